@@ -128,6 +128,9 @@ static int	ntaken = 0;
 /* The database of these, pinned until the end of the transaction. */
 static DwDatabase *taken_db = NULL;
 
+/* Utility statements within which this session works. */
+static DwReceiveWithin within = {false, false};
+
 /* What a call asks for. */
 typedef struct Wish
 {
@@ -138,31 +141,49 @@ typedef struct Wish
 
 /*---- Checks of the call ----*/
 
-/* The utility statement that this session runs at top level, or NULL. */
-static Node *
-utility_at_top(void)
+/*
+ * The session executes this utility statement, in which queries may call functions, until
+ * dw_receive_leave() with the result.  To be called by the ProcessUtility hook.
+ */
+DwReceiveWithin
+dw_receive_enter(const Node *statement)
 {
-	if (ActivePortal == NULL || ActivePortal->stmts == NIL)
-		return NULL;
-	return linitial_node(PlannedStmt, ActivePortal->stmts)->utilityStmt;
+	DwReceiveWithin outer = within;
+
+	within.explain |= IsA(statement, ExplainStmt);
+	within.copy_to |= IsA(statement, CopyStmt) && !((const CopyStmt *) statement)->is_from;
+	return outer;
+}
+
+/* The utility statement has ended, or failed. */
+void
+dw_receive_leave(DwReceiveWithin outer)
+{
+	within = outer;
+}
+
+/*
+ * True if the rows of the function go to the client, by a SELECT or a cursor.  A query of a function
+ * is not meant, nor is a cursor that a function reads, as loops of PL/pgSQL do, or a statement that
+ * writes the rows.
+ */
+static bool
+goes_to_client(const ReturnSetInfo *result)
+{
+	const QueryDesc *query = ActivePortal != NULL ? ActivePortal->queryDesc : NULL;
+
+	return query != NULL && result->econtext != NULL && query->estate == result->econtext->ecxt_estate &&
+		query->dest->mydest != DestSPI;
 }
 
 /*
  * True if the rows of the function go to the client by a statement that commits before the
- * client has seen them: a SELECT, COPY or cursor outside of a transaction block.  A query
- * within a function, and one that writes the rows, are not meant.
+ * client has seen them: a SELECT, COPY or cursor outside of a transaction block.
  */
 static bool
 commits_unseen(const ReturnSetInfo *result)
 {
-	Node	   *utility = utility_at_top();
-
-	if (IsTransactionBlock() || ActivePortal == NULL)
-		return false;
-	if (utility != NULL)
-		return IsA(utility, CopyStmt) || IsA(utility, DeclareCursorStmt);
-	return ActivePortal->queryDesc != NULL && result->econtext != NULL &&
-		ActivePortal->queryDesc->estate == result->econtext->ecxt_estate;
+	return !IsTransactionBlock() && (within.copy_to || goes_to_client(result));
 }
 
 /*
@@ -173,8 +194,7 @@ static bool
 is_select_of_its_own(const ReturnSetInfo *result)
 {
 	return MyBackendType == B_BACKEND && !IsTransactionBlock() &&
-		(MyXactFlags & XACT_FLAGS_PIPELINING) == 0 && result != NULL &&
-		commits_unseen(result) && utility_at_top() == NULL;
+		(MyXactFlags & XACT_FLAGS_PIPELINING) == 0 && result != NULL && goes_to_client(result);
 }
 
 /* Raises an error if the call would lose messages silently. */
@@ -182,9 +202,8 @@ static void
 check_call(FunctionCallInfo fcinfo, const char *function)
 {
 	const ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-	Node	   *utility = utility_at_top();
 
-	if (utility != NULL && IsA(utility, ExplainStmt))
+	if (within.explain)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot receive messages in EXPLAIN ANALYZE"),

@@ -69,6 +69,7 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
+#include "../backend/receive.h"
 #include "../base/compat.h"
 #include "../base/signature.h"
 #include "../rows/catalog.h"
@@ -843,6 +844,7 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	List	   *dropped_roles = NIL;
 	List	   *concerns = NIL;
 	DwCatalog	cat;
+	DwReceiveWithin within;
 
 	dw_open_queries_give_way();
 	if (IsA(statement, TransactionStmt))
@@ -869,12 +871,21 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	}
 
 	dw_first_row_forget(dest);
-	if (prev_process_utility)
-		prev_process_utility(pstmt, query_string, read_only_tree, context, params,
-							 query_env, dest, qc);
-	else
-		standard_ProcessUtility(pstmt, query_string, read_only_tree, context, params,
-								query_env, dest, qc);
+	within = dw_receive_enter(statement);
+	PG_TRY();
+	{
+		if (prev_process_utility)
+			prev_process_utility(pstmt, query_string, read_only_tree, context, params,
+								 query_env, dest, qc);
+		else
+			standard_ProcessUtility(pstmt, query_string, read_only_tree, context, params,
+									query_env, dest, qc);
+	}
+	PG_FINALLY();
+	{
+		dw_receive_leave(within);
+	}
+	PG_END_TRY();
 	dw_spi_note_utility(tag, qc);
 	if (ends_prepared)
 		dw_committing_withdraw();

@@ -481,6 +481,106 @@ group refusals => sub {
 };
 
 #
+# Loops, and cursors, of PL/pgSQL: these are no client's.
+#
+group loops => sub {
+	value(q{
+		CREATE FUNCTION each(n int) RETURNS SETOF text LANGUAGE plpgsql AS $$
+		DECLARE r record;
+		BEGIN
+			FOR r IN SELECT payload #>> '{}' AS text FROM delay_receive('mail', n) LOOP RETURN NEXT r.text; END LOOP;
+		END $$;
+		CREATE FUNCTION each_one(n int) RETURNS SETOF text LANGUAGE plpgsql AS $$
+		DECLARE r text;
+		BEGIN
+			FOR i IN 1 .. n LOOP FOR r IN EXECUTE 'SELECT * FROM each($1)' USING 1 LOOP RETURN NEXT r; END LOOP; END LOOP;
+		END $$;
+		CREATE FUNCTION each_by_cursor(n int) RETURNS SETOF text LANGUAGE plpgsql AS $$
+		DECLARE c refcursor; r text;
+		BEGIN
+			OPEN c FOR SELECT payload #>> '{}' FROM delay_receive('mail', n);
+			LOOP FETCH c INTO r; EXIT WHEN NOT FOUND; RETURN NEXT r; END LOOP;
+			CLOSE c;
+		END $$;
+		CREATE FUNCTION each_inside(n int) RETURNS SETOF text LANGUAGE plpgsql AS $$
+		DECLARE a record; r text;
+		BEGIN
+			FOR a IN SELECT i FROM generate_series(1, n) i LOOP
+				FOR r IN SELECT payload #>> '{}' FROM delay_receive('mail', 1) WHERE a.i > 0 LOOP RETURN NEXT r; END LOOP;
+			END LOOP;
+		END $$;
+		CREATE FUNCTION each_into(n int) RETURNS SETOF text LANGUAGE plpgsql AS $$
+		DECLARE r text;
+		BEGIN
+			FOR i IN 1 .. n LOOP SELECT payload #>> '{}' INTO r FROM delay_receive('mail', 1); RETURN NEXT r; END LOOP;
+		END $$;
+		CREATE FUNCTION each_in_query(n int) RETURNS SETOF text LANGUAGE plpgsql AS $$
+		BEGIN RETURN QUERY SELECT payload #>> '{}' FROM delay_receive('mail', n); END $$;
+		CREATE FUNCTION each_in_sql(n int) RETURNS SETOF text LANGUAGE sql AS $$ SELECT payload #>> '{}' FROM delay_receive('mail', n) $$;
+		CREATE FUNCTION leased() RETURNS SETOF text LANGUAGE plpgsql AS $$
+		DECLARE r record;
+		BEGIN
+			FOR r IN SELECT payload #>> '{}' AS text FROM delay_lease('mail') LOOP RETURN NEXT r.text; END LOOP;
+		END $$;
+		CREATE FUNCTION explained(sql text) RETURNS SETOF text LANGUAGE plpgsql AS $$
+		DECLARE r text;
+		BEGIN
+			FOR r IN EXECUTE 'EXPLAIN ANALYZE ' || sql LOOP RETURN NEXT r; END LOOP;
+		END $$;
+		CREATE PROCEDURE each_in_procedure(n int) LANGUAGE plpgsql AS $$
+		DECLARE r record;
+		BEGIN
+			FOR r IN SELECT payload #>> '{}' AS text FROM delay_receive('mail', n) LOOP
+				INSERT INTO done (text) VALUES (r.text);
+				COMMIT;
+			END LOOP;
+		END $$;
+		CREATE FUNCTION on_arrival() RETURNS trigger LANGUAGE plpgsql AS $$
+		DECLARE r text;
+		BEGIN
+			FOR r IN SELECT payload #>> '{}' FROM delay_receive('mail', 1) LOOP INSERT INTO done (text) VALUES (r); END LOOP;
+			RETURN NULL;
+		END $$;
+		CREATE TABLE arrivals (n int);
+		CREATE TRIGGER on_arrival AFTER INSERT ON arrivals FOR EACH STATEMENT EXECUTE FUNCTION on_arrival();
+		TRUNCATE done});
+	for my $function (qw(each each_one each_by_cursor each_inside each_into each_in_query each_in_sql))
+	{
+		put('mail', 'a', 'b', 'c');
+		ready('mail', 3);
+		is(of($one, "SELECT string_agg(m, ' ') FROM $function(2) m"), 'a b', "$function: in a query");
+		is(of($one, "SELECT * FROM $function(1)"), 'c', "$function: alone");
+		is(left(), 0, "$function: they are gone");
+	}
+	put('mail', 'a' .. 'h');
+	ready('mail', 8);
+	of($one, q{DO $$ DECLARE r record; BEGIN FOR r IN SELECT payload #>> '{}' AS text FROM delay_receive('mail', 2) LOOP INSERT INTO done (text) VALUES (r.text); END LOOP; END $$});
+	of($one, 'CALL each_in_procedure(2)');
+	of($one, 'INSERT INTO arrivals VALUES (1)');
+	of($one, q{COPY arrivals FROM PROGRAM 'echo 2'});
+	of($one, q{CREATE TABLE kept_more AS SELECT * FROM each(1)});
+	is(of($one, q{BEGIN; DECLARE c CURSOR FOR SELECT * FROM each(1); FETCH ALL FROM c; COMMIT}), 'h', 'a cursor of a client, in a block');
+	is(value(q{SELECT string_agg(text, ' ' ORDER BY n) || (SELECT ' ' || each FROM kept_more) FROM done}), 'a b c d e f g', 'DO, a procedure that commits, triggers of INSERT and COPY, CREATE TABLE AS');
+	is(left(), 0, 'all are gone');
+
+	# what a client could lose is refused as ever
+	put('mail', 'a');
+	ready('mail', 1);
+	refused($one, 'EXPLAIN ANALYZE SELECT * FROM each(1)', '0A000', 'a loop is refused in EXPLAIN ANALYZE');
+	refused($one, 'EXPLAIN ANALYZE SELECT * FROM each_one(1)', '0A000', 'so is one in a loop');
+	refused($one, 'EXPLAIN ANALYZE SELECT * FROM each_in_query(1)', '0A000', 'and a query');
+	refused($one, q{SELECT * FROM explained('SELECT * FROM each(1)')}, '0A000', 'also where a function explains');
+	refused($one, q{SELECT * FROM explained($$SELECT * FROM delay_receive('mail')$$)}, '0A000', 'a call without a loop');
+	refused($one, 'COPY (SELECT * FROM each(1)) TO STDOUT', '25P01', 'not by COPY outside of a block');
+	refused($one, 'SELECT * FROM leased()', '25001', 'no lease in a loop');
+	refused($one, q{DO $$ DECLARE r record; BEGIN FOR r IN SELECT * FROM delay_lease('mail') LOOP NULL; END LOOP; END $$}, '25001', 'nor in DO');
+	refused($one, q{SELECT * FROM delay_receive('mail')}, '25P01', 'nor without a loop');
+	of($one, q{DO $$ BEGIN PERFORM explained('SELECT * FROM each(1)'); EXCEPTION WHEN feature_not_supported THEN INSERT INTO done (text) SELECT each(1); END $$});
+	is(value(q{SELECT text FROM done ORDER BY n DESC LIMIT 1}), 'a', 'what was refused has no effect on what follows');
+	clear('mail');
+};
+
+#
 # Rights.
 #
 group rights => sub {
