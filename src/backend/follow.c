@@ -168,7 +168,7 @@ static const char *const find =
 "	WHERE p.shardstate = 1"
 "	GROUP BY p.shardid"
 "	HAVING pg_catalog.bool_and(p.groupid <> (SELECT groupid FROM pg_catalog.pg_dist_local_group)))"
-" SELECT t.id, t.due, s.node, q.name, t.ctid, t.owner::oid, t.queue, t.priority"
+" SELECT t.id, t.due, s.node, q.name, t.ctid, t.owner::oid, t.queue, t.priority, COALESCE(t.group_hash, 0)"
 " FROM delay_wheel.task t"
 "	JOIN shard s ON s.id = t.more->'shard'"
 "	JOIN delay_wheel.tasks pending ON pending.id = t.id"
@@ -223,6 +223,7 @@ note_found(int row)
 	};
 
 	dw_touch_row(&hint, DW_TOUCH_LOCKED);
+	dw_touch_group(DatumGetInt16(result_value(row, 7)), DatumGetUInt32(result_value(row, 9)));
 }
 
 /*

@@ -68,7 +68,6 @@ typedef struct Over
 	DwOutcome	outcome;		/* DW_NOT_ENDED: released */
 	TimestampTz until;			/* when it would have ended */
 	uint32		counts;			/* see dw_limits_lease_counts() */
-	uint32		group;			/* hash of its group; DW_NO_GROUP: it has none */
 	SubTransactionId subid;
 } Over;
 
@@ -84,9 +83,9 @@ static int	over_size = 0;
  * has ended cannot: others of the group may have been received since.
  */
 static bool
-can_extend(Relation rel, HeapTuple tuple, const DwTaskKey *key)
+can_extend(const DwTaskKey *key)
 {
-	return dw_task_lease_lasts(key) || !dw_group_is_limited(rel, tuple, key);
+	return dw_task_lease_lasts(key) || !dw_group_is_limited(key);
 }
 
 /*
@@ -109,9 +108,12 @@ take_leased(Relation rel, int64 id, int64 token, bool extends, DwClaim *claim)
 		return false;
 	/* who knows the token may have lost the right since */
 	dw_queue_require_receiver(key.queue);
-	if (extends && !can_extend(rel, tuple, &key))
+	if (extends && !can_extend(&key))
 		return false;
 	dw_writes_for(key.owner);
+	/* one that goes on holds its group as before */
+	if (extends)
+		key.group = DW_NO_GROUP;
 	/* K2 */
 	if (dw_task_is_cancelled(rel, tuple) || dw_row_delete(rel, &key) != TM_Ok)
 		return false;
@@ -140,8 +142,6 @@ note_over(const DwClaim *claim, DwOutcome outcome)
 		.outcome = outcome,
 		.until = claim->key.due,
 		.counts = dw_limits_lease_counts(dw_lanes[lane.index].queue_place),
-		.group = claim->nulls[Anum_task_group_hash - 1] ? DW_NO_GROUP :
-			DatumGetUInt32(claim->values[Anum_task_group_hash - 1]),
 		.subid = GetCurrentSubTransactionId()
 	};
 }
@@ -320,7 +320,10 @@ dw_extend(PG_FUNCTION_ARGS)
 										dw_lease_of_queue(dw_my_database(), claim.key.queue));
 
 		if (until < claim.key.due || !dw_task_lease_lasts(&claim.key))
+		{
 			dw_touch_leases();
+			dw_touch_group(claim.key.queue, claim.key.group);
+		}
 		move_to(rel, &claim, until);
 	}
 	table_close(rel, NoLock);
@@ -359,39 +362,11 @@ dw_release(PG_FUNCTION_ARGS)
 
 /*---- The end of the transaction ----*/
 
-/*
- * Step Y5, after the commit: groups are not held any more by leases that have ended.  Takes the
- * ready lock if there are any, once.  Returns when the timer is to look for receivers.
- */
-static TimestampTz
-open_groups(DwDatabase *db)
-{
-	TimestampTz news = DW_NEVER;
-	bool		locked = false;
-
-	for (int i = 0; i < nover; i++)
-	{
-		TimestampTz at;
-
-		if (over[i].group == DW_NO_GROUP)
-			continue;
-		if (!locked)
-			LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-		locked = true;
-		at = dw_group_lease_over(db, over[i].queue, over[i].group);
-		news = Min(news, at);
-	}
-	if (locked)
-		LWLockRelease(dw_ready_lock(db));
-	return news;
-}
-
 /* After the commit: counts the ends of leases, and wakes the timer if places were freed. */
 static void
 count_over(void)
 {
 	DwDatabase *db = dw_my_pinned_database();
-	TimestampTz news = db != NULL ? open_groups(db) : DW_NEVER;
 	bool		wake = false;
 
 	for (int i = 0; i < nover && db != NULL; i++)
@@ -409,11 +384,9 @@ count_over(void)
 									 over[i].counts, over[i].until);
 	}
 	if (wake)
-		news = DW_AWAKE;
-	if (news != DW_NEVER)
 	{
 		dw_news_tell(&db->timer_news, DW_NEWS_EXECUTORS);
-		dw_wake_timer(db, news);
+		dw_wake_timer(db, DW_AWAKE);
 	}
 }
 

@@ -121,13 +121,13 @@ dw_group_verdict(DwDatabase *db, Relation rel, int16 queue, DwEntry *entry, DwGr
 	return verdict;
 }
 
-/* True if limits or an order hold for the group of this message; the row is one of rel. */
+/* True if limits or an order hold for the group of this message. */
 bool
-dw_group_is_limited(Relation rel, HeapTuple tuple, const DwTaskKey *key)
+dw_group_is_limited(const DwTaskKey *key)
 {
 	const DwDeclaredQueue *declared;
 
-	if (dw_task_group(rel, tuple) == DW_NO_GROUP)
+	if (key->group == DW_NO_GROUP)
 		return false;
 	(void) dw_queue_tables_now(dw_my_database());
 	declared = dw_queue_declared(key->queue);

@@ -27,6 +27,6 @@ typedef enum DwGroupVerdict
 
 extern DwGroupVerdict dw_group_verdict(DwDatabase *db, Relation rel, int16 queue, DwEntry *entry,
 									   DwGroupTaken *taken, DwLeaseCounts counts);
-extern bool dw_group_is_limited(Relation rel, HeapTuple tuple, const DwTaskKey *key);
+extern bool dw_group_is_limited(const DwTaskKey *key);
 
 #endif							/* DW_MESSAGE_GROUP_H */

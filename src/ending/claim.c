@@ -143,6 +143,8 @@ read_claimed_row(Relation rel, DwClaim *claim)
 	key->has_more = !claim->nulls[Anum_task_more - 1];
 	key->is_message = claim->nulls[Anum_task_sql - 1];
 	key->is_leased = !claim->nulls[Anum_task_token - 1];
+	key->group = claim->nulls[Anum_task_group_hash - 1] ? DW_NO_GROUP :
+		DatumGetUInt32(values[Anum_task_group_hash - 1]);
 	key->tid = claim->tuple->t_self;
 }
 

@@ -381,7 +381,7 @@ take_next_member(void)
 		me->since = dw_now();
 	/* the end of members is counted with that of the batch */
 	if (found && batch.current == CURRENT_FORGOTTEN)
-		dw_group_end(db, &before, true);
+		dw_group_end(db, &before, true, false);
 	LWLockRelease(dw_ready_lock(db));
 	if (few_left)
 		dw_ready_ask_for_load(db, me);
@@ -590,7 +590,7 @@ end_members(DwDatabase *db)
 {
 	for (uint32 i = 0; i < batch.n; i++)
 		if (batch.current != CURRENT_MEMBER || i < batch.n - 1)
-			dw_group_end(db, &batch.members[i].entry, true);
+			dw_group_end(db, &batch.members[i].entry, true, false);
 }
 
 /*

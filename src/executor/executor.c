@@ -143,7 +143,7 @@ finish_current(DwExecutor *me, bool *stopped, bool *was_full)
 	me->current.id = 0;
 	*stopped = dw_stop_over(me);
 	*was_full = dw_limits_end(lane, me->begun);
-	dw_group_end(executor_db, &me->current, me->begun);
+	dw_group_end(executor_db, &me->current, me->begun, me->settled);
 	/* the lane is empty: the timer may want to free its place */
 	if (lane->running == 0 && lane->waiting == 0 && dw_ready_count(lane) == 0)
 		dw_lane_dirty(executor_db, lane);

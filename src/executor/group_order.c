@@ -14,6 +14,7 @@
 #include "utils/snapmgr.h"
 
 #include "../base/clock.h"
+#include "../base/inject.h"
 #include "../ending/group_first.h"
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
@@ -70,6 +71,7 @@ dw_group_order_keeps(DwDatabase *db, DwExecutor *me)
 	decision = look(db, &me->current, &first, &until);
 	if (decision == DW_GROUP_RUN_IT)
 		return true;
+	DW_INJECT("order-before-hold");
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	if (decision == DW_GROUP_TAKE_OTHER &&
 		(!dw_group_try_other(&me->current, first.id) ||
@@ -80,7 +82,8 @@ dw_group_order_keeps(DwDatabase *db, DwExecutor *me)
 		reload = !dw_ready_set_aside(db, &me->current);
 	else if (decision == DW_GROUP_WAIT)
 	{
-		dw_group_hold(&me->current, until);
+		/* if something of the group has ended since it was taken, it is looked at again at once */
+		(void) dw_group_hold(&me->current, me->group_changes, until);
 		reload = !dw_ready_put_back(db, &me->current, false);
 	}
 	LWLockRelease(dw_ready_lock(db));

@@ -271,6 +271,14 @@ is_begun_outside(void)
 	return work.autonomous.mode != DW_IN_TRANSACTION;
 }
 
+/* The run is settled, and committed. */
+static void
+is_settled(void)
+{
+	work.me->settled = true;
+	dw_settled(work.db, &work.run);
+}
+
 /*
  * STEP_SETTLE: claims the task again and settles its run, which was outside of a
  * transaction, or was undone together with its claim.  The new claim's verdict does not
@@ -309,7 +317,7 @@ settle_again(void)
 	dw_settle(work.db, work.me, &work.run, &claimed);
 	dw_claim_commit_transaction();
 	dw_autonomous_end(work.db, work.me);
-	dw_settled(work.db, &work.run);
+	is_settled();
 	return STEP_OVER;
 }
 
@@ -560,7 +568,7 @@ claim_and_run(void)
 		dw_claim_commit_transaction();
 	/* looked at after the commit: deferred triggers may have created objects, too */
 	work.used_temp = (MyXactFlags & XACT_FLAGS_ACCESSEDTEMPNAMESPACE) != 0;
-	dw_settled(work.db, run);
+	is_settled();
 	return STEP_OVER;
 }
 

@@ -114,8 +114,7 @@ name_in_row(Relation rel, HeapTuple tuple, const Shown *shown)
 	DwTaskKey	key;
 
 	dw_task_key(rel, tuple, &key);
-	if (key.queue != shown->queue || !dw_may_read(key.owner) ||
-		dw_task_group(rel, tuple) != shown->group.hash)
+	if (key.queue != shown->queue || !dw_may_read(key.owner) || key.group != shown->group.hash)
 		return NULL;
 	return dw_row_text(rel, tuple, Anum_task_group_key);
 }

@@ -204,6 +204,7 @@ key_of_entry(IndexScanDesc scan, DwTaskKey *key)
 	key->id = DatumGetInt64(entry_column(scan, 6));
 	key->attempts = 0;
 	key->has_more = key->is_message = key->is_leased = false;
+	key->group = DW_NO_GROUP;
 	key->tid = scan->xs_heaptid;
 }
 

@@ -538,16 +538,6 @@ dw_row_column(Relation rel, HeapTuple tuple, AttrNumber attnum, bool *isnull)
 	return heap_getattr(tuple, attnum, RelationGetDescr(rel), isnull);
 }
 
-/* The hash of a task's group, DW_NO_GROUP if it has none; the row is one of delay_wheel.task (rel). */
-uint32
-dw_task_group(Relation rel, HeapTuple tuple)
-{
-	bool		isnull;
-	Datum		hash = dw_row_column(rel, tuple, Anum_task_group_hash, &isnull);
-
-	return isnull ? DW_NO_GROUP : DatumGetUInt32(hash);
-}
-
 /* Fills *key from a row of delay_wheel.task (rel). */
 void
 dw_task_key(Relation rel, HeapTuple tuple, DwTaskKey *key)
@@ -566,6 +556,8 @@ dw_task_key(Relation rel, HeapTuple tuple, DwTaskKey *key)
 	key->has_more = !heap_attisnull(tuple, Anum_task_more, RelationGetDescr(rel));
 	key->is_message = heap_attisnull(tuple, Anum_task_sql, RelationGetDescr(rel));
 	key->is_leased = !heap_attisnull(tuple, Anum_task_token, RelationGetDescr(rel));
+	key->group = heap_attisnull(tuple, Anum_task_group_hash, RelationGetDescr(rel)) ? DW_NO_GROUP :
+		DatumGetUInt32(dw_row_column(rel, tuple, Anum_task_group_hash, &isnull));
 	key->tid = tuple->t_self;
 }
 

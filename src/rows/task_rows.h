@@ -42,6 +42,7 @@ typedef struct DwTaskKey
 								 * false if read from the index only */
 	bool		is_message;		/* has a payload and no SQL; false if read from the index only */
 	bool		is_leased;		/* has a token: due is the end of a lease; as is_message */
+	uint32		group;			/* hash of its group; DW_NO_GROUP: it has none, or was read from the index only */
 	ItemPointerData tid;		/* where the row is */
 } DwTaskKey;
 
@@ -92,7 +93,6 @@ extern bool dw_prepared_is_open(const char *gid);
 extern void dw_recurring_update(Relation rel, ItemPointer tid, Datum *values, bool *nulls);
 extern bool dw_task_lease_lasts(const DwTaskKey *task);
 extern void dw_row_end_lease(bool *nulls);
-extern uint32 dw_task_group(Relation rel, HeapTuple tuple);
 extern TimestampTz dw_task_not_before(Relation rel, HeapTuple tuple, const DwTaskKey *key);
 extern void dw_task_key(Relation rel, HeapTuple tuple, DwTaskKey *key);
 extern bool dw_task_of_owner(Relation rel, Oid index, Oid owner);

@@ -63,7 +63,9 @@ typedef struct DwExecutor
 	DwEntry		current;		/* the task that it runs, if busy */
 	ItemPointerData tid;		/* where the row of current was seen, if current says its group
 								 * instead; or invalid */
+	uint32		group_changes;	/* if current has a group: DwGroup.changes when it was taken */
 	bool		begun;			/* the SQL of current has begun */
+	bool		settled;		/* the row of current is gone, or was written again */
 	bool		in_batch;		/* current shares its transaction with other tasks; the
 								 * transaction ends soon, see batch.c */
 	DwPosition	position;		/* where its batch takes tasks in the ready list */

@@ -337,16 +337,33 @@ update_state(DwGroup *group, TimestampTz now)
 	}
 }
 
+/* The group is not held any more; who has looked before this must not hold it. */
+static void
+end_hold(DwGroup *group)
+{
+	group->held_until = 0;
+	group->changes++;
+}
+
+/* As end_hold(), and what had been tried before says nothing any more. */
+static void
+forget_hold(DwGroup *group)
+{
+	end_hold(group);
+	group->hold_us = HOLD_LEAST;
+	group->tried_id = 0;
+}
+
 /*
  * As update_state(), for the group and all its siblings; release: they are not held any more.
  *
  * Returns the lane in which a group opens, for which an executor or a receiver may have to be
- * woken; DW_NO_LANE if there is none, MANY_LANES if there are several.  Of lanes of the group's
- * own owner only those count that had no open group: the executor that ends a task here takes
- * the next one itself, a receiver need not.  *wakes_at is lowered to when the first of them wakes.
+ * woken; DW_NO_LANE if there is none, MANY_LANES if there are several.  goes_on: the caller is an
+ * executor of the group's owner, and takes the next task itself: so of lanes of this owner only
+ * those count that had no open group.  *wakes_at is lowered to when the first of them wakes.
  */
 static int32
-update_group(DwGroup *group, bool release, TimestampTz now, TimestampTz *wakes_at)
+update_group(DwGroup *group, bool release, bool goes_on, TimestampTz now, TimestampTz *wakes_at)
 {
 	const DwLane *lane = &dw_lanes[group->lane];
 	uint32		hash = group->hash;
@@ -366,15 +383,12 @@ update_group(DwGroup *group, bool release, TimestampTz now, TimestampTz *wakes_a
 
 		next = next_sibling(lane, s);
 		if (release)
-		{
-			s->held_until = 0;
-			s->changes++;
-		}
+			end_hold(s);
 		update_state(s, now);
 		/* the place of one without a task may be another one's now */
 		if (has_task && s->state == DW_GROUP_ASLEEP)
 			*wakes_at = Min(*wakes_at, s->wakes_at);
-		if (its->groups.nopen > before && (before == 0 || its->owner != lane->owner || its->external))
+		if (its->groups.nopen > before && (before == 0 || !goes_on || its->owner != lane->owner))
 			opened = opened == DW_NO_LANE ? its - dw_lanes : MANY_LANES;
 	}
 	return opened;
@@ -498,6 +512,15 @@ first_with_group(const DwGroup *group)
 	return entry;
 }
 
+/* A task of the group has come that may be the one that comes first: then it is not held any more. */
+static void
+may_come_first(DwGroup *group)
+{
+	if (!group->held_full)
+		group->held_until = 0;
+	update_state(group, dw_now());
+}
+
 /*
  * Appends a ready task to its group.  tid: where its row is, or NULL if that is not known.
  * by_reserve: if there is no other place for the group, it gets a reserved one.  Changes no list
@@ -520,6 +543,9 @@ dw_group_add(DwDatabase *db, DwLane *lane, const DwEntry *entry, const ItemPoint
 		leave_out(group, entry->due, entry->id);
 		if (feel_hunger(db, group))
 			dw_lane_dirty(db, lane);
+		/* who takes one of those in memory finds it in the table */
+		if (group->count > 0 && is_before_key(entry, group->first.due, group->first.id))
+			may_come_first(group);
 		return DW_GROUP_LEFT;
 	}
 	if (tid != NULL)
@@ -534,12 +560,7 @@ dw_group_add(DwDatabase *db, DwLane *lane, const DwEntry *entry, const ItemPoint
 	group->count++;
 	lane->groups.entries++;
 	if (group->count == 1 || group->held_until != 0)
-	{
-		/* it may be the task that comes first */
-		if (!group->held_full)
-			group->held_until = 0;
-		update_state(group, dw_now());
-	}
+		may_come_first(group);
 	return DW_GROUP_ADDED;
 }
 
@@ -717,7 +738,7 @@ dw_group_take(DwDatabase *db, DwGroup *group, DwEntry *entry, ItemPointer tid, T
 	if (group->count > 0 && state_by_limits(group, now, &group->wakes_at) == DW_GROUP_OPEN)
 		enter_state(group, DW_GROUP_OPEN);
 	else
-		(void) update_group(group, false, now, &wakes_at);
+		(void) update_group(group, false, true, now, &wakes_at);
 	return hungry;
 }
 
@@ -746,22 +767,23 @@ end_in_group(DwGroup *group, bool begun, bool release, TimestampTz *wakes_at)
 	if (group->state == DW_GROUP_OPEN && (queue == NULL || (!queue->group_order && !lane->external)))
 		return DW_NO_LANE;
 	/* another one may come first now */
-	return update_group(group, release, dw_now(), wakes_at);
+	return update_group(group, release, !lane->external, dw_now(), wakes_at);
 }
 
 /*
- * Counts the end of a task that an executor has taken; begun is whether its SQL had begun.
- * Nothing if the entry has no group.
+ * Counts the end of a task that an executor has taken; begun is whether its SQL had begun, settled
+ * whether its row is gone or was written again, without that, too.  Nothing if the entry has no
+ * group.
  */
 void
-dw_group_end(DwDatabase *db, const DwEntry *entry, bool begun)
+dw_group_end(DwDatabase *db, const DwEntry *entry, bool begun, bool settled)
 {
 	DwGroup    *group = dw_entry_has_group(entry) ? dw_group_find(&dw_lanes[entry->lane], entry->block) : NULL;
 	int32		opened;
 
 	if (group == NULL)
 		return;
-	opened = end_in_group(group, begun, begun, &db->group_wakes_at);
+	opened = end_in_group(group, begun, begun || settled, &db->group_wakes_at);
 	if (opened != DW_NO_LANE)
 		db->group_opened = db->group_opened == DW_NO_LANE ? opened : MANY_LANES;
 }
@@ -830,17 +852,20 @@ dw_groups_set_aside(DwDatabase *db, const DwEntry *entry)
 
 /*
  * Holds the group of a task that an executor has taken, and will put back, until this time;
- * DW_NEVER: for a while.  It is not held any more when a task of it ends, or another one comes.
- * It is held for HOLD_MOST at most: nobody tells of a task that is cancelled, or moved.
+ * DW_NEVER: for a while.  It is not held any more when a task of it ends, is changed or comes.
+ * It is held for HOLD_MOST at most: plain SQL that deletes a task, or had one locked, tells nobody.
+ *
+ * changes is that of the group when the task was taken.  False if it has another value now: what
+ * the caller has seen is out of date, and the group is not held.
  */
-void
-dw_group_hold(const DwEntry *entry, TimestampTz until)
+bool
+dw_group_hold(const DwEntry *entry, uint32 changes, TimestampTz until)
 {
 	DwGroup    *group = dw_group_find(&dw_lanes[entry->lane], entry->block);
 	TimestampTz now = dw_now();
 
-	if (group == NULL)
-		return;
+	if (group == NULL || group->changes != changes)
+		return false;
 	if (until == DW_NEVER)
 	{
 		until = now + group->hold_us;
@@ -848,6 +873,7 @@ dw_group_hold(const DwEntry *entry, TimestampTz until)
 	}
 	group->held_until = Min(until, now + HOLD_MOST);
 	group->tried_id = 0;
+	return true;
 }
 
 /*---- Messages of groups ----*/
@@ -882,11 +908,11 @@ dw_group_taken(const DwEntry *entry, DwGroupTaken *taken)
 bool
 dw_group_hold_taken(const DwEntry *entry, const DwGroupTaken *taken, TimestampTz until, bool full)
 {
-	DwGroup    *group = dw_group_find(&dw_lanes[entry->lane], taken->hash);
+	DwGroup    *group;
 
-	if (group->changes != taken->changes)
+	if (!dw_group_hold(entry, taken->changes, until))
 		return false;
-	dw_group_hold(entry, until);
+	group = dw_group_find(&dw_lanes[entry->lane], taken->hash);
 	group->held_full = full;
 	update_state(group, dw_now());
 	return true;
@@ -944,9 +970,14 @@ dw_group_end_taken(int32 lane, DwGroupTaken *taken, bool begun, TimestampTz leas
 	return news_for_receivers(queue, opened, wakes_at);
 }
 
-/* Counts the end of a lease of this group of an external queue.  Returns as dw_group_end_taken(). */
+/*---- What others end that may hold groups ----*/
+
+/*
+ * A lease of this group has ended, or a transaction that had locked, changed or ended a task of
+ * it: the group is not held any more.  Returns when the timer is to look; DW_NEVER if it need not.
+ */
 TimestampTz
-dw_group_lease_over(DwDatabase *db, int16 queue, uint32 hash)
+dw_group_release(DwDatabase *db, int16 queue, uint32 hash)
 {
 	const DwLane of_queue = {.database = db->oid, .queue = queue};
 	DwGroup    *group = dw_group_sibling(&of_queue, hash, NULL);
@@ -954,30 +985,23 @@ dw_group_lease_over(DwDatabase *db, int16 queue, uint32 hash)
 	TimestampTz wakes_at = DW_NEVER;
 	int32		opened;
 
-	/* a group without a place is not held, and nobody has taken a message of it */
+	/* a group without a place is not held, and nobody has taken a task of it */
 	if (group == NULL)
 		return DW_NEVER;
-	opened = update_group(group, true, dw_now(), &wakes_at);
-	return news_for_receivers(place, opened, wakes_at);
+	for (DwGroup *s = group; s != NULL; s = dw_group_sibling(&of_queue, hash, s))
+		forget_hold(s);
+	opened = update_group(group, false, false, dw_now(), &wakes_at);
+	if (place != NULL && place->external)
+		return news_for_receivers(place, opened, wakes_at);
+	return opened != DW_NO_LANE ? DW_AWAKE : wakes_at;
 }
 
-/* Leases of this queue may have ended, of whatever groups: none is held any more. */
+/* As dw_group_release(), for all groups of the database.  The caller looks for executors and receivers. */
 void
-dw_groups_release(DwDatabase *db, const DwQueue *queue)
+dw_groups_release_all(DwDatabase *db)
 {
-	TimestampTz now = dw_now();
-	dlist_mutable_iter iter;
-
 	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
-		if (dw_lane_queue(&dw_lanes[i]) == queue)
-			dlist_foreach_modify(iter, &dw_lanes[i].groups.all)
-			{
-				DwGroup    *group = group_of_lane(iter.cur);
-
-				group->held_until = 0;
-				group->changes++;
-				update_state(group, now);
-			}
+		dw_groups_obey_limits(&dw_lanes[i]);
 }
 
 /*---- All groups of a lane ----*/
@@ -1067,7 +1091,7 @@ dw_groups_obey_limits(DwLane *lane)
 		DwGroup    *group = group_of_lane(iter.cur);
 
 		/* what held it may not hold any more */
-		group->held_until = 0;
+		forget_hold(group);
 		update_state(group, now);
 	}
 }

@@ -79,15 +79,15 @@ extern void dw_groups_cut(DwLane *lane, TimestampTz due, int64 id);
 extern DwGroup *dw_groups_next(DwLane *lane, TimestampTz now);
 extern bool dw_group_take(DwDatabase *db, DwGroup *group, DwEntry *entry, ItemPointer tid,
 						  TimestampTz now);
-extern void dw_group_end(DwDatabase *db, const DwEntry *entry, bool begun);
+extern void dw_group_end(DwDatabase *db, const DwEntry *entry, bool begun, bool settled);
 extern bool dw_group_try_other(const DwEntry *entry, int64 id);
 extern void dw_groups_set_aside(DwDatabase *db, const DwEntry *entry);
-extern void dw_group_hold(const DwEntry *entry, TimestampTz until);
+extern bool dw_group_hold(const DwEntry *entry, uint32 changes, TimestampTz until);
 extern void dw_group_taken(const DwEntry *entry, DwGroupTaken *taken);
 extern bool dw_group_hold_taken(const DwEntry *entry, const DwGroupTaken *taken, TimestampTz until, bool full);
 extern TimestampTz dw_group_end_taken(int32 lane, DwGroupTaken *taken, bool begun, TimestampTz leased_until);
-extern TimestampTz dw_group_lease_over(DwDatabase *db, int16 queue, uint32 hash);
-extern void dw_groups_release(DwDatabase *db, const DwQueue *queue);
+extern TimestampTz dw_group_release(DwDatabase *db, int16 queue, uint32 hash);
+extern void dw_groups_release_all(DwDatabase *db);
 extern uint32 dw_groups_filter(DwDatabase *db, DwLane *lane, DwKeep keep, void *arg);
 extern void dw_groups_obey_limits(DwLane *lane);
 

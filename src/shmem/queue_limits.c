@@ -421,18 +421,9 @@ dw_limits_doubt_leases(DwDatabase *db)
 		if (dw_queues[i].database == db->oid)
 		{
 			doubt_leases(&dw_queues[i]);
-			pg_atomic_write_u32(&dw_queues[i].group_doubt, 1);
-			wake |= dw_queues[i].max_running > 0 || (dw_queues[i].external && dw_queues[i].groups);
+			wake |= dw_queues[i].max_running > 0;
 		}
 	return wake;
-}
-
-/* True if leases may have ended that hold groups of this queue; asks once. */
-bool
-dw_limits_take_group_doubt(DwQueue *queue)
-{
-	return pg_atomic_read_u32(&queue->group_doubt) != 0 &&
-		pg_atomic_exchange_u32(&queue->group_doubt, 0) != 0;
 }
 
 /*
@@ -651,7 +642,6 @@ dw_queue_enter(DwDatabase *db, DwQueue *place, int16 id)
 	pg_atomic_init_u32(&place->lease_changes, 0);
 	pg_atomic_init_u32(&place->lease_counts, 0);
 	pg_atomic_init_u32(&place->lease_doubt, 1);
-	pg_atomic_init_u32(&place->group_doubt, 0);
 	pg_atomic_init_u64(&place->lapsed, 0);
 	dw_counters_init(&place->counters);
 }

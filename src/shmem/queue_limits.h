@@ -100,7 +100,6 @@ typedef struct DwQueue
 	pg_atomic_uint32 lease_counts;	/* how often leases were counted */
 	pg_atomic_uint32 lease_doubt;	/* 1: they have to be counted again */
 	TimestampTz leases_until;	/* ready lock: when the first of them ends */
-	pg_atomic_uint32 group_doubt;	/* 1: leases may have ended that hold groups */
 
 	/* statistics, since the queue was entered */
 	DwCounters	counters;		/* cancelled: claimed tasks that a mark had cancelled */
@@ -127,7 +126,6 @@ extern void dw_limits_lease_begins(Oid database, int32 place, int16 queue, uint3
 extern bool dw_limits_lease_over(Oid database, int32 place, int16 queue, uint32 counts,
 								 TimestampTz until);
 extern bool dw_limits_doubt_leases(DwDatabase *db);
-extern bool dw_limits_take_group_doubt(DwQueue *queue);
 extern void dw_limits_lease_lapsed(Oid database, int32 place, int16 queue);
 extern bool dw_limits_received(Oid database, int32 place, int16 queue, uint32 n);
 

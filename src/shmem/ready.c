@@ -372,8 +372,11 @@ take_current(DwDatabase *db, DwExecutor *me, DwLane *lane, Place *place, Timesta
 	bool		few_left = take_ready(db, lane, place, now, &me->current);
 
 	if (place->group)
+	{
 		me->tid = place->tid;
-	me->begun = false;
+		me->group_changes = place->group->changes;
+	}
+	me->begun = me->settled = false;
 	/* a parallel worker that calls exit() does not decrement it; all are gone by now */
 	pg_atomic_write_u32(&me->helpers, 0);
 	return few_left;
@@ -645,8 +648,6 @@ lane_with_message(DwDatabase *db, DwQueue *queue, TimestampTz now, Place *place,
 
 	if (dw_database_is_disabled(db))
 		return NULL;
-	if (dw_limits_take_group_doubt(queue))
-		dw_groups_release(db, queue);
 	for (int32 i = queue->turns.first; i != DW_NO_LANE; i = next)
 	{
 		DwLane	   *lane = &dw_lanes[i];

@@ -54,7 +54,6 @@ typedef struct Slice
 	int			n;				/* messages that were ended */
 	TimestampTz next;			/* when the next last lease ends; DW_NEVER: none does */
 	DwLaneRef	lanes[SLICE];	/* of these messages; dw_no_lane if it has none */
-	uint32		groups[SLICE];	/* hashes of their groups; DW_NO_GROUP: none */
 } Slice;
 
 /* Ends a message whose last lease has ended.  The caller has read its row. */
@@ -115,7 +114,7 @@ end_some(DwDatabase *db, Relation rel, Slice *slice)
 			slice->next = Min(slice->next, key.due);
 		/* S3 */
 		else if (end_message(db, rel, tuple, &key, &slice->lanes[slice->n]))
-			slice->groups[slice->n++] = dw_task_group(rel, tuple);
+			slice->n++;
 		else
 			slice->next = Min(slice->next, now + RETRY_US);
 	}
@@ -135,23 +134,6 @@ end_slice(DwDatabase *db, const DwCatalog *cat, void *state)
 	dw_slice_close(rel);
 	DW_INJECT("leases-before-commit");
 	return true;
-}
-
-/* Groups wait no longer for a message that was ended, after the commit.  Takes the ready lock. */
-static void
-open_group(DwDatabase *db, int16 queue, uint32 group)
-{
-	TimestampTz news;
-
-	if (group == DW_NO_GROUP)
-		return;
-	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	news = dw_group_lease_over(db, queue, group);
-	LWLockRelease(dw_ready_lock(db));
-	if (news == DW_NEVER)
-		return;
-	dw_news_tell(&db->timer_news, DW_NEWS_EXECUTORS);
-	dw_wake_timer(db, news);
 }
 
 /*
@@ -175,7 +157,6 @@ dw_leases_end(DwDatabase *db, bool *more)
 
 		dw_count_end(db, lane, DW_FAILED);
 		dw_limits_lease_lapsed(db->oid, lane->queue_place, lane->queue);
-		open_group(db, lane->queue, slice->groups[i]);
 	}
 	*more = slice->n == SLICE;
 	return slice->next;

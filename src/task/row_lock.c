@@ -185,6 +185,7 @@ touch_row(const DwTaskKey *key, DwTouchKind kind)
 	};
 
 	dw_touch_row(&hint, kind);
+	dw_touch_group(key->queue, key->group);
 }
 
 /*
@@ -286,7 +287,7 @@ dw_autonomous_leave(int64 id)
 
 /*
  * As dw_row_delete(), for timer and sweeper: does not wait at all, and tells the timer
- * nothing, since both find a row again that they could not delete.
+ * nothing of the row, since both find a row again that they could not delete.
  */
 TM_Result
 dw_row_remove(Relation rel, const DwTaskKey *key)
@@ -299,6 +300,8 @@ dw_row_remove(Relation rel, const DwTaskKey *key)
 	result = dw_heap_delete(rel, &tid, false);
 	if (key->has_more)
 		dw_autonomous_leave(key->id);
+	if (result == TM_Ok)
+		dw_touch_group(key->queue, key->group);
 	if (dw_task_lease_lasts(key))
 		dw_touch_leases();
 	return result;

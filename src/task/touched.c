@@ -24,6 +24,10 @@
  * kept		The row is locked and left as it is.  Hint after a commit and after an
  *			abort, but only if the task is due: no executor claims it earlier.
  *
+ * The groups of locked and kept rows are noted, too.  An ordered group is held while the task that
+ * comes first cannot begin, and a group of messages while leases fill it (shmem/groups.c).  The end
+ * of the transaction, however it ends, may be what the group waits for: so it ends the hold.
+ *
  * The tasks that the transaction ended are noted in the same way, for sessions that
  * wait for them (backend/wait.c).  Callbacks must not fail, wait or allocate, so the
  * functions that note something reserve the memory.
@@ -69,6 +73,7 @@
 #include "../rows/task_rows.h"
 #include "../shmem/committing.h"
 #include "../shmem/executors.h"
+#include "../shmem/groups.h"
 #include "../shmem/lanes.h"
 #include "../shmem/outcome.h"
 #include "../shmem/queue_limits.h"
@@ -78,7 +83,7 @@
 #include "other_nodes.h"
 #include "touched.h"
 
-/* Limit for the rows, and for the cancelled tasks, that a transaction notes one by one. */
+/* Limit for the rows, the groups, and the cancelled tasks that a transaction notes one by one. */
 #define MAX_HINTS	1024
 
 typedef struct Touched
@@ -87,6 +92,14 @@ typedef struct Touched
 	SubTransactionId subid;
 	DwTouchKind kind;
 } Touched;
+
+/* A group that may have waited for this transaction. */
+typedef struct TouchedGroup
+{
+	int16		queue;
+	uint32		hash;
+	SubTransactionId subid;
+} TouchedGroup;
 
 /* A lane that the timer must read again from a due time on. */
 typedef struct LaneLow
@@ -111,6 +124,9 @@ static int	touched_size = 0;
 /* Before the commit: how many rows were noted, and the number of the last load, see timer/loaded.c. */
 static int	ntouched_in_time = 0;
 static uint32 loads_before = 0;
+static TouchedGroup *groups = NULL;
+static int	ngroups = 0;
+static int	groups_size = 0;
 static LaneLow *lows = NULL;
 static int	nlows = 0;
 static int	lows_size = 0;
@@ -123,6 +139,7 @@ static bool delivers = false;
 
 /* Other effects of the transaction; see the functions that set these. */
 static bool more_ended = false;	/* cancelled tasks that are not in ended */
+static bool more_groups = false;	/* groups that are not in groups */
 static bool all_touched = false;
 static bool extension_created = false;
 static bool prepared_ended = false;
@@ -200,6 +217,29 @@ dw_touch_row(const DwHint *hint, DwTouchKind kind)
 	}
 	touched = reserve_touched(touched, ntouched, &touched_size, sizeof(Touched));
 	touched[ntouched++] = (Touched) {*hint, GetCurrentSubTransactionId(), kind};
+}
+
+/*
+ * Notes that this transaction has locked, changed or ended a task of this group: the end of the
+ * (sub)transaction ends what holds the group.  Nothing for DW_NO_GROUP.
+ */
+void
+dw_touch_group(int16 queue, uint32 hash)
+{
+	SubTransactionId subid = GetCurrentSubTransactionId();
+	const TouchedGroup *last = ngroups > 0 ? &groups[ngroups - 1] : NULL;
+
+	if (hash == DW_NO_GROUP ||
+		(last != NULL && last->hash == hash && last->queue == queue && last->subid == subid))
+		return;
+	(void) dw_my_database();
+	if (ngroups >= MAX_HINTS)
+	{
+		more_groups = true;
+		return;
+	}
+	groups = reserve_touched(groups, ngroups, &groups_size, sizeof(TouchedGroup));
+	groups[ngroups++] = (TouchedGroup) {queue, hash, subid};
 }
 
 /* True if the timer must be told of the row at the end of the (sub)transaction. */
@@ -328,10 +368,12 @@ forget_touched(void)
 {
 	/* the memory went with the transaction */
 	touched = NULL;
+	groups = NULL;
 	lows = NULL;
 	ended = NULL;
 	ntouched = touched_size = ntouched_in_time = nlows = lows_size = nended = ended_size = 0;
-	delivers = more_ended = all_touched = extension_created = false;
+	ngroups = groups_size = 0;
+	delivers = more_ended = more_groups = all_touched = extension_created = false;
 	prepared_ended = roles_dropped = control_changed = leases_changed = false;
 	unarmed_news = UNARMED_NO_NEWS;
 	prepare_gid[0] = '\0';
@@ -406,6 +448,40 @@ dw_deliver(DwDatabase *db, const DwHint *hint)
 }
 
 /*
+ * Step Y5: groups of tasks that this transaction has locked, from this subtransaction on, are not
+ * held any more.  Takes the ready lock if there are any, once.  Wakes the timer if need be.
+ */
+static void
+release_groups(DwDatabase *db, SubTransactionId subid)
+{
+	TimestampTz look_at = DW_NEVER;
+	bool		locked = false;
+
+	for (; ngroups > 0 && groups[ngroups - 1].subid >= subid; ngroups--)
+	{
+		const TouchedGroup *g = &groups[ngroups - 1];
+		TimestampTz at;
+
+		if (!locked)
+			LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+		locked = true;
+		at = dw_group_release(db, g->queue, g->hash);
+		look_at = Min(look_at, at);
+	}
+	if (locked)
+		LWLockRelease(dw_ready_lock(db));
+	if (more_groups)
+	{
+		dw_news_tell(&db->timer_news, DW_NEWS_GROUPS);
+		look_at = DW_AWAKE;
+	}
+	if (look_at == DW_NEVER)
+		return;
+	dw_news_tell(&db->timer_news, DW_NEWS_EXECUTORS);
+	dw_wake_timer(db, look_at);
+}
+
+/*
  * Called at the end of a transaction for which shared memory had no place for this
  * database.  If there is a place now, it was loaded before our rows were visible: the
  * timer reads all lanes again, and the result is true.  If not, the launcher notes that
@@ -451,8 +527,8 @@ tell_at_once(bool committed)
 
 	if (committed && roles_dropped)
 		dw_roles_dropped();
-	if (ntouched == 0 && nlows == 0 && nended == 0 && !all_touched && !extension_created &&
-		!control_changed && !leases_changed && unarmed_news == UNARMED_NO_NEWS)
+	if (ntouched == 0 && ngroups == 0 && nlows == 0 && nended == 0 && !all_touched &&
+		!extension_created && !control_changed && !leases_changed && unarmed_news == UNARMED_NO_NEWS)
 		return false;
 	if (dw_my_pinned_database() == NULL && !find_place_late(committed))
 		return false;
@@ -495,11 +571,15 @@ deliver_all(bool committed)
 
 		needed = Min(needed, at);
 	}
+	release_groups(db, InvalidSubTransactionId);
 	if (all_touched)
 	{
 		dw_reload_ask(&db->timer_news, PG_INT64_MIN);
 		needed = DW_AWAKE;
 	}
+	/* of what plain SQL and prepared transactions have done to groups nothing is noted */
+	if (all_touched || prepared_ended)
+		dw_news_tell(&db->timer_news, DW_NEWS_GROUPS);
 	if (committed && unarmed_news != UNARMED_NO_NEWS)
 		dw_unarmed_set(&db->timer_news, unarmed_news == UNARMED_LEFT);
 	if (prepared_ended)
@@ -762,6 +842,8 @@ touched_subxact_callback(SubXactEvent event, SubTransactionId subid,
 	}
 	while (nended > 0 && ended[nended - 1].subid >= subid)
 		nended--;
+	if (db != NULL)
+		release_groups(db, subid);
 	for (int i = 0; i < nlows && db != NULL; i++)
 		if (lows[i].locked)
 		{

@@ -29,6 +29,7 @@ extern const DwLaneRef dw_no_lane;
 extern void dw_touched_install(void);
 extern void dw_touch_row(const DwHint *hint, DwTouchKind kind);
 extern void dw_touch_ended(int64 id, DwOutcome outcome);
+extern void dw_touch_group(int16 queue, uint32 hash);
 extern void dw_touch_lane(DwLaneRef lane, TimestampTz due);
 extern void dw_touch_all(void);
 extern void dw_touch_control(void);

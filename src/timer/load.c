@@ -598,7 +598,7 @@ dw_load_hinted(const DwHint *hints, int n, DwEntry *entries, ItemPointerData *ti
 				entries[i].due = key.due;
 				entries[i].id = key.id;
 				entries[i].lane = hints[i].lane.index;
-				dw_entry_set_group(&entries[i], dw_task_group(rel, tuple));
+				dw_entry_set_group(&entries[i], key.group);
 				tids[i] = key.tid;
 			}
 			heap_freetuple(tuple);

@@ -42,6 +42,7 @@
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
 #include "../shmem/crash_watch.h"
+#include "../shmem/groups.h"
 #include "../shmem/places.h"
 #include "../shmem/progress.h"
 #include "../shmem/quits.h"
@@ -375,6 +376,18 @@ drain_inbox(void)
 	return n > 0;
 }
 
+/* Ends what holds groups if another process has stored that something else may have ended it. */
+static void
+release_groups(void)
+{
+	if (!dw_news_take(&db->timer_news, DW_NEWS_GROUPS))
+		return;
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	dw_groups_release_all(db);
+	LWLockRelease(dw_ready_lock(db));
+	dw_news_tell(&db->timer_news, DW_NEWS_EXECUTORS);
+}
+
 /*---- Sleeping ----*/
 
 /*
@@ -393,6 +406,7 @@ anything_new(void)
 		(dw_reload_asked(&db->timer_news) != DW_NEVER && dw_load_next() <= dw_now()) ||
 		dw_news_is_told(&db->timer_news, DW_NEWS_LANES) ||
 		dw_news_is_told(&db->timer_news, DW_NEWS_EXECUTORS) ||
+		dw_news_is_told(&db->timer_news, DW_NEWS_GROUPS) ||
 		dw_news_is_told(&db->timer_news, DW_NEWS_REST);
 }
 
@@ -504,6 +518,7 @@ dw_timer_main(Datum number)
 		while ((expected = dw_near_expected()) != NULL)
 			dw_dispatch_expect(db, expected);
 
+		release_groups();
 		if (dw_news_take(&db->timer_news, DW_NEWS_EXECUTORS) || handed_over ||
 			pg_atomic_read_u64(&db->ready) > 0 || dw_now() >= dispatch_at)
 			dispatch_at = dw_dispatch(db);
