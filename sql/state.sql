@@ -199,7 +199,7 @@ COMMENT ON COLUMN delay_wheel.status.done IS 'tasks that were run with success';
 COMMENT ON COLUMN delay_wheel.status.failed IS 'tasks that were given up; each is counted once';
 COMMENT ON COLUMN delay_wheel.status.retried IS 'attempts that failed and were followed by another one; repeats at once after serialization failures and deadlocks are not counted';
 COMMENT ON COLUMN delay_wheel.status.skipped IS 'tasks that were not run since it was too late, see skip_after of delay_schedule_task';
-COMMENT ON COLUMN delay_wheel.status.unarmed IS 'there are tasks that came with a copy of another database and are not run, see delay_arm(); known from the start, from restores and replication since then, and from delay_arm() itself: true may be late to become false if they were cancelled';
+COMMENT ON COLUMN delay_wheel.status.unarmed IS 'there are tasks that came with a copy of another database and are not run, see delay_arm(); known from the start, from plain SQL, restores and replication since then, and from delay_arm() itself: true may be late to become false if they were cancelled';
 
 CREATE FUNCTION delay_wheel_internal.get_progress(
 	OUT database name, OUT work text, OUT phase text, OUT active boolean, OUT pid integer,

@@ -259,7 +259,7 @@ WITH (autovacuum_vacuum_scale_factor = 0.05, vacuum_truncate = off);
 CREATE INDEX unique_key_key_idx ON delay_wheel.unique_key (owner, queue, key);
 CREATE INDEX unique_key_until_idx ON delay_wheel.unique_key (until);
 COMMENT ON TABLE delay_wheel.unique_key IS
-'one row for each task that was scheduled with unique_for, until some minutes after that time; removed when the task is cancelled, skipped or given up. Read it by the view delay_wheel.unique_keys';
+'one row for each task that was scheduled with unique_for, until some minutes after that time; removed when the task is cancelled, skipped, given up, or deleted by plain SQL. Read it by the view delay_wheel.unique_keys';
 COMMENT ON COLUMN delay_wheel.unique_key.id IS 'number of the task';
 COMMENT ON COLUMN delay_wheel.unique_key.until IS 'until when no other task of the key is scheduled with unique_for';
 COMMENT ON COLUMN delay_wheel.unique_key.owner IS 'role that scheduled the task';

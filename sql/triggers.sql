@@ -1,15 +1,33 @@
 /*---- Triggers on the tables: what plain SQL may write, and who is told of it ----*/
 
--- rows written by plain SQL reach the timer through this trigger; also in
--- a restore, whence ALWAYS
+-- what plain SQL does to rows reaches the timer, and sessions that wait, through this
+-- trigger; also in a restore, whence ALWAYS
 CREATE FUNCTION delay_wheel_internal.task_changed() RETURNS trigger
 AS 'MODULE_PATHNAME', 'dw_task_changed' LANGUAGE C;
 COMMENT ON FUNCTION delay_wheel_internal.task_changed() IS
-'tells the timer of rows that plain SQL wrote into delay_wheel.task';
+'tells the timer, and sessions in delay_wait(), that plain SQL has written or deleted rows of delay_wheel.task';
 REVOKE EXECUTE ON FUNCTION delay_wheel_internal.task_changed() FROM PUBLIC;
-CREATE TRIGGER task_changed AFTER INSERT OR UPDATE ON delay_wheel.task
+CREATE TRIGGER task_changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON delay_wheel.task
 	FOR EACH STATEMENT EXECUTE FUNCTION delay_wheel_internal.task_changed();
 ALTER TABLE delay_wheel.task ENABLE ALWAYS TRIGGER task_changed;
+
+-- the period in which a key is unique goes with its task, and ends with it
+CREATE FUNCTION delay_wheel_internal.period_follows() RETURNS trigger
+AS 'MODULE_PATHNAME', 'dw_period_follows' LANGUAGE C;
+COMMENT ON FUNCTION delay_wheel_internal.period_follows() IS
+'removes the row of delay_wheel.unique_key of a task that plain SQL deletes, and changes it with the owner, queue and key of the task';
+REVOKE EXECUTE ON FUNCTION delay_wheel_internal.period_follows() FROM PUBLIC;
+CREATE TRIGGER period_deleted AFTER DELETE ON delay_wheel.task
+	FOR EACH ROW WHEN (OLD.more OPERATOR(pg_catalog.?) 'unique_for')
+	EXECUTE FUNCTION delay_wheel_internal.period_follows();
+ALTER TABLE delay_wheel.task ENABLE ALWAYS TRIGGER period_deleted;
+CREATE TRIGGER period_changed AFTER UPDATE ON delay_wheel.task
+	FOR EACH ROW WHEN (OLD.more OPERATOR(pg_catalog.?) 'unique_for')
+	EXECUTE FUNCTION delay_wheel_internal.period_follows();
+ALTER TABLE delay_wheel.task ENABLE ALWAYS TRIGGER period_changed;
+CREATE TRIGGER period_truncated BEFORE TRUNCATE ON delay_wheel.task
+	FOR EACH STATEMENT EXECUTE FUNCTION delay_wheel_internal.period_follows();
+ALTER TABLE delay_wheel.task ENABLE ALWAYS TRIGGER period_truncated;
 
 -- who may write to any table, as pg_write_all_data, must not run SQL as others
 CREATE FUNCTION delay_wheel_internal.task_guard() RETURNS trigger

@@ -80,8 +80,9 @@ dw_origin(PG_FUNCTION_ARGS)
 }
 
 /*
- * Statement trigger on delay_wheel.task, fired when plain SQL has written rows: the
- * commit tells the timer to look at all lanes.
+ * Statement trigger on delay_wheel.task, fired when plain SQL has written or deleted rows:
+ * the commit makes the timer look at all lanes and recurring tasks, sessions in delay_wait()
+ * at their tasks, and leases be counted again.
  */
 Datum
 dw_task_changed(PG_FUNCTION_ARGS)

@@ -36,6 +36,7 @@
 #include "../task/audit.h"
 #include "../task/key_lock.h"
 #include "../task/new_task.h"
+#include "../task/period.h"
 #include "../task/queues.h"
 #include "../task/touched.h"
 #include "options.h"
@@ -321,7 +322,11 @@ update_taken(Relation rel, HeapTuple tuple, const DwTaskKey *key, const Changes 
 		lane = dw_require_lane(task.owner, task.queue, task.priority);
 	enters = task.queue != key->queue && !task.nulls[Anum_task_key - 1];
 	if (enters)
+	{
+		dw_period_prepare();
 		enter_key(rel, key, &task);
+		dw_period_move(values, nulls, task.values, task.nulls);
+	}
 	dw_pending_rewrite(rel, task.values, task.nulls, lane);
 	if (enters)
 		dw_key_leave();

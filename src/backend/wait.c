@@ -10,9 +10,9 @@
  * slot for which task it waits.  The process that ends a task, an executor or a session
  * that cancels, looks for slots with this task when its transaction has committed
  * (task/touched.c), and writes the outcome into them.  Some events concern many tasks: a
- * mark of delay_cancel_all(), the end of a prepared transaction, the end of the
+ * mark of delay_cancel_all(), the end of a prepared transaction, plain SQL, the end of the
  * extension.  After such an event all waiters look for their task's row.  So waiters
- * need not poll; but nobody tells a waiter when plain SQL has deleted the row, so it
+ * need not poll; but nobody tells a waiter when logical replication has deleted the row, so it
  * also looks once a minute.
  *
  * No outcome is lost.  The waiter fills in its slot before it looks for the row, and the

@@ -700,7 +700,8 @@ dw_recurring_ask(DwDatabase *db)
 
 /*
  * Asks as dw_recurring_ask() does, if there may be any recurring tasks.  Run by the timer
- * at its start and after a role was dropped, outside of a transaction.
+ * when it has looked at the whole table of tasks (at its start, and after plain SQL), and after
+ * a role was dropped, outside of a transaction.
  */
 void
 dw_recurring_begin(DwDatabase *db)

@@ -9,8 +9,8 @@
  * Each run of a recurring task inserts the next run when it ends (definition.c).  This
  * chain breaks if plain SQL deletes the row of a run, if a copy of the tables lacks that
  * row, or if an executor dies during a run outside of a transaction.  So the timer, when
- * it starts, and an executor that dies in this way ask the sweeper to look
- * (dw_recurring_ask()).
+ * it has looked at the whole table of tasks, and an executor that dies in this way ask the
+ * sweeper to look (dw_recurring_ask()).
  *
  * A run is lost if no row has its id, in a snapshot taken while its definition is
  * locked, and no executor runs it.  Such a snapshot still shows a row that an open or

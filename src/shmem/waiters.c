@@ -10,7 +10,7 @@
  * allocate nothing, and cannot fail.
  *
  * A waiting session also looks at the task's row from time to time, and when it is told
- * to, since tasks may end without any process telling (plain SQL, say).
+ * to, since tasks may end without any process telling (logical replication, say).
  *
  *-------------------------------------------------------------------------
  */

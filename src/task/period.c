@@ -10,6 +10,9 @@
  * unique_for find.  A task that is cancelled, skipped or given up takes its row with it, since
  * it has not done what the next one would repeat.  So a key has at most one row whose period
  * lasts; older ones may be there until the sweeper removes them (sweeper/aged_rows.c).
+ * A task that plain SQL deletes takes its row with it, too, and one that is given another owner,
+ * queue or key takes it along: triggers on delay_wheel.task see to that (dw_period_follows()).  So
+ * does one that delay_update() moves to another queue.
  *
  * A session looks for the row, and writes it, under the lock of the key (key_lock.c), and with
  * a dirty snapshot.  What an open transaction writes or deletes is waited for, without the
@@ -26,13 +29,17 @@
 #include "access/stratnum.h"
 #include "access/table.h"
 #include "catalog/pg_collation.h"
+#include "commands/trigger.h"
+#include "miscadmin.h"
 #include "storage/lmgr.h"
+#include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
 #include "utils/relcache.h"
 #include "utils/snapmgr.h"
 
 #include "../base/clock.h"
+#include "../base/signature.h"
 #include "../rows/catalog.h"
 #include "../rows/more.h"
 #include "../rows/task_rows.h"
@@ -44,6 +51,8 @@
 
 /* Time after the end of a period at which the sweeper is to remove the row, in us. */
 #define SWEEP_AFTER		USECS_PER_MINUTE
+
+PG_FUNCTION_INFO_V1(dw_period_follows);
 
 /*
  * Locks the table to write to it, before a session takes the lock of the key: under that,
@@ -135,21 +144,131 @@ dw_period_begin(const DwNewTask *task, int64 id)
 											   dw_job_soonest(&db->sweeper_news, DW_JOB_PERIODS)));
 }
 
+/* Returns a copy of the row of a task, or NULL; rel is delay_wheel.unique_key. */
+static HeapTuple
+find_row(Relation rel, Datum id)
+{
+	ScanKeyData key;
+
+	ScanKeyInit(&key, Anum_unique_id, BTEqualStrategyNumber, F_INT8EQ, id);
+	return dw_row_find(rel, dw_catalog()->unique_key_pkey, &key, NULL);
+}
+
 /* Deletes the row of a task that has not been done; values and nulls are the task's columns. */
 void
 dw_period_end(const Datum *values, const bool *nulls)
 {
 	Relation	rel;
-	ScanKeyData key;
 	HeapTuple	tuple;
 
 	if (!dw_more_has(values, nulls, Anum_task_more, DW_MORE_UNIQUE_FOR))
 		return;
 	rel = table_open(dw_catalog()->unique_key, RowExclusiveLock);
-	ScanKeyInit(&key, Anum_unique_id, BTEqualStrategyNumber, F_INT8EQ, values[Anum_task_id - 1]);
-	tuple = dw_row_find(rel, dw_catalog()->unique_key_pkey, &key, NULL);
+	tuple = find_row(rel, values[Anum_task_id - 1]);
 	/* one that the sweeper, or plain SQL, just deletes */
 	if (tuple != NULL)
 		(void) dw_heap_delete(rel, &tuple->t_self, false);
 	table_close(rel, NoLock);
+}
+
+/*---- Tasks that are changed, and plain SQL ----*/
+
+/* True if both rows of a task have the same id, owner, queue and key, and both a key. */
+static bool
+is_same_key(const Datum *a, const bool *a_nulls, const Datum *b, const bool *b_nulls)
+{
+	return DatumGetInt64(a[Anum_task_id - 1]) == DatumGetInt64(b[Anum_task_id - 1]) &&
+		DatumGetObjectId(a[Anum_task_owner - 1]) == DatumGetObjectId(b[Anum_task_owner - 1]) &&
+		DatumGetInt16(a[Anum_task_queue - 1]) == DatumGetInt16(b[Anum_task_queue - 1]) &&
+		!a_nulls[Anum_task_key - 1] && !b_nulls[Anum_task_key - 1] &&
+		DatumGetBool(DirectFunctionCall2Coll(texteq, DEFAULT_COLLATION_OID,
+											 a[Anum_task_key - 1], b[Anum_task_key - 1]));
+}
+
+/*
+ * A pending task changes, if old and new are its columns before and after that: its period, if it
+ * has one, becomes that of its new owner, queue and key, or ends, if plain SQL has taken its key or
+ * its unique_for away.
+ */
+void
+dw_period_move(const Datum *old, const bool *old_nulls, const Datum *new, const bool *new_nulls)
+{
+	bool		goes_on = !new_nulls[Anum_task_key - 1] &&
+		dw_more_has(new, new_nulls, Anum_task_more, DW_MORE_UNIQUE_FOR);
+	Relation	rel;
+	HeapTuple	tuple;
+	Datum	   *values;
+	bool	   *nulls;
+
+	if (!dw_more_has(old, old_nulls, Anum_task_more, DW_MORE_UNIQUE_FOR) ||
+		(goes_on && is_same_key(old, old_nulls, new, new_nulls)))
+		return;
+	rel = table_open(dw_catalog()->unique_key, RowExclusiveLock);
+	tuple = find_row(rel, old[Anum_task_id - 1]);
+	if (tuple != NULL && dw_heap_delete(rel, &tuple->t_self, false) == TM_Ok && goes_on)
+	{
+		dw_deform(rel, tuple, &values, &nulls);
+		values[Anum_unique_id - 1] = new[Anum_task_id - 1];
+		values[Anum_unique_owner - 1] = new[Anum_task_owner - 1];
+		values[Anum_unique_queue - 1] = new[Anum_task_queue - 1];
+		values[Anum_unique_key - 1] = new[Anum_task_key - 1];
+		dw_table_insert(RelationGetRelid(rel), values, nulls, Natts_unique);
+	}
+	table_close(rel, NoLock);
+}
+
+/* Plain SQL truncates delay_wheel.task (tasks): ends the periods of all tasks that are in it. */
+static void
+end_periods(Relation tasks)
+{
+	Relation	rel = table_open(dw_catalog()->unique_key, RowExclusiveLock);
+	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
+	HeapTuple	tuple;
+
+	while ((tuple = systable_getnext(scan)) != NULL)
+	{
+		bool		isnull;
+		HeapTuple	task;
+
+		CHECK_FOR_INTERRUPTS();
+		task = dw_task_find(tasks, DatumGetInt64(dw_row_column(rel, tuple, Anum_unique_id, &isnull)),
+							NULL);
+		if (task == NULL)
+			continue;
+		(void) dw_heap_delete(rel, &tuple->t_self, false);
+		heap_freetuple(task);
+	}
+	systable_endscan(scan);
+	table_close(rel, NoLock);
+}
+
+/*
+ * Trigger on delay_wheel.task, fired for each task with unique_for that plain SQL deletes or
+ * changes, and before TRUNCATE.
+ */
+Datum
+dw_period_follows(PG_FUNCTION_ARGS)
+{
+	TriggerData *trigger = dw_require_trigger(fcinfo, "period_follows", false);
+	Relation	rel = trigger->tg_relation;
+	Datum	   *old;
+	bool	   *old_nulls;
+	Datum	   *new;
+	bool	   *new_nulls;
+
+	if (TRIGGER_FIRED_BY_TRUNCATE(trigger->tg_event))
+	{
+		end_periods(rel);
+		PG_RETURN_POINTER(NULL);
+	}
+	(void) dw_require_trigger(fcinfo, "period_follows", true);
+	dw_deform(rel, trigger->tg_trigtuple, &old, &old_nulls);
+	if (TRIGGER_FIRED_BY_UPDATE(trigger->tg_event))
+	{
+		dw_deform(rel, trigger->tg_newtuple, &new, &new_nulls);
+		dw_period_move(old, old_nulls, new, new_nulls);
+	}
+	else
+		dw_period_end(old, old_nulls);
+	PG_RETURN_POINTER(NULL);
 }

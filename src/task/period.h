@@ -31,5 +31,7 @@ extern bool dw_period_find(const DwKey *key, DwPeriod *period);
 extern void dw_period_wait(DwPeriod *period);
 extern void dw_period_begin(const DwNewTask *task, int64 id);
 extern void dw_period_end(const Datum *values, const bool *nulls);
+extern void dw_period_move(const Datum *old, const bool *old_nulls, const Datum *new,
+						   const bool *new_nulls);
 
 #endif							/* DW_PERIOD_H */

@@ -324,6 +324,9 @@ go_on_discovering(void)
 		discover_after = dw_now() + LOCKED_RETRY_US;
 		dw_progress_phase(db->progress, DW_WORK_LOAD, DW_PHASE_WAITING);
 	}
+	/* all rows are in doubt, so plain SQL may have deleted runs, too */
+	else if (!discovery.under_way && discovery.from == PG_INT64_MIN)
+		dw_recurring_begin(db);
 }
 
 /*

@@ -240,7 +240,6 @@ begin_service(void)
 	dw_lease_watch_begin(db);
 	tidy_crashes(db);
 	dw_retention_begin(db);
-	dw_recurring_begin(db);
 	obey_settings();
 	/* with a thousand databases, the log would be full of it */
 	if (!dw_process_follows_rest(&db->timer))

@@ -228,7 +228,7 @@ INSERT INTO known SELECT f, NULL, why FROM (VALUES
 	('what a receiver does with its messages', '{delay_receive,delay_lease,delay_done,delay_done_all,delay_extend,delay_release,delay_fail,delay_await}'::text[]),
 	('waits', '{delay_wait}'),
 	('nodes of Citus: the tables; delay_follow_shards by what it moves on each node', '{delay_wheel.set_up_citus,delay_follow_shards,delay_wheel_internal.leave_shards,delay_wheel_internal.take_over}'),
-	('triggers on tables of the extension', '{delay_wheel_internal.task_changed,delay_wheel_internal.task_guard,delay_wheel_internal.queue_changed,delay_wheel_internal.queue_guard,delay_wheel_internal.cancellation_guard,delay_wheel_internal.history_guard}'),
+	('triggers on tables of the extension', '{delay_wheel_internal.task_changed,delay_wheel_internal.task_guard,delay_wheel_internal.period_follows,delay_wheel_internal.queue_changed,delay_wheel_internal.queue_guard,delay_wheel_internal.cancellation_guard,delay_wheel_internal.history_guard}'),
 	('reads', '{delay_outcome,delay_wheel.page_data,delay_wheel.ring_svg,delay_wheel.forecast_svg,delay_wheel.lateness_svg,delay_wheel_internal.next_due,delay_wheel_internal.next_tasks,delay_wheel_internal.is_running,delay_wheel_internal.visible_handler}')) k(why, fs), unnest(fs) f;
 CREATE TEMP VIEW may_write AS
 SELECT CASE WHEN n.nspname LIKE 'delay\_wheel%' THEN n.nspname || '.' ELSE '' END || p.proname AS name, p.provolatile

@@ -127,6 +127,15 @@ SELECT queue, key FROM delay_wheel.unique_keys WHERE key = 'm';
 SELECT delay_queue_drop('regress_unique_messages');
 SELECT queue, key FROM delay_wheel.unique_keys WHERE key = 'm';
 
+-- moved to another queue: the period goes along
+SELECT id FROM pg_temp.put(key => 'q', delay => '1 day') \gset
+SELECT delay_update(:id, to_queue => 'regress_unique');
+SELECT outcome, id > :id AS new_id FROM pg_temp.put(key => 'q', delay => '1 day');
+SELECT queue, key, id = :id AS same FROM delay_wheel.unique_keys WHERE key = 'q' ORDER BY id;
+SELECT delay_run(:id);
+SELECT outcome, id = :id AS same FROM delay_put('SELECT 1', key => 'q', queue => 'regress_unique', unique_for => '1 h');
+SELECT delay_cancel_key('q');
+
 -- refused
 SELECT * FROM unnest(ARRAY[$$unique_for => '1 h'$$, $$unique_for => '0', key => 'k'$$, $$unique_for => '-1 s', key => 'k'$$, $$unique_for => '367 days', key => 'k'$$]) args,
 	pg_temp.error_of(format('SELECT delay_put(''SELECT 1'', %s)', args));
