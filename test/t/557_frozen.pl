@@ -315,8 +315,8 @@ group('busy' => sub {
 
 	freeze($pid);
 	$lock->quit;
-	put("beside $_") for 1 .. 3;
-	ran("beside $_", 'others go on') for 1 .. 3;
+	put("others $_") for 1 .. 3;
+	ran("others $_", 'others go on') for 1 .. 3;
 	is(query(q{SELECT count(*) FROM ran WHERE label = 'busy'}), 0, 'its task waits for it');
 	is(query(q{SELECT state FROM delay_wheel_internal.get_running() WHERE pid = } . $pid), 'running', 'and is its own');
 	thaw($pid);
