@@ -729,6 +729,7 @@ resume(DwDefinition *def)
 	if (!def->nulls[Anum_recurring_last_due - 1])
 		after = Max(after, DatumGetTimestampTz(def->values[Anum_recurring_last_due - 1]));
 	dw_definition_set_next(def, after);
+	(void) dw_definition_follow_clock(def, dw_definition_clock_shown(def), true);
 }
 
 /* SQL function delay_resume_recurring(); false if there is no such recurring task. */

@@ -545,6 +545,25 @@ end_all_rests(void)
 }
 
 /*
+ * The clock was set back by so many microseconds: tells users, and has all timers started that
+ * rest.  Others end by themselves, and this process starts the next ones.
+ */
+static void
+clock_was_set_back(int64 back)
+{
+	TimestampTz was = Max(dw_now() + back, dw_atomic_read(&dw_shared->clock_was));
+	char		text[128];
+
+	pg_atomic_write_u64(&dw_shared->clock_was, (uint64) was);
+	snprintf(text, sizeof(text), "the clock was set back by %.3f s: tasks wait until they are due by the new time",
+			 back / 1000000.0);
+	for (int i = 0; i < dw_max_databases; i++)
+		if (OidIsValid(dw_database(i)->oid))
+			dw_problem(&dw_database(i)->problem, text);
+	end_all_rests();
+}
+
+/*
  * The settings were read: if some have changed by which timers that rest would do something
  * at another time, or which they note for views, ends all rests.  The first call only remembers
  * them.
@@ -1019,6 +1038,7 @@ dw_launcher_main(Datum arg)
 	for (;;)
 	{
 		int64		until = DW_NEVER;
+		int64		back;
 		TimestampTz wakes_at;
 		uint32		calls;
 
@@ -1028,8 +1048,9 @@ dw_launcher_main(Datum arg)
 		pg_memory_barrier();
 		if (dw_worker_interrupts())
 			obey_reload();
-		if (dw_worker_clock_set_back() > 0)
-			end_all_rests();
+		back = dw_worker_clock_set_back();
+		if (back > 0)
+			clock_was_set_back(back);
 		if (held && !(held = dw_recovery_must_wait()))
 		{
 			enter_served();

@@ -122,6 +122,7 @@ init_memory(void *unused)
 	pg_atomic_init_u32(&dw_shared->worker_ended, 0);
 	pg_atomic_init_u32(&dw_shared->unlooked, InvalidOid);
 	pg_atomic_init_u64(&dw_shared->unlooked_at, 0);
+	pg_atomic_init_u64(&dw_shared->clock_was, (uint64) PG_INT64_MIN);
 	pg_atomic_init_u32(&dw_shared->nquits, 0);
 	dw_shared->other_workers = count_other_workers();
 	dw_shared->nexecutors = dw_executor_places();

@@ -299,6 +299,58 @@ too_late(const DwDefinition *def)
 	return dw_now() - Max(skip_after, 0) - 1;
 }
 
+/*---- A clock that was set back ----*/
+
+/* The latest time of the clock that the definition knows of; DT_NOBEGIN if it has had no run. */
+TimestampTz
+dw_definition_clock_shown(const DwDefinition *def)
+{
+	TimestampTz shown = DT_NOBEGIN;
+
+	if (!def->nulls[Anum_recurring_last_started - 1])
+		shown = DatumGetTimestampTz(def->values[Anum_recurring_last_started - 1]);
+	if (!def->nulls[Anum_recurring_last_ended - 1])
+		shown = Max(shown, DatumGetTimestampTz(def->values[Anum_recurring_last_ended - 1]));
+	return shown;
+}
+
+/*
+ * If the clock was set back, brings next_due forward, in memory, to the first ideal time from now
+ * on; false if it stays.  "shown" is the latest time that the clock is known to have shown.  With
+ * with_start, a start that is later than now goes back, too.
+ *
+ * next_due stays unless it is more than twice as far away as the pause of the schedule before it.
+ * So a time of the day that has come does not come again when the clock is set back by some hours,
+ * and the run that is made early by delay_run() is not made again.  It also stays if the definition
+ * catches up: each of its times comes once, whatever the clock does.
+ */
+bool
+dw_definition_follow_clock(DwDefinition *def, TimestampTz shown, bool with_start)
+{
+	TimestampTz now = dw_now();
+	DwRecurrence recurrence;
+	TimestampTz due;
+	TimestampTz next;
+	int64		pause;
+
+	if (shown <= now || def->nulls[Anum_recurring_next_due - 1] || catches_up(def) ||
+		read_recurrence(def, &recurrence) != NULL)
+		return false;
+	due = DatumGetTimestampTz(def->values[Anum_recurring_next_due - 1]);
+	if (with_start)
+		dw_recurrence_begin_by(&recurrence, now);
+	if (due <= now || !dw_recurrence_next(&recurrence, now, &next) || next >= due)
+		return false;
+	pause = dw_recurrence_pause(&recurrence, due);
+	if (due - now <= dw_time_add(pause, pause) || due - pause > shown)
+		return false;
+	dw_definition_set_time(def, Anum_recurring_starts, recurrence.starts);
+	dw_definition_set_time(def, Anum_recurring_next_due, next);
+	return true;
+}
+
+/*---- The first run, and the next one ----*/
+
 /*
  * Sets next_due, in memory, for a definition that is new, changed or resumed.  Ideal
  * times in the past are left out, unless the definition catches up; so are those that had
@@ -317,6 +369,7 @@ dw_definition_set_first(DwDefinition *def)
 	if (!def->nulls[Anum_recurring_last_due - 1])
 		after = Max(after, DatumGetTimestampTz(def->values[Anum_recurring_last_due - 1]));
 	dw_definition_set_next(def, after);
+	(void) dw_definition_follow_clock(def, dw_definition_clock_shown(def), false);
 }
 
 /* See definition.h. */
@@ -549,10 +602,13 @@ end_run(int64 id, const DwEnded *ended)
 
 	if (wait_for_definition(rel, id, ended, &def))
 	{
+		TimestampTz shown = Max(ended->started, dw_definition_clock_shown(&def));
+
 		dw_definition_note_end(&def, ended);
 		if (ended->error != NULL && ended->error->sqlerrcode == DW_ERRCODE_CRASHED)
 			dw_definition_pause_for_crashes(&def);
 		dw_definition_advance(&def);
+		(void) dw_definition_follow_clock(&def, shown, true);
 		dw_definition_insert_run(&def);
 		dw_definition_write(rel, &def);
 		pass_suspicion_on(ended, dw_definition_number(&def, Anum_recurring_task));

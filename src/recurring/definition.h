@@ -68,6 +68,8 @@ extern void dw_definition_write(Relation rel, DwDefinition *def);
 extern void dw_definition_delete(Relation rel, const DwDefinition *def);
 
 extern void dw_definition_set_next(DwDefinition *def, TimestampTz after);
+extern TimestampTz dw_definition_clock_shown(const DwDefinition *def);
+extern bool dw_definition_follow_clock(DwDefinition *def, TimestampTz shown, bool with_start);
 extern void dw_definition_set_first(DwDefinition *def);
 extern void dw_definition_note_end(DwDefinition *def, const DwEnded *ended);
 extern void dw_definition_advance(DwDefinition *def);

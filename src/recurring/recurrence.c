@@ -28,6 +28,9 @@
 /* Average length of a month in the Gregorian calendar, in microseconds. */
 #define US_PER_MONTH	(30.436875 * USECS_PER_DAY)
 
+/* Longest pause of a cron schedule that dw_recurrence_pause() looks for, in microseconds. */
+#define MAX_CRON_PAUSE	(64 * 366 * USECS_PER_DAY)
+
 /*
  * Adds months, and then days, to a date.  A day beyond the end of the month becomes its
  * last day before the days are added.  False if the date is out of range.
@@ -57,7 +60,7 @@ add_to_date(struct pg_tm *tm, int64 months, int64 days)
 	return true;
 }
 
-/* Adds n intervals to a time; false if the result is out of range. */
+/* Adds n intervals, which may be negative, to a time; false if the result is out of range. */
 bool
 dw_intervals_after(TimestampTz from, int64 n, const Interval *every, pg_tz *zone,
 				   TimestampTz *result)
@@ -86,13 +89,13 @@ dw_intervals_after(TimestampTz from, int64 n, const Interval *every, pg_tz *zone
 	return !pg_add_s64_overflow(from, us, result) && IS_VALID_TIMESTAMP(*result);
 }
 
-/* Returns an estimate of the number of intervals between the first time and `until`. */
+/* Returns an estimate of the number of intervals between two times; 0 if "until" is the first. */
 static int64
-estimate(const DwRecurrence *r, TimestampTz until)
+estimate(const DwRecurrence *r, TimestampTz from, TimestampTz until)
 {
 	double		every = r->every.month * US_PER_MONTH + r->every.day * (double) USECS_PER_DAY +
 		(double) r->every.time;
-	double		n = floor(((double) until - (double) r->starts) / every);
+	double		n = floor(((double) until - (double) from) / every);
 
 	return n < 1 ? 0 : n > (double) (PG_INT64_MAX / 2) ? PG_INT64_MAX / 2 : (int64) n;
 }
@@ -104,7 +107,7 @@ estimate(const DwRecurrence *r, TimestampTz until)
 static bool
 next_interval(const DwRecurrence *r, TimestampTz after, TimestampTz *next)
 {
-	int64		n = estimate(r, after);
+	int64		n = estimate(r, r->starts, after);
 	TimestampTz t;
 
 	while (n > 0 && (!dw_intervals_after(r->starts, n, &r->every, r->zone, &t) || t > after))
@@ -129,4 +132,98 @@ dw_recurrence_next(const DwRecurrence *r, TimestampTz after, TimestampTz *next)
 		return true;
 	}
 	return dw_cron_next(&r->cron, r->zone, Max(after, r->starts - 1), next);
+}
+
+/* True if the schedule has a time after "after" and before "due". */
+static bool
+comes_between(const DwRecurrence *r, TimestampTz after, TimestampTz due)
+{
+	TimestampTz next;
+
+	return dw_cron_next(&r->cron, r->zone, after, &next) && next < due;
+}
+
+/*
+ * Returns how long before an ideal time a cron schedule has another one, to the second, by
+ * bisection; PG_INT64_MAX if that is longer than MAX_CRON_PAUSE.
+ */
+static int64
+cron_pause(const DwRecurrence *r, TimestampTz due)
+{
+	int64		longer = USECS_PER_SEC; /* a time lies between due - longer and due */
+	int64		shorter = 0;	/* none lies between due - shorter and due */
+
+	while (!comes_between(r, due - longer, due))
+	{
+		shorter = longer;
+		longer *= 2;
+		if (longer > MAX_CRON_PAUSE || !IS_VALID_TIMESTAMP(due - longer))
+			return PG_INT64_MAX;
+	}
+	while (longer - shorter > USECS_PER_SEC)
+	{
+		int64		between = shorter + (longer - shorter) / 2;
+
+		if (comes_between(r, due - between, due))
+			longer = between;
+		else
+			shorter = between;
+	}
+	return longer;
+}
+
+/*
+ * Returns how long a recurring task waits for an ideal time, counted from the one before it;
+ * PG_INT64_MAX if that is not known.  For a cron schedule with fixed hours it is a day at least,
+ * since each local time comes once a day.
+ */
+int64
+dw_recurrence_pause(const DwRecurrence *r, TimestampTz due)
+{
+	TimestampTz next;
+	int64		pause;
+
+	if (!r->is_cron)
+		return dw_intervals_after(due, 1, &r->every, r->zone, &next) ? next - due : PG_INT64_MAX;
+	pause = cron_pause(r, due);
+	return r->cron.any_hour ? pause : Max(pause, USECS_PER_DAY);
+}
+
+/*
+ * Moves the start of a recurrence back to "at", or some intervals before it, so that the ideal
+ * times from the former start on stay what they are.  Does nothing if the start is not later, or
+ * there is no such time.
+ */
+void
+dw_recurrence_begin_by(DwRecurrence *r, TimestampTz at)
+{
+	int64		n;
+
+	if (r->starts <= at)
+		return;
+	if (r->is_cron)
+	{
+		r->starts = at;
+		return;
+	}
+	/*
+	 * Some more, if the estimate was too low, or that month has no 31st, or the clock does not show
+	 * that time on that day: the times counted from there would be others.  29 February comes again
+	 * after eight years at the latest.
+	 */
+	n = estimate(r, at, r->starts) + 1;
+	for (int i = 0; i < 10; i++, n++)
+	{
+		TimestampTz starts;
+		TimestampTz again;
+
+		if (!dw_intervals_after(r->starts, -n, &r->every, r->zone, &starts))
+			return;
+		if (starts <= at && dw_intervals_after(starts, n, &r->every, r->zone, &again) &&
+			again == r->starts)
+		{
+			r->starts = starts;
+			return;
+		}
+	}
 }

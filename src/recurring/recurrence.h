@@ -29,6 +29,8 @@ typedef struct DwRecurrence
 
 extern bool dw_recurrence_next(const DwRecurrence *recurrence, TimestampTz after,
 							   TimestampTz *next);
+extern int64 dw_recurrence_pause(const DwRecurrence *recurrence, TimestampTz due);
+extern void dw_recurrence_begin_by(DwRecurrence *recurrence, TimestampTz at);
 extern bool dw_intervals_after(TimestampTz from, int64 n, const Interval *every, pg_tz *zone,
 							   TimestampTz *result);
 

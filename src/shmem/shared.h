@@ -347,6 +347,8 @@ typedef struct DwShared
 	pg_atomic_uint32 unlooked;	/* OID of the database that the launcher is to look into next, if
 								 * no background worker is free for that */
 	pg_atomic_uint64 unlooked_at;	/* since when, a TimestampTz */
+	pg_atomic_uint64 clock_was; /* the latest time that the clock showed before it was set back, a
+								 * TimestampTz; PG_INT64_MIN: it was not.  Written by the launcher */
 	int			other_workers;	/* background workers that others have registered at the start of
 								 * the server, as the launcher of logical replication */
 	bool		recovered;		/* the server came out of recovery, see recovery.c; only

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * repair.h
- *	  Repair of recurring tasks: lost runs, definitions of dropped roles.
+ *	  Repair of recurring tasks: lost runs, runs that are too far away since the clock was set
+ *	  back, definitions of dropped roles.
  *
  *-------------------------------------------------------------------------
  */

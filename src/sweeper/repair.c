@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * repair.c
- *	  Repair of recurring tasks: lost runs, definitions of dropped roles.
+ *	  Repair of recurring tasks: lost runs, runs that are too far away since the clock was set
+ *	  back, definitions of dropped roles.
  *
  * Run by the sweeper, which never waits for a lock here: it skips rows and tables that
  * are locked, and tries again later.
@@ -16,6 +17,11 @@
  * locked, and no executor runs it.  Such a snapshot still shows a row that an open or
  * prepared transaction has deleted.  The lock keeps other processes from giving the
  * definition another run meanwhile.
+ *
+ * If the clock was set back, a run may be pending for a time that is far away.  The timer ends
+ * then, and the next one asks the sweeper to look.  Runs that are too far away for their schedule
+ * (dw_definition_follow_clock()) are brought forward, with the pauses that they had beside their
+ * ideal time.  A run that is going on is left to the process that ends it.
  *
  *-------------------------------------------------------------------------
  */
@@ -35,20 +41,34 @@
 
 #include "../base/clock.h"
 #include "../base/inject.h"
+#include "../ending/pending.h"
+#include "../recurring/definition.h"
 #include "../rows/catalog.h"
 #include "../rows/more.h"
+#include "../rows/task_rows.h"
 #include "../shmem/outcome.h"
 #include "../shmem/progress.h"
 #include "../shmem/shared.h"
 #include "../shmem/suspects.h"
+#include "../shmem/writers.h"
 #include "../task/ended.h"
-#include "definition.h"
+#include "../task/marks.h"
+#include "../task/row_lock.h"
+#include "../task/touched.h"
 #include "repair.h"
 
 /* Maximum number of definitions that the sweeper checks in one transaction. */
 #define REPAIR_SLICE	500
 /* Pause before the sweeper tries again, in us, if a definition or a table was locked. */
 #define REPAIR_RETRY_US	(10 * USECS_PER_SEC)
+
+/* What a pass has done. */
+typedef struct Pass
+{
+	bool		any_locked;		/* something could not be repaired, and is tried again */
+	int			brought_forward;	/* definitions whose runs were too far away */
+} Pass;
+
 /* True if the run that the definition names is neither pending nor running. */
 static bool
 is_lost(const DwDefinition *def)
@@ -71,6 +91,16 @@ may_have_begun(const DwDefinition *def)
 	return mode != NULL && strcmp(mode, "at_most_once") == 0;
 }
 
+/* The latest time that the clock is known to have shown. */
+static TimestampTz
+clock_shown(const DwDefinition *def)
+{
+	TimestampTz known = dw_definition_clock_shown(def);
+	TimestampTz was = dw_atomic_read(&dw_shared->clock_was);
+
+	return Max(known, was);
+}
+
 /*
  * Gives a definition whose run is lost a new run.  The caller has locked the definition.
  * A run that may have begun counts as failed, and the new run has the next ideal time;
@@ -80,6 +110,7 @@ static void
 repair_run(Relation rel, DwDefinition *def)
 {
 	int64		lost = dw_definition_number(def, Anum_recurring_task);
+	TimestampTz shown = clock_shown(def);
 
 	ereport(LOG,
 			(errmsg("delay_wheel recurring task \"%s\" has lost its run, task %lld; there is a new one",
@@ -94,23 +125,91 @@ repair_run(Relation rel, DwDefinition *def)
 	}
 	if (dw_crashes_of(MyDatabaseId, lost) >= DW_MAX_CRASHES)
 		dw_definition_pause_for_crashes(def);
+	(void) dw_definition_follow_clock(def, shown, true);
 	dw_definition_insert_run(def);
 	dw_definition_write(rel, def);
 	dw_crashes_end(MyDatabaseId, lost, dw_definition_number(def, Anum_recurring_task));
 }
 
+/* What became of a pending run that was to be brought forward. */
+typedef enum Brought
+{
+	BROUGHT,
+	NOT_PENDING,				/* whoever ends it brings the next one forward */
+	LOCKED
+} Brought;
+
+/* Brings the pending run of a definition forward, by so many microseconds. */
+static Brought
+bring_run_forward(const DwDefinition *def, int64 by)
+{
+	Relation	rel = table_open(dw_catalog()->task, NoLock);
+	HeapTuple	tuple = dw_task_find(rel, dw_definition_number(def, Anum_recurring_task), NULL);
+	Brought		result = NOT_PENDING;
+	DwTaskKey	key;
+	Datum	   *values;
+	bool	   *nulls;
+	int64		not_before;
+
+	if (tuple != NULL && !dw_task_is_cancelled(rel, tuple))
+	{
+		dw_task_key(rel, tuple, &key);
+		dw_deform(rel, tuple, &values, &nulls);
+		dw_writes_for(key.owner);
+		if (dw_row_remove(rel, &key) == TM_Ok)
+		{
+			CommandCounterIncrement();
+			values[Anum_task_due - 1] = TimestampTzGetDatum(dw_time_add(key.due, -by));
+			if (dw_more_number(values, nulls, Anum_task_more, DW_MORE_NOT_BEFORE, &not_before))
+				dw_more_set_number(values, nulls, Anum_task_more, DW_MORE_NOT_BEFORE, not_before - by);
+			dw_pending_rewrite(rel, values, nulls, dw_lane_if_any(key.owner, key.queue, key.priority));
+			result = BROUGHT;
+		}
+		else if (!dw_row_is_claimed(rel, &key))
+			result = LOCKED;
+	}
+	table_close(rel, NoLock);
+	return result;
+}
+
 /*
- * Checks one definition; deletes it if its owner was dropped, and repairs it if its run
- * is lost.  False if it needs that, but is locked, or has just changed.
+ * Writes a definition whose next_due was brought forward, in memory, by so many microseconds, and
+ * brings its run forward; unless that is going on.  The caller has locked the definition.  False if
+ * the run is locked.
  */
 static bool
-repair(Relation rel, DwDefinition *def)
+bring_forward(Relation rel, DwDefinition *def, int64 by, Pass *pass)
+{
+	Brought		brought = bring_run_forward(def, by);
+
+	if (brought == BROUGHT)
+	{
+		dw_definition_write(rel, def);
+		pass->brought_forward++;
+	}
+	return brought != LOCKED;
+}
+
+/*
+ * Checks one definition; deletes it if its owner was dropped, and repairs it if its run
+ * is lost, or too far away.  False if it needs that, but is locked, or has just changed.
+ */
+static bool
+repair(Relation rel, DwDefinition *def, Pass *pass)
 {
 	bool		orphan = !dw_role_exists(dw_definition_owner(def));
+	int64		due = dw_definition_number(def, Anum_recurring_next_due);
+	bool		far = false;
 
-	if (!orphan && (dw_definition_is_paused(def) || !dw_definition_is_armed(def) ||
-					def->nulls[Anum_recurring_next_due - 1] || !is_lost(def)))
-		return true;
+	if (!orphan)
+	{
+		if (dw_definition_is_paused(def) || !dw_definition_is_armed(def) ||
+			def->nulls[Anum_recurring_next_due - 1])
+			return true;
+		far = !is_lost(def) && dw_definition_follow_clock(def, clock_shown(def), true);
+		if (!far && !is_lost(def))
+			return true;
+	}
 	if (dw_definition_lock(rel, def, LockWaitSkip) != TM_Ok)
 		return false;
 	/*
@@ -118,6 +217,8 @@ repair(Relation rel, DwDefinition *def)
 	 */
 	if (orphan)
 		dw_definition_delete(rel, def);
+	else if (far)
+		return bring_forward(rel, def, due - dw_definition_number(def, Anum_recurring_next_due), pass);
 	else if (is_lost(def))
 		repair_run(rel, def);
 	return true;
@@ -128,7 +229,7 @@ repair(Relation rel, DwDefinition *def)
  * of the last one; PG_INT64_MAX if there are no more.
  */
 static int64
-repair_some(Relation rel, int64 after, bool *any_locked, int *looked_at)
+repair_some(Relation rel, int64 after, Pass *pass, int *looked_at)
 {
 	Relation	index = index_open(dw_catalog()->recurring_pkey, AccessShareLock);
 	ScanKeyData key;
@@ -150,7 +251,7 @@ repair_some(Relation rel, int64 after, bool *any_locked, int *looked_at)
 			break;
 		dw_definition_read(rel, heap_copytuple(tuple), &def);
 		after = dw_definition_number(&def, Anum_recurring_id);
-		*any_locked |= !repair(rel, &def);
+		pass->any_locked |= !repair(rel, &def, pass);
 		(*looked_at)++;
 	}
 	systable_endscan_ordered(scan);
@@ -177,6 +278,24 @@ begin_repair(void)
 	return NULL;
 }
 
+/* Ends a pass.  Returns when the next one must begin; DW_NEVER if not before somebody asks. */
+static TimestampTz
+end_look(DwDatabase *db, const Pass *pass)
+{
+	if (pass->brought_forward > 0)
+		ereport(LOG,
+				(errmsg_plural("%d recurring task of database \"%s\" goes on by the clock, which was set back",
+							   "%d recurring tasks of database \"%s\" go on by the clock, which was set back",
+							   pass->brought_forward, pass->brought_forward, db->name)));
+	if (!pass->any_locked)
+	{
+		dw_progress_end(db->progress, DW_WORK_RECURRING);
+		return DW_NEVER;
+	}
+	dw_progress_phase(db->progress, DW_WORK_RECURRING, DW_PHASE_WAITING);
+	return dw_now() + REPAIR_RETRY_US;
+}
+
 /*
  * Checks all definitions, one slice per call, each in a transaction of its own, if a
  * process has asked for that or a retry is due.  Returns when the sweeper must call
@@ -186,7 +305,7 @@ TimestampTz
 dw_recurring_repair(DwDatabase *db)
 {
 	static int64 after = PG_INT64_MAX;
-	static bool any_locked = false;
+	static Pass pass = {0};
 	static TimestampTz look_at = DW_NEVER;
 	Relation	rel;
 	int			n = 0;
@@ -196,7 +315,7 @@ dw_recurring_repair(DwDatabase *db)
 		if (!dw_sweeper_take(&db->sweeper_news, DW_LOOK_AT_RECURRING) && look_at > dw_now())
 			return look_at;
 		after = PG_INT64_MIN;
-		any_locked = false;
+		memset(&pass, 0, sizeof(pass));
 	}
 	dw_progress_begin(db->progress, DW_WORK_RECURRING, DW_PHASE_CHECKING);
 	rel = begin_repair();
@@ -204,7 +323,7 @@ dw_recurring_repair(DwDatabase *db)
 	{
 		Relation	recurring = table_open(dw_catalog()->recurring, NoLock);
 
-		after = repair_some(recurring, after, &any_locked, &n);
+		after = repair_some(recurring, after, &pass, &n);
 		table_close(recurring, NoLock);
 		DW_INJECT("repair-before-commit");
 		dw_read_end(rel);
@@ -212,14 +331,9 @@ dw_recurring_repair(DwDatabase *db)
 	else
 	{
 		after = PG_INT64_MAX;
-		any_locked = !dw_extension_gone;
+		pass.any_locked = !dw_extension_gone;
 	}
 	dw_progress_add(db->progress, DW_WORK_RECURRING, n);
-	if (after == PG_INT64_MAX && any_locked)
-		dw_progress_phase(db->progress, DW_WORK_RECURRING, DW_PHASE_WAITING);
-	else if (after == PG_INT64_MAX)
-		dw_progress_end(db->progress, DW_WORK_RECURRING);
-	look_at = after != PG_INT64_MAX ? PG_INT64_MIN :
-		any_locked ? dw_now() + REPAIR_RETRY_US : DW_NEVER;
+	look_at = after == PG_INT64_MAX ? end_look(db, &pass) : PG_INT64_MIN;
 	return look_at;
 }
