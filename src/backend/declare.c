@@ -240,6 +240,53 @@ check_group_limits(const Datum *values, const bool *nulls)
 				 errhint("Add groups => true, or set them to 0 and 'any'.")));
 }
 
+/* The options that mean something for queues of one kind only. */
+static const struct
+{
+	AttrNumber	column;
+	bool		external;
+	const char *name;
+}			kind_options[] = {
+	{Anum_queue_receivers, true, "receivers"},
+	{Anum_queue_lease, true, "lease"},
+	{Anum_queue_receive_timeout, true, "receive_timeout"},
+	{Anum_queue_notify_channel, true, "notify_channel"},
+	{Anum_queue_timeout, false, "timeout"},
+	{Anum_queue_batch, false, "batch"},
+	{Anum_queue_retry_on, false, "retry_on"},
+	{Anum_queue_give_up_on, false, "give_up_on"},
+	{Anum_queue_keep_settings, false, "keep_settings"}
+};
+
+/* True if the change sets the column to something else than the default of a new queue. */
+static bool
+is_given(const Change *change, AttrNumber column)
+{
+	Datum		value = change->values[column - 1];
+
+	if (!change->given[column - 1] || change->nulls[column - 1])
+		return false;
+	if (column == Anum_queue_batch)
+		return !DatumGetBool(value);
+	return column != Anum_queue_receivers || ARR_NDIM(DatumGetArrayTypeP(value)) > 0;
+}
+
+/* Raises an error if a change gives a queue an option that means nothing for one of its kind. */
+static void
+check_kind_options(const Change *change, bool external)
+{
+	for (int i = 0; i < lengthof(kind_options); i++)
+		if (kind_options[i].external != external && is_given(change, kind_options[i].column))
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 external ?
+					 errmsg("option \"%s\" is not for external queues", kind_options[i].name) :
+					 errmsg("option \"%s\" needs an external queue", kind_options[i].name),
+					 external ?
+					 errdetail("Sessions receive its messages, and no SQL is run for them.") : 0,
+					 external ? 0 : errhint("Add external => true, or leave it out.")));
+}
+
 /* Makes a change in the columns of a row. */
 static void
 apply_change(const Change *change, Datum *values, bool *nulls)
@@ -251,6 +298,7 @@ apply_change(const Change *change, Datum *values, bool *nulls)
 			nulls[i] = change->nulls[i];
 		}
 	check_group_limits(values, nulls);
+	check_kind_options(change, DatumGetBool(values[Anum_queue_external - 1]));
 }
 
 /* True if the task table has rows of the queue, of any origin. */

@@ -16,6 +16,9 @@
 /* A time that is not set, or that never comes */
 #define DW_NEVER		PG_INT64_MAX
 
+/* Minimum interval, in us, between log messages about one lasting problem: the lack of a worker */
+#define DW_LOG_INTERVAL_US	USECS_PER_MINUTE
+
 /* In place of the time until which a process sleeps: the process does not sleep */
 #define DW_AWAKE		PG_INT64_MIN
 

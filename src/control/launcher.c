@@ -108,9 +108,6 @@
  */
 #define TURN_US			(5 * USECS_PER_SEC)
 
-/* Minimum interval between log messages about the lack of a worker for one database's timer. */
-#define LOG_INTERVAL_US	USECS_PER_MINUTE
-
 /* What only the launcher knows of a place.  Times are by dw_uptime(), in us. */
 typedef struct Place
 {
@@ -355,7 +352,7 @@ timer_is_refused(int number)
 		return;
 	pg_atomic_write_u32(&dw_shared->timer_refused, 1);
 	dw_problem(&db->problem, DW_TIMER_REFUSED);
-	if (place->told_of == db->oid && dw_uptime() - place->told_at < LOG_INTERVAL_US)
+	if (place->told_of == db->oid && dw_uptime() - place->told_at < DW_LOG_INTERVAL_US)
 		return;
 	place->told_of = db->oid;
 	place->told_at = dw_uptime();

@@ -92,7 +92,7 @@ dw_group_decide(Relation rel, Snapshot snapshot, const DwEntry *entry, const DwL
 				DwTaskKey *first, TimestampTz *until)
 {
 	const DwLane *lane = &dw_lanes[entry->lane];
-	TimestampTz not_before;
+	TimestampTz not_before = 0;	/* for gcc at -O1 */
 	HeapTuple	own;
 	DwTaskKey	key;
 

@@ -673,7 +673,7 @@ bool
 dw_cron_next(const DwCron *cron, pg_tz *zone, TimestampTz after, TimestampTz *next)
 {
 	pg_time_t	from;
-	pg_time_t	t;
+	pg_time_t	t = 0;			/* for gcc at -O1 */
 
 	if (TIMESTAMP_NOT_FINITE(after))
 		return false;

@@ -36,9 +36,6 @@
 /* So many terminations of an executor, in a row, do not make the pause longer. */
 #define TERMINATED_PATIENCE	5
 
-/* Minimum interval between log messages about one owner's lack of workers. */
-#define LOG_INTERVAL_US		USECS_PER_MINUTE
-
 /* Ends the list of free places. */
 #define NO_OWNER	(-1)
 
@@ -238,7 +235,7 @@ longest_wait(DwBlock reason)
  * caller reports it.
  *
  * That is so the first time, and each time that the owner is blocked anew, but not more
- * often than once in LOG_INTERVAL_US.
+ * often than once in DW_LOG_INTERVAL_US.
  */
 static bool
 no_worker_log_is_due(DwOwner *owner)
@@ -246,7 +243,7 @@ no_worker_log_is_due(DwOwner *owner)
 	int64		told = owner->no_worker_told;
 
 	if (told != 0 &&
-		(told >= owner->no_worker_since || dw_uptime() - told < LOG_INTERVAL_US))
+		(told >= owner->no_worker_since || dw_uptime() - told < DW_LOG_INTERVAL_US))
 		return false;
 	owner->no_worker_told = dw_uptime();
 	return true;

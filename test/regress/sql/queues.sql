@@ -372,6 +372,20 @@ ROLLBACK;
 SELECT count(delay_cancel(id)) FROM delay_wheel.tasks WHERE queue = 'turn 1';
 SELECT delay_queue_drop('turn 1');
 
+-- options that mean nothing for a queue of that kind: refused, unless they are the defaults
+SELECT args, code, message, hint FROM unnest(ARRAY['receivers => ''{public}''', 'lease => ''1 minute''', 'receive_timeout => ''1 minute''', 'receive_timeout => ''0''',
+		'notify_channel => ''c''', 'external => false, lease => ''1 minute''']) args, pg_temp.error_of(format('SELECT delay_queue(''of tasks'', %s)', args));
+SELECT args, code, message, hint FROM unnest(ARRAY['timeout => ''1 s''', 'batch => false', 'retry_on => ''{40}''', 'give_up_on => ''{23}''', 'keep_settings => ''{TimeZone}''']) args,
+	pg_temp.error_of(format('SELECT delay_queue(''of messages'', external => true, %s)', args));
+SELECT delay_queue('of tasks', receivers => '{}', notify_channel => '', timeout => '1 s', batch => false, retry_on => '{40}', give_up_on => '{23}', keep_settings => '{TimeZone}');
+SELECT delay_queue('of messages', external => true, timeout => '0', batch => true, retry_on => '{}', give_up_on => '{}', keep_settings => '{}', receivers => '{public}', lease => '1 s',
+	receive_timeout => '0', notify_channel => 'c');
+SELECT code, message FROM pg_temp.error_of($$SELECT delay_queue('of tasks', lease => '1 minute')$$) UNION ALL SELECT code, message FROM pg_temp.error_of($$SELECT delay_queue('of messages', batch => false)$$);
+-- a queue that becomes one of the other kind keeps the rest as it was
+SELECT delay_queue('of tasks', external => true, lease => '1 minute'), delay_queue('of messages', external => false, batch => false);
+SELECT name, external, lease, batch, timeout, receivers FROM delay_wheel.queues WHERE name LIKE 'of %' ORDER BY name;
+SELECT delay_queue_drop('of tasks'), delay_queue_drop('of messages');
+
 SELECT delay_queue_drop('mails');
 -- of another extension in the same transaction: what was paused is not
 SELECT delay_pause_database();

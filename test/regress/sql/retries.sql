@@ -149,7 +149,7 @@ SELECT delay_queue_drop('retries');
 --
 -- Messages: the receiver says whether an error is final
 --
-SELECT delay_queue('retries', external => true, max_attempts => 9, give_up_on => '{DW007}');
+SELECT delay_queue('retries', max_attempts => 9, give_up_on => '{DW007}') AND delay_queue('retries', external => true);
 SELECT delay_send('retries', '1', retry_delay => '10 minutes', retry_backoff => 'linear', retry_max_delay => '15 minutes') AS id \gset
 SELECT pg_temp.wait_for('ready = 1 FROM delay_wheel.queues WHERE name = ''retries''');
 SELECT id AS leased, token FROM delay_lease('retries') \gset
