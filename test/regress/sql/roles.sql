@@ -44,6 +44,7 @@ SELECT public.delay_schedule('0', $$INSERT INTO public.roles_effect VALUES ('7 e
 RESET search_path;
 SELECT delay_schedule('0', $$INSERT INTO roles_effect VALUES ('8 search_path reset')$$) > 0 AS ok;
 RESET SESSION AUTHORIZATION;
+SELECT pg_temp.wait_until_done();
 -- a default of the role is found by the task itself, as it is then
 ALTER ROLE regress_dw_bob SET search_path = public, information_schema;
 SET SESSION AUTHORIZATION regress_dw_bob;
