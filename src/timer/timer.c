@@ -377,7 +377,7 @@ drain_inbox(void)
 
 /* Ends what holds groups if another process has stored that something else may have ended it. */
 static void
-release_groups(void)
+let_groups_go(void)
 {
 	if (!dw_news_take(&db->timer_news, DW_NEWS_GROUPS))
 		return;
@@ -517,7 +517,7 @@ dw_timer_main(Datum number)
 		while ((expected = dw_near_expected()) != NULL)
 			dw_dispatch_expect(db, expected);
 
-		release_groups();
+		let_groups_go();
 		if (dw_news_take(&db->timer_news, DW_NEWS_EXECUTORS) || handed_over ||
 			pg_atomic_read_u64(&db->ready) > 0 || dw_now() >= dispatch_at)
 			dispatch_at = dw_dispatch(db);
