@@ -570,7 +570,7 @@ sub setting_entry
 {
 	my ($setting) = @_;
 	my ($type, $unit) = ($setting->{type} =~ s/^bool$/boolean/r, $setting->{unit});
-	my @facts = ($type . (defined $unit ? " ($unit without a unit)" : ''), 'default ' . amount($setting->{value}, $unit));
+	my @facts = ($type . (defined $unit ? " ($unit without a unit)" : ''), 'default ' . ($setting->{value} eq '' ? 'empty' : amount($setting->{value}, $unit)));
 
 	push @facts, amount($setting->{min}, $unit) . ' to ' . amount($setting->{max}, $unit) if $type eq 'integer';
 	push @facts, 'one of ' . join(', ', @{ $setting->{values} }) if $type eq 'enum';

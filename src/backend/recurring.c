@@ -431,6 +431,7 @@ read_task(FunctionCallInfo fcinfo, DwDefinition *def)
 			options->args[option_of[i]] = fcinfo->args[i];
 
 	dw_new_task_check(&task, dw_options_read(options, &task));
+	dw_new_task_keep(&task);
 
 	dw_definition_set(def, Anum_recurring_queue, Int16GetDatum(task.queue));
 	dw_definition_set(def, Anum_recurring_priority, Int16GetDatum(task.priority));

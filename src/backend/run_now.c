@@ -35,11 +35,8 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
-#include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
-#include "catalog/pg_db_role_setting.h"
 #include "catalog/pg_type.h"
 #include "commands/sequence.h"
 #include "datatype/timestamp.h"
@@ -49,7 +46,6 @@
 #include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
-#include "utils/fmgroids.h"
 #include "utils/fmgrprotos.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
@@ -81,6 +77,7 @@
 #include "../task/attempts.h"
 #include "../task/audit.h"
 #include "../task/ended.h"
+#include "../task/login.h"
 #include "../task/marks.h"
 #include "../task/my_session.h"
 #include "../task/new_task.h"
@@ -131,93 +128,38 @@ is_own_session(Oid owner)
 	return GetSessionUserId() == owner && GetAuthenticatedUserId() == owner;
 }
 
-/*---- The search path ----*/
+/*---- How its text is read ----*/
 
 /*
- * Returns the search_path that ALTER ROLE or ALTER DATABASE has set for a database and
- * a role (InvalidOid: for all), or NULL.
- */
-static char *
-search_path_of(Relation rel, Oid database, Oid role)
-{
-	static const char prefix[] = "search_path=";
-	ScanKeyData keys[2];
-	SysScanDesc scan;
-	HeapTuple	tuple;
-	char	   *path = NULL;
-
-	ScanKeyInit(&keys[0], Anum_pg_db_role_setting_setdatabase, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(database));
-	ScanKeyInit(&keys[1], Anum_pg_db_role_setting_setrole, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(role));
-	scan = systable_beginscan(rel, DbRoleSettingDatidRolidIndexId, true, NULL, 2, keys);
-	while (path == NULL && (tuple = systable_getnext(scan)) != NULL)
-	{
-		bool		isnull;
-		Datum		settings = heap_getattr(tuple, Anum_pg_db_role_setting_setconfig,
-											RelationGetDescr(rel), &isnull);
-		Datum	   *items;
-		int			n = 0;
-
-		if (!isnull)
-			deconstruct_array(DatumGetArrayTypeP(settings), TEXTOID, -1, false, TYPALIGN_INT,
-							  &items, NULL, &n);
-		for (int i = 0; i < n; i++)
-		{
-			char	   *item = TextDatumGetCString(items[i]);
-
-			if (strncmp(item, prefix, strlen(prefix)) == 0)
-				path = item + strlen(prefix);
-		}
-	}
-	systable_endscan(scan);
-	return path;
-}
-
-/*
- * Returns the search path with which a new session of the owner would begin.  If no
- * ALTER ROLE or ALTER DATABASE sets it, it is the server's.  This session cannot find
- * that out if it began with another search path itself; it then returns PostgreSQL's
- * default.
- */
-static char *
-default_search_path(Oid owner)
-{
-	const struct config_generic *setting = dw_find_setting("search_path");
-	Relation	rel = table_open(DbRoleSettingRelationId, AccessShareLock);
-	const Oid	pairs[][2] = {
-		{MyDatabaseId, owner}, {InvalidOid, owner},
-		{MyDatabaseId, InvalidOid}, {InvalidOid, InvalidOid}
-	};
-	char	   *path = NULL;
-
-	for (size_t i = 0; i < lengthof(pairs) && path == NULL; i++)
-		path = search_path_of(rel, pairs[i][0], pairs[i][1]);
-	table_close(rel, AccessShareLock);
-
-	if (path == NULL && setting != NULL && setting->reset_source <= PGC_S_ARGV)
-		path = pstrdup(GetConfigOptionResetString("search_path"));
-	return path != NULL ? path : pstrdup("\"$user\", public");
-}
-
-/*
- * Sets search_path to the task's, until the current nest level of settings ends.  If the
- * session is not the owner's own, the temporary schema comes last, since the task cannot
- * mean the caller's temporary objects.
+ * Sets what decides how the task's text is read (task/login.c), until the current nest level of
+ * settings ends: to the task's search_path, and to what a new session of its owner has.  What
+ * else the task has kept is set when its SQL is run.  If the session is not the owner's own,
+ * the temporary schema comes last, since the task cannot mean the caller's temporary objects.
  */
 static void
-set_run_search_path(const Taken *task, bool own)
+set_reading(const Taken *task, bool own)
 {
-	char	   *path;
+	const DwLogin *login = dw_login(task->key.owner);
 
-	if (task->nulls[Anum_task_search_path - 1])
-		path = default_search_path(task->key.owner);
-	else
-		path = TextDatumGetCString(task->values[Anum_task_search_path - 1]);
-	if (!own)
-		path = psprintf("%s%spg_temp", path, path[0] != '\0' ? ", " : "");
-	(void) set_config_option("search_path", path, PGC_USERSET, PGC_S_SESSION,
-							 GUC_ACTION_SAVE, true, 0, false);
+	for (int i = 0; i < DW_LOGIN_SETTINGS; i++)
+	{
+		const char *value = dw_login_value(login, i);
+
+		if (i == DW_SEARCH_PATH)
+		{
+			if (!task->nulls[Anum_task_search_path - 1])
+				value = TextDatumGetCString(task->values[Anum_task_search_path - 1]);
+			/* not known: PostgreSQL's default */
+			else if (value == NULL)
+				value = "\"$user\", public";
+			if (!own)
+				value = psprintf("%s%spg_temp", value, value[0] != '\0' ? ", " : "");
+		}
+		else if (value == NULL || !dw_login_differs(login, i))
+			continue;
+		(void) set_config_option(dw_login_settings[i], value, PGC_USERSET, PGC_S_SESSION,
+								 GUC_ACTION_SAVE, true, 0, false);
+	}
 }
 
 /*---- Cursors ----*/
@@ -465,7 +407,7 @@ run_task(Taken *task)
 	};
 
 	error_context_stack = &callback;
-	set_run_search_path(task, own);
+	set_reading(task, own);
 	dw_run_now_id = task->key.id;
 	dw_run_now_owner = task->key.owner;
 	PG_TRY();

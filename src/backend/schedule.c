@@ -259,6 +259,7 @@ int64
 dw_schedule_new(DwNewTask *task, int nargs)
 {
 	dw_new_task_check(task, nargs);
+	dw_new_task_keep(task);
 	return dw_schedule_row(task, true);
 }
 

@@ -16,6 +16,7 @@
 
 #include "access/htup.h"
 #include "access/table.h"
+#include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
@@ -202,20 +203,32 @@ change_args(const Changes *changes, DwNewTask *task)
 	dw_new_task_set(task, Anum_task_arg_types, arg_types, no_args);
 }
 
+/*
+ * Raises an error if an argument without a type is not to be read as in this session: the
+ * task's text, which stays, is not.
+ */
+static void
+require_reading(const DwNewTask *task, const DwTaskKey *key)
+{
+	const char *setting = dw_new_task_reads_otherwise(task);
+
+	if (setting != NULL && dw_args_any_untyped(task->values[Anum_task_args - 1], task->nulls[Anum_task_args - 1],
+											   task->values[Anum_task_arg_types - 1], task->nulls[Anum_task_arg_types - 1]))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("arguments without a type would not be read as in this session"),
+				 errdetail("The SQL text of task %lld stays, and is read under another %s.", (long long) key->id, setting),
+				 errhint("Pass their types as %s, or the SQL text, too.", "arg_types")));
+}
+
 /* Sets the SQL text and the arguments of a task, and judges them as those of a new one. */
 static void
-change_sql(const Changes *changes, DwNewTask *task)
+change_sql(const Changes *changes, const DwTaskKey *key, DwNewTask *task)
 {
-	Datum		search_path = task->values[Anum_task_search_path - 1];
-	bool		no_search_path = task->nulls[Anum_task_search_path - 1];
 	int			nargs = changes->nargs;
 
 	if (changes->given[SQL])
-	{
 		dw_new_task_set(task, Anum_task_sql, PointerGetDatum(changes->sql), false);
-		/* that of this session, as far as the check finds it worth keeping */
-		dw_new_task_set(task, Anum_task_search_path, (Datum) 0, true);
-	}
 	if (changes->given[ARGS])
 		change_args(changes, task);
 	else if (!task->nulls[Anum_task_args - 1])
@@ -228,8 +241,15 @@ change_sql(const Changes *changes, DwNewTask *task)
 	task->check = changes->given[SQL] && task->owner == GetUserId() ? dw_check_sql_text :
 		Min(dw_check_sql_text, DW_CHECK_ON);
 	dw_new_task_check(task, nargs);
-	if (!changes->given[SQL])
-		dw_new_task_set(task, Anum_task_search_path, search_path, no_search_path);
+	if (changes->given[SQL])
+	{
+		/* read as in this session from now on; of other settings it keeps what it has kept */
+		dw_new_task_set(task, Anum_task_search_path, (Datum) 0, true);
+		task->keep_settings = construct_empty_array(TEXTOID);
+		dw_new_task_keep(task);
+	}
+	else
+		require_reading(task, key);
 }
 
 /* Makes the changes in the columns of the task's row. */
@@ -240,7 +260,7 @@ apply_changes(const Changes *changes, const DwTaskKey *key, DwNewTask *task)
 	if (changes->given[SQL] || changes->given[ARGS])
 	{
 		require_becoming(key);
-		change_sql(changes, task);
+		change_sql(changes, key, task);
 	}
 	if (changes->given[PRIORITY])
 		task->priority = changes->priority;

@@ -13,6 +13,7 @@
 #include <limits.h>
 
 #include "utils/guc.h"
+#include "utils/varlena.h"
 
 #include "settings.h"
 
@@ -41,6 +42,7 @@ int			dw_log_min_duration = -1;
 int			dw_max_task_log = 10 * 1024;
 int			dw_executor_memory = 256 * 1024;
 int			dw_check_sql_text = DW_CHECK_ON;
+char	   *dw_keep_settings = "";
 int			dw_max_pending = -1;
 int			dw_failed_max_age = 90 * 24 * 60;
 int			dw_failed_max_count = 1000000;
@@ -207,6 +209,19 @@ static const struct
 #endif
 };
 
+/* Check hook: refuses what is no list of names. */
+static bool
+check_list(char **value, void **extra, GucSource source)
+{
+	List	   *names;
+	bool		valid = SplitGUCList(pstrdup(*value), ',', &names);
+
+	if (!valid)
+		GUC_check_errdetail("List syntax is invalid.");
+	list_free(names);
+	return valid;
+}
+
 /* Defines all settings; called once, when the library is loaded. */
 void
 dw_define_settings(void)
@@ -231,6 +246,11 @@ dw_define_settings(void)
 							 "\"on\" parses it. With \"plan\" names, types and rights are looked up, too, as a prepared statement would; what is not there yet is an error then. When it is \"off\", syntax errors and the like show only when the task runs.",
 							 &dw_check_sql_text, DW_CHECK_ON, check_options,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomStringVariable("delay_wheel.keep_settings",
+							   "Settings of a session that are kept with each task that it schedules.",
+							   "Their values hold while the task runs, as those of its option keep_settings, which takes precedence, and so does that of its queue. How its text is read (search_path, TimeZone and others) is kept without this, where it is not what a new session of its owner has.",
+							   &dw_keep_settings, "",
+							   PGC_USERSET, GUC_LIST_INPUT, check_list, NULL, NULL);
 	DefineCustomEnumVariable("delay_wheel.history",
 							 "Which ends of tasks are recorded in the view of that name.",
 							 "\"errors\" are failed and skipped tasks and attempts that are followed by another one; \"all\" are these and tasks that are done or cancelled; \"sample\" are the errors, and of the others the share delay_wheel.history_sample. A queue's own setting takes precedence. To be set for a role or a database by a superuser.",

@@ -561,9 +561,9 @@ clock_was_set_back(int64 back)
 }
 
 /*
- * The settings were read: if some have changed by which timers that rest would do something
- * at another time, or which they note for views, ends all rests.  The first call only remembers
- * them.
+ * The settings were read: publishes those of the server that sessions ask for.  If some have
+ * changed by which timers that rest would do something at another time, or which they note for
+ * views, ends all rests.  The first call only remembers them.
  */
 static void
 obey_reload(void)
@@ -571,6 +571,7 @@ obey_reload(void)
 	static int	known[DW_RETENTION_SETTINGS + 2] = {INT_MIN};
 	int			set[DW_RETENTION_SETTINGS + 2];
 
+	dw_logins_publish(&dw_shared->logins);
 	dw_retention_settings(set);
 	set[DW_RETENTION_SETTINGS] = dw_timer_idle_timeout;
 	/* it may be another one in some databases, which only their timers know */

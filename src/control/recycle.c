@@ -47,6 +47,7 @@
 #include "../shmem/owners.h"
 #include "../shmem/places.h"
 #include "../shmem/shared.h"
+#include "../task/login.h"
 #include "recycle.h"
 
 /*
@@ -135,6 +136,8 @@ dw_recycle(const List *found)
 		Concern    *concern = lfirst(lc);
 
 		remember_concern(&executors, concern);
+		if (concern->settings)
+			dw_login_changing();
 		/* a timer's session has the settings of the bootstrap superuser */
 		if (concern->settings &&
 			(concern->role == InvalidOid || concern->role == BOOTSTRAP_SUPERUSERID))
@@ -291,6 +294,7 @@ recycle_xact_callback(XactEvent event, void *arg)
 	}
 	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
 	{
+		dw_login_changed();
 		timers.n = 0;
 		if (!retries)
 			executors.n = 0;

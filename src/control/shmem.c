@@ -124,6 +124,7 @@ init_memory(void *unused)
 	pg_atomic_init_u64(&dw_shared->unlooked_at, 0);
 	pg_atomic_init_u64(&dw_shared->clock_was, (uint64) PG_INT64_MIN);
 	pg_atomic_init_u32(&dw_shared->nquits, 0);
+	dw_logins_init(&dw_shared->logins);
 	dw_shared->other_workers = count_other_workers();
 	dw_shared->nexecutors = dw_executor_places();
 	dw_shared->database_size = dw_database_size();

@@ -47,6 +47,7 @@
 #include "../ring/ring.h"
 #include "inbox.h"
 #include "lateness.h"
+#include "logins.h"
 #include "outcome.h"
 #include "problem.h"
 #include "process.h"
@@ -353,6 +354,7 @@ typedef struct DwShared
 								 * the server, as the launcher of logical replication */
 	bool		recovered;		/* the server came out of recovery, see recovery.c; only
 								 * postmaster and launcher write it */
+	DwLogins	logins;			/* with what new sessions begin */
 	DwQuit		quits[DW_MAX_QUITS]; /* table lock */
 	uint32		next_quit;		/* notes are overwritten in turn: the next one, modulo
 								 * DW_MAX_QUITS */

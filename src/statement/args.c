@@ -1179,6 +1179,22 @@ read_arrays(Datum args, Datum types, bool types_null,
 	return count;
 }
 
+/* True if one of the arguments in the columns args and arg_types is untyped, and not null. */
+bool
+dw_args_any_untyped(Datum args, bool args_null, Datum types, bool types_null)
+{
+	Datum	   *texts;
+	Datum	   *type_oids;
+	bool	   *nulls;
+	bool	   *untyped;
+	int			count = args_null ? 0 : read_arrays(args, types, types_null, &texts, &nulls, &type_oids, &untyped);
+
+	for (int i = 0; i < count; i++)
+		if (!nulls[i] && (types_null || untyped[i] || !OidIsValid(DatumGetObjectId(type_oids[i]))))
+			return true;
+	return false;
+}
+
 /*
  * Fill in the argument with the index i; an invalid type means untyped.
  */

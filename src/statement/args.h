@@ -49,6 +49,7 @@ extern Datum dw_args_texts(const DwArgument *arguments, int count);
 extern ParamListInfo dw_args_params(const char *sql,
 									Datum args, bool args_null,
 									Datum types, bool types_null);
+extern bool dw_args_any_untyped(Datum args, bool args_null, Datum types, bool types_null);
 extern ParamListInfo dw_args_constants(const DwConstants *constants);
 extern const Oid *dw_args_types(ParamListInfo params, int *nargs);
 

@@ -19,9 +19,11 @@
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/jsonb.h"
+#include "utils/varlena.h"
 
 #include "../base/compat.h"
 #include "../base/errors.h"
+#include "../base/settings.h"
 #include "kept_settings.h"
 
 /* Limits for the settings of a task: their number, and the bytes of names and values */
@@ -125,6 +127,25 @@ value_of(const char **name)
 	return value;
 }
 
+/* Returns the names of delay_wheel.keep_settings, NULL if there are none. */
+ArrayType *
+dw_kept_settings_default(void)
+{
+	List	   *names;
+	ListCell   *lc;
+	Datum	   *elements;
+	int			n = 0;
+
+	if (dw_keep_settings[0] == '\0')
+		return NULL;
+	/* the check hook has refused what is no list */
+	(void) SplitGUCList(pstrdup(dw_keep_settings), ',', &names);
+	elements = palloc(list_length(names) * sizeof(Datum));
+	foreach(lc, names)
+		elements[n++] = CStringGetTextDatum(lfirst(lc));
+	return construct_array(elements, n, TEXTOID, -1, false, TYPALIGN_INT);
+}
+
 /* Raises an error if the current user could not keep the settings of these names. */
 void
 dw_kept_settings_check(ArrayType *names)
@@ -157,21 +178,24 @@ push(JsonbInState *state, JsonbIteratorToken token, const char *text)
 	return text == NULL ? 0 : value.val.string.len;
 }
 
-/* Returns the present values of the settings of these names; NULL if there are no names. */
+/*
+ * Returns the present values of the settings of these names, an array and a list; NULL if there
+ * are no names.
+ */
 Jsonb *
-dw_kept_settings_take(ArrayType *names)
+dw_kept_settings_take(ArrayType *names, const char *const *others, int nothers)
 {
 	JsonbInState state = {0};
 	Size		bytes = 0;
-	int			n;
-	Datum	   *elements = read_names(names, &n);
+	int			n = 0;
+	Datum	   *elements = names == NULL ? NULL : read_names(names, &n);
 
-	if (n == 0)
+	if (n + nothers == 0)
 		return NULL;
 	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < n + nothers; i++)
 	{
-		const char *name = TextDatumGetCString(elements[i]);
+		const char *name = i < n ? TextDatumGetCString(elements[i]) : others[i - n];
 		const char *value = value_of(&name);
 
 		bytes += push(&state, WJB_KEY, name);
@@ -202,9 +226,24 @@ empty(const char *name, GucAction action)
 }
 
 /*
+ * True if tasks with different values of the setting can be run by kept plans: it is an
+ * application's own, on which no plan depends, or a plan is kept for each value (plans.c).
+ */
+static bool
+leaves_plans(const char *name)
+{
+	static const char *const of_key[] = {"DateStyle", "IntervalStyle", "TimeZone"};
+
+	for (size_t i = 0; i < lengthof(of_key); i++)
+		if (pg_strcasecmp(name, of_key[i]) == 0)
+			return true;
+	return is_custom(dw_find_setting(name));
+}
+
+/*
  * Sets the settings, as the current user, to the values that were kept.  Raises an error
- * if that user may not, or one of the values is not valid any more.  Returns true if all
- * are applications' own, so that no plan of a statement depends on them.
+ * if that user may not, or one of the values is not valid any more.  Returns true if the
+ * task can be run by a kept plan nevertheless.
  */
 bool
 dw_kept_settings_set(Jsonb *settings, GucAction action)
@@ -213,7 +252,7 @@ dw_kept_settings_set(Jsonb *settings, GucAction action)
 	JsonbIteratorToken token;
 	JsonbValue	item;
 	char	   *name = NULL;
-	bool		all_custom = true;
+	bool		may_keep = true;
 
 	while ((token = JsonbIteratorNext(&iterator, &item, true)) != WJB_DONE)
 	{
@@ -227,7 +266,7 @@ dw_kept_settings_set(Jsonb *settings, GucAction action)
 		else if (token == WJB_VALUE)
 			empty(name, action);
 		if (token == WJB_VALUE)
-			all_custom &= is_custom(dw_find_setting(name));
+			may_keep &= leaves_plans(name);
 	}
-	return all_custom;
+	return may_keep;
 }

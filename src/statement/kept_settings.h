@@ -14,8 +14,9 @@
 #include "utils/guc.h"
 #include "utils/jsonb.h"
 
+extern ArrayType *dw_kept_settings_default(void);
 extern void dw_kept_settings_check(ArrayType *names);
-extern Jsonb *dw_kept_settings_take(ArrayType *names);
+extern Jsonb *dw_kept_settings_take(ArrayType *names, const char *const *others, int nothers);
 extern bool dw_kept_settings_set(Jsonb *settings, GucAction action);
 
 #endif							/* DW_KEPT_SETTINGS_H */

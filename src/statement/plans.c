@@ -49,9 +49,11 @@
 #include "executor/spi_priv.h"
 #include "lib/ilist.h"
 #include "mb/pg_wchar.h"
+#include "miscadmin.h"
 #include "nodes/plannodes.h"
 #include "parser/parser.h"
 #include "parser/scanner.h"
+#include "pgtime.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
@@ -89,6 +91,9 @@ typedef struct Key
 	const char *sql;
 	size_t		length;
 	const char *search_path;
+	int			date_order;		/* how constants are read */
+	int			interval_style;
+	const pg_tz *zone;
 	int			nargs;
 	const Oid  *types;			/* of the arguments */
 	bool		any_values;		/* the arguments are constants that were taken out */
@@ -219,9 +224,13 @@ make_key(const char *sql, ParamListInfo params, bool any_values, Key *key)
 	key->any_values = any_values;
 	key->length = strlen(sql);
 	key->search_path = namespace_search_path;
+	key->date_order = DateOrder;
+	key->interval_style = IntervalStyle;
+	key->zone = session_timezone;
 	key->types = dw_args_types(params, &key->nargs);
 	key->hash = add_hash(any_values, sql, key->length);
 	key->hash = add_hash(key->hash, key->search_path, strlen(key->search_path));
+	key->hash = add_hash(key->hash, &key->zone, sizeof(key->zone)) + DateOrder + 8 * IntervalStyle;
 	if (key->nargs > 0)
 		key->hash = add_hash(key->hash, key->types, key->nargs * sizeof(Oid));
 }
@@ -230,7 +239,8 @@ static bool
 same_key(const Key *a, const Key *b)
 {
 	return a->length == b->length && a->nargs == b->nargs &&
-		a->any_values == b->any_values &&
+		a->any_values == b->any_values && a->date_order == b->date_order &&
+		a->interval_style == b->interval_style && a->zone == b->zone &&
 		memcmp(a->sql, b->sql, a->length) == 0 &&
 		strcmp(a->search_path, b->search_path) == 0 &&
 		(a->nargs == 0 || memcmp(a->types, b->types, a->nargs * sizeof(Oid)) == 0);
@@ -673,7 +683,8 @@ run_without_constants(const char *sql, const SPIExecuteOptions *options, int *re
  * the text without a kept plan.
  *
  * For executors only, inside SPI_connect(), at the beginning of a task: the session's
- * settings must be unchanged, except for search_path.
+ * settings must be unchanged, except for those of the key, and those that no plan depends on
+ * (see kept_settings.c).
  */
 bool
 dw_plans_run(const char *sql, const SPIExecuteOptions *options, int *result)

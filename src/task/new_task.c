@@ -33,6 +33,7 @@
 #include "../statement/kept_settings.h"
 #include "../statement/plan_check.h"
 #include "../statement/sqlcheck.h"
+#include "login.h"
 #include "my_session.h"
 #include "new_task.h"
 #include "touched.h"
@@ -146,27 +147,92 @@ dw_new_task_set(DwNewTask *task, AttrNumber column, Datum value, bool isnull)
 	task->nulls[column - 1] = isnull;
 }
 
-/* Keeps the present values of settings with the task. */
-static void
-keep_settings(DwNewTask *task)
+/* Returns the value that the task keeps of a setting, NULL if it keeps none. */
+static const char *
+kept_value(const Jsonb *settings, DwLoginSetting setting)
 {
-	Jsonb	   *settings = dw_kept_settings_take(task->keep_settings);
+	const char *name = dw_login_settings[setting];
+	JsonbValue	value;
 
-	if (settings != NULL)
-		dw_more_set_object(task->values, task->nulls, Anum_task_more, DW_MORE_SETTINGS, settings);
+	if (settings == NULL ||
+		getKeyJsonValueFromContainer(unconstify(JsonbContainer *, &settings->root), name, strlen(name), &value) == NULL ||
+		value.type != jbvString)
+		return NULL;
+	return pnstrdup(value.val.string.val, value.val.string.len);
+}
+
+/* Returns the settings that the task keeps, NULL if there are none. */
+static Jsonb *
+kept_settings(const DwNewTask *task)
+{
+	return dw_more_object(task->values, task->nulls, Anum_task_more, DW_MORE_SETTINGS);
+}
+
+/*
+ * Keeps with the task what this session has and a new one of its owner would not have: its
+ * search_path, and other settings that decide how its text is read (login.c), or that of
+ * its follow-ups.  Also keeps the settings that are named, by the task, its queue or
+ * delay_wheel.keep_settings.  Replaces values that the task has kept before.
+ */
+void
+dw_new_task_keep(DwNewTask *task)
+{
+	const DwLogin *login = dw_login(task->owner);
+	bool		has_sql = !task->nulls[Anum_task_sql - 1];
+	const char *reading[DW_LOGIN_SETTINGS];
+	int			n = 0;
+	Jsonb	   *before;
+	Jsonb	   *settings;
+
+	if (dw_login_differs(login, DW_SEARCH_PATH))
+		dw_new_task_set(task, Anum_task_search_path, CStringGetTextDatum(namespace_search_path),
+						false);
+	if (!has_sql &&
+		!dw_more_has(task->values, task->nulls, Anum_task_more, DW_MORE_ON_SUCCESS) &&
+		!dw_more_has(task->values, task->nulls, Anum_task_more, DW_MORE_ON_FAILURE))
+		return;
+	before = kept_settings(task);
+	for (int i = DW_SEARCH_PATH + 1; i < DW_LOGIN_SETTINGS; i++)
+		if (dw_login_differs(login, i) || kept_value(before, i) != NULL)
+			reading[n++] = dw_login_settings[i];
+	settings = dw_kept_settings_take(!has_sql ? NULL : task->keep_settings ? task->keep_settings :
+									 dw_kept_settings_default(), reading, n);
+	if (settings == NULL)
+		return;
+	if (before != NULL)
+		settings = DatumGetJsonbP(DirectFunctionCall2(jsonb_concat, JsonbPGetDatum(before), JsonbPGetDatum(settings)));
+	dw_more_set_object(task->values, task->nulls, Anum_task_more, DW_MORE_SETTINGS, settings);
+}
+
+/*
+ * Returns the name of a setting, other than search_path, by which the task's text is read
+ * otherwise than this session reads; NULL if there is none.
+ */
+const char *
+dw_new_task_reads_otherwise(const DwNewTask *task)
+{
+	const DwLogin *login = dw_login(task->owner);
+	const Jsonb *settings = kept_settings(task);
+
+	for (int i = DW_SEARCH_PATH + 1; i < DW_LOGIN_SETTINGS; i++)
+	{
+		const char *name = dw_login_settings[i];
+		const char *kept = kept_value(settings, i);
+
+		if (kept == NULL ? dw_login_differs(login, i) : strcmp(kept, GetConfigOptionByName(name, NULL, false)) != 0)
+			return name;
+	}
+	return NULL;
 }
 
 /*
  * Raises an error if the task cannot be scheduled: its SQL, which has nargs arguments, or
- * its latest due time.  Keeps with the task the current search_path, unless a new session
- * of its owner has that by default, and the settings that it names.  How the SQL is checked
- * says task->check; it is not parsed if nargs is DW_SQL_CHECKED, as for a message.  To be
- * planned it must be that of the current user.
+ * its latest due time.  How the SQL is checked says task->check; it is not parsed if nargs
+ * is DW_SQL_CHECKED, as for a message.  To be planned it must be that of the current user.
  */
 void
 dw_new_task_check(DwNewTask *task, int nargs)
 {
-	static struct config_generic *search_path = NULL;
 	TimestampTz latest = task->due;
 
 	if (task->check != DW_CHECK_OFF && nargs != DW_SQL_CHECKED)
@@ -186,15 +252,6 @@ dw_new_task_check(DwNewTask *task, int nargs)
 		latest = dw_finite_due(dw_time_add(latest, task->spread));
 	if (!task->nulls[Anum_task_expires - 1])
 		dw_check_expires(latest, task->values[Anum_task_expires - 1]);
-	if (task->keep_settings != NULL && !task->nulls[Anum_task_sql - 1])
-		keep_settings(task);
-
-	if (search_path == NULL)
-		search_path = dw_find_setting("search_path");
-	if (search_path == NULL || search_path->source > PGC_S_DATABASE_USER ||
-		task->owner != GetAuthenticatedUserId())
-		dw_new_task_set(task, Anum_task_search_path, CStringGetTextDatum(namespace_search_path),
-						false);
 }
 
 /*

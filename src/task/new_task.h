@@ -46,7 +46,8 @@ typedef struct DwNewTask
 	int64		spread;			/* the due time is moved by less than this, in us */
 	DwIfExists	if_exists;		/* if the task has a key */
 	DwCheck		check;			/* how its SQL is checked */
-	ArrayType  *keep_settings;	/* names of the settings whose values are kept; NULL: none */
+	ArrayType  *keep_settings;	/* names of the settings whose values are kept; NULL: those of
+								 * delay_wheel.keep_settings */
 	int64		unique_for;		/* no other task of the key for so long, in us; 0: not given */
 	DwScheduled outcome;		/* set when it is scheduled; due is then that of the task
 								 * that is pending */
@@ -59,6 +60,8 @@ extern void dw_new_task_init(DwNewTask *task, text *sql);
 extern void dw_new_task_set(DwNewTask *task, AttrNumber column, Datum value, bool isnull);
 extern TimestampTz dw_new_task_due(const DwNewTask *task, int64 id);
 extern void dw_new_task_check(DwNewTask *task, int nargs);
+extern void dw_new_task_keep(DwNewTask *task);
+extern const char *dw_new_task_reads_otherwise(const DwNewTask *task);
 extern int64 dw_new_task_insert(Relation rel, DwNewTask *task, DwLaneRef lane);
 extern int64 dw_schedule_successor(DwNewTask *task);
 extern TimestampTz dw_schedule_now(void);

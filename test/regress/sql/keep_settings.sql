@@ -2,7 +2,8 @@
 -- KEEP_SETTINGS
 -- Settings of the caller are kept with a task, and set while it runs: alone, in
 -- a batch, outside of a transaction, by delay_run(), in each attempt, in what
--- follows; and nowhere else. Only what the owner may set, then and now.
+-- follows; and nowhere else. Only what the owner may set, then and now. (What decides how
+-- a text is read, as TimeZone, is kept without being named: meaning.sql.)
 --
 \getenv abs_srcdir PG_ABS_SRCDIR
 \set helpers :abs_srcdir '/helpers.sql'
@@ -58,9 +59,10 @@ SET SESSION AUTHORIZATION regress_dw_keeper;
 DO $$
 BEGIN
 	FOR i IN 1 .. 60 LOOP
+		PERFORM set_config('datestyle', 'ISO, MDY', true);
+		PERFORM delay_schedule_task('INSERT INTO keep_effect SELECT ''left: '' || COALESCE(current_setting(''keep.tenant'', true), ''''), date ''01/02/2003''');
 		PERFORM set_config('keep.tenant', (7 + i % 2)::text, true), set_config('datestyle', CASE i % 3 WHEN 0 THEN 'ISO, DMY' ELSE 'ISO, MDY' END, true);
 		PERFORM delay_schedule_task('INSERT INTO keep_effect SELECT words, date ''01/02/2003'' FROM keep_document', keep_settings => '{keep.tenant,DateStyle}');
-		PERFORM delay_schedule_task('INSERT INTO keep_effect SELECT ''left: '' || COALESCE(current_setting(''keep.tenant'', true), ''''), date ''01/02/2003''');
 		PERFORM delay_schedule_task('INSERT INTO keep_effect SELECT ''by tenant'', words FROM keep_document', keep_settings => '{keep.tenant}');
 	END LOOP;
 END $$;

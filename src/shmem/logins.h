@@ -1,0 +1,50 @@
+/*-------------------------------------------------------------------------
+ *
+ * logins.h
+ *	  The server's settings that decide how a task's text is read, and a count of changes.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DW_LOGINS_H
+#define DW_LOGINS_H
+
+#include "postgres.h"
+
+#include "port/atomics.h"
+#include "storage/spin.h"
+
+/* The settings; see task/login.c. */
+typedef enum DwLoginSetting
+{
+	DW_SEARCH_PATH,
+	DW_DATE_STYLE,
+	DW_INTERVAL_STYLE,
+	DW_TIME_ZONE,
+	DW_ABBREVIATIONS,
+	DW_MONETARY,
+	DW_XML_OPTION,
+	DW_ARRAY_NULLS,
+	DW_STRINGS,
+	DW_NULL_EQUALS,
+	DW_LOGIN_SETTINGS			/* how many there are */
+} DwLoginSetting;
+
+extern const char *const dw_login_settings[DW_LOGIN_SETTINGS];
+
+/* Room for a value; of a longer one is only known that it is too long. */
+#define DW_LOGIN_VALUE	256
+
+typedef struct DwLogins
+{
+	slock_t		lock;
+	char		values[DW_LOGIN_SETTINGS][DW_LOGIN_VALUE];	/* of the server; by the postmaster, then
+															 * by the launcher, under the lock */
+	bool		known[DW_LOGIN_SETTINGS];	/* the same */
+	pg_atomic_uint64 changes;	/* counts when these values change, or settings of a role or database */
+} DwLogins;
+
+extern void dw_logins_init(DwLogins *logins);
+extern void dw_logins_publish(DwLogins *logins);
+extern bool dw_logins_server_value(DwLogins *logins, DwLoginSetting setting, char *value);
+
+#endif							/* DW_LOGINS_H */
