@@ -482,11 +482,15 @@ run_and_commit(void)
  * For PG_CATCH: aborts the batch's transaction.  Returns the error if a cancel by
  * another session was meant for the current task; the task then is no member any more.
  * Returns NULL for other errors: a run alone shows whether the task is at fault.
+ *
+ * If lock_timeout strikes just when the lock is granted, and the next wait for a lock begins
+ * before the cancel is noticed, PostgreSQL takes it for one by another session.
  */
 static ErrorData *
 undo_batch(void)
 {
-	bool		in_time = !life_is_over();
+	bool		in_time = !life_is_over() &&
+		(batch.n == 0 || !lock_wait_is_over(batch.members[batch.n - 1].started));
 	ErrorData  *error;
 
 	HOLD_INTERRUPTS();

@@ -52,11 +52,17 @@ group batch => sub {
 	my $id = query(q{SELECT delay_schedule_task('INSERT INTO ran VALUES (''locked'')', delay => '0', queue => 'other')});
 
 	query(q{SELECT delay_pause()});
+	# the one that locks comes first, and is alone
+	query(q{ALTER SYSTEM SET delay_wheel.max_executors = 1});
+	$node->reload;
+	wait_for($node, 'SHOW delay_wheel.max_executors', 'one executor', $limit, expected => 1);
 	query("SELECT delay_schedule('0', 'SELECT FROM delay_wheel.task WHERE id = $id FOR UPDATE')");
 	query(q{SELECT delay_schedule('0', 'INSERT INTO ran VALUES (''next'')') FROM generate_series(1, 2)});
 	attach($node, 'batch-after-sql', 'wait', 0, 1);
 	query(q{SELECT delay_resume()});
 	wait_until_waiting($node, 'batch-after-sql', 'a task in a batch has locked another one');
+	query(q{ALTER SYSTEM RESET delay_wheel.max_executors});
+	$node->reload;
 	query(q{SELECT delay_resume('other')});
 	wait_for($node, $recheck, 'an executor that meets the locked row asks for another look', $limit, expected => 1);
 	detach($node, 'batch-after-sql');

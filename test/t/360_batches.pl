@@ -410,6 +410,25 @@ query_is(q{SELECT min(n) || ' ' || max(n) || ' ' || (SELECT count(*) FROM done) 
 	'it does not meet it');
 clean();
 
+# The limit for locks strikes when the lock is granted, and the next wait makes PostgreSQL take that
+# for a cancel by somebody.  Here somebody is the task itself, after its wait.
+$node->safe_psql('postgres', q{
+	CREATE OR REPLACE FUNCTION count_up(which int) RETURNS void LANGUAGE plpgsql AS $$
+	BEGIN
+		UPDATE account SET n = n + 1 WHERE id = which;
+	EXCEPTION WHEN lock_not_available THEN
+		PERFORM pg_cancel_backend(pg_backend_pid());
+		PERFORM pg_sleep(60);
+	END $$});
+$session->query_safe('BEGIN; UPDATE account SET n = n WHERE id = 7');
+backlog(q{SELECT count(delay_schedule('0', 'SELECT count_up($1)', g)) FROM generate_series(1, 20) g});
+wait_for($node, q{SELECT sum(n) FROM account}, 'those beside one that takes its limit for a cancel are done', 60, expected => 19);
+$session->query_safe('COMMIT');
+all_over('the one that takes its limit for a cancel');
+query_is(q{SELECT min(n) || ' ' || max(n) || ' ' || (SELECT count(*) FROM delay_wheel.failed_task) FROM account}, '1 1 0',
+	'it runs alone, and does not fail');
+clean();
+
 #
 # What a task leaves in the session.
 #
