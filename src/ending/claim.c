@@ -20,6 +20,7 @@
 #include "access/heapam.h"
 #include "access/htup.h"
 #include "access/htup_details.h"
+#include "access/multixact.h"
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
@@ -45,11 +46,13 @@
 #include "../shmem/receivers.h"
 #include "../shmem/shared.h"
 #include "../shmem/suspects.h"
+#include "../shmem/timer_news.h"
 #include "../shmem/writers.h"
 #include "../task/attempts.h"
 #include "../task/key_lock.h"
 #include "../task/marks.h"
 #include "../task/other_nodes.h"
+#include "../task/queues.h"
 #include "../task/row_lock.h"
 #include "claim.h"
 #include "verdict.h"
@@ -64,6 +67,31 @@ dw_claim_snapshot(void)
 {
 	PopActiveSnapshot();
 	PushActiveSnapshot(GetTransactionSnapshot());
+}
+
+/*
+ * True if the transaction of an executor has one snapshot from now on, as tasks of its role
+ * have by default_transaction_isolation.
+ */
+static bool
+snapshot_stays(const DwExecutor *me)
+{
+	return me != NULL && IsolationUsesXactSnapshot();
+}
+
+/*
+ * Takes the snapshot of such a transaction.  At SERIALIZABLE, all that is read from then on
+ * counts as read by the task.  So the row was looked for before, and so is what the verdict
+ * goes by.  The xid is assigned later: PostgreSQL knows a serializable transaction by one that
+ * came after its snapshot.
+ */
+static void
+take_staying_snapshot(DwDatabase *db)
+{
+	(void) dw_queue_tables_now(db);
+	PopActiveSnapshot();
+	PushActiveSnapshot(GetTransactionSnapshot());
+	DW_INJECT("claim-after-snapshot");
 }
 
 /* Opens the table of tasks.  The lock lasts until the end of the transaction. */
@@ -270,16 +298,51 @@ is_claimed_by_other(Relation rel, const ItemPointerData *tid, TransactionId xmax
 }
 
 /*
+ * True if a transaction that the active snapshot does not see has locked the row: it may keep
+ * the task.  Whether it is over does not matter.
+ */
+static bool
+is_kept_unseen(Relation rel, const ItemPointerData *tid)
+{
+	HeapTupleData tuple = {.t_self = *tid};
+	Snapshot	snapshot = GetActiveSnapshot();
+	MultiXactMember *members;
+	bool		unseen = false;
+	Buffer		buffer;
+	TransactionId xmax;
+	uint16		infomask;
+	int			n;
+
+	if (!heap_fetch(rel, SnapshotAny, &tuple, &buffer, false))
+		return false;
+	infomask = tuple.t_data->t_infomask;
+	/* also if a flag says that nobody has it any more */
+	xmax = HeapTupleHeaderGetRawXmax(tuple.t_data);
+	ReleaseBuffer(buffer);
+	if ((infomask & HEAP_XMAX_IS_MULTI) == 0)
+		return TransactionIdIsNormal(xmax) && XidInMVCCSnapshot(xmax, snapshot);
+	/* not as one of locks only: PostgreSQL would not say who has had them */
+	n = GetMultiXactIdMembers(xmax, &members, false, false);
+	for (int i = 0; i < n; i++)
+		unseen |= XidInMVCCSnapshot(members[i].xid, snapshot);
+	return unseen;
+}
+
+/*
  * X2: tries to delete the row, and judges the task under the lock of its key.  False
  * if the row has changed since the snapshot, so that the caller has to look again.
- * *result becomes DW_CLAIMED on success, and is left alone otherwise.
+ * *result becomes DW_CLAIMED on success, and is left alone otherwise.  It becomes
+ * DW_CLAIM_UNSEEN, and the deletion is to be undone, if the snapshot stays and lacks
+ * what the task must see: what was done by who kept it, or by who changed queues, pauses
+ * or marks since db->control was read, before the snapshot.
  */
 static bool
 delete_claimed_row(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *entry,
-				   DwClaim *claim, DwClaimResult *result)
+				   uint32 control, DwClaim *claim, DwClaimResult *result)
 {
 	bool		has_key = !claim->nulls[Anum_task_key - 1] && dw_key_lock_of(rel, claim->tuple);
 	bool		stays = me != NULL && dw_mode(claim->values, claim->nulls) == DW_AT_LEAST_ONCE;
+	bool		unseen;
 	TM_FailureData failure;
 	TM_Result	deleted;
 
@@ -291,6 +354,8 @@ delete_claimed_row(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *
 		return true;
 	}
 	DW_INJECT("claim-before-delete");
+	/* under the lock of the key nobody else keeps the task */
+	unseen = has_key && snapshot_stays(me) && is_kept_unseen(rel, &claim->key.tid);
 	deleted = dw_try_heap_delete(rel, &claim->key.tid, false, &failure);
 	if (deleted == TM_Ok)
 	{
@@ -298,9 +363,11 @@ delete_claimed_row(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *
 		DW_INJECT("claim-after-delete");
 		claim->verdict = dw_judge(db, rel, claim->tuple, &claim->key, claim->values,
 								  claim->nulls, &claim->sqlstate, &claim->reason);
+		if (snapshot_stays(me) && (unseen || control != dw_control_read(&db->timer_news)))
+			*result = DW_CLAIM_UNSEEN;
 	}
 	/* released now: the next try takes the key's lock first, as always */
-	if (stays && deleted != TM_Ok)
+	if (stays && *result != DW_CLAIMED)
 		dw_autonomous_leave(claim->key.id);
 	if (has_key)
 		dw_key_leave();
@@ -339,7 +406,9 @@ look_beyond_snapshot(Relation rel, const DwEntry *entry, DwClaim *claim)
  * executor has taken the entry from its ready list before the active snapshot, which is
  * replaced by a new one if the row has changed since.  The snapshot of a session is not:
  * only what it sees is claimed, and the entry of another version of the row is kept
- * (DW_CLAIM_UNSEEN).  rel was opened by dw_claim_open().  finder serves for all claims of a
+ * (DW_CLAIM_UNSEEN).  Nor is that of an executor in a transaction that has only one, which is
+ * taken here: then DW_CLAIM_UNSEEN asks the caller to abort, and to claim in a new
+ * transaction.  rel was opened by dw_claim_open().  finder serves for all claims of a
  * transaction, or is NULL.  is_wanted may be NULL; if it returns false for the row, the row is left
  * alone.
  */
@@ -348,7 +417,10 @@ dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, DwTaskFinder *finder,
 		 const DwEntry *entry, DwIsWanted is_wanted, void *arg, DwClaim *claim)
 {
 	DwClaimResult result = DW_CLAIM_NOTHING;
+	/* raised by who is visible already; so read before the snapshot that stays */
+	uint32		control = dw_control_read(&db->timer_news);
 
+	pg_memory_barrier();
 	DW_INJECT("claim-before-fetch");
 	for (;;)
 	{
@@ -383,13 +455,17 @@ dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, DwTaskFinder *finder,
 		if (is_wanted != NULL && !is_wanted(claim, arg))
 			return DW_CLAIM_REJECTED;
 
+		if (snapshot_stays(me))
+			take_staying_snapshot(db);
 		publish_xid(me);
 		dw_writes_for(claim->key.owner);
-		if (delete_claimed_row(db, me, rel, entry, claim, &result))
+		if (delete_claimed_row(db, me, rel, entry, control, claim, &result))
 			break;
 		/* the row has changed since the snapshot: look again */
 		if (me == NULL)
 			return look_beyond_snapshot(rel, entry, claim);
+		if (snapshot_stays(me))
+			return DW_CLAIM_UNSEEN;
 		CHECK_FOR_INTERRUPTS();
 		dw_claim_snapshot();
 	}

@@ -41,7 +41,8 @@ typedef enum DwClaimResult
 								 * has it: the task is hinted again if necessary */
 	DW_CLAIM_CANCELLED,			/* a mark has hit the task: the sweeper removes the row */
 	DW_CLAIM_REJECTED,			/* is_wanted has returned false: the row is unchanged */
-	DW_CLAIM_UNSEEN				/* a receiver's snapshot does not see the row, which is there */
+	DW_CLAIM_UNSEEN				/* the snapshot, which stays for the transaction, does not see the row,
+								 * or all that the task must see; a newer one does */
 } DwClaimResult;
 
 /* True if the caller of dw_claim() wants to claim this row.  The verdict is not set yet. */

@@ -141,12 +141,14 @@ lock_wait_ms(void)
 /*
  * True if the settings allow batches, and no task has crashed the server just now.
  * Tasks of a batch are not logged by log_min_duration, so the duration must be longer
- * than a batch's life.
+ * than a batch's life.  Tasks whose transaction has one snapshot need one each: the second
+ * must see what the first one did, and fails to serialize by itself.
  */
 bool
 dw_batches_allowed(void)
 {
 	return dw_batch_tasks > 1 && lock_wait_ms() > 0 && !dw_crashes_are_recent() &&
+		!dw_task_snapshot_stays() &&
 		(dw_log_min_duration < 0 || dw_log_min_duration >= life_ms());
 }
 
@@ -449,7 +451,7 @@ fail_some(void)
 static void
 run_and_commit(void)
 {
-	dw_claim_begin_transaction();
+	dw_claim_begin_transaction(false);
 	dw_history_collect();
 	batch.started = GetCurrentTransactionStartTimestamp();
 	dw_timeout_arm(life_ms());

@@ -292,7 +292,7 @@ settle_again(void)
 	bool		found;
 	DwClaim		claimed;
 
-	dw_claim_begin_transaction();
+	dw_claim_begin_transaction(true);
 	if (outside)
 	{
 		DW_INJECT("autonomous-before-settle");
@@ -465,15 +465,25 @@ claim_task(DwClaim *claimed)
 	const DwEntry *entry = &work.run.entry;
 	DwClaimResult result;
 
-	dw_claim_begin_transaction();
-	if (entry->due > GetCurrentTransactionStartTimestamp())
+	for (;;)
 	{
-		/* the clock was set back since the timer handed the task over */
+		dw_claim_begin_transaction(false);
+		if (entry->due > GetCurrentTransactionStartTimestamp())
+		{
+			/* the clock was set back since the timer handed the task over */
+			AbortCurrentTransaction();
+			hint_again();
+			return false;
+		}
+		result = claim_once(claimed);
+		if (result != DW_CLAIM_UNSEEN)
+			break;
+		/* something happened between its snapshot and its claim */
 		AbortCurrentTransaction();
-		hint_again();
-		return false;
+		pg_atomic_write_u32(&work.me->xid, InvalidTransactionId);
+		MemoryContextSwitchTo(task_context);
+		CHECK_FOR_INTERRUPTS();
 	}
-	result = claim_once(claimed);
 	if (result == DW_CLAIMED && claimed->verdict != DW_DROP && claimed->verdict != DW_PUT_BACK)
 		return true;
 	AbortCurrentTransaction();
@@ -528,6 +538,7 @@ claim_and_run(void)
 {
 	DwRun	   *run = &work.run;
 	DwClaim		claimed;
+	bool		again;
 
 	work.claimed = false;
 	run->error = NULL;
@@ -537,7 +548,8 @@ claim_and_run(void)
 		return STEP_OVER;
 
 	work.begun = dw_now();
-	if (work.repeats == 0)
+	again = run->was_run;
+	if (!again)
 		run->started = work.begun;
 	if (is_to_be_run(&claimed))
 	{
@@ -548,7 +560,7 @@ claim_and_run(void)
 		run->error = work.quit;
 		if (work.quit == NULL)
 		{
-			if (work.repeats == 0)
+			if (!again)
 				dw_count_begin(work.db, work.me, run->started - claimed.key.due);
 			run->error = run_task_sql(work.me, &claimed, &run->result, &run->timed_out);
 			run->undone = run->error != NULL && dw_other_nodes_take_part();
@@ -608,6 +620,10 @@ step_after_error(Step step, ErrorData *error)
 		}
 		return STEP_SETTLE;
 	}
+	/* a claim at SERIALIZABLE can fail as its task can */
+	if (step == STEP_CLAIM_AND_RUN && dw_is_transient(error->sqlerrcode) && work.rest_ms == 0 &&
+		work.repeats - work.strays < DW_MAX_REPEATS && dw_stop_forbid(work.db, work.me))
+		return STEP_REPEAT;
 	/* not the task's fault: the step is tried again for as long as it takes */
 	report_problem(step, error);
 	return STEP_REST;

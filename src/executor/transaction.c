@@ -19,23 +19,35 @@
 #include "transaction.h"
 
 /*
- * Begins a transaction in which tasks are claimed, run or settled.  It has an active
- * snapshot, which sees what was committed when the transaction began.  After an
- * error, AbortCurrentTransaction() is enough to end it.
+ * True if tasks run in transactions with one snapshot each: as a new session of the role would
+ * begin its transactions.
+ */
+bool
+dw_task_snapshot_stays(void)
+{
+	return DefaultXactIsoLevel >= XACT_REPEATABLE_READ;
+}
+
+/*
+ * Begins a transaction in which tasks are claimed and run, or, if settle is true, one is
+ * settled that has run in another transaction.  It has an active
+ * snapshot, which sees what was committed when the transaction began.  If the snapshot of
+ * the task stays, the active one is not that of the transaction, which dw_claim() takes.  After
+ * an error, AbortCurrentTransaction() is enough to end it.
  *
  * The transaction is an implicit transaction block.  Outside of a block, other
  * extensions take each statement for a whole transaction, and commit its effects on
  * other nodes at once.
  */
 void
-dw_claim_begin_transaction(void)
+dw_claim_begin_transaction(bool settle)
 {
 	SetCurrentStatementStartTimestamp();
 	dw_session_start_transaction();
 	BeginImplicitTransactionBlock();
-	XactIsoLevel = XACT_READ_COMMITTED;
+	XactIsoLevel = settle ? XACT_READ_COMMITTED : DefaultXactIsoLevel;
 	XactReadOnly = false;
-	PushActiveSnapshot(GetTransactionSnapshot());
+	PushActiveSnapshot(IsolationUsesXactSnapshot() ? GetCatalogSnapshot(InvalidOid) : GetTransactionSnapshot());
 }
 
 /*

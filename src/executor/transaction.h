@@ -8,7 +8,8 @@
 #ifndef DW_TRANSACTION_H
 #define DW_TRANSACTION_H
 
-extern void dw_claim_begin_transaction(void);
+extern bool dw_task_snapshot_stays(void);
+extern void dw_claim_begin_transaction(bool settle);
 extern void dw_claim_commit_transaction(void);
 
 #endif							/* DW_TRANSACTION_H */

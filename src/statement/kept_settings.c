@@ -42,6 +42,7 @@ static const struct
 	{"search_path", "It is kept with each task."},
 	{"statement_timeout", "Use the option timeout."},
 	{"transaction_*", "The transaction of a task has begun before its settings are set."},
+	{"default_transaction_isolation", "A task has that of its owner: use ALTER ROLE or ALTER DATABASE."},
 	{"default_transaction_*", "The transaction of a task has begun before its settings are set."},
 	{"delay_wheel.*", "Options of a task, or of its queue, say what is special about it."},
 };

@@ -286,7 +286,7 @@ refuses_listen(Refusal *refusal)
 /*
  * Refuse SET TRANSACTION where it would fail, since a task's transaction has begun
  * its work before the task's SQL.  READ ONLY can still be set, and the isolation
- * level that the transaction has already.
+ * level that the transaction has already, mostly READ COMMITTED.
  */
 static bool
 refuses_set(VariableSetStmt *stmt, Refusal *refusal)
@@ -294,7 +294,7 @@ refuses_set(VariableSetStmt *stmt, Refusal *refusal)
 	ListCell   *lc;
 
 	refusal->code = ERRCODE_ACTIVE_SQL_TRANSACTION;
-	refusal->detail = "The transaction of a task has begun before its SQL, at READ COMMITTED.";
+	refusal->detail = "The transaction of a task has begun before its SQL.";
 	refusal->hint = "Leave the command out.";
 	if (stmt->kind != VAR_SET_MULTI)
 		return false;
@@ -318,6 +318,7 @@ refuses_set(VariableSetStmt *stmt, Refusal *refusal)
 			strcmp(strVal(&castNode(A_Const, mode->arg)->val), "read committed") != 0)
 		{
 			refusal->command = "SET TRANSACTION ISOLATION LEVEL";
+			refusal->hint = "A task runs at the isolation level that a new session of its owner has: set default_transaction_isolation by ALTER ROLE or ALTER DATABASE.";
 			return true;
 		}
 	}

@@ -736,7 +736,8 @@ keep_tables_current(DwDatabase *db)
 	pause = dw_catalog()->pause;
 	LockRelationOid(queue, AccessShareLock);
 	LockRelationOid(pause, AccessShareLock);
-	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	/* a new one; not GetLatestSnapshot(), which would take that of the transaction if there is none yet */
+	snapshot = RegisterSnapshot(GetCatalogSnapshot(queue));
 	dw_queue_tables_read(snapshot);
 	UnregisterSnapshot(snapshot);
 	UnlockRelationOid(pause, AccessShareLock);

@@ -46,13 +46,18 @@ class Jdbc
 		catch (Exception e) { System.out.println("not ok " + name + ": " + e); }
 	}
 
-	public static void main(String[] arguments) throws Exception
+	static Connection connect() throws SQLException
 	{
 		var env = System.getenv();
-		var queue = env.get("PGUSER");
+		return DriverManager.getConnection("jdbc:postgresql://%s:%s/%s".formatted(env.get("PGHOST"), env.get("PGPORT"), env.get("PGDATABASE")), env.get("PGUSER"), "");
+	}
+
+	public static void main(String[] arguments) throws Exception
+	{
+		var queue = System.getenv("PGUSER");
 		var past = OffsetDateTime.parse("2001-02-03T04:05:06Z");
 
-		db = DriverManager.getConnection("jdbc:postgresql://%s:%s/%s".formatted(env.get("PGHOST"), env.get("PGPORT"), env.get("PGDATABASE")), queue, "");
+		db = connect();
 		call("untyped", () -> schedule("SELECT delay_schedule('0', 'UPDATE t SET note = $1, n = $2 WHERE id = 1', ?, ?)", "it's", 7));
 		call("typed", () -> schedule("SELECT delay_schedule('0', 'UPDATE t SET note = $1, n = $2 WHERE id = 2', ?::text, ?::int)", "it's", 7));
 		call("mixed", () -> schedule("SELECT delay_schedule('0', 'UPDATE t SET note = $1, n = $2, at = $3 WHERE id = $4', 'mixed', ?::int, ?, 3)", 7, past));
@@ -91,6 +96,27 @@ class Jdbc
 			return true;
 		});
 		db.setAutoCommit(true);
+		call("zone", () -> {
+			Object later = one("SELECT delay_schedule('1 hour', 'SELECT 1')");
+			Object kept = one("SELECT settings FROM delay_wheel.tasks WHERE id = ?", later);
+			one("SELECT delay_cancel(?)", later);
+			Connection first = db;
+			TimeZone zone = TimeZone.getDefault();
+			TimeZone.setDefault(TimeZone.getTimeZone("Asia/Kolkata")); // the driver makes it the session's
+			try
+			{
+				db = connect();
+				LocalDateTime local = LocalDateTime.parse("2001-02-03T09:35:06");
+				return kept == null && schedule("SELECT delay_schedule('0', 'UPDATE t SET at = $1, note = ($2 = $1 AND $3::timestamptz = $1)::text WHERE id = 16', ?, ?, ?)",
+					local, Timestamp.valueOf(local), "2001-02-03 09:35:06");
+			}
+			finally
+			{
+				db.close();
+				db = first;
+				TimeZone.setDefault(zone);
+			}
+		});
 		call("cancel_key", () -> {
 			one("SELECT delay_schedule_task('UPDATE t SET n = 13 WHERE id = 13', delay => ?::interval, key => ?)", "1 second", "a key");
 			return one("SELECT delay_cancel_key(?)", "a key").equals("cancelled");

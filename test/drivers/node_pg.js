@@ -42,6 +42,17 @@ const calls = {
 		await db.query('COMMIT');
 		return true;
 	},
+	async zone() {
+		const later = await one("SELECT delay_schedule('1 hour', 'SELECT 1')");
+		const kept = await one('SELECT settings FROM delay_wheel.tasks WHERE id = $1', [later]);
+		await one('SELECT delay_cancel($1)', [later]);
+		const kolkata = new Client({ options: '-c timezone=Asia/Kolkata' });
+		await kolkata.connect();
+		const { rows: [{ id }] } = await kolkata.query("SELECT delay_schedule('0', 'UPDATE t SET at = $1, note = ($2::timestamptz = $1)::text WHERE id = 16', $1, $2) AS id",
+			[past, '2001-02-03 09:35:06']);
+		await kolkata.end();
+		return kept === null && ids.push(id) > 0;
+	},
 	async cancel_key() {
 		await one("SELECT delay_schedule_task('UPDATE t SET n = 13 WHERE id = 13', delay => $1, key => $2)", ['1 second', 'a key']);
 		return await one('SELECT delay_cancel_key($1)', ['a key']) === 'cancelled';

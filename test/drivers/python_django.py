@@ -6,12 +6,13 @@ import os
 
 import django
 from django.conf import settings
-from django.db import Error, connection, transaction
+from django.db import Error, connection, connections, transaction
 from psycopg2.extras import Json
 
-settings.configure(USE_TZ=True, DATABASES={"default": {
+database = {
     "ENGINE": "django.db.backends.postgresql", "NAME": os.environ["PGDATABASE"], "USER": os.environ["PGUSER"],
-    "HOST": os.environ["PGHOST"], "PORT": os.environ["PGPORT"]}})
+    "HOST": os.environ["PGHOST"], "PORT": os.environ["PGPORT"]}
+settings.configure(USE_TZ=True, DATABASES={"default": database, "kolkata": {**database, "TIME_ZONE": "Asia/Kolkata"}})
 django.setup()
 queue = os.environ["PGUSER"]
 past = datetime.datetime(2001, 2, 3, 4, 5, 6, tzinfo=datetime.timezone.utc)
@@ -106,6 +107,18 @@ def commit():
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("UPDATE t SET note = 'mine' WHERE id = 14")
         return schedule("SELECT delay_schedule('0', 'UPDATE t SET n = 14 WHERE id = $1 AND note = $2', %s, %s)", (14, "mine"))
+
+
+@call
+def zone():
+    later = one("SELECT delay_schedule('1 hour', 'SELECT 1')")
+    kept = one("SELECT settings FROM delay_wheel.tasks WHERE id = %s", (later,))
+    one("SELECT delay_cancel(%s)", (later,))
+    with connections["kolkata"].cursor() as cursor:
+        cursor.execute("SELECT delay_schedule('0', 'UPDATE t SET at = $1, note = ($2::timestamptz = $1)::text WHERE id = 16', %s, %s)",
+                       (datetime.datetime(2001, 2, 3, 9, 35, 6), "2001-02-03 09:35:06"))
+        ids.append(cursor.fetchone()[0])
+    return kept is None
 
 
 @call

@@ -92,6 +92,17 @@ def commit():
 
 
 @call
+def zone():
+    later = one("SELECT delay_schedule('1 hour', 'SELECT 1')")
+    kept = one("SELECT settings FROM delay_wheel.tasks WHERE id = %s", (later,))
+    one("SELECT delay_cancel(%s)", (later,))
+    with psycopg.connect(autocommit=True, options="-c timezone=Asia/Kolkata") as kolkata:
+        ids.append(kolkata.execute("SELECT delay_schedule('0', 'UPDATE t SET at = $1, note = ($2::timestamptz = $1)::text WHERE id = 16', %s, %s)",
+                                   (datetime.datetime(2001, 2, 3, 9, 35, 6), "2001-02-03 09:35:06")).fetchone()[0])
+    return kept is None
+
+
+@call
 def cancel_key():
     one("SELECT delay_schedule_task('UPDATE t SET n = 13 WHERE id = 13', delay => %s, key => %s)", ("1 second", "a key"))
     return one("SELECT delay_cancel_key(%s)", ("a key",)) == "cancelled"

@@ -49,6 +49,22 @@ call('commit') do
     schedule("SELECT delay_schedule('0', 'UPDATE t SET n = 14 WHERE id = $1 AND note = $2', $1, $2)", [14, 'mine'])
   end
 end
+call('zone') do
+  # as ActiveRecord configures a connection
+  connect = lambda do |zone|
+    db = PG.connect
+    ["SET client_min_messages TO 'warning'", 'SET standard_conforming_strings = on', 'SET intervalstyle = iso_8601',
+     "SET SESSION timezone TO '#{zone}'"].each { |sql| db.exec(sql) }
+    db
+  end
+  utc = connect.call('UTC')
+  later = utc.exec("SELECT delay_schedule('1 hour', 'SELECT 1')").getvalue(0, 0)
+  kept = utc.exec_params('SELECT settings FROM delay_wheel.tasks WHERE id = $1', [later]).getvalue(0, 0)
+  one('SELECT delay_cancel($1)', [later])
+  $ids << connect.call('Asia/Kolkata').exec_params("SELECT delay_schedule('0', 'UPDATE t SET at = $1, note = ($2::timestamptz = $1)::text WHERE id = 16', $1, $2)",
+                                                   ['2001-02-03 09:35:06', '2001-02-03 09:35:06']).getvalue(0, 0).to_i
+  kept.nil?
+end
 call('cancel_key') do
   one("SELECT delay_schedule_task('UPDATE t SET n = 13 WHERE id = 13', delay => $1, key => $2)", ['1 second', 'a key'])
   one('SELECT delay_cancel_key($1)', ['a key']) == 'cancelled'

@@ -508,14 +508,14 @@ group deadlocks => sub {
 };
 
 #
-# Defaults of the role: tasks are read committed, and fail where they may not write.
+# Defaults of the role: tasks run at its isolation level, and may write nevertheless.
 #
 group defaults => sub {
 	query(q{ALTER ROLE another SET default_transaction_isolation = serializable;
 		ALTER ROLE another SET default_transaction_read_only = on; ALTER ROLE another SET default_transaction_deferrable = on});
 	my $id = query(q{SET ROLE another; SELECT delay_schedule('0', 'INSERT INTO effect SELECT current_setting($$transaction_isolation$$)')});
 	is(end_of($id), 'done', 'defaults of the role');
-	is(query('SELECT label FROM effect'), 'read committed', 'do not concern its tasks');
+	is(query('SELECT label FROM effect'), 'serializable', 'its isolation level is that of its tasks');
 };
 
 #

@@ -97,9 +97,11 @@ DO $$
 BEGIN
 	FOR i IN 1 .. 60 LOOP
 		PERFORM set_config('datestyle', CASE i % 3 WHEN 0 THEN 'ISO, DMY' ELSE 'ISO, MDY' END, true),
-			set_config('timezone', CASE i % 2 WHEN 0 THEN 'Asia/Kolkata' ELSE 'America/Los_Angeles' END, true);
+			set_config('timezone', CASE i % 2 WHEN 0 THEN 'Asia/Kolkata' ELSE 'America/Los_Angeles' END, true),
+			set_config('array_nulls', CASE i % 5 WHEN 0 THEN 'off' ELSE 'on' END, true);
 		PERFORM delay_schedule('0', 'INSERT INTO meaning (label, d, ts) VALUES (''argument'', $1, ''2026-02-03 10:00'')', '03/02/2026');
 		PERFORM delay_schedule('0', 'SELECT meaning_set(''03/02/2026'', ''2026-02-03 10:00'')');
+		PERFORM delay_schedule('0', 'INSERT INTO meaning (label) SELECT ''array: '' || COALESCE((''{NULL}''::text[])[1], ''null'')');
 	END LOOP;
 END $$;
 SELECT delay_resume();
