@@ -261,6 +261,8 @@ dw_await(PG_FUNCTION_ARGS)
 	name = text_to_cstring(PG_GETARG_TEXT_PP(0));
 	if (!PG_ARGISNULL(1))
 		deadline = dw_time_add(dw_uptime(), dw_interval_us(PG_GETARG_INTERVAL_P(1)));
+	if (dw_max_await >= 0)
+		deadline = Min(deadline, dw_uptime() + (int64) dw_max_await * 1000);
 	if (SPI_connect_ext(SPI_OPT_NONATOMIC) != SPI_OK_CONNECT)
 		elog(ERROR, "could not connect to the SPI manager");
 	found = await_message(name, deadline);

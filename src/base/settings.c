@@ -44,6 +44,7 @@ int			dw_executor_memory = 256 * 1024;
 int			dw_check_sql_text = DW_CHECK_ON;
 char	   *dw_keep_settings = "";
 int			dw_max_pending = -1;
+int			dw_max_await = -1;
 int			dw_failed_max_age = 90 * 24 * 60;
 int			dw_failed_max_count = 1000000;
 int			dw_history = DW_HISTORY_ERRORS;
@@ -183,6 +184,9 @@ static const struct
 	{"delay_wheel.max_pending", &dw_max_pending, -1, INT_MAX, PGC_SUSET, 0,
 		"Number of pending tasks up to which the current user may schedule more; -1 is no limit.",
 		"To be set for a role by ALTER ROLE, by a superuser."},
+	{"delay_wheel.max_await", &dw_max_await, -1, INT_MAX, PGC_SUSET, GUC_UNIT_MS,
+		"Time after which delay_await() ends as if nothing had come, whatever its caller asks for; -1 is no limit.",
+		"A session that waits keeps its connection, which behind a pooler others may need. To be set for a role by ALTER ROLE, by a superuser."},
 	/* what is kept of tasks that have ended */
 	{"delay_wheel.failed_max_age", &dw_failed_max_age, -1, INT_MAX, PGC_SIGHUP, GUC_UNIT_MIN,
 		"Time for which failed tasks are kept.",

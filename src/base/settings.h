@@ -73,6 +73,7 @@ extern int	dw_executor_memory; /* kB, -1 = no limit */
 extern int	dw_check_sql_text;	/* DwCheck */
 extern char *dw_keep_settings;
 extern int	dw_max_pending;
+extern int	dw_max_await;		/* ms, -1 = no limit */
 extern int	dw_failed_max_age;	/* minutes, -1 = for ever */
 extern int	dw_failed_max_count;	/* -1 = no limit */
 extern int	dw_history;			/* DwHistoryLevel */

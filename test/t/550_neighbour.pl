@@ -2,8 +2,7 @@
 # a transaction, poolers, parallel query, any setting, small servers, standby
 # servers, storms of terminations, xids that run out.
 #
-# PgBouncer is used where it is installed; "make test" does not install it, since
-# its package would start a service.
+# PgBouncer is used where it is installed; "make test" installs it with CI in the environment only.
 #
 #   DW_STORM_SECONDS   how long processes are terminated and cancelled (3; long 60)
 #   DW_CONNECTIONS     how many sessions come and go (500; long 100,000)
@@ -395,28 +394,10 @@ is(join(' ', $refusals =~ /ERROR: +(permission denied for \w+ "?\w+|division)/g)
 
 SKIP:
 {
-	my ($pgbouncer) = grep { -x } map { "$_/pgbouncer" } split(/:/, $ENV{PATH}), '/usr/sbin';
+	my $pooler = start_pgbouncer($node, 1, qw(a b));
 
-	skip 'there is no pgbouncer', 1 unless $pgbouncer;
-	my $dir = PostgreSQL::Test::Utils::tempdir_short();
-	my ($host, $port) = ($node->host, $node->port);
-	append_to_file("$dir/users", qq{"a" ""\n"b" ""\n});
-	append_to_file("$dir/ini", qq{
-[databases]
-postgres = host=$host port=$port dbname=postgres pool_size=1
-[pgbouncer]
-listen_addr =
-unix_socket_dir = $dir
-listen_port = 6432
-auth_type = trust
-auth_file = $dir/users
-pool_mode = transaction
-server_reset_query = DISCARD ALL
-server_reset_query_always = 1
-pidfile = $dir/pid
-});
-	my $bouncer = IPC::Run::start([ $pgbouncer, '-q', "$dir/ini" ], '>', \my $out, '2>', \my $err);
-	wait_until(60, sub { -S "$dir/.s.PGSQL.6432" });
+	skip 'there is no pgbouncer', 1 unless $pooler;
+	my $dir = $pooler->dir;
 	append_to_file("$dir/script", "BEGIN;\nINSERT INTO scheduled VALUES (nextval('busy')) RETURNING n \\gset\nSELECT delay_schedule('0', $effect, :n::bigint);\nCOMMIT;\n");
 	$node->safe_psql('postgres', 'GRANT ALL ON scheduled TO PUBLIC; GRANT ALL ON SEQUENCE busy TO PUBLIC');
 	for my $role (qw(a b))
@@ -424,8 +405,7 @@ pidfile = $dir/pid
 		ok(run_log([ 'pgbench', '-n', '-c', 4, '-t', 25, '-U', $role, '-h', $dir, '-p', 6432, '-f', "$dir/script", 'postgres' ]), "sessions of $role share one by PgBouncer");
 	}
 	wait_for($node, q{SELECT count(*) FROM (SELECT n FROM scheduled EXCEPT SELECT n FROM effects) lost}, 'and their tasks run', 60, expected => 0);
-	$bouncer->signal('INT');
-	$bouncer->finish;
+	$pooler->stop;
 }
 
 #

@@ -19,6 +19,7 @@ use warnings;
 
 use Exporter 'import';
 use File::Basename qw(dirname);
+use IPC::Run ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -27,7 +28,7 @@ use Time::HiRes qw(sleep clock_gettime CLOCK_MONOTONIC);
 our @EXPORT = qw(
   new_node group wait_for wait_until try_psql log_position log_since
   has_injection create_injection attach detach wait_until_waiting
-  worker_pids context_switches long_tests
+  worker_pids context_switches long_tests start_pgbouncer
 );
 
 # The superuser's name, whoever runs the tests: some of them show it.
@@ -247,6 +248,33 @@ sub context_switches
 }
 
 #
+# PgBouncer before a node, in transaction mode, for these users; undef if it is not installed.
+# connstr() is as that of a node; stop() ends it.
+#
+sub start_pgbouncer
+{
+	my ($node, $pool_size, @users) = @_;
+	my ($program) = grep { -x } map { "$_/pgbouncer" } split(/:/, $ENV{PATH}), '/usr/sbin';
+
+	return undef unless $program;
+	my $dir = PostgreSQL::Test::Utils::tempdir_short();
+	append_to_file("$dir/users", join('', map { qq{"$_" ""\n} } @users));
+	append_to_file("$dir/ini", join("\n", '[databases]', 'postgres = host=' . $node->host . ' port=' . $node->port . " dbname=postgres pool_size=$pool_size",
+		'[pgbouncer]', 'listen_addr =', "unix_socket_dir = $dir", 'listen_port = 6432', 'auth_type = trust', "auth_file = $dir/users",
+		'pool_mode = transaction', 'server_reset_query = DISCARD ALL', 'server_reset_query_always = 1', "pidfile = $dir/pid", ''));
+	my $job = IPC::Run::start([ $program, '-q', "$dir/ini" ], '>', \my $out, '2>', \my $err);
+	wait_until(60, sub { -S "$dir/.s.PGSQL.6432" }) or die 'pgbouncer does not start';
+	return bless { job => $job, dir => $dir }, 'DelayWheel::Pooler';
+}
+
+package DelayWheel::Pooler
+{
+	sub dir { return $_[0]{dir}; }
+	sub connstr { return "host=$_[0]{dir} port=6432 dbname=$_[1]"; }
+	sub stop { $_[0]{job}->signal('INT'); return $_[0]{job}->finish; }
+}
+
+#
 # A psql that is fed by a pipe, and connects anew when its session is lost: for children of a
 # test, which have no use for its node's own.
 #
@@ -255,7 +283,7 @@ package DelayWheel::Session
 	use IO::Handle;
 	use IPC::Open2;
 
-	sub new { my ($class, $node) = @_; return bless { node => $node }, $class; }
+	sub new { my ($class, $node, $user) = @_; return bless { node => $node, user => $user // 'postgres' }, $class; }
 
 	# The psql, if there is one.
 	sub pid { return $_[0]{pid}; }
@@ -269,7 +297,7 @@ package DelayWheel::Session
 		if (!defined $self->{pid})
 		{
 			$self->{pid} = open2($self->{from}, $self->{to}, 'psql', '-XqAt', '-v', 'ON_ERROR_STOP=0',
-				'-d', $self->{node}->connstr('postgres'), '-U', 'postgres');
+				'-d', $self->{node}->connstr('postgres'), '-U', $self->{user});
 			$self->{to}->autoflush(1);
 		}
 		if (print { $self->{to} } "$sql;\n\\echo --\n")
