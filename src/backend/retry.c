@@ -207,12 +207,13 @@ delete_failed_rows(const Retrying *retrying, const FailedRow *row, List *rows)
 }
 
 /*
- * Puts a task back, and deletes its failed rows; KEY_IS_PENDING if that is not possible.
+ * Puts a task back, and deletes its failed rows; KEY_IS_PENDING if that is not possible, or,
+ * unless wait is true, another transaction is changing the key.
  * A task with a key is inserted under the lock of the key.  Nothing may be waited for
  * under that lock, so the lane is found before.
  */
 static Outcome
-put_rows_back(Retrying *retrying, const FailedRow *row, List *rows)
+put_rows_back(Retrying *retrying, const FailedRow *row, List *rows, bool wait)
 {
 	DwLaneRef	lane = dw_require_lane(row->owner, row->queue, row->priority);
 	bool		has_key = !row->nulls[Anum_failed_key - 1];
@@ -225,7 +226,7 @@ put_rows_back(Retrying *retrying, const FailedRow *row, List *rows)
 			.key = DatumGetTextPP(row->values[Anum_failed_key - 1])
 		};
 
-		if (!dw_key_enter_again(retrying->task, &key, row->id))
+		if (!dw_key_enter_again(retrying->task, &key, row->id, wait))
 			return KEY_IS_PENDING;
 	}
 	insert_task(retrying, row, lane);
@@ -261,7 +262,7 @@ lock_row(const Retrying *retrying, const FailedRow *row, bool wait)
  *
  * If tid is given, the call is one for many tasks: returns NOT_THERE unless tid is the
  * newest failed row, and does not wait for locks, since one locked row must not delay
- * all other tasks.
+ * all other tasks.  So calls for many do not deadlock either, in whatever order.
  */
 static Outcome
 deal_with(Retrying *retrying, int64 id, ItemPointer tid, FailedRow *row)
@@ -312,7 +313,7 @@ deal_with(Retrying *retrying, int64 id, ItemPointer tid, FailedRow *row)
 		}
 		outcome = judge(retrying, row);
 		if (outcome == DEALT_WITH)
-			outcome = put_rows_back(retrying, row, rows);
+			outcome = put_rows_back(retrying, row, rows, tid == NULL);
 		return outcome;
 	}
 }

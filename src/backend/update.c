@@ -291,7 +291,7 @@ enter_key(Relation rel, const DwTaskKey *key, const DwNewTask *task)
 		.key = DatumGetTextPP(task->values[Anum_task_key - 1])
 	};
 
-	if (!dw_key_enter_again(rel, &wanted, key->id))
+	if (!dw_key_enter_again(rel, &wanted, key->id, true))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNIQUE_VIOLATION),
 				 errmsg("another task of key \"%s\" is pending or running",

@@ -275,10 +275,11 @@ dw_key_enter(Relation rel, DwNewTask *new)
 /*
  * Prepares to insert the row of a failed task again (delay_retry()), with its old id.
  * True: as in dw_key_enter().  False: another task of the key is pending, or a newer one
- * is running; the lock is not held then.
+ * is running, or, unless wait is true, another transaction is changing the key; the lock is
+ * not held then.
  */
 bool
-dw_key_enter_again(Relation rel, const DwKey *key, int64 id)
+dw_key_enter_again(Relation rel, const DwKey *key, int64 id, bool wait)
 {
 	for (;;)
 	{
@@ -292,7 +293,7 @@ dw_key_enter_again(Relation rel, const DwKey *key, int64 id)
 			return true;
 
 		dw_key_leave();
-		if (claimed || !TransactionIdIsValid(open))
+		if (claimed || !wait || !TransactionIdIsValid(open))
 			return false;
 		XactLockTableWait(open, rel, &row->task.tid, XLTW_Lock);
 	}

@@ -19,7 +19,7 @@
 #include "pending.h"
 
 extern DwKeyRow *dw_key_enter(Relation rel, DwNewTask *new);
-extern bool dw_key_enter_again(Relation rel, const DwKey *key, int64 id);
+extern bool dw_key_enter_again(Relation rel, const DwKey *key, int64 id, bool wait);
 extern DwTakeResult dw_key_take(Relation rel, const DwKey *key, HeapTuple *tuple, DwTaskKey *task);
 extern DwTakeResult dw_key_cancel(Relation rel, const DwKey *key);
 extern bool dw_key_retry_allowed(Relation rel, HeapTuple tuple, int64 *newer);

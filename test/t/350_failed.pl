@@ -151,7 +151,15 @@ is($other->query_safe('SELECT delay_redrive(max_tasks => 2000)'), 2000, 'some by
 is(($node->psql('postgres', q{SET lock_timeout = '5s'; SELECT delay_redrive()}))[1], 3000, 'the others by another one, which waits for nobody')
   or die 'it has waited';
 $other->query_safe('COMMIT');
+# ... nor for who has the key of one
+insert_failed(1, 'now()', q{'INSERT INTO effects VALUES (0)'});
+$node->safe_psql('postgres', q{UPDATE delay_wheel.failed_task SET key = 'k'});
+$other->query_safe(q{BEGIN; SELECT delay_put('SELECT 1', key => 'k', delay => '1 day')});
+is(($node->psql('postgres', q{SET lock_timeout = '5s'; SELECT delay_redrive()}))[1], 0, 'one whose key another session has is left')
+  or die 'it has waited';
+$other->query_safe('ROLLBACK');
 $other->quit;
+$node->safe_psql('postgres', 'DELETE FROM delay_wheel.failed_task');
 wait_for($node, 'SELECT count(*) FROM effects', 'all of them run', 120, expected => 20000);
 wait_for($node, 'SELECT count(*) FROM delay_wheel.task', 'none is left', 60, expected => 0);
 is($node->safe_psql('postgres', 'SELECT count(DISTINCT n), min(n), max(n) FROM effects'), '20000|1|20000', 'each of them once');
