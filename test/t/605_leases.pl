@@ -99,6 +99,13 @@ is(outcome("SELECT $_"), '22004', "$_ is refused") for 'delay_done(NULL, 1)', 'd
   q{delay_done_all('{NULL}', '{1}')};
 is(outcome(q{SELECT delay_done_all('{1,2}', '{1}')}), '2202E', 'arrays of different length are refused');
 
+# What PostgreSQL cannot hold is an error of the call, and the lease goes on.
+put('mail', 'nul');
+my ($nul) = lease('mail', 1, '1 hour');
+is(outcome(sprintf q{SELECT delay_done(%s, %s, '{"text": "\u0000"}')}, @$nul[ 0, 1 ]), '22P05', 'a result with \u0000 is refused');
+is(outcome(sprintf q{SELECT delay_fail(%s, %s, E'a\000b')}, @$nul[ 0, 1 ]), '22021', 'so is such an error');
+is(call('delay_done', $nul), 't', 'the message can be finished after that');
+
 put('mail', 1 .. 5);
 my @five = lease('mail', 10, '1 hour');
 is(texts(@five), '1 2 3 4 5', 'several are leased, in their order');

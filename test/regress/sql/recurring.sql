@@ -43,6 +43,8 @@ SELECT delay_every('years', '1 year', 'SELECT note_run($1)', '{years}', starts =
 SELECT delay_every('mixed', '1 month 1 day 1 hour', 'SELECT note_run($1)', '{mixed}', starts => '2024-01-31 12:00', max_runs => 6, catch_up => 'all') > 0 AS ok;
 SELECT delay_every('short', '0.1 s', 'SELECT note_run($1)', '{short}', starts => '1999-12-31 23:59:59.7', max_runs => 5, catch_up => 'all') > 0 AS ok;
 SELECT delay_cron('cron', '30 2 * * *', 'SELECT note_run($1)', '{cron}', starts => '2025-03-28', until => '2025-04-01', catch_up => 'all') > 0 AS ok;
+-- of a time that comes twice the first one, where delay_every takes the second
+SELECT delay_cron('cron autumn', '30 2 * * *', 'SELECT note_run($1)', '{cron autumn}', starts => '2025-10-24', until => '2025-10-29', catch_up => 'all') > 0 AS ok;
 SELECT delay_cron('cron seconds', '*/20 30 12 29 2 *', 'SELECT note_run($1)', '{cron seconds}', starts => '2020-01-01', max_runs => 4, catch_up => 'all') > 0 AS ok;
 SELECT pg_temp.finished();
 SELECT name, ideal, CASE WHEN name LIKE 'new york%' THEN ideal AT TIME ZONE 'America/New_York' END AS new_york FROM recurring_run ORDER BY name COLLATE "C", n;
