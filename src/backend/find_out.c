@@ -149,9 +149,8 @@ find_in_row(Relation rel, HeapTuple tuple, const DwTaskKey *key, Found *found)
 
 /* Sets what the failed tasks tell; false if none of them is this one. */
 static bool
-find_in_failed(int64 id, Snapshot snapshot, Found *found)
+find_in_failed(Relation rel, int64 id, Snapshot snapshot, Found *found)
 {
-	Relation	rel = table_open(dw_catalog()->failed, AccessShareLock);
 	TupleDesc	desc = RelationGetDescr(rel);
 	ListCell   *lc;
 
@@ -171,7 +170,6 @@ find_in_failed(int64 id, Snapshot snapshot, Found *found)
 		found->sqlstate = dw_row_text(rel, tuple, Anum_failed_sqlstate);
 		found->message = dw_row_text(rel, tuple, Anum_failed_message);
 	}
-	table_close(rel, AccessShareLock);
 	return found->state != NULL;
 }
 
@@ -195,7 +193,9 @@ static bool
 find_once(int64 id, Found *found)
 {
 	uint32		ended = dw_autonomous_ended();
+	/* opened before the snapshot: one from before a table was rewritten sees no row in it */
 	Relation	rel = table_open(dw_catalog()->task, AccessShareLock);
+	Relation	failed = table_open(dw_catalog()->failed, AccessShareLock);
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	HeapTuple	tuple = dw_task_find(rel, id, snapshot);
 	DwTaskKey	key;
@@ -214,11 +214,12 @@ find_once(int64 id, Found *found)
 	else
 	{
 		/* a task outside of a transaction stands among the failed ones until it has ended */
-		if (!find_in_failed(id, snapshot, found))
+		if (!find_in_failed(failed, id, snapshot, found))
 			find_in_history(id, snapshot, found);
 		certain = ended == dw_autonomous_ended();
 	}
 	UnregisterSnapshot(snapshot);
+	table_close(failed, AccessShareLock);
 	table_close(rel, AccessShareLock);
 	return certain;
 }

@@ -102,9 +102,8 @@ refuse_own(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 
 /* True if the task is among the failed ones, and the current user has its owner's rights. */
 static bool
-stands_in_failed(int64 id, Snapshot snapshot)
+stands_in_failed(Relation rel, int64 id, Snapshot snapshot)
 {
-	Relation	rel = table_open(dw_catalog()->failed, AccessShareLock);
 	bool		found = false;
 	ListCell   *lc;
 
@@ -117,7 +116,6 @@ stands_in_failed(int64 id, Snapshot snapshot)
 		if (has_privs_of_role(GetUserId(), DatumGetObjectId(owner)))
 			found = true;
 	}
-	table_close(rel, AccessShareLock);
 	return found;
 }
 
@@ -138,6 +136,7 @@ look_once(int64 id, bool first)
 	Oid			owner;
 	Oid			table = dw_catalog()->task;
 	Relation	rel;
+	Relation	failed;
 	Snapshot	snapshot;
 	HeapTuple	tuple;
 	State		state = PENDING;
@@ -149,6 +148,8 @@ look_once(int64 id, bool first)
 	LockRelationOid(table, AccessShareLock);
 	rel = table_open(dw_catalog()->task, AccessShareLock);
 	UnlockRelationOid(table, AccessShareLock);
+	/* opened before the snapshot: one from before a table was rewritten sees no row in it */
+	failed = table_open(dw_catalog()->failed, AccessShareLock);
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	tuple = dw_task_find(rel, id, snapshot);
 	if (tuple == NULL && dw_executor_runs_autonomous(id, &owner))
@@ -157,7 +158,7 @@ look_once(int64 id, bool first)
 			dw_require_task_owner(id, owner);
 	}
 	else if (tuple == NULL)
-		state = stands_in_failed(id, snapshot) ? HAS_FAILED : GONE;
+		state = stands_in_failed(failed, id, snapshot) ? HAS_FAILED : GONE;
 	else
 	{
 		DwTaskKey	key;
@@ -177,6 +178,7 @@ look_once(int64 id, bool first)
 		heap_freetuple(tuple);
 	}
 	UnregisterSnapshot(snapshot);
+	table_close(failed, AccessShareLock);
 	table_close(rel, AccessShareLock);
 	return state;
 }

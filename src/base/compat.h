@@ -288,12 +288,12 @@ dw_push_jsonb(JsonbInState *state, JsonbIteratorToken token, JsonbValue *value)
 #define dw_repack_command(stmt)	((stmt)->command)
 #endif
 
-/* ALTER SUBSCRIPTION ... REFRESH PUBLICATION, or, from 19 on, SEQUENCES */
+/* ALTER SUBSCRIPTION ... REFRESH PUBLICATION; and WAIT FOR, which is new in 19 */
 #if PG_VERSION_NUM >= 190000
-#define dw_refreshes_subscription(kind) \
-	((kind) == ALTER_SUBSCRIPTION_REFRESH_PUBLICATION || (kind) == ALTER_SUBSCRIPTION_REFRESH_SEQUENCES)
+#define dw_is_wait_for(stmt)	IsA(stmt, WaitStmt)
 #else
-#define dw_refreshes_subscription(kind)	((kind) == ALTER_SUBSCRIPTION_REFRESH)
+#define ALTER_SUBSCRIPTION_REFRESH_PUBLICATION	ALTER_SUBSCRIPTION_REFRESH
+#define dw_is_wait_for(stmt)	((void) (stmt), false)
 #endif
 
 /* The part of a setting's record that depends on its type */

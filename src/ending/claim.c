@@ -61,14 +61,6 @@
 #define RECHECK_MIN		(5 * USECS_PER_MINUTE)
 #define RECHECK_MAX		USECS_PER_HOUR
 
-/* Replaces the active snapshot of the claim's transaction by a new one. */
-void
-dw_claim_snapshot(void)
-{
-	PopActiveSnapshot();
-	PushActiveSnapshot(GetTransactionSnapshot());
-}
-
 /*
  * True if the transaction of an executor has one snapshot from now on, as tasks of its role
  * have by default_transaction_isolation.
@@ -467,7 +459,7 @@ dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, DwTaskFinder *finder,
 		if (snapshot_stays(me))
 			return DW_CLAIM_UNSEEN;
 		CHECK_FOR_INTERRUPTS();
-		dw_claim_snapshot();
+		dw_renew_snapshot();
 	}
 	if (result == DW_CLAIMED)
 	{

@@ -47,7 +47,6 @@ typedef enum DwClaimResult
 
 /* True if the caller of dw_claim() wants to claim this row.  The verdict is not set yet. */
 typedef bool (*DwIsWanted) (const DwClaim *claim, void *arg);
-extern void dw_claim_snapshot(void);
 extern Relation dw_claim_open(void);
 extern DwClaimResult dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, DwTaskFinder *finder,
 							  const DwEntry *entry, DwIsWanted is_wanted, void *arg, DwClaim *claim);

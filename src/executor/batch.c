@@ -294,6 +294,16 @@ lock_wait_is_over(TimestampTz began)
 		dw_now() - began >= (int64) lock_wait_ms() * 1000;
 }
 
+/* Raises an error if the batch has met the limit of its life. */
+static void
+check_life(void)
+{
+	if (life_is_over())
+		ereport(ERROR,
+				(errcode(ERRCODE_QUERY_CANCELED),
+				 errmsg("batch took too long")));
+}
+
 /*
  * Raises an error if the task that began at this time has met a limit of the batch.
  * The task may have caught PostgreSQL's own error, which it would not get alone.
@@ -302,10 +312,7 @@ static void
 check_limits(TimestampTz began)
 {
 	CHECK_FOR_INTERRUPTS();
-	if (life_is_over())
-		ereport(ERROR,
-				(errcode(ERRCODE_QUERY_CANCELED),
-				 errmsg("batch took too long")));
+	check_life();
 	if (lock_wait_is_over(began))
 		ereport(ERROR,
 				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
@@ -322,6 +329,8 @@ run_member(DwRun *member, const DwClaim *claim)
 	member->was_run = true;
 	debug_query_string = dw_logged_sql(batch.sql);
 	pgstat_report_activity(STATE_RUNNING, batch.sql);
+	dw_cancel_for_task(batch.me);
+	check_life();
 	RESUME_CANCEL_INTERRUPTS();
 	dw_task_log_begin();
 	DW_INJECT("batch-before-sql");
@@ -406,7 +415,7 @@ run_members(void)
 		batch.current = CURRENT_OPEN;
 		MemoryContextReset(batch_context);
 		MemoryContextSwitchTo(batch_context);
-		dw_claim_snapshot();
+		dw_renew_snapshot();
 		/* a suspect is not even claimed here: its claim may be what crashes */
 		result = dw_crashes_of(batch.db->oid, entry->id) > 0 ? DW_CLAIM_REJECTED :
 			dw_claim(batch.db, batch.me, rel, &finder, entry, may_join, NULL, &claim);

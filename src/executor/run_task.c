@@ -220,6 +220,7 @@ run_task_sql(DwExecutor *me, const DwClaim *claimed, DwSpiResult *result, bool *
 	{
 		MemoryContextSwitchTo(context);
 		/* only the task's own work may be cancelled */
+		dw_cancel_for_task(me);
 		RESUME_CANCEL_INTERRUPTS();
 		/* set for the whole transaction: the task's deferred triggers need it, too */
 		if (search_path)
@@ -417,6 +418,7 @@ run_autonomous(DwClaim *claimed)
 
 	PG_TRY();
 	{
+		dw_cancel_for_task(work.me);
 		RESUME_CANCEL_INTERRUPTS();
 		dw_timeout_arm(claimed->terms.timeout);
 		dw_task_log_begin();

@@ -11,9 +11,11 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "storage/lmgr.h"
 #include "utils/snapmgr.h"
 
 #include "../base/inject.h"
+#include "../rows/catalog.h"
 #include "../task/other_nodes.h"
 #include "session.h"
 #include "transaction.h"
@@ -30,10 +32,14 @@ dw_task_snapshot_stays(void)
 
 /*
  * Begins a transaction in which tasks are claimed and run, or, if settle is true, one is
- * settled that has run in another transaction.  It has an active
+ * settled that has run in another transaction.  It has the table of tasks locked, and an active
  * snapshot, which sees what was committed when the transaction began.  If the snapshot of
  * the task stays, the active one is not that of the transaction, which dw_claim() takes.  After
  * an error, AbortCurrentTransaction() is enough to end it.
+ *
+ * The lock comes first: after a command that rewrites the table (REPACK CONCURRENTLY,
+ * some forms of ALTER TABLE) a snapshot from before sees no row in it.  The task would
+ * seem to be gone.
  *
  * The transaction is an implicit transaction block.  Outside of a block, other
  * extensions take each statement for a whole transaction, and commit its effects on
@@ -47,6 +53,7 @@ dw_claim_begin_transaction(bool settle)
 	BeginImplicitTransactionBlock();
 	XactIsoLevel = settle ? XACT_READ_COMMITTED : DefaultXactIsoLevel;
 	XactReadOnly = false;
+	LockRelationOid(dw_catalog()->task, RowExclusiveLock);
 	PushActiveSnapshot(IsolationUsesXactSnapshot() ? GetCatalogSnapshot(InvalidOid) : GetTransactionSnapshot());
 }
 

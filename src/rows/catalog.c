@@ -85,6 +85,27 @@ dw_read_begin(void)
 	return table_open(dw_catalog()->task, NoLock);
 }
 
+/* Replaces the active snapshot by a new one, in a transaction at READ COMMITTED. */
+void
+dw_renew_snapshot(void)
+{
+	PopActiveSnapshot();
+	PushActiveSnapshot(GetTransactionSnapshot());
+}
+
+/*
+ * Locks a further table to read it, in a transaction of dw_read_begin(), and renews the
+ * snapshot.  Waits for no lock: returns false if another process has locked the table.
+ */
+bool
+dw_read_also(Oid table)
+{
+	if (!ConditionalLockRelationOid(table, AccessShareLock))
+		return false;
+	dw_renew_snapshot();
+	return true;
+}
+
 /* Commits the transaction of dw_read_begin(), which has returned rel or NULL. */
 void
 dw_read_end(Relation rel)

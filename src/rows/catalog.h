@@ -307,6 +307,8 @@ extern bool dw_extension_gone;
 extern bool dw_tables_being_written;
 
 extern Relation dw_read_begin(void);
+extern void dw_renew_snapshot(void);
+extern bool dw_read_also(Oid table);
 extern void dw_read_end(Relation rel);
 extern void dw_end_failed_transaction(MemoryContext context);
 extern void dw_read_failed(DwDatabase *database, const char *what);

@@ -168,3 +168,17 @@ dw_cancel_forget(void)
 	QueryCancelPending = false;
 	(void) get_timeout_indicator(LOCK_TIMEOUT, true);
 }
+
+/*
+ * To be called before cancels are let in for a task's SQL: forgets a cancel that was not meant
+ * for the task.  While cancels are held off, a wait of the claim may have met lock_timeout,
+ * which becomes a cancel then.  A session that stops the task sets the flag before it
+ * sends the cancel.
+ */
+void
+dw_cancel_for_task(const DwExecutor *me)
+{
+	dw_cancel_forget();
+	if (dw_stop_requested(me))
+		QueryCancelPending = InterruptPending = true;
+}

@@ -28,5 +28,6 @@ extern Oid	dw_stop_by(DwDatabase *db, DwExecutor *me);
 extern bool dw_stop_over(DwExecutor *me);
 extern void dw_stop_absorb(void);
 extern void dw_cancel_forget(void);
+extern void dw_cancel_for_task(const DwExecutor *me);
 
 #endif							/* DW_STOP_H */

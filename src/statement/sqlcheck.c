@@ -164,7 +164,7 @@ refuses_reindex(ReindexStmt *stmt, Refusal *refusal)
 	}
 }
 
-/* REPACK and CLUSTER, of all tables or while others write to the table */
+/* REPACK of all tables, while others write, or with ANALYZE; CLUSTER of all tables */
 static bool
 refuses_repack(RepackStmt *stmt, Refusal *refusal)
 {
@@ -174,8 +174,13 @@ refuses_repack(RepackStmt *stmt, Refusal *refusal)
 		return is_cluster ?
 			needs_no_transaction(refusal, "CLUSTER without a table", "Use CLUSTER for each table.") :
 			needs_no_transaction(refusal, "REPACK without a table", "Use REPACK for each table.");
-	return option_is_on(stmt->params, "concurrently", false) &&
-		needs_no_transaction(refusal, "REPACK (CONCURRENTLY)", "Use REPACK without CONCURRENTLY.");
+	if (is_cluster)
+		return false;
+	if (option_is_on(stmt->params, "concurrently", false))
+		return needs_no_transaction(refusal, "REPACK (CONCURRENTLY)",
+									"Use REPACK without CONCURRENTLY.");
+	return (option_is_on(stmt->params, "analyze", false) || option_is_on(stmt->params, "analyse", false)) &&
+		needs_no_transaction(refusal, "REPACK (ANALYZE)", "Use REPACK, and ANALYZE after it.");
 }
 
 static bool
@@ -216,10 +221,11 @@ refuses_create_subscription(CreateSubscriptionStmt *stmt, Refusal *refusal)
 static bool
 refuses_alter_subscription(AlterSubscriptionStmt *stmt, Refusal *refusal)
 {
-	if (dw_refreshes_subscription(stmt->kind))
-		return needs_no_transaction(refusal, "ALTER SUBSCRIPTION ... REFRESH", NULL);
 	switch (stmt->kind)
 	{
+		case ALTER_SUBSCRIPTION_REFRESH_PUBLICATION:
+			return needs_no_transaction(refusal, "ALTER SUBSCRIPTION ... REFRESH PUBLICATION",
+										NULL);
 		case ALTER_SUBSCRIPTION_SET_PUBLICATION:
 		case ALTER_SUBSCRIPTION_ADD_PUBLICATION:
 		case ALTER_SUBSCRIPTION_DROP_PUBLICATION:
@@ -283,6 +289,17 @@ refuses_listen(Refusal *refusal)
 	return true;
 }
 
+/* Refuse WAIT FOR, which SPI cannot run. */
+static bool
+refuses_wait_for(Refusal *refusal)
+{
+	refusal->command = "WAIT FOR";
+	refusal->code = ERRCODE_FEATURE_NOT_SUPPORTED;
+	refusal->detail = "The command can run only at top level, and a task does not, unless it has a mode.";
+	refusal->autonomous = true;
+	return true;
+}
+
 /*
  * Refuse SET TRANSACTION where it would fail, since a task's transaction has begun
  * its work before the task's SQL.  READ ONLY can still be set, and the isolation
@@ -332,6 +349,8 @@ refuses_set(VariableSetStmt *stmt, Refusal *refusal)
 static bool
 refuses(Node *stmt, Refusal *refusal)
 {
+	if (dw_is_wait_for(stmt))
+		return refuses_wait_for(refusal);
 	switch (nodeTag(stmt))
 	{
 		case T_TransactionStmt:

@@ -12,7 +12,6 @@
 #include "postgres.h"
 
 #include "access/table.h"
-#include "storage/lmgr.h"
 
 #include "../base/clock.h"
 #include "../base/worker.h"
@@ -80,8 +79,7 @@ any_marks(DwDatabase *db, bool *known)
 
 		if (dw_extension_gone)
 			*known = true;
-		else if (rel != NULL &&
-				 ConditionalLockRelationOid(dw_catalog()->cancellation, AccessShareLock))
+		else if (rel != NULL && dw_read_also(dw_catalog()->cancellation))
 		{
 			Relation	marks = table_open(dw_catalog()->cancellation, NoLock);
 

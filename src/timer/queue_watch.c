@@ -371,8 +371,7 @@ dw_queues_look(DwDatabase *db, bool changed)
 		Relation	rel = dw_read_begin();
 
 		if (rel != NULL &&
-			ConditionalLockRelationOid(dw_catalog()->queue, AccessShareLock) &&
-			ConditionalLockRelationOid(dw_catalog()->pause, AccessShareLock))
+			dw_read_also(dw_catalog()->queue) && dw_read_also(dw_catalog()->pause))
 		{
 			dw_queue_tables_read(GetActiveSnapshot());
 			adopted = adopt_queues();

@@ -92,6 +92,7 @@ my $looking = q{SELECT count(*) FROM delay_wheel.tasks; SELECT long_task('long')
 for (
 	[ 'VACUUM FULL', $long, 'VACUUM FULL delay_wheel.task' ],
 	[ 'CLUSTER', $long, 'CLUSTER delay_wheel.task USING task_pkey' ],
+	($node->pg_version->major >= 19 ? [ 'REPACK', $long, 'REPACK delay_wheel.task USING INDEX task_pkey' ] : ()),
 	[ 'REINDEX', $long, 'REINDEX TABLE delay_wheel.task' ],
 	[ 'CREATE INDEX', $long, 'CREATE INDEX ON delay_wheel.task (tag)' ],
 	[ 'ALTER TABLE', $long, 'ALTER TABLE delay_wheel.task ADD COLUMN theirs int' ],

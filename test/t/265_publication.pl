@@ -270,4 +270,34 @@ $bare->safe_psql('postgres', "$subscribe everything");
 $bare->wait_for_subscription_sync($publisher, 'tasks');
 same($bare, 'so does the extension');
 
+#
+# From 19 on a publication can have sequences, too.
+#
+if ($publisher->pg_version->major >= 19)
+{
+	my $last = 'SELECT last_value FROM delay_wheel.task_id_seq';
+	my $subscriber = new_node('sequences', conf => $conf);
+
+	schedule($publisher, 'before sequences', '1 hour');
+	$publisher->safe_psql('postgres', 'CREATE PUBLICATION with_sequences FOR ALL TABLES, ALL SEQUENCES');
+	$bare->safe_psql('postgres', 'DROP SUBSCRIPTION tasks');
+	$subscriber->safe_psql('postgres', "$roles; CREATE ROLE role0; CREATE ROLE role1; $create; $allow;
+		SELECT setval('delay_wheel.task_id_seq', 1000000000)");
+	$subscriber->safe_psql('postgres', "$subscribe with_sequences");
+	$subscriber->wait_for_subscription_sync($publisher, 'tasks');
+	wait_for($subscriber, $last, 'a subscriber has the numbers of the publisher, and not its own',
+		60, expected => $publisher->safe_psql('postgres', $last));
+	same($subscriber, 'and the tasks');
+
+	schedule($publisher, 'after sequences', '1 hour');
+	same($subscriber, 'and those that come');
+	cmp_ok($subscriber->safe_psql('postgres', $last), '<', $publisher->safe_psql('postgres', $last), 'numbers do not come by changes');
+	$subscriber->safe_psql('postgres', 'ALTER SUBSCRIPTION tasks REFRESH SEQUENCES');
+	wait_for($subscriber, $last, 'they come when they are asked for', 60, expected => $publisher->safe_psql('postgres', $last));
+	$subscriber->safe_psql('postgres', 'DROP SUBSCRIPTION tasks');
+	cmp_ok(schedule($subscriber, 'next', '1 hour'), '>', $publisher->safe_psql('postgres', 'SELECT max(id) FROM delay_wheel.task'),
+		'who takes over goes on behind');
+	$subscriber->stop;
+}
+
 done_testing();
