@@ -66,6 +66,22 @@ my $open = $old->background_psql('everything');
 $open->query_safe(q{BEGIN; SELECT FROM delay_wheel.task WHERE tag = 'marked' FOR UPDATE});
 $old->safe_psql('everything', q{SELECT delay_cancel_all(tag => 'marked'); CHECKPOINT});
 
+# One has messages, one of them under a lease, and a key whose period lasts.
+$old->safe_psql('postgres', 'CREATE DATABASE letters');
+$old->safe_psql('letters', q{
+	CREATE EXTENSION delay_wheel;
+	SELECT delay_wheel.allow('anna');
+	SELECT delay_queue('letters', external => true, lease => '1 day', users => '{anna}', receivers => '{anna}');
+	SET SESSION AUTHORIZATION anna;
+	SELECT delay_put('SELECT 1', key => 'welcome 7', unique_for => '10 days');
+	SELECT delay_send('letters', '"leased"', key => 'letter 1');
+	SELECT delay_send('letters', '"later"', delay => '1 day')});
+my $lease = q{SELECT id || ', ' || token, payload, attempt FROM delay_lease('letters')};
+my $leased;
+ok(wait_until(60, sub { $leased = $old->safe_psql('letters', "SET SESSION AUTHORIZATION anna; $lease") }), 'a message is leased');
+my ($of_lease) = split /[|]/, $leased;
+wait_for($old, 'SELECT count(*) FROM delay_wheel.task', 'and a key has its period', 60, db => 'letters', expected => 2);
+
 # All are overdue when the upgrade begins.
 $old->append_conf('postgresql.conf', "shared_preload_libraries = ''\n");
 $old->stop('immediate');
@@ -73,13 +89,13 @@ eval { $open->quit };
 $old->start;
 $old->safe_psql($_, q{UPDATE delay_wheel.task SET due = now() - interval '1 day'}) for qw(postgres second everything);
 is($old->safe_psql('everything', q{SELECT count(*) FROM delay_wheel.task WHERE tag = 'marked'}), 5, 'tasks are cancelled, and still there');
-my @tables = ((map { "delay_wheel.$_" } qw(task failed_task queue pause cancellation recurring_task)), map { "delay_wheel_internal.history_$_" } 0 .. 2);
+my @tables = ((map { "delay_wheel.$_" } qw(task failed_task queue pause cancellation recurring_task unique_key)), map { "delay_wheel_internal.history_$_" } 0 .. 2);
 my $rows = q{SELECT md5(string_agg(r, ';' ORDER BY r)) FROM (SELECT to_jsonb(t)::text FROM %s t) _(r)};
 
 sub all_rows
 {
 	my ($node) = @_;
-	return map { my $t = $_; map { "$t " . $node->safe_psql($_, sprintf($rows, $t)) } qw(postgres everything) } @tables;
+	return map { my $t = $_; map { "$t " . $node->safe_psql($_, sprintf($rows, $t)) } qw(postgres everything letters) } @tables;
 }
 
 my $owners = 'SELECT owner::oid, count(*) FROM delay_wheel.task GROUP BY 1 ORDER BY 1';
@@ -155,5 +171,23 @@ wait_for($new, q{SELECT count(*) FROM delay_wheel.task WHERE tag = 'marked'}, 'w
 wait_for($new, 'SELECT count(*) FROM delay_wheel.cancellations', 'the cancellation has come to its end', 60, db => 'everything', expected => 0);
 is($q->('SELECT count(*) FROM delay_wheel.failed'), 1, 'no task has failed again');
 is($q->(q{SELECT unarmed FROM delay_wheel.status WHERE database = 'everything'}), 'f', 'nothing is left to be armed');
+
+# Messages and keys.
+sub letter
+{
+	my ($sql) = @_;
+	return $new->safe_psql('letters', "SET SESSION AUTHORIZATION anna; $sql");
+}
+
+wait_for($new, q{SELECT unarmed FROM delay_wheel.status WHERE database = 'letters'}, 'letters: the view status tells', 60, db => 'letters');
+is(letter($lease), '', 'nothing is received');
+is($new->safe_psql('letters', 'SELECT delay_arm()'), 2, 'armed');
+is(letter("SELECT delay_done($of_lease)"), 'f', 'a lease of before has ended');
+ok(wait_until(60, sub { $leased = letter($lease) }), 'its message is due again');
+my ($of_next) = split /[|]/, $leased;
+like($leased, qr/[|]"leased"[|]2$/, 'as the second attempt');
+is(letter("SELECT delay_done($of_next)"), 't', 'it is done');
+is($new->safe_psql('letters', 'SELECT payload FROM delay_wheel.tasks'), '"later"', 'the other one waits');
+is(letter(q{SELECT outcome FROM delay_put('SELECT 1', key => 'welcome 7', unique_for => '10 days')}), 'refused', 'the period of a key goes on');
 
 done_testing();
