@@ -196,8 +196,10 @@ SELECT delay_schedule('0', $$INSERT INTO meaning_other SELECT 'is null', count(*
 RESET timezone_abbreviations;
 RESET array_nulls;
 RESET transform_null_equals;
+\if :has_escapes
 RESET standard_conforming_strings;
 RESET escape_string_warning;
+\endif
 SELECT pg_temp.wait_until_done();
 SELECT * FROM meaning_other ORDER BY label;
 SELECT message FROM delay_wheel.failed;
