@@ -608,8 +608,21 @@ deliver_all(bool committed)
 
 /*---- Before the commit, and PREPARE TRANSACTION ----*/
 
+/* By due times, and by ids where these are equal. */
+static int
+compare_touched(const void *a, const void *b)
+{
+	const DwHint *x = &((const Touched *) a)->hint;
+	const DwHint *y = &((const Touched *) b)->hint;
+
+	if (x->due != y->due)
+		return x->due < y->due ? -1 : 1;
+	return x->id < y->id ? -1 : x->id > y->id;
+}
+
 /*
- * Step C0n, before the commit is visible, when the rows that it writes are in place: notes the
+ * Step C0n, before the commit is visible, when the rows that it writes are in place: puts the hints
+ * into the order in which those that are due already are to begin, and notes the
  * number of the last load.  A load after that which meets one of these rows makes its hint
  * superfluous.
  */
@@ -620,6 +633,7 @@ note_loads(void)
 
 	if (ntouched == 0 || db == NULL)
 		return;
+	qsort(touched, ntouched, sizeof(Touched), compare_touched);
 	pg_memory_barrier();
 	loads_before = dw_loads_read(&db->timer_news);
 	ntouched_in_time = ntouched;
