@@ -88,7 +88,7 @@ foreach my $batches (1, 100)
 	query(q{SELECT delay_schedule('15 s', 'INSERT INTO effect VALUES ($1)', i) FROM generate_series(1, 20) i});
 	# its own waits are limited, not those of the claim
 	query(q{SET ROLE hasty; SELECT delay_schedule('15 s', 'INSERT INTO public.effect VALUES (21)')});
-	wait_for($node, 'SELECT near FROM delay_wheel.status', "batches of $batches: they are in the ring", 60, expected => 21);
+	wait_for($node, 'SELECT near >= 20 FROM delay_wheel.status', "batches of $batches: they are in the ring");
 	rewrite('delay_wheel.task');
 	waits('delay_wheel executor', "batches of $batches: an executor waits");
 	release('delay_wheel.task');
