@@ -60,8 +60,9 @@ request_memory(void *unused)
 	ShmemRequestStruct(.name = "delay_wheel pool",
 					   .size = dw_pool_size(dw_pool_chunks()),
 					   .ptr = (void **) &dw_pool);
+	/* there may be no places, and PostgreSQL 19 refuses a part of size 0 */
 	ShmemRequestStruct(.name = "delay_wheel executors",
-					   .size = mul_size(dw_executor_places(), sizeof(DwExecutor)),
+					   .size = mul_size(Max(dw_executor_places(), 1), sizeof(DwExecutor)),
 					   .ptr = (void **) &dw_executors);
 	ShmemRequestStruct(.name = "delay_wheel queues",
 					   .size = mul_size(dw_max_queues, sizeof(DwQueue)),

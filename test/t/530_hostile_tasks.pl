@@ -177,6 +177,8 @@ my $every_setting = q{
 		FROM pg_settings
 		WHERE context = 'user' AND name NOT LIKE 'transaction%'
 			AND name NOT IN ('exit_on_error', 'max_parallel_workers', 'temp_buffers', 'role', 'session_authorization')
+			-- always on from 19 on
+			AND (name <> 'standard_conforming_strings' OR current_setting('server_version_num')::int < 190000)
 		OFFSET 0) s};
 
 # name, how it ends, SQL, options; those that begin with SELECT, INSERT or WITH
