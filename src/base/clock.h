@@ -16,7 +16,7 @@
 /* A time that is not set, or that never comes */
 #define DW_NEVER		PG_INT64_MAX
 
-/* Minimum interval, in us, between log messages about one lasting problem: the lack of a worker */
+/* Minimum interval, in us, between log messages about one lasting problem */
 #define DW_LOG_INTERVAL_US	USECS_PER_MINUTE
 
 /* In place of the time until which a process sleeps: the process does not sleep */

@@ -853,7 +853,8 @@ dw_groups_set_aside(DwDatabase *db, const DwEntry *entry)
 /*
  * Holds the group of a task that an executor has taken, and will put back, until this time;
  * DW_NEVER: for a while.  It is not held any more when a task of it ends, is changed or comes.
- * It is held for HOLD_MOST at most: plain SQL that deletes a task, or had one locked, tells nobody.
+ * It is held for HOLD_MOST at most: nobody tells that plain SQL has a task locked no more, or that
+ * logical replication has deleted one.
  *
  * changes is that of the group when the task was taken.  False if it has another value now: what
  * the caller has seen is out of date, and the group is not held.

@@ -13,9 +13,6 @@
 #include "datatype/timestamp.h"
 #include "storage/spin.h"
 
-/* Minimum interval between lines of the log about the same problem, in us. */
-#define DW_LOG_INTERVAL_US	USECS_PER_MINUTE
-
 typedef struct DwProblem
 {
 	slock_t		lock;

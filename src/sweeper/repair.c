@@ -199,6 +199,7 @@ repair(Relation rel, DwDefinition *def, Pass *pass)
 {
 	bool		orphan = !dw_role_exists(dw_definition_owner(def));
 	int64		due = dw_definition_number(def, Anum_recurring_next_due);
+	bool		lost;
 	bool		far = false;
 
 	if (!orphan)
@@ -206,8 +207,9 @@ repair(Relation rel, DwDefinition *def, Pass *pass)
 		if (dw_definition_is_paused(def) || !dw_definition_is_armed(def) ||
 			def->nulls[Anum_recurring_next_due - 1])
 			return true;
-		far = !is_lost(def) && dw_definition_follow_clock(def, clock_shown(def), true);
-		if (!far && !is_lost(def))
+		lost = is_lost(def);
+		far = !lost && dw_definition_follow_clock(def, clock_shown(def), true);
+		if (!lost && !far)
 			return true;
 	}
 	if (dw_definition_lock(rel, def, LockWaitSkip) != TM_Ok)

@@ -67,6 +67,19 @@ static bool changing = false;
 /* PostgreSQL's records of the settings */
 static struct config_generic *records[DW_LOGIN_SETTINGS];
 
+/* Adds a setting, written as "name=value", if it is one of ours, unless a value is there. */
+static void
+add_setting(char *item, char **values)
+{
+	for (int i = 0; i < DW_LOGIN_SETTINGS; i++)
+	{
+		size_t		length = strlen(dw_login_settings[i]);
+
+		if (values[i] == NULL && pg_strncasecmp(item, dw_login_settings[i], length) == 0 && item[length] == '=')
+			values[i] = item + length + 1;
+	}
+}
+
 /* Adds the settings of a database and a role (InvalidOid: of all), unless a value is there. */
 static void
 add_settings(Relation rel, Oid database, Oid role, char **values)
@@ -91,15 +104,8 @@ add_settings(Relation rel, Oid database, Oid role, char **values)
 		if (!isnull)
 			deconstruct_array(DatumGetArrayTypeP(settings), TEXTOID, -1, false, TYPALIGN_INT,
 							  &items, NULL, &n);
-		for (int i = 0; i < n * DW_LOGIN_SETTINGS; i++)
-		{
-			const char *name = dw_login_settings[i % DW_LOGIN_SETTINGS];
-			char	  **value = &values[i % DW_LOGIN_SETTINGS];
-			char	   *item = TextDatumGetCString(items[i / DW_LOGIN_SETTINGS]);
-
-			if (*value == NULL && pg_strncasecmp(item, name, strlen(name)) == 0 && item[strlen(name)] == '=')
-				*value = item + strlen(name) + 1;
-		}
+		for (int i = 0; i < n; i++)
+			add_setting(TextDatumGetCString(items[i]), values);
 	}
 	systable_endscan(scan);
 }

@@ -63,7 +63,6 @@ for my $queue ('mail', 'grouped mail')
 		query("SELECT delay_send('$queue', to_jsonb(ago), due => now() - ago * interval '2 ms'"
 			  . ($queue eq 'mail' ? '' : q{, group_key => 'g'}) . ') FROM numbers ORDER BY n');
 		my $got = '';
-		my $n = 0;
 		wait_until(60, sub {
 			my $more = $one->query_safe("BEGIN; SELECT coalesce(string_agg(payload::text, ' '), '') FROM delay_receive('$queue', 100); COMMIT");
 			$got .= " $more" if $more ne '';
