@@ -38,7 +38,7 @@ COMMENT ON COLUMN delay_wheel.lanes.queue IS 'name of the queue; default is that
 COMMENT ON COLUMN delay_wheel.lanes.priority IS '-9 to 9';
 COMMENT ON COLUMN delay_wheel.lanes.state IS 'paused: none of its tasks is started; blocked: no executor can be had, or the database is not served; limited: due tasks wait for what the queue allows; running: executors are on it, and it may have more; ready: due tasks wait for an executor; unreceived: due messages wait for a receiver; idle: nothing is due. For the first three, and unreceived, see reason';
 COMMENT ON COLUMN delay_wheel.lanes.reason IS 'what is paused; or max_running, rate, or another owner''s turn, of the queue; or why no executor could be had; or that the database is not served: it has no timer, see delay_wheel.status; or, of an external queue, since when no receiver has come; else null';
-COMMENT ON COLUMN delay_wheel.lanes.retry_at IS 'when it is tried again; a change of rights tries at once';
+COMMENT ON COLUMN delay_wheel.lanes.retry_at IS 'when it is tried again; a change of rights tries at once; null for want of a background worker: when it is its turn';
 COMMENT ON COLUMN delay_wheel.lanes.near IS 'tasks in memory that are not due yet';
 COMMENT ON COLUMN delay_wheel.lanes.ready IS 'tasks in memory that are due and wait for an executor';
 COMMENT ON COLUMN delay_wheel.lanes.running IS 'executors that run tasks of it';

@@ -78,9 +78,9 @@
 #include "../shmem/ready.h"
 #include "../shmem/recovery.h"
 #include "../shmem/shared.h"
+#include "../shmem/starts.h"
 #include "../shmem/suspects.h"
 #include "launcher.h"
-#include "refused.h"
 #include "served.h"
 
 /* Shortest and longest pause before a timer that ended by itself is started again. */
@@ -102,20 +102,14 @@
  */
 #define START_TURN_US	USECS_PER_SEC
 
-/*
- * If the start of a timer is refused for this long, one that has run as long ends: databases that
- * always have something near, or a backlog, take turns.
- */
-#define TURN_US			(5 * USECS_PER_SEC)
-
 /* What only the launcher knows of a place.  Times are by dw_uptime(), in us. */
 typedef struct Place
 {
 	BackgroundWorkerHandle *handle;	/* the timer that this launcher registered, or NULL */
 	int64		start_after;	/* start no timer before this time */
 	int64		backoff;		/* the last pause before a start; 0: there was none */
-	DwRefusal	refusal;		/* of its timer */
-	Oid			told_of;		/* the database whose refusal the log was told of */
+	int64		shown;			/* the DwLack.since of its timer that was reported */
+	Oid			told_of;		/* the database whose timer the log was told of */
 	int64		told_at;		/* when it was */
 	bool		is_probed;		/* nobody knows whether its database has the extension */
 	bool		is_served;		/* a timer has found the extension, now or before a restart */
@@ -130,8 +124,8 @@ static List *to_probe = NIL;
 /* OIDs of databases that the launcher has probed. */
 static List *probed = NIL;
 
-/* Of the probe that is next. */
-static DwRefusal probe_refusal = {0};
+/* The DwLack.since of a probe that the log was told of. */
+static int64 probe_told = 0;
 
 /* The OIDs in the file of databases that were served. */
 static List *served = NIL;
@@ -167,7 +161,6 @@ dw_database_leave(DwDatabase *db)
 
 	if (!dw_database_give_back(db))
 		return;
-	place->refusal.since = 0;
 	place->is_served = false;
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	dw_ready_reset(db);
@@ -299,16 +292,16 @@ name_of_database(Oid oid)
 }
 
 /*
- * No background worker was free to find out whether a database has the extension.  Shows that
- * in the view status, and in the log.
+ * A background worker is lacking to find out whether a database has the extension.  Shows that in
+ * the view status, and in the log.
  */
 static void
 probe_is_refused(Oid oid)
 {
-	bool		is_first;
+	DwLack	   *lack = &dw_shared->launcher.lack;
 	char	   *name;
 
-	if (!dw_refused(&probe_refusal, &is_first))
+	if (!dw_lack_lasts(lack))
 		return;
 	if (pg_atomic_read_u32(&dw_shared->unlooked) != oid)
 	{
@@ -316,8 +309,9 @@ probe_is_refused(Oid oid)
 		pg_atomic_write_u32(&dw_shared->unlooked, oid);
 	}
 	pg_atomic_write_u32(&dw_shared->timer_refused, 1);
-	if (!is_first)
+	if (probe_told == dw_lack_since(lack))
 		return;
+	probe_told = dw_lack_since(lack);
 	name = name_of_database(oid);
 	ereport(LOG,
 			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
@@ -328,16 +322,16 @@ probe_is_refused(Oid oid)
 	pfree(name);
 }
 
-/* A background worker was free to find out whether a database has the extension. */
+/* The database whose turn it is to be looked into has been, or is gone. */
 static void
 probe_is_begun(void)
 {
-	dw_refusal_ends(&probe_refusal);
+	dw_lack_ends(&dw_shared->launcher.lack);
 	pg_atomic_write_u32(&dw_shared->unlooked, InvalidOid);
 }
 
 /*
- * No background worker was free for the timer of a place.  Reports that, once; to the log only if it
+ * A background worker is lacking for the timer of a place.  Reports that, once; to the log only if it
  * was not told of this database just now: where databases take turns, each is refused again and again.
  */
 static void
@@ -345,11 +339,11 @@ timer_is_refused(int number)
 {
 	DwDatabase *db = dw_database(number);
 	Place	   *place = &places[number];
-	bool		is_first;
 	char	   *name;
 
-	if (!dw_refused(&place->refusal, &is_first) || !is_first)
+	if (!dw_lack_lasts(&db->timer.lack) || place->shown == dw_lack_since(&db->timer.lack))
 		return;
+	place->shown = dw_lack_since(&db->timer.lack);
 	pg_atomic_write_u32(&dw_shared->timer_refused, 1);
 	dw_problem(&db->problem, DW_TIMER_REFUSED);
 	if (place->told_of == db->oid && dw_uptime() - place->told_at < DW_LOG_INTERVAL_US)
@@ -364,14 +358,11 @@ timer_is_refused(int number)
 	pfree(name);
 }
 
-/* No background worker was free for the timer of a place, or the probe for which it is. */
-static void
-is_refused(int number)
+/* What is noted if a background worker is lacking for the timer of a place, or its probe. */
+static DwLack *
+lack_of(int number)
 {
-	if (places[number].is_probed)
-		probe_is_refused(dw_database(number)->oid);
-	else
-		timer_is_refused(number);
+	return places[number].is_probed ? &dw_shared->launcher.lack : &dw_database(number)->timer.lack;
 }
 
 /* Sets the pause before the next start of a timer to twice the last pause. */
@@ -382,81 +373,13 @@ put_start_off(Place *place)
 	place->start_after = dw_uptime() + place->backoff;
 }
 
-/*
- * When a start that was refused may be tried again, of the timer of a place, or the probe for which
- * it is; by dw_uptime(), 0 if none was.
- */
-static int64
-refused_until(const Place *place)
-{
-	return dw_refused_until(place->is_probed ? &probe_refusal : &place->refusal);
-}
-
-/*
- * True if another timer leaves a background worker for other processes of ours: timers that
- * all wait for an executor would wait for ever.  The first one may have the last worker.
- */
-static bool
-leaves_a_worker(void)
-{
-	int			timers = 0;
-
-	for (int i = 0; i < dw_max_databases; i++)
-		if (dw_database(i)->timer.state != DW_PROCESS_NONE)
-			timers++;
-	return timers == 0 || 1 + timers + 1 + dw_shared->other_workers < max_worker_processes;
-}
-
-/*
- * Ends the timer that has run longest, for TURN_US at least, and its executors after their tasks.
- * Its database waits for its next turn then, behind all that wait already.
- */
-static void
-end_longest_turn(void)
-{
-	DwDatabase *longest = NULL;
-	int64		started = dw_uptime() - TURN_US;
-
-	for (int i = 0; i < dw_max_databases; i++)
-	{
-		DwDatabase *db = dw_database(i);
-
-		if (db->timer.state == DW_PROCESS_RUNNING && db->timer.started <= started)
-		{
-			longest = db;
-			started = db->timer.started;
-		}
-	}
-	if (longest == NULL)
-		return;
-	dw_call_timer(longest, DW_RESTART_NOW);
-	dw_executors_end(longest, InvalidOid);
-}
-
-/*
- * No background worker was free for the timer of a place: has others give one up.  A timer does
- * not rest as long as there is an executor, so one that only waits for work ends first.  If that
- * does not help the databases take turns, unless timers are to be kept.
- */
-static void
-make_others_leave(int number)
-{
-	Place	   *place = &places[number];
-	int64		since = place->is_probed ? probe_refusal.since : place->refusal.since;
-
-	dw_timers_make_way(true);
-	(void) dw_executor_end_idle_elsewhere(dw_database(number)->oid);
-	if (dw_timer_idle_timeout >= 0 && since != 0 && dw_uptime() - since >= TURN_US)
-		end_longest_turn();
-}
-
-/* Starts the timer of a place.  False if no background worker is free. */
+/* Starts the timer of a place.  False if no background worker is free, or others wait for one. */
 static bool
 start_timer(int number)
 {
 	DwDatabase *db = dw_database(number);
 	Place	   *place = &places[number];
-	bool		registered = leaves_a_worker();
+	bool		registered = dw_start_may_be_tried(lack_of(number), DW_START_TIMER);
 
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	dw_process_starts(&db->timer);
@@ -474,7 +397,6 @@ start_timer(int number)
 	LWLockRelease(dw_shared->table_lock);
 	if (registered)
 	{
-		dw_refusal_ends(&place->refusal);
 		if (place->is_probed)
 			probe_is_begun();
 		pg_atomic_write_u32(&dw_shared->timer_refused, 0);
@@ -482,8 +404,11 @@ start_timer(int number)
 			dw_timers_make_way(false);
 		return true;
 	}
-	is_refused(number);
-	make_others_leave(number);
+	dw_start_refused(lack_of(number), DW_START_TIMER, db->oid);
+	if (place->is_probed)
+		probe_is_refused(db->oid);
+	else
+		timer_is_refused(number);
 	return false;
 }
 
@@ -608,7 +533,6 @@ serve_place(int number, bool *starting, int64 *look_again)
 	Place	   *place = &places[number];
 	bool		resting;
 	bool		wanted;
-	int64		start_at;
 
 	notice_dead_timer(number);
 	if (db->timer.state == DW_PROCESS_RUNNING || dw_process_rests(&db->timer))
@@ -634,8 +558,12 @@ serve_place(int number, bool *starting, int64 *look_again)
 		return;
 	/* one timer starts at a time; the launcher is woken when that one is there */
 	resting = goes_on_resting(db);
+	if (resting)
+		dw_lack_ends(&db->timer.lack);
 	if ((resting || *starting) && !databases_may_be_gone)
 	{
+		/* it still waits */
+		dw_lack_note(&db->timer.lack, dw_lack_since(&db->timer.lack));
 		note_ended_timer(db, place);
 		return;
 	}
@@ -668,8 +596,7 @@ serve_place(int number, bool *starting, int64 *look_again)
 	note_ended_timer(db, place);
 	if (resting && !wanted)
 		return;
-	start_at = Max(place->start_after, refused_until(place));
-	if (!*starting && start_at <= dw_uptime() && start_timer(number))
+	if (!*starting && place->start_after <= dw_uptime() && start_timer(number))
 	{
 		*starting = true;
 		return;
@@ -677,12 +604,10 @@ serve_place(int number, bool *starting, int64 *look_again)
 	/* keep the request for later: without it the place might be given back */
 	if (wanted)
 		dw_news_tell(&db->timer_news, DW_NEWS_START);
-	/* as if it had been tried: another one has just been, in vain */
-	if (refused_until(place) > dw_uptime())
-		is_refused(number);
-	start_at = Max(place->start_after, refused_until(place));
-	if (start_at > dw_uptime())
-		*look_again = Min(*look_again, start_at);
+	if (place->start_after > dw_uptime())
+		*look_again = Min(*look_again, place->start_after);
+	else if (!*starting)
+		*look_again = Min(*look_again, dw_uptime() + dw_start_wait(lack_of(number), DW_START_TIMER));
 }
 
 /*
@@ -718,6 +643,8 @@ dw_look_main(Datum arg)
 static bool
 start_look(Oid oid, int64 *look_again)
 {
+	DwLack	   *lack = &dw_shared->launcher.lack;
+
 	/*
 	 * with turned_away set, another look tells nothing new: all databases are probed when
 	 * a place is free
@@ -726,7 +653,12 @@ start_look(Oid oid, int64 *look_again)
 		return false;
 	if (!database_is_to_be_served(oid))
 		return true;
-	if (Max(look_after, dw_refused_until(&probe_refusal)) <= dw_uptime())
+	if (look_after > dw_uptime())
+	{
+		*look_again = Min(*look_again, look_after);
+		return false;
+	}
+	if (dw_start_may_be_tried(lack, DW_START_OTHER))
 	{
 		/*
 		 * from here on, a command that needs this database without sessions waits
@@ -741,11 +673,10 @@ start_look(Oid oid, int64 *look_again)
 			return true;
 		}
 		pg_atomic_write_u32(&dw_shared->looks_into, InvalidOid);
-		probe_is_refused(oid);
 	}
-	else if (dw_refused_until(&probe_refusal) > dw_uptime())
-		probe_is_refused(oid);
-	*look_again = Min(*look_again, Max(look_after, dw_refused_until(&probe_refusal)));
+	dw_start_refused(lack, DW_START_OTHER, InvalidOid);
+	probe_is_refused(oid);
+	*look_again = Min(*look_again, dw_uptime() + dw_start_wait(lack, DW_START_OTHER));
 	return false;
 }
 
@@ -919,22 +850,6 @@ check_worker_slots(void)
 }
 
 /*
- * The place whose timer has waited longest for a background worker; -1 if none does.  Those that
- * come before it in the array would else always be faster.
- */
-static int
-longest_refused(void)
-{
-	int			found = -1;
-
-	for (int i = 0; i < dw_max_databases; i++)
-		if (places[i].refusal.since != 0 &&
-			(found < 0 || places[i].refusal.since < places[found].refusal.since))
-			found = i;
-	return found;
-}
-
-/*
  * Looks at all places and probes databases.  Returns when the launcher must do so again
  * at the latest, by dw_uptime(); DW_NEVER if it can sleep until it is woken.
  */
@@ -943,26 +858,17 @@ serve_all(void)
 {
 	int64		look_again = DW_NEVER;
 	bool		starting = false;
-	int			first;
 
-	/* in this order: of a worker that ends later the launcher hears again */
-	dw_refused_look();
 	first_rest_ends = DW_NEVER;
 	databases_may_be_gone = pg_atomic_exchange_u32(&dw_shared->databases_changed, 0) != 0;
 	if (databases_may_be_gone)
 		list_databases();
-	first = longest_refused();
-	if (first >= 0)
-		serve_place(first, &starting, &look_again);
 	/* those for which sessions ask come before those that are looked into in any case */
 	for (int i = 0; i < dw_max_databases; i++)
-		if (i != first && is_asked_for(dw_database(i)))
+		if (is_asked_for(dw_database(i)))
 			serve_place(i, &starting, &look_again);
 	for (int i = 0; i < dw_max_databases; i++)
-		if (i != first)
-			serve_place(i, &starting, &look_again);
-	if (longest_refused() < 0 && probe_refusal.since == 0)
-		pg_atomic_write_u32(&dw_shared->starts_refused, 0);
+		serve_place(i, &starting, &look_again);
 	notice_end_of_look();
 
 	if (pg_atomic_read_u32(&dw_shared->turned_away) != 0 && dw_database_place_free())
@@ -981,7 +887,7 @@ serve_all(void)
 		if (!probe(oid, &starting, &look_again))
 			break;
 		/* the database may be gone, for which no worker was free */
-		if (probe_refusal.since != 0)
+		if (dw_lack_since(&dw_shared->launcher.lack) != 0)
 			probe_is_begun();
 		to_probe = list_delete_first(to_probe);
 		probed = list_append_unique_oid(probed, oid);

@@ -119,8 +119,12 @@ init_memory(void *unused)
 	pg_atomic_init_u32(&dw_shared->looked, 0);
 	pg_atomic_init_u32(&dw_shared->timers, 0);
 	pg_atomic_init_u32(&dw_shared->timer_refused, 0);
-	pg_atomic_init_u32(&dw_shared->starts_refused, 0);
-	pg_atomic_init_u32(&dw_shared->worker_ended, 0);
+	for (int i = 0; i < DW_STARTS; i++)
+	{
+		pg_atomic_init_u64(&dw_shared->pauses[i].retry_at, 0);
+		pg_atomic_init_u64(&dw_shared->pauses[i].us, 0);
+	}
+	pg_atomic_init_u64(&dw_shared->turn_ended_at, 0);
 	pg_atomic_init_u32(&dw_shared->unlooked, InvalidOid);
 	pg_atomic_init_u64(&dw_shared->unlooked_at, 0);
 	pg_atomic_init_u64(&dw_shared->clock_was, (uint64) PG_INT64_MIN);

@@ -51,6 +51,7 @@
 #include "../shmem/quits.h"
 #include "../shmem/ready.h"
 #include "../shmem/shared.h"
+#include "../shmem/starts.h"
 #include "../shmem/stats.h"
 #include "../shmem/stop.h"
 #include "../shmem/suspects.h"

@@ -232,7 +232,7 @@ is_empty(const DwLane *lane)
 static bool
 timer_rests(const DwDatabase *db)
 {
-	return dw_process_rests(&db->timer) && !db->timer.refused;
+	return dw_process_rests(&db->timer) && dw_lack_since(&db->timer.lack) == 0;
 }
 
 /*
@@ -346,7 +346,7 @@ put_lane(FunctionCallInfo fcinfo, DwDatabase *db, int32 number)
 		reason = not_received;
 	dw_put_row(fcinfo, DW_ROLE(lane.owner), DW_INT2(lane.queue), DW_INT2(lane.priority),
 			   dw_text_or_null(state), dw_text_or_null(reason),
-			   dw_null_if(owner.retry_at <= now, DW_TIME(owner.retry_at)),
+			   dw_null_if(owner.retry_at <= now || owner.retry_at == DW_NEVER, DW_TIME(owner.retry_at)),
 			   DW_INT8(lane.waiting), DW_INT8(dw_ready_count(&lane)), DW_INT4(lane.running),
 			   horizon_column(horizon_of(&lane)),
 			   dw_null_if(lane.recheck_at == DW_NEVER, DW_TIME(lane.recheck_at)),

@@ -191,7 +191,7 @@ dw_owner_unlist(DwOwner *owner)
  * it has no ready task.  An owner that is in the right list already moves to its end.
  *
  * Blocked owners who lack a background worker are put first, where
- * dw_owners_lack_worker_for() looks for them.  Needs the ready lock, exclusively.
+ * dw_owners_first_lacking() looks for them.  Needs the ready lock, exclusively.
  */
 void
 dw_owner_list(DwDatabase *db, DwOwner *owner)
@@ -220,8 +220,6 @@ longest_wait(DwBlock reason)
 {
 	switch (reason)
 	{
-		case DW_BLOCK_NO_WORKER:
-			return 5 * USECS_PER_SEC;
 		case DW_BLOCK_ENDED:
 		case DW_BLOCK_TERMINATED:
 			return 30 * USECS_PER_SEC;
@@ -243,7 +241,7 @@ no_worker_log_is_due(DwOwner *owner)
 	int64		told = owner->no_worker_told;
 
 	if (told != 0 &&
-		(told >= owner->no_worker_since || dw_uptime() - told < DW_LOG_INTERVAL_US))
+		(told >= owner->lacks_since || dw_uptime() - told < DW_LOG_INTERVAL_US))
 		return false;
 	owner->no_worker_told = dw_uptime();
 	return true;
@@ -251,7 +249,8 @@ no_worker_log_is_due(DwOwner *owner)
 
 /*
  * Blocks an owner, since it got no executor: its lanes wait until retry_at.  The pause
- * doubles each time, up to a limit that depends on the reason.
+ * doubles each time, up to a limit that depends on the reason.  For want of a background worker
+ * they wait until it is the owner's turn (dw_owner_retry_first()).
  *
  * Returns true if the caller must report it to the log: the owner was not blocked for
  * this reason before, or, if no background worker is free, no_worker_log_is_due().
@@ -273,11 +272,18 @@ dw_owner_blocked(DwDatabase *db, Oid role, DwBlock reason)
 	{
 		owner->block = reason;
 		owner->start_failures = 0;
-		owner->no_worker_since = dw_uptime();
 		news = true;
 	}
 	if (reason == DW_BLOCK_NO_WORKER)
+	{
+		if (owner->lacks_since == 0)
+			owner->lacks_since = dw_uptime();
 		news = no_worker_log_is_due(owner);
+		owner->retry_at = DW_NEVER;
+		dw_owner_list(db, owner);
+		return news;
+	}
+	owner->lacks_since = 0;
 	/* after a termination try again soon, unless it happens over and over */
 	failures = owner->start_failures++;
 	if (reason == DW_BLOCK_TERMINATED)
@@ -299,6 +305,7 @@ dw_owner_unblocked(DwDatabase *db, DwOwner *owner)
 		return;
 	owner->block = DW_BLOCK_NONE;
 	owner->retry_at = 0;
+	owner->lacks_since = 0;
 	owner->start_failures = 0;
 	dw_owner_list(db, owner);
 }
@@ -347,44 +354,27 @@ dw_owners_retry(DwDatabase *db)
 	db->blocked_until = next;
 }
 
-/* How long the owner has lacked a background worker, in us; 0 if it does not. */
-static int64
-lacks_worker_for(const DwOwner *owner)
-{
-	return owner->block == DW_BLOCK_NO_WORKER ? Max(dw_uptime() - owner->no_worker_since, 1) : 0;
-}
-
 /*
- * How long the owner with this role has lacked a background worker, in us; 0 if it does not.
- * Takes the table lock.
+ * Of the owners that wait for a background worker, the one that has done so longest; NULL if none
+ * does.  Needs the ready lock.
  */
-int64
-dw_owner_lacks_worker_for(DwDatabase *db, Oid role)
+DwOwner *
+dw_owners_first_lacking(DwDatabase *db)
 {
-	DwOwner    *owner;
-	int64		result;
+	DwOwner    *first = NULL;
+	dlist_iter	iter;
 
-	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
-	owner = find_owner(db, role);
-	result = owner != NULL ? lacks_worker_for(owner) : 0;
-	LWLockRelease(dw_shared->table_lock);
-	return result;
-}
+	/* these are in front of the list */
+	dlist_foreach(iter, &db->blocked_owners)
+	{
+		DwOwner    *owner = dw_linked_owner(iter.cur);
 
-/*
- * How long some owner of the database has waited for a background worker, in us, that could use
- * it; 0 if none waits.
- *
- * Reads without a lock, so the answer may be out of date.  These owners are in front of
- * the list of blocked ones, so the first one tells.
- */
-int64
-dw_owners_lack_worker_for(DwDatabase *db)
-{
-	dlist_node *end = &db->blocked_owners.head;
-	dlist_node *first = ((volatile dlist_node *) end)->next;
-
-	return first == end || dw_database_is_disabled(db) ? 0 : lacks_worker_for(dw_linked_owner(first));
+		if (owner->block != DW_BLOCK_NO_WORKER)
+			break;
+		if (first == NULL || owner->lacks_since < first->lacks_since)
+			first = owner;
+	}
+	return first;
 }
 
 /*
@@ -400,29 +390,32 @@ dw_owners_are_blocked(DwDatabase *db)
 }
 
 /*
- * Lets one owner try again before all others: of those who lack a background worker,
- * the one who has waited longest.  Needs the ready lock, exclusively.
+ * Lets an owner that waits for a background worker try again before all others.  Needs the ready
+ * lock, exclusively.
  */
 void
-dw_owners_retry_first(DwDatabase *db)
+dw_owner_retry_first(DwDatabase *db, DwOwner *owner)
 {
-	DwOwner    *first = NULL;
-	dlist_iter	iter;
+	owner->retry_at = 0;
+	dlist_delete(&owner->link);
+	dlist_push_head(&db->ready_owners, &owner->link);
+}
 
-	dlist_foreach(iter, &db->blocked_owners)
+/* A background worker was free for this owner.  Takes the table lock and the ready lock. */
+void
+dw_owner_gets_worker(DwDatabase *db, Oid role)
+{
+	DwOwner    *owner;
+
+	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
+	owner = find_owner(db, role);
+	if (owner != NULL)
 	{
-		DwOwner    *owner = dw_linked_owner(iter.cur);
-
-		if (owner->block != DW_BLOCK_NO_WORKER)
-			break;
-		if (first == NULL || owner->no_worker_since < first->no_worker_since)
-			first = owner;
+		LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+		owner->lacks_since = 0;
+		LWLockRelease(dw_ready_lock(db));
 	}
-	if (first == NULL)
-		return;
-	first->retry_at = 0;
-	dlist_delete(&first->link);
-	dlist_push_head(&db->ready_owners, &first->link);
+	LWLockRelease(dw_shared->table_lock);
 }
 
 /*

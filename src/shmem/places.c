@@ -50,6 +50,7 @@ dw_database_init(DwDatabase *db)
 	dw_timer_news_init(&db->timer_news);
 	dw_process_init(&db->sweeper);
 	dw_sweeper_news_init(&db->sweeper_news);
+	dw_lack_init(&db->executors_lack);
 	pg_atomic_init_u32(&db->disabled, 0);
 	pg_atomic_init_u32(&db->waiters, 0);
 	dw_inbox_init(dw_inbox(db));

@@ -28,6 +28,7 @@ dw_process_init(DwProcess *process)
 {
 	memset(process, 0, sizeof(DwProcess));
 	process->end = DW_PROCESS_NOTED;
+	dw_lack_init(&process->lack);
 	pg_atomic_init_u32(&process->proc, 0);
 	pg_atomic_init_u32(&process->calls, 0);
 	pg_atomic_init_u64(&process->sleep_until, (uint64) DW_AWAKE);
@@ -51,16 +52,10 @@ dw_process_starts(DwProcess *process)
 void
 dw_process_registered(DwProcess *process, bool registered)
 {
-	process->refused = !registered;
-	if (!registered)
+	if (registered)
+		dw_lack_ends(&process->lack);
+	else
 		process->state = DW_PROCESS_NONE;
-}
-
-/* Nobody lacks the process.  Needs no lock. */
-void
-dw_process_not_needed(DwProcess *process)
-{
-	process->refused = false;
 }
 
 /* This process takes the role, and will connect.  Needs the table lock, exclusively. */

@@ -14,6 +14,7 @@
 #include "port/atomics.h"
 
 #include "../base/clock.h"
+#include "starts.h"
 
 /*
  * A process that has not answered for this long, in us, is silent: views and the log name it.  It
@@ -43,7 +44,8 @@ typedef struct DwProcess
 {
 	DwProcessState state;
 	DwProcessEnd end;			/* of the last one; set while none runs */
-	bool		refused;		/* one is needed, and no background worker was free for it */
+	DwLack		lack;			/* one is needed, and no background worker was free for it; of the
+								 * launcher: for a look into a database */
 	pid_t		pid;
 	int64		started;		/* when it was registered, by dw_uptime() */
 	pg_atomic_uint32 proc;		/* dw_my_proc() once it can be woken; 0: none.  Read without
@@ -65,7 +67,6 @@ typedef struct DwProcess
 extern void dw_process_init(DwProcess *process);
 extern void dw_process_starts(DwProcess *process);
 extern void dw_process_registered(DwProcess *process, bool registered);
-extern void dw_process_not_needed(DwProcess *process);
 extern void dw_process_takes_over(DwProcess *process);
 extern void dw_process_runs(DwProcess *process);
 extern void dw_process_publish(DwProcess *process);

@@ -233,40 +233,6 @@ dw_rest_margin(void)
 	return 2 * USECS_PER_SEC + (int64) dw_max_databases * 50 * 1000;
 }
 
-/* Has a timer rest that could do so in this way, in whichever database; false if there is none. */
-static bool
-make_way(DwCanRest how)
-{
-	static int	next = 0;
-
-	for (int n = 0; n < dw_max_databases; n++)
-	{
-		DwDatabase *db = dw_database(next);
-
-		next = (next + 1) % dw_max_databases;
-		if (!OidIsValid(db->oid) || pg_atomic_read_u32(&db->timer_news.can_rest) != how ||
-			!dw_process_is_there(&db->timer))
-			continue;
-		dw_can_rest(&db->timer_news, DW_CANNOT_REST);
-		dw_news_tell(&db->timer_news, DW_NEWS_REST);
-		dw_wake_timer(db, DW_AWAKE);
-		return true;
-	}
-	return false;
-}
-
-/*
- * Background workers are few, or this process lacks one: has a timer that could rest do so; if
- * one is lacking, else one that has but to wait for sessions.  Takes no lock; a timer that is
- * asked in vain only looks.
- */
-void
-dw_timers_make_way(bool lacking)
-{
-	if (!make_way(DW_CAN_REST) && lacking)
-		(void) make_way(DW_CAN_GIVE_WAY);
-}
-
 /* Asks the sweeper to do the job at this time, unless it will do so before. */
 void
 dw_ask_sweeper(DwDatabase *db, DwJob job, TimestampTz at)
@@ -323,21 +289,6 @@ void
 dw_wake_launcher(void)
 {
 	(void) dw_process_wake(&dw_shared->launcher);
-}
-
-/*
- * This process, a background worker of ours, is about to end.  If the launcher could not start a
- * timer, since no worker was free, it tries again.
- */
-void
-dw_worker_leaves(void)
-{
-	pg_memory_barrier();
-	if (pg_atomic_read_u32(&dw_shared->starts_refused) == 0)
-		return;
-	pg_atomic_write_u32(&dw_shared->worker_ended, 1);
-	/* a full barrier */
-	dw_wake_launcher();
 }
 
 /* As dw_wake_timer(), from any sleep or rest; but no timer is started if there was none. */

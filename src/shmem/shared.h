@@ -229,8 +229,8 @@ typedef struct DwOwner
 	DwBlock		block;			/* why it got no executor */
 	TimestampTz retry_at;		/* if blocked, when to try again; else 0 */
 	uint32		start_failures;	/* vain attempts to get an executor, in a row */
-	int64		no_worker_since; /* when it was blocked for the present reason, by
-								  * dw_uptime() */
+	int64		lacks_since;	/* when it was refused a background worker, by dw_uptime(); 0: it
+								 * lacks none */
 	int64		no_worker_told;	/* when the log last told of its lack of workers, by
 								 * dw_uptime(); 0: never */
 
@@ -255,6 +255,7 @@ typedef struct DwDatabase
 	DwTimerNews timer_news;
 	DwProcess	sweeper;
 	DwSweeperNews sweeper_news;
+	DwLack		executors_lack;	/* of the owner that has lacked a background worker longest */
 	bool		absent;			/* True until a timer has found the extension in the database */
 	int32		lanes;			/* first lane of its list of lanes */
 	uint32		nlanes;
@@ -343,8 +344,8 @@ typedef struct DwShared
 	pg_atomic_uint32 timers;	/* that are at work, in all databases */
 	pg_atomic_uint32 timer_refused;	/* no background worker was free for the timer of some
 									 * database */
-	pg_atomic_uint32 starts_refused;	/* the launcher waits for a free background worker */
-	pg_atomic_uint32 worker_ended;	/* meanwhile one of ours has come to its end */
+	DwStartPause pauses[DW_STARTS];	/* of those who lack a background worker, see starts.c */
+	pg_atomic_uint64 turn_ended_at;	/* when one of them last ended another one's turn, by dw_uptime() */
 	pg_atomic_uint32 unlooked;	/* OID of the database that the launcher is to look into next, if
 								 * no background worker is free for that */
 	pg_atomic_uint64 unlooked_at;	/* since when, a TimestampTz */
@@ -400,12 +401,10 @@ extern void dw_lane_dirty(DwDatabase *db, const DwLane *lane);
 extern void dw_wake_timer(DwDatabase *db, TimestampTz needed);
 extern void dw_wake_timer_if_any(DwDatabase *db);
 extern int64 dw_rest_margin(void);
-extern void dw_timers_make_way(bool lacking);
 extern void dw_ask_sweeper(DwDatabase *db, DwJob job, TimestampTz at);
 extern void dw_call_timer(DwDatabase *db, DwRestart restart);
 extern TimestampTz dw_restart_at(DwDatabase *db);
 extern void dw_wake_launcher(void);
-extern void dw_worker_leaves(void);
 extern void dw_roles_dropped(void);
 
 extern uint32 dw_lane_executors(void);

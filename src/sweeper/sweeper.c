@@ -43,6 +43,7 @@
 #include "../shmem/places.h"
 #include "../shmem/progress.h"
 #include "../shmem/shared.h"
+#include "../shmem/starts.h"
 #include "aged_rows.h"
 #include "failed.h"
 #include "history_tables.h"
@@ -242,7 +243,7 @@ rest_long(TimestampTz more_at)
 
 	/* so either we see that an owner lacks a worker, or the timer sees that we rest */
 	dw_sweeper_tell(&my_db->sweeper_news, DW_SWEEPER_RESTS);
-	stays = dw_owners_lack_worker_for(my_db) == 0;
+	stays = dw_lack_since(&my_db->executors_lack) == 0;
 	if (stays)
 		(void) rest_until(dw_now(), more_at);
 	(void) dw_sweeper_take(&my_db->sweeper_news, DW_SWEEPER_RESTS);

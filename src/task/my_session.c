@@ -121,11 +121,11 @@ static const char *
 why_not_served(DwDatabase *db)
 {
 	if (db->timer.state != DW_PROCESS_NONE ||
-		(dw_process_rests(&db->timer) && !db->timer.refused))
+		(dw_process_rests(&db->timer) && dw_lack_since(&db->timer.lack) == 0))
 		return NULL;
 	if (dw_recovery_is_held())
 		return "The server came out of recovery, and \"delay_wheel.start_after_recovery\" is \"hold\".";
-	if (db->timer.refused && pg_atomic_read_u32(&dw_shared->timer_refused) != 0)
+	if (dw_lack_since(&db->timer.lack) != 0 && pg_atomic_read_u32(&dw_shared->timer_refused) != 0)
 		return "No background worker is free for its timer.";
 	if (!dw_process_is_there(&dw_shared->launcher) &&
 		TimestampDifferenceExceeds(PgStartTime, dw_now(), LAUNCHER_LIMIT_MS))

@@ -18,6 +18,7 @@
 #include "../rows/catalog.h"
 #include "../shmem/owners.h"
 #include "../shmem/shared.h"
+#include "../shmem/starts.h"
 #include "../task/marks.h"
 #include "call_sweeper.h"
 
@@ -30,9 +31,6 @@
 /* Minimum and maximum pause after a sweeper's error; it doubles with each error in a row. */
 #define BACKOFF_MIN_US	USECS_PER_SEC
 #define BACKOFF_MAX_US	(5 * USECS_PER_MINUTE)
-
-/* Maximum pause if no background worker is free, since one may come free soon. */
-#define NO_WORKER_MAX_US	(5 * USECS_PER_SEC)
 
 /* A sweeper that has lived this long ends the row of errors. */
 #define HEALTHY_US		USECS_PER_MINUTE
@@ -55,11 +53,11 @@ static int64 backoff = 0;
 /* True if the log has the present lack of a background worker. */
 static bool told_no_worker = false;
 
-/* Starts no sweeper for some time: twice the last pause, but "max" microseconds at most. */
+/* Starts no sweeper for some time: twice the last pause, but BACKOFF_MAX_US at most. */
 static void
-put_call_off(int64 max)
+put_call_off(void)
 {
-	backoff = backoff == 0 ? BACKOFF_MIN_US : Min(backoff * 2, max);
+	backoff = backoff == 0 ? BACKOFF_MIN_US : Min(backoff * 2, BACKOFF_MAX_US);
 	not_before = dw_now() + backoff;
 }
 
@@ -117,7 +115,7 @@ notice_end(DwDatabase *db)
 		case DW_PROCESS_FAILED:
 			if (now - db->sweeper.started > HEALTHY_US)
 				backoff = 0;
-			put_call_off(BACKOFF_MAX_US);
+			put_call_off();
 			break;
 		case DW_PROCESS_MADE_WAY:
 			not_before = dw_now() + STAY_AWAY_US;
@@ -156,11 +154,7 @@ no_worker(DwDatabase *db)
 {
 	if (!dw_owners_are_blocked(db))
 		dw_problem(&db->problem, "could not start the sweeper: no background worker is free");
-	/*
-	 * the log has it only after a second try, since the postmaster may not yet have noticed
-	 * the end of a worker
-	 */
-	if (backoff > BACKOFF_MIN_US && !told_no_worker)
+	if (dw_lack_lasts(&db->sweeper.lack) && !told_no_worker)
 	{
 		told_no_worker = true;
 		ereport(LOG,
@@ -171,17 +165,18 @@ no_worker(DwDatabase *db)
 	}
 }
 
-/* Starts a sweeper; returns false, and puts the next try off, if no worker is free. */
+/* Starts a sweeper; returns false if no background worker is free, or others wait for one. */
 static bool
 start_sweeper(DwDatabase *db)
 {
-	bool		registered;
+	bool		registered = dw_start_may_be_tried(&db->sweeper.lack, DW_START_OTHER);
 
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	dw_process_starts(&db->sweeper);
 	LWLockRelease(dw_shared->table_lock);
 
-	registered = dw_worker_start("sweeper", dw_database_number(db), &db->oid, sizeof(Oid), &handle);
+	registered = registered &&
+		dw_worker_start("sweeper", dw_database_number(db), &db->oid, sizeof(Oid), &handle);
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	dw_process_registered(&db->sweeper, registered);
 	LWLockRelease(dw_shared->table_lock);
@@ -191,8 +186,8 @@ start_sweeper(DwDatabase *db)
 		return true;
 	}
 
-	put_call_off(NO_WORKER_MAX_US);
-	dw_timers_make_way(true);
+	/* executors of this database, too: old rows must go even if there is always a task */
+	dw_start_refused(&db->sweeper.lack, DW_START_OTHER, InvalidOid);
 	no_worker(db);
 	return false;
 }
@@ -226,7 +221,7 @@ dw_sweeper_look(DwDatabase *db, bool changed)
 		(!sweeper_needed && job_at > now &&
 		 !dw_sweeper_is_told(&db->sweeper_news, DW_LOOK_AT_RECURRING)))
 	{
-		dw_process_not_needed(&db->sweeper);
+		dw_lack_ends(&db->sweeper.lack);
 		return job_at;
 	}
 
@@ -235,7 +230,8 @@ dw_sweeper_look(DwDatabase *db, bool changed)
 		return db->sweeper.state == DW_PROCESS_STARTING ? now + START_LOOK_US : DW_NEVER;
 	if (not_before > now)
 		return not_before;
-	return start_sweeper(db) ? now + START_LOOK_US : not_before;
+	return start_sweeper(db) ? now + START_LOOK_US :
+		dw_time_add(now, dw_start_wait(&db->sweeper.lack, DW_START_OTHER));
 }
 
 /*

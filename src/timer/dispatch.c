@@ -60,6 +60,7 @@
 #include "../shmem/ready.h"
 #include "../shmem/shared.h"
 #include "../shmem/silence.h"
+#include "../shmem/starts.h"
 #include "call_sweeper.h"
 #include "dispatch.h"
 #include "orphans.h"
@@ -74,14 +75,6 @@
 /* Microseconds after which an executor that runs the same task, or comes up, counts as stuck. */
 #define STUCK_US		USECS_PER_SEC
 
-/*
- * An owner that has lacked a background worker for TURN_US has an executor of another database end
- * after its task.  That database leaves the worker to others for YIELD_US, which is more than the
- * pause between two attempts of theirs, see owners.c.
- */
-#define TURN_US		(5 * USECS_PER_SEC)
-#define YIELD_US	(6 * USECS_PER_SEC)
-
 /* The executors that this timer has started, by place. */
 static BackgroundWorkerHandle **handles = NULL;
 
@@ -95,6 +88,9 @@ typedef struct Woken
 /* By index in dw_queues. */
 static Woken *woken = NULL;
 static uint32 this_round = 0;
+
+/* The owner that has lacked a background worker longest, for whom executors_lack is noted. */
+static Oid	first_lacking = InvalidOid;
 
 /* Numbers of executors of a database, and of one owner in it. */
 typedef struct Staff
@@ -270,33 +266,43 @@ register_executor(DwDatabase *db, Oid owner, bool can_log_in)
 	return false;
 }
 
-/* No background worker was free for this owner: has another database give one up. */
-static void
-free_worker_elsewhere(DwDatabase *db, Oid owner)
+/*
+ * Notes since when some owner lacks a background worker, and returns the one that has lacked it
+ * longest; NULL if none does.  The caller holds the ready lock.
+ */
+static DwOwner *
+note_lack(DwDatabase *db)
 {
-	if (dw_executor_end_idle_elsewhere(db->oid))
-		return;
-	dw_timers_make_way(true);
-	if (dw_owner_lacks_worker_for(db, owner) >= TURN_US)
-		dw_executor_end_busy_elsewhere(db->oid);
+	DwOwner    *first = dw_owners_first_lacking(db);
+
+	first_lacking = first != NULL ? first->role : InvalidOid;
+	dw_lack_note(&db->executors_lack, first != NULL ? first->lacks_since : 0);
+	return first;
 }
 
 /*
- * True if the owner must leave the next background worker to another database, which has waited
- * for its turn.  For YIELD_US at most, in which all others have tried again.
+ * Registers an executor if it is this owner's turn to have a background worker.  One that has
+ * executors already (is_first is false) has a turn if nobody lacks one.
  */
 static bool
-yields_turn(DwDatabase *db, Oid owner)
+try_start(DwDatabase *db, Oid owner, bool is_first, bool can_log_in)
 {
-	bool		others_wait = false;
+	DwLack	   *lack = NULL;
 
-	for (int i = 0; i < dw_max_databases && !others_wait; i++)
+	if (is_first && (owner == first_lacking || dw_lack_since(&db->executors_lack) == 0))
+		lack = &db->executors_lack;
+	if (!dw_start_may_be_tried(lack, DW_START_OTHER) || !register_executor(db, owner, can_log_in))
 	{
-		DwDatabase *other = dw_database(i);
-
-		others_wait = other != db && OidIsValid(other->oid) && dw_owners_lack_worker_for(other) >= TURN_US;
+		dw_start_refused(lack, DW_START_OTHER, db->oid);
+		if (lack != NULL)
+			first_lacking = owner;
+		return false;
 	}
-	return others_wait && dw_owner_lacks_worker_for(db, owner) < YIELD_US;
+	if (is_first)
+		dw_owner_gets_worker(db, owner);
+	if (dw_workers_are_few())
+		dw_timers_make_way(false);
+	return true;
 }
 
 /*
@@ -312,15 +318,8 @@ start_executor(DwDatabase *db, Oid owner, bool is_first)
 	bool		can_log_in;
 	DwBlock		block = ask_access(owner, &can_log_in);
 
-	if (block == DW_BLOCK_NONE && yields_turn(db, owner))
+	if (block == DW_BLOCK_NONE && !try_start(db, owner, is_first, can_log_in))
 		block = DW_BLOCK_NO_WORKER;
-	else if (block == DW_BLOCK_NONE && !register_executor(db, owner, can_log_in))
-	{
-		block = DW_BLOCK_NO_WORKER;
-		free_worker_elsewhere(db, owner);
-	}
-	else if (block == DW_BLOCK_NONE && dw_workers_are_few())
-		dw_timers_make_way(false);
 	if (block == DW_BLOCK_NO_ROLE)
 		dw_owner_dropped(db, owner);
 	if (block != DW_BLOCK_NONE && (is_first || block != DW_BLOCK_NO_WORKER))
@@ -646,48 +645,6 @@ count_ended_workers(DwDatabase *db)
 }
 
 /*
- * True if a background worker is missing for a sweeper, or for a timer or an owner of
- * another database.
- */
-static bool
-others_lack_worker(DwDatabase *db)
-{
-	if (db->sweeper.refused)
-		return true;
-	for (int i = 0; i < dw_max_databases; i++)
-	{
-		DwDatabase *other = dw_database(i);
-
-		if (other != db && OidIsValid(other->oid) &&
-			(other->timer.refused || other->sweeper.refused || dw_owners_lack_worker_for(other) > 0))
-			return true;
-	}
-	return false;
-}
-
-/*
- * Lets owners that lack a background worker try again at once, one for each background
- * worker of this timer that has ended.  The postmaster wakes the timer when it has noticed
- * the end.
- *
- * Sweepers and other databases are not woken when a worker of this timer ends.  If any of
- * them lacks a worker, this function does nothing: then all try from time to time, since
- * otherwise this timer would always be faster.
- */
-static void
-retry_without_worker(DwDatabase *db)
-{
-	if (dw_owners_lack_worker_for(db) == 0 || others_lack_worker(db))
-		return;
-	for (uint32 n = count_ended_workers(db); n > 0; n--)
-	{
-		LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-		dw_owners_retry_first(db);
-		LWLockRelease(dw_ready_lock(db));
-	}
-}
-
-/*
  * Returns the number of owners without any executor that lack a background worker.  Stops
  * at the number of places: the result is not needed more exactly.
  */
@@ -722,12 +679,16 @@ find_missing(DwDatabase *db, TimestampTz now, List **missing, bool *left_out,
 			 TimestampTz *look_again)
 {
 	List	   *more = NIL;
+	DwOwner    *first;
 	uint32		without_worker;
 	dlist_mutable_iter iter;
 
 	this_round++;
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	dw_owners_retry(db);
+	first = note_lack(db);
+	if (first != NULL && dw_start_may_be_tried(&db->executors_lack, DW_START_OTHER))
+		dw_owner_retry_first(db, first);
 	without_worker = count_without_worker(db);
 	wake_idle(db, now, look_again);
 	dlist_foreach_modify(iter, &db->ready_owners)
@@ -801,6 +762,7 @@ dw_dispatch(DwDatabase *db)
 	ListCell   *lc;
 	bool		left_out = false;
 	uint32		starving;
+	bool		lacking;
 	uint32		waiting = 0;
 
 	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
@@ -816,10 +778,13 @@ dw_dispatch(DwDatabase *db)
 	if (dw_database_is_disabled(db))
 	{
 		dw_starving_set(&db->timer_news, 0);
+		dw_lack_ends(&db->executors_lack);
 		return next_answer(db, now);
 	}
 
-	retry_without_worker(db);
+	/* the postmaster wakes this process when it has noticed the end */
+	if (dw_lack_since(&db->executors_lack) != 0 && count_ended_workers(db) > 0)
+		dw_worker_leaves();
 	look_again = dw_wake_receivers(db);
 	starving = find_missing(db, now, &missing, &left_out, &look_again);
 	foreach(lc, missing)
@@ -834,10 +799,14 @@ dw_dispatch(DwDatabase *db)
 	/* provide_executor() may have blocked owners */
 	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
 	look_again = Min(Min(look_again, db->blocked_until), next_answer(db, now));
+	lacking = note_lack(db) != NULL;
 	LWLockRelease(dw_ready_lock(db));
 	dw_starving_set(&db->timer_news, starving);
-	if (dw_owners_lack_worker_for(db) > 0)
+	if (lacking)
+	{
 		dw_sweeper_ask_to_make_way(db);
+		look_again = Min(look_again, dw_time_add(now, dw_start_wait(&db->executors_lack, DW_START_OTHER)));
+	}
 
 	if (waiting > 0)
 		/* by then more executors may be stuck, or have been idle for long enough to end */

@@ -164,7 +164,7 @@ dw_rest_is_due(DwDatabase *db, DwCanRest how, TimestampTz *look_at)
 }
 
 /*
- * The timer rests until this time: gives up what is in memory, which is of no use to the next
+ * Step Z4: the timer rests until this time: gives up what is in memory, which is of no use to the next
  * timer, since others need the memory.
  */
 void

@@ -47,6 +47,7 @@
 #include "../shmem/progress.h"
 #include "../shmem/quits.h"
 #include "../shmem/shared.h"
+#include "../shmem/starts.h"
 #include "../shmem/suspects.h"
 #include "call_sweeper.h"
 #include "dispatch.h"
@@ -127,6 +128,9 @@ give_database_back(int code, Datum arg)
 	dw_quota_update();
 	if (dw_extension_gone)
 		dw_crashes_forget_database(db->oid);
+	/* the next timer notes what it lacks */
+	dw_lack_ends(&db->executors_lack);
+	dw_lack_ends(&db->sweeper.lack);
 	dw_worker_leaves();
 	dw_wake_launcher();
 }
@@ -505,7 +509,8 @@ dw_timer_main(Datum number)
 		if (dw_worker_interrupts())
 			obey_settings();
 		obey_clock();
-		if (dw_control_read(&db->timer_news) != control_seen || control_at <= dw_now())
+		if (dw_control_read(&db->timer_news) != control_seen || control_at <= dw_now() ||
+			dw_lack_since(&db->sweeper.lack) != 0)
 			control_at = look_at_control(false);
 		more = drain_inbox();
 		lease_at = dw_lease_watch(db, take_hint);

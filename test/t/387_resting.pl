@@ -493,6 +493,30 @@ group turns_of_executors => sub {
 };
 
 #
+# The one that has waited longest for the worker of executors does not answer: the next one has it.
+#
+group silent => sub {
+	set_up('rest_silent', conf => "max_worker_processes = 4\nmax_logical_replication_workers = 0\ndelay_wheel.timer_idle_timeout = -1\n");
+	sql('CREATE ROLE a LOGIN; SELECT delay_wheel.allow(\'a\')');
+	sql('CREATE DATABASE other TEMPLATE postgres');
+	wait_for($node, 'SELECT state()', 'another database has its timer', 60, db => 'other', expected => 'running');
+	my $long = sql(q{SELECT delay_schedule('0', 'SELECT pg_sleep(600)')});
+	wait_for($node, q{SELECT count(*) FROM delay_wheel.running}, 'a long task has the worker', 60, expected => 1);
+	sql(q{SELECT plan('first', '0')}, 'other');
+	wait_for($node, q{SELECT state FROM delay_wheel.lanes WHERE ready > 0}, 'another database waits for it', 60, db => 'other', expected => 'blocked');
+	is(sql(q{SELECT retry_at IS NULL FROM delay_wheel.lanes WHERE ready > 0}, 'other'), 't', 'until it is its turn');
+	sql(q{SET SESSION AUTHORIZATION a; SELECT plan('second', '0')});
+	wait_for($node, q{SELECT state FROM delay_wheel.lanes WHERE owner = 'a'}, 'another role waits, too', 60, expected => 'blocked');
+	my $timer = sql(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'delay_wheel timer' AND datname = 'other'});
+	kill('STOP', $timer) or die "cannot stop $timer: $!";
+	sql("SELECT delay_cancel($long, stop_running => true)");
+	has_run('second', 'a timer that does not answer keeps the worker from nobody');
+	kill('CONT', $timer);
+	has_run('first', 'when it answers it has its turn', 'other');
+	$node->stop;
+};
+
+#
 # With one worker for timers: messages that nobody receives do not keep it from other databases, and can
 # be received all the same.
 #
