@@ -397,6 +397,7 @@ start_timer(int number)
 	LWLockRelease(dw_shared->table_lock);
 	if (registered)
 	{
+		dw_lack_ends(&db->timer.lack);
 		if (place->is_probed)
 			probe_is_begun();
 		pg_atomic_write_u32(&dw_shared->timer_refused, 0);

@@ -52,9 +52,7 @@ dw_process_starts(DwProcess *process)
 void
 dw_process_registered(DwProcess *process, bool registered)
 {
-	if (registered)
-		dw_lack_ends(&process->lack);
-	else
+	if (!registered)
 		process->state = DW_PROCESS_NONE;
 }
 

@@ -14,7 +14,7 @@
 #include "port/atomics.h"
 
 #include "../base/clock.h"
-#include "starts.h"
+#include "lack.h"
 
 /*
  * A process that has not answered for this long, in us, is silent: views and the log name it.  It

@@ -62,23 +62,6 @@ timer_leaves_a_worker(void)
 	return timers == 0 || 1 + timers + 1 + dw_shared->other_workers < max_worker_processes;
 }
 
-/* Nothing is lacking. */
-void
-dw_lack_init(DwLack *lack)
-{
-	pg_atomic_init_u64(&lack->since, 0);
-	pg_atomic_init_u64(&lack->seen, 0);
-}
-
-/* True if the lack is to be reported. */
-bool
-dw_lack_lasts(const DwLack *lack)
-{
-	int64		since = dw_lack_since(lack);
-
-	return since != 0 && dw_uptime() - since >= DW_LACK_LASTS_US;
-}
-
 /* Sets *oldest to this lack, and *who to the process that has it, if it is older and counts. */
 static void
 take_older(DwLack *lack, DwProcess *process, DwLack **oldest, DwProcess **who)

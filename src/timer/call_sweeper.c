@@ -182,6 +182,7 @@ start_sweeper(DwDatabase *db)
 	LWLockRelease(dw_shared->table_lock);
 	if (registered)
 	{
+		dw_lack_ends(&db->sweeper.lack);
 		told_no_worker = false;
 		return true;
 	}
