@@ -279,11 +279,12 @@ sub change_all
 	my ($which) = @_;
 	my $reached = 0;
 
-	# what would stop this test rather than the server, or needs files
+	# what would stop this test rather than the server, needs files, or takes hours with assertions
 	my $left_alone = q{'default_transaction_read_only', 'transaction_read_only', 'db_user_namespace', 'max_stack_depth', 'temp_file_limit',
 		'delay_wheel.enabled', 'delay_wheel.max_pending', 'delay_wheel.start_after_recovery', 'session_replication_role', 'ssl',
 		'wal_sync_method', 'fsync', 'track_activities', 'authentication_timeout', 'post_auth_delay', 'pre_auth_delay',
-		'synchronous_commit', 'exit_on_error', 'log_parser_stats', 'log_planner_stats', 'log_executor_stats'};
+		'synchronous_commit', 'exit_on_error', 'log_parser_stats', 'log_planner_stats', 'log_executor_stats',
+		'debug_discard_caches'};
 	my @settings = split /\n/, $node->safe_psql('postgres', qq{
 		SELECT format('%s = %L', name, CASE vartype
 			WHEN 'bool' THEN CASE setting WHEN 'on' THEN 'off' ELSE 'on' END

@@ -61,7 +61,8 @@ local $ENV{TMPDIR} = $place;
 local $ENV{PG_CONFIG} = "$bare$bindir/pg_config";
 is(qx($ENV{PG_CONFIG} --sharedir), "$bare$sharedir\n", 'a PostgreSQL of its own');
 my $before = files();
-unlike($before, qr/delay_wheel/, 'which has no delay_wheel');
+# no link to a file of it; a folder on the way may be called so
+unlike($before, qr{\bdelay_wheel[^/\s]* /}, 'which has no delay_wheel');
 
 sub nothing_is_left
 {
