@@ -28,8 +28,11 @@
 #include "places.h"
 #include "shared.h"
 
-/* An executor that has been idle this long may end if another database lacks its worker. */
-#define IDLE_US		USECS_PER_SEC
+/*
+ * An executor that has been idle this long may end if another database lacks its worker.  As long as
+ * a turn of the owners of one database: to start another one takes a tenth of it.
+ */
+#define IDLE_US		(100 * 1000)
 
 DwExecutor *dw_this_executor = NULL;
 DwExecutor *dw_executors = NULL;
@@ -265,18 +268,19 @@ dw_executor_idle_longest(Oid database, bool here, Oid not_of, int64 idle_for)
 	return idle;
 }
 
-/* Ends an executor of another database if it is still in this state; takes locks. */
+/* Ends an executor of another database, if it is still at work there; takes locks. */
 static void
-end_elsewhere(DwExecutor *e, DwExecutorState state)
+end_elsewhere(DwExecutor *e)
 {
+	Oid			database = e->database;
 	DwDatabase *other;
 
 	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
-	other = dw_database_find(e->database);
+	other = OidIsValid(database) ? dw_database_find(database) : NULL;
 	if (other != NULL)
 	{
 		LWLockAcquire(dw_ready_lock(other), LW_EXCLUSIVE);
-		if (e->database == other->oid && e->state == state)
+		if (e->database == database && e->state >= DW_EXECUTOR_IDLE)
 			dw_executor_end(e);
 		LWLockRelease(dw_ready_lock(other));
 	}
@@ -294,29 +298,30 @@ dw_executor_end_idle_elsewhere(Oid database)
 
 	if (idle == NULL)
 		return false;
-	end_elsewhere(idle, DW_EXECUTOR_IDLE);
+	end_elsewhere(idle);
 	return true;
 }
 
 /*
- * Ends an executor of another database than this one after its task: the one that began its task
- * last, since it is likely to have short ones.  Takes the table lock, and a ready lock.
+ * Ends an executor of another database than this one: one that is idle just now, else one after its
+ * task, the one that began it last, since it is likely to have short ones.  Takes the table lock, and
+ * a ready lock.
  */
 void
-dw_executor_end_busy_elsewhere(Oid database)
+dw_executor_end_turn_elsewhere(Oid database)
 {
-	DwExecutor *busy = NULL;
+	DwExecutor *last = dw_executor_idle_longest(database, false, InvalidOid, 0);
 
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+	for (uint32 i = 0; i < dw_shared->nexecutors && (last == NULL || last->state != DW_EXECUTOR_IDLE); i++)
 	{
 		DwExecutor *e = &dw_executors[i];
 
 		if (e->database != database && e->state == DW_EXECUTOR_BUSY && !e->must_exit &&
-			(busy == NULL || e->since > busy->since))
-			busy = e;
+			(last == NULL || e->since > last->since))
+			last = e;
 	}
-	if (busy != NULL)
-		end_elsewhere(busy, DW_EXECUTOR_BUSY);
+	if (last != NULL)
+		end_elsewhere(last);
 }
 
 /*

@@ -16,9 +16,9 @@
  * count: its process does not answer, or it does not need the worker any more.  So nobody has to
  * take back the notes of others.
  *
- * The one whose turn it is has others give a worker up: timers that may rest, then idle executors.
- * Where databases always have something near, or a backlog, that does not help; so after TURN_US it
- * ends the longest turn.  That database waits then, behind all who wait already.
+ * The one whose turn it is has others give a worker up: timers that may rest, and executors that have
+ * been idle for a moment.  Where databases always have something near, or a backlog, that does not
+ * help; so after TURN_US it ends the longest turn.  That database waits then, behind all who wait already.
  *
  * A timer may not have the last background worker: timers that all wait for an executor would wait
  * for ever.  While a timer would be that, timers wait for each other alone, and nobody else for them.
@@ -62,14 +62,18 @@ timer_leaves_a_worker(void)
 	return timers == 0 || 1 + timers + 1 + dw_shared->other_workers < max_worker_processes;
 }
 
+/* True if the lack counts: it was seen not long ago. */
+static bool
+counts(DwLack *lack)
+{
+	return dw_lack_since(lack) != 0 && dw_uptime() - dw_atomic_read(&lack->seen) < SEEN_US;
+}
+
 /* Sets *oldest to this lack, and *who to the process that has it, if it is older and counts. */
 static void
 take_older(DwLack *lack, DwProcess *process, DwLack **oldest, DwProcess **who)
 {
-	int64		since = dw_lack_since(lack);
-
-	if (since == 0 || dw_uptime() - dw_atomic_read(&lack->seen) >= SEEN_US ||
-		(*oldest != NULL && dw_lack_since(*oldest) <= since))
+	if (!counts(lack) || (*oldest != NULL && dw_lack_since(*oldest) <= dw_lack_since(lack)))
 		return;
 	*oldest = lack;
 	*who = process;
@@ -124,7 +128,8 @@ dw_start_may_be_tried(DwLack *lack, DwStart start)
 
 /*
  * Ends the timer that has run longest, for TURN_US at least, and its executors after their tasks.
- * False if there is none.
+ * Not one whose owners wait for an executor, which would have had its worker in vain; nor one that
+ * was told to end before, and may not answer.  False if there is none.
  */
 static bool
 end_longest_turn(void)
@@ -136,7 +141,8 @@ end_longest_turn(void)
 	{
 		DwDatabase *db = dw_database(i);
 
-		if (db->timer.state == DW_PROCESS_RUNNING && db->timer.started <= started)
+		if (db->timer.state == DW_PROCESS_RUNNING && db->timer.started <= started &&
+			!counts(&db->executors_lack) && dw_restart_asked(&db->timer_news) == DW_RESTART_NONE)
 		{
 			longest = db;
 			started = db->timer.started;
@@ -202,7 +208,7 @@ make_others_leave(DwStart start, Oid database, int64 since)
 	pg_atomic_write_u64(&dw_shared->turn_ended_at, (uint64) now);
 	if (start == DW_START_TIMER && dw_timer_idle_timeout >= 0 && end_longest_turn())
 		return;
-	dw_executor_end_busy_elsewhere(database);
+	dw_executor_end_turn_elsewhere(database);
 }
 
 /*

@@ -493,6 +493,60 @@ group turns_of_executors => sub {
 };
 
 #
+# The same, where each has but a short task now and then: its executor is neither busy nor idle for long.
+#
+group short_tasks => sub {
+	set_up('rest_short', conf => "max_worker_processes = 4\nmax_logical_replication_workers = 0\ndelay_wheel.timer_idle_timeout = -1\ndelay_wheel.executor_idle_timeout = 1h\n");
+	sql('CREATE DATABASE other TEMPLATE postgres');
+	sql(q{SELECT delay_every('tick', '500 ms', 'INSERT INTO ran VALUES (''tick'')')});
+	wait_for($node, q{SELECT count(*) > 2 FROM ran}, 'a short task runs now and then');
+	sql(q{SELECT plan('waits', '0')}, 'other');
+	has_run('waits', 'it keeps the worker from no other database', 'other');
+	sql('TRUNCATE ran');
+	wait_for($node, q{SELECT count(*) > 0 FROM ran}, 'and goes on');
+	$node->stop;
+};
+
+#
+# With two workers for timers, one for executors, and tasks that take their time: a timer that has its turn
+# also has an executor.
+#
+group many => sub {
+	set_up('rest_many', conf => "max_worker_processes = 4\nmax_logical_replication_workers = 0\n");
+	sql("CREATE DATABASE db$_ TEMPLATE postgres") for 1 .. 2;
+	sql(q{SELECT count(delay_schedule('0', 'INSERT INTO ran SELECT ''long'' FROM pg_sleep(2)')) FROM generate_series(1, 1000)}, $_) for qw(postgres db1 db2);
+	for my $round (1 .. 2)
+	{
+		wait_for($node, q{SELECT count(*) > 0 FROM ran}, "$_: tasks run, $round", 120, db => $_) for qw(postgres db1 db2);
+		sql('TRUNCATE ran', $_) for qw(postgres db1 db2);
+	}
+	$node->stop('immediate');
+};
+
+#
+# A timer that is stopped has a worker for as long as it is. The others take turns with what is left.
+#
+group stopped => sub {
+	set_up('rest_stopped', conf => "max_worker_processes = 4\nmax_logical_replication_workers = 0\n");
+	sql("CREATE DATABASE db$_ TEMPLATE postgres") for 1 .. 2;
+	my @all = qw(postgres db1 db2);
+	sql(q{SELECT delay_every('tick', '500 ms', 'INSERT INTO ran VALUES (''tick'')')}, $_) for @all;
+	wait_for($node, q{SELECT count(*) > 0 FROM ran}, "$_: its tasks run", 60, db => $_) for @all;
+	my ($stopped, $timer) = split /\|/, sql(q{SELECT datname, pid FROM pg_stat_activity WHERE backend_type = 'delay_wheel timer' ORDER BY backend_start DESC LIMIT 1});
+	kill('STOP', $timer) or die "cannot stop $timer: $!";
+	my @others = grep { $_ ne $stopped } @all;
+	for my $round (1 .. 3)
+	{
+		sql('TRUNCATE ran', $_) for @others;
+		wait_for($node, q{SELECT count(*) > 0 FROM ran}, "beside one that is stopped: tasks of $_ run, $round", 60, db => $_) for @others;
+	}
+	kill('CONT', $timer);
+	sql('TRUNCATE ran', $stopped);
+	wait_for($node, q{SELECT count(*) > 0 FROM ran}, 'and those of the stopped one when it goes on', 60, db => $stopped);
+	$node->stop('immediate');
+};
+
+#
 # The one that has waited longest for the worker of executors does not answer: the next one has it.
 #
 group silent => sub {
