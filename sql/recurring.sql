@@ -92,7 +92,7 @@ COMMENT ON FUNCTION delay_pause_recurring(text) IS
 CREATE FUNCTION delay_resume_recurring(name text) RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_resume_recurring' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_resume_recurring(text) IS
-'ends what delay_pause_recurring began, if this transaction commits: the next run is at the first ideal time from now on, whatever catch_up says. False if there is none of this name; nothing is changed if it is not paused. Waits as delay_every does. A null name is an error, SQLSTATE 22004';
+'ends what delay_pause_recurring began, if this transaction commits: the next run is at the first ideal time from now on, whatever catch_up says. False if there is none of this name; nothing is changed if it is not paused. Waits as delay_every does. Errors: a null name, SQLSTATE 22004; more pending tasks than delay_wheel.max_pending allows, 53400';
 
 CREATE FUNCTION delay_wheel.cron_times(schedule text, time_zone text DEFAULT NULL,
 	after timestamptz DEFAULT pg_catalog.now(), n integer DEFAULT 1) RETURNS SETOF timestamptz

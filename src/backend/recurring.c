@@ -750,6 +750,8 @@ dw_resume_recurring(PG_FUNCTION_ARGS)
 		else
 		{
 			resume(&def);
+			if (dw_max_pending >= 0)
+				dw_require_room(GetUserId());
 			dw_definition_insert_run(&def);
 		}
 		dw_definition_write(rel, &def);

@@ -219,6 +219,15 @@ unlike($session[1]->query("SELECT delay_schedule('1 hour', 'SELECT 1') > 0"), qr
 is($node->safe_psql('postgres', "SELECT count(*) FROM delay_wheel.task WHERE owner = 'alice'::regrole"), 10, 'it is kept');
 $_->quit for @session;
 $node->safe_psql('postgres', 'SELECT delay_cancel(id) FROM delay_wheel.tasks; ALTER ROLE alice SET delay_wheel.max_pending = 100');
+# recurring tasks that are paused have no run, and none is pending; each that goes on has one
+my $made = $node->psql('postgres', "SELECT delay_every('r' || i, '1 day', 'SELECT 1'), delay_pause_recurring('r' || i) FROM generate_series(1, 101) i",
+	extra_params => [ '-U', 'alice' ]);
+my ($rc, $out, $err) = $node->psql('postgres', "SELECT count(delay_resume_recurring('r' || i)) FROM generate_series(1, 100) i; SELECT delay_resume_recurring('r101')",
+	extra_params => [ '-U', 'alice' ]);
+is($made, 0, 'recurring tasks that are paused count for nothing');
+is($out, 100, 'they are resumed up to the limit');
+like($err, qr/role "alice" has as many pending tasks as it may have: 100/, 'and not beyond it');
+$node->safe_psql('postgres', "SELECT delay_unschedule('r' || i) FROM generate_series(1, 101) i", extra_params => [ '-U', 'alice' ]);
 # both sessions may have counted at once: a tenth of what was left for each
 @session = map { $node->background_psql('postgres', on_error_stop => 0, extra_params => [ '-U', 'alice' ]) } 1 .. 2;
 $session[0]->query("SELECT delay_schedule('1 hour', 'SELECT 1')");
