@@ -179,7 +179,7 @@ CREATE FUNCTION attempts_slow() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN PERF
 CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON attempts_parent DEFERRABLE INITIALLY DEFERRED
 	FOR EACH ROW EXECUTE FUNCTION attempts_slow();
 SELECT setval('attempts_seq', 1, false);
-SELECT pg_temp.task($$INSERT INTO attempts_parent VALUES (7)$$, 2, '0', 100) AS id \gset
+SELECT pg_temp.task($$INSERT INTO attempts_parent VALUES (7)$$, 2, '0', 500) AS id \gset
 SELECT pg_temp.wait_for(format('EXISTS (SELECT FROM delay_wheel.failed WHERE id = %s)', :id));
 SELECT attempts, sqlstate, message, (SELECT last_value FROM attempts_seq) AS runs FROM pg_temp.failure(:id);
 -- the row's own timeout ranks above the settings, 0 is none
