@@ -123,8 +123,8 @@ init_memory(void *unused)
 	{
 		pg_atomic_init_u64(&dw_shared->pauses[i].retry_at, 0);
 		pg_atomic_init_u64(&dw_shared->pauses[i].us, 0);
+		pg_atomic_init_u64(&dw_shared->pauses[i].turn_ended_at, 0);
 	}
-	pg_atomic_init_u64(&dw_shared->turn_ended_at, 0);
 	pg_atomic_init_u32(&dw_shared->unlooked, InvalidOid);
 	pg_atomic_init_u64(&dw_shared->unlooked_at, 0);
 	pg_atomic_init_u64(&dw_shared->clock_was, (uint64) PG_INT64_MIN);

@@ -37,11 +37,12 @@ typedef enum DwStart
 	DW_STARTS
 } DwStart;
 
-/* When the one whose turn it is tries again, by dw_uptime(). */
+/* What the one does whose turn it is.  Times are by dw_uptime(). */
 typedef struct DwStartPause
 {
-	pg_atomic_uint64 retry_at;
+	pg_atomic_uint64 retry_at;	/* when it tries again */
 	pg_atomic_uint64 us;		/* the last pause; 0: a worker was free since, or has ended */
+	pg_atomic_uint64 turn_ended_at; /* when it last ended the turn of another one */
 } DwStartPause;
 
 static inline void

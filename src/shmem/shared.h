@@ -345,7 +345,6 @@ typedef struct DwShared
 	pg_atomic_uint32 timer_refused;	/* no background worker was free for the timer of some
 									 * database */
 	DwStartPause pauses[DW_STARTS];	/* of those who lack a background worker, see starts.c */
-	pg_atomic_uint64 turn_ended_at;	/* when one of them last ended another one's turn, by dw_uptime() */
 	pg_atomic_uint32 unlooked;	/* OID of the database that the launcher is to look into next, if
 								 * no background worker is free for that */
 	pg_atomic_uint64 unlooked_at;	/* since when, a TimestampTz */

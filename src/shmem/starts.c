@@ -199,16 +199,19 @@ dw_timers_make_way(bool lacking)
 static void
 make_others_leave(DwStart start, Oid database, int64 since)
 {
+	pg_atomic_uint64 *turn_ended_at = &dw_shared->pauses[start].turn_ended_at;
 	int64		now = dw_uptime();
+	bool		idle_ended;
 
 	dw_timers_make_way(true);
-	if (dw_executor_end_idle_elsewhere(database) ||
-		now - since < TURN_US || now - dw_atomic_read(&dw_shared->turn_ended_at) < NEXT_TURN_US)
+	idle_ended = dw_executor_end_idle_elsewhere(database);
+	if (now - since < TURN_US || now - dw_atomic_read(turn_ended_at) < NEXT_TURN_US)
 		return;
-	pg_atomic_write_u64(&dw_shared->turn_ended_at, (uint64) now);
+	pg_atomic_write_u64(turn_ended_at, (uint64) now);
 	if (start == DW_START_TIMER && dw_timer_idle_timeout >= 0 && end_longest_turn())
 		return;
-	dw_executor_end_turn_elsewhere(database);
+	if (!idle_ended)
+		dw_executor_end_turn_elsewhere(database);
 }
 
 /*

@@ -524,6 +524,26 @@ group many => sub {
 };
 
 #
+# A timer whose owner waits for an executor is not the one that ends, however long it has run.
+#
+group spared => sub {
+	set_up('rest_spared', conf => "max_worker_processes = 4\nmax_logical_replication_workers = 0\n");
+	sql("CREATE DATABASE db$_ TEMPLATE postgres") for 1 .. 2;
+	my $timer = q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'delay_wheel timer' AND datname = '%s'};
+	rests("the timer of $_ rests", $_) for qw(db2 postgres);
+	sql(q{SELECT delay_every('tick', '500 ms', 'INSERT INTO ran VALUES (''tick'')')}, 'db1');
+	wait_for($node, q{SELECT count(*) > 0 FROM ran}, 'a database has timer and executor', 60, db => 'db1');
+	my $before = sql(sprintf $timer, 'db1');
+	sql(q{SELECT delay_schedule('0', 'SELECT pg_sleep(600)')});
+	wait_for($node, q{SELECT count(*) FROM delay_wheel.running}, 'a long task of another one has the executor now', 60, expected => 1);
+	wait_for($node, q{SELECT state FROM delay_wheel.lanes WHERE ready > 0}, 'so the first one waits', 60, db => 'db1', expected => 'blocked');
+	sql(q{SELECT plan('third', '0')}, 'db2');
+	wait_for($node, sprintf($timer, 'db2') =~ s/pid/count(*)/r, 'a third one has a timer', 60, expected => 1);
+	is(sql(sprintf $timer, 'db1'), $before, 'which the one that waits did not have to give up');
+	$node->stop('immediate');
+};
+
+#
 # A timer that is stopped has a worker for as long as it is. The others take turns with what is left.
 #
 group stopped => sub {
