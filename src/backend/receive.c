@@ -78,6 +78,7 @@
 #include "../task/my_session.h"
 #include "../task/queues.h"
 #include "../task/touched.h"
+#include "cursors.h"
 #include "lease.h"
 #include "message_group.h"
 #include "options.h"
@@ -759,8 +760,11 @@ receive(DwDatabase *db, const Wish *wish, ReturnSetInfo *result)
 	MemoryContextSwitchTo(outer);
 	MemoryContextDelete(context);
 	table_close(rel, NoLock);
-	if (n < wish->n && wish->lease == 0)
-		limit_idleness(timeout);
+	if (n == wish->n || wish->lease > 0)
+		return;
+	/* a lease has no such cursor: it is given outside of transaction blocks */
+	dw_cursors_note();
+	limit_idleness(timeout);
 }
 
 /* delay_receive() and delay_lease(), whose first argument is the queue's name. */
@@ -1059,15 +1063,18 @@ receive_xact_callback(XactEvent event, void *arg)
 			break;
 		case XACT_EVENT_PREPARE:
 			/* it has received nothing but in savepoints that were rolled back */
+			dw_cursors_forget();
 			dw_receiver_withdraw();
 			break;
 		case XACT_EVENT_COMMIT:
 			if (ntaken > 0)
 				DW_INJECT("receive-commit");
+			dw_cursors_forget();
 			dw_receiver_withdraw();
 			count_all();
 			break;
 		case XACT_EVENT_ABORT:
+			dw_cursors_forget();
 			dw_receiver_withdraw();
 			bring_back(InvalidSubTransactionId);
 			break;
@@ -1082,7 +1089,10 @@ receive_subxact_callback(SubXactEvent event, SubTransactionId subid, SubTransact
 						 void *arg)
 {
 	if (event == SUBXACT_EVENT_ABORT_SUB)
+	{
+		dw_cursors_undo(subid);
 		bring_back(subid);
+	}
 }
 
 /*

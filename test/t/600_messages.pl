@@ -581,6 +581,109 @@ group loops => sub {
 };
 
 #
+# A cursor that is older than the savepoint in which it has received: it does not outlast the
+# rollback to the savepoint.  Others receive its messages then.
+#
+group cursors => sub {
+	my $query = q{SELECT payload #>> '{}' FROM delay_receive('mail', 3)};
+	# rollbacks are counted, so that each case needs messages of its own
+	my $fresh = sub { put('mail', 'a', 'b', 'c'); ready('mail', 3); };
+	my $others = sub {
+		ready('mail', 3);
+		is(join(' ', sort split / /, got($two, 'mail', '10, true')), 'a b c', "$_[0]: others receive its messages");
+		of($one, 'ROLLBACK');
+	};
+	my $fails = sub {
+		my ($between, $what) = @_;
+
+		refused($one, "$between FETCH ALL c", '55000', "$what: the cursor has failed");
+		$others->($what);
+	};
+
+	value(q{
+		CREATE FUNCTION each_in_cursor(n int) RETURNS SETOF text LANGUAGE plpgsql AS $$
+		DECLARE c refcursor; r text;
+		BEGIN
+			OPEN c FOR SELECT payload #>> '{}' FROM delay_receive('mail', n);
+			LOOP FETCH c INTO r; EXIT WHEN NOT FOUND; RETURN NEXT r; END LOOP;
+		END $$;
+		CREATE FUNCTION each_in_loop(n int) RETURNS SETOF text LANGUAGE plpgsql AS $$
+		DECLARE r text;
+		BEGIN
+			FOR r IN SELECT payload #>> '{}' FROM delay_receive('mail', n) LOOP
+				BEGIN
+					RETURN NEXT r;
+					PERFORM 1 / (r <> 'b')::int;
+				EXCEPTION WHEN division_by_zero THEN RETURN NEXT 'not ' || r;
+				END;
+			END LOOP;
+		END $$;
+		CREATE FUNCTION each_in_block(n int) RETURNS SETOF text LANGUAGE plpgsql AS $$
+		BEGIN RETURN QUERY SELECT payload #>> '{}' FROM delay_receive('mail', n); EXCEPTION WHEN division_by_zero THEN NULL; END $$});
+	for my $case ([ $query, 'a cursor' ], [ $query =~ s/^/WITH m AS MATERIALIZED (/r . ') SELECT * FROM m', 'with WITH' ],
+		map { [ "SELECT * FROM $_(3)", "with $_()" ] } qw(each_in_cursor each_in_loop each_in_block))
+	{
+		$fresh->();
+		of($one, "BEGIN; DECLARE c CURSOR FOR $case->[0]; SAVEPOINT x");
+		is(of($one, 'FETCH c'), 'a', "$case->[1] receives in a savepoint");
+		$fails->('ROLLBACK TO x;', $case->[1]);
+	}
+	$fresh->();
+	of($one, "BEGIN; SAVEPOINT w; DECLARE c SCROLL CURSOR FOR $query; SAVEPOINT x; SAVEPOINT y; FETCH ALL c; RELEASE y");
+	$fails->('ROLLBACK TO x; MOVE ABSOLUTE 0 c;', 'a savepoint within it was released');
+	$fresh->();
+	of($one, "BEGIN; DECLARE c CURSOR FOR SELECT payload #>> '{}' FROM generate_series(1, 3) i, delay_receive('mail', sign(i)::int)");
+	of($one, 'SAVEPOINT x; FETCH c; SAVEPOINT y; FETCH c');
+	$fails->('ROLLBACK TO y; ROLLBACK TO x;', 'all at once');
+	# such a cursor can be closed, and another one can have its name
+	$fresh->();
+	of($one, "BEGIN; DECLARE c CURSOR FOR $query; SAVEPOINT x; FETCH c; ROLLBACK TO x; CLOSE c");
+	of($one, 'DECLARE c CURSOR FOR SELECT generate_series(1, 2); SAVEPOINT y; FETCH c; ROLLBACK TO y');
+	is(of($one, 'FETCH c'), 2, 'another cursor of the name goes on');
+	$others->('closed');
+	$fresh->();
+	of($one, "BEGIN; DECLARE c CURSOR FOR $query; SAVEPOINT x; FETCH c; CLOSE c; DECLARE c CURSOR FOR SELECT 1; ROLLBACK TO x");
+	is(of($one, 'SELECT count(*) FROM pg_cursors'), 0, 'closed and declared again after the savepoint: there is none');
+	$others->('declared again');
+	$fresh->();
+	of($one, "BEGIN; DECLARE c CURSOR WITH HOLD FOR $query; SAVEPOINT x; FETCH c; ROLLBACK TO x; COMMIT");
+	refused($one, 'FETCH c', '34000', 'with WITH HOLD it does not outlast the commit');
+	$others->('WITH HOLD');
+	$fresh->();
+	of($one, q{
+		CREATE FUNCTION pg_temp.by_cursor() RETURNS text LANGUAGE plpgsql AS $$
+		DECLARE c refcursor; r text; got text = '';
+		BEGIN
+			OPEN c FOR SELECT payload #>> '{}' FROM delay_receive('mail', 3);
+			FOR i IN 1 .. 3 LOOP
+				BEGIN
+					FETCH c INTO r;
+					got := got || r;
+					PERFORM 1 / (r <> 'a')::int;
+				EXCEPTION
+					WHEN division_by_zero THEN got := got || ' undone ';
+					WHEN object_not_in_prerequisite_state THEN got := got || 'failed ';
+				END;
+			END LOOP;
+			RETURN got;
+		END $$});
+	is(of($one, 'SELECT pg_temp.by_cursor()'), 'a undone failed failed ', 'a cursor of PL/pgSQL, in blocks');
+	$others->('in blocks');
+
+	# what was received before the savepoint, or in one that was released, is kept
+	$fresh->();
+	is(of($one, q{SELECT string_agg(r, ' ') FROM each_in_loop(3) r}), 'a b not b c', 'a loop goes on whose blocks fail');
+	$fresh->();
+	of($one, "BEGIN; DECLARE c CURSOR FOR $query; FETCH c; SAVEPOINT x; FETCH c; ROLLBACK TO x");
+	is(of($one, 'FETCH ALL c; COMMIT'), 'c', 'so does a cursor that has received before the savepoint');
+	$fresh->();
+	of($one, "BEGIN; DECLARE c CURSOR FOR $query; SAVEPOINT x; FETCH c; RELEASE x; SAVEPOINT x; FETCH c; ROLLBACK TO x");
+	is(of($one, 'FETCH ALL c; COMMIT'), 'c', 'and in one that was released');
+	is(left(), 0, 'all are gone');
+	clear('mail');
+};
+
+#
 # Rights.
 #
 group rights => sub {
