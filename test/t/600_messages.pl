@@ -404,6 +404,8 @@ group refusals => sub {
 	refused($one, q{SELECT * FROM delay_receive('mail', autocommit => null)}, '25P01', 'nor with a null autocommit');
 	refused($one, q{COPY (SELECT * FROM delay_receive('mail')) TO STDOUT}, '25P01', 'nor in COPY');
 	refused($one, q{DECLARE c CURSOR WITH HOLD FOR SELECT * FROM delay_receive('mail')}, '25P01', 'nor by a cursor');
+	refused($one, q{WITH w AS (INSERT INTO done (text) VALUES ('w')) SELECT * FROM delay_receive('mail')}, '25P01', 'nor by a SELECT that writes something else');
+	refused($one, q{WITH w AS (INSERT INTO done (text) VALUES ('w') RETURNING n) SELECT * FROM w, delay_receive('mail')}, '25P01', 'nor if it returns that, too');
 	for my $begin ('', 'BEGIN')
 	{
 		my $where = $begin ? ' in a transaction block' : '';
@@ -462,6 +464,28 @@ group refusals => sub {
 	is(of($one, q{COPY (SELECT payload FROM delay_receive('mail')) TO STDOUT}), '"f"', 'COPY in a block');
 	of($one, 'COMMIT');
 	is(value('SELECT string_agg(text, NULL ORDER BY n) || (SELECT * FROM kept) FROM done'), 'bcde', 'INSERT, a function, DO, CREATE TABLE AS');
+	is(left(), 0, 'all are gone');
+
+	# by a statement that writes them in WITH, and by a function that writes something else
+	value(q{
+		CREATE FUNCTION handle_beside() RETURNS SETOF text LANGUAGE plpgsql AS $$
+		DECLARE r text;
+		BEGIN
+			FOR r IN WITH w AS (INSERT INTO done (text) VALUES ('w')) SELECT payload #>> '{}' FROM delay_receive('mail') LOOP RETURN NEXT r; END LOOP;
+		END $$;
+		TRUNCATE done});
+	put('mail', 'a' .. 'g');
+	ready('mail', 7);
+	is(of($one, q{WITH h AS (INSERT INTO done (text) SELECT payload #>> '{}' FROM delay_receive('mail') RETURNING text) SELECT * FROM h}), 'a', 'written in WITH');
+	is(of($one, q{WITH r AS (SELECT * FROM delay_receive('mail')), h AS (INSERT INTO done (text) SELECT payload #>> '{}' FROM r RETURNING text) SELECT * FROM h}), 'b', 'received in WITH, and written');
+	is(of($one, q{INSERT INTO done (text) SELECT payload #>> '{}' FROM delay_receive('mail') RETURNING text}), 'c', 'INSERT that returns what it writes');
+	is(of($one, 'SELECT handle_beside()'), 'd', 'in a function that writes something else');
+	is(of($one, q{WITH w AS (INSERT INTO done (text) VALUES ('w')) SELECT handle_beside()}), 'e', 'also in a query that writes');
+	of($one, 'BEGIN');
+	is(of($one, q{WITH w AS (INSERT INTO done (text) VALUES ('w')) SELECT payload FROM delay_receive('mail')}), '"f"', 'beside a write, in a block');
+	of($one, 'COMMIT');
+	is(of($one, q{WITH w AS (INSERT INTO done (text) VALUES ('w')) SELECT payload FROM delay_receive('mail', autocommit => true)}), '"g"', 'or with autocommit');
+	is(value('SELECT string_agg(text, NULL ORDER BY text) FROM done'), 'abcwwwww', 'all that is written');
 	is(left(), 0, 'all are gone');
 
 	# 1000 at most in a transaction
