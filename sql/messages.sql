@@ -91,7 +91,7 @@ Within a transaction block, a function or DO it is an error, SQLSTATE 25001. Oth
 CREATE FUNCTION delay_done(id bigint, token bigint, result jsonb DEFAULT NULL) RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_done' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_done(bigint, bigint, jsonb) IS
-'ends a message that delay_lease() has given, if this transaction commits: its work is done. result, at most 1 MB, is handed to its on_success as $2; nobody else keeps it. True; false if the token is not (any more) that of its lease: the lease has ended and another receiver has it or had it, it was cancelled, or has ended already. Never waits. A lease that has ended, of a message that nobody has got since, is as good as one that lasts. Errors: a null id or token, SQLSTATE 22004; a result that is too long, 54000; without the right to receive from its queue, 42501';
+'ends a message that delay_lease() has given, if this transaction commits: its work is done. result, at most 1 MB, is handed to its on_success as $2; nobody else keeps it. True; false if the token is not (any more) that of its lease: the lease has ended and another receiver has it or had it, it was cancelled, or has ended already. Waits for another transaction that has the message''s row, as UPDATE does, but not for another receiver. A lease that has ended, of a message that nobody has got since, is as good as one that lasts. Errors: a null id or token, SQLSTATE 22004; a result that is too long, 54000; without the right to receive from its queue, 42501';
 
 CREATE FUNCTION delay_done_all(ids bigint[], tokens bigint[]) RETURNS bigint[]
 AS 'MODULE_PATHNAME', 'dw_done_all' LANGUAGE C VOLATILE PARALLEL UNSAFE;

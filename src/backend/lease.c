@@ -9,7 +9,9 @@
  * in time deletes the row, and concludes the message or moves it again, in the
  * transaction of the call.
  *
- * Nobody is waited for: whoever has the row locked has taken the message, or cancels it.
+ * A call waits for another transaction that has the row, as UPDATE does, and looks again then: the
+ * other one may have extended the lease only, or be rolled back.  It does not wait for a receiver
+ * who got the message after the lease had ended, and may keep it for long.
  *
  * Steps K1 to K3 of the model in test/model.
  *
@@ -21,6 +23,7 @@
 #include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
+#include "miscadmin.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
@@ -90,33 +93,46 @@ can_extend(const DwTaskKey *key)
 
 /*
  * Deletes the row of a message that is leased with this token, and fills in *claim; false
- * if the token is not that of its lease, or another transaction has the row.  extends: the lease
- * is to go on.
+ * if the token is not that of its lease, or another receiver has the message now.  Waits for
+ * other transactions that have the row.  extends: the lease is to go on.
  */
 static bool
 take_leased(Relation rel, int64 id, int64 token, bool extends, DwClaim *claim)
 {
-	HeapTuple	tuple = dw_task_find(rel, id, NULL);
-	DwTaskKey	key;
-	bool		isnull;
+	HeapTuple	tuple;
+	TM_Result	result;
 
-	/* K1 */
-	if (tuple == NULL)
-		return false;
-	dw_task_key(rel, tuple, &key);
-	if (!key.is_leased || token != DatumGetInt64(dw_row_column(rel, tuple, Anum_task_token, &isnull)))
-		return false;
-	/* who knows the token may have lost the right since */
-	dw_queue_require_receiver(key.queue);
-	if (extends && !can_extend(&key))
-		return false;
-	dw_writes_for(key.owner);
-	/* one that goes on holds its group as before */
-	if (extends)
-		key.group = DW_NO_GROUP;
-	/* K2 */
-	if (dw_task_is_cancelled(rel, tuple) || dw_row_delete(rel, &key) != TM_Ok)
-		return false;
+	do
+	{
+		DwTaskKey	key;
+		bool		isnull;
+
+		CHECK_FOR_INTERRUPTS();
+		/* K1 */
+		tuple = dw_task_find(rel, id, NULL);
+		if (tuple == NULL)
+			return false;
+		dw_task_key(rel, tuple, &key);
+		if (!key.is_leased || token != DatumGetInt64(dw_row_column(rel, tuple, Anum_task_token, &isnull)))
+			return false;
+		/* who knows the token may have lost the right since */
+		dw_queue_require_receiver(key.queue);
+		if (extends && !can_extend(&key))
+			return false;
+		dw_writes_for(key.owner);
+		/* one that goes on holds its group as before */
+		if (extends)
+			key.group = DW_NO_GROUP;
+		if (dw_task_is_cancelled(rel, tuple))
+			return false;
+		/* K2 */
+		result = dw_row_delete(rel, &key);
+		/* the current command has deleted it by plain SQL */
+		if (result == TM_SelfModified)
+			return false;
+		if (result == TM_BeingModified && !dw_row_wait(rel, &key))
+			return false;
+	} while (result != TM_Ok);
 	CommandCounterIncrement();
 	dw_claim_read(dw_my_database(), rel, tuple, claim);
 	return true;

@@ -40,6 +40,7 @@
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "nodes/execnodes.h"
+#include "nodes/nodeFuncs.h"
 #include "nodes/parsenodes.h"
 #include "storage/bufmgr.h"
 #include "storage/proc.h"
@@ -78,6 +79,7 @@
 #include "../task/my_session.h"
 #include "../task/queues.h"
 #include "../task/touched.h"
+#include "cursors.h"
 #include "lease.h"
 #include "message_group.h"
 #include "options.h"
@@ -176,6 +178,33 @@ goes_to_client(const ReturnSetInfo *result)
 		query->dest->mydest != DestSPI;
 }
 
+/* True if the plan, or a part of it, evaluates its expressions in this context. */
+static bool
+is_in_plan(PlanState *plan, void *econtext)
+{
+	return plan->ps_ExprContext == econtext || planstate_tree_walker(plan, is_in_plan, econtext);
+}
+
+/*
+ * The same for a SELECT that writes something else, by INSERT, UPDATE or DELETE in WITH.  Its portal
+ * has no query, and only those of clients have formats of columns.  False if the function is called
+ * within WITH or a subquery, since the rows may be what is written.
+ */
+static bool
+goes_to_client_beside_writes(const ReturnSetInfo *result)
+{
+	const EState *estate = result->econtext != NULL ? result->econtext->ecxt_estate : NULL;
+	ListCell   *lc;
+
+	if (estate == NULL || ActivePortal == NULL || ActivePortal->strategy != PORTAL_ONE_MOD_WITH ||
+		ActivePortal->formats == NULL || !list_member_ptr(ActivePortal->stmts, estate->es_plannedstmt))
+		return false;
+	foreach(lc, estate->es_subplanstates)
+		if (lfirst(lc) != NULL && is_in_plan(lfirst(lc), result->econtext))
+			return false;
+	return true;
+}
+
 /*
  * True if the rows of the function go to the client by a statement that commits before the
  * client has seen them: a SELECT, COPY or cursor outside of a transaction block.
@@ -183,7 +212,8 @@ goes_to_client(const ReturnSetInfo *result)
 static bool
 commits_unseen(const ReturnSetInfo *result)
 {
-	return !IsTransactionBlock() && (within.copy_to || goes_to_client(result));
+	return !IsTransactionBlock() &&
+		(within.copy_to || goes_to_client(result) || goes_to_client_beside_writes(result));
 }
 
 /*
@@ -759,8 +789,11 @@ receive(DwDatabase *db, const Wish *wish, ReturnSetInfo *result)
 	MemoryContextSwitchTo(outer);
 	MemoryContextDelete(context);
 	table_close(rel, NoLock);
-	if (n < wish->n && wish->lease == 0)
-		limit_idleness(timeout);
+	if (n == wish->n || wish->lease > 0)
+		return;
+	/* a lease has no such cursor: it is given outside of transaction blocks */
+	dw_cursors_note();
+	limit_idleness(timeout);
 }
 
 /* delay_receive() and delay_lease(), whose first argument is the queue's name. */
@@ -1059,15 +1092,18 @@ receive_xact_callback(XactEvent event, void *arg)
 			break;
 		case XACT_EVENT_PREPARE:
 			/* it has received nothing but in savepoints that were rolled back */
+			dw_cursors_forget();
 			dw_receiver_withdraw();
 			break;
 		case XACT_EVENT_COMMIT:
 			if (ntaken > 0)
 				DW_INJECT("receive-commit");
+			dw_cursors_forget();
 			dw_receiver_withdraw();
 			count_all();
 			break;
 		case XACT_EVENT_ABORT:
+			dw_cursors_forget();
 			dw_receiver_withdraw();
 			bring_back(InvalidSubTransactionId);
 			break;
@@ -1082,7 +1118,10 @@ receive_subxact_callback(SubXactEvent event, SubTransactionId subid, SubTransact
 						 void *arg)
 {
 	if (event == SUBXACT_EVENT_ABORT_SUB)
+	{
+		dw_cursors_undo(subid);
 		bring_back(subid);
+	}
 }
 
 /*

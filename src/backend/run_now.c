@@ -40,7 +40,6 @@
 #include "catalog/pg_type.h"
 #include "commands/sequence.h"
 #include "datatype/timestamp.h"
-#include "executor/spi.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
@@ -82,6 +81,7 @@
 #include "../task/my_session.h"
 #include "../task/new_task.h"
 #include "../task/rights.h"
+#include "cursors.h"
 
 PG_FUNCTION_INFO_V1(dw_run);
 PG_FUNCTION_INFO_V1(dw_run_due);
@@ -164,29 +164,6 @@ set_reading(const Taken *task, bool own)
 
 /*---- Cursors ----*/
 
-/* Returns the names of all cursors, including those of the protocol. */
-static List *
-list_cursors(void)
-{
-	MemoryContext context = CurrentMemoryContext;
-	List	   *names = NIL;
-
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "could not connect to the SPI manager");
-	if (SPI_execute("SELECT c.name FROM pg_catalog.pg_cursor() c", true, 0) != SPI_OK_SELECT)
-		elog(ERROR, "could not list cursors");
-	for (uint64 i = 0; i < SPI_processed; i++)
-	{
-		char	   *name = SPI_getvalue(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1);
-		MemoryContext old = MemoryContextSwitchTo(context);
-
-		names = lappend(names, pstrdup(name));
-		MemoryContextSwitchTo(old);
-	}
-	SPI_finish();
-	return names;
-}
-
 /*
  * Hides all cursors, and returns a list of what restore_cursors() needs.  A portal that
  * is active can be neither read nor closed, so all are marked as active, and as not
@@ -198,7 +175,7 @@ hide_cursors(void)
 	List	   *hidden = NIL;
 	ListCell   *lc;
 
-	foreach(lc, list_cursors())
+	foreach(lc, dw_cursors_list())
 	{
 		HiddenCursor *cursor = palloc(sizeof(HiddenCursor));
 		Portal		portal = GetPortalByName(lfirst(lc));
@@ -243,7 +220,7 @@ close_cursors(void)
 {
 	ListCell   *lc;
 
-	foreach(lc, list_cursors())
+	foreach(lc, dw_cursors_list())
 	{
 		Portal		portal = GetPortalByName(lfirst(lc));
 

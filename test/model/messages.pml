@@ -692,7 +692,10 @@ Say:
 		v = (row[i] && tok[i] == mine -> ver[i] : 0)
 #endif
 	};
-	/* K2: deletes this version of the row, and waits for nobody */
+	/*
+	 * K2: deletes this version of the row.  A word that waits for another transaction, and looks
+	 * again, is here one that comes later.
+	 */
 	if
 #ifdef MUT_WORD_NO_VERSION
 	:: d_step { v && row[i] && !lock[i] -> lock[i] = me }

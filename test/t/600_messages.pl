@@ -404,6 +404,8 @@ group refusals => sub {
 	refused($one, q{SELECT * FROM delay_receive('mail', autocommit => null)}, '25P01', 'nor with a null autocommit');
 	refused($one, q{COPY (SELECT * FROM delay_receive('mail')) TO STDOUT}, '25P01', 'nor in COPY');
 	refused($one, q{DECLARE c CURSOR WITH HOLD FOR SELECT * FROM delay_receive('mail')}, '25P01', 'nor by a cursor');
+	refused($one, q{WITH w AS (INSERT INTO done (text) VALUES ('w')) SELECT * FROM delay_receive('mail')}, '25P01', 'nor by a SELECT that writes something else');
+	refused($one, q{WITH w AS (INSERT INTO done (text) VALUES ('w') RETURNING n) SELECT * FROM w, delay_receive('mail')}, '25P01', 'nor if it returns that, too');
 	for my $begin ('', 'BEGIN')
 	{
 		my $where = $begin ? ' in a transaction block' : '';
@@ -462,6 +464,28 @@ group refusals => sub {
 	is(of($one, q{COPY (SELECT payload FROM delay_receive('mail')) TO STDOUT}), '"f"', 'COPY in a block');
 	of($one, 'COMMIT');
 	is(value('SELECT string_agg(text, NULL ORDER BY n) || (SELECT * FROM kept) FROM done'), 'bcde', 'INSERT, a function, DO, CREATE TABLE AS');
+	is(left(), 0, 'all are gone');
+
+	# by a statement that writes them in WITH, and by a function that writes something else
+	value(q{
+		CREATE FUNCTION handle_beside() RETURNS SETOF text LANGUAGE plpgsql AS $$
+		DECLARE r text;
+		BEGIN
+			FOR r IN WITH w AS (INSERT INTO done (text) VALUES ('w')) SELECT payload #>> '{}' FROM delay_receive('mail') LOOP RETURN NEXT r; END LOOP;
+		END $$;
+		TRUNCATE done});
+	put('mail', 'a' .. 'g');
+	ready('mail', 7);
+	is(of($one, q{WITH h AS (INSERT INTO done (text) SELECT payload #>> '{}' FROM delay_receive('mail') RETURNING text) SELECT * FROM h}), 'a', 'written in WITH');
+	is(of($one, q{WITH r AS (SELECT * FROM delay_receive('mail')), h AS (INSERT INTO done (text) SELECT payload #>> '{}' FROM r RETURNING text) SELECT * FROM h}), 'b', 'received in WITH, and written');
+	is(of($one, q{INSERT INTO done (text) SELECT payload #>> '{}' FROM delay_receive('mail') RETURNING text}), 'c', 'INSERT that returns what it writes');
+	is(of($one, 'SELECT handle_beside()'), 'd', 'in a function that writes something else');
+	is(of($one, q{WITH w AS (INSERT INTO done (text) VALUES ('w')) SELECT handle_beside()}), 'e', 'also in a query that writes');
+	of($one, 'BEGIN');
+	is(of($one, q{WITH w AS (INSERT INTO done (text) VALUES ('w')) SELECT payload FROM delay_receive('mail')}), '"f"', 'beside a write, in a block');
+	of($one, 'COMMIT');
+	is(of($one, q{WITH w AS (INSERT INTO done (text) VALUES ('w')) SELECT payload FROM delay_receive('mail', autocommit => true)}), '"g"', 'or with autocommit');
+	is(value('SELECT string_agg(text, NULL ORDER BY text) FROM done'), 'abcwwwww', 'all that is written');
 	is(left(), 0, 'all are gone');
 
 	# 1000 at most in a transaction
@@ -577,6 +601,109 @@ group loops => sub {
 	refused($one, q{SELECT * FROM delay_receive('mail')}, '25P01', 'nor without a loop');
 	of($one, q{DO $$ BEGIN PERFORM explained('SELECT * FROM each(1)'); EXCEPTION WHEN feature_not_supported THEN INSERT INTO done (text) SELECT each(1); END $$});
 	is(value(q{SELECT text FROM done ORDER BY n DESC LIMIT 1}), 'a', 'what was refused has no effect on what follows');
+	clear('mail');
+};
+
+#
+# A cursor that is older than the savepoint in which it has received: it does not outlast the
+# rollback to the savepoint.  Others receive its messages then.
+#
+group cursors => sub {
+	my $query = q{SELECT payload #>> '{}' FROM delay_receive('mail', 3)};
+	# rollbacks are counted, so that each case needs messages of its own
+	my $fresh = sub { put('mail', 'a', 'b', 'c'); ready('mail', 3); };
+	my $others = sub {
+		ready('mail', 3);
+		is(join(' ', sort split / /, got($two, 'mail', '10, true')), 'a b c', "$_[0]: others receive its messages");
+		of($one, 'ROLLBACK');
+	};
+	my $fails = sub {
+		my ($between, $what) = @_;
+
+		refused($one, "$between FETCH ALL c", '55000', "$what: the cursor has failed");
+		$others->($what);
+	};
+
+	value(q{
+		CREATE FUNCTION each_in_cursor(n int) RETURNS SETOF text LANGUAGE plpgsql AS $$
+		DECLARE c refcursor; r text;
+		BEGIN
+			OPEN c FOR SELECT payload #>> '{}' FROM delay_receive('mail', n);
+			LOOP FETCH c INTO r; EXIT WHEN NOT FOUND; RETURN NEXT r; END LOOP;
+		END $$;
+		CREATE FUNCTION each_in_loop(n int) RETURNS SETOF text LANGUAGE plpgsql AS $$
+		DECLARE r text;
+		BEGIN
+			FOR r IN SELECT payload #>> '{}' FROM delay_receive('mail', n) LOOP
+				BEGIN
+					RETURN NEXT r;
+					PERFORM 1 / (r <> 'b')::int;
+				EXCEPTION WHEN division_by_zero THEN RETURN NEXT 'not ' || r;
+				END;
+			END LOOP;
+		END $$;
+		CREATE FUNCTION each_in_block(n int) RETURNS SETOF text LANGUAGE plpgsql AS $$
+		BEGIN RETURN QUERY SELECT payload #>> '{}' FROM delay_receive('mail', n); EXCEPTION WHEN division_by_zero THEN NULL; END $$});
+	for my $case ([ $query, 'a cursor' ], [ $query =~ s/^/WITH m AS MATERIALIZED (/r . ') SELECT * FROM m', 'with WITH' ],
+		map { [ "SELECT * FROM $_(3)", "with $_()" ] } qw(each_in_cursor each_in_loop each_in_block))
+	{
+		$fresh->();
+		of($one, "BEGIN; DECLARE c CURSOR FOR $case->[0]; SAVEPOINT x");
+		is(of($one, 'FETCH c'), 'a', "$case->[1] receives in a savepoint");
+		$fails->('ROLLBACK TO x;', $case->[1]);
+	}
+	$fresh->();
+	of($one, "BEGIN; SAVEPOINT w; DECLARE c SCROLL CURSOR FOR $query; SAVEPOINT x; SAVEPOINT y; FETCH ALL c; RELEASE y");
+	$fails->('ROLLBACK TO x; MOVE ABSOLUTE 0 c;', 'a savepoint within it was released');
+	$fresh->();
+	of($one, "BEGIN; DECLARE c CURSOR FOR SELECT payload #>> '{}' FROM generate_series(1, 3) i, delay_receive('mail', sign(i)::int)");
+	of($one, 'SAVEPOINT x; FETCH c; SAVEPOINT y; FETCH c');
+	$fails->('ROLLBACK TO y; ROLLBACK TO x;', 'all at once');
+	# such a cursor can be closed, and another one can have its name
+	$fresh->();
+	of($one, "BEGIN; DECLARE c CURSOR FOR $query; SAVEPOINT x; FETCH c; ROLLBACK TO x; CLOSE c");
+	of($one, 'DECLARE c CURSOR FOR SELECT generate_series(1, 2); SAVEPOINT y; FETCH c; ROLLBACK TO y');
+	is(of($one, 'FETCH c'), 2, 'another cursor of the name goes on');
+	$others->('closed');
+	$fresh->();
+	of($one, "BEGIN; DECLARE c CURSOR FOR $query; SAVEPOINT x; FETCH c; CLOSE c; DECLARE c CURSOR FOR SELECT 1; ROLLBACK TO x");
+	is(of($one, 'SELECT count(*) FROM pg_cursors'), 0, 'closed and declared again after the savepoint: there is none');
+	$others->('declared again');
+	$fresh->();
+	of($one, "BEGIN; DECLARE c CURSOR WITH HOLD FOR $query; SAVEPOINT x; FETCH c; ROLLBACK TO x; COMMIT");
+	refused($one, 'FETCH c', '34000', 'with WITH HOLD it does not outlast the commit');
+	$others->('WITH HOLD');
+	$fresh->();
+	of($one, q{
+		CREATE FUNCTION pg_temp.by_cursor() RETURNS text LANGUAGE plpgsql AS $$
+		DECLARE c refcursor; r text; got text = '';
+		BEGIN
+			OPEN c FOR SELECT payload #>> '{}' FROM delay_receive('mail', 3);
+			FOR i IN 1 .. 3 LOOP
+				BEGIN
+					FETCH c INTO r;
+					got := got || r;
+					PERFORM 1 / (r <> 'a')::int;
+				EXCEPTION
+					WHEN division_by_zero THEN got := got || ' undone ';
+					WHEN object_not_in_prerequisite_state THEN got := got || 'failed ';
+				END;
+			END LOOP;
+			RETURN got;
+		END $$});
+	is(of($one, 'SELECT pg_temp.by_cursor()'), 'a undone failed failed ', 'a cursor of PL/pgSQL, in blocks');
+	$others->('in blocks');
+
+	# what was received before the savepoint, or in one that was released, is kept
+	$fresh->();
+	is(of($one, q{SELECT string_agg(r, ' ') FROM each_in_loop(3) r}), 'a b not b c', 'a loop goes on whose blocks fail');
+	$fresh->();
+	of($one, "BEGIN; DECLARE c CURSOR FOR $query; FETCH c; SAVEPOINT x; FETCH c; ROLLBACK TO x");
+	is(of($one, 'FETCH ALL c; COMMIT'), 'c', 'so does a cursor that has received before the savepoint');
+	$fresh->();
+	of($one, "BEGIN; DECLARE c CURSOR FOR $query; SAVEPOINT x; FETCH c; RELEASE x; SAVEPOINT x; FETCH c; ROLLBACK TO x");
+	is(of($one, 'FETCH ALL c; COMMIT'), 'c', 'and in one that was released');
+	is(left(), 0, 'all are gone');
 	clear('mail');
 };
 

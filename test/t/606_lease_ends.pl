@@ -176,6 +176,50 @@ $canceller->query_until(qr/begun/, "\\echo begun\nSELECT delay_cancel($a->[0], s
 wait_for($node, q{SELECT count(*) = 1 FROM pg_stat_activity WHERE query LIKE 'SELECT delay_cancel%' AND wait_event_type = 'Lock'}, 'a cancellation waits for who is about to say done');
 $receiver->query_safe('ROLLBACK');
 like($canceller->query_safe('SELECT 1'), qr/cancelled/, 'and then ends the lease');
+
+#
+# A word waits for another transaction that has the row, and then counts if the token is still
+# that of the lease.  It does not wait for a receiver, who has got the message after the lease.
+#
+my $words = 0;
+for my $case (
+	[ 'delay_done', 'delay_extend', 'COMMIT', 't' ], [ 'delay_extend', 'delay_extend', 'COMMIT', 't' ], [ 'delay_release', 'delay_extend', 'ROLLBACK', 't' ],
+	[ 'delay_fail', 'UPDATE', 'COMMIT', 't' ], [ 'delay_done_all', 'FOR UPDATE', 'COMMIT', 'it' ], [ 'delay_done_all', 'delay_done', 'COMMIT', '{}' ],
+	[ 'delay_done', 'delay_done', 'COMMIT', 'f' ], [ 'delay_done', 'delay_done', 'ROLLBACK', 't' ], [ 'delay_extend', 'delay_release', 'COMMIT', 'f' ],
+	[ 'delay_done', 'delay_cancel', 'COMMIT', 'f' ], [ 'delay_done', 'delay_extend', 'COMMIT', 't', 'BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1' ])
+{
+	my ($word, $other, $end, $expected, $begin) = @$case;
+
+	query(q{SELECT delay_cancel_all(queue => 'mail'), delay_send('mail', '"w"')});
+	$a = lease_one('mail', '1 hour', 'a message is leased');
+	my $args = $word eq 'delay_done_all' ? "'{$a->[0]}', '{$a->[1]}'" : "$a->[0], $a->[1]";
+	my $held = $other eq 'UPDATE' ? "UPDATE delay_wheel.task SET tag = 'w' WHERE id = $a->[0]" :
+	  $other eq 'FOR UPDATE' ? "SELECT FROM delay_wheel.task WHERE id = $a->[0] FOR UPDATE" :
+	  $other eq 'delay_cancel' ? "SELECT delay_cancel($a->[0], stop_running => true)" : "SELECT $other($a->[0], $a->[1])";
+	$canceller->query_safe($begin) if $begin;
+	$receiver->query_safe("BEGIN; $held");
+	$words++;
+	$canceller->query_until(qr/begun/, "\\echo begun\nSELECT $word($args) /* word $words */;\n");
+	# or has an answer already
+	wait_for($node, "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '% /* word $words */%' AND pid <> pg_backend_pid() AND (wait_event_type = 'Lock' OR state LIKE 'idle%')",
+		"$word() meets $other", undef, expected => 1);
+	$receiver->query_safe($end);
+	is($canceller->query_safe('SELECT 1'), ($expected eq 'it' ? "{$a->[0]}" : $expected) . "\n1", "$word(): $other, $end");
+	$canceller->query_safe('COMMIT') if $begin;
+}
+query(q{SELECT delay_cancel_all(queue => 'mail'), delay_send('mail', '"w"')});
+$a = lease_one('mail', '1 hour', 'a message is leased');
+is(without_waiting("BEGIN; WITH d AS (DELETE FROM delay_wheel.task WHERE id = $a->[0] RETURNING id) SELECT delay_done(id, $a->[1]) FROM d; ROLLBACK"), 'f', 'what the command itself has deleted is gone');
+$receiver->query_safe("BEGIN; SELECT delay_extend($a->[0], $a->[1])");
+is(without_waiting("SET lock_timeout = '10ms'; SELECT delay_done($a->[0], $a->[1])"), '55P03', 'a word waits for no longer than lock_timeout');
+$receiver->query_safe('ROLLBACK');
+is(call('delay_extend', $a, q{'1 ms'}), 't', 'the lease ends');
+query(q{CALL delay_await('mail', '60 s')});
+is($receiver->query_safe(q{BEGIN; SELECT id FROM delay_receive('mail')}), $a->[0], 'and another one receives the message');
+is(without_waiting("SELECT $_($a->[0], $a->[1])"), 'f', "$_() does not wait for it") for qw(delay_done delay_extend delay_release delay_fail);
+is(without_waiting("SELECT delay_done_all('{$a->[0]}', '{$a->[1]}')"), '{}', 'nor does delay_done_all()');
+$receiver->query_safe('ROLLBACK');
+is(call('delay_done', $a), 't', 'when that one has rolled back, the token is valid');
 $canceller->quit;
 
 #
