@@ -121,6 +121,25 @@ dw_group_verdict(DwDatabase *db, Relation rel, int16 queue, DwEntry *entry, DwGr
 	return verdict;
 }
 
+/*
+ * The row of a message that comes first in its group, and that this session has taken, is locked by
+ * a transaction that may tell nobody when it ends: sends it back, and holds the group.  Takes the
+ * ready lock.
+ */
+DwGroupVerdict
+dw_group_is_locked(DwDatabase *db, const DwEntry *entry, DwGroupTaken *taken)
+{
+	DwGroupVerdict verdict;
+	bool		reload = false;
+
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	verdict = send_back(db, entry, taken, DW_NEVER, false, &reload);
+	LWLockRelease(dw_ready_lock(db));
+	if (reload)
+		dw_wake_timer(db, DW_AWAKE);
+	return verdict;
+}
+
 /* True if limits or an order hold for the group of this message. */
 bool
 dw_group_is_limited(const DwTaskKey *key)

@@ -543,6 +543,21 @@ obey_verdict(Relation rel, Taken *t, DwClaim *claim)
 	}
 }
 
+/* A message may not be received now, because of its group; it is back in a ready list, or is to go there. */
+static void
+go_back(DwDatabase *db, Taken *t, DwGroupVerdict verdict)
+{
+	if (verdict == DW_GROUP_GOES_BACK)
+	{
+		t->state = TAKEN_RETURNED;
+		return;
+	}
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	dw_limits_not_begun(db, t->queue);
+	LWLockRelease(dw_ready_lock(db));
+	forget_taken(db, t);
+}
+
 /*
  * Step P3: claims a message that was taken.  True if it is received; *claim has its row
  * then, in the current memory context.
@@ -571,6 +586,9 @@ claim_taken(DwDatabase *db, Relation rel, Taken *t, DwClaim *claim)
 			return false;
 		case DW_CLAIM_UNSEEN:
 			t->state = TAKEN_RETURNED;
+			return false;
+		case DW_CLAIM_LOCKED:
+			go_back(db, t, dw_group_is_locked(db, &t->entry, &t->group));
 			return false;
 		case DW_CLAIM_CANCELLED:
 			/* a mark of this transaction, which a rollback undoes: then the message comes back */
@@ -740,20 +758,12 @@ counts_in_group(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 static bool
 group_allows(DwDatabase *db, Relation rel, Taken *t)
 {
-	switch (dw_group_verdict(db, rel, t->queue, &t->entry, &t->group, counts_in_group))
-	{
-		case DW_GROUP_CLAIM:
-			return true;
-		case DW_GROUP_GOES_BACK:
-			t->state = TAKEN_RETURNED;
-			break;
-		case DW_GROUP_WENT_BACK:
-			LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-			dw_limits_not_begun(db, t->queue);
-			LWLockRelease(dw_ready_lock(db));
-			forget_taken(db, t);
-			break;
-	}
+	DwGroupVerdict verdict = dw_group_verdict(db, rel, t->queue, &t->entry, &t->group,
+											  counts_in_group);
+
+	if (verdict == DW_GROUP_CLAIM)
+		return true;
+	go_back(db, t, verdict);
 	return false;
 }
 

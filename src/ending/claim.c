@@ -43,6 +43,7 @@
 #include "../shmem/committing.h"
 #include "../shmem/executors.h"
 #include "../shmem/groups.h"
+#include "../shmem/queue_limits.h"
 #include "../shmem/receivers.h"
 #include "../shmem/shared.h"
 #include "../shmem/suspects.h"
@@ -141,6 +142,19 @@ ask_for_recheck(DwDatabase *db, const DwEntry *entry)
 	LWLockRelease(dw_ready_lock(db));
 	dw_lane_dirty(db, lane);
 	dw_wake_timer(db, DW_AWAKE);
+}
+
+/*
+ * True if the entry is of a group with an order, whose other tasks wait for this one.  The queue
+ * may change at any time, which ends all holds.
+ */
+static bool
+is_ordered(const DwEntry *entry)
+{
+	const DwQueue *queue = dw_lane_queue(&dw_lanes[entry->lane]);
+
+	return dw_entry_has_group(entry) && entry->block != DW_NO_GROUP && queue != NULL &&
+		queue->group_order;
 }
 
 /* Deforms the claim's tuple into values, nulls and key, for all later users. */
@@ -323,8 +337,8 @@ is_kept_unseen(Relation rel, const ItemPointerData *tid)
 /*
  * X2: tries to delete the row, and judges the task under the lock of its key.  False
  * if the row has changed since the snapshot, so that the caller has to look again.
- * *result becomes DW_CLAIMED on success, and is left alone otherwise.  It becomes
- * DW_CLAIM_UNSEEN, and the deletion is to be undone, if the snapshot stays and lacks
+ * *result becomes DW_CLAIMED on success, DW_CLAIM_LOCKED as said there, and is left alone
+ * otherwise.  It becomes DW_CLAIM_UNSEEN, and the deletion is to be undone, if the snapshot stays and lacks
  * what the task must see: what was done by who kept it, or by who changed queues, pauses
  * or marks since db->control was read, before the snapshot.
  */
@@ -370,7 +384,11 @@ delete_claimed_row(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *
 		/* a cancelled task needs no recheck: the sweeper removes its row */
 		if (me != NULL)
 			dw_key_claim_refused(me, rel, claim->tuple);
-		ask_for_recheck(db, entry);
+		/* the group must not wait for minutes */
+		if (is_ordered(entry))
+			*result = DW_CLAIM_LOCKED;
+		else
+			ask_for_recheck(db, entry);
 	}
 	return deleted == TM_Ok || deleted == TM_BeingModified;
 }

@@ -39,6 +39,8 @@ typedef enum DwClaimResult
 	DW_CLAIMED,
 	DW_CLAIM_NOTHING,			/* the row is gone, was moved, or another transaction
 								 * has it: the task is hinted again if necessary */
+	DW_CLAIM_LOCKED,			/* another transaction has locked the row, and may tell nobody when it
+								 * ends; the task is of an ordered group, which the caller holds */
 	DW_CLAIM_CANCELLED,			/* a mark has hit the task: the sweeper removes the row */
 	DW_CLAIM_REJECTED,			/* is_wanted has returned false: the row is unchanged */
 	DW_CLAIM_UNSEEN				/* the snapshot, which stays for the transaction, does not see the row,

@@ -419,7 +419,8 @@ run_members(void)
 		/* a suspect is not even claimed here: its claim may be what crashes */
 		result = dw_crashes_of(batch.db->oid, entry->id) > 0 ? DW_CLAIM_REJECTED :
 			dw_claim(batch.db, batch.me, rel, &finder, entry, may_join, NULL, &claim);
-		if (result == DW_CLAIM_REJECTED)
+		/* locked: its queue has got an order since it was taken */
+		if (result == DW_CLAIM_REJECTED || result == DW_CLAIM_LOCKED)
 		{
 			batch.current = CURRENT_LEFT;
 			break;

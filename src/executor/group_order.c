@@ -51,6 +51,21 @@ look(DwDatabase *db, const DwEntry *entry, DwTaskKey *first, TimestampTz *until)
 }
 
 /*
+ * Puts the executor's current task back and holds its group until then, or for a while if that is
+ * DW_NEVER.  True if the timer is to be woken.  Needs the ready lock.
+ */
+static bool
+put_back(DwDatabase *db, const DwExecutor *me, TimestampTz until)
+{
+	/* where places are short, a group must not keep one while it waits */
+	if (dw_group_places_are_short())
+		return !dw_ready_set_aside(db, &me->current);
+	/* if something of the group has ended since it was taken, it is looked at again at once */
+	(void) dw_group_hold(&me->current, me->group_changes, until);
+	return !dw_ready_put_back(db, &me->current, false);
+}
+
+/*
  * True if the executor may claim its current task, as far as the order of its group goes; it
  * may be another task of the group and lane than before.  False if the task was put back,
  * and its group is held.  Takes the ready lock.
@@ -77,15 +92,8 @@ dw_group_order_keeps(DwDatabase *db, DwExecutor *me)
 		(!dw_group_try_other(&me->current, first.id) ||
 		 !dw_ready_exchange(db, &me->current, first.due, first.id)))
 		decision = DW_GROUP_WAIT;
-	if (decision == DW_GROUP_WAIT && dw_group_places_are_short())
-		/* where places are short, a group must not keep one while it waits */
-		reload = !dw_ready_set_aside(db, &me->current);
-	else if (decision == DW_GROUP_WAIT)
-	{
-		/* if something of the group has ended since it was taken, it is looked at again at once */
-		(void) dw_group_hold(&me->current, me->group_changes, until);
-		reload = !dw_ready_put_back(db, &me->current, false);
-	}
+	if (decision == DW_GROUP_WAIT)
+		reload = put_back(db, me, until);
 	LWLockRelease(dw_ready_lock(db));
 	/* that of the task before */
 	if (decision == DW_GROUP_TAKE_OTHER)
@@ -93,4 +101,20 @@ dw_group_order_keeps(DwDatabase *db, DwExecutor *me)
 	if (reload)
 		dw_wake_timer(db, DW_AWAKE);
 	return decision != DW_GROUP_WAIT;
+}
+
+/*
+ * The row of the executor's current task, which comes first in its group, is locked by a transaction
+ * that may tell nobody when it ends: puts the task back, and holds the group.  Takes the ready lock.
+ */
+void
+dw_group_order_waits(DwDatabase *db, const DwExecutor *me)
+{
+	bool		reload;
+
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	reload = put_back(db, me, DW_NEVER);
+	LWLockRelease(dw_ready_lock(db));
+	if (reload)
+		dw_wake_timer(db, DW_AWAKE);
 }

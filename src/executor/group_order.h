@@ -14,5 +14,6 @@
 #include "../shmem/shared.h"
 
 extern bool dw_group_order_keeps(DwDatabase *db, DwExecutor *me);
+extern void dw_group_order_waits(DwDatabase *db, const DwExecutor *me);
 
 #endif							/* DW_GROUP_ORDER_H */

@@ -491,6 +491,8 @@ claim_task(DwClaim *claimed)
 	AbortCurrentTransaction();
 	if (result == DW_CLAIMED && claimed->verdict == DW_PUT_BACK)
 		dw_queue_put_back(work.db, entry);
+	else if (result == DW_CLAIM_LOCKED)
+		dw_group_order_waits(work.db, work.me);
 	else if (result == DW_CLAIMED || result == DW_CLAIM_CANCELLED)
 		/* the sweeper removes the row */
 		dw_task_was_cancelled(work.db, entry);

@@ -598,8 +598,12 @@ dw_ready_set_aside(DwDatabase *db, const DwEntry *entry)
 bool
 dw_ready_exchange(DwDatabase *db, DwEntry *current, TimestampTz due, int64 id)
 {
-	if (!put_entry_back(db, &dw_lanes[current->lane], current))
+	DwLane	   *lane = &dw_lanes[current->lane];
+
+	if (!put_entry_back(db, lane, current))
 		return false;
+	/* it was the last one there, and the other one may come back no more */
+	dw_ready_list(db, lane);
 	pg_atomic_fetch_add_u64(&db->ready, 1);
 	current->due = due;
 	current->id = id;

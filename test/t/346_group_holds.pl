@@ -2,7 +2,7 @@
 # a function of ours: the group goes on at the commit, in whatever lanes its tasks wait, and does not
 # wait for the next look, which may come 10 s later.  What is rolled back changes nothing.
 #
-#   DW_RACES   parts to run: tasks undone locked ended races messages
+#   DW_RACES   parts to run: tasks undone locked plain ended races messages
 
 use strict;
 use warnings;
@@ -238,6 +238,46 @@ group(locked => sub {
 		is(query("SELECT coalesce(string_agg(label, ' ' ORDER BY n), '') FROM ran WHERE of = '$of'"), $first ? 'first other other other' : 'other other other', "$of: the first one has run, or not");
 	}
 	$_->quit for @sessions;
+});
+
+#
+# The first one is locked by plain SQL, and then no more, which nobody tells.  Its group is looked at
+# again soon, also if that was its only task, or the others are in other lanes.
+#
+group(plain => sub {
+	my @of = qw(same other alone);
+	my (%lockers, %id);
+
+	query(q{SELECT delay_pause('held'); SELECT delay_pause('mail')});
+	for my $of (@of)
+	{
+		$id{$of} = put('anna', $of, 'first');
+		put('anna', $of, 'other') if $of eq 'same';
+		put_others($of) if $of eq 'other';
+		$id{"mail $of"} = as('anna', "SELECT delay_send('mail', '\"first\"', group_key => '$of')");
+		as('anna', "SELECT delay_send('mail', '\"other\"', group_key => '$of')") if $of eq 'same';
+		as('berta', "SELECT delay_send('mail', '\"other\"', group_key => '$of')") if $of eq 'other';
+	}
+	my $locker = session();
+	$locker->query_safe(sprintf 'BEGIN; SELECT id FROM delay_wheel.task WHERE id IN (%s) FOR UPDATE', join ', ', values %id);
+	query(q{SELECT delay_resume('held'); SELECT delay_resume('mail')});
+	is(query(q{CALL delay_await('mail', '60 s')}), 't', 'plain: messages are there');
+	is(query(q{SELECT count(*) FROM delay_lease('mail', 10)}), 0, 'plain: they have to wait');
+	# executors have met the locked rows, too
+	wait_for($node, q{SELECT count(*) FROM delay_wheel.groups WHERE group_key IN ('same', 'other', 'alone') AND state = 'held' AND waits_until > clock_timestamp() + interval '1 s' AND queue = 'held'},
+		'plain: the groups are held, in each lane', 60, expected => 5);
+	is(query(q{SELECT count(*) FROM delay_wheel.lanes WHERE recheck_at IS NOT NULL}), 0, 'plain: no lane is to be looked at minutes later');
+	$locker->query_safe('ROLLBACK');
+	my $since = time;
+	wait_for($node, q{SELECT count(*) FROM ran WHERE of IN ('same', 'other', 'alone')}, 'plain: all tasks run', 60, expected => 7);
+	my $received = 0;
+	ok(wait_until(60, sub {
+		$received += query(q{CALL delay_await('mail', '1 s'); SELECT count(delay_done(id, token)) FROM delay_lease('mail', 10)}) =~ /^(\d+)$/m ? $1 : 0;
+		return $received == 5;
+	}), 'plain: all messages come') or diag("$received: " . query('SELECT * FROM delay_wheel.groups; SELECT * FROM delay_wheel.lanes'));
+	note(sprintf 'plain: after %.1f s', time - $since);
+	is(query(q{SELECT string_agg(label, ' ' ORDER BY of, n) FROM ran WHERE of IN ('same', 'other', 'alone')}), 'first first other other other first other', 'plain: in their order');
+	$locker->quit;
 });
 
 #
