@@ -162,16 +162,19 @@ note_over(const DwClaim *claim, DwOutcome outcome)
 	};
 }
 
-/* Inserts the row of a message again, due then; the columns in claim were changed before. */
+/*
+ * Inserts the row of a message again, due then; the columns in claim were changed before.
+ * DW_TOUCH_LEASED: its lease goes on until then.
+ */
 static void
-move_to(Relation rel, DwClaim *claim, TimestampTz due)
+move_to(Relation rel, DwClaim *claim, TimestampTz due, DwTouchKind kind)
 {
 	DwHint		hint = {.id = claim->key.id, .due = due};
 
 	claim->values[Anum_task_due - 1] = TimestampTzGetDatum(due);
 	hint.lane = dw_lane_if_any(claim->key.owner, claim->key.queue, claim->key.priority);
 	hint.tid = dw_task_insert_again(rel, claim->values, claim->nulls);
-	dw_touch_row(&hint, DW_TOUCH_WRITTEN);
+	dw_touch_row(&hint, kind);
 }
 
 /*---- What a receiver says ----*/
@@ -340,7 +343,7 @@ dw_extend(PG_FUNCTION_ARGS)
 			dw_touch_leases();
 			dw_touch_group(claim.key.queue, claim.key.group);
 		}
-		move_to(rel, &claim, until);
+		move_to(rel, &claim, until, DW_TOUCH_LEASED);
 	}
 	table_close(rel, NoLock);
 	PG_RETURN_BOOL(held);
@@ -369,7 +372,7 @@ dw_release(PG_FUNCTION_ARGS)
 		claim.values[Anum_task_attempts - 1] = Int16GetDatum(attempts);
 		claim.nulls[Anum_task_attempts - 1] = attempts <= 0;
 		dw_row_end_lease(claim.nulls);
-		move_to(rel, &claim, due);
+		move_to(rel, &claim, due, DW_TOUCH_WRITTEN);
 		note_over(&claim, DW_NOT_ENDED);
 	}
 	table_close(rel, NoLock);

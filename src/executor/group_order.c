@@ -55,7 +55,7 @@ look(DwDatabase *db, const DwEntry *entry, DwTaskKey *first, TimestampTz *until)
  * DW_NEVER.  True if the timer is to be woken.  Needs the ready lock.
  */
 static bool
-put_back(DwDatabase *db, const DwExecutor *me, TimestampTz until)
+put_back_first(DwDatabase *db, const DwExecutor *me, TimestampTz until)
 {
 	/* where places are short, a group must not keep one while it waits */
 	if (dw_group_places_are_short())
@@ -93,7 +93,7 @@ dw_group_order_keeps(DwDatabase *db, DwExecutor *me)
 		 !dw_ready_exchange(db, &me->current, first.due, first.id)))
 		decision = DW_GROUP_WAIT;
 	if (decision == DW_GROUP_WAIT)
-		reload = put_back(db, me, until);
+		reload = put_back_first(db, me, until);
 	LWLockRelease(dw_ready_lock(db));
 	/* that of the task before */
 	if (decision == DW_GROUP_TAKE_OTHER)
@@ -113,7 +113,7 @@ dw_group_order_waits(DwDatabase *db, const DwExecutor *me)
 	bool		reload;
 
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	reload = put_back(db, me, DW_NEVER);
+	reload = put_back_first(db, me, DW_NEVER);
 	LWLockRelease(dw_ready_lock(db));
 	if (reload)
 		dw_wake_timer(db, DW_AWAKE);

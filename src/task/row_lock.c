@@ -204,7 +204,7 @@ dw_row_delete(Relation rel, const DwTaskKey *key)
 	TM_Result	result;
 
 	/* before the deletion: from then on an executor may fail to claim the task, and forget it */
-	touch_row(key, DW_TOUCH_LOCKED);
+	touch_row(key, dw_task_lease_lasts(key) ? DW_TOUCH_LEASE_LOCKED : DW_TOUCH_LOCKED);
 	if (key->has_more && !dw_autonomous_enter(key->id, true))
 		return TM_BeingModified;
 	DW_INJECT("take-before-delete");

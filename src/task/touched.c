@@ -18,6 +18,10 @@
  * with the subtransaction and a DwTouchKind:
  *
  * written	Hint after a commit.
+ *
+ * Of a row whose lease lasts no hint is sent: its entry would stay in memory, though the lease may
+ * be extended again, or done.  Instead the timer is to look at leases when that one ends (step V1,
+ * timer/lease_watch.c).
  * locked	The row is to be deleted or moved.  Hint after an abort, when the lock has
  *			been released, since an executor may have failed to claim the task and
  *			forgotten it.
@@ -203,6 +207,13 @@ dw_touch_lane(DwLaneRef lane, TimestampTz due)
 	lower_lane(lane, due, false);
 }
 
+/* True if the row is one that is there after a commit, and not after an abort. */
+static bool
+is_written(DwTouchKind kind)
+{
+	return kind == DW_TOUCH_WRITTEN || kind == DW_TOUCH_LEASED;
+}
+
 /*
  * Notes what this transaction did, or is about to do, to the row of a hint.  After
  * MAX_HINTS rows, or once a lane is noted, only the lane and the due time are noted.
@@ -212,7 +223,7 @@ dw_touch_row(const DwHint *hint, DwTouchKind kind)
 {
 	if (nlows > 0 || ntouched >= MAX_HINTS)
 	{
-		lower_lane(hint->lane, hint->due, kind != DW_TOUCH_WRITTEN);
+		lower_lane(hint->lane, hint->due, !is_written(kind));
 		return;
 	}
 	touched = reserve_touched(touched, ntouched, &touched_size, sizeof(Touched));
@@ -248,7 +259,7 @@ is_news(const Touched *t, bool committed)
 {
 	if (t->kind == DW_TOUCH_KEPT)
 		return t->hint.due <= dw_now();
-	return committed == (t->kind == DW_TOUCH_WRITTEN);
+	return committed == is_written(t->kind);
 }
 
 /*
@@ -448,6 +459,21 @@ dw_deliver(DwDatabase *db, const DwHint *hint)
 }
 
 /*
+ * Tells of a row at the end of the (sub)transaction, if that is news; loads is for its hint.  Returns
+ * as store_hint().
+ */
+static TimestampTz
+tell_row(DwDatabase *db, Touched *t, bool committed, uint32 loads)
+{
+	if (!is_news(t, committed))
+		return DW_NEVER;
+	if (t->kind == DW_TOUCH_LEASED || t->kind == DW_TOUCH_LEASE_LOCKED)
+		return dw_lease_end_ask(&db->timer_news, t->hint.due) ? t->hint.due : DW_NEVER;
+	t->hint.loads = (uint16) loads;
+	return store_hint(db, &t->hint, false);
+}
+
+/*
  * Step Y5: groups of tasks that this transaction has locked, from this subtransaction on, are not
  * held any more.  Takes the ready lock if there are any, once.  Wakes the timer if need be.
  */
@@ -555,15 +581,13 @@ deliver_all(bool committed)
 
 	DW_INJECT("commit-before-hints");
 	for (int i = 0; i < ntouched; i++)
-		if (is_news(&touched[i], committed))
-		{
-			bool		is_row = i < ntouched_in_time && touched[i].kind == DW_TOUCH_WRITTEN;
-			TimestampTz at;
+	{
+		bool		is_row = i < ntouched_in_time && touched[i].kind == DW_TOUCH_WRITTEN;
+		TimestampTz at = tell_row(db, &touched[i], committed,
+								  is_row ? loads_before : dw_loads_read(&db->timer_news));
 
-			touched[i].hint.loads = (uint16) (is_row ? loads_before : dw_loads_read(&db->timer_news));
-			at = store_hint(db, &touched[i].hint, false);
-			needed = Min(needed, at);
-		}
+		needed = Min(needed, at);
+	}
 	for (int i = 0; i < nlows; i++)
 	{
 		DwHint		low = {.due = lows[i].due, .lane = lows[i].lane};
@@ -851,8 +875,8 @@ touched_subxact_callback(SubXactEvent event, SubTransactionId subid,
 	while (ntouched > 0 && touched[ntouched - 1].subid >= subid)
 	{
 		ntouched--;
-		if (db != NULL && is_news(&touched[ntouched], false))
-			dw_deliver(db, &touched[ntouched].hint);
+		if (db != NULL)
+			dw_wake_timer(db, tell_row(db, &touched[ntouched], false, dw_loads_read(&db->timer_news)));
 	}
 	while (nended > 0 && ended[nended - 1].subid >= subid)
 		nended--;

@@ -20,7 +20,9 @@
 typedef enum DwTouchKind
 {
 	DW_TOUCH_WRITTEN,			/* after a commit */
+	DW_TOUCH_LEASED,			/* its lease ends when it is due: after a commit */
 	DW_TOUCH_LOCKED,			/* to be deleted or moved: after an abort */
+	DW_TOUCH_LEASE_LOCKED,		/* the same of a lease: after an abort */
 	DW_TOUCH_KEPT				/* locked, and left as it is: at the end, if the task is due */
 } DwTouchKind;
 

@@ -519,6 +519,12 @@ inline look()
 	}
 }
 
+/* V1, for a lease that goes on. */
+inline ask_for_look(end)
+{
+	d_step { if :: end < lease_end -> lease_end = end :: else fi; WAKE_TIMER(end) }
+}
+
 #define DONE 1
 #define EXTEND 2
 #define RELEASE 4
@@ -542,6 +548,7 @@ proctype Receiver(byte me)
 #ifdef LEASE
 	byte until[SLOTS];
 	byte mine, word, v, age;
+	bit lasts;
 #endif
 
 	calls = CALLS;
@@ -698,9 +705,9 @@ Say:
 	 */
 	if
 #ifdef MUT_WORD_NO_VERSION
-	:: d_step { v && row[i] && !lock[i] -> lock[i] = me }
+	:: d_step { v && row[i] && !lock[i] -> lock[i] = me; lasts = due[i] > now }
 #else
-	:: d_step { v && row[i] && ver[i] == v && !lock[i] -> lock[i] = me }
+	:: d_step { v && row[i] && ver[i] == v && !lock[i] -> lock[i] = me; lasts = due[i] > now }
 #endif
 	:: atomic { else -> goto Silent }	/* too late, or somebody has it */
 	fi;
@@ -721,8 +728,8 @@ Say:
 			lock[i] = 0;
 			j = due[i]
 		};
-#ifndef MUT_EXTEND_NO_HINT
-		bring(K(j, i), gen);
+#ifndef MUT_EXTEND_NO_ASK
+		ask_for_look(j);
 #endif
 		j = 0;
 		goto Say
@@ -753,13 +760,20 @@ Say:
 		goto Silent
 	:: d_step { aborts > 0 -> aborts--; lock[i] = 0; j = due[i] };
 #ifndef MUT_WORD_ABORT_NO_HINT
-		bring(K(j, i), gen);
+		if
+		:: !lasts -> bring(K(j, i), gen)
+#ifndef MUT_WORD_ABORT_NO_ASK
+		:: lasts -> ask_for_look(j)
+#else
+		:: lasts
+#endif
+		fi;
 #endif
 		j = 0;
 		goto Silent
 	fi;
 Silent:
-	atomic { i = 0; j = 0; v = 0; word = 0; mine = 0; age = 0 };
+	atomic { i = 0; j = 0; v = 0; word = 0; mine = 0; age = 0; lasts = 0 };
 	goto Over;
 #else
 	atomic {

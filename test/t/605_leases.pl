@@ -302,6 +302,23 @@ is(query('SELECT delay_wait(' . query(q{SELECT min(id) FROM delay_wheel.tasks}) 
 query(q{SELECT delay_cancel(id, true) FROM delay_wheel.tasks});
 is(pending(), 0, 'all are cancelled');
 
+# The ends that a lease would have had leave nothing behind: it is extended time and again, also in one
+# transaction, and done.  The one that is sent last is due after all of these ends.
+query(q{SELECT delay_queue('longer', external => true)});
+put('longer', 'a');
+my ($longer) = lease('longer', 1, '2 s');
+my $extend = "SELECT delay_extend($longer->[0], $longer->[1], '2 s');\n";
+is(query($extend x 20 . "BEGIN; $extend $extend COMMIT; BEGIN; SAVEPOINT s; $extend ROLLBACK TO s; COMMIT; SELECT delay_done($longer->[0], $longer->[1]); SELECT delay_send('longer', '\"last\"', delay => '3 s') > 0"),
+	join("\n", ('t') x 25), 'a lease is extended, and done');
+wait_for($node, q{SELECT ready > 0 FROM delay_wheel.queues WHERE name = 'longer'}, 'another message is due, after the time of these ends');
+is(query(q{SELECT ready FROM delay_wheel.queues WHERE name = 'longer'}), 1, 'and nothing but that');
+$longer = lease_one('longer', '1 hour', 'it is leased');
+is(call('delay_extend', $longer, "'500 ms'"), 't', 'its lease is shortened');
+$longer = lease_one('longer', '500 ms', 'it comes back at the new end');
+is(call('delay_extend', $longer, "'1 s'"), 't', 'its lease is extended');
+$longer = lease_one('longer', '1 hour', 'it comes back, and is not forgotten');
+is(call('delay_done', $longer), 't', 'and done');
+
 #
 # The last lease, though no receiver comes
 #
