@@ -476,8 +476,8 @@ group refusals => sub {
 		TRUNCATE done});
 	put('mail', 'a' .. 'g');
 	ready('mail', 7);
-	is(of($one, q{WITH h AS (INSERT INTO done (text) SELECT payload #>> '{}' FROM delay_receive('mail') RETURNING text) SELECT * FROM h}), 'a', 'written in WITH');
-	is(of($one, q{WITH r AS (SELECT * FROM delay_receive('mail')), h AS (INSERT INTO done (text) SELECT payload #>> '{}' FROM r RETURNING text) SELECT * FROM h}), 'b', 'received in WITH, and written');
+	is($one->query(q{WITH h AS (INSERT INTO done (text) SELECT payload #>> '{}' FROM delay_receive('mail') RETURNING text) SELECT * FROM h}), 'a', 'written in WITH');
+	is($one->query(q{WITH r AS (SELECT * FROM delay_receive('mail')), h AS (INSERT INTO done (text) SELECT payload #>> '{}' FROM r RETURNING text) SELECT * FROM h}), 'b', 'received in WITH, and written');
 	is(of($one, q{INSERT INTO done (text) SELECT payload #>> '{}' FROM delay_receive('mail') RETURNING text}), 'c', 'INSERT that returns what it writes');
 	is(of($one, 'SELECT handle_beside()'), 'd', 'in a function that writes something else');
 	is(of($one, q{WITH w AS (INSERT INTO done (text) VALUES ('w')) SELECT handle_beside()}), 'e', 'also in a query that writes');
