@@ -106,7 +106,7 @@ COMMENT ON FUNCTION delay_extend(bigint, bigint, interval) IS
 CREATE FUNCTION delay_release(id bigint, token bigint, delay interval DEFAULT NULL) RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_release' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_release(bigint, bigint, interval) IS
-'gives a leased message back, if this transaction commits, as if it had not been leased: the attempt does not count. It is due again after delay, 0 to 366 days; null or zero is at once, in its old place. Result, and errors, as in delay_done(); delay out of its range, SQLSTATE 22023';
+'gives a leased message back, if this transaction commits, as if it had not been leased: the attempt does not count. It is due again after delay, 0 to 366 days; null or zero is at once, with its old due time: messages that are due already may come before it. Result, and errors, as in delay_done(); delay out of its range, SQLSTATE 22023';
 
 CREATE FUNCTION delay_fail(id bigint, token bigint DEFAULT NULL, error text DEFAULT NULL, retry_in interval DEFAULT NULL, give_up boolean DEFAULT false) RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_fail' LANGUAGE C VOLATILE PARALLEL UNSAFE;
