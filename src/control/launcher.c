@@ -296,9 +296,8 @@ name_of_database(Oid oid)
  * the view status, and in the log.
  */
 static void
-probe_is_refused(Oid oid)
+probe_is_refused(Oid oid, const DwLack *lack)
 {
-	DwLack	   *lack = &dw_shared->launcher.lack;
 	char	   *name;
 
 	if (!dw_lack_lasts(lack))
@@ -327,6 +326,7 @@ static void
 probe_is_begun(void)
 {
 	dw_lack_ends(&dw_shared->launcher.lack);
+	dw_lack_ends(&dw_shared->look_lack);
 	pg_atomic_write_u32(&dw_shared->unlooked, InvalidOid);
 }
 
@@ -407,7 +407,7 @@ start_timer(int number)
 	}
 	dw_start_refused(lack_of(number), DW_START_TIMER, db->oid);
 	if (place->is_probed)
-		probe_is_refused(db->oid);
+		probe_is_refused(db->oid, &dw_shared->launcher.lack);
 	else
 		timer_is_refused(number);
 	return false;
@@ -644,12 +644,14 @@ dw_look_main(Datum arg)
 static bool
 start_look(Oid oid, int64 *look_again)
 {
-	DwLack	   *lack = &dw_shared->launcher.lack;
+	DwLack	   *lack = &dw_shared->look_lack;
 
 	/*
 	 * with turned_away set, another look tells nothing new: all databases are probed when
 	 * a place is free
 	 */
+	if (pg_atomic_read_u32(&dw_shared->turned_away) != 0)
+		probe_is_begun();
 	if (look_worker != NULL || pg_atomic_read_u32(&dw_shared->turned_away) != 0)
 		return false;
 	if (!database_is_to_be_served(oid))
@@ -676,7 +678,7 @@ start_look(Oid oid, int64 *look_again)
 		pg_atomic_write_u32(&dw_shared->looks_into, InvalidOid);
 	}
 	dw_start_refused(lack, DW_START_OTHER, InvalidOid);
-	probe_is_refused(oid);
+	probe_is_refused(oid, lack);
 	*look_again = Min(*look_again, dw_uptime() + dw_start_wait(lack, DW_START_OTHER));
 	return false;
 }
@@ -888,7 +890,7 @@ serve_all(void)
 		if (!probe(oid, &starting, &look_again))
 			break;
 		/* the database may be gone, for which no worker was free */
-		if (dw_lack_since(&dw_shared->launcher.lack) != 0)
+		if (dw_lack_since(&dw_shared->launcher.lack) != 0 || dw_lack_since(&dw_shared->look_lack) != 0)
 			probe_is_begun();
 		to_probe = list_delete_first(to_probe);
 		probed = list_append_unique_oid(probed, oid);

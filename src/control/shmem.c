@@ -119,6 +119,7 @@ init_memory(void *unused)
 	pg_atomic_init_u32(&dw_shared->looked, 0);
 	pg_atomic_init_u32(&dw_shared->timers, 0);
 	pg_atomic_init_u32(&dw_shared->timer_refused, 0);
+	dw_lack_init(&dw_shared->look_lack);
 	for (int i = 0; i < DW_STARTS; i++)
 	{
 		pg_atomic_init_u64(&dw_shared->pauses[i].retry_at, 0);

@@ -304,10 +304,10 @@ dw_executor_end_idle_elsewhere(Oid database)
 
 /*
  * Ends an executor of another database than this one: one that is idle just now, else one after its
- * task, the one that began it last, since it is likely to have short ones.  Takes the table lock, and
- * a ready lock.
+ * task, the one that began it last, since it is likely to have short ones.  False if there is none,
+ * but such as were told before.  Takes the table lock, and a ready lock.
  */
-void
+bool
 dw_executor_end_turn_elsewhere(Oid database)
 {
 	DwExecutor *last = dw_executor_idle_longest(database, false, InvalidOid, 0);
@@ -320,8 +320,10 @@ dw_executor_end_turn_elsewhere(Oid database)
 			(last == NULL || e->since > last->since))
 			last = e;
 	}
-	if (last != NULL)
-		end_elsewhere(last);
+	if (last == NULL)
+		return false;
+	end_elsewhere(last);
+	return true;
 }
 
 /*

@@ -119,7 +119,7 @@ extern bool dw_executor_runs_autonomous_in(int16 queue);
 
 extern DwExecutor *dw_executor_idle_longest(Oid database, bool here, Oid not_of, int64 idle_for);
 extern bool dw_executor_end_idle_elsewhere(Oid database);
-extern void dw_executor_end_turn_elsewhere(Oid database);
+extern bool dw_executor_end_turn_elsewhere(Oid database);
 extern void dw_executor_end(DwExecutor *e);
 extern TimestampTz dw_executor_unanswered_since(const DwExecutor *e);
 extern bool dw_executor_is_late(const DwExecutor *e, TimestampTz now);

@@ -45,7 +45,7 @@ typedef struct DwProcess
 	DwProcessState state;
 	DwProcessEnd end;			/* of the last one; set while none runs */
 	DwLack		lack;			/* one is needed, and no background worker was free for it; of the
-								 * launcher: for a look into a database */
+								 * launcher: for a timer that looks into a database */
 	pid_t		pid;
 	int64		started;		/* when it was registered, by dw_uptime() */
 	pg_atomic_uint32 proc;		/* dw_my_proc() once it can be woken; 0: none.  Read without

@@ -344,6 +344,7 @@ typedef struct DwShared
 	pg_atomic_uint32 timers;	/* that are at work, in all databases */
 	pg_atomic_uint32 timer_refused;	/* no background worker was free for the timer of some
 									 * database */
+	DwLack		look_lack;		/* of a look into a database for which there is no place */
 	DwStartPause pauses[DW_STARTS];	/* of those who lack a background worker, see starts.c */
 	pg_atomic_uint32 unlooked;	/* OID of the database that the launcher is to look into next, if
 								 * no background worker is free for that */

@@ -20,8 +20,10 @@
  * been idle for a moment.  Where databases always have something near, or a backlog, that does not
  * help; so after TURN_US it ends the longest turn.  That database waits then, behind all who wait already.
  *
- * A timer may not have the last background worker: timers that all wait for an executor would wait
- * for ever.  While a timer would be that, timers wait for each other alone, and nobody else for them.
+ * A timer may not have the last background worker that is free from time to time: timers that all
+ * wait for an executor would wait for ever.  While a timer would be that, timers wait for each other
+ * alone, and nobody else for them.  If tasks that do not end have come to hold the others since, a timer
+ * ends.
  *
  *-------------------------------------------------------------------------
  */
@@ -48,18 +50,34 @@
 #define NEXT_TURN_US	USECS_PER_SEC
 
 /*
- * True if another timer leaves a background worker for other processes of ours.  The first one may
- * have the last worker.
+ * True if another timer leaves a background worker that other processes of ours can have in turn.
+ * The first one may have the last worker.
  */
 static bool
 timer_leaves_a_worker(void)
 {
 	int			timers = 0;
+	int			held = 0;		/* by who has had it for longer than a turn */
 
 	for (int i = 0; i < dw_max_databases; i++)
-		if (dw_database(i)->timer.state != DW_PROCESS_NONE)
+	{
+		DwDatabase *db = dw_database(i);
+
+		if (db->timer.state != DW_PROCESS_NONE)
 			timers++;
-	return timers == 0 || 1 + timers + 1 + dw_shared->other_workers < max_worker_processes;
+		if (db->sweeper.state != DW_PROCESS_NONE && dw_uptime() - db->sweeper.started >= TURN_US)
+			held++;
+	}
+	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+	{
+		const DwExecutor *e = &dw_executors[i];
+		TimestampTz since = e->state == DW_EXECUTOR_BUSY ? e->since : dw_executor_unanswered_since(e);
+
+		if (since != 0 && dw_now() - since >= TURN_US)
+			held++;
+	}
+	return timers == 0 ||
+		1 + timers + 1 + held + dw_shared->other_workers < max_worker_processes;
 }
 
 /* True if the lack counts: it was seen not long ago. */
@@ -92,6 +110,8 @@ find_oldest(DwStart start, DwProcess **who)
 	*who = NULL;
 	if (leaves || start == DW_START_TIMER)
 		take_older(&dw_shared->launcher.lack, &dw_shared->launcher, &oldest, who);
+	if (leaves || start == DW_START_OTHER)
+		take_older(&dw_shared->look_lack, &dw_shared->launcher, &oldest, who);
 	for (int i = 0; i < dw_max_databases; i++)
 	{
 		DwDatabase *db = dw_database(i);
@@ -128,11 +148,12 @@ dw_start_may_be_tried(DwLack *lack, DwStart start)
 
 /*
  * Ends the timer that has run longest, for TURN_US at least, and its executors after their tasks.
- * Not one whose owners wait for an executor, which would have had its worker in vain; nor one that
- * was told to end before, and may not answer.  False if there is none.
+ * Not that of this database, nor one that was told to end before, and may not answer; nor, but if
+ * "waiting", one that lacks an executor or a sweeper, and would have had its worker in vain.  False
+ * if there is none.
  */
 static bool
-end_longest_turn(void)
+end_longest_turn(Oid not_of, bool waiting)
 {
 	DwDatabase *longest = NULL;
 	int64		started = dw_uptime() - TURN_US;
@@ -141,8 +162,9 @@ end_longest_turn(void)
 	{
 		DwDatabase *db = dw_database(i);
 
-		if (db->timer.state == DW_PROCESS_RUNNING && db->timer.started <= started &&
-			!counts(&db->executors_lack) && dw_restart_asked(&db->timer_news) == DW_RESTART_NONE)
+		if (db->timer.state == DW_PROCESS_RUNNING && db->timer.started <= started && db->oid != not_of &&
+			(waiting || !(counts(&db->executors_lack) || counts(&db->sweeper.lack))) &&
+			dw_restart_asked(&db->timer_news) == DW_RESTART_NONE)
 		{
 			longest = db;
 			started = db->timer.started;
@@ -189,29 +211,54 @@ dw_timers_make_way(bool lacking)
 		(void) make_way(DW_CAN_GIVE_WAY);
 }
 
+/* Has sweepers end that only wait for more work, or for a transaction. */
+static void
+sweepers_make_way(void)
+{
+	for (int i = 0; i < dw_max_databases; i++)
+		if (dw_sweeper_is_told(&dw_database(i)->sweeper_news, DW_SWEEPER_RESTS))
+			(void) dw_process_wake(&dw_database(i)->sweeper);
+}
+
+/* True if somebody waits for a background worker, and those who do nothing are to end. */
+bool
+dw_starts_are_awaited(void)
+{
+	DwProcess  *who;
+
+	return find_oldest(DW_START_OTHER, &who) != NULL;
+}
+
 /*
- * Has other databases than this one give a worker up, or all of them if it is InvalidOid.  since is
- * when the worker was refused first.
+ * Has others give a worker up.  database is that of the lack, whose own processes help nobody;
+ * InvalidOid: those of all databases do.  since is when the worker was refused first.
  *
  * A timer does not rest as long as there is an executor, so one that only waits for work ends first.
- * With timer_idle_timeout = -1 timers are to be kept, and take no turns.
+ * With timer_idle_timeout = -1 timers are to be kept, and take no turns.  If executors have tasks
+ * that do not end, a timer must go, since there is nobody else.
  */
 static void
 make_others_leave(DwStart start, Oid database, int64 since)
 {
 	pg_atomic_uint64 *turn_ended_at = &dw_shared->pauses[start].turn_ended_at;
 	int64		now = dw_uptime();
-	bool		idle_ended;
+	bool		timers_go = dw_timer_idle_timeout >= 0;
+	bool		executors_help = start == DW_START_OTHER || timer_leaves_a_worker();
+	bool		idle_ended = false;
 
 	dw_timers_make_way(true);
-	idle_ended = dw_executor_end_idle_elsewhere(database);
+	sweepers_make_way();
+	if (executors_help || timers_go)
+		idle_ended = dw_executor_end_idle_elsewhere(database);
 	if (now - since < TURN_US || now - dw_atomic_read(turn_ended_at) < NEXT_TURN_US)
 		return;
 	pg_atomic_write_u64(turn_ended_at, (uint64) now);
-	if (start == DW_START_TIMER && dw_timer_idle_timeout >= 0 && end_longest_turn())
+	if (start == DW_START_TIMER && timers_go && end_longest_turn(database, false))
 		return;
-	if (!idle_ended)
-		dw_executor_end_turn_elsewhere(database);
+	if (!executors_help || idle_ended || dw_executor_end_turn_elsewhere(database))
+		return;
+	if (timers_go && !end_longest_turn(database, false))
+		(void) end_longest_turn(database, true);
 }
 
 /*

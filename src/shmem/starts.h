@@ -17,6 +17,7 @@ extern void dw_lack_ends(DwLack *lack);
 extern bool dw_start_may_be_tried(DwLack *lack, DwStart start);
 extern void dw_start_refused(DwLack *lack, DwStart start, Oid database);
 extern int64 dw_start_wait(const DwLack *lack, DwStart start);
+extern bool dw_starts_are_awaited(void);
 extern void dw_worker_leaves(void);
 extern void dw_timers_make_way(bool lacking);
 

@@ -243,7 +243,7 @@ rest_long(TimestampTz more_at)
 
 	/* so either we see that an owner lacks a worker, or the timer sees that we rest */
 	dw_sweeper_tell(&my_db->sweeper_news, DW_SWEEPER_RESTS);
-	stays = dw_lack_since(&my_db->executors_lack) == 0;
+	stays = !dw_starts_are_awaited();
 	if (stays)
 		(void) rest_until(dw_now(), more_at);
 	(void) dw_sweeper_take(&my_db->sweeper_news, DW_SWEEPER_RESTS);

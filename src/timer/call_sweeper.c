@@ -235,17 +235,6 @@ dw_sweeper_look(DwDatabase *db, bool changed)
 		dw_time_add(now, dw_start_wait(&db->sweeper.lack, DW_START_OTHER));
 }
 
-/*
- * An owner lacks a background worker for an executor: makes the sweeper end if it only
- * waits.  The next one starts after a pause.
- */
-void
-dw_sweeper_ask_to_make_way(DwDatabase *db)
-{
-	if (dw_sweeper_is_told(&db->sweeper_news, DW_SWEEPER_RESTS))
-		(void) dw_process_wake(&db->sweeper);
-}
-
 /* True if a sweeper's background worker has ended since the last call. */
 bool
 dw_sweeper_worker_ended(DwDatabase *db)

@@ -13,7 +13,6 @@
 #include "../shmem/shared.h"
 
 extern TimestampTz dw_sweeper_look(DwDatabase *db, bool changed);
-extern void dw_sweeper_ask_to_make_way(DwDatabase *db);
 extern bool dw_sweeper_worker_ended(DwDatabase *db);
 
 #endif							/* DW_CALL_SWEEPER_H */

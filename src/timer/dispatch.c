@@ -803,10 +803,7 @@ dw_dispatch(DwDatabase *db)
 	LWLockRelease(dw_ready_lock(db));
 	dw_starving_set(&db->timer_news, starving);
 	if (lacking)
-	{
-		dw_sweeper_ask_to_make_way(db);
 		look_again = Min(look_again, dw_time_add(now, dw_start_wait(&db->executors_lack, DW_START_OTHER)));
-	}
 
 	if (waiting > 0)
 		/* by then more executors may be stuck, or have been idle for long enough to end */

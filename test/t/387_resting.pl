@@ -524,7 +524,7 @@ group many => sub {
 };
 
 #
-# A timer whose owner waits for an executor is not the one that ends, however long it has run.
+# A timer whose owner waits for an executor is not the one that ends, however long it has run: it has its turn first.
 #
 group spared => sub {
 	set_up('rest_spared', conf => "max_worker_processes = 4\nmax_logical_replication_workers = 0\n");
@@ -533,13 +533,50 @@ group spared => sub {
 	rests("the timer of $_ rests", $_) for qw(db2 postgres);
 	sql(q{SELECT delay_every('tick', '500 ms', 'INSERT INTO ran VALUES (''tick'')')}, 'db1');
 	wait_for($node, q{SELECT count(*) > 0 FROM ran}, 'a database has timer and executor', 60, db => 'db1');
-	my $before = sql(sprintf $timer, 'db1');
 	sql(q{SELECT delay_schedule('0', 'SELECT pg_sleep(600)')});
 	wait_for($node, q{SELECT count(*) FROM delay_wheel.running}, 'a long task of another one has the executor now', 60, expected => 1);
 	wait_for($node, q{SELECT state FROM delay_wheel.lanes WHERE ready > 0}, 'so the first one waits', 60, db => 'db1', expected => 'blocked');
+	sql('TRUNCATE ran', 'db1');
 	sql(q{SELECT plan('third', '0')}, 'db2');
 	wait_for($node, sprintf($timer, 'db2') =~ s/pid/count(*)/r, 'a third one has a timer', 60, expected => 1);
-	is(sql(sprintf $timer, 'db1'), $before, 'which the one that waits did not have to give up');
+	is(sql('SELECT count(*) > 0 FROM ran', 'db1'), 't', 'after the one that has waited had its turn');
+	$node->stop('immediate');
+};
+
+#
+# One long task holds the worker that timers leave to executors: then there is one timer less.
+#
+group hogged => sub {
+	set_up('rest_hogged', conf => "max_worker_processes = 5\nmax_logical_replication_workers = 0\n");
+	my @all = map { "db$_" } 1 .. 4;
+	sql("CREATE DATABASE $_ TEMPLATE postgres") for @all;
+	sql(q{SELECT delay_every('tick', '500 ms', 'INSERT INTO ran VALUES (''tick'')')}, $_) for @all;
+	wait_for($node, q{SELECT count(*) > 0 FROM ran}, "$_: its tasks run", 60, db => $_) for @all;
+	sql(q{SELECT delay_schedule('0', 'SELECT pg_sleep(600)')}, 'db1');
+	wait_for($node, q{SELECT count(*) FROM delay_wheel.running}, 'a long task runs', 60, db => 'db1', expected => 1);
+	for my $round (1 .. 2)
+	{
+		sql('TRUNCATE ran', $_) for @all[1 .. 3];
+		wait_for($node, q{SELECT count(*) > 0 FROM ran}, "beside it tasks of $_ run, $round", 60, db => $_) for @all[1 .. 3];
+	}
+	$node->stop('immediate');
+};
+
+#
+# A database that cannot be looked into, since there is no place for it, keeps none of the others from its turn.
+#
+group unplaced => sub {
+	set_up('rest_unplaced', conf => "max_worker_processes = 4\nmax_logical_replication_workers = 0\ndelay_wheel.max_databases = 4\n");
+	my @all = map { "db$_" } 1 .. 3;
+	sql("CREATE DATABASE $_ TEMPLATE postgres") for @all;
+	sql(q{SELECT count(delay_schedule('0', 'INSERT INTO ran SELECT ''x'' FROM pg_sleep(0.3)')) FROM generate_series(1, 10000)}, $_) for @all;
+	wait_for($node, q{SELECT count(*) > 0 FROM ran}, "$_: its tasks run", 60, db => $_) for @all;
+	sql('CREATE DATABASE unplaced TEMPLATE template0');
+	for my $round (1 .. 2)
+	{
+		sql('TRUNCATE ran', $_) for @all;
+		wait_for($node, q{SELECT count(*) > 0 FROM ran}, "beside one without a place: tasks of $_ run, $round", 120, db => $_) for @all;
+	}
 	$node->stop('immediate');
 };
 
