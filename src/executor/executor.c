@@ -431,13 +431,11 @@ next_task(DwExecutor *me, int64 turn_began)
 	if (!found && until != DW_NEVER)
 		me->must_exit = true;
 	now = dw_now();
+	/* the timer counts on it again, if it had been late, or stuck, and no other one was found */
+	if (!me->must_exit)
+		dw_owner_has_worker(executor_db, &dw_owners[me->owner_place]);
 	if (dw_executor_is_late(me, now))
-	{
-		/* the timer counts on it again, also if it has found no other one */
-		if (!me->must_exit)
-			dw_owner_has_worker(executor_db, &dw_owners[me->owner_place]);
 		popped.look_again = DW_AWAKE;
-	}
 	me->state = found ? DW_EXECUTOR_BUSY : DW_EXECUTOR_IDLE;
 	me->since = now;
 	/* this is the answer to a call, unless it was to end */

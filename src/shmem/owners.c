@@ -311,7 +311,7 @@ dw_owner_unblocked(DwDatabase *db, DwOwner *owner)
 }
 
 /*
- * An executor of the owner has answered that was not counted on any more: ends a block for want of
+ * An executor of the owner goes on, that may not have been counted on any more: ends a block for want of
  * a background worker.  Needs the ready lock, exclusively.
  */
 void

@@ -19,7 +19,9 @@
  *
  * A task may run for ever, and a running task cannot be moved to another process.  If all
  * executors are stuck, each with one task for more than a second, an owner without any gets
- * one more, up to twice max_executors.  So owners whose tasks hang do not delay others.
+ * one more, up to twice max_executors.  So owners whose tasks hang do not delay others.  An owner
+ * whose only executor is stuck lacks one, as does an owner without any, if background workers are
+ * few (starts.c): its other tasks are not to wait for as long as others lack one, too.
  *
  * An executor may not answer: its process is stopped, or waits for something that does not come.
  * Nobody waits for it.  If an executor that was woken is late (DW_LATE_US), another one is woken, or
@@ -100,6 +102,7 @@ typedef struct Staff
 								 * answer; those that do not answer are not counted below */
 	uint32		leaving;		/* of the database: told to end */
 	uint32		of_owner;		/* of the owner */
+	uint32		held;			/* of the owner: stuck in a task */
 	uint32		arriving;		/* of the owner: not connected yet */
 	uint32		coming;			/* of the owner: starting, connecting or woken, so about to take
 								 * a task */
@@ -281,15 +284,15 @@ note_lack(DwDatabase *db)
 }
 
 /*
- * Registers an executor if it is this owner's turn to have a background worker.  One that has
- * executors already (is_first is false) has a turn if nobody lacks one.
+ * Registers an executor if it is this owner's turn to have a background worker.  One that lacks
+ * none has a turn if nobody lacks one.
  */
 static bool
-try_start(DwDatabase *db, Oid owner, bool is_first, bool can_log_in)
+try_start(DwDatabase *db, Oid owner, bool lacks, bool can_log_in)
 {
 	DwLack	   *lack = NULL;
 
-	if (is_first && (owner == first_lacking || dw_lack_since(&db->executors_lack) == 0))
+	if (lacks && (owner == first_lacking || dw_lack_since(&db->executors_lack) == 0))
 		lack = &db->executors_lack;
 	if (!dw_start_may_be_tried(lack, DW_START_OTHER) || !register_executor(db, owner, can_log_in))
 	{
@@ -298,7 +301,7 @@ try_start(DwDatabase *db, Oid owner, bool is_first, bool can_log_in)
 			first_lacking = owner;
 		return false;
 	}
-	if (is_first)
+	if (lacks)
 		dw_owner_gets_worker(db, owner);
 	if (dw_workers_are_few())
 		dw_timers_make_way(false);
@@ -309,20 +312,20 @@ try_start(DwDatabase *db, Oid owner, bool is_first, bool can_log_in)
  * Starts an executor for the owner.  Returns false if no place or background worker is free.
  *
  * Blocks the owner if it cannot have an executor; but if only no background worker is free,
- * an owner that has executors already (is_first is false) goes on with these.
+ * an owner that lacks none goes on with those that it has.
  */
 static bool
-start_executor(DwDatabase *db, Oid owner, bool is_first)
+start_executor(DwDatabase *db, Oid owner, bool lacks)
 {
 	MemoryContext context = CurrentMemoryContext;
 	bool		can_log_in;
 	DwBlock		block = ask_access(owner, &can_log_in);
 
-	if (block == DW_BLOCK_NONE && !try_start(db, owner, is_first, can_log_in))
+	if (block == DW_BLOCK_NONE && !try_start(db, owner, lacks, can_log_in))
 		block = DW_BLOCK_NO_WORKER;
 	if (block == DW_BLOCK_NO_ROLE)
 		dw_owner_dropped(db, owner);
-	if (block != DW_BLOCK_NONE && (is_first || block != DW_BLOCK_NO_WORKER))
+	if (block != DW_BLOCK_NONE && (lacks || block != DW_BLOCK_NO_WORKER))
 		block_owner(db, owner, block);
 	MemoryContextSwitchTo(context);
 	return block != DW_BLOCK_NO_WORKER;
@@ -393,6 +396,8 @@ count_staff(DwDatabase *db, Oid owner)
 		if (e->owner == owner)
 		{
 			staff.of_owner++;
+			if (e->state == DW_EXECUTOR_BUSY && now - e->since >= STUCK_US)
+				staff.held++;
 			if (is_arriving(e))
 				staff.arriving++;
 			if (e->state != DW_EXECUTOR_IDLE && e->state != DW_EXECUTOR_BUSY && !e->must_exit &&
@@ -401,6 +406,13 @@ count_staff(DwDatabase *db, Oid owner)
 		}
 	}
 	return staff;
+}
+
+/* True if the owner has no executor but one that is stuck in a task. */
+static bool
+lacks_executor(const Staff *staff)
+{
+	return staff->of_owner == 0 || (staff->of_owner == 1 && staff->held == 1);
 }
 
 /*
@@ -482,7 +494,7 @@ provide_executor(DwDatabase *db, Oid owner, uint32 waiting)
 	Staff		staff = count_staff(db, owner);
 
 	if (staff.total < places_for(&staff) &&
-		start_executor(db, owner, staff.of_owner == 0))
+		start_executor(db, owner, lacks_executor(&staff)))
 		return true;
 	/* the owner has as many executors as one owner may have */
 	if (staff.of_owner > 0 && staff.of_owner + 1 >= (uint32) dw_max_executors)
@@ -645,7 +657,7 @@ count_ended_workers(DwDatabase *db)
 }
 
 /*
- * Returns the number of owners without any executor that lack a background worker.  Stops
+ * Returns the number of owners that lack an executor, and a background worker for it.  Stops
  * at the number of places: the result is not needed more exactly.
  */
 static uint32
@@ -657,10 +669,12 @@ count_without_worker(DwDatabase *db)
 	dlist_foreach(iter, &db->blocked_owners)
 	{
 		DwOwner    *owner = dw_linked_owner(iter.cur);
+		Staff		staff;
 
 		if (owner->block != DW_BLOCK_NO_WORKER || n >= dw_shared->nexecutors)
 			break;
-		n += count_staff(db, owner->role).of_owner == 0;
+		staff = count_staff(db, owner->role);
+		n += lacks_executor(&staff);
 	}
 	return n;
 }

@@ -563,6 +563,28 @@ group hogged => sub {
 };
 
 #
+# One whose only executor has a long task lacks another one for its other tasks, as those do that have none.
+#
+group beside_long => sub {
+	set_up('rest_beside', conf => "max_worker_processes = 6\nmax_logical_replication_workers = 0\ndelay_wheel.timer_idle_timeout = -1\n");
+	sql("CREATE DATABASE db$_ TEMPLATE postgres") for 1 .. 2;
+	my $long = sql(q{SELECT delay_schedule('0', 'SELECT pg_sleep(600)')});
+	wait_for($node, q{SELECT count(*) FROM delay_wheel.running}, 'a long task runs', 60, expected => 1);
+	sql(q{SELECT count(delay_schedule('0', 'INSERT INTO ran SELECT ''x'' FROM pg_sleep(0.1)')) FROM generate_series(1, 10000)}, "db$_") for 1 .. 2;
+	wait_for($node, q{SELECT count(*) > 0 FROM ran}, "db$_ has the other worker", 60, db => "db$_") for 1 .. 2;
+	sql(q{SELECT plan('beside', '0')});
+	has_run('beside', 'a task beside the long one has its turn');
+	sql('TRUNCATE ran', "db$_") for 1 .. 2;
+	wait_for($node, q{SELECT count(*) > 0 FROM ran}, "and then db$_ again", 60, db => "db$_") for 1 .. 2;
+	# the long task ends while another one waits: its executor goes on with that one
+	sql("SELECT plan('after', '0'), pg_sleep(1.5)");
+	sql("SELECT delay_cancel($long, stop_running => true)");
+	has_run('after', 'which it has as well when the long one ends');
+	wait_for($node, q{SELECT count(*) FROM delay_wheel.lanes WHERE state = 'blocked'}, 'and is not blocked', 60, expected => 0);
+	$node->stop('immediate');
+};
+
+#
 # A database that cannot be looked into, since there is no place for it, keeps none of the others from its turn.
 #
 group unplaced => sub {
