@@ -651,8 +651,11 @@ start_look(Oid oid, int64 *look_again)
 	 * a place is free
 	 */
 	if (pg_atomic_read_u32(&dw_shared->turned_away) != 0)
+	{
 		probe_is_begun();
-	if (look_worker != NULL || pg_atomic_read_u32(&dw_shared->turned_away) != 0)
+		return false;
+	}
+	if (look_worker != NULL)
 		return false;
 	if (!database_is_to_be_served(oid))
 		return true;

@@ -39,7 +39,6 @@
 #include "../ending/retention.h"
 #include "../rows/catalog.h"
 #include "../shmem/crash_watch.h"
-#include "../shmem/owners.h"
 #include "../shmem/places.h"
 #include "../shmem/progress.h"
 #include "../shmem/shared.h"
