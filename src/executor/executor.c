@@ -546,6 +546,8 @@ dw_executor_main(Datum place)
 
 	LWLockAcquire(dw_ready_lock(executor_db), LW_EXCLUSIVE);
 	me->state = DW_EXECUTOR_IDLE;
+	/* who has just connected has not been idle */
+	me->since = dw_now();
 	LWLockRelease(dw_ready_lock(executor_db));
 	tell_timer_of_place();
 

@@ -178,12 +178,22 @@ find_owner(DwDatabase *db, Oid role)
 }
 
 /* Takes an owner off its list, if it is in one.  Needs the ready lock, exclusively. */
-void
-dw_owner_unlist(DwOwner *owner)
+static void
+unlist_owner(DwOwner *owner)
 {
 	if (owner->is_listed)
 		dlist_delete(&owner->link);
 	owner->is_listed = false;
+}
+
+/* Ends a block; the caller lists the owner anew. */
+static void
+forget_block(DwOwner *owner)
+{
+	owner->block = DW_BLOCK_NONE;
+	owner->retry_at = 0;
+	owner->lacks_since = 0;
+	owner->start_failures = 0;
 }
 
 /*
@@ -196,9 +206,14 @@ dw_owner_unlist(DwOwner *owner)
 void
 dw_owner_list(DwDatabase *db, DwOwner *owner)
 {
-	dw_owner_unlist(owner);
+	unlist_owner(owner);
 	if (owner->turns.n == 0)
+	{
+		/* it lacks no worker for what is paused: later it waits anew, behind all who wait */
+		if (owner->block == DW_BLOCK_NO_WORKER)
+			forget_block(owner);
 		return;
+	}
 	owner->is_listed = true;
 	if (owner->retry_at == 0)
 	{
@@ -303,10 +318,7 @@ dw_owner_unblocked(DwDatabase *db, DwOwner *owner)
 {
 	if (owner->block == DW_BLOCK_NONE && owner->retry_at == 0)
 		return;
-	owner->block = DW_BLOCK_NONE;
-	owner->retry_at = 0;
-	owner->lacks_since = 0;
-	owner->start_failures = 0;
+	forget_block(owner);
 	dw_owner_list(db, owner);
 }
 

@@ -28,7 +28,6 @@ extern bool dw_owners_are_blocked(DwDatabase *db);
 extern void dw_owner_retry_first(DwDatabase *db, DwOwner *owner);
 extern void dw_owner_gets_worker(DwDatabase *db, Oid role);
 extern const char *dw_block_text(DwBlock reason);
-extern void dw_owner_unlist(DwOwner *owner);
 extern void dw_owner_list(DwDatabase *db, DwOwner *owner);
 
 #endif							/* DW_OWNERS_H */

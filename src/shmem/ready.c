@@ -121,7 +121,7 @@ dw_ready_unlist(DwDatabase *db, DwLane *lane)
 		return;
 	unlink_lane(lane);
 	if (dw_lane_owner(lane)->turns.n == 0)
-		dw_owner_unlist(dw_lane_owner(lane));
+		dw_owner_list(db, dw_lane_owner(lane));
 }
 
 /* Lists or unlists a lane after lane->paused has changed. */

@@ -381,23 +381,21 @@ count_staff(DwDatabase *db, Oid owner)
 	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
 	{
 		DwExecutor *e = &dw_executors[i];
+		bool		stuck;
 
 		if (e->state == DW_EXECUTOR_FREE || e->database != db->oid)
 			continue;
 		staff.total++;
-		if (counts_as_stuck(e, now))
-		{
-			staff.stuck++;
-			if (e->state != DW_EXECUTOR_BUSY)
-				continue;
-		}
+		stuck = counts_as_stuck(e, now);
+		staff.stuck += stuck;
+		if (stuck && e->state != DW_EXECUTOR_BUSY)
+			continue;
 		if (e->must_exit)
 			staff.leaving++;
 		if (e->owner == owner)
 		{
 			staff.of_owner++;
-			if (e->state == DW_EXECUTOR_BUSY && now - e->since >= STUCK_US)
-				staff.held++;
+			staff.held += stuck;
 			if (is_arriving(e))
 				staff.arriving++;
 			if (e->state != DW_EXECUTOR_IDLE && e->state != DW_EXECUTOR_BUSY && !e->must_exit &&

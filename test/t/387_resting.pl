@@ -646,6 +646,24 @@ group silent => sub {
 	has_run('second', 'a timer that does not answer keeps the worker from nobody');
 	kill('CONT', $timer);
 	has_run('first', 'when it answers it has its turn', 'other');
+
+	# one whose tasks are paused meanwhile waits anew
+	sql('TRUNCATE ran', $_) for qw(postgres other);
+	$long = sql(q{SELECT delay_schedule('0', 'SELECT pg_sleep(600)')});
+	wait_for($node, q{SELECT count(*) FROM delay_wheel.running}, 'a long task has the worker again', 60, expected => 1);
+	sql(q{SELECT plan('first', '0')}, 'other');
+	wait_for($node, q{SELECT state FROM delay_wheel.lanes WHERE ready > 0}, 'another database waits for it', 60, db => 'other', expected => 'blocked');
+	sql(q{SELECT delay_pause()}, 'other');
+	wait_for($node, q{SELECT state FROM delay_wheel.lanes WHERE ready > 0}, 'and is paused', 60, db => 'other', expected => 'paused');
+	sql(q{SET SESSION AUTHORIZATION a; SELECT plan('second', '0')});
+	wait_for($node, q{SELECT state FROM delay_wheel.lanes WHERE owner = 'a'}, 'another role waits, too', 60, expected => 'blocked');
+	sql(q{SELECT delay_resume()}, 'other');
+	wait_for($node, q{SELECT state FROM delay_wheel.lanes WHERE ready > 0}, 'it goes on, and waits', 60, db => 'other', expected => 'blocked');
+	sql("SELECT delay_cancel($long, stop_running => true)");
+	has_run('second', 'who has waited all the time comes first');
+	has_run('first', 'then who was paused', 'other');
+	my $second = sql(q{SELECT at FROM ran WHERE name = 'second'});
+	is(sql("SELECT at > '$second' FROM ran WHERE name = 'first'", 'other'), 't', 'in this order');
 	$node->stop;
 };
 
