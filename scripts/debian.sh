@@ -138,9 +138,12 @@ in_chroot()						# directory, command...
 		mount -t proc proc "$root/proc"
 		mount --rbind /dev "$root/dev"
 		mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
-		exec chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin \
+		# this shell stays, since it is the first process, and takes notice when those end whose parents
+		# are gone: a postmaster that was killed would else count as running
+		chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin \
 			HOME=/root LC_ALL=C.UTF-8 ${http_proxy:+http_proxy="$http_proxy"} \
 			${https_proxy:+https_proxy="$https_proxy"} ${no_proxy:+no_proxy="$no_proxy"} "$@"
+		exit 0
 		' in_chroot "$dir" "$@"
 }
 
