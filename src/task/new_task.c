@@ -179,7 +179,7 @@ dw_new_task_keep(DwNewTask *task)
 {
 	const DwLogin *login = dw_login(task->owner);
 	bool		has_sql = !task->nulls[Anum_task_sql - 1];
-	const char *reading[DW_LOGIN_SETTINGS];
+	const char *reading[DW_LOGIN_SETTINGS] = {0};
 	int			n = 0;
 	Jsonb	   *before;
 	Jsonb	   *settings;
