@@ -433,7 +433,7 @@ next_task(DwExecutor *me, int64 turn_began)
 	now = dw_now();
 	/* the timer counts on it again, if it had been late, or stuck, and no other one was found */
 	if (!me->must_exit)
-		dw_owner_has_worker(executor_db, &dw_owners[me->owner_place]);
+		dw_owner_lacks_none(executor_db, &dw_owners[me->owner_place]);
 	if (dw_executor_is_late(me, now))
 		popped.look_again = DW_AWAKE;
 	me->state = found ? DW_EXECUTOR_BUSY : DW_EXECUTOR_IDLE;

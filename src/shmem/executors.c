@@ -225,6 +225,16 @@ dw_executor_end(DwExecutor *e)
 		SetLatch(dw_proc_latch(e->proc));
 }
 
+/* True if the database has an executor, also one that is still starting.  Takes no lock. */
+bool
+dw_executors_exist(Oid database)
+{
+	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+		if (dw_executors[i].database == database && dw_executors[i].state != DW_EXECUTOR_FREE)
+			return true;
+	return false;
+}
+
 /*
  * Makes all executors of the database end, or with an owner only those of the owner.  Takes
  * the ready lock.

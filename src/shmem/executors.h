@@ -123,6 +123,7 @@ extern bool dw_executor_end_turn_elsewhere(Oid database);
 extern void dw_executor_end(DwExecutor *e);
 extern TimestampTz dw_executor_unanswered_since(const DwExecutor *e);
 extern bool dw_executor_is_late(const DwExecutor *e, TimestampTz now);
+extern bool dw_executors_exist(Oid database);
 extern void dw_executors_end(DwDatabase *db, Oid owner);
 extern void dw_executor_obey_exit(DwDatabase *db, DwExecutor *me);
 extern bool dw_executor_was_refused(int64 id);

@@ -193,7 +193,6 @@ forget_block(DwOwner *owner)
 	owner->block = DW_BLOCK_NONE;
 	owner->retry_at = 0;
 	owner->lacks_since = 0;
-	owner->start_failures = 0;
 }
 
 /*
@@ -264,8 +263,8 @@ no_worker_log_is_due(DwOwner *owner)
 
 /*
  * Blocks an owner, since it got no executor: its lanes wait until retry_at.  The pause
- * doubles each time, up to a limit that depends on the reason.  For want of a background worker
- * they wait until it is the owner's turn (dw_owner_retry_first()).
+ * doubles each time, up to a limit that depends on the reason, until an executor of the owner works.
+ * For want of a background worker they wait until it is the owner's turn (dw_owner_retry_first()).
  *
  * Returns true if the caller must report it to the log: the owner was not blocked for
  * this reason before, or, if no background worker is free, no_worker_log_is_due().
@@ -279,16 +278,13 @@ dw_owner_blocked(DwDatabase *db, Oid role, DwBlock reason)
 	TimestampTz now = dw_now();
 	uint32		failures;
 	int64		wait;
-	bool		news = false;
+	bool		news;
 
-	if (owner == NULL || owner->retry_at > now)
+	if (owner == NULL ||
+		(owner->retry_at > now && (owner->block != DW_BLOCK_NO_WORKER || reason == DW_BLOCK_NO_WORKER)))
 		return false;
-	if (owner->block != reason)
-	{
-		owner->block = reason;
-		owner->start_failures = 0;
-		news = true;
-	}
+	news = owner->block != reason;
+	owner->block = reason;
 	if (reason == DW_BLOCK_NO_WORKER)
 	{
 		if (owner->lacks_since == 0)
@@ -316,6 +312,7 @@ dw_owner_blocked(DwDatabase *db, Oid role, DwBlock reason)
 void
 dw_owner_unblocked(DwDatabase *db, DwOwner *owner)
 {
+	owner->start_failures = 0;
 	if (owner->block == DW_BLOCK_NONE && owner->retry_at == 0)
 		return;
 	forget_block(owner);
@@ -323,14 +320,16 @@ dw_owner_unblocked(DwDatabase *db, DwOwner *owner)
 }
 
 /*
- * An executor of the owner goes on, that may not have been counted on any more: ends a block for want of
- * a background worker.  Needs the ready lock, exclusively.
+ * An executor of the owner goes on, that may not have been counted on any more, or none is needed
+ * just now: ends a block for want of a background worker.  Needs the ready lock, exclusively.
  */
 void
-dw_owner_has_worker(DwDatabase *db, DwOwner *owner)
+dw_owner_lacks_none(DwDatabase *db, DwOwner *owner)
 {
-	if (owner->block == DW_BLOCK_NO_WORKER)
-		dw_owner_unblocked(db, owner);
+	if (owner->block != DW_BLOCK_NO_WORKER)
+		return;
+	forget_block(owner);
+	dw_owner_list(db, owner);
 }
 
 /* Lets a blocked owner try again; its number of vain attempts stays. */
@@ -431,8 +430,8 @@ dw_owner_gets_worker(DwDatabase *db, Oid role)
 }
 
 /*
- * Lets all blocked owners of the database try again now, as if for the first time.
- * Needs the ready lock, exclusively.
+ * Lets all blocked owners of the database try again now, as if for the first time, but those
+ * that wait for their turn to have a background worker.  Needs the ready lock, exclusively.
  */
 void
 dw_owners_retry_all(DwDatabase *db)
@@ -441,7 +440,8 @@ dw_owners_retry_all(DwDatabase *db)
 	{
 		DwOwner    *owner = &dw_owners[i];
 
-		if (owner->database != db->oid || owner->block == DW_BLOCK_NONE)
+		if (owner->database != db->oid || owner->block == DW_BLOCK_NONE ||
+			owner->block == DW_BLOCK_NO_WORKER)
 			continue;
 		owner->start_failures = 0;
 		try_again(db, owner);

@@ -20,7 +20,7 @@ extern int32 dw_owner_enter(DwDatabase *db, Oid role);
 extern void dw_owner_leave(DwOwner *owner);
 extern bool dw_owner_blocked(DwDatabase *db, Oid role, DwBlock reason);
 extern void dw_owner_unblocked(DwDatabase *db, DwOwner *owner);
-extern void dw_owner_has_worker(DwDatabase *db, DwOwner *owner);
+extern void dw_owner_lacks_none(DwDatabase *db, DwOwner *owner);
 extern void dw_owners_retry(DwDatabase *db);
 extern void dw_owners_retry_all(DwDatabase *db);
 extern DwOwner *dw_owners_first_lacking(DwDatabase *db);

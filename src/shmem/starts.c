@@ -149,8 +149,8 @@ dw_start_may_be_tried(DwLack *lack, DwStart start)
 /*
  * Ends the timer that has run longest, for TURN_US at least, and its executors after their tasks.
  * Not that of this database, nor one that was told to end before, and may not answer; nor, but if
- * "waiting", one that lacks an executor or a sweeper, and would have had its worker in vain.  False
- * if there is none.
+ * "waiting", one that lacks its only executor or a sweeper, and would have had its worker in vain.
+ * False if there is none.
  */
 static bool
 end_longest_turn(Oid not_of, bool waiting)
@@ -163,7 +163,8 @@ end_longest_turn(Oid not_of, bool waiting)
 		DwDatabase *db = dw_database(i);
 
 		if (db->timer.state == DW_PROCESS_RUNNING && db->timer.started <= started && db->oid != not_of &&
-			(waiting || !(counts(&db->executors_lack) || counts(&db->sweeper.lack))) &&
+			(waiting || dw_executors_exist(db->oid) ||
+			 !(counts(&db->executors_lack) || counts(&db->sweeper.lack))) &&
 			dw_restart_asked(&db->timer_news) == DW_RESTART_NONE)
 		{
 			longest = db;
@@ -218,6 +219,13 @@ sweepers_make_way(void)
 	for (int i = 0; i < dw_max_databases; i++)
 		if (dw_sweeper_is_told(&dw_database(i)->sweeper_news, DW_SWEEPER_RESTS))
 			(void) dw_process_wake(&dw_database(i)->sweeper);
+}
+
+/* True if a worker that began then, by dw_uptime(), has had its turn, and somebody waits for one. */
+bool
+dw_turn_is_over(int64 began)
+{
+	return dw_uptime() - began >= TURN_US && dw_starts_are_awaited();
 }
 
 /* True if somebody waits for a background worker, and those who do nothing are to end. */

@@ -18,6 +18,7 @@ extern bool dw_start_may_be_tried(DwLack *lack, DwStart start);
 extern void dw_start_refused(DwLack *lack, DwStart start, Oid database);
 extern int64 dw_start_wait(const DwLack *lack, DwStart start);
 extern bool dw_starts_are_awaited(void);
+extern bool dw_turn_is_over(int64 began);
 extern void dw_worker_leaves(void);
 extern void dw_timers_make_way(bool lacking);
 

@@ -266,6 +266,8 @@ rest(int64 began, uint32 calls, TimestampTz more_at)
 			return true;
 	if (dw_process_calls(&my_db->sweeper) != calls || dw_worker_is_signalled())
 		return true;
+	if (dw_turn_is_over(my_db->sweeper.started))
+		return false;
 	if (more_at > dw_now() + LINGER_US)
 		return rest_long(more_at);
 	(void) rest_until(dw_now(), more_at);

@@ -520,7 +520,7 @@ dw_dispatch_expect(DwDatabase *db, DwLane *lane)
 	if (limit == DW_LIMIT_NONE && !lane->external && !dw_database_is_disabled(db) &&
 		dw_lane_owner(lane)->retry_at <= dw_now() &&
 		staff.of_owner == 0 && staff.total < places_for(&staff))
-		(void) start_executor(db, lane->owner, true);
+		(void) start_executor(db, lane->owner, false);
 }
 
 /*
@@ -715,7 +715,11 @@ find_missing(DwDatabase *db, TimestampTz now, List **missing, bool *left_out,
 		lane = owner->round == this_round ? owner->in_need :
 			lane_in_need(db, owner, owner->turns.first, now, look_again);
 		if (lane == NULL)
+		{
+			/* such as wait for a limit of the queue */
+			dw_owner_lacks_none(db, owner);
 			continue;
+		}
 		staff = count_staff(db, owner->role);
 		/* do not end another owner's executor for each single task that a rate lets begin */
 		while (lane != NULL && staff.of_owner == 0 && staff.total >= places_for(&staff) &&
@@ -790,6 +794,15 @@ dw_dispatch(DwDatabase *db)
 	if (dw_database_is_disabled(db))
 	{
 		dw_starving_set(&db->timer_news, 0);
+		if (dw_lack_since(&db->executors_lack) != 0)
+		{
+			DwOwner    *owner;
+
+			LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+			while ((owner = dw_owners_first_lacking(db)) != NULL)
+				dw_owner_lacks_none(db, owner);
+			LWLockRelease(dw_ready_lock(db));
+		}
 		dw_lack_ends(&db->executors_lack);
 		return next_answer(db, now);
 	}

@@ -62,16 +62,6 @@ dw_rest_begin(void)
 		reread_at = idle_since;
 }
 
-/* True if the database has an executor, also one that is still starting. */
-static bool
-has_executor(DwDatabase *db)
-{
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
-		if (dw_executors[i].database == db->oid && dw_executors[i].state != DW_EXECUTOR_FREE)
-			return true;
-	return false;
-}
-
 /*
  * True if no process of the database needs the timer, for a rest of this kind.  Each of them, when
  * it comes or goes, tells the timer; but sessions that wait for messages, when they go.
@@ -84,7 +74,7 @@ dw_rest_is_undisturbed(DwDatabase *db, DwCanRest how)
 {
 	if (how == DW_CAN_REST && (db->awaiting > 0 || pg_atomic_read_u64(&db->ready) > 0))
 		return false;
-	return !has_executor(db) && db->sweeper.state == DW_PROCESS_NONE &&
+	return !dw_executors_exist(db->oid) && db->sweeper.state == DW_PROCESS_NONE &&
 		dw_receivers_oldest(db) == DW_NEVER &&
 		dw_restart_asked(&db->timer_news) == DW_RESTART_NONE && !dw_database_is_held(db);
 }

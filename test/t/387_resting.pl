@@ -585,6 +585,36 @@ group beside_long => sub {
 };
 
 #
+# With one worker for executors: two roles that always have something keep no other database from its turn.
+#
+group two_roles => sub {
+	set_up('rest_two_roles', conf => "max_worker_processes = 3\nmax_logical_replication_workers = 0\n");
+	sql("CREATE ROLE $_ LOGIN; SELECT delay_wheel.allow('$_')") for qw(a b);
+	sql('CREATE DATABASE other TEMPLATE postgres');
+	rests('another database', 'other');
+	sql("SET SESSION AUTHORIZATION $_; SELECT count(delay_schedule('0', 'SELECT pg_sleep(0.1)')) FROM generate_series(1, 10000)") for qw(a b);
+	wait_for($node, q{SELECT count(*) > 0 FROM delay_wheel.lanes WHERE state = 'blocked'}, 'one of two roles waits for the other');
+	sql(q{SELECT plan('waits', '0')}, 'other');
+	has_run('waits', 'another database has its turn', 'other');
+	$node->stop('immediate');
+};
+
+#
+# With one worker for executors: a sweeper that has much to do makes way after its turn.
+#
+group sweeping => sub {
+	set_up('rest_sweeping', conf => "max_worker_processes = 3\nmax_logical_replication_workers = 0\n");
+	sql(q{SELECT count(delay_schedule('1 day', 'SELECT 1')) FROM generate_series(1, 2000000)});
+	sql(q{SELECT delay_cancel_all(due_from => '-infinity')});
+	wait_for($node, q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'delay_wheel sweeper'}, 'a sweeper removes what was cancelled', 60, expected => 1);
+	sql(q{SELECT plan('waits', '0')});
+	has_run('waits', 'a task that is due has its turn');
+	is(sql('SELECT count(*) > 0 FROM delay_wheel.task'), 't', 'before all is removed');
+	wait_for($node, 'SELECT count(*) FROM delay_wheel.task', 'which goes on', 300, expected => 0);
+	$node->stop;
+};
+
+#
 # A database that cannot be looked into, since there is no place for it, keeps none of the others from its turn.
 #
 group unplaced => sub {
