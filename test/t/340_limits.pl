@@ -209,7 +209,7 @@ cmp_ok(query(q{SELECT min(count) FROM (SELECT count(*) FROM (SELECT role FROM ra
 is(query(q{SELECT running FROM delay_wheel.queues WHERE name = 'narrow'}), 0, 'none is counted as running in the end');
 
 # raised and lowered while tasks run, and the timer started anew
-query(qq{SELECT put('narrow', 'anna', 300, 'SELECT take(''wide'', 20)')});
+query(qq{SELECT put('narrow', 'anna', 500, 'SELECT take(''wide'', 20)')});
 set_queue('narrow', max_running => 5);
 wait_for_count('wide', 60, 'more at a time are allowed');
 my $former = query(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'delay_wheel timer' AND datname = current_database()});
@@ -218,7 +218,7 @@ wait_for($node, qq{SELECT s.state = 'running' AND a.pid <> $former FROM delay_wh
 	WHERE s.database = current_database() AND a.backend_type = 'delay_wheel timer'}, 'another timer begins');
 wait_for_count('wide', 100, 'tasks run on');
 set_queue('narrow', max_running => 1);
-wait_for_count('wide', 300, 'only one at a time is');
+wait_for_count('wide', 500, 'only one at a time is');
 cmp_ok(query(q{SELECT overlap('wide')}), '<=', 5, 'never more than the higher limit');
 is(query(q{UPDATE ran SET label = 'one' WHERE n IN (SELECT n FROM ran WHERE label = 'wide' ORDER BY n DESC LIMIT 50); SELECT overlap('one')}), 1,
 	'and then the lower one');
