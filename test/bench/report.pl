@@ -2,16 +2,18 @@
 #
 # Makes the table and the plots of the benchmark from what bench.pl has measured.
 #
-#   report.pl DIR [DOCUMENT]
+#   report.pl [--beside OTHER] DIR [DOCUMENT]
 #
 # Reads figures.json and machine in DIR; writes README.md and *.svg there, and
-# puts the table between the marks in DOCUMENT.
+# puts the table between the marks in DOCUMENT.  With --beside, writes beside.md, too: a
+# table of what decides, in OTHER and in DIR.
 
 use strict;
 use warnings;
 
 use FindBin;
 use lib $FindBin::RealBin;
+use Getopt::Long;
 use JSON::PP;
 use List::Util qw(max min uniq);
 use POSIX qw(strftime);
@@ -19,6 +21,8 @@ use POSIX qw(strftime);
 use Bench qw(median);
 use Plot;
 
+my $other;
+GetOptions('beside=s' => \$other) or die "usage: report.pl [--beside OTHER] DIR [DOCUMENT]\n";
 my ($dir, $document) = @ARGV;
 
 sub read_file
@@ -142,6 +146,26 @@ sub table
 my @rows = sort { $a->{pending} <=> $b->{pending} || $a->{place} <=> $b->{place}
 	|| ($b->{sync} // '') cmp ($a->{sync} // '') || $a->{at} <=> $b->{at} } values %{ $results->{rows} };
 
+# The rows of figures.json in the order of the table.
+sub keys_in_order
+{
+	my %key = map { $results->{rows}{$_} => $_ } keys %{ $results->{rows} };
+	return map { $key{$_} } @rows;
+}
+
+# A row of this run beside the same one of another.
+sub beside
+{
+	my ($key, $before) = @_;
+	my ($new, $old) = ($results->{rows}{$key}, $before->{$key});
+	my @medians = map { median(@{ decisive($_) }) } grep { defined } $old, $new;
+
+	return '| ' . join(' | ', number($new->{pending}), (line($new) =~ /^\| (.*?) \|/)[0],
+		$new->{ratio} ? 'ratio' : $new->{difference} ? "$new->{unit} above the floor" : $new->{unit},
+		(map { $_ ? figure(decisive($_), $_->{ratio} ? \&ratio_format : undef) : '' } $old, $new),
+		$old && $medians[0] > 0 ? sprintf('%.2f', $medians[1] / $medians[0]) : '') . " |\n";
+}
+
 sub tables
 {
 	my $text = '';
@@ -252,6 +276,15 @@ my $text = tables() . origin() . "\n" . machine();
 write_file("$dir/README.md",
 	"# Results of the benchmark\n\nWhat the rows are, and how to read them: [doc/benchmarks.md](../../../doc/benchmarks.md).\n\n"
 	  . $text . "\n" . join("\n", map { "![$_]($_.svg)" } sort keys %plots) . "\n");
+if (defined $other)
+{
+	my $before = JSON::PP->new->decode(read_file("$other/figures.json"))->{rows};
+	my ($old, $new) = map { read_file("$_/machine") =~ /^postgresql=(\S+)/m ? "PostgreSQL $1" : $_ } $other, $dir;
+
+	write_file("$dir/beside.md", "# $new beside $old\n\nThe ratio to the floor, or what is above it, or the figure itself, as in [the results](README.md): "
+		  . "median, lowest and highest. The last column is the right one's median through the left one's.\n\n"
+		  . "| other tasks | what | unit | $old | $new | |\n|---|---|---|---|---|---|\n" . join('', map { beside($_, $before) } keys_in_order()));
+}
 if (defined $document)
 {
 	my $old = read_file($document);

@@ -85,6 +85,10 @@ for my $plot (qw(rate lateness drain))
 #
 unlink "$out/README.md", "$out/rate.svg";
 command_ok([ $program, '--report', '--out', $out ], 'table and plots can be made again');
+command_ok([ $program, '--report', '--beside', $out, '--out', $out ], 'and a table beside another run');
+my @beside = slurp_file("$out/beside.md") =~ /^(\| \d.*\|)$/mg;
+cmp_ok(@beside, '>', 20, 'it has a line for each row');
+is(scalar(grep { !/\| 1\.00 \|$/ && !/\|  \|$/ } @beside), 0, 'which are the same beside themselves');
 is(slurp_file("$out/README.md"), $table, 'the same');
 
 my $pid = fork() // die "fork: $!";
