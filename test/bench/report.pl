@@ -158,12 +158,12 @@ sub beside
 {
 	my ($key, $before) = @_;
 	my ($new, $old) = ($results->{rows}{$key}, $before->{$key});
-	my @medians = map { median(@{ decisive($_) }) } grep { defined } $old, $new;
+	my @medians = map { $_ && decisive($_) ? median(@{ decisive($_) }) : undef } $old, $new;
 
 	return '| ' . join(' | ', number($new->{pending}), (line($new) =~ /^\| (.*?) \|/)[0],
 		$new->{ratio} ? 'ratio' : $new->{difference} ? "$new->{unit} above the floor" : $new->{unit},
 		(map { $_ ? figure(decisive($_), $_->{ratio} ? \&ratio_format : undef) : '' } $old, $new),
-		$old && $medians[0] > 0 ? sprintf('%.2f', $medians[1] / $medians[0]) : '') . " |\n";
+		$medians[0] && $medians[0] > 0 && defined $medians[1] ? sprintf('%.2f', $medians[1] / $medians[0]) : '') . " |\n";
 }
 
 sub tables
