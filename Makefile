@@ -44,7 +44,7 @@ MODULE_big = delay_wheel
 SCRIPT = delay_wheel--1.0.sql
 DATA_built = $(SCRIPT)
 TOPICS = begin tables triggers schedule failed recurring queues messages rights \
-	visible views state forecast nodes pictures page end
+	readable views state forecast nodes pictures page end
 
 SOURCES = $(sort $(wildcard src/*/*.c))
 OWN_HEADERS = $(wildcard src/*/*.h)

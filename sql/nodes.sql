@@ -5,7 +5,7 @@ AS 'MODULE_PATHNAME', 'dw_set_up_citus' LANGUAGE C VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp;
 REVOKE EXECUTE ON FUNCTION delay_wheel.set_up_citus() FROM PUBLIC;
 COMMENT ON FUNCTION delay_wheel.set_up_citus() IS
-'prepares a cluster of Citus, once, at the coordinator: creates the tables delay_wheel.two_phase, by which tasks that write to other nodes commit in two phases from PostgreSQL 16 on, and delay_wheel.handover, which delay_follow_shards() needs; nothing is ever stored in them. Does nothing if they exist; tables that a dump has restored it makes known to Citus again. For superusers. Errors: 55000 if the database has no Citus, and those of Citus. Returns true';
+'prepares a cluster of Citus, once, at the coordinator: creates the tables delay_wheel_data.two_phase, by which tasks that write to other nodes commit in two phases from PostgreSQL 16 on, and delay_wheel_data.handover, which delay_follow_shards() needs; nothing is ever stored in them. Does nothing if they exist; tables that a dump has restored it makes known to Citus again. For superusers. Errors: 55000 if the database has no Citus, and those of Citus. Returns true';
 
 CREATE FUNCTION delay_follow_shards() RETURNS bigint
 AS 'MODULE_PATHNAME', 'dw_follow_shards' LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -26,7 +26,7 @@ AS 'MODULE_PATHNAME', 'dw_take_over' LANGUAGE C
 SET search_path = pg_catalog, pg_temp;
 REVOKE EXECUTE ON FUNCTION delay_wheel_internal.take_over() FROM PUBLIC;
 COMMENT ON FUNCTION delay_wheel_internal.take_over() IS
-'trigger of delay_wheel.handover: schedules a task on the node that it is for';
+'trigger of delay_wheel_data.handover: schedules a task on the node that it is for';
 
 CREATE FUNCTION delay_wheel_internal.get_nodes(OUT node text, OUT figures text, OUT error text)
 RETURNS SETOF record

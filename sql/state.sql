@@ -30,7 +30,7 @@ SELECT pg_catalog.pg_get_userbyid(l.owner::oid)::text AS owner, COALESCE(q.name,
 	   l.near, l.ready, l.running, l.horizon, l.recheck_at,
 	   l.done, l.failed, l.retried, l.cancelled, l.lateness_p50, l.lateness_p95, l.lateness_max, l.skipped
 FROM delay_wheel_internal.get_lanes() l
-	 LEFT JOIN delay_wheel.queue q ON q.id = l.queue;
+	 LEFT JOIN delay_wheel_data.queue q ON q.id = l.queue;
 COMMENT ON VIEW delay_wheel.lanes IS
 'the state of each lane, which is a combination of owner, queue and priority that has tasks in this database. Users see their own lanes; all of them are for pg_monitor, pg_read_all_stats, pg_read_all_data and superusers';
 COMMENT ON COLUMN delay_wheel.lanes.owner IS 'role whose tasks these are';
@@ -64,7 +64,7 @@ CREATE VIEW delay_wheel.groups AS
 SELECT COALESCE(q.name, g.queue::text) AS queue, g.group_key, g.state, g.ready, g.more, g.running, g.first_due, g.waits_until,
 	   pg_catalog.pg_get_userbyid(g.owner::oid)::text AS owner, g.priority, g.group_hash
 FROM delay_wheel_internal.get_groups(1000) g
-	 LEFT JOIN delay_wheel.queue q ON q.id OPERATOR(pg_catalog.=) g.queue
+	 LEFT JOIN delay_wheel_data.queue q ON q.id OPERATOR(pg_catalog.=) g.queue
 ORDER BY g.first_due, q.name, g.group_key;
 COMMENT ON VIEW delay_wheel.groups IS
 'groups of queues with groups of which tasks are due or run in this database, those first whose first task is due for longest: of each queue a thousand. A row for each owner and priority. Of lanes with more than ten thousand groups, those that came last are missing; of groups for which there was no place (delay_wheel.max_groups), all. Users see the groups of their own tasks; all of them are for pg_monitor, pg_read_all_stats, pg_read_all_data and superusers. Whether the lane itself waits, delay_wheel.lanes tells';
@@ -88,7 +88,7 @@ RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'dw_get_queues' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 COMMENT ON FUNCTION delay_wheel_internal.get_queues() IS 'how the queues of this database stand that one may use, all of them for pg_read_all_stats and superusers; see delay_wheel.queues';
 
-CREATE VIEW delay_wheel.queues AS
+CREATE VIEW delay_wheel.queues WITH (security_invoker) AS
 SELECT q.name, pg_catalog.pg_get_userbyid(q.owner::oid)::text AS owner,
 	   CASE WHEN q.users IS NOT NULL THEN ARRAY(SELECT CASE WHEN r.id OPERATOR(pg_catalog.=) 0::oid THEN '-' ELSE pg_catalog.pg_get_userbyid(r.id)::text END FROM pg_catalog.unnest(q.users::oid[]) WITH ORDINALITY r(id, n) ORDER BY r.n) END AS users,
 	   q.paused, q.max_running, q.rate, CASE WHEN q.rate IS NOT NULL THEN COALESCE(q.per, '1 second'::interval)::text END AS per, q.burst,
@@ -104,7 +104,7 @@ SELECT q.name, pg_catalog.pg_get_userbyid(q.owner::oid)::text AS owner,
 	   CASE WHEN q.external THEN pg_catalog.make_interval(secs => pg_catalog.float8(COALESCE(q.receive_timeout, 60000)) / 1000::double precision)::text END AS receive_timeout,
 	   q.notify_channel, s.first_due, s.awaiting, s.leased, s.lapsed,
 	   COALESCE(q.retry_backoff, 'exponential') AS retry_backoff, q.retry_max_delay::text AS retry_max_delay, q.retry_on, q.give_up_on, q.keep_settings
-FROM delay_wheel_internal.visible_queue q
+FROM delay_wheel_data.readable_queue q
 	 LEFT JOIN delay_wheel_internal.get_queues() s ON s.id OPERATOR(pg_catalog.=) q.id;
 COMMENT ON VIEW delay_wheel.queues IS
 'declared queues that one owns or may schedule into, see delay_queue(), and how they stand; all of them for pg_read_all_data, pg_read_all_stats and superusers. Null is no limit. Numbers are of all owners'' tasks, and null if the timer does not know the queue (yet), or one may not see them';

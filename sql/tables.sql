@@ -6,12 +6,12 @@ COMMENT ON FUNCTION delay_wheel_internal.origin() IS
 'identity of this database in this cluster, derived from the system identifier and the database''s OID; tasks stamped with another one are not run';
 
 -- CACHE 1: the order of ids is the order of scheduling, which is relied on
-CREATE SEQUENCE delay_wheel.task_id_seq AS bigint CACHE 1;
-COMMENT ON SEQUENCE delay_wheel.task_id_seq IS 'ids of tasks, in the order of scheduling';
+CREATE SEQUENCE delay_wheel_data.task_id_seq AS bigint CACHE 1;
+COMMENT ON SEQUENCE delay_wheel_data.task_id_seq IS 'ids of tasks, in the order of scheduling';
 
-CREATE TABLE delay_wheel.task
+CREATE TABLE delay_wheel_data.task
 (
-	id bigint NOT NULL DEFAULT pg_catalog.nextval('delay_wheel.task_id_seq'),
+	id bigint NOT NULL DEFAULT pg_catalog.nextval('delay_wheel_data.task_id_seq'),
 	due timestamptz NOT NULL,
 	origin bigint NOT NULL DEFAULT delay_wheel_internal.origin(),
 	owner regrole NOT NULL DEFAULT pg_catalog.to_regrole(pg_catalog.quote_ident(CURRENT_USER)),
@@ -58,53 +58,53 @@ WITH (
 	toast.autovacuum_vacuum_scale_factor = 0.01,
 	toast.vacuum_truncate = off
 );
-ALTER SEQUENCE delay_wheel.task_id_seq OWNED BY delay_wheel.task.id;
+ALTER SEQUENCE delay_wheel_data.task_id_seq OWNED BY delay_wheel_data.task.id;
 -- with the origin, so that tasks of other origins are in nobody's way
-CREATE INDEX task_lane_due_idx ON delay_wheel.task (owner, origin, queue, priority, due, id);
+CREATE INDEX task_lane_due_idx ON delay_wheel_data.task (owner, origin, queue, priority, due, id);
 -- not unique: a task that runs, and whose row is not gone yet, may have a successor
-CREATE INDEX task_key_idx ON delay_wheel.task (owner, queue, key) WHERE key IS NOT NULL;
+CREATE INDEX task_key_idx ON delay_wheel_data.task (owner, queue, key) WHERE key IS NOT NULL;
 -- leases, few at a time: to count them, and to find those that have ended
-CREATE INDEX task_lease_idx ON delay_wheel.task (due, queue) WHERE token IS NOT NULL;
-CREATE INDEX task_group_idx ON delay_wheel.task (origin, queue, group_hash, due, id) WHERE group_hash IS NOT NULL;
+CREATE INDEX task_lease_idx ON delay_wheel_data.task (due, queue) WHERE token IS NOT NULL;
+CREATE INDEX task_group_idx ON delay_wheel_data.task (origin, queue, group_hash, due, id) WHERE group_hash IS NOT NULL;
 -- leases of groups: to count them
-CREATE INDEX task_group_lease_idx ON delay_wheel.task (origin, queue, group_hash) WHERE token IS NOT NULL AND group_hash IS NOT NULL;
+CREATE INDEX task_group_lease_idx ON delay_wheel_data.task (origin, queue, group_hash) WHERE token IS NOT NULL AND group_hash IS NOT NULL;
 -- tasks that are due at a local time, whose time zone may get other rules
-CREATE INDEX task_local_idx ON delay_wheel.task (id) WHERE more OPERATOR(pg_catalog.?) 'local';
-COMMENT ON TABLE delay_wheel.task IS
+CREATE INDEX task_local_idx ON delay_wheel_data.task (id) WHERE more OPERATOR(pg_catalog.?) 'local';
+COMMENT ON TABLE delay_wheel_data.task IS
 'one row for each pending task; the row is removed in the transaction that runs the task. Use the view delay_wheel.tasks to read it and the functions delay_schedule, delay_cancel, delay_reschedule to change it; these do not fire triggers, nor check constraints or foreign keys that are added to the table';
-COMMENT ON COLUMN delay_wheel.task.id IS 'number of the task, as delay_schedule returned it';
-COMMENT ON COLUMN delay_wheel.task.due IS 'the task runs at this time or after, never before';
-COMMENT ON COLUMN delay_wheel.task.origin IS 'database that the task was scheduled in, see delay_wheel_internal.origin(); in another one, it is not run until delay_arm() is called';
-COMMENT ON COLUMN delay_wheel.task.owner IS 'role that scheduled the task and whose rights it has';
-COMMENT ON COLUMN delay_wheel.task.queue IS 'queue, see delay_wheel.queue; 0 is the default queue';
-COMMENT ON COLUMN delay_wheel.task.priority IS '-9 to 9; higher first among due tasks';
-COMMENT ON COLUMN delay_wheel.task.attempts IS 'how often the task was run and failed; null is never';
-COMMENT ON COLUMN delay_wheel.task.max_attempts IS 'how often the task may be run in all; null is as often as its queue says, or else once';
-COMMENT ON COLUMN delay_wheel.task.timeout IS 'statement timeout of each attempt in milliseconds, 0 is none; null is the queue''s, or else the shorter one of the role''s settings statement_timeout and delay_wheel.default_timeout';
-COMMENT ON COLUMN delay_wheel.task.spared IS 'cancellations up to this number do not concern the task; null: those that are newer than its id do';
-COMMENT ON COLUMN delay_wheel.task.token IS 'of a message that was leased, see delay_lease: a random number that the receiver shows; due is the end of the lease';
-COMMENT ON COLUMN delay_wheel.task.first_due IS 'of a message that was leased: when it was due';
-COMMENT ON COLUMN delay_wheel.task.leased_at IS 'of a message that was leased: when its lease began';
-COMMENT ON COLUMN delay_wheel.task.retry_delay IS 'pause before the second attempt; grows as retry_backoff in more, or its queue, says, is doubled else, up to an hour, and lengthened by up to a quarter at random; a second at least after 100 attempts; null is the queue''s, or else 10 seconds; a day counts 24 hours, a month 30 days';
-COMMENT ON COLUMN delay_wheel.task.expires IS 'the task is not run later than that after due, which of a later attempt is its own; null is at any time; a day counts 24 hours, a month 30 days';
-COMMENT ON COLUMN delay_wheel.task.sql IS 'one or several SQL statements; null in a message';
-COMMENT ON COLUMN delay_wheel.task.args IS 'values of $1, $2 ... in text form; null if there are none';
-COMMENT ON COLUMN delay_wheel.task.arg_types IS 'types of the args; ''-'' for an untyped literal, which takes its type from the statement';
-COMMENT ON COLUMN delay_wheel.task.search_path IS 'search_path of the caller, kept where it was not the default of the owner';
-COMMENT ON COLUMN delay_wheel.task.key IS 'at most one pending task for each owner, queue and key; of several rows, the one with the highest id';
-COMMENT ON COLUMN delay_wheel.task.tag IS 'free grouping, for instance a sender or a campaign';
-COMMENT ON COLUMN delay_wheel.task.more IS 'what few tasks have';
-COMMENT ON COLUMN delay_wheel.task.payload IS 'of a message, see delay_send: what its receiver gets; null in an SQL task';
-COMMENT ON COLUMN delay_wheel.task.group_key IS 'the group that it belongs to, if its queue has groups; null is none';
-COMMENT ON COLUMN delay_wheel.task.group_hash IS 'a hash of group_key, by which the tasks of a group are found; null without a group';
+COMMENT ON COLUMN delay_wheel_data.task.id IS 'number of the task, as delay_schedule returned it';
+COMMENT ON COLUMN delay_wheel_data.task.due IS 'the task runs at this time or after, never before';
+COMMENT ON COLUMN delay_wheel_data.task.origin IS 'database that the task was scheduled in, see delay_wheel_internal.origin(); in another one, it is not run until delay_arm() is called';
+COMMENT ON COLUMN delay_wheel_data.task.owner IS 'role that scheduled the task and whose rights it has';
+COMMENT ON COLUMN delay_wheel_data.task.queue IS 'queue, see delay_wheel_data.queue; 0 is the default queue';
+COMMENT ON COLUMN delay_wheel_data.task.priority IS '-9 to 9; higher first among due tasks';
+COMMENT ON COLUMN delay_wheel_data.task.attempts IS 'how often the task was run and failed; null is never';
+COMMENT ON COLUMN delay_wheel_data.task.max_attempts IS 'how often the task may be run in all; null is as often as its queue says, or else once';
+COMMENT ON COLUMN delay_wheel_data.task.timeout IS 'statement timeout of each attempt in milliseconds, 0 is none; null is the queue''s, or else the shorter one of the role''s settings statement_timeout and delay_wheel.default_timeout';
+COMMENT ON COLUMN delay_wheel_data.task.spared IS 'cancellations up to this number do not concern the task; null: those that are newer than its id do';
+COMMENT ON COLUMN delay_wheel_data.task.token IS 'of a message that was leased, see delay_lease: a random number that the receiver shows; due is the end of the lease';
+COMMENT ON COLUMN delay_wheel_data.task.first_due IS 'of a message that was leased: when it was due';
+COMMENT ON COLUMN delay_wheel_data.task.leased_at IS 'of a message that was leased: when its lease began';
+COMMENT ON COLUMN delay_wheel_data.task.retry_delay IS 'pause before the second attempt; grows as retry_backoff in more, or its queue, says, is doubled else, up to an hour, and lengthened by up to a quarter at random; a second at least after 100 attempts; null is the queue''s, or else 10 seconds; a day counts 24 hours, a month 30 days';
+COMMENT ON COLUMN delay_wheel_data.task.expires IS 'the task is not run later than that after due, which of a later attempt is its own; null is at any time; a day counts 24 hours, a month 30 days';
+COMMENT ON COLUMN delay_wheel_data.task.sql IS 'one or several SQL statements; null in a message';
+COMMENT ON COLUMN delay_wheel_data.task.args IS 'values of $1, $2 ... in text form; null if there are none';
+COMMENT ON COLUMN delay_wheel_data.task.arg_types IS 'types of the args; ''-'' for an untyped literal, which takes its type from the statement';
+COMMENT ON COLUMN delay_wheel_data.task.search_path IS 'search_path of the caller, kept where it was not the default of the owner';
+COMMENT ON COLUMN delay_wheel_data.task.key IS 'at most one pending task for each owner, queue and key; of several rows, the one with the highest id';
+COMMENT ON COLUMN delay_wheel_data.task.tag IS 'free grouping, for instance a sender or a campaign';
+COMMENT ON COLUMN delay_wheel_data.task.more IS 'what few tasks have';
+COMMENT ON COLUMN delay_wheel_data.task.payload IS 'of a message, see delay_send: what its receiver gets; null in an SQL task';
+COMMENT ON COLUMN delay_wheel_data.task.group_key IS 'the group that it belongs to, if its queue has groups; null is none';
+COMMENT ON COLUMN delay_wheel_data.task.group_hash IS 'a hash of group_key, by which the tasks of a group are found; null without a group';
 
 -- ids are not given again: failed tasks name theirs for as long as they are kept
-CREATE SEQUENCE delay_wheel.queue_id_seq AS smallint CYCLE;
-COMMENT ON SEQUENCE delay_wheel.queue_id_seq IS 'ids of queues';
+CREATE SEQUENCE delay_wheel_data.queue_id_seq AS smallint CYCLE;
+COMMENT ON SEQUENCE delay_wheel_data.queue_id_seq IS 'ids of queues';
 
-CREATE TABLE delay_wheel.queue
+CREATE TABLE delay_wheel_data.queue
 (
-	id smallint NOT NULL DEFAULT pg_catalog.nextval('delay_wheel.queue_id_seq'),
+	id smallint NOT NULL DEFAULT pg_catalog.nextval('delay_wheel_data.queue_id_seq'),
 	priority smallint NOT NULL DEFAULT 0,
 	max_attempts smallint,
 	paused boolean NOT NULL DEFAULT false,
@@ -164,58 +164,58 @@ CREATE TABLE delay_wheel.queue
 	CONSTRAINT queue_history_check CHECK (history IN ('off', 'errors', 'sample', 'all'))
 )
 USING heap;
-ALTER SEQUENCE delay_wheel.queue_id_seq OWNED BY delay_wheel.queue.id;
+ALTER SEQUENCE delay_wheel_data.queue_id_seq OWNED BY delay_wheel_data.queue.id;
 -- none for queue 0: it would be in the way of a copy of the rows
-COMMENT ON TABLE delay_wheel.queue IS
+COMMENT ON TABLE delay_wheel_data.queue IS
 'queues, as delay_queue declared them; tasks are in queue 0, the default queue, which needs no row, unless said otherwise. Read it by the view delay_wheel.queues';
-COMMENT ON COLUMN delay_wheel.queue.id IS 'number of the queue, in delay_wheel.task.queue; it is not given again when the queue is dropped';
-COMMENT ON COLUMN delay_wheel.queue.priority IS 'of tasks that say none: -9 to 9';
-COMMENT ON COLUMN delay_wheel.queue.max_attempts IS 'of tasks that say nothing: how often one may be run in all; null is once, and 20 times if external';
-COMMENT ON COLUMN delay_wheel.queue.paused IS 'no task of the queue is started, see delay_pause';
-COMMENT ON COLUMN delay_wheel.queue.batch IS 'tasks of it may share a transaction with others';
-COMMENT ON COLUMN delay_wheel.queue.owner IS 'role whose members may change, pause and drop the queue';
-COMMENT ON COLUMN delay_wheel.queue.max_running IS 'how many of its tasks run at a time at most; null is no limit';
-COMMENT ON COLUMN delay_wheel.queue.rate IS 'how many of its tasks are started in the time per at most; null is no limit';
-COMMENT ON COLUMN delay_wheel.queue.timeout IS 'of tasks that say none: statement timeout in milliseconds; null is the role''s setting';
-COMMENT ON COLUMN delay_wheel.queue.name IS 'name of the queue, up to 63 bytes';
-COMMENT ON COLUMN delay_wheel.queue.users IS 'roles that may schedule into the queue, beside the owner''s members; ''-'' stands for all roles';
-COMMENT ON COLUMN delay_wheel.queue.retry_delay IS 'of tasks that say none: pause before the second attempt, which grows as retry_backoff says; zero is at once, but a second after 100 attempts; null is 10 seconds';
-COMMENT ON COLUMN delay_wheel.queue.spread IS 'due times of its tasks are put off, each by another part of this; null is not at all';
-COMMENT ON COLUMN delay_wheel.queue.history IS 'which ends of its tasks are recorded: off, errors, sample or all; null is as the setting delay_wheel.history says';
-COMMENT ON COLUMN delay_wheel.queue.more IS 'for what few queues will have; nothing reads it so far';
-COMMENT ON COLUMN delay_wheel.queue.external IS 'it has messages, which sessions receive; else SQL tasks, which executors run';
-COMMENT ON COLUMN delay_wheel.queue.lease IS 'if external: how long a lease is that says nothing; null is a minute';
-COMMENT ON COLUMN delay_wheel.queue.receive_timeout IS 'if external: how long a transaction that has received may be idle, in milliseconds; 0 is without limit, null a minute';
-COMMENT ON COLUMN delay_wheel.queue.notify_channel IS 'if external: a channel that is notified, with the name of the queue, when a message can be received; null is none';
-COMMENT ON COLUMN delay_wheel.queue.retry_backoff IS 'of tasks that say none: how the pause before further attempts grows: exponential, linear or fixed; null is exponential';
-COMMENT ON COLUMN delay_wheel.queue.retry_max_delay IS 'of tasks that say none: no pause is longer; null is an hour, or retry_delay if that is longer';
-COMMENT ON COLUMN delay_wheel.queue.retry_on IS 'of tasks that say none: SQLSTATEs, or their classes, after which alone one is tried again; null is after all';
-COMMENT ON COLUMN delay_wheel.queue.give_up_on IS 'of tasks that say none: SQLSTATEs, or their classes, after which one is not tried again; null is none';
-COMMENT ON COLUMN delay_wheel.queue.keep_settings IS 'of tasks that say none: settings of the caller that are kept with them; null is none';
-COMMENT ON COLUMN delay_wheel.queue.per IS 'the time that rate is for; null is a second';
-COMMENT ON COLUMN delay_wheel.queue.burst IS 'how many tasks that the rate has left unused may be started at once; null is 1 + rate/10 a second, at least 2';
-COMMENT ON COLUMN delay_wheel.queue.groups IS 'its tasks may have groups, which take turns; null is false';
-COMMENT ON COLUMN delay_wheel.queue.group_max_running IS 'how many tasks of one group run at a time at most, or messages are received or leased; null is no limit';
-COMMENT ON COLUMN delay_wheel.queue.group_rate IS 'how many tasks of one group are started in the time group_per at most; null is no limit';
-COMMENT ON COLUMN delay_wheel.queue.group_per IS 'the time that group_rate is for; null is a second';
-COMMENT ON COLUMN delay_wheel.queue.group_burst IS 'as burst, for one group';
-COMMENT ON COLUMN delay_wheel.queue.group_order IS 'hold or pass: tasks of one group run one after the other, in the order of their due times; null is in any order';
-COMMENT ON COLUMN delay_wheel.queue.receivers IS 'if external: roles that may receive its messages, beside the owner''s members; ''-'' stands for all roles';
+COMMENT ON COLUMN delay_wheel_data.queue.id IS 'number of the queue, in delay_wheel_data.task.queue; it is not given again when the queue is dropped';
+COMMENT ON COLUMN delay_wheel_data.queue.priority IS 'of tasks that say none: -9 to 9';
+COMMENT ON COLUMN delay_wheel_data.queue.max_attempts IS 'of tasks that say nothing: how often one may be run in all; null is once, and 20 times if external';
+COMMENT ON COLUMN delay_wheel_data.queue.paused IS 'no task of the queue is started, see delay_pause';
+COMMENT ON COLUMN delay_wheel_data.queue.batch IS 'tasks of it may share a transaction with others';
+COMMENT ON COLUMN delay_wheel_data.queue.owner IS 'role whose members may change, pause and drop the queue';
+COMMENT ON COLUMN delay_wheel_data.queue.max_running IS 'how many of its tasks run at a time at most; null is no limit';
+COMMENT ON COLUMN delay_wheel_data.queue.rate IS 'how many of its tasks are started in the time per at most; null is no limit';
+COMMENT ON COLUMN delay_wheel_data.queue.timeout IS 'of tasks that say none: statement timeout in milliseconds; null is the role''s setting';
+COMMENT ON COLUMN delay_wheel_data.queue.name IS 'name of the queue, up to 63 bytes';
+COMMENT ON COLUMN delay_wheel_data.queue.users IS 'roles that may schedule into the queue, beside the owner''s members; ''-'' stands for all roles';
+COMMENT ON COLUMN delay_wheel_data.queue.retry_delay IS 'of tasks that say none: pause before the second attempt, which grows as retry_backoff says; zero is at once, but a second after 100 attempts; null is 10 seconds';
+COMMENT ON COLUMN delay_wheel_data.queue.spread IS 'due times of its tasks are put off, each by another part of this; null is not at all';
+COMMENT ON COLUMN delay_wheel_data.queue.history IS 'which ends of its tasks are recorded: off, errors, sample or all; null is as the setting delay_wheel.history says';
+COMMENT ON COLUMN delay_wheel_data.queue.more IS 'for what few queues will have; nothing reads it so far';
+COMMENT ON COLUMN delay_wheel_data.queue.external IS 'it has messages, which sessions receive; else SQL tasks, which executors run';
+COMMENT ON COLUMN delay_wheel_data.queue.lease IS 'if external: how long a lease is that says nothing; null is a minute';
+COMMENT ON COLUMN delay_wheel_data.queue.receive_timeout IS 'if external: how long a transaction that has received may be idle, in milliseconds; 0 is without limit, null a minute';
+COMMENT ON COLUMN delay_wheel_data.queue.notify_channel IS 'if external: a channel that is notified, with the name of the queue, when a message can be received; null is none';
+COMMENT ON COLUMN delay_wheel_data.queue.retry_backoff IS 'of tasks that say none: how the pause before further attempts grows: exponential, linear or fixed; null is exponential';
+COMMENT ON COLUMN delay_wheel_data.queue.retry_max_delay IS 'of tasks that say none: no pause is longer; null is an hour, or retry_delay if that is longer';
+COMMENT ON COLUMN delay_wheel_data.queue.retry_on IS 'of tasks that say none: SQLSTATEs, or their classes, after which alone one is tried again; null is after all';
+COMMENT ON COLUMN delay_wheel_data.queue.give_up_on IS 'of tasks that say none: SQLSTATEs, or their classes, after which one is not tried again; null is none';
+COMMENT ON COLUMN delay_wheel_data.queue.keep_settings IS 'of tasks that say none: settings of the caller that are kept with them; null is none';
+COMMENT ON COLUMN delay_wheel_data.queue.per IS 'the time that rate is for; null is a second';
+COMMENT ON COLUMN delay_wheel_data.queue.burst IS 'how many tasks that the rate has left unused may be started at once; null is 1 + rate/10 a second, at least 2';
+COMMENT ON COLUMN delay_wheel_data.queue.groups IS 'its tasks may have groups, which take turns; null is false';
+COMMENT ON COLUMN delay_wheel_data.queue.group_max_running IS 'how many tasks of one group run at a time at most, or messages are received or leased; null is no limit';
+COMMENT ON COLUMN delay_wheel_data.queue.group_rate IS 'how many tasks of one group are started in the time group_per at most; null is no limit';
+COMMENT ON COLUMN delay_wheel_data.queue.group_per IS 'the time that group_rate is for; null is a second';
+COMMENT ON COLUMN delay_wheel_data.queue.group_burst IS 'as burst, for one group';
+COMMENT ON COLUMN delay_wheel_data.queue.group_order IS 'hold or pass: tasks of one group run one after the other, in the order of their due times; null is in any order';
+COMMENT ON COLUMN delay_wheel_data.queue.receivers IS 'if external: roles that may receive its messages, beside the owner''s members; ''-'' stands for all roles';
 
 -- owner 0, shown as -, stands for all roles
-CREATE TABLE delay_wheel.pause
+CREATE TABLE delay_wheel_data.pause
 (
 	owner regrole NOT NULL,
 	since timestamptz NOT NULL DEFAULT pg_catalog.now(),
 	CONSTRAINT pause_pkey PRIMARY KEY (owner)
 )
 USING heap;
-COMMENT ON TABLE delay_wheel.pause IS
+COMMENT ON TABLE delay_wheel_data.pause IS
 'whose tasks are paused by delay_pause(): no task of the role in owner is started; of none at all, for ''-'', by delay_pause_database()';
-COMMENT ON COLUMN delay_wheel.pause.owner IS 'role whose tasks are paused; ''-'' stands for all roles';
-COMMENT ON COLUMN delay_wheel.pause.since IS 'start of the transaction that paused them';
+COMMENT ON COLUMN delay_wheel_data.pause.owner IS 'role whose tasks are paused; ''-'' stands for all roles';
+COMMENT ON COLUMN delay_wheel_data.pause.since IS 'start of the transaction that paused them';
 
-CREATE TABLE delay_wheel.cancellation
+CREATE TABLE delay_wheel_data.cancellation
 (
 	id bigint NOT NULL,
 	origin bigint NOT NULL,
@@ -231,20 +231,22 @@ CREATE TABLE delay_wheel.cancellation
 )
 USING heap
 WITH (autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0, vacuum_truncate = off);
-COMMENT ON TABLE delay_wheel.cancellation IS
+-- those of all roles, which the view "tasks" compares with each task
+CREATE INDEX cancellation_all_idx ON delay_wheel_data.cancellation (id) WHERE owners IS NULL;
+COMMENT ON TABLE delay_wheel_data.cancellation IS
 'one row for each call of delay_cancel_all(), until all tasks that it has cancelled are removed; read it by the view delay_wheel.cancellations';
-COMMENT ON COLUMN delay_wheel.cancellation.made_at IS 'start of the transaction that called delay_cancel_all()';
-COMMENT ON COLUMN delay_wheel.cancellation.made_by IS 'role that called it';
-COMMENT ON COLUMN delay_wheel.cancellation.id IS 'number, from the same sequence as those of tasks; tasks with lower ones that match are cancelled';
-COMMENT ON COLUMN delay_wheel.cancellation.origin IS 'database that it was made in, see delay_wheel_internal.origin(); in another one it concerns tasks of that origin only';
-COMMENT ON COLUMN delay_wheel.cancellation.owners IS 'tasks of these roles, whose rights the caller had; null is of all';
-COMMENT ON COLUMN delay_wheel.cancellation.queue IS 'tasks of this queue, see delay_wheel.queue; null is of all';
-COMMENT ON COLUMN delay_wheel.cancellation.tag IS 'tasks with this tag; null is all';
-COMMENT ON COLUMN delay_wheel.cancellation.due_from IS 'tasks that are due then or later; null is all';
-COMMENT ON COLUMN delay_wheel.cancellation.due_until IS 'tasks that are due before; null is all';
-COMMENT ON COLUMN delay_wheel.cancellation.removed IS 'rows that the sweeper has removed, brought up to date once a second';
+COMMENT ON COLUMN delay_wheel_data.cancellation.made_at IS 'start of the transaction that called delay_cancel_all()';
+COMMENT ON COLUMN delay_wheel_data.cancellation.made_by IS 'role that called it';
+COMMENT ON COLUMN delay_wheel_data.cancellation.id IS 'number, from the same sequence as those of tasks; tasks with lower ones that match are cancelled';
+COMMENT ON COLUMN delay_wheel_data.cancellation.origin IS 'database that it was made in, see delay_wheel_internal.origin(); in another one it concerns tasks of that origin only';
+COMMENT ON COLUMN delay_wheel_data.cancellation.owners IS 'tasks of these roles, whose rights the caller had; null is of all';
+COMMENT ON COLUMN delay_wheel_data.cancellation.queue IS 'tasks of this queue, see delay_wheel_data.queue; null is of all';
+COMMENT ON COLUMN delay_wheel_data.cancellation.tag IS 'tasks with this tag; null is all';
+COMMENT ON COLUMN delay_wheel_data.cancellation.due_from IS 'tasks that are due then or later; null is all';
+COMMENT ON COLUMN delay_wheel_data.cancellation.due_until IS 'tasks that are due before; null is all';
+COMMENT ON COLUMN delay_wheel_data.cancellation.removed IS 'rows that the sweeper has removed, brought up to date once a second';
 
-CREATE TABLE delay_wheel.unique_key
+CREATE TABLE delay_wheel_data.unique_key
 (
 	id bigint NOT NULL,
 	until timestamptz NOT NULL,
@@ -256,17 +258,17 @@ CREATE TABLE delay_wheel.unique_key
 USING heap
 WITH (autovacuum_vacuum_scale_factor = 0.05, vacuum_truncate = off);
 -- not unique: rows of periods that have ended stay for a while
-CREATE INDEX unique_key_key_idx ON delay_wheel.unique_key (owner, queue, key);
-CREATE INDEX unique_key_until_idx ON delay_wheel.unique_key (until);
-COMMENT ON TABLE delay_wheel.unique_key IS
+CREATE INDEX unique_key_key_idx ON delay_wheel_data.unique_key (owner, queue, key);
+CREATE INDEX unique_key_until_idx ON delay_wheel_data.unique_key (until);
+COMMENT ON TABLE delay_wheel_data.unique_key IS
 'one row for each task that was scheduled with unique_for, until some minutes after that time; removed when the task is cancelled, skipped, given up, or deleted by plain SQL. Read it by the view delay_wheel.unique_keys';
-COMMENT ON COLUMN delay_wheel.unique_key.id IS 'number of the task';
-COMMENT ON COLUMN delay_wheel.unique_key.until IS 'until when no other task of the key is scheduled with unique_for';
-COMMENT ON COLUMN delay_wheel.unique_key.owner IS 'role that scheduled the task';
-COMMENT ON COLUMN delay_wheel.unique_key.queue IS 'queue that it was scheduled into, see delay_wheel.queue; 0 is the default queue';
-COMMENT ON COLUMN delay_wheel.unique_key.key IS 'key of the task';
+COMMENT ON COLUMN delay_wheel_data.unique_key.id IS 'number of the task';
+COMMENT ON COLUMN delay_wheel_data.unique_key.until IS 'until when no other task of the key is scheduled with unique_for';
+COMMENT ON COLUMN delay_wheel_data.unique_key.owner IS 'role that scheduled the task';
+COMMENT ON COLUMN delay_wheel_data.unique_key.queue IS 'queue that it was scheduled into, see delay_wheel_data.queue; 0 is the default queue';
+COMMENT ON COLUMN delay_wheel_data.unique_key.key IS 'key of the task';
 
-CREATE TABLE delay_wheel.failed_task
+CREATE TABLE delay_wheel_data.failed_task
 (
 	id bigint NOT NULL,
 	failed_at timestamptz NOT NULL,
@@ -299,40 +301,40 @@ CREATE TABLE delay_wheel.failed_task
 )
 USING heap
 WITH (autovacuum_vacuum_scale_factor = 0.05, vacuum_truncate = off);
-CREATE INDEX failed_task_failed_at_idx ON delay_wheel.failed_task (failed_at, id);
-COMMENT ON TABLE delay_wheel.failed_task IS
+CREATE INDEX failed_task_failed_at_idx ON delay_wheel_data.failed_task (failed_at, id);
+COMMENT ON TABLE delay_wheel_data.failed_task IS
 'tasks that were given up, with the error of the last attempt; read it by the view delay_wheel.failed. Rows stay until delay_wheel.failed_max_age or delay_wheel.failed_max_count is reached, delay_retry() or delay_redrive() puts the task back, or they are deleted';
-COMMENT ON COLUMN delay_wheel.failed_task.id IS 'number of the task';
-COMMENT ON COLUMN delay_wheel.failed_task.failed_at IS 'when it was given up';
-COMMENT ON COLUMN delay_wheel.failed_task.due IS 'due time of its last attempt';
-COMMENT ON COLUMN delay_wheel.failed_task.owner IS 'role that scheduled the task';
-COMMENT ON COLUMN delay_wheel.failed_task.queue IS 'queue, see delay_wheel.queue; 0 is the default queue';
-COMMENT ON COLUMN delay_wheel.failed_task.priority IS '-9 to 9';
-COMMENT ON COLUMN delay_wheel.failed_task.attempts IS 'how often the task was run and failed';
-COMMENT ON COLUMN delay_wheel.failed_task.crashes IS 'how often the process that ran it crashed; null is never';
-COMMENT ON COLUMN delay_wheel.failed_task.max_attempts IS 'as in delay_wheel.task';
-COMMENT ON COLUMN delay_wheel.failed_task.timeout IS 'as in delay_wheel.task, in milliseconds';
-COMMENT ON COLUMN delay_wheel.failed_task.retry_delay IS 'as in delay_wheel.task';
-COMMENT ON COLUMN delay_wheel.failed_task.expires IS 'as in delay_wheel.task';
-COMMENT ON COLUMN delay_wheel.failed_task.sqlstate IS 'of the error of the last attempt';
-COMMENT ON COLUMN delay_wheel.failed_task.message IS 'of that error, its first 16 kB';
-COMMENT ON COLUMN delay_wheel.failed_task.detail IS 'of that error, or null';
-COMMENT ON COLUMN delay_wheel.failed_task.hint IS 'of that error, or null';
-COMMENT ON COLUMN delay_wheel.failed_task.context IS 'of that error, or null';
-COMMENT ON COLUMN delay_wheel.failed_task.sql IS 'as in delay_wheel.task';
-COMMENT ON COLUMN delay_wheel.failed_task.args IS 'as in delay_wheel.task';
-COMMENT ON COLUMN delay_wheel.failed_task.arg_types IS 'as in delay_wheel.task';
-COMMENT ON COLUMN delay_wheel.failed_task.search_path IS 'as in delay_wheel.task';
-COMMENT ON COLUMN delay_wheel.failed_task.key IS 'as in delay_wheel.task';
-COMMENT ON COLUMN delay_wheel.failed_task.tag IS 'as in delay_wheel.task';
-COMMENT ON COLUMN delay_wheel.failed_task.more IS 'what few tasks have';
-COMMENT ON COLUMN delay_wheel.failed_task.payload IS 'as in delay_wheel.task';
-COMMENT ON COLUMN delay_wheel.failed_task.group_key IS 'as in delay_wheel.task';
-COMMENT ON COLUMN delay_wheel.failed_task.origin IS 'database that the task was scheduled in; for information only';
+COMMENT ON COLUMN delay_wheel_data.failed_task.id IS 'number of the task';
+COMMENT ON COLUMN delay_wheel_data.failed_task.failed_at IS 'when it was given up';
+COMMENT ON COLUMN delay_wheel_data.failed_task.due IS 'due time of its last attempt';
+COMMENT ON COLUMN delay_wheel_data.failed_task.owner IS 'role that scheduled the task';
+COMMENT ON COLUMN delay_wheel_data.failed_task.queue IS 'queue, see delay_wheel_data.queue; 0 is the default queue';
+COMMENT ON COLUMN delay_wheel_data.failed_task.priority IS '-9 to 9';
+COMMENT ON COLUMN delay_wheel_data.failed_task.attempts IS 'how often the task was run and failed';
+COMMENT ON COLUMN delay_wheel_data.failed_task.crashes IS 'how often the process that ran it crashed; null is never';
+COMMENT ON COLUMN delay_wheel_data.failed_task.max_attempts IS 'as in delay_wheel_data.task';
+COMMENT ON COLUMN delay_wheel_data.failed_task.timeout IS 'as in delay_wheel_data.task, in milliseconds';
+COMMENT ON COLUMN delay_wheel_data.failed_task.retry_delay IS 'as in delay_wheel_data.task';
+COMMENT ON COLUMN delay_wheel_data.failed_task.expires IS 'as in delay_wheel_data.task';
+COMMENT ON COLUMN delay_wheel_data.failed_task.sqlstate IS 'of the error of the last attempt';
+COMMENT ON COLUMN delay_wheel_data.failed_task.message IS 'of that error, its first 16 kB';
+COMMENT ON COLUMN delay_wheel_data.failed_task.detail IS 'of that error, or null';
+COMMENT ON COLUMN delay_wheel_data.failed_task.hint IS 'of that error, or null';
+COMMENT ON COLUMN delay_wheel_data.failed_task.context IS 'of that error, or null';
+COMMENT ON COLUMN delay_wheel_data.failed_task.sql IS 'as in delay_wheel_data.task';
+COMMENT ON COLUMN delay_wheel_data.failed_task.args IS 'as in delay_wheel_data.task';
+COMMENT ON COLUMN delay_wheel_data.failed_task.arg_types IS 'as in delay_wheel_data.task';
+COMMENT ON COLUMN delay_wheel_data.failed_task.search_path IS 'as in delay_wheel_data.task';
+COMMENT ON COLUMN delay_wheel_data.failed_task.key IS 'as in delay_wheel_data.task';
+COMMENT ON COLUMN delay_wheel_data.failed_task.tag IS 'as in delay_wheel_data.task';
+COMMENT ON COLUMN delay_wheel_data.failed_task.more IS 'what few tasks have';
+COMMENT ON COLUMN delay_wheel_data.failed_task.payload IS 'as in delay_wheel_data.task';
+COMMENT ON COLUMN delay_wheel_data.failed_task.group_key IS 'as in delay_wheel_data.task';
+COMMENT ON COLUMN delay_wheel_data.failed_task.origin IS 'database that the task was scheduled in; for information only';
 
-CREATE TABLE delay_wheel.recurring_task
+CREATE TABLE delay_wheel_data.recurring_task
 (
-	id bigint NOT NULL DEFAULT pg_catalog.nextval('delay_wheel.task_id_seq'),
+	id bigint NOT NULL DEFAULT pg_catalog.nextval('delay_wheel_data.task_id_seq'),
 	task bigint,
 	next_due timestamptz,
 	origin bigint NOT NULL DEFAULT delay_wheel_internal.origin(),
@@ -379,48 +381,48 @@ CREATE TABLE delay_wheel.recurring_task
 USING heap
 -- each run updates its row, which finds room on the page
 WITH (fillfactor = 40, autovacuum_vacuum_scale_factor = 0.1, vacuum_truncate = off);
-COMMENT ON TABLE delay_wheel.recurring_task IS
-'one row for each recurring task, as delay_every or delay_cron declared it; the next run is an ordinary task in delay_wheel.task. Read it by the view delay_wheel.recurring';
-COMMENT ON COLUMN delay_wheel.recurring_task.queue IS 'of its runs, as in delay_wheel.task';
-COMMENT ON COLUMN delay_wheel.recurring_task.priority IS 'of its runs, as in delay_wheel.task';
-COMMENT ON COLUMN delay_wheel.recurring_task.max_attempts IS 'of its runs, as in delay_wheel.task';
-COMMENT ON COLUMN delay_wheel.recurring_task.retry_delay IS 'of its runs, as in delay_wheel.task';
-COMMENT ON COLUMN delay_wheel.recurring_task.sql IS 'of its runs, as in delay_wheel.task';
-COMMENT ON COLUMN delay_wheel.recurring_task.args IS 'of its runs, as in delay_wheel.task';
-COMMENT ON COLUMN delay_wheel.recurring_task.arg_types IS 'of its runs, as in delay_wheel.task';
-COMMENT ON COLUMN delay_wheel.recurring_task.search_path IS 'of its runs, as in delay_wheel.task';
-COMMENT ON COLUMN delay_wheel.recurring_task.tag IS 'of its runs, as in delay_wheel.task';
-COMMENT ON COLUMN delay_wheel.recurring_task.more IS 'of its runs: what few tasks have';
-COMMENT ON COLUMN delay_wheel.recurring_task.group_key IS 'of its runs, as in delay_wheel.task';
-COMMENT ON COLUMN delay_wheel.recurring_task.id IS 'number of the recurring task, from the same sequence as those of tasks';
-COMMENT ON COLUMN delay_wheel.recurring_task.task IS 'id of the task that is the run which is pending or going on; null if there is none';
-COMMENT ON COLUMN delay_wheel.recurring_task.next_due IS 'ideal time of that run; null if there are no runs any more';
-COMMENT ON COLUMN delay_wheel.recurring_task.origin IS 'database that it was declared in, see delay_wheel_internal.origin(); in another one, it has no runs until delay_arm() is called';
-COMMENT ON COLUMN delay_wheel.recurring_task.starts IS 'first ideal time, from which the others are counted; with a cron schedule, there is none before';
-COMMENT ON COLUMN delay_wheel.recurring_task.until IS 'no ideal time is later; null is no limit';
-COMMENT ON COLUMN delay_wheel.recurring_task.last_due IS 'ideal time of the last run that has ended';
-COMMENT ON COLUMN delay_wheel.recurring_task.last_started IS 'when its last attempt was started; null if it was not';
-COMMENT ON COLUMN delay_wheel.recurring_task.last_ended IS 'when it ended';
-COMMENT ON COLUMN delay_wheel.recurring_task.runs IS 'runs that have ended, with success or not';
-COMMENT ON COLUMN delay_wheel.recurring_task.failures IS 'those that failed';
-COMMENT ON COLUMN delay_wheel.recurring_task.skipped IS 'runs that were cancelled, or not begun since they were too late';
-COMMENT ON COLUMN delay_wheel.recurring_task.max_runs IS 'no further run after so many; null is no limit';
-COMMENT ON COLUMN delay_wheel.recurring_task.owner IS 'role that declared it, whose rights its runs have';
-COMMENT ON COLUMN delay_wheel.recurring_task.timeout IS 'of its runs, as in delay_wheel.task, in milliseconds';
-COMMENT ON COLUMN delay_wheel.recurring_task.paused IS 'it has no runs, see delay_pause_recurring';
-COMMENT ON COLUMN delay_wheel.recurring_task.every IS 'interval between ideal times; null if it has a cron schedule';
-COMMENT ON COLUMN delay_wheel.recurring_task.name IS 'name, unique for its owner';
-COMMENT ON COLUMN delay_wheel.recurring_task.schedule IS 'cron schedule; null if it has an interval';
-COMMENT ON COLUMN delay_wheel.recurring_task.time_zone IS 'time zone that days and months, and the cron schedule, are counted in';
-COMMENT ON COLUMN delay_wheel.recurring_task.catch_up IS 'what to do with ideal times that have passed: skip or all';
-COMMENT ON COLUMN delay_wheel.recurring_task.last_outcome IS 'how the last run ended: done, failed, skipped or cancelled';
-COMMENT ON COLUMN delay_wheel.recurring_task.last_error IS 'its error, or why there is no further run; null if there was none';
+COMMENT ON TABLE delay_wheel_data.recurring_task IS
+'one row for each recurring task, as delay_every or delay_cron declared it; the next run is an ordinary task in delay_wheel_data.task. Read it by the view delay_wheel.recurring';
+COMMENT ON COLUMN delay_wheel_data.recurring_task.queue IS 'of its runs, as in delay_wheel_data.task';
+COMMENT ON COLUMN delay_wheel_data.recurring_task.priority IS 'of its runs, as in delay_wheel_data.task';
+COMMENT ON COLUMN delay_wheel_data.recurring_task.max_attempts IS 'of its runs, as in delay_wheel_data.task';
+COMMENT ON COLUMN delay_wheel_data.recurring_task.retry_delay IS 'of its runs, as in delay_wheel_data.task';
+COMMENT ON COLUMN delay_wheel_data.recurring_task.sql IS 'of its runs, as in delay_wheel_data.task';
+COMMENT ON COLUMN delay_wheel_data.recurring_task.args IS 'of its runs, as in delay_wheel_data.task';
+COMMENT ON COLUMN delay_wheel_data.recurring_task.arg_types IS 'of its runs, as in delay_wheel_data.task';
+COMMENT ON COLUMN delay_wheel_data.recurring_task.search_path IS 'of its runs, as in delay_wheel_data.task';
+COMMENT ON COLUMN delay_wheel_data.recurring_task.tag IS 'of its runs, as in delay_wheel_data.task';
+COMMENT ON COLUMN delay_wheel_data.recurring_task.more IS 'of its runs: what few tasks have';
+COMMENT ON COLUMN delay_wheel_data.recurring_task.group_key IS 'of its runs, as in delay_wheel_data.task';
+COMMENT ON COLUMN delay_wheel_data.recurring_task.id IS 'number of the recurring task, from the same sequence as those of tasks';
+COMMENT ON COLUMN delay_wheel_data.recurring_task.task IS 'id of the task that is the run which is pending or going on; null if there is none';
+COMMENT ON COLUMN delay_wheel_data.recurring_task.next_due IS 'ideal time of that run; null if there are no runs any more';
+COMMENT ON COLUMN delay_wheel_data.recurring_task.origin IS 'database that it was declared in, see delay_wheel_internal.origin(); in another one, it has no runs until delay_arm() is called';
+COMMENT ON COLUMN delay_wheel_data.recurring_task.starts IS 'first ideal time, from which the others are counted; with a cron schedule, there is none before';
+COMMENT ON COLUMN delay_wheel_data.recurring_task.until IS 'no ideal time is later; null is no limit';
+COMMENT ON COLUMN delay_wheel_data.recurring_task.last_due IS 'ideal time of the last run that has ended';
+COMMENT ON COLUMN delay_wheel_data.recurring_task.last_started IS 'when its last attempt was started; null if it was not';
+COMMENT ON COLUMN delay_wheel_data.recurring_task.last_ended IS 'when it ended';
+COMMENT ON COLUMN delay_wheel_data.recurring_task.runs IS 'runs that have ended, with success or not';
+COMMENT ON COLUMN delay_wheel_data.recurring_task.failures IS 'those that failed';
+COMMENT ON COLUMN delay_wheel_data.recurring_task.skipped IS 'runs that were cancelled, or not begun since they were too late';
+COMMENT ON COLUMN delay_wheel_data.recurring_task.max_runs IS 'no further run after so many; null is no limit';
+COMMENT ON COLUMN delay_wheel_data.recurring_task.owner IS 'role that declared it, whose rights its runs have';
+COMMENT ON COLUMN delay_wheel_data.recurring_task.timeout IS 'of its runs, as in delay_wheel_data.task, in milliseconds';
+COMMENT ON COLUMN delay_wheel_data.recurring_task.paused IS 'it has no runs, see delay_pause_recurring';
+COMMENT ON COLUMN delay_wheel_data.recurring_task.every IS 'interval between ideal times; null if it has a cron schedule';
+COMMENT ON COLUMN delay_wheel_data.recurring_task.name IS 'name, unique for its owner';
+COMMENT ON COLUMN delay_wheel_data.recurring_task.schedule IS 'cron schedule; null if it has an interval';
+COMMENT ON COLUMN delay_wheel_data.recurring_task.time_zone IS 'time zone that days and months, and the cron schedule, are counted in';
+COMMENT ON COLUMN delay_wheel_data.recurring_task.catch_up IS 'what to do with ideal times that have passed: skip or all';
+COMMENT ON COLUMN delay_wheel_data.recurring_task.last_outcome IS 'how the last run ended: done, failed, skipped or cancelled';
+COMMENT ON COLUMN delay_wheel_data.recurring_task.last_error IS 'its error, or why there is no further run; null if there was none';
 
 /*
  * Three tables in turn, so that what is old goes by TRUNCATE.  Nothing in them
  * is ever updated or deleted, so there is nothing to vacuum.
  */
-CREATE TABLE delay_wheel_internal.history_0
+CREATE TABLE delay_wheel_data.history_0
 (
 	task bigint NOT NULL,
 	due timestamptz NOT NULL,
@@ -448,56 +450,56 @@ CREATE TABLE delay_wheel_internal.history_0
 USING heap
 WITH (autovacuum_enabled = off, toast.autovacuum_enabled = off);
 -- not moved out of line
-ALTER TABLE delay_wheel_internal.history_0
+ALTER TABLE delay_wheel_data.history_0
 	ALTER COLUMN message SET STORAGE MAIN,
 	ALTER COLUMN sql SET STORAGE MAIN,
 	ALTER COLUMN key SET STORAGE MAIN,
 	ALTER COLUMN tag SET STORAGE MAIN,
 	ALTER COLUMN result SET STORAGE MAIN,
 	ALTER COLUMN group_key SET STORAGE MAIN;
-COMMENT ON TABLE delay_wheel_internal.history_0 IS
+COMMENT ON TABLE delay_wheel_data.history_0 IS
 'how tasks ended, one of three tables that are written in turn: the oldest one is emptied as a whole, by size and age, see the settings delay_wheel.history_max_size and delay_wheel.history_max_age. Read it by the view delay_wheel.history. Not in dumps';
-COMMENT ON COLUMN delay_wheel_internal.history_0.task IS 'number of the task';
-COMMENT ON COLUMN delay_wheel_internal.history_0.due IS 'due time of this attempt';
-COMMENT ON COLUMN delay_wheel_internal.history_0.started IS 'when it began; null if it was not run';
-COMMENT ON COLUMN delay_wheel_internal.history_0.ended IS 'when its SQL had ended, or it was given up, or cancelled';
-COMMENT ON COLUMN delay_wheel_internal.history_0.rows IS 'that the last statement of its SQL wrote or returned; null unless done';
-COMMENT ON COLUMN delay_wheel_internal.history_0.recurring IS 'number of the recurring task that it was a run of, or null';
-COMMENT ON COLUMN delay_wheel_internal.history_0.owner IS 'role that scheduled the task';
-COMMENT ON COLUMN delay_wheel_internal.history_0.queue IS 'queue, see delay_wheel.queue; 0 is the default queue';
-COMMENT ON COLUMN delay_wheel_internal.history_0.attempt IS '1 for the first one; null if it was not run';
-COMMENT ON COLUMN delay_wheel_internal.history_0.outcome IS 'done, failed, retried, skipped or cancelled';
-COMMENT ON COLUMN delay_wheel_internal.history_0.command_tag IS 'of the last statement of its SQL; null unless done';
-COMMENT ON COLUMN delay_wheel_internal.history_0.sqlstate IS 'of the error, if failed or retried';
-COMMENT ON COLUMN delay_wheel_internal.history_0.message IS 'of the error, its first 1000 bytes';
-COMMENT ON COLUMN delay_wheel_internal.history_0.sql IS 'its first 200 bytes, without the values of its parameters; null for a message';
-COMMENT ON COLUMN delay_wheel_internal.history_0.key IS 'its key, or null';
-COMMENT ON COLUMN delay_wheel_internal.history_0.tag IS 'its tag, or null';
-COMMENT ON COLUMN delay_wheel_internal.history_0.sample IS 'the share of such ends that were recorded then, see delay_wheel.history_sample; null is all of them';
-COMMENT ON COLUMN delay_wheel_internal.history_0.result IS 'the first row that its SQL returned, or what the receiver of a message said, see delay_wheel.history_result; JSON null if it was longer';
-COMMENT ON COLUMN delay_wheel_internal.history_0.group_key IS 'the group that it belonged to, or null';
+COMMENT ON COLUMN delay_wheel_data.history_0.task IS 'number of the task';
+COMMENT ON COLUMN delay_wheel_data.history_0.due IS 'due time of this attempt';
+COMMENT ON COLUMN delay_wheel_data.history_0.started IS 'when it began; null if it was not run';
+COMMENT ON COLUMN delay_wheel_data.history_0.ended IS 'when its SQL had ended, or it was given up, or cancelled';
+COMMENT ON COLUMN delay_wheel_data.history_0.rows IS 'that the last statement of its SQL wrote or returned; null unless done';
+COMMENT ON COLUMN delay_wheel_data.history_0.recurring IS 'number of the recurring task that it was a run of, or null';
+COMMENT ON COLUMN delay_wheel_data.history_0.owner IS 'role that scheduled the task';
+COMMENT ON COLUMN delay_wheel_data.history_0.queue IS 'queue, see delay_wheel_data.queue; 0 is the default queue';
+COMMENT ON COLUMN delay_wheel_data.history_0.attempt IS '1 for the first one; null if it was not run';
+COMMENT ON COLUMN delay_wheel_data.history_0.outcome IS 'done, failed, retried, skipped or cancelled';
+COMMENT ON COLUMN delay_wheel_data.history_0.command_tag IS 'of the last statement of its SQL; null unless done';
+COMMENT ON COLUMN delay_wheel_data.history_0.sqlstate IS 'of the error, if failed or retried';
+COMMENT ON COLUMN delay_wheel_data.history_0.message IS 'of the error, its first 1000 bytes';
+COMMENT ON COLUMN delay_wheel_data.history_0.sql IS 'its first 200 bytes, without the values of its parameters; null for a message';
+COMMENT ON COLUMN delay_wheel_data.history_0.key IS 'its key, or null';
+COMMENT ON COLUMN delay_wheel_data.history_0.tag IS 'its tag, or null';
+COMMENT ON COLUMN delay_wheel_data.history_0.sample IS 'the share of such ends that were recorded then, see delay_wheel.history_sample; null is all of them';
+COMMENT ON COLUMN delay_wheel_data.history_0.result IS 'the first row that its SQL returned, or what the receiver of a message said, see delay_wheel.history_result; JSON null if it was longer';
+COMMENT ON COLUMN delay_wheel_data.history_0.group_key IS 'the group that it belonged to, or null';
 
-CREATE TABLE delay_wheel_internal.history_1 (LIKE delay_wheel_internal.history_0 INCLUDING STORAGE INCLUDING CONSTRAINTS INCLUDING COMMENTS)
+CREATE TABLE delay_wheel_data.history_1 (LIKE delay_wheel_data.history_0 INCLUDING STORAGE INCLUDING CONSTRAINTS INCLUDING COMMENTS)
 USING heap
 WITH (autovacuum_enabled = off, toast.autovacuum_enabled = off);
-COMMENT ON TABLE delay_wheel_internal.history_1 IS 'see delay_wheel_internal.history_0';
+COMMENT ON TABLE delay_wheel_data.history_1 IS 'see delay_wheel_data.history_0';
 
-CREATE TABLE delay_wheel_internal.history_2 (LIKE delay_wheel_internal.history_0 INCLUDING STORAGE INCLUDING CONSTRAINTS INCLUDING COMMENTS)
+CREATE TABLE delay_wheel_data.history_2 (LIKE delay_wheel_data.history_0 INCLUDING STORAGE INCLUDING CONSTRAINTS INCLUDING COMMENTS)
 USING heap
 WITH (autovacuum_enabled = off, toast.autovacuum_enabled = off);
-COMMENT ON TABLE delay_wheel_internal.history_2 IS 'see delay_wheel_internal.history_0';
+COMMENT ON TABLE delay_wheel_data.history_2 IS 'see delay_wheel_data.history_0';
 
-CREATE SEQUENCE delay_wheel_internal.history_seq AS smallint MINVALUE 0 MAXVALUE 2 START 0 CACHE 1 CYCLE;
-COMMENT ON SEQUENCE delay_wheel_internal.history_seq IS 'number of the table of delay_wheel.history that is written';
+CREATE SEQUENCE delay_wheel_data.history_seq AS smallint MINVALUE 0 MAXVALUE 2 START 0 CACHE 1 CYCLE;
+COMMENT ON SEQUENCE delay_wheel_data.history_seq IS 'number of the table of delay_wheel.history that is written';
 
 /*
  * Who has done what, see task/audit.c.  Rows go by deletion, from the oldest on.
  */
 -- with CYCLE, so that nobody who may set it can make actions fail
-CREATE SEQUENCE delay_wheel_internal.audit_id_seq AS bigint CACHE 1 CYCLE;
-COMMENT ON SEQUENCE delay_wheel_internal.audit_id_seq IS 'ids of rows of delay_wheel.audit';
+CREATE SEQUENCE delay_wheel_data.audit_id_seq AS bigint CACHE 1 CYCLE;
+COMMENT ON SEQUENCE delay_wheel_data.audit_id_seq IS 'ids of rows of delay_wheel.audit';
 
-CREATE TABLE delay_wheel_internal.audit
+CREATE TABLE delay_wheel_data.audit
 (
 	id bigint NOT NULL,
 	at timestamptz NOT NULL,
@@ -520,32 +522,32 @@ CREATE TABLE delay_wheel_internal.audit
 )
 USING heap
 WITH (autovacuum_vacuum_scale_factor = 0.05, vacuum_truncate = off);
-ALTER SEQUENCE delay_wheel_internal.audit_id_seq OWNED BY delay_wheel_internal.audit.id;
-COMMENT ON TABLE delay_wheel_internal.audit IS
+ALTER SEQUENCE delay_wheel_data.audit_id_seq OWNED BY delay_wheel_data.audit.id;
+COMMENT ON TABLE delay_wheel_data.audit IS
 'who has done what, as far as the setting delay_wheel.audit says that it is recorded, for delay_wheel.audit_max_age. Read it by the view delay_wheel.audit. Only its owner and superusers may change it. Not in dumps';
-COMMENT ON COLUMN delay_wheel_internal.audit.id IS 'number of the row, ascending in the order of the actions';
-COMMENT ON COLUMN delay_wheel_internal.audit.at IS 'when it was done; the commit came after';
-COMMENT ON COLUMN delay_wheel_internal.audit.task IS 'number of the task; of a delay_cancel_all(), its number; or null';
-COMMENT ON COLUMN delay_wheel_internal.audit.due IS 'new due time of the task; of a delay_run_due(), its argument; or null';
-COMMENT ON COLUMN delay_wheel_internal.audit.rows IS 'how many tasks, or rows of plain SQL; null if it is one, or if they were not counted: plain SQL that deletes, or writes to a table without tasks';
-COMMENT ON COLUMN delay_wheel_internal.audit.owner IS 'role whose task it is; that of role, where it is no single task';
-COMMENT ON COLUMN delay_wheel_internal.audit.pid IS 'process of the session, as in pg_stat_activity and the log';
-COMMENT ON COLUMN delay_wheel_internal.audit.queue IS 'queue of the task, see delay_wheel.queue; 0 is the default queue; or null';
-COMMENT ON COLUMN delay_wheel_internal.audit.action IS 'what was done: the name of the function without delay_; plain_sql is a statement that has written to a table of the extension';
-COMMENT ON COLUMN delay_wheel_internal.audit.key IS 'key of the task, or null';
-COMMENT ON COLUMN delay_wheel_internal.audit.tag IS 'tag of the task, or that the call named; or null';
-COMMENT ON COLUMN delay_wheel_internal.audit.name IS 'name of the queue, the recurring task or the table, or null';
-COMMENT ON COLUMN delay_wheel_internal.audit.detail IS 'what else was given, its first 1000 bytes, or null';
-COMMENT ON COLUMN delay_wheel_internal.audit.login_role IS 'role that has connected: SET ROLE and SET SESSION AUTHORIZATION do not change it; in a task, its owner; null if it is dropped meanwhile';
-COMMENT ON COLUMN delay_wheel_internal.audit.role IS 'role whose rights counted, current_user: another one than login_role after SET ROLE, and in a SECURITY DEFINER function';
-COMMENT ON COLUMN delay_wheel_internal.audit.client_addr IS 'address of the client; null for a Unix socket, and in a task';
-COMMENT ON COLUMN delay_wheel_internal.audit.application_name IS 'as the client gives it; in a task, that of its executor; null if it is empty';
+COMMENT ON COLUMN delay_wheel_data.audit.id IS 'number of the row, ascending in the order of the actions';
+COMMENT ON COLUMN delay_wheel_data.audit.at IS 'when it was done; the commit came after';
+COMMENT ON COLUMN delay_wheel_data.audit.task IS 'number of the task; of a delay_cancel_all(), its number; or null';
+COMMENT ON COLUMN delay_wheel_data.audit.due IS 'new due time of the task; of a delay_run_due(), its argument; or null';
+COMMENT ON COLUMN delay_wheel_data.audit.rows IS 'how many tasks, or rows of plain SQL; null if it is one, or if they were not counted: plain SQL that deletes, or writes to a table without tasks';
+COMMENT ON COLUMN delay_wheel_data.audit.owner IS 'role whose task it is; that of role, where it is no single task';
+COMMENT ON COLUMN delay_wheel_data.audit.pid IS 'process of the session, as in pg_stat_activity and the log';
+COMMENT ON COLUMN delay_wheel_data.audit.queue IS 'queue of the task, see delay_wheel_data.queue; 0 is the default queue; or null';
+COMMENT ON COLUMN delay_wheel_data.audit.action IS 'what was done: the name of the function without delay_; plain_sql is a statement that has written to a table of the extension';
+COMMENT ON COLUMN delay_wheel_data.audit.key IS 'key of the task, or null';
+COMMENT ON COLUMN delay_wheel_data.audit.tag IS 'tag of the task, or that the call named; or null';
+COMMENT ON COLUMN delay_wheel_data.audit.name IS 'name of the queue, the recurring task or the table, or null';
+COMMENT ON COLUMN delay_wheel_data.audit.detail IS 'what else was given, its first 1000 bytes, or null';
+COMMENT ON COLUMN delay_wheel_data.audit.login_role IS 'role that has connected: SET ROLE and SET SESSION AUTHORIZATION do not change it; in a task, its owner; null if it is dropped meanwhile';
+COMMENT ON COLUMN delay_wheel_data.audit.role IS 'role whose rights counted, current_user: another one than login_role after SET ROLE, and in a SECURITY DEFINER function';
+COMMENT ON COLUMN delay_wheel_data.audit.client_addr IS 'address of the client; null for a Unix socket, and in a task';
+COMMENT ON COLUMN delay_wheel_data.audit.application_name IS 'as the client gives it; in a task, that of its executor; null if it is empty';
 
 /*
  * What a prepared transaction touched, written by itself, so that whoever
  * commits it or rolls it back can tell the timer.
  */
-CREATE TABLE delay_wheel.prepared
+CREATE TABLE delay_wheel_data.prepared
 (
 	gid text COLLATE "C" NOT NULL,
 	owner regrole NOT NULL,
@@ -556,45 +558,45 @@ CREATE TABLE delay_wheel.prepared
 USING heap
 WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, vacuum_truncate = off);
 -- while an old snapshot is held the table only grows
-CREATE INDEX prepared_gid_idx ON delay_wheel.prepared (gid);
+CREATE INDEX prepared_gid_idx ON delay_wheel_data.prepared (gid);
 -- its rows are deleted, too, which a publication of all tables publishes
-ALTER TABLE delay_wheel.prepared REPLICA IDENTITY FULL;
-COMMENT ON TABLE delay_wheel.prepared IS
+ALTER TABLE delay_wheel_data.prepared REPLICA IDENTITY FULL;
+COMMENT ON TABLE delay_wheel_data.prepared IS
 'for each prepared transaction and lane, the lowest due time that it touched; emptied by the timer';
-COMMENT ON COLUMN delay_wheel.prepared.gid IS 'of the prepared transaction; empty if an apply worker of logical replication has prepared it, whose name for it is not known';
-COMMENT ON COLUMN delay_wheel.prepared.owner IS 'of the lane';
-COMMENT ON COLUMN delay_wheel.prepared.queue IS 'of the lane';
-COMMENT ON COLUMN delay_wheel.prepared.priority IS 'of the lane';
-COMMENT ON COLUMN delay_wheel.prepared.due IS 'the lowest due time that it touched there';
+COMMENT ON COLUMN delay_wheel_data.prepared.gid IS 'of the prepared transaction; empty if an apply worker of logical replication has prepared it, whose name for it is not known';
+COMMENT ON COLUMN delay_wheel_data.prepared.owner IS 'of the lane';
+COMMENT ON COLUMN delay_wheel_data.prepared.queue IS 'of the lane';
+COMMENT ON COLUMN delay_wheel_data.prepared.priority IS 'of the lane';
+COMMENT ON COLUMN delay_wheel_data.prepared.due IS 'the lowest due time that it touched there';
 
 /*---- Rights, dumps, statistics ----*/
 
 -- see also the end of this script
-REVOKE ALL ON delay_wheel.task, delay_wheel.queue, delay_wheel.pause, delay_wheel.cancellation, delay_wheel.unique_key, delay_wheel.failed_task, delay_wheel.recurring_task, delay_wheel.prepared,
-	delay_wheel_internal.audit, delay_wheel_internal.history_0, delay_wheel_internal.history_1, delay_wheel_internal.history_2 FROM PUBLIC;
-REVOKE ALL ON SEQUENCE delay_wheel.task_id_seq, delay_wheel.queue_id_seq, delay_wheel_internal.audit_id_seq, delay_wheel_internal.history_seq FROM PUBLIC;
+REVOKE ALL ON delay_wheel_data.task, delay_wheel_data.queue, delay_wheel_data.pause, delay_wheel_data.cancellation, delay_wheel_data.unique_key, delay_wheel_data.failed_task, delay_wheel_data.recurring_task, delay_wheel_data.prepared,
+	delay_wheel_data.audit, delay_wheel_data.history_0, delay_wheel_data.history_1, delay_wheel_data.history_2 FROM PUBLIC;
+REVOKE ALL ON SEQUENCE delay_wheel_data.task_id_seq, delay_wheel_data.queue_id_seq, delay_wheel_data.audit_id_seq, delay_wheel_data.history_seq FROM PUBLIC;
 
-SELECT pg_catalog.pg_extension_config_dump('delay_wheel.task',
+SELECT pg_catalog.pg_extension_config_dump('delay_wheel_data.task',
 	'WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles)');
-SELECT pg_catalog.pg_extension_config_dump('delay_wheel.failed_task',
+SELECT pg_catalog.pg_extension_config_dump('delay_wheel_data.failed_task',
 	'WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles)');
-SELECT pg_catalog.pg_extension_config_dump('delay_wheel.unique_key',
+SELECT pg_catalog.pg_extension_config_dump('delay_wheel_data.unique_key',
 	'WHERE until > pg_catalog.now() AND owner IN (SELECT oid FROM pg_catalog.pg_roles)');
-SELECT pg_catalog.pg_extension_config_dump('delay_wheel.recurring_task',
+SELECT pg_catalog.pg_extension_config_dump('delay_wheel_data.recurring_task',
 	'WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles)');
-SELECT pg_catalog.pg_extension_config_dump('delay_wheel.queue',
+SELECT pg_catalog.pg_extension_config_dump('delay_wheel_data.queue',
 	'WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles)');
-SELECT pg_catalog.pg_extension_config_dump('delay_wheel.queue_id_seq', '');
-SELECT pg_catalog.pg_extension_config_dump('delay_wheel.pause',
+SELECT pg_catalog.pg_extension_config_dump('delay_wheel_data.queue_id_seq', '');
+SELECT pg_catalog.pg_extension_config_dump('delay_wheel_data.pause',
 	'WHERE owner::oid = 0::oid OR owner IN (SELECT oid FROM pg_catalog.pg_roles)');
 -- also one that names a role that was dropped meanwhile: left out, the tasks of
 -- the others would come back
-SELECT pg_catalog.pg_extension_config_dump('delay_wheel.cancellation', '');
-SELECT pg_catalog.pg_extension_config_dump('delay_wheel.task_id_seq', '');
+SELECT pg_catalog.pg_extension_config_dump('delay_wheel_data.cancellation', '');
+SELECT pg_catalog.pg_extension_config_dump('delay_wheel_data.task_id_seq', '');
 
 -- a table that was never analyzed is not taken for empty: plans of the views
 -- would seem so expensive that each is compiled
-ANALYZE delay_wheel.cancellation, delay_wheel.queue;
+ANALYZE delay_wheel_data.cancellation, delay_wheel_data.queue;
 
 GRANT EXECUTE ON FUNCTION delay_wheel_internal.origin()
 	TO PUBLIC;

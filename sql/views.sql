@@ -10,9 +10,9 @@ AS 'MODULE_PATHNAME', 'dw_crashes' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION delay_wheel_internal.crashes(bigint) IS
 'number of times that the process that ran this pending task has crashed. Needs the rights of the task''s owner, pg_read_all_data or a superuser''s; 0 for all others. A task that has crashed is run alone, and set aside after three crashes';
 
-CREATE VIEW delay_wheel.tasks AS
+CREATE VIEW delay_wheel.tasks WITH (security_invoker) AS
 SELECT t.id, COALESCE(t.first_due, t.due) AS due, pg_catalog.pg_get_userbyid(t.owner::oid)::text AS owner, COALESCE(q.name, CASE t.queue WHEN 0 THEN 'default' END) AS queue, t.priority, t.key, t.tag, t.sql, t.args,
-	   p.slot, p.cycle_num, COALESCE(t.attempts, 0::smallint) AS attempts,
+	   (delay_wheel_internal.place(t.due)).slot, (delay_wheel_internal.place(t.due)).cycle_num, COALESCE(t.attempts, 0::smallint) AS attempts,
 	   t.more OPERATOR(pg_catalog.->>) 'last_error'::text AS last_error,
 	   t.origin = delay_wheel_internal.origin() AS armed,
 	   t.more OPERATOR(pg_catalog.->>) 'mode'::text AS mode,
@@ -37,23 +37,22 @@ SELECT t.id, COALESCE(t.first_due, t.due) AS due, pg_catalog.pg_get_userbyid(t.o
 	   ('2000-01-01'::timestamp + pg_catalog.make_interval(days => pg_catalog.div(l.us, 86400000000::numeric)::integer,
 			secs => pg_catalog.mod(l.us, 86400000000::numeric)::double precision / 1000000::double precision))::text AS local_time,
 	   t.more OPERATOR(pg_catalog.#>>) '{local,zone}'::text[] AS time_zone
-FROM delay_wheel_internal.visible_task t
-	 LEFT JOIN delay_wheel.queue q ON q.id = t.queue
-	 CROSS JOIN LATERAL delay_wheel_internal.place(t.due) p
+FROM delay_wheel_data.readable_task t
+	 LEFT JOIN delay_wheel_data.queue_name q ON q.id = t.queue
 	 CROSS JOIN LATERAL (
 		SELECT CASE WHEN pg_catalog.jsonb_typeof(t.more OPERATOR(pg_catalog.#>) '{local,time}'::text[]) = 'number' THEN
 			LEAST(GREATEST((t.more OPERATOR(pg_catalog.#>) '{local,time}'::text[])::numeric, -211813488000000000::numeric), 9223371331199999999::numeric)
 		END AS us) l
 -- superseded by a newer one; what a receiver has under a lease is not
 WHERE NOT EXISTS (
-		SELECT FROM delay_wheel_internal.visible_task n
+		SELECT FROM delay_wheel_data.keyed n
 		WHERE n.owner OPERATOR(pg_catalog.=) t.owner AND n.queue = t.queue AND n.key = t.key AND n.id > t.id
 			AND (t.token IS NULL OR t.due <= pg_catalog.now())
 			AND (n.origin = t.origin OR n.origin = delay_wheel_internal.origin()))
 	-- as in marks.c: what is cancelled of all roles, and of its own.  Each of these is compared with the tasks
 	-- of its role only, and those of roles whose tasks are not shown with none: they can be many
 	AND NOT EXISTS (
-		SELECT FROM delay_wheel.cancellation c
+		SELECT FROM delay_wheel_data.mark c
 		WHERE c.owners IS NULL AND COALESCE(t.spared, t.id) < c.id
 			AND (c.origin = t.origin OR c.origin = delay_wheel_internal.origin())
 			AND (c.queue IS NULL OR c.queue = t.queue)
@@ -61,7 +60,7 @@ WHERE NOT EXISTS (
 			AND (c.due_from IS NULL OR COALESCE(t.first_due, t.due) >= c.due_from)
 			AND (c.due_until IS NULL OR COALESCE(t.first_due, t.due) < c.due_until))
 	AND NOT EXISTS (
-		SELECT FROM delay_wheel.cancellation c CROSS JOIN LATERAL pg_catalog.unnest(c.owners) o(owner)
+		SELECT FROM delay_wheel_data.mark c CROSS JOIN LATERAL pg_catalog.unnest(c.owners) o(owner)
 		WHERE o.owner OPERATOR(pg_catalog.=) t.owner AND COALESCE(t.spared, t.id) < c.id
 			AND (pg_catalog.pg_has_role(o.owner::oid, 'USAGE') OR pg_catalog.pg_has_role('pg_read_all_data'::name, 'USAGE'))
 			AND (c.origin = t.origin OR c.origin = delay_wheel_internal.origin())
@@ -110,22 +109,15 @@ COMMENT ON COLUMN delay_wheel.tasks.on_failure IS 'SQL of the task that follows 
 CREATE FUNCTION delay_wheel_internal.is_running(id bigint) RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_is_running' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 COMMENT ON FUNCTION delay_wheel_internal.is_running(bigint) IS
-'whether an executor runs this task, of a role whose rights one has, in mode at_most_once just now; all of them for pg_read_all_data and superusers. It stands in delay_wheel.failed_task meanwhile; see delay_wheel.failed';
+'whether an executor runs this task, of a role whose rights one has, in mode at_most_once just now; all of them for pg_read_all_data and superusers. It stands in delay_wheel_data.failed_task meanwhile; see delay_wheel.failed';
 
-/*
- * The one definition of "failed" and "newest_failed".
- */
-CREATE VIEW delay_wheel_internal.failed_rows AS
+CREATE VIEW delay_wheel.failed WITH (security_invoker) AS
 SELECT f.id, f.failed_at, f.due, pg_catalog.pg_get_userbyid(f.owner::oid)::text AS owner, COALESCE(q.name, CASE f.queue WHEN 0 THEN 'default' END) AS queue, f.priority, f.key, f.tag, f.sql, f.args,
 	   f.attempts, f.sqlstate, f.message, f.detail, f.hint, f.context, COALESCE(f.crashes, 0::smallint) AS crashes, f.payload, f.group_key
-FROM delay_wheel_internal.visible_failed_task f
-	 LEFT JOIN delay_wheel.queue q ON q.id = f.queue
+FROM delay_wheel_data.readable_failed_task f
+	 LEFT JOIN delay_wheel_data.queue_name q ON q.id = f.queue
 -- begun in mode at_most_once, and not ended yet
 WHERE NOT (f.sqlstate = 'DW003' AND delay_wheel_internal.is_running(f.id));
-COMMENT ON VIEW delay_wheel_internal.failed_rows IS
-'what the views delay_wheel.failed and delay_wheel_internal.newest_failed show; read these';
-
-CREATE VIEW delay_wheel.failed AS SELECT * FROM delay_wheel_internal.failed_rows;
 COMMENT ON VIEW delay_wheel.failed IS
 'one''s own tasks that were given up, with their error; all of them for pg_read_all_data and superusers';
 COMMENT ON COLUMN delay_wheel.failed.id IS 'number of the task, as delay_schedule returned it; for delay_retry()';
@@ -148,8 +140,8 @@ COMMENT ON COLUMN delay_wheel.failed.hint IS 'of that error, or null';
 COMMENT ON COLUMN delay_wheel.failed.context IS 'of that error: where it was raised; with the place in which SQL, if it is known';
 COMMENT ON COLUMN delay_wheel.failed.crashes IS 'how often the process that ran it had crashed; no attempts are counted for these';
 
-CREATE VIEW delay_wheel_internal.newest_failed AS
-SELECT * FROM delay_wheel_internal.failed_rows ORDER BY failed_at DESC, id DESC LIMIT 1000;
+CREATE VIEW delay_wheel_internal.newest_failed WITH (security_invoker) AS
+SELECT * FROM delay_wheel.failed ORDER BY failed_at DESC, id DESC LIMIT 1000;
 COMMENT ON VIEW delay_wheel_internal.newest_failed IS
 'the 1,000 rows of delay_wheel.failed that failed last, the newest first. It reads an index from its end, so that it takes the same time for a million of failed tasks as for a thousand, if they are one''s own; all of them for pg_read_all_data and superusers. Columns as in delay_wheel.failed';
 
@@ -157,25 +149,25 @@ COMMENT ON VIEW delay_wheel_internal.newest_failed IS
 DO $$
 DECLARE c record;
 BEGIN
-	FOR c IN SELECT v AS view, a.attname, pg_catalog.col_description(a.attrelid, a.attnum) AS words
-			 FROM pg_catalog.pg_attribute a, pg_catalog.unnest('{failed_rows,newest_failed}'::text[]) v
+	FOR c IN SELECT a.attname, pg_catalog.col_description(a.attrelid, a.attnum) AS words
+			 FROM pg_catalog.pg_attribute a
 			 WHERE a.attrelid = 'delay_wheel.failed'::regclass::oid AND a.attnum > 0
-			 ORDER BY v, a.attnum
+			 ORDER BY a.attnum
 	LOOP
-		EXECUTE pg_catalog.format('COMMENT ON COLUMN delay_wheel_internal.%I.%I IS %L', c.view, c.attname, c.words);
+		EXECUTE pg_catalog.format('COMMENT ON COLUMN delay_wheel_internal.newest_failed.%I IS %L', c.attname, c.words);
 	END LOOP;
 END
 $$;
 
-CREATE VIEW delay_wheel.history AS
+CREATE VIEW delay_wheel.history WITH (security_invoker) AS
 SELECT h.ended, h.task, h.outcome,
 	   pg_catalog.round((pg_catalog.date_part('epoch'::text, h.started - h.due) * 1000::double precision)::numeric, 3)::double precision AS lateness,
 	   pg_catalog.round((pg_catalog.date_part('epoch'::text, h.ended - h.started) * 1000::double precision)::numeric, 3)::double precision AS duration, h.rows, h.command_tag, h.sqlstate, h.message,
 	   COALESCE(q.name, CASE h.queue WHEN 0 THEN 'default' END) AS queue, h.key, h.tag, pg_catalog.pg_get_userbyid(h.owner::oid)::text AS owner, h.attempt, h.due, h.started, h.sql, h.recurring, h.sample, h.result, h.group_key
-FROM delay_wheel_internal.visible_history h
-	 LEFT JOIN delay_wheel.queue q ON q.id = h.queue;
+FROM delay_wheel_data.readable_history h
+	 LEFT JOIN delay_wheel_data.queue_name q ON q.id = h.queue;
 COMMENT ON VIEW delay_wheel.history IS
-'how one''s own tasks ended, as far as the setting delay_wheel.history, or their queue, says that it is recorded; all of them for pg_read_all_data and superusers. One row for each attempt, written in the task''s own transaction, so exactly if that was committed. In no particular order; no index, unless one was added to delay_wheel_internal.history_0, history_1 and history_2. Rows go when they are older than delay_wheel.history_max_age, or there are more than delay_wheel.history_max_size allows, a third of them or more at a time. Cancelled tasks have a row where all is recorded; those of delay_cancel_all() get it when their rows are removed, and the setting is that of the database then, or of the server; what plain SQL deletes has none';
+'how one''s own tasks ended, as far as the setting delay_wheel.history, or their queue, says that it is recorded; all of them for pg_read_all_data and superusers. One row for each attempt, written in the task''s own transaction, so exactly if that was committed. In no particular order; no index, unless one was added to delay_wheel_data.history_0, history_1 and history_2. Rows go when they are older than delay_wheel.history_max_age, or there are more than delay_wheel.history_max_size allows, a third of them or more at a time. Cancelled tasks have a row where all is recorded; those of delay_cancel_all() get it when their rows are removed, and the setting is that of the database then, or of the server; what plain SQL deletes has none';
 COMMENT ON COLUMN delay_wheel.history.task IS 'number of the task';
 COMMENT ON COLUMN delay_wheel.history.key IS 'its key, or null';
 COMMENT ON COLUMN delay_wheel.history.tag IS 'its tag, or null';
@@ -198,10 +190,10 @@ COMMENT ON COLUMN delay_wheel.history.sample IS 'the share of such ends that wer
 COMMENT ON COLUMN delay_wheel.history.group_key IS 'the group that it belonged to, or null';
 COMMENT ON COLUMN delay_wheel.history.result IS 'the first row that the last statement of its SQL returned, by SELECT, RETURNING, CALL and the like, as an object; or the result that delay_done() gave a message. It is kept if delay_wheel.history_result says so, up to that many bytes; JSON null, which is not null, stands for one that is longer, or that has no form as jsonb. Null unless done, or if there was none';
 
-CREATE VIEW delay_wheel.audit AS
+CREATE VIEW delay_wheel.audit WITH (security_invoker) AS
 SELECT a.at, a.action, a.task, COALESCE(q.name, CASE a.queue WHEN 0 THEN 'default' END) AS queue, a.key, a.tag, a.name, a.detail, a.due, a.rows, a.login_role, a.role, a.client_addr, a.application_name, a.pid, pg_catalog.pg_get_userbyid(a.owner::oid)::text AS owner, a.id
-FROM delay_wheel_internal.visible_audit a
-	 LEFT JOIN delay_wheel.queue q ON q.id = a.queue;
+FROM delay_wheel_data.readable_audit a
+	 LEFT JOIN delay_wheel_data.queue_name q ON q.id = a.queue;
 COMMENT ON VIEW delay_wheel.audit IS
 'who has done what, superusers included, as far as the setting delay_wheel.audit said that it is recorded: what one has done, and what was done to one''s own tasks; all of it for pg_read_all_data and superusers. One row for each call that has changed something, written in its own transaction, so exactly if that was committed; but a running task that delay_cancel() stops is told at once. What executors do by themselves is no action, nor is what receivers do with messages: see delay_wheel.history. Rows are kept for delay_wheel.audit_max_age';
 COMMENT ON COLUMN delay_wheel.audit.at IS 'when it was done; the commit came after';
@@ -239,7 +231,7 @@ COMMENT ON COLUMN delay_wheel.running.task IS 'number of the task';
 COMMENT ON COLUMN delay_wheel.running.due IS 'its due time';
 COMMENT ON COLUMN delay_wheel.running.since IS 'when it began; of a task that is repeated at once after a serialization failure or deadlock, the first time';
 
-CREATE VIEW delay_wheel.recurring AS
+CREATE VIEW delay_wheel.recurring WITH (security_invoker) AS
 SELECT d.name, pg_catalog.pg_get_userbyid(d.owner::oid)::text AS owner,
 	   CASE WHEN d.next_due IS NULL AND r.task IS NULL THEN 'finished'
 			WHEN d.origin <> delay_wheel_internal.origin() THEN 'unarmed'
@@ -269,8 +261,8 @@ SELECT d.name, pg_catalog.pg_get_userbyid(d.owner::oid)::text AS owner,
 	   pg_catalog.string_to_array(d.more OPERATOR(pg_catalog.->>) 'give_up_on'::text, ','::text) AS give_up_on,
 	   d.more OPERATOR(pg_catalog.->) 'settings'::text AS settings,
 	   d.group_key
-FROM delay_wheel_internal.visible_recurring_task d
-	 LEFT JOIN delay_wheel.queue q ON q.id = d.queue
+FROM delay_wheel_data.readable_recurring_task d
+	 LEFT JOIN delay_wheel_data.queue_name q ON q.id = d.queue
 	 -- two executors may hold the same task for a moment, until one has claimed it
 	 LEFT JOIN (SELECT DISTINCT task FROM delay_wheel_internal.get_running()) r ON r.task = d.task;
 COMMENT ON VIEW delay_wheel.recurring IS
@@ -332,7 +324,7 @@ SELECT c.id, c.made_at, pg_catalog.pg_get_userbyid(c.made_by::oid)::text AS made
 	   COALESCE(q.name, CASE c.queue WHEN 0 THEN 'default' ELSE c.queue::text END) AS queue,
 	   c.tag, c.due_from, c.due_until, c.running, c.removed, c.state, c.waiting_for
 FROM delay_wheel_internal.get_cancellations() c
-	 LEFT JOIN delay_wheel.queue q ON q.id = c.queue;
+	 LEFT JOIN delay_wheel_data.queue q ON q.id = c.queue;
 COMMENT ON VIEW delay_wheel.cancellations IS
 'calls of delay_cancel_all() whose tasks are not all removed yet: they are cancelled nevertheless. One''s own; all of them for pg_read_all_data and superusers';
 COMMENT ON COLUMN delay_wheel.cancellations.made_at IS 'when delay_cancel_all() was called: start of that transaction';
@@ -348,10 +340,10 @@ COMMENT ON COLUMN delay_wheel.cancellations.removed IS 'rows of tasks removed so
 COMMENT ON COLUMN delay_wheel.cancellations.state IS 'sweeping: rows are being removed; waiting: all that can be seen are removed, but transactions are open that may have scheduled more before, see waiting_for; queued: the process that removes them is not there yet, for want of a background worker perhaps, see delay_wheel.status.last_problem; unarmed: it came with a copy of another database, concerns tasks that came with it, and ends with delay_arm()';
 COMMENT ON COLUMN delay_wheel.cancellations.waiting_for IS 'pids of some of the transactions waited for, 0 for prepared ones, and of executors whose task, of mode at_most_once, may yet be tried again; null in other states';
 
-CREATE VIEW delay_wheel.unique_keys AS
+CREATE VIEW delay_wheel.unique_keys WITH (security_invoker) AS
 SELECT u.id, pg_catalog.pg_get_userbyid(u.owner::oid)::text AS owner, COALESCE(q.name, CASE u.queue WHEN 0 THEN 'default' END) AS queue, u.key, u.until
-FROM delay_wheel_internal.visible_unique_key u
-	 LEFT JOIN delay_wheel.queue q ON q.id = u.queue
+FROM delay_wheel_data.readable_unique_key u
+	 LEFT JOIN delay_wheel_data.queue_name q ON q.id = u.queue
 WHERE u.until OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp();
 COMMENT ON VIEW delay_wheel.unique_keys IS
 'one''s own keys that are unique for a period, see unique_for of delay_schedule_task(): until then calls with this option schedule no other task of the key; all of them for pg_read_all_data and superusers';

@@ -54,7 +54,7 @@ SELECT CASE s.schemaname WHEN 'delay_wheel' THEN 'wheel' ELSE s.schemaname END A
 	sum(n_tup_upd) FILTER (WHERE s.relname = 't_order') AS updated,
 	sum(heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read) AS pages
 FROM pg_stat_all_tables s JOIN pg_statio_all_tables USING (relid)
-WHERE s.relname = 't_order' OR s.relid = 'delay_wheel.task'::regclass
+WHERE s.relname = 't_order' OR s.relid = 'delay_wheel_data.task'::regclass
 GROUP BY 1;
 CREATE TABLE example.before AS SELECT * FROM example.statistics;
 
@@ -116,7 +116,7 @@ FROM example.statistics s
 		WHERE rated_at IS NOT NULL GROUP BY way) l USING (way);
 
 \echo 'rows_read: of the table of orders. pages: of it and its indexes, from memory or'
-\echo 'disk, inserting included; with those of delay_wheel.task. work_ms: what the'
+\echo 'disk, inserting included; with those of delay_wheel_data.task. work_ms: what the'
 \echo 'statements took, all together. late: from when the 48 hours were over.'
 SELECT * FROM example.figures ORDER BY rows_read DESC;
 

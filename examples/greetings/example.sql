@@ -155,7 +155,7 @@ SELECT pg_stat_force_next_flush() \g /dev/null
 SELECT COALESCE(seq_scan, 0) AS scans, COALESCE(idx_tup_fetch, 0) AS fetched
 FROM pg_stat_all_tables WHERE relid = 'greeter.greeting'::regclass \gset before_
 SELECT pg_size_pretty(pg_total_relation_size('greeter.greeting')) AS greeting_size,
-	pg_size_pretty(pg_total_relation_size('delay_wheel.task')) AS task_size, pg_current_wal_lsn() AS wal \gset
+	pg_size_pretty(pg_total_relation_size('delay_wheel_data.task')) AS task_size, pg_current_wal_lsn() AS wal \gset
 SELECT pg_size_pretty(memory_used) AS memory FROM delay_wheel.status WHERE database = current_database() \gset
 
 \echo '--- 4. Midnight'
@@ -225,8 +225,8 @@ SELECT example.make_sure('none has arrived of the sender who was stopped',
 SELECT example.make_sure('no task of the campaign began after it was stopped',
 	:campaign_after <= 3 AND :campaign_done < :today_campaign);
 SELECT example.make_sure('the greetings of other days were left alone, and their tasks are pending',
-	(SELECT count(*) = :later_plain FROM delay_wheel.task WHERE owner = 'greeter'::regrole AND due > :'midnight')
-	AND (SELECT count(*) = :later_plain FROM delay_wheel.task));
+	(SELECT count(*) = :later_plain FROM delay_wheel_data.task WHERE owner = 'greeter'::regrole AND due > :'midnight')
+	AND (SELECT count(*) = :later_plain FROM delay_wheel_data.task));
 SELECT example.make_sure('nothing was searched for: a row was read for each greeting, and no table scanned',
 	:scans = 0 AND :fetched <= 2 * (:plain_done + :campaign_done));
 SELECT example.make_sure('another role''s tasks have run meanwhile', (SELECT count(*) = :ticks AND bool_and(arrived >= due) FROM clock.tick));

@@ -89,7 +89,7 @@ SELECT count(*) AS never_paid, count(looks_at) AS looked_at FROM example.plan WH
 
 CALL example.wait_until('SELECT clock_timestamp() > max(greatest(pay_until, looks_at)) FROM example.plan',
 	'all times are up', :'time_limit');
-CALL example.wait_until($$SELECT NOT EXISTS (SELECT FROM delay_wheel.task
+CALL example.wait_until($$SELECT NOT EXISTS (SELECT FROM delay_wheel_data.task
 	WHERE owner = 'customer'::regrole OR owner = 'store'::regrole AND key IS NOT NULL)$$,
 	'all tasks have run', :'time_limit');
 -- a run that began after the last time has ended, and made the next one

@@ -256,6 +256,6 @@ dw_arm(PG_FUNCTION_ARGS)
 				 errmsg_plural("%lld task is left unarmed, since its owner does not exist",
 							   "%lld tasks are left unarmed, since their owners do not exist",
 							   arming.ownerless, (long long) arming.ownerless),
-				 errhint("Cancel them, or give them to another role by UPDATE of delay_wheel.task and call delay_arm() again.")));
+				 errhint("Cancel them, or give them to another role by UPDATE of delay_wheel_data.task and call delay_arm() again.")));
 	PG_RETURN_INT64(arming.armed);
 }

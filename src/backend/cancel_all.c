@@ -6,7 +6,7 @@
  * Run by sessions, by executors whose tasks call it, and by apply workers of logical
  * replication.
  *
- * A mark is a row of delay_wheel.cancellation.  It says which tasks are cancelled;
+ * A mark is a row of delay_wheel_data.cancellation.  It says which tasks are cancelled;
  * the tasks themselves are not touched.  task/marks.c tells how processes obey marks,
  * and sweeper/sweep.c how the sweeper removes the rows of cancelled tasks, and then the
  * mark.
@@ -311,7 +311,7 @@ may_write(TriggerData *trigger, HeapTuple row)
 }
 
 /*
- * Row trigger on delay_wheel.cancellation, fired when plain SQL, a restore, or an
+ * Row trigger on delay_wheel_data.cancellation, fired when plain SQL, a restore, or an
  * apply worker of logical replication writes or deletes a mark.  Raises an error if the
  * current user may not cancel these tasks; otherwise the commit tells all processes.
  */

@@ -5,7 +5,7 @@
  *	  and resume tasks.
  *
  * Run by sessions, and by executors whose tasks call them.  The functions write rows
- * of delay_wheel.queue and delay_wheel.pause.  The commit tells all processes that
+ * of delay_wheel_data.queue and delay_wheel_data.pause.  The commit tells all processes that
  * obey these tables, see task/queues.c.
  *
  * A session that changes a queue, or the pause of a role, first locks it in the lock
@@ -82,7 +82,7 @@ PG_FUNCTION_INFO_V1(dw_resume_database);
 /*---- Changes by plain SQL ----*/
 
 /*
- * Statement trigger on delay_wheel.queue and delay_wheel.pause, fired when plain SQL
+ * Statement trigger on delay_wheel_data.queue and delay_wheel_data.pause, fired when plain SQL
  * has changed rows: the commit tells all processes.
  */
 Datum
@@ -96,7 +96,7 @@ dw_queue_changed(PG_FUNCTION_ARGS)
 }
 
 /*
- * Row trigger on delay_wheel.queue and delay_wheel.pause.  Raises an error unless the
+ * Row trigger on delay_wheel_data.queue and delay_wheel_data.pause.  Raises an error unless the
  * current user has the rights of the table's owner: the right to write to all tables
  * (pg_write_all_data) is not enough.
  */
@@ -110,7 +110,7 @@ dw_queue_guard(PG_FUNCTION_ARGS)
 	if (!has_privs_of_role(GetUserId(), trigger->tg_relation->rd_rel->relowner))
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("permission denied to write to table \"%s.%s\"", "delay_wheel",
+				 errmsg("permission denied to write to table \"%s.%s\"", "delay_wheel_data",
 						RelationGetRelationName(trigger->tg_relation)),
 				 errhint("Use %s, %s and %s.", "delay_queue()", "delay_pause()", "delay_resume()")));
 	if (!dw_accept_replicated(trigger, row))
@@ -190,7 +190,7 @@ take_queue(Relation rel, const char *name, LOCKMODE mode, bool wait)
 }
 
 /*
- * Deletes a row of delay_wheel.queue or delay_wheel.pause.  False if plain SQL of
+ * Deletes a row of delay_wheel_data.queue or delay_wheel_data.pause.  False if plain SQL of
  * another transaction has changed or deleted the row: the caller looks again.
  */
 static bool
@@ -201,7 +201,7 @@ delete_queue_row(Relation rel, HeapTuple tuple)
 	if (result == TM_SelfModified)
 		ereport(ERROR,
 				(errcode(ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION),
-				 errmsg("row of \"%s.%s\" was changed by the current command", "delay_wheel",
+				 errmsg("row of \"%s.%s\" was changed by the current command", "delay_wheel_data",
 						RelationGetRelationName(rel))));
 	if (result == TM_Ok)
 		CommandCounterIncrement();

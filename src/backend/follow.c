@@ -9,7 +9,7 @@
  * and the task's row names the shard ("more").  When Citus moves a shard, its tasks stay
  * behind.  delay_follow_shards() moves them to the node that has the shard now.
  *
- * The table delay_wheel.handover takes them there.  It is a reference table of Citus, so
+ * The table delay_wheel_data.handover takes them there.  It is a reference table of Citus, so
  * an INSERT is executed on all nodes, and committed on all or none by two-phase commit.
  * Nothing is ever stored in the table: on each node its trigger, take_over(), schedules
  * the tasks that are for this node, and drops the row.  The deletion of the tasks on the
@@ -94,14 +94,14 @@ require_citus(void)
 }
 
 /*
- * True if a query about a table of the schema delay_wheel, $1, finds something; false if
+ * True if a query about a table of the schema delay_wheel_data, $1, finds something; false if
  * there is no such table.  The caller has connected to SPI.
  */
 static bool
 is_so(const char *table, const char *query)
 {
 	Oid			type = REGCLASSOID;
-	Oid			relid = get_relname_relid(table, get_namespace_oid("delay_wheel", false));
+	Oid			relid = get_relname_relid(table, get_namespace_oid("delay_wheel_data", false));
 	Datum		value = ObjectIdGetDatum(relid);
 
 	if (!OidIsValid(relid))
@@ -116,7 +116,7 @@ static const char *const is_on_all_nodes =
 "SELECT FROM pg_catalog.pg_dist_partition WHERE logicalrelid = $1 AND partmethod = 'n' AND repmodel = 't'";
 static const char *const takes_over = "SELECT FROM pg_catalog.pg_trigger WHERE tgrelid = $1 AND tgname = 'take_over'";
 
-/* Creates delay_wheel.handover, or what is missing of it. */
+/* Creates delay_wheel_data.handover, or what is missing of it. */
 static void
 set_up_handover(void)
 {
@@ -126,11 +126,11 @@ set_up_handover(void)
 							 GUC_ACTION_SAVE, true, 0, false);
 	/* without a key Citus would not copy it to a new node by logical replication */
 	if (!is_so("handover", exists))
-		execute("CREATE TABLE delay_wheel.handover (id int PRIMARY KEY, node int NOT NULL, task jsonb NOT NULL)", SPI_OK_UTILITY);
+		execute("CREATE TABLE delay_wheel_data.handover (id int PRIMARY KEY, node int NOT NULL, task jsonb NOT NULL)", SPI_OK_UTILITY);
 	if (!is_so("handover", is_on_all_nodes))
-		execute("SELECT pg_catalog.create_reference_table('delay_wheel.handover')", SPI_OK_SELECT);
+		execute("SELECT pg_catalog.create_reference_table('delay_wheel_data.handover')", SPI_OK_SELECT);
 	if (!is_so("handover", takes_over))
-		execute("CREATE TRIGGER take_over BEFORE INSERT ON delay_wheel.handover"
+		execute("CREATE TRIGGER take_over BEFORE INSERT ON delay_wheel_data.handover"
 				" FOR EACH ROW EXECUTE FUNCTION delay_wheel_internal.take_over()", SPI_OK_UTILITY);
 	AtEOXact_GUC(true, nest_level);
 }
@@ -147,9 +147,9 @@ dw_set_up_citus(PG_FUNCTION_ARGS)
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "could not connect to the SPI manager");
 	if (!is_so("two_phase", exists))
-		execute("CREATE TABLE delay_wheel.two_phase (n int)", SPI_OK_UTILITY);
+		execute("CREATE TABLE delay_wheel_data.two_phase (n int)", SPI_OK_UTILITY);
 	if (!is_so("two_phase", is_known_to_citus))
-		execute("SELECT pg_catalog.citus_add_local_table_to_metadata('delay_wheel.two_phase')", SPI_OK_SELECT);
+		execute("SELECT pg_catalog.citus_add_local_table_to_metadata('delay_wheel_data.two_phase')", SPI_OK_SELECT);
 	set_up_handover();
 	SPI_finish();
 	PG_RETURN_BOOL(true);
@@ -159,7 +159,7 @@ dw_set_up_citus(PG_FUNCTION_ARGS)
 
 /*
  * Finds the first tasks whose shards are on other nodes.  Messages under a lease are left,
- * and tasks of nodes that delay_wheel.handover does not lead to.
+ * and tasks of nodes that delay_wheel_data.handover does not lead to.
  */
 static const char *const find =
 "WITH shard AS ("
@@ -169,13 +169,13 @@ static const char *const find =
 "	GROUP BY p.shardid"
 "	HAVING pg_catalog.bool_and(p.groupid <> (SELECT groupid FROM pg_catalog.pg_dist_local_group)))"
 " SELECT t.id, t.due, s.node, q.name, t.ctid, t.owner::oid, t.queue, t.priority, COALESCE(t.group_hash, 0)"
-" FROM delay_wheel.task t"
+" FROM delay_wheel_data.task t"
 "	JOIN shard s ON s.id = t.more->'shard'"
 "	JOIN delay_wheel.tasks pending ON pending.id = t.id"
-"	LEFT JOIN delay_wheel.queue q ON q.id = t.queue"
+"	LEFT JOIN delay_wheel_data.queue q ON q.id = t.queue"
 " WHERE t.token IS NULL AND s.node IN ("
 "	SELECT p.groupid FROM pg_catalog.pg_dist_placement p JOIN pg_catalog.pg_dist_shard h ON h.shardid = p.shardid"
-"	WHERE h.logicalrelid = 'delay_wheel.handover'::pg_catalog.regclass AND p.shardstate = 1)"
+"	WHERE h.logicalrelid = 'delay_wheel_data.handover'::pg_catalog.regclass AND p.shardstate = 1)"
 " ORDER BY t.due LIMIT 1000";
 
 /* Deletes those that were found, but for tasks that run, are locked, or have moved in time. */
@@ -183,10 +183,10 @@ static const char *const take_off =
 "WITH away AS ("
 "	SELECT t.id, a.node, a.name"
 "	FROM ROWS FROM (pg_catalog.unnest($1), pg_catalog.unnest($2), pg_catalog.unnest($3), pg_catalog.unnest($4)) AS a(id, due, node, name)"
-"		JOIN delay_wheel.task t ON t.id = a.id AND t.due = a.due"
+"		JOIN delay_wheel_data.task t ON t.id = a.id AND t.due = a.due"
 "	FOR UPDATE OF t SKIP LOCKED),"
 " gone AS ("
-"	DELETE FROM delay_wheel.task t USING away a WHERE t.id = a.id"
+"	DELETE FROM delay_wheel_data.task t USING away a WHERE t.id = a.id"
 "	RETURNING t.id, a.node, pg_catalog.to_jsonb(t) || pg_catalog.jsonb_build_object('queue_name', a.name) AS task)"
 " SELECT * FROM gone";
 
@@ -248,7 +248,7 @@ send_tasks(void)
 		dw_touch_ended(DatumGetInt64(result_value(i, 1)), DW_CANCELLED);
 	gone[0] = result_array(2, INT4OID);
 	gone[1] = result_array(3, JSONBOID);
-	execute_with("INSERT INTO delay_wheel.handover (node, task)"
+	execute_with("INSERT INTO delay_wheel_data.handover (node, task)"
 				 " SELECT * FROM ROWS FROM (pg_catalog.unnest($1), pg_catalog.unnest($2))",
 				 2, gone_types, gone, SPI_OK_INSERT);
 	return n;
@@ -318,7 +318,7 @@ Datum
 dw_follow_shards(PG_FUNCTION_ARGS)
 {
 	static const char *const count_of_no_shard =
-		"SELECT count(*) FROM delay_wheel.task t JOIN delay_wheel.tasks pending ON pending.id = t.id"
+		"SELECT count(*) FROM delay_wheel_data.task t JOIN delay_wheel.tasks pending ON pending.id = t.id"
 		" WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_dist_shard s WHERE pg_catalog.to_jsonb(s.shardid) = t.more->'shard')"
 		" AND t.more->'shard' IS NOT NULL";
 	int64		moved = 0;
@@ -331,7 +331,7 @@ dw_follow_shards(PG_FUNCTION_ARGS)
 	if (!is_so("handover", is_on_all_nodes))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("table \"delay_wheel.handover\" does not exist, or is no reference table"),
+				 errmsg("table \"delay_wheel_data.handover\" does not exist, or is no reference table"),
 				 errhint("Call %s once, at the coordinator.", "delay_wheel.set_up_citus()")));
 	do
 	{
@@ -354,7 +354,7 @@ dw_follow_shards(PG_FUNCTION_ARGS)
 /*---- The node that has the shard now ----*/
 
 /*
- * Schedules the task of the only row of the last result: the columns of delay_wheel.task,
+ * Schedules the task of the only row of the last result: the columns of delay_wheel_data.task,
  * and the name of the queue.  A task of its key that is here already is kept instead: the
  * trigger has scheduled it since the move.
  */
@@ -380,7 +380,7 @@ schedule_arrived(void)
 }
 
 /*
- * SQL function delay_wheel_internal.take_over(), the trigger of delay_wheel.handover: takes
+ * SQL function delay_wheel_internal.take_over(), the trigger of delay_wheel_data.handover: takes
  * the task over if it is for this node.  No row is stored.
  */
 Datum
@@ -388,7 +388,7 @@ dw_take_over(PG_FUNCTION_ARGS)
 {
 	static const char *const query =
 		"SELECT t.*, $2->>'queue_name'"
-		" FROM pg_catalog.pg_dist_local_group g, pg_catalog.jsonb_populate_record(NULL::delay_wheel.task, $2) t"
+		" FROM pg_catalog.pg_dist_local_group g, pg_catalog.jsonb_populate_record(NULL::delay_wheel_data.task, $2) t"
 		" WHERE g.groupid = $1";
 	TriggerData *trigger = dw_require_trigger(fcinfo, "take_over", true);
 	TupleDesc	desc = RelationGetDescr(trigger->tg_relation);

@@ -5,7 +5,7 @@
  *
  * Run by sessions, and by executors whose tasks call these functions.
  *
- * The definition of a recurring task is a row of delay_wheel.recurring_task, which says
+ * The definition of a recurring task is a row of delay_wheel_data.recurring_task, which says
  * what is to be done, and when.  A run is an ordinary task, whose row names the
  * definition ("recurring" in its column more).  The definition names one task, its
  * current run, which is pending or running.  The transaction that ends the current run

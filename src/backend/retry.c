@@ -5,7 +5,7 @@
  *
  * Run by sessions, and by executors whose tasks call these functions.
  *
- * A task may have several rows in delay_wheel.failed_task, since it may have failed,
+ * A task may have several rows in delay_wheel_data.failed_task, since it may have failed,
  * been put back, and failed again.  A session locks the newest of these rows first, so
  * only one of several sessions puts the task back or discards it.  The checks whether
  * a task can be put back are made under this lock, with new snapshots at any isolation
@@ -73,11 +73,11 @@ typedef enum Outcome
 typedef struct Retrying
 {
 	bool		discards;		/* true: discard tasks; false: put them back */
-	Relation	failed;			/* delay_wheel.failed_task */
-	Relation	task;			/* delay_wheel.task */
+	Relation	failed;			/* delay_wheel_data.failed_task */
+	Relation	task;			/* delay_wheel_data.task */
 } Retrying;
 
-/* A row of delay_wheel.failed_task, copied */
+/* A row of delay_wheel_data.failed_task, copied */
 typedef struct FailedRow
 {
 	HeapTuple	tuple;

@@ -80,7 +80,7 @@ dw_origin(PG_FUNCTION_ARGS)
 }
 
 /*
- * Statement trigger on delay_wheel.task, fired when plain SQL has written or deleted rows:
+ * Statement trigger on delay_wheel_data.task, fired when plain SQL has written or deleted rows:
  * the commit makes the timer look at all lanes and recurring tasks, sessions in delay_wait()
  * at their tasks, and leases be counted again.
  */

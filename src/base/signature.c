@@ -104,6 +104,7 @@ dw_is_our_schema(Oid schema)
 {
 	return OidIsValid(schema) &&
 		(schema == get_namespace_oid("delay_wheel", true) ||
+		 schema == get_namespace_oid("delay_wheel_data", true) ||
 		 schema == get_namespace_oid("delay_wheel_internal", true));
 }
 

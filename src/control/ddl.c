@@ -18,9 +18,6 @@
  *   what it touched (task/touched.c).
  * - COMMIT PREPARED and ROLLBACK PREPARED: the backend tells the timer what the prepared
  *   transaction touched, and of an extension that it created.
- * - CREATE RULE, CREATE TRIGGER, foreign keys, partitions, DEPENDS ON EXTENSION, COMMENT
- *   and others: PostgreSQL waits for a lock before it checks rights.  So users without
- *   the right are refused here.
  * - CREATE TABLE for a shard of one of our tables: refused.
  * - GRANT of the role delay_wheel_user: the role gets its rights (task/allow.c).
  * - Any command: the last one of a task is noted for the history (ending/history.c).
@@ -332,141 +329,7 @@ hold_for(Node *statement, bool top_level)
 		hold_own_database(((AlterDatabaseStmt *) statement)->dbname);
 }
 
-/*---- Commands that wait for a lock before they look at rights ----*/
-
-/*
- * True if the relation is, or may be, one of the extension's.  TOAST tables can be named,
- * too.  Those of other tables need not be told apart: PostgreSQL refuses the same
- * commands for them in the end.
- */
-static bool
-may_be_ours(Oid relation)
-{
-	Oid			schema = get_rel_namespace(relation);
-
-	return schema == PG_TOAST_NAMESPACE || dw_is_our_schema(schema);
-}
-
-/*
- * Raises an error if a command names a relation of ours and the current user does not own
- * it.  With a right other than ACL_NO_RIGHTS, that right is enough.
- *
- * Such a command waits for the lock of the table before PostgreSQL checks the user's
- * rights.  So a role that may not even read the table could queue for its lock, for
- * instance behind a long transaction of its own.  All sessions that schedule and all
- * executors would wait behind it, and the timer would put long tasks back to let it pass
- * (timer/give_way.c).  All tables of PostgreSQL have this weakness; ours are shared by
- * all roles that schedule.
- */
-static void
-refuse_lock(RangeVar *name, AclMode right)
-{
-	Oid			relation = name ? RangeVarGetRelid(name, NoLock, true) : InvalidOid;
-	Oid			user = GetUserId();
-
-	if (!OidIsValid(relation) || !may_be_ours(relation) || dw_owns_relation(relation, user))
-		return;
-	if (right == ACL_NO_RIGHTS)
-		aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(get_rel_relkind(relation)),
-					   get_rel_name(relation));
-	/* a right to some column is enough here: the command itself checks columns */
-	if (pg_class_aclcheck(relation, user, right) != ACLCHECK_OK &&
-		pg_attribute_aclcheck_all(relation, user, right, ACLMASK_ANY) != ACLCHECK_OK)
-		aclcheck_error(ACLCHECK_NO_PRIV, get_relkind_objtype(get_rel_relkind(relation)),
-					   get_rel_name(relation));
-}
-
-/* Refuses locks of the tables that foreign keys among these constraints refer to. */
-static void
-refuse_references(List *constraints)
-{
-	ListCell   *lc;
-
-	foreach(lc, constraints)
-	{
-		Constraint *constraint = lfirst(lc);
-
-		if (IsA(constraint, Constraint) && constraint->contype == CONSTR_FOREIGN)
-			refuse_lock(constraint->pktable, ACL_REFERENCES);
-	}
-}
-
-/* Refuses locks of the other tables that ALTER TABLE names. */
-static void
-refuse_locks_of_alter(AlterTableStmt *stmt)
-{
-	ListCell   *lc;
-
-	foreach(lc, stmt->cmds)
-	{
-		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
-
-		if (cmd->subtype == AT_AddConstraint)
-			refuse_references(list_make1(cmd->def));
-		else if (cmd->subtype == AT_AddColumn)
-			refuse_references(castNode(ColumnDef, cmd->def)->constraints);
-		else if (cmd->subtype == AT_AddInherit)
-			refuse_lock(castNode(RangeVar, cmd->def), ACL_NO_RIGHTS);
-		else if (cmd->def && IsA(cmd->def, PartitionCmd))
-			refuse_lock(((PartitionCmd *) cmd->def)->name, ACL_NO_RIGHTS);
-	}
-}
-
-/*
- * Refuses the lock of an object that a command names by type and a list of names, if the
- * object is a relation or a column.
- */
-static void
-refuse_lock_on(ObjectType type, Node *object)
-{
-	List	   *names;
-
-	switch (type)
-	{
-		case OBJECT_TABLE:
-		case OBJECT_FOREIGN_TABLE:
-		case OBJECT_INDEX:
-		case OBJECT_MATVIEW:
-		case OBJECT_SEQUENCE:
-		case OBJECT_VIEW:
-			names = castNode(List, object);
-			break;
-		case OBJECT_COLUMN:
-			names = list_copy(castNode(List, object));
-			names = list_truncate(names, list_length(names) - 1);
-			break;
-		default:
-			return;
-	}
-	if (names != NIL)
-		refuse_lock(makeRangeVarFromNameList(names), ACL_NO_RIGHTS);
-}
-
-/* Refuses locks of the tables of a publication. */
-static void
-refuse_publication(List *objects)
-{
-	ListCell   *lc;
-
-	foreach(lc, objects)
-	{
-		PublicationObjSpec *object = lfirst_node(PublicationObjSpec, lc);
-
-		if (object->pubtable)
-			refuse_lock(object->pubtable->relation, ACL_NO_RIGHTS);
-	}
-}
-
-/* Refuses locks of the relations in a list of parents or of FROM items. */
-static void
-refuse_relations(List *relations)
-{
-	ListCell   *lc;
-
-	foreach(lc, relations)
-		if (IsA(lfirst(lc), RangeVar))
-			refuse_lock(lfirst(lc), ACL_NO_RIGHTS);
-}
+/*---- Shards ----*/
 
 /*
  * Raises an error if Citus is about to create a shard of one of our tables (its name is
@@ -497,59 +360,6 @@ refuse_shard(const RangeVar *name)
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("table \"%s\" of delay_wheel cannot be distributed", get_rel_name(table)),
 				 errhint("Tables of delay_wheel are local to each node, as its tasks are.")));
-}
-
-/*
- * Raises an error if the command would wait for a lock of one of our relations, and the
- * user lacks the right to the command.  Also refuses shards.
- */
-static void
-refuse_locks(Node *statement)
-{
-	switch (nodeTag(statement))
-	{
-		case T_RuleStmt:
-			refuse_lock(((RuleStmt *) statement)->relation, ACL_NO_RIGHTS);
-			break;
-		case T_CreateTrigStmt:
-			refuse_lock(((CreateTrigStmt *) statement)->relation, ACL_TRIGGER);
-			break;
-		case T_AlterTableStmt:
-			refuse_locks_of_alter((AlterTableStmt *) statement);
-			break;
-		case T_CreateStmt:
-		case T_CreateForeignTableStmt:
-			refuse_shard(((CreateStmt *) statement)->relation);
-			/* PostgreSQL executes its foreign keys as ALTER TABLE */
-			refuse_relations(((CreateStmt *) statement)->inhRelations);
-			break;
-		case T_AlterObjectDependsStmt:
-			/* for a trigger, the relation is its table */
-			refuse_lock(((AlterObjectDependsStmt *) statement)->relation, ACL_NO_RIGHTS);
-			break;
-			/* the following commands take a lock that stops autovacuum, but no task */
-		case T_CommentStmt:
-			refuse_lock_on(((CommentStmt *) statement)->objtype, ((CommentStmt *) statement)->object);
-			break;
-		case T_SecLabelStmt:
-			refuse_lock_on(((SecLabelStmt *) statement)->objtype, ((SecLabelStmt *) statement)->object);
-			break;
-		case T_AlterExtensionContentsStmt:
-			refuse_lock_on(((AlterExtensionContentsStmt *) statement)->objtype,
-						   ((AlterExtensionContentsStmt *) statement)->object);
-			break;
-		case T_CreateStatsStmt:
-			refuse_relations(((CreateStatsStmt *) statement)->relations);
-			break;
-		case T_CreatePublicationStmt:
-			refuse_publication(((CreatePublicationStmt *) statement)->pubobjects);
-			break;
-		case T_AlterPublicationStmt:
-			refuse_publication(((AlterPublicationStmt *) statement)->pubobjects);
-			break;
-		default:
-			break;
-	}
 }
 
 /*---- Commands that change what a login would find ----*/
@@ -865,7 +675,8 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 			refuse_set_constraints();
 		if (closes_batch(statement))
 			dw_batch_close();
-		refuse_locks(statement);
+		if (IsA(statement, CreateStmt) || IsA(statement, CreateForeignTableStmt))
+			refuse_shard(((CreateStmt *) statement)->relation);
 		concerns = concerned_by(statement);
 		hold_for(statement, context == PROCESS_UTILITY_TOPLEVEL);
 	}

@@ -688,7 +688,7 @@ dw_history_guard(PG_FUNCTION_ARGS)
 	if (!has_privs_of_role(GetUserId(), trigger->tg_relation->rd_rel->relowner))
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("permission denied to write to table \"%s.%s\"", "delay_wheel_internal",
+				 errmsg("permission denied to write to table \"%s.%s\"", "delay_wheel_data",
 						RelationGetRelationName(trigger->tg_relation)),
 				 errhint("Rows go by the settings that say how long they are kept.")));
 	return PointerGetDatum(TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ?

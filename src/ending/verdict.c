@@ -7,7 +7,7 @@
  * judged in sessions that run it as an executor would.  The process has claimed the
  * task: its transaction has deleted the row, but is not committed yet, so no other
  * process can change the task.  Only
- * now the executor looks for a mark (a row of delay_wheel.cancellation), for a pause,
+ * now the executor looks for a mark (a row of delay_wheel_data.cancellation), for a pause,
  * and for a newer task of the same key.  Before the deletion, any of them could still
  * come in between.
  *

@@ -22,7 +22,7 @@
 typedef struct DwAutonomous
 {
 	DwMode		mode;			/* DW_IN_TRANSACTION until its run has begun */
-	Oid			table;			/* OID of the table delay_wheel.task at the claim: the
+	Oid			table;			/* OID of the table delay_wheel_data.task at the claim: the
 								 * task may drop and create the extension */
 	HeapTuple	row;			/* a copy of the task's row, without TOAST pointers */
 	TimestampTz begun_at;		/* time of the record that its end is not known */

@@ -823,12 +823,12 @@ await_due(TimestampTz due)
 static void
 leave_alone(void)
 {
-	char	   *text = psprintf("task %lld stays in delay_wheel.task and is not run any more, since the server crashed even when it was to be recorded as failed",
+	char	   *text = psprintf("task %lld stays in delay_wheel_data.task and is not run any more, since the server crashed even when it was to be recorded as failed",
 								(long long) work.run.entry.id);
 
 	ereport(LOG,
 			(errcode(DW_ERRCODE_CRASHED), errmsg_internal("%s", text),
-			 errhint("Its row may be damaged. Look at it, and delete it from delay_wheel.task.")));
+			 errhint("Its row may be damaged. Look at it, and delete it from delay_wheel_data.task.")));
 	dw_problem(&work.db->problem, text);
 }
 

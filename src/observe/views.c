@@ -20,11 +20,13 @@
 #include "access/table.h"
 #include "access/xlog.h"
 #include "catalog/pg_authid.h"
+#include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/acl.h"
+#include "utils/array.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/relcache.h"
@@ -67,6 +69,7 @@ PG_FUNCTION_INFO_V1(dw_get_queues);
 PG_FUNCTION_INFO_V1(dw_get_status);
 
 PG_FUNCTION_INFO_V1(dw_is_running);
+PG_FUNCTION_INFO_V1(dw_readable_owners);
 
 /*
  * True if the current user may see how many tasks a role has, when they are due, and
@@ -76,6 +79,45 @@ bool
 dw_may_watch(Oid owner)
 {
 	return dw_may_read(owner) || has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
+}
+
+/*
+ * Returns an array of the roles whose rights the current user has, in the memory context
+ * that lasts as long as the expression that calls the function.
+ */
+static ArrayType *
+my_roles(FunctionCallInfo fcinfo)
+{
+	Relation	rel = table_open(AuthIdRelationId, AccessShareLock);
+	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
+	ArrayBuildState *state = initArrayResult(REGROLEOID, fcinfo->flinfo->fn_mcxt, false);
+	HeapTuple	tuple;
+
+	while ((tuple = systable_getnext(scan)) != NULL)
+	{
+		Oid			role = ((Form_pg_authid) GETSTRUCT(tuple))->oid;
+
+		CHECK_FOR_INTERRUPTS();
+		if (has_privs_of_role(GetUserId(), role))
+			state = accumArrayResult(state, ObjectIdGetDatum(role), false, REGROLEOID, fcinfo->flinfo->fn_mcxt);
+	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return DatumGetArrayTypeP(makeArrayResult(state, fcinfo->flinfo->fn_mcxt));
+}
+
+/*
+ * SQL function for row level security: the roles whose rows the current user may read.
+ *
+ * A scan of all rows calls it for each row, so the result is kept.  A cursor has the rights
+ * of the user who reads it first.
+ */
+Datum
+dw_readable_owners(PG_FUNCTION_ARGS)
+{
+	if (fcinfo->flinfo->fn_extra == NULL)
+		fcinfo->flinfo->fn_extra = my_roles(fcinfo);
+	PG_RETURN_ARRAYTYPE_P(fcinfo->flinfo->fn_extra);
 }
 
 /*

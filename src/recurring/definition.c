@@ -5,7 +5,7 @@
  *
  * Run by sessions, executors, timers and the sweeper.
  *
- * A definition is a row of delay_wheel.recurring_task; it says what is to be done, and
+ * A definition is a row of delay_wheel_data.recurring_task; it says what is to be done, and
  * when.  A run is an ordinary task that names its definition.  The definition names its
  * current run, which is pending or running.  Ideal times are the times of the interval
  * or the cron schedule; next_due is the ideal time of the current run.

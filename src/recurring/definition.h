@@ -23,7 +23,7 @@
 #define DW_MIN_EVERY_US	(100 * 1000)
 
 /*
- * A row of delay_wheel.recurring_task, and changes to it that are not written yet.
+ * A row of delay_wheel_data.recurring_task, and changes to it that are not written yet.
  * dw_definition_set() replaces a value; data that a value points to is never modified.
  */
 typedef struct DwDefinition

@@ -198,49 +198,48 @@ dw_require_writable(const char *function)
 
 /*---- OIDs of tables ----*/
 
-/* The relations of the extension: the tables, whose columns are checked, come first. */
+/* The relations of the schema delay_wheel_data: the tables, whose columns are checked, come first. */
 static const struct
 {
 	size_t		offset;			/* of the OID in DwCatalog */
 	const char *name;
-	bool		internal;		/* in schema delay_wheel_internal, not delay_wheel */
 }			relations[] = {
-	{offsetof(DwCatalog, task), "task", false},
-	{offsetof(DwCatalog, failed), "failed_task", false},
-	{offsetof(DwCatalog, prepared), "prepared", false},
-	{offsetof(DwCatalog, queue), "queue", false},
-	{offsetof(DwCatalog, pause), "pause", false},
-	{offsetof(DwCatalog, cancellation), "cancellation", false},
-	{offsetof(DwCatalog, recurring), "recurring_task", false},
-	{offsetof(DwCatalog, unique_key), "unique_key", false},
-	{offsetof(DwCatalog, audit), "audit", true},
-	{offsetof(DwCatalog, history[0]), "history_0", true},
-	{offsetof(DwCatalog, history[1]), "history_1", true},
-	{offsetof(DwCatalog, history[2]), "history_2", true},
+	{offsetof(DwCatalog, task), "task"},
+	{offsetof(DwCatalog, failed), "failed_task"},
+	{offsetof(DwCatalog, prepared), "prepared"},
+	{offsetof(DwCatalog, queue), "queue"},
+	{offsetof(DwCatalog, pause), "pause"},
+	{offsetof(DwCatalog, cancellation), "cancellation"},
+	{offsetof(DwCatalog, recurring), "recurring_task"},
+	{offsetof(DwCatalog, unique_key), "unique_key"},
+	{offsetof(DwCatalog, audit), "audit"},
+	{offsetof(DwCatalog, history[0]), "history_0"},
+	{offsetof(DwCatalog, history[1]), "history_1"},
+	{offsetof(DwCatalog, history[2]), "history_2"},
 #define TABLES	12
-	{offsetof(DwCatalog, task_pkey), "task_pkey", false},
-	{offsetof(DwCatalog, task_lane_index), "task_lane_due_idx", false},
-	{offsetof(DwCatalog, task_key_index), "task_key_idx", false},
-	{offsetof(DwCatalog, task_lease_index), "task_lease_idx", false},
-	{offsetof(DwCatalog, task_group_index), "task_group_idx", false},
-	{offsetof(DwCatalog, task_group_lease_index), "task_group_lease_idx", false},
-	{offsetof(DwCatalog, task_local_index), "task_local_idx", false},
-	{offsetof(DwCatalog, task_id_seq), "task_id_seq", false},
-	{offsetof(DwCatalog, failed_pkey), "failed_task_pkey", false},
-	{offsetof(DwCatalog, failed_at_index), "failed_task_failed_at_idx", false},
-	{offsetof(DwCatalog, prepared_gid_index), "prepared_gid_idx", false},
-	{offsetof(DwCatalog, queue_name_key), "queue_name_key", false},
-	{offsetof(DwCatalog, queue_id_seq), "queue_id_seq", false},
-	{offsetof(DwCatalog, pause_pkey), "pause_pkey", false},
-	{offsetof(DwCatalog, cancellation_pkey), "cancellation_pkey", false},
-	{offsetof(DwCatalog, unique_key_pkey), "unique_key_pkey", false},
-	{offsetof(DwCatalog, unique_key_index), "unique_key_key_idx", false},
-	{offsetof(DwCatalog, unique_key_until_index), "unique_key_until_idx", false},
-	{offsetof(DwCatalog, audit_pkey), "audit_pkey", true},
-	{offsetof(DwCatalog, audit_id_seq), "audit_id_seq", true},
-	{offsetof(DwCatalog, history_seq), "history_seq", true},
-	{offsetof(DwCatalog, recurring_pkey), "recurring_task_pkey", false},
-	{offsetof(DwCatalog, recurring_name_key), "recurring_task_name_key", false},
+	{offsetof(DwCatalog, task_pkey), "task_pkey"},
+	{offsetof(DwCatalog, task_lane_index), "task_lane_due_idx"},
+	{offsetof(DwCatalog, task_key_index), "task_key_idx"},
+	{offsetof(DwCatalog, task_lease_index), "task_lease_idx"},
+	{offsetof(DwCatalog, task_group_index), "task_group_idx"},
+	{offsetof(DwCatalog, task_group_lease_index), "task_group_lease_idx"},
+	{offsetof(DwCatalog, task_local_index), "task_local_idx"},
+	{offsetof(DwCatalog, task_id_seq), "task_id_seq"},
+	{offsetof(DwCatalog, failed_pkey), "failed_task_pkey"},
+	{offsetof(DwCatalog, failed_at_index), "failed_task_failed_at_idx"},
+	{offsetof(DwCatalog, prepared_gid_index), "prepared_gid_idx"},
+	{offsetof(DwCatalog, queue_name_key), "queue_name_key"},
+	{offsetof(DwCatalog, queue_id_seq), "queue_id_seq"},
+	{offsetof(DwCatalog, pause_pkey), "pause_pkey"},
+	{offsetof(DwCatalog, cancellation_pkey), "cancellation_pkey"},
+	{offsetof(DwCatalog, unique_key_pkey), "unique_key_pkey"},
+	{offsetof(DwCatalog, unique_key_index), "unique_key_key_idx"},
+	{offsetof(DwCatalog, unique_key_until_index), "unique_key_until_idx"},
+	{offsetof(DwCatalog, audit_pkey), "audit_pkey"},
+	{offsetof(DwCatalog, audit_id_seq), "audit_id_seq"},
+	{offsetof(DwCatalog, history_seq), "history_seq"},
+	{offsetof(DwCatalog, recurring_pkey), "recurring_task_pkey"},
+	{offsetof(DwCatalog, recurring_name_key), "recurring_task_name_key"},
 };
 
 static Oid *
@@ -263,26 +262,23 @@ forget_catalog(Datum arg, Oid relid)
 
 /*
  * Looks up the extension's relations by name; false if the extension, or one of them,
- * is not there.  Foreign schemas of our names cannot mislead us: if the extension
- * exists, both schemas belong to it.
+ * is not there.  A foreign schema of this name cannot mislead us: if the extension exists,
+ * the schema belongs to it.
  */
 bool
 dw_catalog_lookup(DwCatalog *result)
 {
 	Oid			schema;
-	Oid			internal;
 
 	if (!OidIsValid(get_extension_oid("delay_wheel", true)))
 		return false;
-	schema = get_namespace_oid("delay_wheel", true);
-	internal = get_namespace_oid("delay_wheel_internal", true);
-	if (!OidIsValid(schema) || !OidIsValid(internal))
+	schema = get_namespace_oid("delay_wheel_data", true);
+	if (!OidIsValid(schema))
 		return false;
 
 	for (int i = 0; i < lengthof(relations); i++)
 	{
-		Oid			oid = get_relname_relid(relations[i].name,
-											relations[i].internal ? internal : schema);
+		Oid			oid = get_relname_relid(relations[i].name, schema);
 
 		if (!OidIsValid(oid))
 			return false;
@@ -329,7 +325,7 @@ dw_any_may_have_rows(size_t offset, int n)
 }
 
 /*
- * True if an index of delay_wheel.task, whose OID has this offset in DwCatalog, may have
+ * True if an index of delay_wheel_data.task, whose OID has this offset in DwCatalog, may have
  * entries, by its size, or if it is locked.  To be called outside of a transaction.
  */
 bool

@@ -17,7 +17,7 @@
 #include "../shmem/shared.h"
 
 /*
- * Columns of delay_wheel.task, as the install script has them.  The types of all tables' columns
+ * Columns of delay_wheel_data.task, as the install script has them.  The types of all tables' columns
  * stand in check_tables(), catalog.c.
  */
 enum
@@ -50,7 +50,7 @@ enum
 	Natts_task = Anum_task_group_hash
 };
 
-/* Columns of delay_wheel.failed_task. */
+/* Columns of delay_wheel_data.failed_task. */
 enum
 {
 	Anum_failed_id = 1,
@@ -83,7 +83,7 @@ enum
 	Natts_failed = Anum_failed_group_key
 };
 
-/* Columns of delay_wheel_internal.history_0 and the others. */
+/* Columns of delay_wheel_data.history_0 and the others. */
 enum
 {
 	Anum_history_task = 1,
@@ -110,7 +110,7 @@ enum
 
 #define DW_HISTORY_TABLES	3
 
-/* Columns of delay_wheel.prepared. */
+/* Columns of delay_wheel_data.prepared. */
 enum
 {
 	Anum_prepared_gid = 1,
@@ -121,7 +121,7 @@ enum
 	Natts_prepared = Anum_prepared_due
 };
 
-/* Columns of delay_wheel.queue. */
+/* Columns of delay_wheel_data.queue. */
 enum
 {
 	Anum_queue_id = 1,
@@ -160,7 +160,7 @@ enum
 	Natts_queue = Anum_queue_group_order
 };
 
-/* Columns of delay_wheel.pause. */
+/* Columns of delay_wheel_data.pause. */
 enum
 {
 	Anum_pause_owner = 1,
@@ -168,7 +168,7 @@ enum
 	Natts_pause = Anum_pause_since
 };
 
-/* Columns of delay_wheel.unique_key. */
+/* Columns of delay_wheel_data.unique_key. */
 enum
 {
 	Anum_unique_id = 1,
@@ -179,7 +179,7 @@ enum
 	Natts_unique = Anum_unique_key
 };
 
-/* Columns of delay_wheel_internal.audit. */
+/* Columns of delay_wheel_data.audit. */
 enum
 {
 	Anum_audit_id = 1,
@@ -202,7 +202,7 @@ enum
 	Natts_audit = Anum_audit_application_name
 };
 
-/* Columns of delay_wheel.cancellation. */
+/* Columns of delay_wheel_data.cancellation. */
 enum
 {
 	Anum_cancellation_id = 1,
@@ -218,7 +218,7 @@ enum
 	Natts_cancellation = Anum_cancellation_removed
 };
 
-/* Columns of delay_wheel.recurring_task. */
+/* Columns of delay_wheel_data.recurring_task. */
 enum
 {
 	Anum_recurring_id = 1,

@@ -365,7 +365,7 @@ dw_group_scan_end(DwGroupScan *scan)
 /*
  * Begins a scan of failed tasks after (failed_at, id), or before it if the direction is
  * backward.  With an infinite time the scan begins at one end of the table.  rel is
- * delay_wheel.failed_task.
+ * delay_wheel_data.failed_task.
  */
 DwFailedScan *
 dw_failed_scan_begin(Relation rel, ScanDirection direction, TimestampTz failed_at, int64 id,

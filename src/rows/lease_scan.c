@@ -4,7 +4,7 @@
  *	  Reading the messages that are leased.
  *
  * Run by sessions that receive, by the timer and by the sweeper.  A partial index has an
- * entry for each row of delay_wheel.task with a token: the end of its lease, and its
+ * entry for each row of delay_wheel_data.task with a token: the end of its lease, and its
  * queue.  Another one has those that belong to a group.
  *
  *-------------------------------------------------------------------------
@@ -36,7 +36,7 @@ struct DwLeaseScan
 
 /*
  * Begins a scan of those whose lease ends, or has ended, at this time or later.  rel is
- * delay_wheel.task, locked.
+ * delay_wheel_data.task, locked.
  */
 DwLeaseScan *
 dw_lease_scan_begin(Relation rel, TimestampTz from, Snapshot snapshot)

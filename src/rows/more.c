@@ -8,7 +8,7 @@
  * The column is a jsonb object with the keys of more.h.  It is null for ordinary tasks,
  * which therefore cost nothing.
  *
- * The functions take the columns of a row of delay_wheel.task or failed_task (values and
+ * The functions take the columns of a row of delay_wheel_data.task or failed_task (values and
  * nulls) and the number of the column "more" in it.  Plain SQL may have written anything
  * there.  So a value of the wrong type counts as missing, and is no error.
  *
@@ -193,7 +193,7 @@ find_mode(const char *name)
 	return DW_IN_TRANSACTION;
 }
 
-/* Returns the mode of a task, by the columns of its row of delay_wheel.task. */
+/* Returns the mode of a task, by the columns of its row of delay_wheel_data.task. */
 DwMode
 dw_mode(const Datum *values, const bool *nulls)
 {

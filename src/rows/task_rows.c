@@ -9,7 +9,7 @@
  * functions are called directly.  CHECK constraints and triggers are not involved either,
  * so callers check values themselves.
  *
- * Tasks that have failed for good are in delay_wheel.failed_task.  The history is in
+ * Tasks that have failed for good are in delay_wheel_data.failed_task.  The history is in
  * several tables that are written in turn.
  *
  *-------------------------------------------------------------------------
@@ -208,7 +208,7 @@ group_hash(const text *group)
 	return hash == DW_NO_GROUP ? 1 : hash;
 }
 
-/* Inserts a row into delay_wheel.task (rel).  Returns where the row is. */
+/* Inserts a row into delay_wheel_data.task (rel).  Returns where the row is. */
 ItemPointerData
 dw_task_insert(Relation rel, Datum *values, bool *nulls)
 {
@@ -248,7 +248,7 @@ dw_task_insert(Relation rel, Datum *values, bool *nulls)
 	return insert_row(rel, values, nulls, Natts_task, known, lengthof(known));
 }
 
-/* Inserts a row into delay_wheel.failed_task. */
+/* Inserts a row into delay_wheel_data.failed_task. */
 static void
 insert_failed(Datum *values, bool *nulls)
 {
@@ -265,7 +265,7 @@ insert_failed(Datum *values, bool *nulls)
 	table_close(rel, NoLock);
 }
 
-/* Inserts a row into delay_wheel_internal.audit. */
+/* Inserts a row into delay_wheel_data.audit. */
 void
 dw_audit_insert(Datum *values, bool *nulls)
 {
@@ -341,7 +341,7 @@ dw_failed_delete(int64 id, TimestampTz failed_at)
 	table_close(rel, NoLock);
 }
 
-/* The columns that a row of failed_task has in common with a row of delay_wheel.task. */
+/* The columns that a row of failed_task has in common with a row of delay_wheel_data.task. */
 static const AttrNumber failed_and_task[][2] = {
 	{Anum_failed_id, Anum_task_id},
 	{Anum_failed_due, Anum_task_due},
@@ -429,7 +429,7 @@ dw_failed_write(const Datum *task, const bool *task_nulls, int attempts,
 }
 
 /*
- * Fills the columns of a row of delay_wheel.task from a row of failed_task; all other
+ * Fills the columns of a row of delay_wheel_data.task from a row of failed_task; all other
  * columns become null.  A task that was a run of a recurring task is an ordinary one
  * from now on, one that lost connections has lost none, and one that was due at a local time
  * is due when it is put back to.
@@ -463,7 +463,7 @@ dw_table_insert(Oid table, Datum *values, bool *nulls, int n)
 }
 
 /*
- * True if a transaction that has not ended has written rows of delay_wheel.prepared with
+ * True if a transaction that has not ended has written rows of delay_wheel_data.prepared with
  * this name.  True also if the table, or its index, is locked: a prepared transaction
  * may have locked it.  Does not wait.
  */
@@ -497,7 +497,7 @@ dw_prepared_is_open(const char *gid)
 }
 
 /*
- * Updates a row of delay_wheel.recurring_task, which this transaction has locked.  values
+ * Updates a row of delay_wheel_data.recurring_task, which this transaction has locked.  values
  * and nulls are all columns of the table, including those that an administrator added.
  */
 void
@@ -538,7 +538,7 @@ dw_row_column(Relation rel, HeapTuple tuple, AttrNumber attnum, bool *isnull)
 	return heap_getattr(tuple, attnum, RelationGetDescr(rel), isnull);
 }
 
-/* Fills *key from a row of delay_wheel.task (rel). */
+/* Fills *key from a row of delay_wheel_data.task (rel). */
 void
 dw_task_key(Relation rel, HeapTuple tuple, DwTaskKey *key)
 {
@@ -599,7 +599,7 @@ dw_row_find(Relation rel, Oid index, ScanKey key, Snapshot snapshot)
 	return tuple;
 }
 
-/* As dw_row_find(), for a row of delay_wheel.task (rel). */
+/* As dw_row_find(), for a row of delay_wheel_data.task (rel). */
 HeapTuple
 dw_task_find(Relation rel, int64 id, Snapshot snapshot)
 {

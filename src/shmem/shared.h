@@ -7,7 +7,7 @@
  * database has a timer, which keeps the tasks of its near future in memory: in
  * a ring (a timer wheel, whose slots hold the tasks of one tick each) or in a
  * heap while they wait, and in the lane's ready list from their due time until
- * an executor takes them.  The table delay_wheel.task is the truth; all of this
+ * an executor takes them.  The table delay_wheel_data.task is the truth; all of this
  * is a cache of it.  A lane's cursor is the first key (due time and id) that is
  * not in memory, and its horizon is the due time up to which committing
  * sessions send a hint, by the database's inbox, to the timer.  A "place" is

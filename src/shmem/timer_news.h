@@ -25,7 +25,7 @@ typedef enum DwNews
 	DW_NEWS_EXECUTORS,			/* the timer must check whether executors are needed */
 	DW_NEWS_RIGHTS,				/* blocked owners may try again at once */
 	DW_NEWS_PREPARED,			/* a prepared transaction ended: delete what is done of
-								 * delay_wheel.prepared */
+								 * delay_wheel_data.prepared */
 	DW_NEWS_ROLES,				/* a role was dropped: the timer must look for its lanes */
 	DW_NEWS_GROUPS,				/* what holds groups may be over, of whatever groups */
 	DW_NEWS_REST				/* background workers are short: the timer goes to rest at once

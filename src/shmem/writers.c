@@ -7,12 +7,9 @@
  *
  * A mark of delay_cancel_all() cancels tasks that have lower numbers than the mark.  It
  * stays until all transactions have ended that can still bring such tasks (sweep.c).
- * These have the task table locked for writing, but the lock alone says too little.
- * Any role can get it without rights on the table: PREPARE of a DELETE, the body of an
- * SQL function, and other ways to have a statement analyzed, take the lock that the
- * statement would need.  And most transactions bring tasks of one role only.  So each
- * transaction that may bring tasks says here for which role, in the element of its
- * process in an array.
+ * These have the task table locked for writing, but the lock does not say of which role
+ * the tasks are, and most transactions bring tasks of one role only.  So each transaction
+ * that may bring tasks says here for which role, in the element of its process in an array.
  *
  * For plain SQL an executor hook does so at the start of the statement, after the
  * rights were checked.  A row that comes without a statement, by COPY or an apply
@@ -117,12 +114,12 @@ dw_is_writer(VirtualTransactionId vxid, Oid *owner)
 
 /*---- Plain SQL ----*/
 
-/* True for the table delay_wheel.task. */
+/* True for the table delay_wheel_data.task. */
 static bool
 is_task_table(Relation rel)
 {
 	return strcmp(RelationGetRelationName(rel), "task") == 0 &&
-		RelationGetNamespace(rel) == get_namespace_oid("delay_wheel", true);
+		RelationGetNamespace(rel) == get_namespace_oid("delay_wheel_data", true);
 }
 
 /*

@@ -3,7 +3,7 @@
  * failed.c
  *	  How long failed tasks are kept.
  *
- * Run by the sweeper.  It removes rows of delay_wheel.failed_task that are older than
+ * Run by the sweeper.  It removes rows of delay_wheel_data.failed_task that are older than
  * delay_wheel.failed_max_age, and the oldest ones if there are more than
  * delay_wheel.failed_max_count.  In the second case it removes rows of the owners that have
  * most, until these owners have equally many.  So a role with many failures does not push

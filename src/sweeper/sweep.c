@@ -4,7 +4,7 @@
  *	  Removing the rows of cancelled tasks, and then the marks.
  *
  * Run by the sweeper.  delay_cancel_all() does not delete rows: it commits a mark, a row
- * of delay_wheel.cancellation that tells which tasks are cancelled.  Tasks and marks draw
+ * of delay_wheel_data.cancellation that tells which tasks are cancelled.  Tasks and marks draw
  * their numbers from one sequence.  A mark hits a task that matches it and has a lower
  * number.
  *

@@ -65,7 +65,7 @@ default_timeout(void)
 }
 
 /*
- * Fills *terms with the limits of a task, by its row of delay_wheel.task.  Takes the
+ * Fills *terms with the limits of a task, by its row of delay_wheel_data.task.  Takes the
  * ready lock for a moment if the task is in a declared queue.
  */
 void
@@ -166,7 +166,7 @@ dw_next_attempt(const DwTerms *terms, const DwRetry *retry, int failed)
 
 /*
  * Notes an error in a task's row, as the error of its last attempt.  values and nulls
- * are the columns of delay_wheel.task; "more" is changed.  Raises no error.
+ * are the columns of delay_wheel_data.task; "more" is changed.  Raises no error.
  */
 void
 dw_keep_error(Datum *values, bool *nulls, const ErrorData *error)

@@ -5,7 +5,7 @@
  *
  * Run by sessions, and by executors whose tasks call functions of the extension.
  *
- * Each SQL function that changes something writes a row of delay_wheel_internal.audit, if the
+ * Each SQL function that changes something writes a row of delay_wheel_data.audit, if the
  * setting delay_wheel.audit says so, in the transaction of its caller.  So the rows are those of
  * what has taken effect: what is rolled back leaves none.  What executors do by themselves is no
  * action: runs, repetitions, the next run of a recurring task, what follows a task.

@@ -18,7 +18,7 @@
 typedef struct DwEnded
 {
 	const DwTaskKey *key;		/* from the row: the former due time, attempts before this one */
-	const Datum *values;		/* columns of delay_wheel.task */
+	const Datum *values;		/* columns of delay_wheel_data.task */
 	const bool *nulls;
 	DwOutcome	outcome;
 	TimestampTz started;		/* start of the last attempt; 0 if the task was not run */

@@ -48,7 +48,7 @@
 static LOCKTAG key_lock;
 
 /*
- * Fills *key with owner, queue and key of a row of delay_wheel.task, and *task with the
+ * Fills *key with owner, queue and key of a row of delay_wheel_data.task, and *task with the
  * row's short columns; false if the task has no key.  The text points into the tuple
  * unless it had to be detoasted.
  */
@@ -139,7 +139,7 @@ dw_task_insert_again(Relation rel, Datum *values, bool *nulls)
 /*
  * Returns a list of DwKeyRow: all rows of the key, in any order, seen with a dirty
  * snapshot, so including those that open transactions insert or delete.  Rows that a
- * mark of delay_cancel_all() has cancelled are left out.  rel is delay_wheel.task.
+ * mark of delay_cancel_all() has cancelled are left out.  rel is delay_wheel_data.task.
  */
 List *
 dw_key_rows(Relation rel, const DwKey *key)

@@ -124,7 +124,7 @@ read_owners(DwMark *mark, Datum array)
 	qsort(mark->owners, mark->nowners, sizeof(Oid), oid_cmp);
 }
 
-/* Fills *mark from a row of delay_wheel.cancellation; allocates in the current context. */
+/* Fills *mark from a row of delay_wheel_data.cancellation; allocates in the current context. */
 static void
 read_mark(Relation rel, HeapTuple tuple, DwMark *mark)
 {
@@ -329,7 +329,7 @@ dw_marks_anew(int *n)
 /*---- Which tasks a mark hits ----*/
 
 /*
- * Fills *task from a row of delay_wheel.task.  The tag points into the tuple, which
+ * Fills *task from a row of delay_wheel_data.task.  The tag points into the tuple, which
  * must last as long.
  */
 void

@@ -14,7 +14,7 @@
 #include "datatype/timestamp.h"
 #include "utils/relcache.h"
 
-/* A row of delay_wheel.cancellation: it cancels the tasks that fit all members. */
+/* A row of delay_wheel_data.cancellation: it cancels the tasks that fit all members. */
 typedef struct DwMark
 {
 	int64		id;				/* cancels only tasks with a lower number */

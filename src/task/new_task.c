@@ -268,7 +268,7 @@ dw_new_task_due(const DwNewTask *task, int64 id)
 
 /*
  * Draws an id and writes the row; after the commit, the timer hears of the task.
- * Returns the id.  rel is delay_wheel.task, locked for writing; lane is the task's lane,
+ * Returns the id.  rel is delay_wheel_data.task, locked for writing; lane is the task's lane,
  * or dw_no_lane.
  */
 int64

@@ -18,7 +18,7 @@
  * extensions hide all symbols but those that SQL calls.  There, if Citus takes
  * part in the transaction, this file inserts no rows into a table that Citus
  * knows, by an INSERT ... SELECT, which Citus always commits by two-phase commit.
- * That table, delay_wheel.two_phase, is created by delay_wheel.set_up_citus()
+ * That table, delay_wheel_data.two_phase, is created by delay_wheel.set_up_citus()
  * (backend/follow.c).  If Citus is not loaded, all this costs a look at two
  * pointers.
  *
@@ -149,14 +149,14 @@ dw_other_nodes_in_two_phase(void)
 }
 
 /*
- * Inserts no rows into delay_wheel.two_phase, so that Citus commits in two phases.
+ * Inserts no rows into delay_wheel_data.two_phase, so that Citus commits in two phases.
  * Runs as the table's owner, in a security-restricted operation: a trigger on the
  * table gets no rights that its owner lacks.
  */
 static void
 write_no_rows(void)
 {
-	Oid			schema = get_namespace_oid("delay_wheel", true);
+	Oid			schema = get_namespace_oid("delay_wheel_data", true);
 	Oid			table = OidIsValid(schema) ? get_relname_relid("two_phase", schema) : InvalidOid;
 	Relation	rel;
 	Oid			user;
@@ -173,9 +173,9 @@ write_no_rows(void)
 	PushActiveSnapshot(GetTransactionSnapshot());
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "could not connect to the SPI manager");
-	if (SPI_execute("INSERT INTO delay_wheel.two_phase SELECT n FROM pg_catalog.generate_series(1, 0) AS n",
+	if (SPI_execute("INSERT INTO delay_wheel_data.two_phase SELECT n FROM pg_catalog.generate_series(1, 0) AS n",
 					false, 0) != SPI_OK_INSERT)
-		elog(ERROR, "could not write to table \"delay_wheel.two_phase\"");
+		elog(ERROR, "could not write to table \"delay_wheel_data.two_phase\"");
 	SPI_finish();
 	PopActiveSnapshot();
 	SetUserIdAndSecContext(user, context);
@@ -193,7 +193,7 @@ say_one_phase(void)
 	if (!said)
 		ereport(LOG,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("tasks that write to other nodes may run again after a crash, since table \"delay_wheel.two_phase\" does not exist, or Citus does not know it"),
+				 errmsg("tasks that write to other nodes may run again after a crash, since table \"delay_wheel_data.two_phase\" does not exist, or Citus does not know it"),
 				 errhint("A superuser calls %s once, at the coordinator.", "delay_wheel.set_up_citus()")));
 	said = true;
 }
@@ -218,17 +218,6 @@ dw_other_nodes_prepare(void)
 
 /*---- Foreign tables ----*/
 
-/*
- * True for a foreign table, except those of delay_wheel itself: they read the memory
- * of this server.
- */
-static bool
-is_foreign(const RangeTblEntry *rte)
-{
-	return rte->rtekind == RTE_RELATION && rte->relkind == RELKIND_FOREIGN_TABLE &&
-		!dw_is_our_schema(get_rel_namespace(rte->relid));
-}
-
 /* ExecutorStart_hook: closes the batch if the query's list of tables has a foreign one. */
 static void
 watch_foreign_query(QueryDesc *query, int flags)
@@ -238,8 +227,12 @@ watch_foreign_query(QueryDesc *query, int flags)
 		ListCell   *lc;
 
 		foreach(lc, query->plannedstmt->rtable)
-			if (is_foreign(lfirst_node(RangeTblEntry, lc)))
+		{
+			RangeTblEntry *rte = lfirst_node(RangeTblEntry, lc);
+
+			if (rte->rtekind == RTE_RELATION && rte->relkind == RELKIND_FOREIGN_TABLE)
 				dw_batch_close();
+		}
 	}
 	if (prev_ExecutorStart)
 		prev_ExecutorStart(query, flags);

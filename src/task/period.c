@@ -5,13 +5,13 @@
  *
  * Run by sessions that schedule and cancel, by executors, and by the sweeper.
  *
- * A task that was scheduled with unique_for has a row in delay_wheel.unique_key, written in
+ * A task that was scheduled with unique_for has a row in delay_wheel_data.unique_key, written in
  * the same transaction.  The row stays when the task has ended: it is what later calls with
  * unique_for find.  A task that is cancelled, skipped or given up takes its row with it, since
  * it has not done what the next one would repeat.  So a key has at most one row whose period
  * lasts; older ones may be there until the sweeper removes them (sweeper/aged_rows.c).
  * A task that plain SQL deletes takes its row with it, too, and one that is given another owner,
- * queue or key takes it along: triggers on delay_wheel.task see to that (dw_period_follows()).  So
+ * queue or key takes it along: triggers on delay_wheel_data.task see to that (dw_period_follows()).  So
  * does one that delay_update() moves to another queue.
  *
  * A session looks for the row, and writes it, under the lock of the key (key_lock.c), and with
@@ -144,7 +144,7 @@ dw_period_begin(const DwNewTask *task, int64 id)
 											   dw_job_soonest(&db->sweeper_news, DW_JOB_PERIODS)));
 }
 
-/* Returns a copy of the row of a task, or NULL; rel is delay_wheel.unique_key. */
+/* Returns a copy of the row of a task, or NULL; rel is delay_wheel_data.unique_key. */
 static HeapTuple
 find_row(Relation rel, Datum id)
 {
@@ -217,7 +217,7 @@ dw_period_move(const Datum *old, const bool *old_nulls, const Datum *new, const 
 	table_close(rel, NoLock);
 }
 
-/* Plain SQL truncates delay_wheel.task (tasks): ends the periods of all tasks that are in it. */
+/* Plain SQL truncates delay_wheel_data.task (tasks): ends the periods of all tasks that are in it. */
 static void
 end_periods(Relation tasks)
 {
@@ -243,7 +243,7 @@ end_periods(Relation tasks)
 }
 
 /*
- * Trigger on delay_wheel.task, fired for each task with unique_for that plain SQL deletes or
+ * Trigger on delay_wheel_data.task, fired for each task with unique_for that plain SQL deletes or
  * changes, and before TRUNCATE.
  */
 Datum

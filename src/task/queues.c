@@ -5,7 +5,7 @@
  *
  * Run by sessions that schedule, and by timer and executors.
  *
- * The tables delay_wheel.queue and delay_wheel.pause are the truth;
+ * The tables delay_wheel_data.queue and delay_wheel_data.pause are the truth;
  * backend/declare.c changes them.  Each change that commits raises control.
  * So all processes that keep a part of the tables in memory notice:
  *
@@ -131,7 +131,7 @@ choose_known_queue(const char *name)
 	next = (next + 1) % MAX_KNOWN_QUEUES;
 }
 
-/* Returns a copy of the row of a queue as it is now, or NULL.  rel is delay_wheel.queue. */
+/* Returns a copy of the row of a queue as it is now, or NULL.  rel is delay_wheel_data.queue. */
 HeapTuple
 dw_queue_row(Relation rel, const char *name)
 {
@@ -144,7 +144,7 @@ dw_queue_row(Relation rel, const char *name)
 
 /*
  * Locks a queue, or the pause of a role, until the end of the transaction; table is
- * the OID of delay_wheel.queue or delay_wheel.pause.  Sessions that schedule take
+ * the OID of delay_wheel_data.queue or delay_wheel_data.pause.  Sessions that schedule take
  * AccessShareLock of a queue, those that change it a stronger lock.
  */
 LockAcquireResult
@@ -166,14 +166,14 @@ unlock_queue(Oid table, int16 id)
 	(void) LockRelease(&tag, AccessShareLock, false);
 }
 
-/* Returns the id in a row of delay_wheel.queue. */
+/* Returns the id in a row of delay_wheel_data.queue. */
 int16
 dw_queue_id(Relation rel, HeapTuple tuple)
 {
 	return DatumGetInt16(column_or(rel, tuple, Anum_queue_id, 0));
 }
 
-/* Copies an array of roles in a row of delay_wheel.queue to memory that lasts. */
+/* Copies an array of roles in a row of delay_wheel_data.queue to memory that lasts. */
 static void
 remember_roles(Relation rel, HeapTuple tuple, AttrNumber column, Oid **roles, int *n)
 {
@@ -196,7 +196,7 @@ remember_roles(Relation rel, HeapTuple tuple, AttrNumber column, Oid **roles, in
 	*n = count;
 }
 
-/* Copies the names of settings in a row of delay_wheel.queue to memory that lasts. */
+/* Copies the names of settings in a row of delay_wheel_data.queue to memory that lasts. */
 static void
 remember_settings(Relation rel, HeapTuple tuple, ArrayType **names)
 {
@@ -213,7 +213,7 @@ remember_settings(Relation rel, HeapTuple tuple, ArrayType **names)
 	memcpy(*names, array, VARSIZE(array));
 }
 
-/* Copies a row of delay_wheel.queue to *found, in memory that lasts. */
+/* Copies a row of delay_wheel_data.queue to *found, in memory that lasts. */
 static void
 remember_queue(Relation rel, HeapTuple tuple, const char *name)
 {
@@ -306,7 +306,7 @@ lock_found_queue(DwDatabase *db, const char *name)
 }
 
 /*
- * True if the current user may schedule into the queue of this row of delay_wheel.queue,
+ * True if the current user may schedule into the queue of this row of delay_wheel_data.queue,
  * or receive from it.
  */
 bool
@@ -548,7 +548,7 @@ errors_column(Relation rel, HeapTuple tuple, AttrNumber attnum)
 		MemoryContextStrdup(dw_queue_tables.context, dw_errors_joined(DatumGetArrayTypeP(value)));
 }
 
-/* Fills *retry from a row of delay_wheel.queue. */
+/* Fills *retry from a row of delay_wheel_data.queue. */
 static void
 read_retry_columns(Relation rel, HeapTuple tuple, DwRetry *retry)
 {
@@ -567,7 +567,7 @@ dw_group_order_named(const char *name)
 	return name != NULL && strcmp(name, "pass") == 0 ? DW_ORDER_PASS : DW_ORDER_NONE;
 }
 
-/* Fills *rate from these columns of a row of delay_wheel.queue. */
+/* Fills *rate from these columns of a row of delay_wheel_data.queue. */
 static void
 read_rate(Relation rel, HeapTuple tuple, AttrNumber starts, AttrNumber per, AttrNumber burst, DwRate *rate)
 {
@@ -576,7 +576,7 @@ read_rate(Relation rel, HeapTuple tuple, AttrNumber starts, AttrNumber per, Attr
 	rate->burst = DatumGetInt32(column_or(rel, tuple, burst, 0));
 }
 
-/* Fills *queue from a row of delay_wheel.queue. */
+/* Fills *queue from a row of delay_wheel_data.queue. */
 static void
 read_queue(Relation rel, HeapTuple tuple, DwDeclaredQueue *queue)
 {
@@ -621,7 +621,7 @@ reserve_entry(void *array, int n, int *size, Size element)
 }
 
 /*
- * Reads delay_wheel.queue and delay_wheel.pause into dw_queue_tables, as the snapshot sees
+ * Reads delay_wheel_data.queue and delay_wheel_data.pause into dw_queue_tables, as the snapshot sees
  * them.  The caller has locked both tables, and sets control and is_valid.  Queues have
  * no place in dw_queues afterwards.
  */

@@ -41,7 +41,7 @@ typedef enum DwGroupOrder
 	DW_ORDER_PASS				/* the same, but the others go on meanwhile */
 } DwGroupOrder;
 
-/* A row of delay_wheel.queue: a queue as declared. */
+/* A row of delay_wheel_data.queue: a queue as declared. */
 typedef struct DwDeclaredQueue
 {
 	int16		id;
@@ -67,7 +67,7 @@ typedef struct DwDeclaredQueue
 	int32		place;			/* index into dw_queues, or DW_NO_QUEUE; the timer sets it */
 } DwDeclaredQueue;
 
-/* This process's copy of delay_wheel.queue and delay_wheel.pause. */
+/* This process's copy of delay_wheel_data.queue and delay_wheel_data.pause. */
 typedef struct DwQueueTables
 {
 	MemoryContext context;		/* all memory of the copy */

@@ -28,7 +28,7 @@
 
 /*
  * Fills in *retry for a task of this queue whose attempt has failed, by the columns of its row
- * of delay_wheel.task.  The lists of errors may be a queue's, and are gone after the next look
+ * of delay_wheel_data.task.  The lists of errors may be a queue's, and are gone after the next look
  * at queues.
  */
 void

@@ -190,7 +190,7 @@ touch_row(const DwTaskKey *key, DwTouchKind kind)
 
 /*
  * Deletes the row of a task, without waiting for other transactions (only, for a moment,
- * for the advisory lock of a task that may have a mode).  rel is delay_wheel.task, opened
+ * for the advisory lock of a task that may have a mode).  rel is delay_wheel_data.task, opened
  * and locked for writing; *key is the row as just found.
  *
  * Returns TM_Ok, or the reason why the row was not deleted: TM_BeingModified if
@@ -333,7 +333,7 @@ failed_task_has_key(Relation rel, int64 id, const DwKey *wanted)
 
 /*
  * True if an executor is running a task of this key with mode at_most_once, whose row
- * is not in delay_wheel.task meanwhile.
+ * is not in delay_wheel_data.task meanwhile.
  */
 bool
 dw_autonomous_has_key(const DwKey *key)

@@ -347,7 +347,7 @@ dw_touch_roles(void)
 
 /*
  * Notes that this transaction ends a prepared one, which has left rows in
- * delay_wheel.prepared.
+ * delay_wheel_data.prepared.
  */
 void
 dw_touch_prepared(void)
@@ -708,7 +708,7 @@ publish_committing(void)
 		dw_committing_publish(xid);
 }
 
-/* Writes a row of delay_wheel.prepared: a lane and a due time.  InvalidOid stands for all lanes. */
+/* Writes a row of delay_wheel_data.prepared: a lane and a due time.  InvalidOid stands for all lanes. */
 static void
 write_prepared_row(Oid owner, int16 queue, int16 priority, TimestampTz due)
 {
@@ -724,7 +724,7 @@ write_prepared_row(Oid owner, int16 queue, int16 priority, TimestampTz due)
 }
 
 /*
- * Before PREPARE TRANSACTION: writes into delay_wheel.prepared which lanes the transaction
+ * Before PREPARE TRANSACTION: writes into delay_wheel_data.prepared which lanes the transaction
  * has touched, since another process may end the transaction, maybe after a restart
  * (control/ddl.c).
  */

@@ -6,7 +6,7 @@
  * Run by the timer, every DW_GIVE_WAY_US while tasks run.
  *
  * An executor claims a task by deleting its row, so a running task holds a lock on
- * delay_wheel.task until its end.  A task may hold more locks, such as on the sequence if it
+ * delay_wheel_data.task until its end.  A task may hold more locks, such as on the sequence if it
  * schedules tasks itself.  A session that needs the table alone (VACUUM FULL, ALTER TABLE,
  * DROP EXTENSION) waits for the end of all running tasks, and sessions that want to schedule
  * tasks queue up behind that session.  They would wait as long as the longest task runs.  So
@@ -133,7 +133,7 @@ make_give_way(DwDatabase *db, pid_t pid, pid_t waiter, Oid relation)
 		return;
 
 	text = psprintf("task " INT64_FORMAT " is put back, because process %d waits for a lock on %s.%s",
-					task, waiter, "delay_wheel", get_rel_name(relation));
+					task, waiter, "delay_wheel_data", get_rel_name(relation));
 	dw_problem(&db->problem, text);
 	ereport(LOG,
 			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
@@ -152,7 +152,7 @@ make_receiver_give_way(DwDatabase *db, pid_t pid, pid_t waiter, Oid relation)
 	if (!dw_receiver_terminate(db, pid, dw_now() - DW_GIVE_WAY_US))
 		return;
 	text = psprintf("process %d, which has received messages in its transaction, is terminated, because process %d waits for a lock on %s.%s",
-					pid, waiter, "delay_wheel", get_rel_name(relation));
+					pid, waiter, "delay_wheel_data", get_rel_name(relation));
 	dw_problem(&db->problem, text);
 	ereport(LOG,
 			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),

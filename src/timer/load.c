@@ -232,7 +232,7 @@ enter_lanes_of_table(Relation rel)
 }
 
 /*
- * Deletes the rows of delay_wheel.prepared, in which PREPARE TRANSACTION notes from which
+ * Deletes the rows of delay_wheel_data.prepared, in which PREPARE TRANSACTION notes from which
  * due time on each lane that the transaction has touched must be read again.  A row that is
  * visible belongs to a transaction that has ended.  The row is not needed any more: the
  * session that ended the transaction has read the row before, or the timer reads the whole
@@ -330,7 +330,7 @@ go_on_discovering(void)
 }
 
 /*
- * Prepared transactions have ended: deletes their rows in delay_wheel.prepared.  If that
+ * Prepared transactions have ended: deletes their rows in delay_wheel_data.prepared.  If that
  * fails, it is tried again later.
  *
  * While some session holds an old snapshot, dead rows stay, and going through the table

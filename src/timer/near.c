@@ -17,7 +17,7 @@
  * then an executor takes about that long.  An executor that is early waits for the due
  * time itself.
  *
- * Entries are a cache of the table delay_wheel.task.  A lane's cursor is its first key (due
+ * Entries are a cache of the table delay_wheel_data.task.  A lane's cursor is its first key (due
  * time and id) that is not in memory.  When memory is short, the timer cuts lanes: it
  * pulls a lane's cursor back and drops the entries from the cursor on, which can be loaded
  * again at any time.  A lane without any entry in memory can keep one entry in its own

@@ -8,7 +8,7 @@
  *
  * DROP ROLE does not know of delay_wheel's rows.  When a role is gone, the timer marks the
  * role's lanes as orphans.  An orphan has no tasks in memory, is not loaded, and gets no
- * executor.  Its rows are moved to delay_wheel.failed_task, in slices of about a
+ * executor.  Its rows are moved to delay_wheel_data.failed_task, in slices of about a
  * millisecond.
  *
  * The timer learns of it from the session that drops the role, or when it reads the table
@@ -170,7 +170,7 @@ record_orphan(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 }
 
 /*
- * Moves rows of the lane to delay_wheel.failed_task, from "reached" on, for about SLICE_US.
+ * Moves rows of the lane to delay_wheel_data.failed_task, from "reached" on, for about SLICE_US.
  * Cancelled tasks are deleted only.
  */
 static void

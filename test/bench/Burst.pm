@@ -100,7 +100,7 @@ sub wheel_burst
 sub settle
 {
 	run('VACUUM ANALYZE t_order');
-	run("VACUUM $_") for qw(delay_wheel.task floor_task);
+	run("VACUUM $_") for qw(delay_wheel_data.task floor_task);
 	run('CHECKPOINT');
 	return;
 }
@@ -119,7 +119,7 @@ sub old_snapshot
 sub table_sizes
 {
 	return map { split /\|/ } admin()->query(q{SELECT relname, pg_relation_size(oid) FROM pg_class
-		WHERE oid = 'delay_wheel.task'::regclass OR oid IN (SELECT indexrelid FROM pg_index WHERE indrelid = 'delay_wheel.task'::regclass)});
+		WHERE oid = 'delay_wheel_data.task'::regclass OR oid IN (SELECT indexrelid FROM pg_index WHERE indrelid = 'delay_wheel_data.task'::regclass)});
 }
 
 1;

@@ -38,7 +38,7 @@ sub client_rate
 {
 	my ($script, $clients, $delay) = @_;
 
-	run('TRUNCATE delay_wheel.task, floor_task');
+	run('TRUNCATE delay_wheel_data.task, floor_task');
 	run('CHECKPOINT');
 	return scalar end_pgbench(begin_pgbench($script{$script}, $clients, split(' ', $opt->{pgbench}), '-D', "delay=$delay"));
 }
@@ -63,7 +63,7 @@ sub measure_clients
 			}
 		}
 	}
-	run('TRUNCATE delay_wheel.task, floor_task');
+	run('TRUNCATE delay_wheel_data.task, floor_task');
 	stop_server();
 	start_server();
 	return;
@@ -96,7 +96,7 @@ sub tasks_beside
 
 	shop()->query("SELECT new_orders($n)");
 	run('VACUUM ANALYZE t_order');
-	run('VACUUM delay_wheel.task');
+	run('VACUUM delay_wheel_data.task');
 	for (my $lead = 5 + $n / 20_000; !defined $start_us; $lead *= 2)
 	{
 		my $at = int(time() + $lead) * 1_000_000;
@@ -219,7 +219,7 @@ sub measure_day
 	my $behind = int($rate * $delay / 2);
 	my @sizes;
 
-	run('TRUNCATE delay_wheel.task');
+	run('TRUNCATE delay_wheel_data.task');
 	stop_server();
 	start_server('autovacuum=on', 'autovacuum_naptime=1s');
 	$sync_commit->('off');
@@ -233,7 +233,7 @@ sub measure_day
 		push @sizes, day_sizes();
 	}
 	my $tps = end_pgbench($day);
-	my $rows = value('SELECT count(*) FROM delay_wheel.task');
+	my $rows = value('SELECT count(*) FROM delay_wheel_data.task');
 	my $quarter = int(@sizes / 4) || 1;
 	my @second = @sizes[ $quarter .. 2 * $quarter - 1 ];
 	my @last = @sizes[ -$quarter .. -1 ];
@@ -246,7 +246,7 @@ sub measure_day
 			ours => [ $after / max($before, 1) ], reach => [ '<=', 1.1 ],
 			note => sprintf('%.1f MB, %.0f bytes for each of %d pending; %.0f orders/s', $after / 1e6, $after / max($rows, 1), $rows, $tps));
 	}
-	wait_for('the last orders', 60 + 2 * $delay, 'SELECT count(*) = 0 FROM delay_wheel.task');
+	wait_for('the last orders', 60 + 2 * $delay, 'SELECT count(*) = 0 FROM delay_wheel_data.task');
 	stop_server();
 	start_server();
 	return;

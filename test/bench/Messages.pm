@@ -61,12 +61,12 @@ sub make_tables
 
 sub empty
 {
-	my $ours = value('SELECT count(*) FROM delay_wheel.task');
+	my $ours = value('SELECT count(*) FROM delay_wheel_data.task');
 
 	run('TRUNCATE floor_message, floor_task');
 	if ($ours > 0)
 	{
-		run('TRUNCATE delay_wheel.task');
+		run('TRUNCATE delay_wheel_data.task');
 		# what memory still has of them
 		stop_server();
 		start_server();
@@ -87,7 +87,7 @@ sub send_rate
 sub take_rate
 {
 	my ($name, $n) = @_;
-	my $table = $name eq 'pgmq' ? 'pgmq.q_bench' : $name =~ /receive|lease/ ? 'delay_wheel.task' : 'floor_message';
+	my $table = $name eq 'pgmq' ? 'pgmq.q_bench' : $name =~ /receive|lease/ ? 'delay_wheel_data.task' : 'floor_message';
 
 	if ($table eq 'floor_message')
 	{

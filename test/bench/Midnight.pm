@@ -123,7 +123,7 @@ sub midnight
 
 	settle();
 	my $settled = time();
-	$result{dead} = value(q{SELECT n_dead_tup FROM pg_stat_all_tables WHERE relid = 'delay_wheel.task'::regclass});
+	$result{dead} = value(q{SELECT n_dead_tup FROM pg_stat_all_tables WHERE relid = 'delay_wheel_data.task'::regclass});
 	$position = position();
 	my ($due) = finish_burst($n, sub {
 			my ($due) = @_;
@@ -156,14 +156,14 @@ sub three_midnights
 	my $n = $opt->{midnight};
 	my @results;
 
-	run('TRUNCATE delay_wheel.task');
+	run('TRUNCATE delay_wheel_data.task');
 	shop()->query('SELECT new_orders(' . 3 * $n . ')');
 	my $report = old_snapshot();
 	push @results, midnight(1, $n, @sessions);
 	push @results, midnight($n + 1, 2 * $n, @sessions);
 	$report->close;
 	# pages of indexes that one VACUUM has emptied can be used again after the next one
-	run('VACUUM delay_wheel.task; SELECT pg_current_xact_id(); VACUUM delay_wheel.task');
+	run('VACUUM delay_wheel_data.task; SELECT pg_current_xact_id(); VACUUM delay_wheel_data.task');
 	$report = old_snapshot();
 	push @results, midnight(2 * $n + 1, 3 * $n, @sessions);
 	$report->close;
@@ -216,7 +216,7 @@ sub measure_midnight
 		$line->('dead rows after VACUUM, the report ended', 'rows', ours => $of->('dead', @again), reach => [ '<=', 0 ],
 			note => sprintf('%.0f under it', median(@{ $of->('dead', @open) })));
 	}
-	run('TRUNCATE delay_wheel.task; DROP TABLE other_order');
+	run('TRUNCATE delay_wheel_data.task; DROP TABLE other_order');
 	stop_server();
 	start_server();
 	return;

@@ -132,7 +132,7 @@ sub set_up
 sub settle_nodes
 {
 	run('VACUUM ANALYZE d_order; VACUUM ANALYZE d_row');
-	run('VACUUM delay_wheel.task');
+	run('VACUUM delay_wheel_data.task');
 	run("SELECT run_command_on_all_nodes('CHECKPOINT')");
 	return;
 }
@@ -203,13 +203,13 @@ sub measure_at_coordinator
 	{
 		$sync_commit->($sync);
 		my %figures = $rounds->($opt->{citus_rounds}, [qw(ours floor)], {
-			ours => sub { $insert_rate->(2, '48 hours', 'schedule.pgbench', 'delay_wheel.task') },
+			ours => sub { $insert_rate->(2, '48 hours', 'schedule.pgbench', 'delay_wheel_data.task') },
 			floor => sub { $insert_rate->(2, '48 hours', 'insert.pgbench', 'floor_task') } });
 
 		$record->('citus', %figures, place => 92, variant => 'schedule, one per transaction, 2 clients', sync => $sync, unit => 'tasks/s',
 			reach => [ '>=', 0.90 ], note => "floor: the same INSERT into a local table there; $version, $workers workers");
 	}
-	run('TRUNCATE delay_wheel.task, floor_task');
+	run('TRUNCATE delay_wheel_data.task, floor_task');
 	$sync_commit->('on');
 	my %figures = $rounds->($opt->{citus_rounds}, [qw(loops coordinator rows)], {
 		loops => sub { two_loops($n) },

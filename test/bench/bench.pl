@@ -119,12 +119,12 @@ sub clean
 {
 	if ($pending == 0)
 	{
-		run('TRUNCATE delay_wheel.task, floor_task');
+		run('TRUNCATE delay_wheel_data.task, floor_task');
 	}
 	else
 	{
-		run("DELETE FROM $_ WHERE id > $mark{$_}") for qw(delay_wheel.task floor_task);
-		run("VACUUM $_") for qw(delay_wheel.task floor_task);
+		run("DELETE FROM $_ WHERE id > $mark{$_}") for qw(delay_wheel_data.task floor_task);
+		run("VACUUM $_") for qw(delay_wheel_data.task floor_task);
 	}
 	return;
 }
@@ -240,7 +240,7 @@ sub row_schedule
 				$opt{rounds},
 				[qw(ours floor)],
 				{
-					ours => sub { insert_rate(@$variant, 'schedule.pgbench', 'delay_wheel.task') },
+					ours => sub { insert_rate(@$variant, 'schedule.pgbench', 'delay_wheel_data.task') },
 					floor => sub { insert_rate(@$variant, 'insert.pgbench', 'floor_task') },
 				});
 			record('schedule',
@@ -295,7 +295,7 @@ sub row_bulk
 			{
 				ours => sub {
 					bulk_rate("SELECT count(delay_schedule('48 hours', task_of(oid))) FROM generate_series(1, $n) oid",
-						'delay_wheel.task');
+						'delay_wheel_data.task');
 				},
 				floor => sub {
 					bulk_rate("INSERT INTO floor_task (due, sql) SELECT $far_due, task_of(oid) FROM generate_series(1, $n) oid",
@@ -323,7 +323,7 @@ sub trigger_rate
 	my $begun = time();
 	shop()->query("INSERT INTO ride_$variant (oid, few, many) SELECT oid, 1 + oid % 1000, oid FROM generate_series(1, $n) oid");
 	my $rate = $n / (time() - $begun);
-	my $there = value('SELECT count(*) FROM delay_wheel.task');
+	my $there = value('SELECT count(*) FROM delay_wheel_data.task');
 	my $wanted = $variant =~ /wheel|plpgsql/ ? $n : 0;
 	die "$there tasks of $wanted\n" if $there != $wanted;
 	return $rate;
@@ -488,7 +488,7 @@ sub row_snapshot
 #
 # What recording the ends of tasks costs, where they come fastest.
 #
-my @history_tables = map { "delay_wheel_internal.history_$_" } 0 .. 2;
+my @history_tables = map { "delay_wheel_data.history_$_" } 0 .. 2;
 
 sub history_drain
 {
@@ -1027,7 +1027,7 @@ sub row_scale
 		$opt{scale_rounds},
 		[qw(schedule insert drain skip_locked)],
 		{
-			schedule => sub { insert_rate(1, '48 hours', 'schedule.pgbench', 'delay_wheel.task') },
+			schedule => sub { insert_rate(1, '48 hours', 'schedule.pgbench', 'delay_wheel_data.task') },
 			insert => sub { insert_rate(1, '48 hours', 'insert.pgbench', 'floor_task') },
 			drain => sub { clean(); wheel_drain($n, 'task_of(oid)') },
 			skip_locked => sub { clean(); skip_locked_drain($n) },
@@ -1055,7 +1055,7 @@ sub fill
 		shop()->query("INSERT INTO floor_task (due, sql) SELECT $due, task_of(oid) FROM generate_series(1, $n) oid");
 		$pending += $n;
 	}
-	for my $table (qw(delay_wheel.task floor_task))
+	for my $table (qw(delay_wheel_data.task floor_task))
 	{
 		run("VACUUM ANALYZE $table");
 		$mark{$table} = value("SELECT max(id) FROM $table");

@@ -18,7 +18,7 @@ GRANT CREATE ON SCHEMA public TO shop;
 --
 CREATE FUNCTION make_floor(name text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-	EXECUTE format('CREATE TABLE %I (LIKE delay_wheel.task INCLUDING INDEXES) WITH (vacuum_truncate = off)', name);
+	EXECUTE format('CREATE TABLE %I (LIKE delay_wheel_data.task INCLUDING INDEXES) WITH (vacuum_truncate = off)', name);
 	EXECUTE format('CREATE SEQUENCE %I', name || '_id');
 	EXECUTE format('ALTER TABLE %I ALTER id SET DEFAULT nextval(%L), ALTER origin SET DEFAULT %s,
 		ALTER owner SET DEFAULT %s, ALTER queue SET DEFAULT 0, ALTER priority SET DEFAULT 0',

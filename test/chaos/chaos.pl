@@ -445,7 +445,7 @@ sub come_to_rest
 		for my $round (1 .. 20)
 		{
 			$c->{primary}->wait_for(120, $db, q{SELECT count(*) = 0 FROM delay_wheel.tasks WHERE due < now() + interval '1 h'
-				AND id NOT IN (SELECT task FROM delay_wheel.recurring_task WHERE task IS NOT NULL)})
+				AND id NOT IN (SELECT task FROM delay_wheel_data.recurring_task WHERE task IS NOT NULL)})
 			  or do { problem("not all that is due has run in $db\n" . activity()); last };
 			put_back($db) or last;
 		}
@@ -496,7 +496,7 @@ sub dump_state
 			failed => 'SELECT id, sqlstate, message, coalesce(sql, payload::text) AS sql, args::text, (SELECT count(*) FROM delay_wheel.tasks t'
 			  . ' WHERE (t.owner, t.queue, t.key) = (f.owner, f.queue, f.key)) AS others FROM delay_wheel.failed f',
 			history => 'SELECT task, ' . $us->('due') . ' AS due, coalesce(' . $us->('started') . ', 0) AS started, outcome, recurring FROM delay_wheel.history',
-			recurring => 'SELECT id, name, ' . $us->('starts') . ' AS starts, ' . $us->('next_due') . ' AS next_due, catch_up FROM delay_wheel.recurring_task');
+			recurring => 'SELECT id, name, ' . $us->('starts') . ' AS starts, ' . $us->('next_due') . ' AS next_due, catch_up FROM delay_wheel_data.recurring_task');
 		my $dbh = $c->{primary}->connect($db) or die "no connection\n";
 		open(my $out, '>', "$dir/state.$db") or die $!;
 

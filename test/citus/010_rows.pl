@@ -24,10 +24,10 @@ $coordinator->safe_psql('postgres', q{
 is(join(' ', on_nodes('SELECT count(*) FROM pg_extension WHERE extname = \'delay_wheel\'', $coordinator, @workers)),
 	'1 1 1', 'Citus passes the extension on to its workers');
 $coordinator->safe_psql('postgres', q{SET ROLE shop; INSERT INTO t_order SELECT generate_series(1, 2000)});
-is($coordinator->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel.task'), '0', 'no task is at the coordinator');
+is($coordinator->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel_data.task'), '0', 'no task is at the coordinator');
 $coordinator->safe_psql('postgres', q{SET ROLE shop; BEGIN; INSERT INTO t_order SELECT generate_series(10001, 10100); ROLLBACK});
 wait_for($coordinator, 'SELECT count(*) FILTER (WHERE stars = 5 AND runs = 1) FROM t_order', 'each row is rated once', 60, expected => 2000);
-wait_for_sum('SELECT count(*) FROM delay_wheel.task', 0, 'no task is left', 30, $coordinator, @workers);
+wait_for_sum('SELECT count(*) FROM delay_wheel_data.task', 0, 'no task is left', 30, $coordinator, @workers);
 my @done = on_nodes('SELECT done FROM delay_wheel.status', @workers);
 is($done[0] + $done[1], 2000, 'ROLLBACK took its tasks along');
 cmp_ok($_, '>', 500, 'a worker ran those of its rows') for @done;

@@ -53,7 +53,7 @@ sub check
 
 	my $rest = "oid >= $first AND oid < $first + $n AND oid % 100 <> 0";
 
-	wait_for($coordinator, 'SELECT count(*) FROM delay_wheel.task', "$what: no task is pending", 300, expected => 0);
+	wait_for($coordinator, 'SELECT count(*) FROM delay_wheel_data.task', "$what: no task is pending", 300, expected => 0);
 	# what Citus has prepared, it commits when both nodes are there
 	wait_for_sum(q{SELECT count(*) FROM pg_prepared_xacts}, 0, "$what: no prepared transaction is left", 60, @nodes);
 	is(sql("SELECT count(*) FROM t_order WHERE $rest AND runs > 1"), '0', "$what: no task took effect twice");
@@ -71,9 +71,9 @@ sub kill_while_running
 
 	for my $i (1 .. $kills)
 	{
-		my (undef, $before) = try_psql($coordinator, 'postgres', 'SELECT count(*) FROM delay_wheel.task');
+		my (undef, $before) = try_psql($coordinator, 'postgres', 'SELECT count(*) FROM delay_wheel_data.task');
 		wait_until(60, sub {
-			my ($status, $left) = try_psql($coordinator, 'postgres', 'SELECT count(*) FROM delay_wheel.task');
+			my ($status, $left) = try_psql($coordinator, 'postgres', 'SELECT count(*) FROM delay_wheel_data.task');
 			return $status == 0 && $left < $before - 200 - rand(300);
 		}) or last;
 		kill_server($node);
@@ -136,7 +136,7 @@ sub meet
 	sql(qq{UPDATE t_order SET runs = 0 WHERE oid IN ($one, $two)});
 	sql(qq{SET ROLE shop; SELECT delay_schedule('1 s', 'SELECT public.write_both(\$1, \$2)', CASE WHEN i % 2 = 0 THEN $one ELSE $two END::bigint,
 		CASE WHEN i % 2 = 0 THEN $two ELSE $one END::bigint) FROM generate_series(1, $n) i});
-	wait_for($coordinator, 'SELECT count(*) FROM delay_wheel.task', "$what: they end", 300, expected => 0);
+	wait_for($coordinator, 'SELECT count(*) FROM delay_wheel_data.task', "$what: they end", 300, expected => 0);
 	is(sql(qq{SELECT string_agg(runs::text, ' ') FROM t_order WHERE oid IN ($one, $two)}), "$n $n", "$what: each of them once");
 	is(sql(q{SELECT string_agg(format('%s: %s (%s, %s)', sqlstate, message, detail, context), '; ') FROM delay_wheel.failed}), '', "$what: none has failed");
 	like(join('', map { log_since($workers[$_], $positions[$_]) } 0, 1), qr/canceling statement/, "$what: there was a deadlock");

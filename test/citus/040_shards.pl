@@ -14,7 +14,7 @@ use Test::More;
 my $n = 5000;
 my ($coordinator, @workers) = new_cluster(2);
 my @nodes = ($coordinator, @workers);
-my $tasks = 'SELECT count(*) FROM delay_wheel.task';
+my $tasks = 'SELECT count(*) FROM delay_wheel_data.task';
 
 sub sql { return $coordinator->safe_psql('postgres', $_[0]); }
 
@@ -48,7 +48,7 @@ for my $table (qw(campaign of_one))
 		my $id = $from->port;
 		$from->safe_psql('postgres', "SET ROLE shop; INSERT INTO $table VALUES ($id)");
 	}
-	is(join(' ', on_nodes("SELECT count(*) FROM delay_wheel.task WHERE sql ~ '$table'", @nodes)), '3 0 0',
+	is(join(' ', on_nodes("SELECT count(*) FROM delay_wheel_data.task WHERE sql ~ '$table'", @nodes)), '3 0 0',
 		"rows of $table, written on each node: a task each, at the coordinator");
 	wait_for($coordinator, "SELECT string_agg(runs::text, ' ') FROM $table", 'each runs once', 30, expected => '1 1 1');
 }
@@ -64,14 +64,14 @@ for my $name ("\x{c3}\x{a9}" x 30, 'n' x 63, 'Odd "name", 1')
 		SELECT create_reference_table(\$\$$quoted\$\$);
 		CREATE TRIGGER later AFTER INSERT ON $quoted FOR EACH ROW EXECUTE FUNCTION delay_schedule_trigger('1 h', 'SELECT 1', 'tag=named');
 		INSERT INTO $quoted VALUES (1)});
-	is(sum_of(q{SELECT count(*) FROM delay_wheel.task WHERE tag = 'named' AND more->'shard' IS NOT NULL}, @nodes), 1, "a name of " . length($name) . ' bytes: one task');
+	is(sum_of(q{SELECT count(*) FROM delay_wheel_data.task WHERE tag = 'named' AND more->'shard' IS NOT NULL}, @nodes), 1, "a name of " . length($name) . ' bytes: one task');
 	$_->safe_psql('postgres', q{SELECT delay_cancel(id) FROM delay_wheel.tasks WHERE tag = 'named'}) for @nodes;
 }
 
 #
 # Shards that move.
 #
-fails('SELECT delay_follow_shards()', qr/ERROR:  table "delay_wheel.handover" does not exist, or is no reference table\n.*HINT:  Call delay_wheel.set_up_citus\(\) once/, 'it must be set up');
+fails('SELECT delay_follow_shards()', qr/ERROR:  table "delay_wheel_data.handover" does not exist, or is no reference table\n.*HINT:  Call delay_wheel.set_up_citus\(\) once/, 'it must be set up');
 fails(q{SET ROLE shop; SELECT delay_wheel.set_up_citus()}, qr/permission denied/, 'by superusers');
 sql('SELECT delay_wheel.set_up_citus()') for 1 .. 2;
 
@@ -79,15 +79,15 @@ sql('SELECT delay_wheel.set_up_citus()') for 1 .. 2;
 # would be lost, for the trigger drops the row.
 my $known = q{SELECT c.relname, p.partmethod, count(t.tgname)
 	FROM pg_class c LEFT JOIN pg_dist_partition p ON p.logicalrelid = c.oid LEFT JOIN pg_trigger t ON t.tgrelid = c.oid AND t.tgname = 'take_over'
-	WHERE c.oid IN ('delay_wheel.handover'::regclass, 'delay_wheel.two_phase'::regclass) GROUP BY 1, 2 ORDER BY 1};
+	WHERE c.oid IN ('delay_wheel_data.handover'::regclass, 'delay_wheel_data.two_phase'::regclass) GROUP BY 1, 2 ORDER BY 1};
 my $as_set_up = sql($known);
-sql(q{SET citus.enable_unsafe_triggers = on; SELECT undistribute_table(t) FROM unnest('{delay_wheel.handover,delay_wheel.two_phase}'::regclass[]) t});
+sql(q{SET citus.enable_unsafe_triggers = on; SELECT undistribute_table(t) FROM unnest('{delay_wheel_data.handover,delay_wheel_data.two_phase}'::regclass[]) t});
 is(sql('SELECT count(*) FROM pg_dist_partition WHERE logicalrelid IN (SELECT oid FROM pg_class WHERE relnamespace = $$delay_wheel$$::regnamespace)'), '0', 'the tables are ordinary ones');
-fails('SELECT delay_follow_shards()', qr/ERROR:  table "delay_wheel.handover" does not exist, or is no reference table/, 'an ordinary table takes no tasks over');
+fails('SELECT delay_follow_shards()', qr/ERROR:  table "delay_wheel_data.handover" does not exist, or is no reference table/, 'an ordinary table takes no tasks over');
 sql('SELECT delay_wheel.set_up_citus()');
 is(sql($known), $as_set_up, 'they are set up again');
 fails(q{SET ROLE shop; SELECT delay_follow_shards()}, qr/permission denied/, 'to let tasks follow is for superusers');
-fails(q{SET ROLE shop; INSERT INTO delay_wheel.handover (node, task) VALUES (0, '{}')}, qr/permission denied/, 'nobody else hands tasks over');
+fails(q{SET ROLE shop; INSERT INTO delay_wheel_data.handover (node, task) VALUES (0, '{}')}, qr/permission denied/, 'nobody else hands tasks over');
 is(sql('SELECT delay_follow_shards()'), '0', 'nothing is to be moved');
 
 sql(q{SET ROLE shop;
@@ -125,13 +125,13 @@ is(sum_of($tasks, @nodes), $n, 'a move schedules nothing');
 cmp_ok($workers[0]->safe_psql('postgres', $tasks), '>', 1000, 'the tasks stay behind');
 # in between, a row that is written again has a second task
 sql("SET ROLE shop; UPDATE t_order SET note = 'newer' WHERE oid = $key");
-is(sum_of("SELECT count(*) FROM delay_wheel.task WHERE key = '$key'", @nodes), 2, 'in between the same key makes a second task');
+is(sum_of("SELECT count(*) FROM delay_wheel_data.task WHERE key = '$key'", @nodes), 2, 'in between the same key makes a second task');
 
 my $moved = sql('SELECT delay_follow_shards()');
 cmp_ok($moved, '>', 1000, "$moved tasks follow their shards");
 is($workers[0]->safe_psql('postgres', $tasks), '0', 'none stays behind');
 is(sum_of($tasks, @nodes), $n, 'each is there once');
-is(sql(q{SELECT count(*) FROM delay_wheel.handover}), '0', 'nothing is stored on the way');
+is(sql(q{SELECT count(*) FROM delay_wheel_data.handover}), '0', 'nothing is stored on the way');
 is($workers[1]->safe_psql('postgres', "SELECT string_agg(tag, ' ') FROM delay_wheel.tasks WHERE key = '$key'"), 'newer', 'of a key, the task on the new node is kept');
 is(join("\n", sort map { split /\n/ } on_nodes($whole, @workers)), $before, 'they are what they were');
 is(sql('SELECT delay_follow_shards()'), '0', 'once');
@@ -185,14 +185,14 @@ sql(q{SET ROLE shop;
 	SET citus.enable_unsafe_triggers = on;
 	CREATE TRIGGER greet AFTER INSERT ON customer FOR EACH ROW EXECUTE FUNCTION delay_send_trigger('0', 'mail', 'id', 'key=id');
 	INSERT INTO customer SELECT generate_series(1, 200)});
-my $mails = q{SELECT count(*) FROM delay_wheel.task WHERE more->'shard' = '%d'};
+my $mails = q{SELECT count(*) FROM delay_wheel_data.task WHERE more->'shard' = '%d'};
 my ($shard, $port) = shard_of($coordinator, 'customer', 1);
 my ($from) = grep { $_->port == $port } @nodes;
 my ($to) = grep { $_->port != $port } @workers;
 my $sent = $from->safe_psql('postgres', sprintf($mails, $shard));
 cmp_ok($sent, '>', 20, 'a message for each row of a shard');
 my ($id, $token) = split /\|/, $from->safe_psql('postgres', q{SET ROLE shop; SELECT id, token FROM delay_lease('mail', 1, '1 hour')});
-$shard = $from->safe_psql('postgres', "SELECT more->'shard' FROM delay_wheel.task WHERE id = $id");
+$shard = $from->safe_psql('postgres', "SELECT more->'shard' FROM delay_wheel_data.task WHERE id = $id");
 $sent = $from->safe_psql('postgres', sprintf($mails, $shard));
 is(move_shard($coordinator, $shard, $from, $to), 0, 'the shard of a leased message moves');
 is(sql('SELECT delay_follow_shards()'), $sent - 1, 'its messages follow');

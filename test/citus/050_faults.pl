@@ -164,9 +164,9 @@ wait_for_sum('SELECT count(*) FROM pg_prepared_xacts', 0, 'no prepared transacti
 wait_until(60, sub {
 	$_->psql('postgres', q{SELECT delay_reschedule(id, '0') FROM delay_wheel.tasks WHERE last_error LIKE '08%' OR last_error LIKE '57P%'}) for @nodes;
 	sleep(1);
-	return (sum_of('SELECT count(*) FROM delay_wheel.task', @nodes) // 1) == 0;
+	return (sum_of('SELECT count(*) FROM delay_wheel_data.task', @nodes) // 1) == 0;
 });
-wait_for_sum('SELECT count(*) FROM delay_wheel.task', 0, 'no task is pending', 300, @nodes);
+wait_for_sum('SELECT count(*) FROM delay_wheel_data.task', 0, 'no task is pending', 300, @nodes);
 is(sum_of('SELECT count(*) FROM delay_wheel.failed', @nodes), 0, 'none has failed')
   or diag(join("\n", on_nodes('SELECT DISTINCT sqlstate, message FROM delay_wheel.failed', @nodes)));
 for my $table (sort keys %sql_of)

@@ -33,19 +33,19 @@ sub fails
 sql('SELECT delay_wheel.set_up_citus()');
 my $cannot = qr/table "\w+" of delay_wheel cannot be distributed\n.*HINT:  Tables of delay_wheel are local to each node/;
 for my $sql (
-	q{create_distributed_table('delay_wheel.task', 'id')}, q{create_distributed_table_concurrently('delay_wheel.task', 'id')},
-	q{create_distributed_table('delay_wheel.failed_task', 'id')}, q{create_distributed_table('delay_wheel_internal.history_0', 'task')},
-	q{create_distributed_table('delay_wheel.queue', NULL)}, q{create_reference_table('delay_wheel.queue')},
-	q{citus_add_local_table_to_metadata('delay_wheel.task')})
+	q{create_distributed_table('delay_wheel_data.task', 'id')}, q{create_distributed_table_concurrently('delay_wheel_data.task', 'id')},
+	q{create_distributed_table('delay_wheel_data.failed_task', 'id')}, q{create_distributed_table('delay_wheel_data.history_0', 'task')},
+	q{create_distributed_table('delay_wheel_data.queue', NULL)}, q{create_reference_table('delay_wheel_data.queue')},
+	q{citus_add_local_table_to_metadata('delay_wheel_data.task')})
 {
 	fails("SET citus.enable_unsafe_triggers = on; SELECT $sql", $cannot, "refused: $sql");
 }
-for my $sql (q{citus_add_local_table_to_metadata('delay_wheel.task', cascade_via_foreign_keys => true)}, q{citus_schema_distribute('delay_wheel')},
+for my $sql (q{citus_add_local_table_to_metadata('delay_wheel_data.task', cascade_via_foreign_keys => true)}, q{citus_schema_distribute('delay_wheel')},
 	q{citus_schema_distribute('delay_wheel_internal')})
 {
 	fails("SET citus.enable_unsafe_triggers = on; SELECT $sql", qr/ERROR/, "refused: $sql");
 }
-is(sql(q{SELECT string_agg(table_name::text, ' ' ORDER BY table_name::text) FROM citus_tables}), 'delay_wheel.handover delay_wheel.two_phase',
+is(sql(q{SELECT string_agg(table_name::text, ' ' ORDER BY table_name::text) FROM citus_tables}), 'delay_wheel_data.handover delay_wheel_data.two_phase',
 	'Citus has no other tables of ours than those made for it');
 sql('SELECT count(*) FROM delay_wheel.tasks');
 
@@ -60,7 +60,7 @@ my $trigger = q{CREATE TRIGGER later AFTER INSERT ON tenant1.t_order FOR EACH RO
 fails("SET ROLE shop; $trigger", qr/triggers are not supported on distributed tables/, 'a tenant\'s table needs the setting for triggers, too');
 sql("SET ROLE shop; SET citus.enable_unsafe_triggers = on; $trigger");
 sql(q{SET ROLE shop; INSERT INTO tenant1.t_order SELECT generate_series(1, 100)});
-my ($from) = grep { $_->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel.task') == 100 } @workers;
+my ($from) = grep { $_->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel_data.task') == 100 } @workers;
 ok($from, 'all tasks of a tenant are on its worker');
 my ($to) = grep { $_ != $from } @workers;
 sql(sprintf(q{SELECT citus_schema_move('tenant1', '127.0.0.1', %d, 'block_writes')}, $to->port));

@@ -80,7 +80,7 @@ group phases => sub {
 	wait_for($coordinator, q{SELECT ready FROM delay_wheel.queues WHERE name = 'leased'}, 'a message is due', 30, expected => 1);
 	my ($id, $token) = split /\|/, sql(q{SET ROLE shop; SELECT id, token FROM delay_lease('leased')});
 	is($phases->("SELECT delay_done($id, $token)"), 2, 'one that ends a lease');
-	is(sql('SELECT count(*) FROM delay_wheel.task'), '0', 'nothing is left');
+	is(sql('SELECT count(*) FROM delay_wheel_data.task'), '0', 'nothing is left');
 };
 
 #
@@ -101,7 +101,7 @@ sub client
 }
 
 my $ended = $coordinator->data_dir . '/test_senders_ended';
-my $left = q{SELECT count(*) FROM delay_wheel.task};
+my $left = q{SELECT count(*) FROM delay_wheel_data.task};
 
 sub all_received
 {

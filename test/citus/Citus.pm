@@ -92,7 +92,7 @@ sub sum_of
 	return $sum;
 }
 
-sub pending_everywhere { return sum_of('SELECT count(*) FROM delay_wheel.task', @_); }
+sub pending_everywhere { return sum_of('SELECT count(*) FROM delay_wheel_data.task', @_); }
 
 # A test: the sum over the nodes comes to the expected number.
 sub wait_for_sum

@@ -85,7 +85,7 @@ sub burst
 	measure($way, sub {
 		my $begun = time();
 		$_->safe_psql('postgres', 'SELECT delay_resume_database()') for @where;
-		wait_until(600, sub { return (sum_of('SELECT count(*) FROM delay_wheel.task', @where) // 1) == 0; });
+		wait_until(600, sub { return (sum_of('SELECT count(*) FROM delay_wheel_data.task', @where) // 1) == 0; });
 		return time() - $begun;
 	});
 	return;

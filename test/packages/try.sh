@@ -63,9 +63,9 @@ fails_with()					# text, command...
 # Numbers and texts of all tasks, pending, failed and recurring.
 tasks()
 {
-	query "SELECT md5(string_agg(t, ';' ORDER BY t)) FROM (SELECT to_jsonb(t)::text FROM delay_wheel.task t
-		UNION ALL SELECT to_jsonb(f)::text FROM delay_wheel.failed_task f
-		UNION ALL SELECT to_jsonb(r)::text FROM delay_wheel.recurring_task r) _(t)"
+	query "SELECT md5(string_agg(t, ';' ORDER BY t)) FROM (SELECT to_jsonb(t)::text FROM delay_wheel_data.task t
+		UNION ALL SELECT to_jsonb(f)::text FROM delay_wheel_data.failed_task f
+		UNION ALL SELECT to_jsonb(r)::text FROM delay_wheel_data.recurring_task r) _(t)"
 }
 
 a_task_runs()					# label
@@ -185,7 +185,7 @@ step "the database is of the new version" is "SELECT extversion = default_versio
 same() { [ "$(tasks)" = "$before" ]; }
 step "all tasks are as they were" same
 step "a new one runs" a_task_runs "updated"
-query "UPDATE delay_wheel.task SET due = now()"
+query "UPDATE delay_wheel_data.task SET due = now()"
 step "all that was pending runs, each once" becomes "string_agg(label || ' ' || n, ', ' ORDER BY label) = 'keyed 1, pending 1000, recurring 1'
 	FROM (SELECT label, count(*) n FROM effects WHERE label IN ('keyed', 'pending', 'recurring') GROUP BY label) _"
 step "the failed one is put back" is "SELECT delay_redrive()" 1
@@ -206,7 +206,7 @@ step "the server does not start any more" fails_with 'could not access file "del
 step "the package is installed again" install new
 step "the server starts" restart
 step "the task is there" is "SELECT count(*) FROM delay_wheel.tasks" 1
-query "UPDATE delay_wheel.task SET due = now()"
+query "UPDATE delay_wheel_data.task SET due = now()"
 step "and runs" becomes "count(*) = 1 FROM effects WHERE label = 'kept'"
 step "the extension is dropped" runuser -u postgres -- psql -d app -c "DROP EXTENSION delay_wheel"
 step "the library is not preloaded any more" \

@@ -203,7 +203,7 @@ sub drain
 	stop_clients('schedule');
 	my $leader = $cluster->until_('a whole cluster', $patience, sub { $cluster->stable_leader });
 	$cluster->until_('all tasks and messages', $patience,
-		sub { $cluster->query($leader, 'SELECT count(*) FROM delay_wheel.task', 'app')->[0][0] == 0 });
+		sub { $cluster->query($leader, 'SELECT count(*) FROM delay_wheel_data.task', 'app')->[0][0] == 0 });
 	stop_clients($_) for qw(inside outside);
 	return $leader;
 }

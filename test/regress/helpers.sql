@@ -25,7 +25,7 @@ $$;
 CREATE FUNCTION pg_temp.wait_until_done() RETURNS text
 LANGUAGE sql AS $$
 SELECT pg_temp.wait_for(
-	'NOT EXISTS (SELECT FROM delay_wheel.task WHERE due <= clock_timestamp())')
+	'NOT EXISTS (SELECT FROM delay_wheel_data.task WHERE due <= clock_timestamp())')
 $$;
 
 -- What a command fails with; no row if it does not.

@@ -42,7 +42,7 @@ my $due = $node->safe_psql('postgres', q{
 	SELECT delay_schedule('1 hour', 'INSERT INTO ran VALUES (''later'', now())');
 	SELECT delay_schedule('1 s', 'INSERT INTO ran VALUES (''overdue'', now())');
 	SELECT delay_schedule('8 s', 'INSERT INTO ran VALUES (''soon'', now())');
-	SELECT extract(epoch FROM max(due)) FROM delay_wheel.task WHERE sql LIKE '%overdue%';
+	SELECT extract(epoch FROM max(due)) FROM delay_wheel_data.task WHERE sql LIKE '%overdue%';
 });
 $due = (split /\n/, $due)[-1];
 $node->stop('fast');
@@ -155,7 +155,7 @@ $node->safe_psql('third', q{
 	CREATE TABLE ran (name text, at timestamptz);
 	BEGIN;
 	CREATE EXTENSION delay_wheel;
-	INSERT INTO delay_wheel.task (due, sql) VALUES (now(), 'INSERT INTO ran VALUES (''plain'', now())');
+	INSERT INTO delay_wheel_data.task (due, sql) VALUES (now(), 'INSERT INTO ran VALUES (''plain'', now())');
 	COMMIT;
 });
 ran_once('plain', 'a row written by plain SQL with CREATE EXTENSION runs', 'third');
@@ -182,9 +182,9 @@ $node->command_ok([ 'pg_dump', '--file', $dump, $node->connstr('origin') ], 'pg_
 
 # for rows and sequence are the same everywhere
 my $contents = q{
-	SELECT string_agg(concat_ws(' ', id, due, owner, sql, args, arg_types), ', ' ORDER BY id) FROM delay_wheel.task;
+	SELECT string_agg(concat_ws(' ', id, due, owner, sql, args, arg_types), ', ' ORDER BY id) FROM delay_wheel_data.task;
 	SELECT string_agg(concat_ws(' ', id, due, owner, sqlstate, message), ', ' ORDER BY id) FROM delay_wheel.failed;
-	SELECT last_value, is_called FROM delay_wheel.task_id_seq;
+	SELECT last_value, is_called FROM delay_wheel_data.task_id_seq;
 };
 my $original = $node->safe_psql('origin', $contents);
 like($original, qr/tomorrow.*restored.*division by zero/s, 'the original has what is to be restored');
@@ -194,7 +194,7 @@ $node->command_ok([ 'psql', '--no-psqlrc', '--quiet', '-v', 'ON_ERROR_STOP=1', '
 	'restore into another database');
 is($node->safe_psql('copy', $contents), $original, 'with all its tasks');
 $node->safe_psql('copy', q{
-	UPDATE delay_wheel.task SET due = now() - interval '1 hour' WHERE sql LIKE '%restored%';
+	UPDATE delay_wheel_data.task SET due = now() - interval '1 hour' WHERE sql LIKE '%restored%';
 	SELECT delay_schedule('0', 'INSERT INTO ran VALUES (''own'', now())');
 });
 ran_once('own', "the copy's own task runs", 'copy');
@@ -240,7 +240,7 @@ is($bare->safe_psql('copy', q{SELECT count(*) FROM delay_wheel.tasks WHERE NOT a
 # what was written without the library is found with it
 $bare->safe_psql('postgres', q{
 	CREATE TABLE ran (name text, at timestamptz);
-	INSERT INTO delay_wheel.task (due, sql) VALUES (now(), 'INSERT INTO ran VALUES (''plain'', now())');
+	INSERT INTO delay_wheel_data.task (due, sql) VALUES (now(), 'INSERT INTO ran VALUES (''plain'', now())');
 });
 $bare->append_conf('postgresql.conf', "shared_preload_libraries = 'delay_wheel'\n");
 $bare->restart;

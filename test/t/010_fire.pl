@@ -289,7 +289,7 @@ for my $round (@rounds)
 				append_to_file($pause_file, '') if time() - $begun > 15 && !-e $pause_file;
 				end_prepared();
 				(undef, $overdue) = try_psql($node, 'postgres',
-					q{SELECT count(*) FROM delay_wheel.task WHERE due < now() - interval '3 s'});
+					q{SELECT count(*) FROM delay_wheel_data.task WHERE due < now() - interval '3 s'});
 				return ($overdue // '') eq '0';
 			}),
 		"$what: nothing stays overdue")
@@ -314,10 +314,10 @@ note(join(', ', map { "$_: $happened{$_}" } sort keys %happened));
 ok(wait_until(60, sub { (try_psql($node, 'postgres', 'SELECT 1'))[0] == 0 }), 'the server is up')
   or restart('immediate');
 wait_until(60, sub { end_prepared(); $node->safe_psql('postgres', 'SELECT count(*) FROM pg_prepared_xacts') == 0 });
-wait_for($node, 'SELECT count(*) FROM delay_wheel.task', 'all that was left has run', 180, expected => 0)
+wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task', 'all that was left has run', 180, expected => 0)
   or diag($node->safe_psql('postgres', q{
 	SELECT * FROM delay_wheel.status;
-	SELECT id, due, clock_timestamp() - due, owner FROM delay_wheel.task ORDER BY due LIMIT 20;
+	SELECT id, due, clock_timestamp() - due, owner FROM delay_wheel_data.task ORDER BY due LIMIT 20;
 	SELECT * FROM delay_wheel_internal.get_running();
   }));
 
@@ -362,7 +362,7 @@ is($node->safe_psql('postgres', q{
 
 # a task now is as good as ever
 $node->safe_psql('postgres', 'SELECT schedule(1, 0)');
-wait_for($node, 'SELECT count(*) FROM delay_wheel.task', 'a task after it all runs', 60, expected => 0);
+wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task', 'a task after it all runs', 60, expected => 0);
 
 my $log = log_since($node, 0);
 my @bad = grep { /PANIC|TRAP|delay_wheel \w+ (ERROR|FATAL)/ && !/terminating background worker/ } split /\n/, $log;

@@ -29,7 +29,7 @@ $node->safe_psql('postgres', q{
 		ASSERT delay_reschedule((SELECT id FROM tasks WHERE name = what), delay);
 		UPDATE tasks SET due = now() + delay WHERE name = what;
 	END $$;
-	CREATE VIEW pending AS SELECT name, t.id, t.due FROM delay_wheel.task t JOIN tasks USING (id);
+	CREATE VIEW pending AS SELECT name, t.id, t.due FROM delay_wheel_data.task t JOIN tasks USING (id);
 });
 
 # What is done in a prepared transaction, and whether the task (there before or
@@ -43,7 +43,7 @@ my %cases = (
 	earlier_rollback => [ '1 hour', q{SELECT reschedule($name, '5 s')}, 0 ],
 	later_commit => [ '5 s', q{SELECT reschedule($name, '1 hour')}, 0 ],
 	later_rollback => [ '5 s', q{SELECT reschedule($name, '1 hour')}, 1 ],
-	plain_commit => [ undef, q{INSERT INTO delay_wheel.task (due, sql) VALUES (now() + interval '5 s', format('INSERT INTO ran VALUES (%L, now())', $name))}, 1 ],
+	plain_commit => [ undef, q{INSERT INTO delay_wheel_data.task (due, sql) VALUES (now() + interval '5 s', format('INSERT INTO ran VALUES (%L, now())', $name))}, 1 ],
 	# more than are remembered one by one
 	many_commit => [ undef, q{SELECT schedule($name, '5 s') FROM generate_series(1, 3000)}, 3000 ]);
 
@@ -91,7 +91,7 @@ sub run_cases
 			SELECT string_agg(name, ', ' ORDER BY name) FROM pending
 			WHERE name LIKE '$when %' AND due > now() + interval '50 min'}),
 		"$when earlier_rollback, $when later_commit", "$when: others are pending");
-	wait_for($node, 'SELECT count(*) FROM delay_wheel.prepared', "$when: no trace is left",
+	wait_for($node, 'SELECT count(*) FROM delay_wheel_data.prepared', "$when: no trace is left",
 		60, expected => 0);
 }
 
@@ -108,7 +108,7 @@ is($node->safe_psql('postgres',
 		q{SELECT name, count(*) FROM ran WHERE name NOT LIKE '% control' GROUP BY name ORDER BY name COLLATE "C"}),
 	$expected, 'nothing else ran, and nothing twice');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM ran JOIN tasks USING (name) WHERE at < due'), 0, 'nothing ran early');
-is($node->safe_psql('postgres', q{SELECT count(*) FROM delay_wheel.task WHERE due < now() + interval '50 min'}),
+is($node->safe_psql('postgres', q{SELECT count(*) FROM delay_wheel_data.task WHERE due < now() + interval '50 min'}),
 	0, 'nothing is left');
 
 # the one that is ended later gets the name of an earlier one
@@ -144,7 +144,7 @@ wait_for($node, q{SELECT count(*) FROM ran WHERE name = 'created'},
 $node->safe_psql('other', q{
 	BEGIN;
 	SELECT delay_schedule('0', 'INSERT INTO ran VALUES (''locked'')');
-	LOCK TABLE delay_wheel.task, delay_wheel.prepared;
+	LOCK TABLE delay_wheel_data.task, delay_wheel_data.prepared;
 	PREPARE TRANSACTION 'lock';
 	SET statement_timeout = '60 s';
 	COMMIT PREPARED 'lock';

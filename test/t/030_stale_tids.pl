@@ -35,14 +35,14 @@ sub check
 	$node->safe_psql('postgres', "TRUNCATE ran; SELECT schedule(1, $n, '$delay')");
 	my $begun = time();
 	wait_for($node, 'SELECT near >= ' . $n . ' FROM delay_wheel.status', "$what: the ring is full");
-	my $positions = $node->safe_psql('postgres', 'SELECT md5(string_agg(ctid::text, $$ $$ ORDER BY id)), count(*) FROM delay_wheel.task');
+	my $positions = $node->safe_psql('postgres', 'SELECT md5(string_agg(ctid::text, $$ $$ ORDER BY id)), count(*) FROM delay_wheel_data.task');
 	$do->();
-	isnt($node->safe_psql('postgres', 'SELECT md5(string_agg(ctid::text, $$ $$ ORDER BY id)), count(*) FROM delay_wheel.task'),
+	isnt($node->safe_psql('postgres', 'SELECT md5(string_agg(ctid::text, $$ $$ ORDER BY id)), count(*) FROM delay_wheel_data.task'),
 		$positions, "$what: rows have moved, or are gone");
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM ran WHERE n > 0'), 0, "$what: before they were due")
 	  or diag(sprintf('%.1f s after they were scheduled', time() - $begun));
 
-	wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel.task', "$what: all tasks run", 120);
+	wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel_data.task', "$what: all tasks run", 120);
 	wait_for($node, 'SELECT near + ready = 0 FROM delay_wheel.status', "$what: nothing is left in memory");
 	is($node->safe_psql('postgres', 'SELECT count(*), count(DISTINCT n), min(n), max(n) FROM ran'),
 		join('|', $to - $from + 1, $to - $from + 1, $from, $to), "$what: each once, and no other");
@@ -54,8 +54,8 @@ check(
 	sub {
 		# those in front go, so that each of the others gets another place
 		$node->safe_psql('postgres', q{
-			SELECT delay_cancel(id) FROM delay_wheel.task ORDER BY id LIMIT 1000;
-			VACUUM FULL delay_wheel.task;
+			SELECT delay_cancel(id) FROM delay_wheel_data.task ORDER BY id LIMIT 1000;
+			VACUUM FULL delay_wheel_data.task;
 		});
 	},
 	1001, $n);
@@ -63,15 +63,15 @@ check(
 check(
 	'VACUUM with truncation',
 	sub {
-		my $size = 'SELECT pg_relation_size(\'delay_wheel.task\')';
+		my $size = 'SELECT pg_relation_size(\'delay_wheel_data.task\')';
 
-		$node->safe_psql('postgres', 'ALTER TABLE delay_wheel.task SET (vacuum_truncate = on)');
+		$node->safe_psql('postgres', 'ALTER TABLE delay_wheel_data.task SET (vacuum_truncate = on)');
 		my $before = $node->safe_psql('postgres', $size);
 		# by plain SQL, which tells nobody
 		$node->safe_psql('postgres', q{
-			DELETE FROM delay_wheel.task WHERE id NOT IN (SELECT id FROM delay_wheel.task ORDER BY id LIMIT 1000)});
+			DELETE FROM delay_wheel_data.task WHERE id NOT IN (SELECT id FROM delay_wheel_data.task ORDER BY id LIMIT 1000)});
 		wait_until(60, sub {
-			$node->safe_psql('postgres', 'VACUUM delay_wheel.task');
+			$node->safe_psql('postgres', 'VACUUM delay_wheel_data.task');
 			return $node->safe_psql('postgres', $size) < $before;
 		});
 		cmp_ok($node->safe_psql('postgres', $size), '<', $before, 'the table has become smaller');
@@ -83,11 +83,11 @@ check(
 	sub {
 		# the ring has these places for the deleted ones
 		$node->safe_psql('postgres', q{
-			CREATE TEMP TABLE place AS SELECT ctid AS place FROM delay_wheel.task;
-			DELETE FROM delay_wheel.task;
-			VACUUM delay_wheel.task;
+			CREATE TEMP TABLE place AS SELECT ctid AS place FROM delay_wheel_data.task;
+			DELETE FROM delay_wheel_data.task;
+			VACUUM delay_wheel_data.task;
 			SELECT schedule(100001, 4000, '8 s');
-			SELECT 1 / (SELECT count(*) FROM delay_wheel.task t JOIN place p ON t.ctid = p.place);
+			SELECT 1 / (SELECT count(*) FROM delay_wheel_data.task t JOIN place p ON t.ctid = p.place);
 		});
 	},
 	100001, 104000);
@@ -96,7 +96,7 @@ check(
 	'TRUNCATE',
 	sub {
 		$node->safe_psql('postgres', qq{
-			TRUNCATE delay_wheel.task;
+			TRUNCATE delay_wheel_data.task;
 			SELECT schedule(200001, 3000, '$delay');
 		});
 	},
@@ -111,12 +111,12 @@ my $rounds = 0;
 wait_until(
 	120,
 	sub {
-		$node->safe_psql('postgres', 'VACUUM FULL delay_wheel.task');
+		$node->safe_psql('postgres', 'VACUUM FULL delay_wheel_data.task');
 		$rounds++;
-		return $node->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel.task') == 0;
+		return $node->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel_data.task') == 0;
 	});
 note("$rounds times VACUUM FULL");
-wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel.task', 'VACUUM FULL meanwhile: all tasks run', 120);
+wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel_data.task', 'VACUUM FULL meanwhile: all tasks run', 120);
 is($node->safe_psql('postgres', 'SELECT count(*), count(DISTINCT n) FROM ran'), '5000|5000',
 	'VACUUM FULL meanwhile: each once');
 
@@ -127,9 +127,9 @@ $node->safe_psql('postgres', q{
 	SELECT delay_queue('grouped', groups => true, group_max_running => 10);
 	-- so many tasks that are due, of 50 groups; no look for one comes by the id of another one
 	CREATE FUNCTION put(first int, count int) RETURNS void LANGUAGE sql AS $$
-		INSERT INTO delay_wheel.task (id, due, owner, queue, sql, group_key)
+		INSERT INTO delay_wheel_data.task (id, due, owner, queue, sql, group_key)
 		SELECT n * 300, now(), current_user::regrole, q.id, format('INSERT INTO ran VALUES (%s, current_setting(''delay_wheel.task_id'')::bigint)', n), 'g' || n % 50
-		FROM delay_wheel.queue q, generate_series(first, first + count - 1) n WHERE q.name = 'grouped'
+		FROM delay_wheel_data.queue q, generate_series(first, first + count - 1) n WHERE q.name = 'grouped'
 	$$;
 });
 
@@ -152,7 +152,7 @@ sub check_groups
 	my ($what, $do, $from, $to) = @_;
 
 	# not by a pause: its end has the tasks read again
-	$node->safe_psql('postgres', 'TRUNCATE ran; TRUNCATE delay_wheel.task; ALTER SYSTEM SET delay_wheel.enabled = off');
+	$node->safe_psql('postgres', 'TRUNCATE ran; TRUNCATE delay_wheel_data.task; ALTER SYSTEM SET delay_wheel.enabled = off');
 	$node->reload;
 	wait_for($node, q{SELECT state = 'disabled' FROM delay_wheel.status}, "$what, groups: no task is begun");
 	$node->safe_psql('postgres', "SELECT put(1, $n)");
@@ -161,7 +161,7 @@ sub check_groups
 	my $before = looks_by_id();
 	$node->safe_psql('postgres', 'ALTER SYSTEM RESET delay_wheel.enabled');
 	$node->reload;
-	wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel.task', "$what, groups: all tasks run", 120);
+	wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel_data.task', "$what, groups: all tasks run", 120);
 	wait_for($node, 'SELECT near + ready = 0 FROM delay_wheel.status', "$what, groups: nothing is left in memory");
 	is($node->safe_psql('postgres', 'SELECT count(*), count(DISTINCT n), min(n), max(n) FROM ran'),
 		join('|', $to - $from + 1, $to - $from + 1, $from, $to), "$what, groups: each once, and no other");
@@ -172,17 +172,17 @@ sub check_groups
 cmp_ok(check_groups('nothing', sub { }, 1, $n), '<', $n / 10, 'rows that have not moved are not looked for by their ids');
 cmp_ok(check_groups('VACUUM FULL', sub {
 		$node->safe_psql('postgres', q{
-			SELECT delay_cancel(id) FROM delay_wheel.task ORDER BY id LIMIT 1000;
-			VACUUM FULL delay_wheel.task;
+			SELECT delay_cancel(id) FROM delay_wheel_data.task ORDER BY id LIMIT 1000;
+			VACUUM FULL delay_wheel_data.task;
 		});
 	}, 1001, $n), '>', 1000, 'those that have moved are');
 check_groups('places of deleted rows given to others', sub {
 		$node->safe_psql('postgres', q{
-			CREATE TEMP TABLE place AS SELECT ctid AS place FROM delay_wheel.task;
-			DELETE FROM delay_wheel.task;
-			VACUUM delay_wheel.task;
+			CREATE TEMP TABLE place AS SELECT ctid AS place FROM delay_wheel_data.task;
+			DELETE FROM delay_wheel_data.task;
+			VACUUM delay_wheel_data.task;
 			SELECT put(100001, 4000);
-			SELECT 1 / (SELECT count(*) FROM delay_wheel.task t JOIN place p ON t.ctid = p.place);
+			SELECT 1 / (SELECT count(*) FROM delay_wheel_data.task t JOIN place p ON t.ctid = p.place);
 		});
 	}, 100001, 104000);
 

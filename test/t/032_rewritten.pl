@@ -69,7 +69,7 @@ sub all_done
 	my ($n, $what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
-	wait_for($node, 'SELECT count(*) FROM delay_wheel.task', "$what: all tasks run", 60, expected => 0);
+	wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task', "$what: all tasks run", 60, expected => 0);
 	wait_for($node, 'SELECT near + ready = 0 FROM delay_wheel.status', "$what: nothing is left in memory");
 	is(query('SELECT count(*), count(DISTINCT n) FROM effect'), "$n|$n", "$what: each once");
 	is(query('SELECT count(*) FROM delay_wheel.failed'), 0, "$what: none failed");
@@ -89,9 +89,9 @@ foreach my $batches (1, 100)
 	# its own waits are limited, not those of the claim
 	query(q{SET ROLE hasty; SELECT delay_schedule('15 s', 'INSERT INTO public.effect VALUES (21)')});
 	wait_for($node, 'SELECT near >= 20 FROM delay_wheel.status', "batches of $batches: they are in the ring");
-	rewrite('delay_wheel.task');
+	rewrite('delay_wheel_data.task');
 	waits('delay_wheel executor', "batches of $batches: an executor waits");
-	release('delay_wheel.task');
+	release('delay_wheel_data.task');
 	all_done(21, "batches of $batches");
 }
 
@@ -107,7 +107,7 @@ SKIP:
 	{
 		query("SELECT delay_schedule(i * interval '1 ms', 'INSERT INTO effect VALUES (\$1)', $n + i) FROM generate_series(1, 300) i");
 		$n += 300;
-		query('REPACK (CONCURRENTLY) delay_wheel.task');
+		query('REPACK (CONCURRENTLY) delay_wheel_data.task');
 	}
 	note("$rounds times REPACK (CONCURRENTLY)");
 	all_done($n, 'REPACK (CONCURRENTLY)');
@@ -133,24 +133,24 @@ sub asks
 }
 
 my $id = query(q{SELECT delay_schedule('1 hour', 'INSERT INTO effect VALUES (1)')});
-asks('delay_wheel.task', "SELECT delay_reschedule($id, '2 hours')", 'delay_reschedule()', 't');
-asks('delay_wheel.task', "SELECT delay_cancel($id)", 'delay_cancel()', 'cancelled');
+asks('delay_wheel_data.task', "SELECT delay_reschedule($id, '2 hours')", 'delay_reschedule()', 't');
+asks('delay_wheel_data.task', "SELECT delay_cancel($id)", 'delay_cancel()', 'cancelled');
 $id = query(q{SELECT delay_schedule('0', 'INSERT INTO effect VALUES (1 / 0)')});
 wait_for($node, 'SELECT count(*) FROM delay_wheel.failed', 'a task fails', 60, expected => 1);
-asks('delay_wheel.failed_task', "SELECT state FROM delay_outcome($id)", 'delay_outcome()', 'failed');
-asks('delay_wheel.failed_task', "SELECT delay_discard($id)", 'delay_discard()', 't');
+asks('delay_wheel_data.failed_task', "SELECT state FROM delay_outcome($id)", 'delay_outcome()', 'failed');
+asks('delay_wheel_data.failed_task', "SELECT delay_discard($id)", 'delay_discard()', 't');
 
 # a message is not forgotten by who could not see it
 query(q{SELECT delay_send('mail', '1')});
 wait_for($node, q{SELECT ready FROM delay_wheel.queues WHERE name = 'mail'}, 'a message is due', 60, expected => 1);
 my $receiving = $node->background_psql('postgres');
-rewrite('delay_wheel.task');
+rewrite('delay_wheel_data.task');
 $receiving->query_until(qr/^asks/m, "\\echo asks\nSELECT count(*) FROM delay_lease('mail', 1);\n\\echo answered\n");
 waits('client backend', 'a receiver waits');
-release('delay_wheel.task');
+release('delay_wheel_data.task');
 $receiving->query_until(qr/^answered/m, '');
 $receiving->quit;
-wait_for($node, q{SELECT (SELECT count(*) FROM delay_wheel.task WHERE leased_at IS NOT NULL) + (SELECT count(*) FROM delay_lease('mail', 1))},
+wait_for($node, q{SELECT (SELECT count(*) FROM delay_wheel_data.task WHERE leased_at IS NOT NULL) + (SELECT count(*) FROM delay_lease('mail', 1))},
 	'the message is leased, then or now', 60, expected => 1);
 
 $node->stop;

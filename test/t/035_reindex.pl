@@ -36,7 +36,7 @@ my $pgbench = IPC::Run::start(
 my $rounds = 0;
 while ($pgbench->pumpable && $rounds < 8)
 {
-	$node->safe_psql('postgres', 'REINDEX TABLE CONCURRENTLY delay_wheel.task');
+	$node->safe_psql('postgres', 'REINDEX TABLE CONCURRENTLY delay_wheel_data.task');
 	$rounds++;
 }
 ok($pgbench->finish, 'scheduling goes on') or diag($err);
@@ -52,7 +52,7 @@ foreach my $index (qw(task_pkey task_lane_due_idx))
 # whatever is only in the table is found now
 $node->safe_psql('postgres',
 	"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'delay_wheel timer'");
-wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel.task', 'all tasks have run', 120);
+wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel_data.task', 'all tasks have run', 120);
 is($node->safe_psql('postgres',
 		'SELECT count(*) FROM (SELECT * FROM scheduled EXCEPT ALL SELECT * FROM effect) missing'),
 	0, 'each task has run');

@@ -106,7 +106,7 @@ for my $end (qw(ROLLBACK COMMIT))
 		q{SELECT delay_schedule('2 s', 'INSERT INTO ran VALUES ($1, clock_timestamp())', '} . $end . q{'::text)});
 
 	is($holder->query_safe("BEGIN; SELECT delay_cancel($id)"), 'cancelled', "$end: a task is cancelled");
-	wait_for($node, "SELECT clock_timestamp() > due + interval '1 s' FROM delay_wheel.task WHERE id = $id",
+	wait_for($node, "SELECT clock_timestamp() > due + interval '1 s' FROM delay_wheel_data.task WHERE id = $id",
 		"$end: it falls due meanwhile");
 
 	ok(settle(1), "$end: our processes come to rest");
@@ -140,7 +140,7 @@ $holder->query_safe(qq{
 	SAVEPOINT s;
 	SELECT delay_cancel($id);
 });
-wait_for($node, "SELECT clock_timestamp() > due + interval '1 s' FROM delay_wheel.task WHERE id = $id",
+wait_for($node, "SELECT clock_timestamp() > due + interval '1 s' FROM delay_wheel_data.task WHERE id = $id",
 	'savepoint: a locked task falls due');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM ran WHERE name = 'savepoint'}), 0, 'savepoint: it has not run');
 $holder->query_safe('ROLLBACK TO s');

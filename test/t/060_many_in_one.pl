@@ -34,7 +34,7 @@ ok( wait_until(
 		1200,
 		sub {
 			my ($left, $over) = split /\|/, $node->safe_psql('postgres', q{
-				SELECT (SELECT count(*) FROM (SELECT FROM delay_wheel.task LIMIT 1) x), memory_used > memory_limit
+				SELECT (SELECT count(*) FROM (SELECT FROM delay_wheel_data.task LIMIT 1) x), memory_used > memory_limit
 				FROM delay_wheel.status});
 			$above++ if ($over // '') eq 't';
 			return $left == 0;

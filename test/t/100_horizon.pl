@@ -138,7 +138,7 @@ sub trouble
 	my ($point, $action) = @_;
 
 	attach($node, $point, $action, int(rand(5)), 1);
-	$node->safe_psql('postgres', 'UPDATE delay_wheel.task SET tag = tag WHERE false')
+	$node->safe_psql('postgres', 'UPDATE delay_wheel_data.task SET tag = tag WHERE false')
 	  if $point =~ /^reload/;
 	if ($action eq 'wait')
 	{

@@ -155,7 +155,7 @@ sub settled
 	check($done, "$what: nothing is lost") or diag(
 		$node->safe_psql('postgres', q{SELECT name, due, now() FROM plan
 			WHERE fate = 'runs' AND name NOT IN (SELECT name FROM ran);
-			SELECT * FROM delay_wheel.status; SELECT id, due FROM delay_wheel.task}));
+			SELECT * FROM delay_wheel.status; SELECT id, due FROM delay_wheel_data.task}));
 	my $bad = $node->safe_psql('postgres', $wrong);
 	check($bad eq '', "$what: nothing twice, early or against its cancellation") or diag($bad);
 	close_sessions() unless $go_on;
@@ -199,7 +199,7 @@ sub idle_timeout
 # Makes the timer go round once and read its table anew.
 sub stir
 {
-	$node->safe_psql('postgres', 'UPDATE delay_wheel.task SET tag = tag WHERE false');
+	$node->safe_psql('postgres', 'UPDATE delay_wheel_data.task SET tag = tag WHERE false');
 	return;
 }
 
@@ -514,7 +514,7 @@ group handshake => sub {
 		# by plain SQL, as a restore would
 		database => sub {
 			$node->safe_psql('postgres', qq{
-				WITH t AS (INSERT INTO delay_wheel.task (due, sql)
+				WITH t AS (INSERT INTO delay_wheel_data.task (due, sql)
 					VALUES (now(), 'INSERT INTO ran VALUES (''$_[1]'', now())') RETURNING id, due)
 				INSERT INTO plan SELECT '$_[1]', id, due, 'runs' FROM t});
 		});
@@ -723,7 +723,7 @@ group crash => sub {
 		else
 		{
 			attach($node, $point, 'crash', 0, 1);
-			$node->psql('postgres', 'UPDATE delay_wheel.task SET tag = tag WHERE false')
+			$node->psql('postgres', 'UPDATE delay_wheel_data.task SET tag = tag WHERE false')
 			  if $point =~ /^reload/;
 			$node->psql('postgres', "SET ROLE $role; "
 				. ($point =~ /^record/ ? q{SELECT delay_schedule('0', 'SELECT 1 / 0')} :
@@ -798,18 +798,18 @@ group lanes => sub {
 
 	# Lanes without a task in memory, of which the timer thinks that they have some later.  Plain SQL
 	# makes it look; a mark does not.
-	for my $removal ('DELETE FROM delay_wheel.task', q{SELECT delay_cancel_all(due_from => '-infinity')})
+	for my $removal ('DELETE FROM delay_wheel_data.task', q{SELECT delay_cancel_all(due_from => '-infinity')})
 	{
 		my $plans = sub { $node->psql('postgres', q{SELECT delay_schedule('100 days', 'SELECT 1')}, extra_params => [ '-U', $_[0] ]) == 0 };
 
 		$plans->(new_role()) for 1 .. 4;
 		$node->safe_psql('postgres', $removal);
-		wait_for($node, 'SELECT count(*) FROM delay_wheel.task', 'no task is left', $limit, expected => 0);
+		wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task', 'no task is left', $limit, expected => 0);
 		is($node->safe_psql('postgres', 'SELECT lanes FROM delay_wheel.status'), 4, 'all places are taken')
 		  if $removal !~ /DELETE/;
 		my $next = new_role();
 		ok(wait_until($limit, sub { $plans->($next) }), "a place is found after $removal");
-		$node->safe_psql('postgres', 'DELETE FROM delay_wheel.task');
+		$node->safe_psql('postgres', 'DELETE FROM delay_wheel_data.task');
 	}
 };
 

@@ -45,7 +45,7 @@ query(q{CREATE FUNCTION put(queue text) RETURNS bigint LANGUAGE plpgsql AS $$
 for my $kind (sort keys %kinds)
 {
 	# the point, how often it is passed by, what makes the timer load the lane
-	for my $stop ([ 'commit-before-hints', 0, sub { query('UPDATE delay_wheel.task SET due = due WHERE false') } ],
+	for my $stop ([ 'commit-before-hints', 0, sub { query('UPDATE delay_wheel_data.task SET due = due WHERE false') } ],
 		[ 'commit-before-far', 1, sub { is_told("$kind, load") } ])
 	{
 		my ($point, $skip, $load) = @$stop;
@@ -78,15 +78,15 @@ query(q{SELECT delay_queue('leased', external => true); SELECT count(delay_send(
 wait_for($node, q{SELECT ready = 3 FROM delay_wheel.queues WHERE name = 'leased'}, 'messages are due');
 is(query(q{SELECT count(*) FROM delay_lease('leased', 2, '3 s')}), 2, 'some are leased');
 is(query(q{SELECT count(*) FROM delay_lease('leased', 1, '1 hour')}), 1, 'one is leased for longer');
-query('VACUUM delay_wheel.task');
-query('UPDATE delay_wheel.task SET due = due WHERE false');
+query('VACUUM delay_wheel_data.task');
+query('UPDATE delay_wheel_data.task SET due = due WHERE false');
 is_told('leased, loaded');
 is(query(q{SELECT near, ready, leased FROM delay_wheel.queues WHERE name = 'leased'}), '0|0|3', 'they are not in memory');
-my $leases = q{delay_wheel.task t JOIN delay_wheel.queue q ON q.id = t.queue WHERE q.name = 'leased' AND token IS NOT NULL};
+my $leases = q{delay_wheel_data.task t JOIN delay_wheel_data.queue q ON q.id = t.queue WHERE q.name = 'leased' AND token IS NOT NULL};
 is(query("SELECT delay_done(id, token) FROM (SELECT t.id, t.token FROM $leases ORDER BY t.due LIMIT 1) l"), 't', 'one is done');
 wait_for($node, q{SELECT ready = 1 FROM delay_wheel.queues WHERE name = 'leased'}, 'the other short lease ends');
 # plain SQL tells of no lease, and no other one ends in the next hour
-query("UPDATE delay_wheel.task SET due = clock_timestamp() + '1 s' WHERE id = (SELECT t.id FROM $leases AND t.due > now() + '1 min')");
+query("UPDATE delay_wheel_data.task SET due = clock_timestamp() + '1 s' WHERE id = (SELECT t.id FROM $leases AND t.due > now() + '1 min')");
 wait_for($node, "SELECT count(*) = 2 FROM $leases AND t.due < clock_timestamp()", 'the last one ends, which plain SQL has made shorter');
 wait_for($node, q{SELECT ready >= 2 FROM delay_wheel.queues WHERE name = 'leased'}, 'its message is due, too');
 is_told('leased, ended');

@@ -41,7 +41,7 @@ query(q{
 
 	CREATE PROCEDURE await(bigint) LANGUAGE plpgsql AS $$
 	BEGIN
-		WHILE EXISTS (SELECT FROM delay_wheel.task WHERE id = $1) LOOP
+		WHILE EXISTS (SELECT FROM delay_wheel_data.task WHERE id = $1) LOOP
 			PERFORM pg_sleep(0.0005);
 		END LOOP;
 	END $$;
@@ -191,7 +191,7 @@ sub claimed
 	my ($what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
-	query('UPDATE delay_wheel.task SET tag = tag WHERE false');
+	query('UPDATE delay_wheel_data.task SET tag = tag WHERE false');
 	ok(wait_until($limit, sub {
 		return query(q{SELECT (SELECT count(*) FROM seen) +
 			(SELECT count(*) FROM delay_wheel.running JOIN pg_stat_activity USING (pid) WHERE wait_event = 'transactionid')}) > 0;
@@ -229,12 +229,12 @@ group executor => sub {
 	stopped('many', q{BEGIN; SELECT new_edition(NUMBER); SELECT TASK; SAVEPOINT a;
 		SELECT delay_schedule('1 day', 'SELECT 1') FROM generate_series(1, 1100); COMMIT;});
 	stopped('plain SQL', q{BEGIN; SELECT new_edition(NUMBER); SAVEPOINT a;
-		INSERT INTO delay_wheel.task (due, sql) VALUES (now(), 'INSERT INTO seen VALUES (NUMBER, edition())'); COMMIT;});
+		INSERT INTO delay_wheel_data.task (due, sql) VALUES (now(), 'INSERT INTO seen VALUES (NUMBER, edition())'); COMMIT;});
 	stopped('a task that schedules',
 		q{SELECT delay_schedule('0', $t$SELECT new_edition(NUMBER), TASK$t$);}, skip => 1);
 	stopped('kept', q{BEGIN; SELECT new_edition(NUMBER);
 			SELECT delay_schedule_task('SELECT 1', key => 'k', if_exists => 'keep');
-			SELECT pg_sleep_until(due) FROM delay_wheel.task WHERE key = 'k'; COMMIT;},
+			SELECT pg_sleep_until(due) FROM delay_wheel_data.task WHERE key = 'k'; COMMIT;},
 		before => sub {
 			query("SELECT delay_schedule_task('INSERT INTO seen VALUES ($number, edition())', delay => '3 s', key => 'k')");
 		});
@@ -278,7 +278,7 @@ group apply => sub {
 		CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql SET search_path = public AS $$
 		BEGIN
 			IF NEW.n IS NULL THEN
-				PERFORM delay_cancel(id) FROM delay_wheel.task WHERE due < now() + interval '1 minute';
+				PERFORM delay_cancel(id) FROM delay_wheel_data.task WHERE due < now() + interval '1 minute';
 			ELSE
 				PERFORM new_edition(NEW.n);
 				PERFORM delay_schedule('0', format('INSERT INTO public.seen VALUES (%s, public.edition())', NEW.n));
@@ -315,7 +315,7 @@ group apply => sub {
 			wait_for($node, $prepared, 'a cancel is prepared', $limit, expected => 1);
 			$node->safe_psql('source', "BEGIN; INSERT INTO news VALUES ($number); PREPARE TRANSACTION 'schedule'");
 			wait_for($node, $prepared, 'a task is prepared', $limit, expected => 2);
-			query('SELECT pg_sleep_until(min(due)) FROM delay_wheel.task');
+			query('SELECT pg_sleep_until(min(due)) FROM delay_wheel_data.task');
 			$node->safe_psql('source', "ROLLBACK PREPARED 'cancel'");
 			wait_for($node, 'SELECT n, edition FROM seen', 'a cancel that an apply worker undoes: the task runs', $limit, expected => '0|' . ($number - 1));
 			query('TRUNCATE seen');
@@ -339,7 +339,7 @@ group run => sub {
 	$session->query_until(qr/^started$/m, "\\echo started\nBEGIN; SELECT new_edition($number); SAVEPOINT a; "
 		  . sprintf("SELECT $task; COMMIT;\n", $number));
 	wait_until_waiting($node, 'commit-visible', 'delay_run(): the commit is visible');
-	$runner->query_until(qr/^started$/m, "\\echo started\nSELECT delay_run(id) FROM delay_wheel.task WHERE due <= now();\n");
+	$runner->query_until(qr/^started$/m, "\\echo started\nSELECT delay_run(id) FROM delay_wheel_data.task WHERE due <= now();\n");
 	ok(wait_until($limit, sub {
 		return query(q{SELECT (SELECT count(*) FROM seen) +
 			(SELECT count(*) FROM pg_stat_activity WHERE query ~ '^SELECT delay_run' AND wait_event = 'transactionid')}) > 0;

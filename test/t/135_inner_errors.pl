@@ -70,7 +70,7 @@ $node->safe_psql('postgres', q{SELECT delay_pause('pausable')});
 $node->safe_psql('postgres', q{
 	SELECT delay_schedule_task('INSERT INTO effects VALUES (-1)', queue => 'pausable')});
 runs(schedule('other'), 'other tasks run');
-is($node->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel.task'), 1,
+is($node->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel_data.task'), 1,
 	'a pause that could not be read at once is obeyed');
 $node->safe_psql('postgres', q{SELECT delay_resume('pausable')});
 runs(-1, 'the paused task runs later');
@@ -79,15 +79,15 @@ with_failing_reads('forget prepared transactions',
 	q{BEGIN; SELECT delay_schedule('0', 'INSERT INTO effects VALUES (-2)'); PREPARE TRANSACTION 'p'},
 	q{COMMIT PREPARED 'p'});
 runs(-2, 'a prepared task runs');
-wait_for($node, 'SELECT count(*) FROM delay_wheel.prepared', 'the transaction is forgotten', 60, expected => 0);
+wait_for($node, 'SELECT count(*) FROM delay_wheel_data.prepared', 'the transaction is forgotten', 60, expected => 0);
 
 $node->safe_psql('postgres', q{SET ROLE leaver; SELECT delay_schedule('1 day', 'SELECT 1')});
 with_failing_reads('move tasks of a dropped role', 'DROP OWNED BY leaver; DROP ROLE leaver');
-wait_for($node, q{SELECT count(*) FROM delay_wheel.task}, 'the tasks of a dropped role are moved', 60, expected => 0);
+wait_for($node, q{SELECT count(*) FROM delay_wheel_data.task}, 'the tasks of a dropped role are moved', 60, expected => 0);
 
 $node->safe_psql('postgres', q{SELECT count(delay_schedule_task('SELECT 1', delay => '1 day', tag => 't')) FROM generate_series(1, 10)});
 with_failing_reads('look for cancellations', q{SELECT delay_cancel_all(tag => 't')});
-wait_for($node, 'SELECT count(*) FROM delay_wheel.task', 'cancelled tasks are removed', 60, expected => 0);
+wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task', 'cancelled tasks are removed', 60, expected => 0);
 
 # Its own transactions go on as if nothing had been.
 runs(schedule('other'), 'tasks run');
@@ -99,7 +99,7 @@ my $position = log_position($node);
 attach($node, 'sweep-before-commit', 'error', 0, 2);
 $node->safe_psql('postgres', q{SELECT count(delay_schedule_task('SELECT 1', delay => '1 day', tag => 'u')) FROM generate_series(1, 10);
 	SELECT delay_cancel_all(tag => 'u')});
-wait_for($node, 'SELECT count(*) FROM delay_wheel.task', 'cancelled tasks are removed after errors', 60, expected => 0);
+wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task', 'cancelled tasks are removed after errors', 60, expected => 0);
 like(log_since($node, $position), qr/error injected at "sweep-before-commit"/, 'the log has the error');
 
 $position = log_position($node);
@@ -146,12 +146,12 @@ runs($late, 'theirs runs when one has come up');
 #
 $node->safe_psql('postgres', q{
 	SELECT delay_schedule('0', 'INSERT INTO effects VALUES (-3)') FROM delay_pause();
-	UPDATE delay_wheel.task SET origin = 1});
+	UPDATE delay_wheel_data.task SET origin = 1});
 $node->safe_psql('postgres', 'SELECT delay_resume()');
 attach($node, 'arm-before-delete', 'error', 0, 1);
 my ($status, $out, $error) = $node->psql('postgres', 'SELECT delay_arm()');
 like($error, qr/error injected at "arm-before-delete"/, 'delay_arm() fails');
-is($node->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel.task WHERE origin = 1'), 1, 'and has armed nothing');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel_data.task WHERE origin = 1'), 1, 'and has armed nothing');
 is($node->safe_psql('postgres', 'SELECT delay_arm()'), 1, 'the next one does');
 runs(-3, 'and the task runs');
 
@@ -166,8 +166,8 @@ SKIP:
 
 	$stranger->query_safe(q{SELECT delay_schedule('3 s', 'INSERT INTO effects VALUES (-4)')});
 	$stranger->query_safe('BEGIN');
-	$stranger->query_safe('SELECT FROM delay_wheel.task FOR UPDATE');
-	wait_for($node, 'SELECT now() > max(due) FROM delay_wheel.task', 'a locked task is due');
+	$stranger->query_safe('SELECT FROM delay_wheel_data.task FOR UPDATE');
+	wait_for($node, 'SELECT now() > max(due) FROM delay_wheel_data.task', 'a locked task is due');
 	# more than enough for the claim to meet the lock
 	sleep(5);
 	$stranger->query_safe('COMMIT');
@@ -181,7 +181,7 @@ SKIP:
 #
 is($node->safe_psql('postgres', 'SELECT count(*) FROM (SELECT FROM effects GROUP BY n HAVING count(*) > 1) twice'), 0,
 	'nothing ran twice');
-wait_for($node, 'SELECT count(*) FROM delay_wheel.task', 'nothing is left', 60, expected => 0);
+wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task', 'nothing is left', 60, expected => 0);
 $node->stop;
 
 done_testing();

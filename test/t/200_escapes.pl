@@ -76,7 +76,7 @@ as('eve', q{
 	CREATE FUNCTION eve.tell(text, text) RETURNS boolean LANGUAGE plpgsql COST 0.0000001 AS
 		$$BEGIN RAISE NOTICE 'saw %', $1; RETURN true; END$$;
 	CREATE OPERATOR eve.=== (LEFTARG = text, RIGHTARG = text, FUNCTION = eve.tell)});
-$node->safe_psql('postgres', 'ANALYZE delay_wheel.task; ANALYZE delay_wheel.failed_task');
+$node->safe_psql('postgres', 'ANALYZE delay_wheel_data.task; ANALYZE delay_wheel_data.failed_task');
 for my $query (
 	'SELECT * FROM delay_wheel.tasks',
 	'SELECT * FROM delay_wheel.failed',
@@ -93,11 +93,11 @@ for my $query (
 	'SELECT * FROM delay_wheel.tasks WHERE sql::int > 0',
 	'SELECT * FROM delay_wheel.tasks t JOIN (VALUES (1)) v(i) ON eve.tell(t.sql)',
 	'EXPLAIN (ANALYZE, VERBOSE) SELECT * FROM delay_wheel.tasks WHERE eve.tell(sql)',
-	'SELECT * FROM delay_wheel.task',
-	'SELECT * FROM delay_wheel.failed_task',
-	'SELECT * FROM delay_wheel.prepared',
-	'COPY delay_wheel.task TO STDOUT',
-	'LOCK delay_wheel.task IN ACCESS SHARE MODE',
+	'SELECT * FROM delay_wheel_data.task',
+	'SELECT * FROM delay_wheel_data.failed_task',
+	'SELECT * FROM delay_wheel_data.prepared',
+	'COPY delay_wheel_data.task TO STDOUT',
+	'LOCK delay_wheel_data.task IN ACCESS SHARE MODE',
 	"SELECT * FROM pg_stats WHERE schemaname LIKE 'delay_wheel%'",
 	'SELECT * FROM pg_statistic',
 	"SELECT * FROM pg_stat_activity WHERE pid = $executor",
@@ -107,9 +107,9 @@ for my $query (
 	"SELECT delay_reschedule($pending, '0')",
 	"SELECT delay_reschedule_at($pending, now())",
 	"SELECT delay_update($pending, priority => 1)",
-	'SELECT * FROM delay_wheel.unique_key',
+	'SELECT * FROM delay_wheel_data.unique_key',
 	'SELECT * FROM delay_wheel.audit',
-	'SELECT * FROM delay_wheel_internal.audit',
+	'SELECT * FROM delay_wheel_data.audit',
 	"SELECT pg_terminate_backend($executor)",
 	"SELECT pg_log_backend_memory_contexts($executor)")
 {
@@ -131,7 +131,7 @@ is(out_as('watcher', 'SELECT database FROM delay_wheel.status ORDER BY 1'), "oth
 is(out_as('watcher', 'SELECT (SELECT count(*) FROM delay_wheel.tasks), (SELECT count(*) FROM delay_wheel.failed)'), '0|0',
 	'but no tasks');
 my @views = split /\n/, $node->safe_psql('postgres', q{SELECT oid::regclass FROM pg_class
-	WHERE relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_internal'::regnamespace) AND relkind = 'v' ORDER BY 1});
+	WHERE relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_data'::regnamespace, 'delay_wheel_internal'::regnamespace) AND relkind = 'v' ORDER BY 1});
 cmp_ok(scalar(@views), '>=', 5, 'there are views');
 for my $view (@views)
 {
@@ -169,7 +169,7 @@ ok( wait_until(120, sub {
 	'a function that autovacuum runs cannot schedule');
 like(log_since($node, $position), qr/automatic analyze of table "postgres.eve.analyzed"/, 'in the middle of its work');
 as('eve', 'DROP TABLE eve.analyzed');
-is($node->safe_psql('postgres', q{SELECT (SELECT count(*) FROM effects) + (SELECT count(*) FROM delay_wheel.task)}), 0,
+is($node->safe_psql('postgres', q{SELECT (SELECT count(*) FROM effects) + (SELECT count(*) FROM delay_wheel_data.task)}), 0,
 	'nothing comes of it');
 
 #
@@ -207,7 +207,7 @@ wait_for($node, q{SELECT count(*) FROM delay_wheel.failed WHERE message LIKE 're
 #
 $node->safe_psql('postgres', q{
 	ALTER ROLE alice SET delay_wheel.max_pending = 10;
-	DELETE FROM delay_wheel.failed_task});
+	DELETE FROM delay_wheel_data.failed_task});
 my @session = map { $node->background_psql('postgres', on_error_stop => 0, extra_params => [ '-U', 'alice' ]) } 1 .. 2;
 my $five = "SELECT count(delay_schedule('1 hour', 'SELECT 1')) FROM generate_series(1, 5)";
 is($session[0]->query("BEGIN; $five"), 5, 'a session schedules some, in a transaction');
@@ -216,7 +216,7 @@ unlike($session[1]->query("SELECT delay_schedule('1 hour', 'SELECT 1') > 0"), qr
 $session[0]->query('ROLLBACK');
 is($session[1]->query($five), 5, 'what is rolled back does not');
 unlike($session[1]->query("SELECT delay_schedule('1 hour', 'SELECT 1') > 0"), qr/^t$/m, 'nothing beyond the limit');
-is($node->safe_psql('postgres', "SELECT count(*) FROM delay_wheel.task WHERE owner = 'alice'::regrole"), 10, 'it is kept');
+is($node->safe_psql('postgres', "SELECT count(*) FROM delay_wheel_data.task WHERE owner = 'alice'::regrole"), 10, 'it is kept');
 $_->quit for @session;
 $node->safe_psql('postgres', 'SELECT delay_cancel(id) FROM delay_wheel.tasks; ALTER ROLE alice SET delay_wheel.max_pending = 100');
 # recurring tasks that are paused have no run, and none is pending; each that goes on has one
@@ -238,7 +238,7 @@ for my $i (1, 0)
 		last if $session[$i]->query("SELECT delay_schedule('1 hour', 'SELECT 1') > 0") !~ /^t$/m;
 	}
 }
-my $total = $node->safe_psql('postgres', "SELECT count(*) FROM delay_wheel.task WHERE owner = 'alice'::regrole");
+my $total = $node->safe_psql('postgres', "SELECT count(*) FROM delay_wheel_data.task WHERE owner = 'alice'::regrole");
 cmp_ok($total, '>=', 100, 'several sessions reach the limit');
 cmp_ok($total, '<=', 110, 'and exceed it by no more than a tenth each');
 $_->quit for @session;
@@ -257,7 +257,7 @@ $node->safe_psql('postgres', q{
 	CREATE ROLE "Odd "" Role";
 	SELECT delay_wheel.allow('Odd " Role');
 	GRANT EXECUTE ON FUNCTION delay_schedule(interval, text) TO eve WITH GRANT OPTION;
-	GRANT SELECT ON delay_wheel.failed_task TO eve;
+	GRANT SELECT ON delay_wheel_data.failed_task TO eve;
 	REVOKE SELECT ON delay_wheel.ring FROM PUBLIC});
 my $dump = PostgreSQL::Test::Utils::tempdir() . '/dump';
 for my $format ('p', 'c')
@@ -270,7 +270,7 @@ for my $format ('p', 'c')
 		: [ 'pg_restore', '-e', '-d', $node->connstr("restored_$format"), $dump ],
 		'restored');
 	is($node->safe_psql("restored_$format", $grants), $node->safe_psql('postgres', $grants), 'with the grants on functions');
-	is($node->safe_psql("restored_$format", q{SELECT has_table_privilege('eve', 'delay_wheel.failed_task', 'SELECT'),
+	is($node->safe_psql("restored_$format", q{SELECT has_table_privilege('eve', 'delay_wheel_data.failed_task', 'SELECT'),
 			has_table_privilege('public', 'delay_wheel.ring', 'SELECT'), has_table_privilege('public', 'delay_wheel.tasks', 'SELECT')}),
 		't|f|t', 'and on tables');
 	my ($out, $err) = as('alice', "SELECT delay_cancel(delay_schedule('1 hour', 'SELECT 1'))", db => "restored_$format");

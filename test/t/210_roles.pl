@@ -106,7 +106,7 @@ foreach my $owner ('service', 'plain')
 	{
 		schedule_as($owner, "$ways{$way}; insert into seen (what, value) values ('$owner: $way', current_user)");
 	}
-	wait_for($node, q{SELECT count(*) = 0 FROM delay_wheel.task}, "$owner: all ways were tried");
+	wait_for($node, q{SELECT count(*) = 0 FROM delay_wheel_data.task}, "$owner: all ways were tried");
 	is(sql(qq{SELECT count(*) FROM seen WHERE what LIKE '$owner: %' AND (value <> '$owner' OR who <> '$owner')}),
 		'0', "$owner: none of them led to other rights");
 }
@@ -188,7 +188,7 @@ foreach my $owner ('service', 'plain')
 		set min_parallel_table_scan_size = 0; set parallel_leader_participation = off;
 		insert into seen (what, value) select '$owner parallel', string_agg(distinct w, ',') from (select who() as w from many where i > 0 offset 0) x});
 }
-wait_for($node, q{SELECT count(*) = 0 FROM delay_wheel.task}, 'each owner has come to the guard by each way');
+wait_for($node, q{SELECT count(*) = 0 FROM delay_wheel_data.task}, 'each owner has come to the guard by each way');
 is(sql(q{SELECT string_agg(DISTINCT how, ', ' ORDER BY how) FROM wiped}), '', 'the guard lets none of them pass');
 foreach my $owner ('service', 'plain')
 {
@@ -322,7 +322,7 @@ sql(q{TRUNCATE seen;
 wait_for($node, q{SELECT count(*) = 49 FROM seen WHERE what = 'few'}, 'roles with a task each are served beside a flood', 120);
 cmp_ok(sql(q{SELECT count(*) FROM seen WHERE what = 'flood'}), '<', 10000, 'before the flood is over');
 sql(q{SELECT count(delay_cancel(id)) FROM delay_wheel.tasks});
-wait_for($node, q{SELECT count(*) = 0 FROM delay_wheel.task}, 'the flood is cancelled');
+wait_for($node, q{SELECT count(*) = 0 FROM delay_wheel_data.task}, 'the flood is cancelled');
 
 #
 # Roles whose tasks hang.  However they come, another one is on time.
@@ -349,7 +349,7 @@ is(sql(q{SELECT count(*) <= 8 FROM delay_wheel_internal.get_running()}), 't',
 note(sql(q{SELECT string_agg(owner::text || ' ' || n, ', ') FROM (SELECT owner, count(*) n FROM delay_wheel.running GROUP BY 1) x}));
 $holder->query_safe('SELECT pg_advisory_unlock(42)');
 $holder->quit;
-wait_for($node, q{SELECT count(*) = 0 FROM delay_wheel.task}, 'those that hung go on');
+wait_for($node, q{SELECT count(*) = 0 FROM delay_wheel_data.task}, 'those that hung go on');
 
 #
 # The group that has the rights on all nodes of Citus means nothing on a server by itself.

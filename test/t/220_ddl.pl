@@ -77,7 +77,7 @@ sub end_work
 	wait_for($node, 'SELECT count(*) FROM delay_wheel.running', "$what: the long task runs again", 60,
 		db => $db, expected => 1);
 	$node->safe_psql('postgres', 'DROP ROLE go_on');
-	wait_for($node, 'SELECT count(*) FROM delay_wheel.task WHERE due < now()', "$what: it comes to its end", 60,
+	wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task WHERE due < now()', "$what: it comes to its end", 60,
 		db => $db, expected => 0);
 	is($node->safe_psql($db, q{SELECT count(*) FROM effect WHERE name = 'long'}), 1,
 		"$what: it has taken effect once");
@@ -300,7 +300,7 @@ for my $i (1 .. 30)
 is($renamed, 30, 'a database can be renamed at any time');
 note(sprintf('two in %.3f s at most', $longest));
 $node->safe_psql('postgres', 'DROP ROLE go_on');
-wait_for($node, q{SELECT count(*) FROM delay_wheel.task WHERE due < now() + interval '1 hour'}, 'the tasks end', 60,
+wait_for($node, q{SELECT count(*) FROM delay_wheel_data.task WHERE due < now() + interval '1 hour'}, 'the tasks end', 60,
 	db => 'db', expected => 0);
 is($node->safe_psql('db', 'SELECT count(*) FROM (SELECT role FROM link GROUP BY role HAVING count(*) = max(n) AND count(DISTINCT n) = max(n)) c'),
 	3, 'each has run once');

@@ -49,7 +49,7 @@ sub end_work
 	my ($what) = @_;
 
 	$node->safe_psql('postgres', 'DROP ROLE go_on');
-	wait_for($node, "SELECT count(*) FROM delay_wheel.task WHERE id = $id", "$what: it comes to its end", 60,
+	wait_for($node, "SELECT count(*) FROM delay_wheel_data.task WHERE id = $id", "$what: it comes to its end", 60,
 		expected => 0);
 	is($node->safe_psql('postgres', "SELECT count(*) FROM effect WHERE name = 'long'"), 1,
 		"$what: it has taken effect once");
@@ -90,15 +90,15 @@ my $scheduling = q{SELECT delay_schedule('1 day', 'SELECT 1'); SELECT long_task(
 my $looking = q{SELECT count(*) FROM delay_wheel.tasks; SELECT long_task('long')};
 
 for (
-	[ 'VACUUM FULL', $long, 'VACUUM FULL delay_wheel.task' ],
-	[ 'CLUSTER', $long, 'CLUSTER delay_wheel.task USING task_pkey' ],
-	($node->pg_version->major >= 19 ? [ 'REPACK', $long, 'REPACK delay_wheel.task USING INDEX task_pkey' ] : ()),
-	[ 'REINDEX', $long, 'REINDEX TABLE delay_wheel.task' ],
-	[ 'CREATE INDEX', $long, 'CREATE INDEX ON delay_wheel.task (tag)' ],
-	[ 'ALTER TABLE', $long, 'ALTER TABLE delay_wheel.task ADD COLUMN theirs int' ],
-	[ 'LOCK TABLE', $long, 'BEGIN; LOCK TABLE delay_wheel.task; COMMIT' ],
-	[ 'ALTER SEQUENCE', $scheduling, 'ALTER SEQUENCE delay_wheel.task_id_seq CACHE 1' ],
-	[ 'LOCK TABLE queue', $looking, 'BEGIN; LOCK TABLE delay_wheel.queue; COMMIT' ])
+	[ 'VACUUM FULL', $long, 'VACUUM FULL delay_wheel_data.task' ],
+	[ 'CLUSTER', $long, 'CLUSTER delay_wheel_data.task USING task_pkey' ],
+	($node->pg_version->major >= 19 ? [ 'REPACK', $long, 'REPACK delay_wheel_data.task USING INDEX task_pkey' ] : ()),
+	[ 'REINDEX', $long, 'REINDEX TABLE delay_wheel_data.task' ],
+	[ 'CREATE INDEX', $long, 'CREATE INDEX ON delay_wheel_data.task (tag)' ],
+	[ 'ALTER TABLE', $long, 'ALTER TABLE delay_wheel_data.task ADD COLUMN theirs int' ],
+	[ 'LOCK TABLE', $long, 'BEGIN; LOCK TABLE delay_wheel_data.task; COMMIT' ],
+	[ 'ALTER SEQUENCE', $scheduling, 'ALTER SEQUENCE delay_wheel_data.task_id_seq CACHE 1' ],
+	[ 'LOCK TABLE queue', $looking, 'BEGIN; LOCK TABLE delay_wheel_data.queue; COMMIT' ])
 {
 	my ($what, $task, $sql) = @$_;
 
@@ -120,7 +120,7 @@ for (
 #
 begin_work($long, 'queued');
 my $waiter = $node->background_psql('postgres');
-$waiter->query_until(qr//, "VACUUM FULL delay_wheel.task;\n\\echo done\n");
+$waiter->query_until(qr//, "VACUUM FULL delay_wheel_data.task;\n\\echo done\n");
 my $begun = time();
 $node->safe_psql('postgres', q{SELECT delay_schedule('1 day', 'SELECT 1')});
 in_time($begun, 'delay_schedule() behind VACUUM FULL');
@@ -132,11 +132,11 @@ end_work('queued');
 #
 begin_work($long, 'lock of another session');
 my $holder = $node->background_psql('postgres');
-$holder->query_safe(q{BEGIN; SELECT nextval('delay_wheel.task_id_seq')});
+$holder->query_safe(q{BEGIN; SELECT nextval('delay_wheel_data.task_id_seq')});
 my $pid = $node->safe_psql('postgres', 'SELECT pid FROM delay_wheel.running');
 $waiter = $node->background_psql('postgres');
-$waiter->query_until(qr//, "ALTER SEQUENCE delay_wheel.task_id_seq CACHE 1;\n\\echo done\n");
-wait_for($node, q{SELECT count(*) FROM pg_locks WHERE relation = 'delay_wheel.task_id_seq'::regclass AND NOT granted},
+$waiter->query_until(qr//, "ALTER SEQUENCE delay_wheel_data.task_id_seq CACHE 1;\n\\echo done\n");
+wait_for($node, q{SELECT count(*) FROM pg_locks WHERE relation = 'delay_wheel_data.task_id_seq'::regclass AND NOT granted},
 	'somebody waits for another session', 60, expected => 1);
 # some looks of the timer
 sleep(2);
@@ -150,7 +150,7 @@ end_work('lock of another session');
 # A task that wants the table for itself, while another one runs.
 #
 begin_work($long, 'task');
-$node->safe_psql('postgres', q{SELECT delay_schedule('0', 'LOCK TABLE delay_wheel.task; INSERT INTO effect VALUES (''lock'')')});
+$node->safe_psql('postgres', q{SELECT delay_schedule('0', 'LOCK TABLE delay_wheel_data.task; INSERT INTO effect VALUES (''lock'')')});
 wait_for($node, q{SELECT count(*) FROM effect WHERE name = 'lock'}, 'a task gets a lock on the table', 60, expected => 1);
 end_work('task');
 
@@ -215,7 +215,7 @@ create('SCHEMA public');
 my $waiter = $node->background_psql('postgres', on_error_stop => 0);
 $id = $node->safe_psql('postgres', q{SELECT delay_schedule('5 s', 'INSERT INTO effect VALUES (''waited for'')')});
 $waiter->query_until(qr/begun/, qq{BEGIN; SELECT count(*) FROM delay_wheel.tasks; \\echo begun\nSELECT delay_wait($id);\n});
-$node->safe_psql('postgres', 'VACUUM FULL delay_wheel.task');
+$node->safe_psql('postgres', 'VACUUM FULL delay_wheel_data.task');
 wait_for($node, q{SELECT count(*) FROM effect WHERE name = 'waited for'}, 'after a deadlock: the task runs', 60, expected => 1);
 $waiter->quit;
 like($waiter->{stderr}, qr/deadlock detected.*waits for task $id/s, 'who waited for it is told');
@@ -243,7 +243,7 @@ SKIP:
 
 	skip "$share/extension is not writable", 6 unless -w "$share/extension";
 	append_to_file($script, q{
-		ALTER TABLE delay_wheel.task ADD COLUMN extra int DEFAULT 7;
+		ALTER TABLE delay_wheel_data.task ADD COLUMN extra int DEFAULT 7;
 		CREATE FUNCTION delay_wheel.is_new() RETURNS bool LANGUAGE sql AS 'SELECT true';
 	});
 	begin_work($long, 'UPDATE');

@@ -87,7 +87,7 @@ my ($out, $err) = sql('db3', q{
 	SELECT delay_schedule('1 day', 'SELECT 1')});
 like($err, $full, 'the extension is created in a database that has no place, with a warning');
 is(scalar(() = $err =~ /WARNING/g), 1, 'once for a session');
-is($node->safe_psql('db3', 'SELECT count(*) FROM delay_wheel.task'), 2, 'its tasks are there');
+is($node->safe_psql('db3', 'SELECT count(*) FROM delay_wheel_data.task'), 2, 'its tasks are there');
 ($out, $err) = schedule('db3', 'b');
 like($out, qr/^\d+$/, 'a new session schedules, too');
 like($err, $full, 'and is warned');
@@ -116,7 +116,7 @@ $node->safe_psql('db1', 'DROP EXTENSION delay_wheel');
 are_served('db2 db3 postgres', 'then the database that waits gets it');
 has_run('db3', 'a', 'its tasks run');
 has_run('db3', $_, "so do those of others: $_") for qw(c d);
-is($node->safe_psql('db3', 'SELECT count(*) FROM delay_wheel.task'), 1, 'what is to be run later, waits');
+is($node->safe_psql('db3', 'SELECT count(*) FROM delay_wheel_data.task'), 1, 'what is to be run later, waits');
 my $warnings = (schedule('db3', 'e'))[1];
 is($warnings, '', 'there is no warning any more');
 has_run('db3', 'e', 'a new one runs, too');

@@ -163,7 +163,7 @@ for my $c (@clients)
 note(scalar(@told) . ' tasks scheduled before the primary was killed');
 cmp_ok(scalar(@told), '>', 300 * $clients - 1, 'the clients were told of tasks');
 $standby->safe_psql('postgres', 'CREATE TABLE told (client text, n int); INSERT INTO told VALUES ' . join(', ', @told));
-wait_for($standby, 'SELECT count(*) FROM delay_wheel.task WHERE sql <> $$SELECT 1$$', 'after the promotion all tasks run', 120, expected => 0);
+wait_for($standby, 'SELECT count(*) FROM delay_wheel_data.task WHERE sql <> $$SELECT 1$$', 'after the promotion all tasks run', 120, expected => 0);
 note(sprintf('%.1f s from the promotion', time() - $began));
 is($standby->safe_psql('postgres', 'SELECT count(*) FROM told LEFT JOIN effects USING (client, n) WHERE effects IS NULL'), 0,
 	'each that somebody was told of has run');
@@ -217,11 +217,11 @@ state_is($held, 'standby', 'the other standby is one');
 my $position = log_position($held);
 $held->promote;
 is_held($held, $position, 'promoted');
-my $pending = $held->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel.task');
+my $pending = $held->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel_data.task');
 schedule($held, 'held', 1);
 schedule($held, 'held', 2, '100 ms');
 is($held->safe_psql('postgres', q{SELECT delay_cancel(delay_schedule('0', 'SELECT 1'))}), 'cancelled', 'tasks can be scheduled and cancelled');
-is($held->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel.task') - $pending, 2, 'they wait');
+is($held->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel_data.task') - $pending, 2, 'they wait');
 state_is($held, 'held', 'the service is held, also with a task');
 
 $position = log_position($held);

@@ -88,7 +88,7 @@ for my $mode (qw(smart fast immediate))
 		effects($task, 1, 'so does, once, the task that was running') if $workers eq 'busy';
 	}
 }
-wait_for($node, 'SELECT count(*) FROM delay_wheel.task', 'nothing is left', 60, expected => 0);
+wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task', 'nothing is left', 60, expected => 0);
 is($node->safe_psql('postgres', 'SELECT count(*) FROM effects GROUP BY n HAVING count(*) > 1'), '', 'nothing ran twice');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel.failed'), 0, 'nothing failed');
 
@@ -275,10 +275,10 @@ for my $call (qq{delay_schedule('0', 'SELECT 1')}, "delay_cancel($later)", "dela
 }
 is($node->safe_psql('postgres', "SELECT sql FROM delay_wheel.tasks WHERE id = $later"), 'INSERT INTO effects VALUES (2008)',
 	'tasks can be read');
-is($node->safe_psql('postgres', "SELECT sql FROM delay_wheel.task WHERE id = $later"), 'INSERT INTO effects VALUES (2008)',
+is($node->safe_psql('postgres', "SELECT sql FROM delay_wheel_data.task WHERE id = $later"), 'INSERT INTO effects VALUES (2008)',
 	'so can their table');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel.failed'), 2, 'and failed ones');
-is($node->safe_psql('postgres', "UPDATE delay_wheel.task SET due = due WHERE id = $later RETURNING id"), $later,
+is($node->safe_psql('postgres', "UPDATE delay_wheel_data.task SET due = due WHERE id = $later RETURNING id"), $later,
 	'a superuser can change them');
 my $dump = $node->basedir . '/without.sql';
 $node->command_ok([ 'pg_dump', '--file', $dump, $node->connstr('postgres') ], 'pg_dump');

@@ -64,7 +64,7 @@ sub log_after_task
 	my ($position) = @_;
 	my $id = schedule("SELECT 'the last one'");
 
-	wait_for($node, "SELECT count(*) FROM delay_wheel.task WHERE id = $id", 'a task runs', 60, expected => 0);
+	wait_for($node, "SELECT count(*) FROM delay_wheel_data.task WHERE id = $id", 'a task runs', 60, expected => 0);
 	return log_since($node, $position);
 }
 
@@ -99,7 +99,7 @@ $node->safe_psql('postgres', q{
 		FROM generate_series(50, 1, -1) i});
 $gate->query_safe('SELECT pg_advisory_unlock(1)');
 effects(1, 1, 'the task that was running ends as it would');
-my $due = $node->safe_psql('postgres', 'SELECT max(due) FROM delay_wheel.task');
+my $due = $node->safe_psql('postgres', 'SELECT max(due) FROM delay_wheel_data.task');
 wait_for($node, "SELECT clock_timestamp() > '$due'", 'all are overdue');
 wait_for($node, 'SELECT ready FROM delay_wheel.status WHERE database = current_database()',
 	'the timer is at work', 60, expected => 53);
@@ -117,7 +117,7 @@ is(scalar(worker_pids($node, 'executor')), 0, 'there is no executor');
 set('enabled', 'on');
 effects(2, 3, 'switched on, what was overdue runs');
 effects(2, 1, 'in all databases', 'other');
-wait_for($node, 'SELECT count(*) FROM delay_wheel.task', 'all of it', 60, expected => 0);
+wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task', 'all of it', 60, expected => 0);
 is($node->safe_psql('postgres', 'SELECT string_agg(n::text, $$ $$ ORDER BY serial) FROM effects WHERE n > 100'),
 	join(' ', 101 .. 150), 'in the order of due times');
 state_is('postgres', 'running', 'the view says so');
@@ -184,7 +184,7 @@ set('log_min_duration', -1);
 $node->safe_psql('postgres', 'ALTER ROLE c SET delay_wheel.log_min_duration = 0');
 $position = log_position($node);
 $id = schedule('SELECT 1', role => 'c');
-wait_for($node, "SELECT count(*) FROM delay_wheel.task WHERE id = $id", 'a task runs', 60, expected => 0);
+wait_for($node, "SELECT count(*) FROM delay_wheel_data.task WHERE id = $id", 'a task runs', 60, expected => 0);
 unlike(log_after_task($position), qr/the last one/, 'others are not logged');
 ok(wait_until(60, sub { log_since($node, $position) =~ /delay_wheel task $id took/ }), 'the tasks of one role are logged');
 

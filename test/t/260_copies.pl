@@ -88,15 +88,15 @@ sub check_copy
 		wait_for($node, "SELECT unarmed FROM delay_wheel.status WHERE database = '$db'",
 			'the view status tells', 60, db => $db);
 		my $id = $node->safe_psql($db, q{
-			UPDATE delay_wheel.task SET due = now() - interval '1 hour' * id;
-			SELECT max(id) FROM delay_wheel.task});
+			UPDATE delay_wheel_data.task SET due = now() - interval '1 hour' * id;
+			SELECT max(id) FROM delay_wheel_data.task});
 		my $new = schedule($node, $db, 'new', 'anna', '0');
 		cmp_ok($new, '>', $id, 'the numbers of tasks go on');
 		wait_for($node, "SELECT count(*) FROM effects WHERE label = 'new'", 'a new task runs', 60,
 			db => $db, expected => 1);
 		is($node->safe_psql($db, 'SELECT count(*) FROM effects'), 1, 'those of the copy do not');
 		is($node->safe_psql($db, 'SELECT delay_arm()'), $n, 'they are armed');
-		wait_for($node, 'SELECT count(*) FROM delay_wheel.task', 'they run', 60, db => $db, expected => 0);
+		wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task', 'they run', 60, db => $db, expected => 0);
 		is($node->safe_psql($db, q{SELECT * FROM effects WHERE label <> 'new' ORDER BY label COLLATE "C"}),
 			expected(), 'each once, as its owner');
 		is($node->safe_psql($db, "SELECT delay_arm(), unarmed FROM delay_wheel.status WHERE database = '$db'"),
@@ -114,7 +114,7 @@ $node->safe_psql('app', $extension . q{
 	ALTER TABLE effects OWNER TO app_owner;
 	GRANT ALL ON effects TO PUBLIC;
 	-- what is left of a role that was dropped while nobody looked
-	INSERT INTO delay_wheel.task (due, origin, owner, sql) VALUES (now(), 1, '4294000000', 'SELECT 1');
+	INSERT INTO delay_wheel_data.task (due, origin, owner, sql) VALUES (now(), 1, '4294000000', 'SELECT 1');
 });
 schedule($node, 'app', $_, $tasks{$_}, '1 hour') for sort keys %tasks;
 
@@ -170,7 +170,7 @@ sub list_of_tasks
 {
 	my ($node, $file) = @_;
 	my ($stdout) = run_command([ 'pg_restore', '-l', "$dir/$file" ]);
-	my @lines = grep { / (TABLE DATA|SEQUENCE SET) delay_wheel / } split /\n/, $stdout;
+	my @lines = grep { / (TABLE DATA|SEQUENCE SET) delay_wheel_data / } split /\n/, $stdout;
 
 	PostgreSQL::Test::Utils::append_to_file("$dir/$file.list", join("\n", @lines) . "\n");
 	return "$dir/$file.list";
@@ -192,21 +192,21 @@ for my $file (qw(super.dump owner.dump reader.dump))
 my $position = log_position($node);
 my $db = new_database($node);
 restore_sql($node, 'schema.sql', $db);
-is($node->safe_psql($db, 'SELECT count(*) FROM delay_wheel.task'), 0, 'a schema has no tasks');
-is($node->safe_psql($db, "SELECT nextval('delay_wheel.task_id_seq')"), 1, 'its tasks count from 1');
+is($node->safe_psql($db, 'SELECT count(*) FROM delay_wheel_data.task'), 0, 'a schema has no tasks');
+is($node->safe_psql($db, "SELECT nextval('delay_wheel_data.task_id_seq')"), 1, 'its tasks count from 1');
 restore_sql($node, 'data.sql', $db);
 check_copy($node, $db, 'schema.sql and data.sql');
 $db = new_database($node);
 restore_sql($node, 'schema.sql', $db);
 restore($node, 'data.dump', $db, options => ['--disable-triggers']);
 # which forgets that a trigger is to be fired always
-is($node->safe_psql($db, "SELECT tgname FROM pg_trigger WHERE tgrelid = 'delay_wheel.task'::regclass AND tgenabled <> 'A' ORDER BY 1"),
+is($node->safe_psql($db, "SELECT tgname FROM pg_trigger WHERE tgrelid = 'delay_wheel_data.task'::regclass AND tgenabled <> 'A' ORDER BY 1"),
 	"period_changed\nperiod_deleted\nperiod_truncated\nplain_sql\ntask_changed\ntask_guard", 'ENABLE TRIGGER ALL is not ENABLE ALWAYS');
 $node->safe_psql($db, q{
-	ALTER TABLE delay_wheel.task ENABLE ALWAYS TRIGGER task_guard, ENABLE ALWAYS TRIGGER task_changed;
-	ALTER TABLE delay_wheel.failed_task ENABLE ALWAYS TRIGGER task_guard;
+	ALTER TABLE delay_wheel_data.task ENABLE ALWAYS TRIGGER task_guard, ENABLE ALWAYS TRIGGER task_changed;
+	ALTER TABLE delay_wheel_data.failed_task ENABLE ALWAYS TRIGGER task_guard;
 	-- so that the timer looks
-	UPDATE delay_wheel.task SET due = due WHERE false});
+	UPDATE delay_wheel_data.task SET due = due WHERE false});
 check_copy($node, $db, 'schema.sql and data.dump, without triggers');
 
 # By the owner of the database, who cannot create the extension.
@@ -229,10 +229,10 @@ $other->safe_psql('postgres', 'CREATE ROLE app_owner; CREATE ROLE anna LOGIN');
 $db = new_database($other);
 $stderr = restore($other, 'super.dump', $db, fails => 1);
 like($stderr, qr/COPY failed for table "task": ERROR:  role "\S.*" does not exist/, 'owners that do not exist are told');
-is($other->safe_psql($db, 'SELECT count(*) FROM delay_wheel.task'), 0, 'no task is restored');
+is($other->safe_psql($db, 'SELECT count(*) FROM delay_wheel_data.task'), 0, 'no task is restored');
 $other->safe_psql('postgres', q{CREATE ROLE bert LOGIN; CREATE ROLE "Carla ""C"" Doe" LOGIN});
 restore($other, 'super.dump', $db, options => [ '-L', list_of_tasks($node, 'super.dump') ]);
-is($other->safe_psql($db, 'SELECT count(*) FROM delay_wheel.task'), scalar(keys %tasks), 'with them, all are');
+is($other->safe_psql($db, 'SELECT count(*) FROM delay_wheel_data.task'), scalar(keys %tasks), 'with them, all are');
 my $sql_db = new_database($other);
 restore_sql($other, 'super.sql', $sql_db);
 my (undef, undef, $error) = $other->psql($db, 'SELECT delay_arm()');
@@ -274,7 +274,7 @@ wait_for($node, "SELECT unarmed FROM delay_wheel.status WHERE database = 'templa
 	db => 'template_copy');
 is(pending($node, 'app', 'armed'), expected(), 'those of the source are armed');
 $node->safe_psql('app', 'SELECT delay_reschedule(id, interval \'0\') FROM delay_wheel.tasks WHERE armed');
-wait_for($node, 'SELECT count(*) FROM delay_wheel.task WHERE origin <> 1', 'they run', 60, db => 'app', expected => 0);
+wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task WHERE origin <> 1', 'they run', 60, db => 'app', expected => 0);
 is($node->safe_psql('app', 'SELECT * FROM effects ORDER BY label COLLATE "C"'), expected(), 'each once, as its owner');
 like(log_since($node, $position), qr/WARNING:.*database "template_copy" holds tasks that came with a copy/, 'a warning');
 # where the row without owner is, too: it is left, and told
@@ -282,7 +282,7 @@ my ($rc, $out, $warning) = $node->psql('template_copy', 'SELECT delay_arm()');
 is($out, scalar(keys %tasks), 'the copy is armed, once somebody says so');
 like($warning, qr/WARNING:  1 task is left unarmed, since its owner does not exist/, 'but for a task without owner');
 $node->safe_psql('template_copy', 'SELECT delay_reschedule(id, interval \'0\') FROM delay_wheel.tasks WHERE armed');
-wait_for($node, 'SELECT count(*) FROM delay_wheel.task WHERE origin <> 1', 'they run', 60, db => 'template_copy', expected => 0);
+wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task WHERE origin <> 1', 'they run', 60, db => 'template_copy', expected => 0);
 is($node->safe_psql('template_copy', 'SELECT * FROM effects ORDER BY label COLLATE "C"'), expected(), 'each once, as its owner');
 is($node->safe_psql('template_copy', "SELECT unarmed FROM delay_wheel.status WHERE database = 'template_copy'"), 't',
 	'the one is still told');
@@ -297,7 +297,7 @@ sub copied
 {
 	my ($n, $due) = @_;
 	return $node->safe_psql($db, qq{
-		INSERT INTO delay_wheel.task (due, origin, owner, sql)
+		INSERT INTO delay_wheel_data.task (due, origin, owner, sql)
 			SELECT $due, 1, 'anna', format('INSERT INTO public.effects VALUES (%L)', i) FROM generate_series(1, $n) i});
 }
 
@@ -308,7 +308,7 @@ for my $end (qw(COMMIT ROLLBACK))
 	my $other = $node->background_psql($db, on_error_stop => 1);
 	my $arming = $node->background_psql($db, on_error_stop => 1);
 
-	$arming->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM delay_wheel.task');
+	$arming->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM delay_wheel_data.task');
 	$other->query_safe("BEGIN; SELECT delay_cancel($cancelled), delay_reschedule($moved, '2 hours')");
 	copied(1, "now() + interval '1 hour'");
 	$arming->query_until(qr/^started$/m, "\\echo started\nINSERT INTO result SELECT delay_arm();\nCOMMIT;\n");
@@ -334,7 +334,7 @@ $node->restart;
 copied(200000, "now() - interval '1 day' - i * interval '1 ms'");
 wait_for($node, "SELECT unarmed FROM delay_wheel.status WHERE database = '$db'", 'a copy of 200,000 tasks is noticed', 60,
 	db => $db);
-$node->safe_psql($db, q{INSERT INTO delay_wheel.task (due, owner, sql) VALUES (now(), 'anna', $$INSERT INTO public.effects VALUES ('plain SQL')$$)});
+$node->safe_psql($db, q{INSERT INTO delay_wheel_data.task (due, owner, sql) VALUES (now(), 'anna', $$INSERT INTO public.effects VALUES ('plain SQL')$$)});
 schedule($node, $db, 'own', 'anna', '0');
 wait_for($node, 'SELECT count(*) FROM effects', 'own tasks run', 60, db => $db, expected => 2);
 cmp_ok($node->safe_psql($db, "SELECT lateness_max FROM delay_wheel.status WHERE database = '$db'"), '<', 5000,
@@ -350,8 +350,8 @@ SKIP:
 }
 
 # Armed, they run in the order of their due times.
-is($node->safe_psql($db, "DELETE FROM delay_wheel.task WHERE id % 200 <> 0; TRUNCATE effects; SELECT delay_arm()"), 1000, 'a thousand of them are armed');
-wait_for($node, 'SELECT count(*) FROM delay_wheel.task', 'they run', 120, db => $db, expected => 0);
+is($node->safe_psql($db, "DELETE FROM delay_wheel_data.task WHERE id % 200 <> 0; TRUNCATE effects; SELECT delay_arm()"), 1000, 'a thousand of them are armed');
+wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task', 'they run', 120, db => $db, expected => 0);
 is( $node->safe_psql($db, q{SELECT count(*), bool_and(place = by_due)
 		FROM (SELECT row_number() OVER (ORDER BY ctid) AS place, row_number() OVER (ORDER BY label::int DESC) AS by_due FROM effects) e}),
 	'1000|t', 'each once, in the order of their due times');
@@ -362,8 +362,8 @@ is($node->safe_psql($db, 'BEGIN; SELECT delay_arm(); ROLLBACK'), 20000, 'arming 
 is($node->safe_psql($db, 'SELECT count(*) FROM delay_wheel.tasks WHERE NOT armed'), 20000, 'none is armed');
 schedule($node, $db, 'own', 'anna', '0');
 wait_for($node, q{SELECT count(*) FROM effects WHERE label = 'own'}, 'an own task runs', 60, db => $db, expected => 1);
-is($node->safe_psql($db, 'SELECT count(*) FROM delay_wheel.task'), 20000, 'the others do not');
+is($node->safe_psql($db, 'SELECT count(*) FROM delay_wheel_data.task'), 20000, 'the others do not');
 is($node->safe_psql($db, 'SELECT delay_arm()'), 20000, 'armed after all');
-wait_for($node, 'SELECT count(*) FROM delay_wheel.task', 'they run', 120, db => $db, expected => 0);
+wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task', 'they run', 120, db => $db, expected => 0);
 
 done_testing();

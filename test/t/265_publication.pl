@@ -46,7 +46,7 @@ sub nothing_due
 	my ($node, $what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
-	return wait_for($node, 'SELECT count(*) FROM delay_wheel.task WHERE due <= now() AND origin = delay_wheel_internal.origin()',
+	return wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task WHERE due <= now() AND origin = delay_wheel_internal.origin()',
 		$what, 60, expected => 0);
 }
 
@@ -86,12 +86,12 @@ sub traffic
 	$publisher->safe_psql('postgres', 'SELECT delay_resume(name), delay_queue(name, rate => 0) FROM delay_wheel.queues WHERE rate < ' . $round);
 	$publisher->safe_psql('postgres', 'SELECT delay_queue_drop(name) FROM delay_wheel.queues WHERE rate IS NULL AND NOT paused ORDER BY name OFFSET 1');
 	nothing_due($publisher, "$what: tasks run at the publisher");
-	wait_for($publisher, 'SELECT count(*) FROM delay_wheel.prepared', 'what was prepared is forgotten', 60, expected => 0);
+	wait_for($publisher, 'SELECT count(*) FROM delay_wheel_data.prepared', 'what was prepared is forgotten', 60, expected => 0);
 	return;
 }
 
-my $rows = q{SELECT string_agg(format('%s %s %s', id, owner, origin), ', ' ORDER BY id) FROM delay_wheel.task};
-my $failed = 'SELECT count(*) FROM delay_wheel.failed_task';
+my $rows = q{SELECT string_agg(format('%s %s %s', id, owner, origin), ', ' ORDER BY id) FROM delay_wheel_data.task};
+my $failed = 'SELECT count(*) FROM delay_wheel_data.failed_task';
 
 # The subscriber has what the publisher has, and has run nothing.
 sub same
@@ -101,8 +101,8 @@ sub same
 
 	caught_up();
 	for my $query ($rows, $failed, 'SELECT string_agg(label, \', \' ORDER BY label) FROM effects',
-		'SELECT count(*) FROM delay_wheel.prepared',
-		'SELECT q.* FROM delay_wheel.queue q ORDER BY id; SELECT * FROM delay_wheel.pause')
+		'SELECT count(*) FROM delay_wheel_data.prepared',
+		'SELECT q.* FROM delay_wheel_data.queue q ORDER BY id; SELECT * FROM delay_wheel_data.pause')
 	{
 		is($subscriber->safe_psql('postgres', $query), $publisher->safe_psql('postgres', $query), $what);
 	}
@@ -125,16 +125,16 @@ sub changes_only
 	caught_up();
 	wait_for($subscriber, 'SELECT unarmed FROM delay_wheel.status', 'a task came by a change, which the view status tells', 60);
 	my $origin = $subscriber->safe_psql('postgres', 'SELECT delay_wheel_internal.origin()');
-	my $own = $publisher->safe_psql('postgres', "INSERT INTO delay_wheel.task (due, origin, owner, sql)
+	my $own = $publisher->safe_psql('postgres', "INSERT INTO delay_wheel_data.task (due, origin, owner, sql)
 		VALUES (now(), $origin, 'anna', \$\$INSERT INTO public.effects VALUES ('came home')\$\$) RETURNING id");
 	wait_for($subscriber, q{SELECT count(*) FROM effects WHERE label = 'came home'}, 'one that is its own is run', 60, expected => 1);
 	$publisher->safe_psql('postgres', 'SELECT delay_pause_database()');
 	wait_for($subscriber, 'SELECT state FROM delay_wheel.status', 'so does a pause', 60, expected => 'paused');
 	$publisher->safe_psql('postgres', 'SELECT delay_resume_database()');
 	wait_for($subscriber, 'SELECT state FROM delay_wheel.status', 'and its end', 60, expected => 'running');
-	$publisher->safe_psql('postgres', "DELETE FROM delay_wheel.task WHERE id IN ($id, $own)");
+	$publisher->safe_psql('postgres', "DELETE FROM delay_wheel_data.task WHERE id IN ($id, $own)");
 	caught_up();
-	is($subscriber->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel.task'), 0, 'what the publisher deletes is gone');
+	is($subscriber->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel_data.task'), 0, 'what the publisher deletes is gone');
 	is($subscriber->safe_psql('postgres', 'SELECT delay_arm(), unarmed FROM delay_wheel.status'), '0|t', 'the view is late to tell');
 	is($subscriber->safe_psql('postgres', 'SELECT unarmed FROM delay_wheel.status'), 'f', 'delay_arm() has looked');
 	$subscriber->safe_psql('postgres', 'DROP SUBSCRIPTION tasks');
@@ -174,7 +174,7 @@ for my $preload (1, 0)
 	{
 		wait_for($subscriber, 'SELECT unarmed FROM delay_wheel.status', 'the view status tells', 60);
 		# the subscriber's own tasks run; their numbers must not meet the others'
-		$subscriber->safe_psql('postgres', "SELECT setval('delay_wheel.task_id_seq', 1000000000)");
+		$subscriber->safe_psql('postgres', "SELECT setval('delay_wheel_data.task_id_seq', 1000000000)");
 		schedule($subscriber, 'own', '0');
 		wait_for($subscriber, q{SELECT count(*) FROM effects WHERE label = 'own'}, 'own tasks run', 60, expected => 1);
 		$subscriber->safe_psql('postgres', q{DELETE FROM effects WHERE label = 'own'});
@@ -186,15 +186,15 @@ for my $preload (1, 0)
 	wait_for($publisher, 'SELECT state FROM delay_wheel.cancellations', 'a cancellation waits', 60, expected => 'waiting');
 	$open[0]->query_safe('COMMIT');
 	same($subscriber, "$with, a task that is cancelled");
-	my $hit = q{SELECT (SELECT count(*) FROM delay_wheel.task WHERE due > now() + interval '2 hours'),
+	my $hit = q{SELECT (SELECT count(*) FROM delay_wheel_data.task WHERE due > now() + interval '2 hours'),
 		(SELECT count(*) FROM delay_wheel.tasks WHERE due > now() + interval '2 hours'), state FROM delay_wheel.cancellations};
 	is($publisher->safe_psql('postgres', $hit), '1|0|waiting', 'it is hit at the publisher');
 	is($subscriber->safe_psql('postgres', $hit), '1|0|unarmed', 'and at the subscriber') if $preload;
 	$open[1]->query_safe('COMMIT');
 	$_->quit for @open;
-	wait_for($publisher, 'SELECT count(*) FROM delay_wheel.cancellation', 'it comes to its end', 60, expected => 0);
+	wait_for($publisher, 'SELECT count(*) FROM delay_wheel_data.cancellation', 'it comes to its end', 60, expected => 0);
 	same($subscriber, "$with, without it");
-	is($subscriber->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel.cancellation'), 0, 'also at the subscriber');
+	is($subscriber->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel_data.cancellation'), 0, 'also at the subscriber');
 
 	# overdue at both: one runs it, and both lose it
 	$publisher->safe_psql('postgres', "SELECT delay_reschedule($pending, '0')");
@@ -203,7 +203,7 @@ for my $preload (1, 0)
 	is($subscriber->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel.tasks WHERE armed'), 0, 'nothing there is armed') if $preload;
 
 	# the whole of a two-phase transaction
-	my $empty = 'TRUNCATE effects, delay_wheel.task, delay_wheel.cancellation, delay_wheel.queue, delay_wheel.pause, delay_wheel.failed_task, delay_wheel.prepared';
+	my $empty = 'TRUNCATE effects, delay_wheel_data.task, delay_wheel_data.cancellation, delay_wheel_data.queue, delay_wheel_data.pause, delay_wheel_data.failed_task, delay_wheel_data.prepared';
 	$subscriber->safe_psql('postgres', "DROP SUBSCRIPTION tasks; $empty");
 	changes_only($subscriber) if $preload;
 	$subscriber->safe_psql('postgres', $empty);
@@ -230,7 +230,7 @@ for my $preload (1, 0)
 	nothing_due($publisher, 'a task runs');
 	caught_up();
 	wait_for($subscriber, "SELECT count(*) FROM effects WHERE label = 'after binary $preload'", 'in binary, other tables are replicated', 60, expected => 1);
-	is($subscriber->safe_psql('postgres', q{SELECT count(*) FROM delay_wheel.task WHERE args = '{binary}'}), 0, 'tasks are not');
+	is($subscriber->safe_psql('postgres', q{SELECT count(*) FROM delay_wheel_data.task WHERE args = '{binary}'}), 0, 'tasks are not');
 	like(log_since($subscriber, $position), qr/WARNING:  subscription "tasks" does not replicate tasks of delay_wheel/, 'which is told');
 	$publisher->safe_psql('postgres', q{SELECT delay_cancel(id) FROM delay_wheel.tasks WHERE args = '{binary}'});
 	$subscriber->safe_psql('postgres', 'ALTER SUBSCRIPTION tasks SET (binary = false)');
@@ -244,7 +244,7 @@ for my $preload (1, 0)
 		$subscriber->restart;
 		wait_for($subscriber, 'SELECT unarmed FROM delay_wheel.status', 'once it has the library, the view status tells', 60);
 	}
-	$subscriber->safe_psql('postgres', 'UPDATE delay_wheel.task SET due = now()');
+	$subscriber->safe_psql('postgres', 'UPDATE delay_wheel_data.task SET due = now()');
 	cmp_ok($subscriber->safe_psql('postgres', 'SELECT delay_arm()'), '>', 0, 'a subscriber that takes over arms the tasks');
 	nothing_due($subscriber, 'which run there');
 	is($subscriber->safe_psql('postgres', 'SELECT count(*) = count(DISTINCT label) AND count(*) > 0 FROM effects'), 't', 'each once');
@@ -275,14 +275,14 @@ same($bare, 'so does the extension');
 #
 if ($publisher->pg_version->major >= 19)
 {
-	my $last = 'SELECT last_value FROM delay_wheel.task_id_seq';
+	my $last = 'SELECT last_value FROM delay_wheel_data.task_id_seq';
 	my $subscriber = new_node('sequences', conf => $conf);
 
 	schedule($publisher, 'before sequences', '1 hour');
 	$publisher->safe_psql('postgres', 'CREATE PUBLICATION with_sequences FOR ALL TABLES, ALL SEQUENCES');
 	$bare->safe_psql('postgres', 'DROP SUBSCRIPTION tasks');
 	$subscriber->safe_psql('postgres', "$roles; CREATE ROLE role0; CREATE ROLE role1; $create; $allow;
-		SELECT setval('delay_wheel.task_id_seq', 1000000000)");
+		SELECT setval('delay_wheel_data.task_id_seq', 1000000000)");
 	$subscriber->safe_psql('postgres', "$subscribe with_sequences");
 	$subscriber->wait_for_subscription_sync($publisher, 'tasks');
 	wait_for($subscriber, $last, 'a subscriber has the numbers of the publisher, and not its own',
@@ -295,7 +295,7 @@ if ($publisher->pg_version->major >= 19)
 	$subscriber->safe_psql('postgres', 'ALTER SUBSCRIPTION tasks REFRESH SEQUENCES');
 	wait_for($subscriber, $last, 'they come when they are asked for', 60, expected => $publisher->safe_psql('postgres', $last));
 	$subscriber->safe_psql('postgres', 'DROP SUBSCRIPTION tasks');
-	cmp_ok(schedule($subscriber, 'next', '1 hour'), '>', $publisher->safe_psql('postgres', 'SELECT max(id) FROM delay_wheel.task'),
+	cmp_ok(schedule($subscriber, 'next', '1 hour'), '>', $publisher->safe_psql('postgres', 'SELECT max(id) FROM delay_wheel_data.task'),
 		'who takes over goes on behind');
 	$subscriber->stop;
 }

@@ -34,10 +34,10 @@ $old->safe_psql('postgres', qq{
 	SET SESSION AUTHORIZATION "Bert ""B""";
 	SELECT delay_schedule('1 hour', 'INSERT INTO public.effects VALUES (\$1)', 'Bert''s');
 	RESET SESSION AUTHORIZATION;
-	INSERT INTO delay_wheel.task (due, origin, owner, sql) VALUES (now(), 1, 'dropped', 'SELECT 1');
+	INSERT INTO delay_wheel_data.task (due, origin, owner, sql) VALUES (now(), 1, 'dropped', 'SELECT 1');
 	DROP ROLE dropped;
 });
-wait_for($old, 'SELECT count(*) FROM delay_wheel.failed_task', 'one task fails', 60, expected => 1);
+wait_for($old, 'SELECT count(*) FROM delay_wheel_data.failed_task', 'one task fails', 60, expected => 1);
 
 # Each database is for itself.
 $old->safe_psql('postgres', 'CREATE DATABASE second');
@@ -63,7 +63,7 @@ wait_for($old, q{SELECT string_agg(outcome, ' ' ORDER BY outcome) FROM delay_whe
 	db => 'everything', expected => 'done failed');
 # a cancellation that comes to no end, since its rows are locked, before the server does
 my $open = $old->background_psql('everything');
-$open->query_safe(q{BEGIN; SELECT FROM delay_wheel.task WHERE tag = 'marked' FOR UPDATE});
+$open->query_safe(q{BEGIN; SELECT FROM delay_wheel_data.task WHERE tag = 'marked' FOR UPDATE});
 $old->safe_psql('everything', q{SELECT delay_cancel_all(tag => 'marked'); CHECKPOINT});
 
 # One has messages, one of them under a lease, and a key whose period lasts.
@@ -80,16 +80,16 @@ my $lease = q{SELECT id || ', ' || token, payload, attempt FROM delay_lease('let
 my $leased;
 ok(wait_until(60, sub { $leased = $old->safe_psql('letters', "SET SESSION AUTHORIZATION anna; $lease") }), 'a message is leased');
 my ($of_lease) = split /[|]/, $leased;
-wait_for($old, 'SELECT count(*) FROM delay_wheel.task', 'and a key has its period', 60, db => 'letters', expected => 2);
+wait_for($old, 'SELECT count(*) FROM delay_wheel_data.task', 'and a key has its period', 60, db => 'letters', expected => 2);
 
 # All are overdue when the upgrade begins.
 $old->append_conf('postgresql.conf', "shared_preload_libraries = ''\n");
 $old->stop('immediate');
 eval { $open->quit };
 $old->start;
-$old->safe_psql($_, q{UPDATE delay_wheel.task SET due = now() - interval '1 day'}) for qw(postgres second everything);
-is($old->safe_psql('everything', q{SELECT count(*) FROM delay_wheel.task WHERE tag = 'marked'}), 5, 'tasks are cancelled, and still there');
-my @tables = ((map { "delay_wheel.$_" } qw(task failed_task queue pause cancellation recurring_task unique_key)), map { "delay_wheel_internal.history_$_" } 0 .. 2);
+$old->safe_psql($_, q{UPDATE delay_wheel_data.task SET due = now() - interval '1 day'}) for qw(postgres second everything);
+is($old->safe_psql('everything', q{SELECT count(*) FROM delay_wheel_data.task WHERE tag = 'marked'}), 5, 'tasks are cancelled, and still there');
+my @tables = ((map { "delay_wheel_data.$_" } qw(task failed_task queue pause cancellation recurring_task unique_key)), map { "delay_wheel_data.history_$_" } 0 .. 2);
 my $rows = q{SELECT md5(string_agg(r, ';' ORDER BY r)) FROM (SELECT to_jsonb(t)::text FROM %s t) _(r)};
 
 sub all_rows
@@ -98,9 +98,9 @@ sub all_rows
 	return map { my $t = $_; map { "$t " . $node->safe_psql($_, sprintf($rows, $t)) } qw(postgres everything letters) } @tables;
 }
 
-my $owners = 'SELECT owner::oid, count(*) FROM delay_wheel.task GROUP BY 1 ORDER BY 1';
+my $owners = 'SELECT owner::oid, count(*) FROM delay_wheel_data.task GROUP BY 1 ORDER BY 1';
 my @before = (all_rows($old), $old->safe_psql('postgres', $owners));
-my $last = $old->safe_psql('postgres', 'SELECT max(id) FROM delay_wheel.task');
+my $last = $old->safe_psql('postgres', 'SELECT max(id) FROM delay_wheel_data.task');
 $old->append_conf('postgresql.conf', "shared_preload_libraries = 'delay_wheel'\n");
 $old->stop;
 
@@ -141,10 +141,10 @@ is($new->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel.tasks WHERE arm
 my ($rc, $out, $err) = $new->psql('postgres', 'SELECT delay_arm()');
 is($out, $n + 1, 'they are armed');
 like($err, qr/WARNING:  1 task is left unarmed, since its owner does not exist/, 'but for that of a role which was dropped');
-wait_for($new, 'SELECT count(*) FROM delay_wheel.task', 'they run', 120, expected => 1);
+wait_for($new, 'SELECT count(*) FROM delay_wheel_data.task', 'they run', 120, expected => 1);
 is( $new->safe_psql('postgres', q{SELECT who, count(*), count(DISTINCT label) FROM effects WHERE label <> 'new' GROUP BY 1 ORDER BY 1}),
 	"Bert \"B\"|1|1\nanna|$n|$n", 'each once, as its owner');
-is($new->safe_psql('second', 'SELECT count(*) FROM delay_wheel.task'), 1, 'each database is armed by itself');
+is($new->safe_psql('second', 'SELECT count(*) FROM delay_wheel_data.task'), 1, 'each database is armed by itself');
 is($new->safe_psql('second', 'SELECT delay_arm()'), 1, 'so is this one');
 wait_for($new, q{SELECT to_regclass('effects') IS NOT NULL}, 'its task runs', 60, db => 'second');
 
@@ -167,7 +167,7 @@ $q->(q{SELECT delay_resume('stopped')});
 wait_for($new, q{SELECT count(*) FROM delay_wheel.history WHERE outcome = 'done'}, 'what was paused runs when that ends; there is history of all', 60,
 	db => 'everything', expected => 5);
 is($q->(q{SELECT string_agg(label, ' ' ORDER BY label) FROM effects}), 'key new recurring stopped', 'each once');
-wait_for($new, q{SELECT count(*) FROM delay_wheel.task WHERE tag = 'marked'}, 'what was cancelled is removed', 60, db => 'everything', expected => 0);
+wait_for($new, q{SELECT count(*) FROM delay_wheel_data.task WHERE tag = 'marked'}, 'what was cancelled is removed', 60, db => 'everything', expected => 0);
 wait_for($new, 'SELECT count(*) FROM delay_wheel.cancellations', 'the cancellation has come to its end', 60, db => 'everything', expected => 0);
 is($q->('SELECT count(*) FROM delay_wheel.failed'), 1, 'no task has failed again');
 is($q->(q{SELECT unarmed FROM delay_wheel.status WHERE database = 'everything'}), 'f', 'nothing is left to be armed');

@@ -57,7 +57,7 @@ sub q_in
 
 sub version { return q_in($_[0], q{SELECT extversion FROM pg_extension WHERE extname = 'delay_wheel'}) }
 
-my @tables = ((map { "delay_wheel.$_" } qw(task failed_task queue pause cancellation recurring_task prepared)), map { "delay_wheel_internal.history_$_" } 0 .. 2);
+my @tables = ((map { "delay_wheel_data.$_" } qw(task failed_task queue pause cancellation recurring_task prepared)), map { "delay_wheel_data.history_$_" } 0 .. 2);
 
 # What the rows of each table are.
 sub rows
@@ -76,7 +76,7 @@ q_in('postgres', q{
 q_in('old', q{
 	CREATE EXTENSION delay_wheel VERSION '0.9';
 	SELECT delay_wheel.allow('anna');
-	GRANT SELECT ON delay_wheel.task TO reader;
+	GRANT SELECT ON delay_wheel_data.task TO reader;
 	CREATE TABLE public.effects (label text, who name DEFAULT current_user);
 	CREATE TABLE public.orders (id int);
 	GRANT ALL ON public.effects, public.orders TO anna;
@@ -123,7 +123,7 @@ wait_for($node, q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND 
 q_in('old', "$anna BEGIN; SELECT delay_schedule('1 day', 'INSERT INTO public.effects VALUES (''prepared'')'); PREPARE TRANSACTION 'p'");
 q_in('old', "$anna SELECT delay_schedule_task('INSERT INTO public.effects VALUES (''CANCELLED'')', delay => '1 day', tag => 'gone') FROM generate_series(1, 5)");
 my $holder = $node->background_psql('old');
-$holder->query_safe(q{BEGIN; SELECT FROM delay_wheel.task WHERE tag = 'gone' FOR UPDATE});
+$holder->query_safe(q{BEGIN; SELECT FROM delay_wheel_data.task WHERE tag = 'gone' FOR UPDATE});
 q_in('old', "$anna SELECT delay_cancel_all(tag => 'gone')");
 
 #
@@ -148,7 +148,7 @@ q_in('old', q{SET lock_timeout = '60s'; ALTER EXTENSION delay_wheel UPDATE});
 is(version('old'), $newest, "the database is at $newest");
 is_deeply(rows('old', @tables), $before, 'every row is as it was, while one task runs, one is prepared, and some are being cancelled');
 is(q_in('old', q{SELECT delay_wheel.page_data() ->> 'version'}), $newest, 'it has what is new');
-is(q_in('old', q{SELECT has_table_privilege('reader', 'delay_wheel.task', 'SELECT'), has_function_privilege('anna', 'delay_schedule(interval, text)', 'EXECUTE')}),
+is(q_in('old', q{SELECT has_table_privilege('reader', 'delay_wheel_data.task', 'SELECT'), has_function_privilege('anna', 'delay_schedule(interval, text)', 'EXECUTE')}),
 	't|t', 'what was granted still is');
 
 # Another start, before anything of it has run.
@@ -158,9 +158,9 @@ wait_for($node, q{SELECT count(*) FROM effects WHERE label = 'running'}, 'what r
 $gate->quit;
 $holder->query_safe('COMMIT');
 $holder->quit;
-wait_for($node, 'SELECT count(*) FROM delay_wheel.cancellation', 'the cancellation goes on', 60, db => 'old', expected => 0);
+wait_for($node, 'SELECT count(*) FROM delay_wheel_data.cancellation', 'the cancellation goes on', 60, db => 'old', expected => 0);
 $node->restart;
-q_in('old', 'UPDATE delay_wheel.task SET due = now() WHERE due > now()');
+q_in('old', 'UPDATE delay_wheel_data.task SET due = now() WHERE due > now()');
 my @labels = ((grep { $_ ne 'stopped' } sort keys %kinds),
 	'before', 'after the rollback', 'following', 'order 1', 'prepared', 'running');
 wait_for($node, q{SELECT string_agg(label, ',' ORDER BY label COLLATE "C") FROM effects}, 'all kinds of tasks run, each once', 60,
@@ -194,13 +194,13 @@ my %catalog = (
 	columns => "SELECT c.oid::regclass, a.attnum, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attstorage, a.attacl::text,
 		pg_get_expr(f.adbin, f.adrelid), col_description(c.oid, a.attnum) FROM $members JOIN pg_class c ON d.classid = 'pg_class'::regclass AND d.objid = c.oid
 		JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 LEFT JOIN pg_attrdef f ON f.adrelid = c.oid AND f.adnum = a.attnum",
-	constraints => "SELECT conrelid::regclass, conname, pg_get_constraintdef(oid) FROM pg_constraint WHERE connamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_internal'::regnamespace)",
+	constraints => "SELECT conrelid::regclass, conname, pg_get_constraintdef(oid) FROM pg_constraint WHERE connamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_data'::regnamespace, 'delay_wheel_internal'::regnamespace)",
 	indexes => "SELECT pg_get_indexdef(indexrelid) FROM pg_index WHERE indrelid::regclass::text LIKE 'delay_wheel%'",
 	triggers => "SELECT pg_get_triggerdef(oid), tgenabled FROM pg_trigger WHERE tgrelid::regclass::text LIKE 'delay_wheel%' AND NOT tgisinternal",
 	dumped => "SELECT c::regclass, condition FROM pg_extension, unnest(extconfig, extcondition) u(c, condition) WHERE extname = 'delay_wheel'",
 	initial => "SELECT pg_describe_object(i.classoid, i.objoid, i.objsubid), i.initprivs::text FROM $members
 		JOIN pg_init_privs i ON d.classid = i.classoid AND d.objid = i.objoid",
-	schema => q{SELECT nspacl::text, obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname IN ('delay_wheel', 'delay_wheel_internal')},
+	schema => q{SELECT nspacl::text, obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname IN ('delay_wheel', 'delay_wheel_data', 'delay_wheel_internal')},
 );
 
 sub catalog
@@ -232,7 +232,7 @@ my $dump = PostgreSQL::Test::Utils::tempdir() . '/made.sql';
 $node->command_ok([ 'pg_dump', '-f', $dump, 'made' ], 'it is');
 $node->command_ok([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-f', $dump, 'restored' ], 'it is restored');
 is(version('restored'), $newest, "the copy is at $newest");
-my @dumped = map { "delay_wheel.$_" } qw(task failed_task queue recurring_task);
+my @dumped = map { "delay_wheel_data.$_" } qw(task failed_task queue recurring_task);
 is_deeply(rows('restored', @dumped), rows('made', @dumped), 'with all that was in it');
 is(q_in('restored', "$anna SELECT delay_schedule('1 day', 'SELECT 1') IS NOT NULL"), 't', 'and its grants');
 

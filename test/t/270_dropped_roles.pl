@@ -48,7 +48,7 @@ sub all_failed
 	my ($db, $oid, $n, $what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
-	wait_for($node, "SELECT (SELECT count(*) FROM delay_wheel.task WHERE owner = $oid), (SELECT count(*) FROM delay_wheel.failed_task WHERE owner = $oid)",
+	wait_for($node, "SELECT (SELECT count(*) FROM delay_wheel_data.task WHERE owner = $oid), (SELECT count(*) FROM delay_wheel_data.failed_task WHERE owner = $oid)",
 		$what, 60, db => $db, expected => "0|$n");
 	return;
 }
@@ -64,7 +64,7 @@ schedule('postgres', 'gone', 'NEVER', '1 year', 2);
 schedule('second', 'gone', 'NEVER', '1 hour');
 my $kept = schedule('postgres', 'keeper', 'kept', '1 hour');
 $node->safe_psql('without', 'BEGIN; DROP ROLE gone; ROLLBACK');
-is($node->safe_psql('postgres', "SELECT count(*) FROM delay_wheel.task WHERE owner = $oid"), 5, 'a DROP ROLE that is rolled back changes nothing');
+is($node->safe_psql('postgres', "SELECT count(*) FROM delay_wheel_data.task WHERE owner = $oid"), 5, 'a DROP ROLE that is rolled back changes nothing');
 $node->safe_psql('without', 'DROP ROLE gone');
 all_failed('postgres', $oid, 5, 'after DROP ROLE its tasks fail');
 all_failed('second', $oid, 1, 'in all databases');
@@ -108,21 +108,21 @@ my $moved = schedule('postgres', 'gone', 'moved by its own session', '1 hour');
 my $locked = schedule('postgres', 'gone', 'locked by a stranger', '1 hour');
 schedule('postgres', 'gone', 'not locked', '1 hour', 2);
 $session->query_safe("BEGIN; SELECT delay_cancel($id), delay_reschedule($moved, '2 hours')");
-$lock->query_safe("BEGIN; SELECT FROM delay_wheel.task WHERE id = $locked FOR UPDATE");
+$lock->query_safe("BEGIN; SELECT FROM delay_wheel_data.task WHERE id = $locked FOR UPDATE");
 $node->safe_psql('postgres', 'DROP ROLE gone');
-wait_for($node, "SELECT count(*) FROM delay_wheel.failed_task WHERE owner = $oid", 'rows that are locked are left', 60, expected => 2);
+wait_for($node, "SELECT count(*) FROM delay_wheel_data.failed_task WHERE owner = $oid", 'rows that are locked are left', 60, expected => 2);
 schedule('postgres', 'keeper', 'meanwhile', '0');
 wait_for($node, q{SELECT count(*) FROM effects WHERE label = 'meanwhile'}, 'nobody waits for them', 60, expected => 1);
 $session->query_safe('ROLLBACK');
-wait_for($node, "SELECT count(*) FROM delay_wheel.failed_task WHERE owner = $oid", 'they fail when the locks are gone', 60, expected => 4);
+wait_for($node, "SELECT count(*) FROM delay_wheel_data.failed_task WHERE owner = $oid", 'they fail when the locks are gone', 60, expected => 4);
 $session->query_safe(q{SELECT delay_schedule('0', 'INSERT INTO public.effects VALUES (''NEVER'')'), delay_schedule('1 hour', 'SELECT 1')});
-wait_for($node, "SELECT count(*) FROM delay_wheel.failed_task WHERE owner = $oid", 'so do those that it schedules yet', 60, expected => 6);
+wait_for($node, "SELECT count(*) FROM delay_wheel_data.failed_task WHERE owner = $oid", 'so do those that it schedules yet', 60, expected => 6);
 $session->quit;
-is($node->safe_psql('postgres', "SELECT id FROM delay_wheel.task WHERE owner = $oid"), $locked, 'one is still locked');
+is($node->safe_psql('postgres', "SELECT id FROM delay_wheel_data.task WHERE owner = $oid"), $locked, 'one is still locked');
 $lock->query_safe('ROLLBACK');
 $lock->quit;
 # a lock by plain SQL ends without a word; a look at everything finds it
-$node->safe_psql('postgres', 'UPDATE delay_wheel.task SET due = due WHERE false');
+$node->safe_psql('postgres', 'UPDATE delay_wheel_data.task SET due = due WHERE false');
 all_failed('postgres', $oid, 7, 'a look at all of them finds it');
 
 # One that runs just now comes to its end.
@@ -149,7 +149,7 @@ schedule('postgres', 'gone', 'NEVER', '1 hour', 10);
 my $soon = schedule('postgres', 'keeper', 'after the restart', '1 hour');
 $node->append_conf('postgresql.conf', "shared_preload_libraries = ''\n");
 $node->restart;
-$node->safe_psql('postgres', qq{DROP ROLE gone; UPDATE delay_wheel.task SET due = now() - interval '1 day' WHERE owner = $oid OR id = $soon});
+$node->safe_psql('postgres', qq{DROP ROLE gone; UPDATE delay_wheel_data.task SET due = now() - interval '1 day' WHERE owner = $oid OR id = $soon});
 $node->append_conf('postgresql.conf', "shared_preload_libraries = 'delay_wheel'\n");
 $node->restart;
 wait_for($node, q{SELECT count(*) FROM effects WHERE label = 'after the restart'}, 'after a restart, others run', 60, expected => 1);
@@ -160,20 +160,20 @@ all_failed('postgres', $oid, 10, 'those of a role that was dropped meanwhile fai
 # are given away, or dropped; a superuser can give tasks away.
 #
 $oid = create_role('gone');
-$node->safe_psql('postgres', q{INSERT INTO delay_wheel.task (due, origin, owner, sql) VALUES (now(), 1, 'gone', 'SELECT 1')});
+$node->safe_psql('postgres', q{INSERT INTO delay_wheel_data.task (due, origin, owner, sql) VALUES (now(), 1, 'gone', 'SELECT 1')});
 schedule('postgres', 'gone', 'given away', '1 hour');
 $node->safe_psql('postgres', 'REASSIGN OWNED BY gone TO keeper; DROP OWNED BY gone');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM delay_wheel.tasks WHERE owner = 'gone'}), 2,
 	'REASSIGN OWNED and DROP OWNED leave tasks alone');
-$node->safe_psql('postgres', q{UPDATE delay_wheel.task SET owner = 'keeper', due = now() WHERE owner = 'gone'::regrole AND origin <> 1; DROP ROLE gone});
+$node->safe_psql('postgres', q{UPDATE delay_wheel_data.task SET owner = 'keeper', due = now() WHERE owner = 'gone'::regrole AND origin <> 1; DROP ROLE gone});
 wait_for($node, q{SELECT who FROM effects WHERE label = 'given away'}, 'a superuser can give tasks to another role', 60, expected => 'keeper');
 # the timer has looked: another role's tasks, dropped after, are gone
 my $next = create_role('another');
 schedule('postgres', 'another', 'NEVER', '1 hour');
 $node->safe_psql('postgres', 'DROP ROLE another');
 all_failed('postgres', $next, 1, 'those of another role fail');
-is($node->safe_psql('postgres', "SELECT count(*) FROM delay_wheel.task WHERE owner = $oid"), 1, 'an unarmed task is left');
-$node->safe_psql('postgres', "DELETE FROM delay_wheel.task WHERE owner = $oid");
+is($node->safe_psql('postgres', "SELECT count(*) FROM delay_wheel_data.task WHERE owner = $oid"), 1, 'an unarmed task is left');
+$node->safe_psql('postgres', "DELETE FROM delay_wheel_data.task WHERE owner = $oid");
 
 #
 # A prepared transaction of the role.
@@ -196,7 +196,7 @@ $node->safe_psql('postgres', q{
 	DROP ROLE gone;
 	PREPARE TRANSACTION 'drops a role'});
 $node->safe_psql('postgres', q{COMMIT PREPARED 'drops a role'});
-$node->safe_psql('postgres', 'UPDATE delay_wheel.task SET due = due WHERE false');
+$node->safe_psql('postgres', 'UPDATE delay_wheel_data.task SET due = due WHERE false');
 all_failed('postgres', $oid, 1, 'a role that a prepared transaction has dropped');
 
 #
@@ -212,10 +212,10 @@ $node->safe_psql('postgres', qq{
 	UPDATE pg_authid SET oid = $oid WHERE rolname = 'reborn'});
 schedule('postgres', 'reborn', 'of the new one', '0');
 wait_for($node, q{SELECT who FROM effects WHERE label = 'of the new one'}, 'those of the new one run', 60, expected => 'reborn');
-is($node->safe_psql('postgres', "SELECT count(*) FROM delay_wheel.failed_task WHERE owner = $oid"), 1, 'none of them has failed');
+is($node->safe_psql('postgres', "SELECT count(*) FROM delay_wheel_data.failed_task WHERE owner = $oid"), 1, 'none of them has failed');
 
 is($node->safe_psql('postgres', q{SELECT count(*) FROM effects WHERE label = 'NEVER'}), 0, 'no task of a role that is gone was run');
-is($node->safe_psql('postgres', 'SELECT id FROM delay_wheel.task'), $kept, 'what is left is what should be');
+is($node->safe_psql('postgres', 'SELECT id FROM delay_wheel_data.task'), $kept, 'what is left is what should be');
 
 $node->stop;
 
@@ -233,7 +233,7 @@ SKIP:
 	attach($node, 'orphans-before-move', 'wait', 1, 1);
 	$node->safe_psql('postgres', 'DROP ROLE gone');
 	wait_until_waiting($node, 'orphans-before-move', 'one slice is done, another is to begin');
-	my $n = $node->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel.failed_task');
+	my $n = $node->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel_data.failed_task');
 	cmp_ok($n, '>', 0, 'some tasks have failed');
 	cmp_ok($n, '<', 20000, 'but not all');
 	detach($node, 'orphans-before-move');

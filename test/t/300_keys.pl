@@ -24,7 +24,7 @@ synchronous_commit = off
 $node->safe_psql('postgres', q{
 	CREATE TABLE made (mode text, key text, id bigint);
 	-- how many tasks of a key there are beside the one
-	CREATE VIEW surplus AS SELECT key, count(*) FROM delay_wheel.task GROUP BY owner, queue, key HAVING count(*) > 1;
+	CREATE VIEW surplus AS SELECT key, count(*) FROM delay_wheel_data.task GROUP BY owner, queue, key HAVING count(*) > 1;
 	CREATE FUNCTION add(mode text, key text) RETURNS void LANGUAGE plpgsql AS $$
 	BEGIN
 		INSERT INTO made VALUES (mode, key, delay_schedule_task('SELECT 1', key => key, if_exists => mode, delay => '1 day'));
@@ -65,7 +65,7 @@ sub nothing_pending
 {
 	my ($what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	return wait_for($node, 'SELECT count(*) FROM delay_wheel.task', $what, 60, expected => 0);
+	return wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task', $what, 60, expected => 0);
 }
 
 #
@@ -267,7 +267,7 @@ my $pid = value('SELECT pid FROM delay_wheel.running');
 value('CHECKPOINT');
 kill 'KILL', $pid;
 wait_for($node, "SELECT count(*) = 1 FROM delay_wheel.failed WHERE id = $old AND sqlstate = 'DW001'", 'the old one has failed');
-is(value(q{SELECT string_agg(sql, '') FROM delay_wheel.task}), q{INSERT INTO effect VALUES ('new')}, 'the successor is pending');
+is(value(q{SELECT string_agg(sql, '') FROM delay_wheel_data.task}), q{INSERT INTO effect VALUES ('new')}, 'the successor is pending');
 value("SELECT delay_reschedule(id, '0') FROM delay_wheel.tasks");
 nothing_pending('it runs');
 is(value("SELECT string_agg(label, ',') FROM effect"), 'new', 'and only it');
@@ -298,14 +298,14 @@ value(q{
 	CREATE SEQUENCE order_id;
 	CREATE TABLE beat (due timestamptz, began timestamptz DEFAULT clock_timestamp());
 });
-my $sizes = q{SELECT pg_size_pretty(pg_table_size('delay_wheel.task')) || ' table, ' || pg_size_pretty(pg_indexes_size('delay_wheel.task')) || ' indexes, '
-	|| count(*) || ' rows' FROM delay_wheel.task};
+my $sizes = q{SELECT pg_size_pretty(pg_table_size('delay_wheel_data.task')) || ' table, ' || pg_size_pretty(pg_indexes_size('delay_wheel_data.task')) || ' indexes, '
+	|| count(*) || ' rows' FROM delay_wheel_data.task};
 my $lateness = q{SELECT format('lateness of %s beats: p50 %s, p99 %s, max %s ms', count(*), round(percentile_disc(0.5) WITHIN GROUP (ORDER BY late), 2),
 	round(percentile_disc(0.99) WITHIN GROUP (ORDER BY late), 2), round(max(late), 2))
 	FROM (SELECT extract(epoch FROM began - due)::numeric * 1000 AS late FROM beat) b};
 my $beats = q{SELECT count(delay_schedule_at(due, 'INSERT INTO beat VALUES ($1)', due)) FROM generate_series(now() + interval '1 s', now() + interval '%d s', interval '20 ms') due};
 value(sprintf($beats, 4));
-wait_for($node, 'SELECT count(*) FROM delay_wheel.task', 'nothing but beats', 60, expected => 0);
+wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task', 'nothing but beats', 60, expected => 0);
 note('idle: ' . value($lateness));
 my $quiet = value('SELECT count(*) FROM beat');
 cmp_ok($quiet, '>', 100, 'each beat ran');

@@ -23,7 +23,7 @@ sub put
 
 $node->safe_psql('postgres', 'CREATE TABLE effect (key text)');
 is(put('crash'), 'new', 'the first one is new');
-wait_for($node, 'SELECT count(*) FROM delay_wheel.task', 'it is done', 60, expected => 0);
+wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task', 'it is done', 60, expected => 0);
 $node->stop('immediate');
 $node->start;
 is(put('crash'), 'refused', 'after a crash the period still lasts');
@@ -31,21 +31,21 @@ is($node->safe_psql('postgres', 'SELECT key FROM effect'), 'crash', 'it was done
 
 # a period that ends while nobody looks, and more of them than are removed at a time
 $node->safe_psql('postgres', q{
-	INSERT INTO delay_wheel.unique_key SELECT 1000000 + i, now() - interval '1 hour', current_user::regrole, 0, 'old ' || i FROM generate_series(1, 2500) i});
+	INSERT INTO delay_wheel_data.unique_key SELECT 1000000 + i, now() - interval '1 hour', current_user::regrole, 0, 'old ' || i FROM generate_series(1, 2500) i});
 $node->restart;
-wait_for($node, 'SELECT count(*) FROM delay_wheel.unique_key', 'the rows of periods that have ended are removed', 60, expected => 1);
+wait_for($node, 'SELECT count(*) FROM delay_wheel_data.unique_key', 'the rows of periods that have ended are removed', 60, expected => 1);
 is(put('old 1'), 'new', 'such a key can be scheduled again');
 is(put('crash'), 'refused', 'others stay as they were');
 
 # a dump
-wait_for($node, 'SELECT count(*) FROM delay_wheel.task', 'it is done', 60, expected => 0);
+wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task', 'it is done', 60, expected => 0);
 $node->safe_psql('postgres', q{
 	SELECT delay_schedule_task('SELECT 1', key => 'pending', delay => '1 day', unique_for => '1 hour');
-	INSERT INTO delay_wheel.unique_key VALUES (2000000, now() - interval '1 hour', current_user::regrole, 0, 'ended')});
+	INSERT INTO delay_wheel_data.unique_key VALUES (2000000, now() - interval '1 hour', current_user::regrole, 0, 'ended')});
 $node->command_ok([ 'pg_dump', '-h', $node->host, '-p', $node->port, '-f', "$dir/dump", 'postgres' ], 'a dump');
 $node->safe_psql('postgres', 'CREATE DATABASE copy');
 $node->command_ok([ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-h', $node->host, '-p', $node->port, '-f', "$dir/dump", 'copy' ], 'is restored');
-is($node->safe_psql('copy', 'SELECT key FROM delay_wheel.unique_key ORDER BY key'), "crash\nold 1\npending",
+is($node->safe_psql('copy', 'SELECT key FROM delay_wheel_data.unique_key ORDER BY key'), "crash\nold 1\npending",
 	'with the periods that last');
 is(put('crash', 'copy'), 'refused', 'which count there');
 is(put('pending', 'copy'), 'refused', 'also that of a task that is not armed');

@@ -1,4 +1,4 @@
-# What plain SQL does to rows of delay_wheel.task reaches all that is kept of a task elsewhere: the
+# What plain SQL does to rows of delay_wheel_data.task reaches all that is kept of a task elsewhere: the
 # period of its key, sessions that wait for it, its recurring task, counts of leases, what is known
 # of copies.
 
@@ -36,7 +36,7 @@ sub after
 	is($q->("SELECT put('pending')"), 'new', "before: $what");
 	$q->($sql);
 	is($q->($again // "SELECT put('pending')"), $expected, $what);
-	$q->("DELETE FROM delay_wheel.task; DELETE FROM delay_wheel.unique_key WHERE key <> 'done'");
+	$q->("DELETE FROM delay_wheel_data.task; DELETE FROM delay_wheel_data.unique_key WHERE key <> 'done'");
 	return;
 }
 
@@ -44,11 +44,11 @@ sub after
 # The period in which a key is unique.
 #
 group unique => sub {
-	after('TRUNCATE delay_wheel.task, delay_wheel.unique_key', 'new', 'of both tables');
+	after('TRUNCATE delay_wheel_data.task, delay_wheel_data.unique_key', 'new', 'of both tables');
 	is($q->("SELECT put('done', '0')"), 'new', 'one that is done');
 	wait_for($node, 'SELECT count(*) FROM effect', 'it is done', 60, expected => 1);
 
-	my $delete = q{DELETE FROM delay_wheel.task WHERE key = 'pending'};
+	my $delete = q{DELETE FROM delay_wheel_data.task WHERE key = 'pending'};
 	after($delete, 'new', 'a deleted task can be scheduled again');
 	after("BEGIN; $delete; ROLLBACK", 'kept', 'not if that is rolled back');
 	after("BEGIN; SAVEPOINT s; $delete; ROLLBACK TO s; COMMIT", 'kept', 'nor after a savepoint');
@@ -58,18 +58,18 @@ group unique => sub {
 	after("EXPLAIN (ANALYZE) $delete", 'new', 'by EXPLAIN ANALYZE');
 	after("SET session_replication_role = replica; $delete", 'new', 'as a replica');
 	after("SET ROLE anna; RESET ROLE; GRANT pg_write_all_data, pg_read_all_data TO anna; SET ROLE anna; $delete", 'new', 'by a role that may write to any table');
-	after('TRUNCATE delay_wheel.task', 'new', 'after TRUNCATE');
-	after('BEGIN; TRUNCATE delay_wheel.task; ROLLBACK', 'kept', 'not if that is rolled back');
-	after("BEGIN; SELECT put('at once'); TRUNCATE delay_wheel.task; COMMIT", 'new', 'of this transaction, too', "SELECT put('at once')");
-	after("UPDATE delay_wheel.task SET due = due + interval '1 hour', tag = 'x'", 'kept', 'a change of other columns does not end the period');
-	is($q->('SELECT count(*) FROM delay_wheel.unique_key'), 1, 'nothing is left over');
+	after('TRUNCATE delay_wheel_data.task', 'new', 'after TRUNCATE');
+	after('BEGIN; TRUNCATE delay_wheel_data.task; ROLLBACK', 'kept', 'not if that is rolled back');
+	after("BEGIN; SELECT put('at once'); TRUNCATE delay_wheel_data.task; COMMIT", 'new', 'of this transaction, too', "SELECT put('at once')");
+	after("UPDATE delay_wheel_data.task SET due = due + interval '1 hour', tag = 'x'", 'kept', 'a change of other columns does not end the period');
+	is($q->('SELECT count(*) FROM delay_wheel_data.unique_key'), 1, 'nothing is left over');
 	is($q->("SELECT put('done')"), 'refused', 'a task that was done keeps its period');
 
 	# in one transaction with the next one
 	is($q->("SELECT put('one')"), 'new', 'another one');
-	is($q->("BEGIN; DELETE FROM delay_wheel.task WHERE key = 'one'; SELECT put('one'); COMMIT"), 'new', 'the deleting transaction itself can schedule it again');
-	is($q->("SELECT count(*) FROM delay_wheel.task WHERE key = 'one'"), 1, 'which is pending');
-	$q->('TRUNCATE delay_wheel.task');
+	is($q->("BEGIN; DELETE FROM delay_wheel_data.task WHERE key = 'one'; SELECT put('one'); COMMIT"), 'new', 'the deleting transaction itself can schedule it again');
+	is($q->("SELECT count(*) FROM delay_wheel_data.task WHERE key = 'one'"), 1, 'which is pending');
+	$q->('TRUNCATE delay_wheel_data.task');
 
 	# given away
 	my $as = sub { return $q->("SET ROLE $_[0]; SELECT put('given'" . ($_[1] // '') . ')') };
@@ -78,7 +78,7 @@ group unique => sub {
 		return;
 	};
 	is($as->('anna'), 'new', "anna's task");
-	$q->("UPDATE delay_wheel.task SET owner = 'bert'");
+	$q->("UPDATE delay_wheel_data.task SET owner = 'bert'");
 	is($as->('bert'), 'kept', 'is bert\'s now');
 	is($as->('anna'), 'new', 'so she can have another one');
 	$done->();
@@ -86,22 +86,22 @@ group unique => sub {
 	is($as->('anna'), 'refused', 'so is she, by her own');
 	is($q->("SELECT string_agg(owner::text, ',' ORDER BY owner::text) FROM delay_wheel.unique_keys WHERE key = 'given'"), 'anna,bert', 'as the view shows');
 	is($as->('anna', ", in_queue => 'other'"), 'new', 'in another queue');
-	$q->("UPDATE delay_wheel.task SET queue = 0, key = 'taken'");
+	$q->("UPDATE delay_wheel_data.task SET queue = 0, key = 'taken'");
 	is($as->('anna', ", in_queue => 'other'"), 'new', 'one that has left the queue is in nobody\'s way there');
 	$done->();
 	is($q->("SET ROLE anna; SELECT put('taken')"), 'refused', 'but for what it has become');
 	is($q->("SET ROLE anna; SELECT put('keyless')"), 'new', 'a key');
-	$q->("UPDATE delay_wheel.task SET key = NULL WHERE key = 'keyless'");
+	$q->("UPDATE delay_wheel_data.task SET key = NULL WHERE key = 'keyless'");
 	is($q->("SET ROLE anna; SELECT put('keyless')"), 'new', 'that is taken away');
-	$q->("UPDATE delay_wheel.task SET more = more - 'unique_for' WHERE key = 'keyless'");
+	$q->("UPDATE delay_wheel_data.task SET more = more - 'unique_for' WHERE key = 'keyless'");
 	$done->();
 	is($q->("SET ROLE anna; SELECT put('keyless')"), 'new', 'and a period that is taken away');
-	$q->('TRUNCATE delay_wheel.task');
+	$q->('TRUNCATE delay_wheel_data.task');
 
 	# a lookup meets a deletion that is not committed: it waits for it
 	is($q->("SELECT put('open')"), 'new', 'a task');
 	my $open = $node->background_psql('postgres');
-	$open->query_safe("BEGIN; DELETE FROM delay_wheel.task WHERE key = 'open'");
+	$open->query_safe("BEGIN; DELETE FROM delay_wheel_data.task WHERE key = 'open'");
 	my $other = $node->background_psql('postgres');
 	my $pid = $other->query_safe('SELECT pg_backend_pid()');
 	$other->query_until(qr/putting/, "\\echo putting\nSELECT 'told: ' || put('open');\n");
@@ -110,14 +110,14 @@ group unique => sub {
 	$open->quit;
 	like($other->query_until(qr/told: \w+/, ''), qr/told: new/, 'and schedules it then');
 	$other->quit;
-	$q->('TRUNCATE delay_wheel.task');
+	$q->('TRUNCATE delay_wheel_data.task');
 };
 
 #
 # Sessions that wait for the task.
 #
 group waiters => sub {
-	for my $sql ('DELETE FROM delay_wheel.task', 'TRUNCATE delay_wheel.task', 'BEGIN; DELETE FROM delay_wheel.task; PREPARE TRANSACTION $$p$$; COMMIT PREPARED $$p$$')
+	for my $sql ('DELETE FROM delay_wheel_data.task', 'TRUNCATE delay_wheel_data.task', 'BEGIN; DELETE FROM delay_wheel_data.task; PREPARE TRANSACTION $$p$$; COMMIT PREPARED $$p$$')
 	{
 		my $id = $q->("SELECT delay_schedule('1 day', 'SELECT 1')");
 		my $waiter = $node->background_psql('postgres');
@@ -137,13 +137,13 @@ group waiters => sub {
 #
 group recurring => sub {
 	$q->(q{SELECT delay_every('daily', '1 day', 'SELECT 1', starts => now() + interval '1 hour')});
-	for my $sql ('DELETE FROM delay_wheel.task', 'TRUNCATE delay_wheel.task', 'BEGIN; DELETE FROM delay_wheel.task; PREPARE TRANSACTION $$p$$; COMMIT PREPARED $$p$$')
+	for my $sql ('DELETE FROM delay_wheel_data.task', 'TRUNCATE delay_wheel_data.task', 'BEGIN; DELETE FROM delay_wheel_data.task; PREPARE TRANSACTION $$p$$; COMMIT PREPARED $$p$$')
 	{
-		my $id = $q->('SELECT id FROM delay_wheel.task');
+		my $id = $q->('SELECT id FROM delay_wheel_data.task');
 		$q->($sql);
-		wait_for($node, "SELECT count(*) FROM delay_wheel.task WHERE id > $id", "gets another run after: $sql", 60, expected => 1);
+		wait_for($node, "SELECT count(*) FROM delay_wheel_data.task WHERE id > $id", "gets another run after: $sql", 60, expected => 1);
 	}
-	$q->(q{DELETE FROM delay_wheel.recurring_task; DELETE FROM delay_wheel.task});
+	$q->(q{DELETE FROM delay_wheel_data.recurring_task; DELETE FROM delay_wheel_data.task});
 };
 
 #
@@ -153,16 +153,16 @@ group others => sub {
 	$q->(q{SELECT delay_send('letters', '1'), delay_send('letters', '2')});
 	wait_for($node, q{SELECT count(*) FROM delay_lease('letters', lease => '1 day')}, 'a message is leased', 60, expected => 1);
 	is($q->(q{SELECT count(*) FROM delay_lease('letters')}), 0, 'no other one, since the queue has a limit');
-	$q->('DELETE FROM delay_wheel.task WHERE token IS NOT NULL');
+	$q->('DELETE FROM delay_wheel_data.task WHERE token IS NOT NULL');
 	wait_for($node, q{SELECT count(*) FROM delay_lease('letters', lease => '1 day')}, 'another one when that is deleted', 60, expected => 1);
-	$q->('TRUNCATE delay_wheel.task');
+	$q->('TRUNCATE delay_wheel_data.task');
 	$q->(q{SELECT delay_send('letters', '3')});
 	wait_for($node, q{SELECT count(*) FROM delay_lease('letters', lease => '1 day')}, 'another one after TRUNCATE', 60, expected => 1);
-	$q->('TRUNCATE delay_wheel.task');
+	$q->('TRUNCATE delay_wheel_data.task');
 
-	for my $sql ('DELETE FROM delay_wheel.task', 'TRUNCATE delay_wheel.task')
+	for my $sql ('DELETE FROM delay_wheel_data.task', 'TRUNCATE delay_wheel_data.task')
 	{
-		$q->(q{SELECT delay_schedule('1 day', 'SELECT 1'); UPDATE delay_wheel.task SET origin = 1});
+		$q->(q{SELECT delay_schedule('1 day', 'SELECT 1'); UPDATE delay_wheel_data.task SET origin = 1});
 		wait_for($node, q{SELECT unarmed FROM delay_wheel.status WHERE database = current_database()}, 'a task that came with a copy');
 		$q->($sql);
 		wait_for($node, q{SELECT NOT unarmed FROM delay_wheel.status WHERE database = current_database()}, "is not known any more after: $sql");
@@ -176,9 +176,9 @@ group preload => sub {
 	is($q->("SELECT put('pending')"), 'new', 'a task');
 	$node->adjust_conf('postgresql.conf', 'shared_preload_libraries', "''");
 	$node->restart;
-	$q->('DELETE FROM delay_wheel.task');
-	is($q->("SELECT count(*) FROM delay_wheel.unique_key WHERE key = 'pending'"), 0, 'without the library, too, its period goes with it');
-	$q->('TRUNCATE delay_wheel.task');
+	$q->('DELETE FROM delay_wheel_data.task');
+	is($q->("SELECT count(*) FROM delay_wheel_data.unique_key WHERE key = 'pending'"), 0, 'without the library, too, its period goes with it');
+	$q->('TRUNCATE delay_wheel_data.task');
 };
 
 done_testing();

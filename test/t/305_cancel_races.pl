@@ -51,14 +51,14 @@ for my $session (@sessions)
 	IPC::Run::finish($session->{handle});
 	is(${ $session->{err} }, '', 'a session has cancelled what it could');
 }
-wait_for($node, 'SELECT count(*) FROM delay_wheel.task', 'nothing is left', 60, expected => 0);
+wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task', 'nothing is left', 60, expected => 0);
 
 is($node->safe_psql('postgres', 'SELECT count(*) FROM told'), $ntasks, 'each task had an answer');
 is($node->safe_psql('postgres', q{
 		SELECT count(*) FROM task LEFT JOIN told USING (id) LEFT JOIN ran ON ran.id = task.id
 		WHERE (told.answer = 'cancelled') = (ran.id IS NOT NULL)}),
 	0, 'each was cancelled or run, as it was told, none both, none neither');
-is($node->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel.failed_task'), 0, 'none failed');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel_data.failed_task'), 0, 'none failed');
 my $answers = $node->safe_psql('postgres',
 	q{SELECT string_agg(answer || ' ' || n, ', ' ORDER BY answer) FROM (SELECT answer, count(*) AS n FROM told GROUP BY 1) t});
 note("answers: $answers");

@@ -38,7 +38,7 @@ sub lock_row
 
 	query(q{SELECT delay_pause('other')});
 	my $id = query("SELECT delay_schedule_task('INSERT INTO ran VALUES (''$name'')', delay => '0', queue => 'other')");
-	$session->query_safe("BEGIN; SELECT FROM delay_wheel.task WHERE id = $id FOR UPDATE");
+	$session->query_safe("BEGIN; SELECT FROM delay_wheel_data.task WHERE id = $id FOR UPDATE");
 	query(q{SELECT delay_resume('other')});
 	return $session;
 }
@@ -56,7 +56,7 @@ group batch => sub {
 	query(q{ALTER SYSTEM SET delay_wheel.max_executors = 1});
 	$node->reload;
 	wait_for($node, 'SHOW delay_wheel.max_executors', 'one executor', $limit, expected => 1);
-	query("SELECT delay_schedule('0', 'SELECT FROM delay_wheel.task WHERE id = $id FOR UPDATE')");
+	query("SELECT delay_schedule('0', 'SELECT FROM delay_wheel_data.task WHERE id = $id FOR UPDATE')");
 	query(q{SELECT delay_schedule('0', 'INSERT INTO ran VALUES (''next'')') FROM generate_series(1, 2)});
 	attach($node, 'batch-after-sql', 'wait', 0, 1);
 	query(q{SELECT delay_resume()});
@@ -68,7 +68,7 @@ group batch => sub {
 	detach($node, 'batch-after-sql');
 	wait_for($node, q{SELECT count(*) FROM ran WHERE name = 'next'}, 'the batch goes on', $limit, expected => 2);
 	# the look of in five minutes, now
-	query('UPDATE delay_wheel.task SET tag = tag WHERE false');
+	query('UPDATE delay_wheel_data.task SET tag = tag WHERE false');
 	wait_for($node, q{SELECT count(*) FROM ran WHERE name = 'locked'}, 'the task runs', $limit, expected => 1);
 	query(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'delay_wheel timer'});
 	wait_for($node, $recheck, 'another timer begins anew', $limit, expected => 0);
@@ -88,7 +88,7 @@ group interval => sub {
 	wait_for($node, $minutes, 'another row: in five', $limit, expected => 5);
 	$_->query_safe('ROLLBACK') for $first, $second;
 	$_->quit for $first, $second;
-	query('UPDATE delay_wheel.task SET tag = tag WHERE false');
+	query('UPDATE delay_wheel_data.task SET tag = tag WHERE false');
 	wait_for($node, q{SELECT string_agg(name, ' ' ORDER BY name) FROM ran WHERE name IN ('first', 'second')},
 		'both run', $limit, expected => 'first second');
 };

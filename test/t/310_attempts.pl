@@ -169,13 +169,13 @@ failed_with($id, '2|57014', 'one that takes too long is');
 #
 query(q{
 	TRUNCATE ran, answers;
-	DELETE FROM delay_wheel.failed_task;
+	DELETE FROM delay_wheel_data.failed_task;
 	CREATE PROCEDURE harass(once boolean) LANGUAGE plpgsql AS $$
 	DECLARE
 		victim bigint;
 		word text;
 	BEGIN
-		WHILE EXISTS (SELECT FROM delay_wheel.task) LOOP
+		WHILE EXISTS (SELECT FROM delay_wheel_data.task) LOOP
 			FOR victim IN SELECT task FROM delay_wheel.running WHERE task % 2 = 1 LOOP
 				CONTINUE WHEN once AND EXISTS (SELECT FROM answers WHERE id = victim AND answer IN ('stopping', 'cancelled'));
 				word := delay_cancel(victim, true);
@@ -221,9 +221,9 @@ unlike(log_since($node, $position), qr/could not (claim|record)/, 'nobody was ca
 
 # Tasks that fail and are tried again for ever: who is told that one is
 # stopping, or cancelled, needs no second word.
-query('TRUNCATE ran, answers; DELETE FROM delay_wheel.failed_task');
+query('TRUNCATE ran, answers; DELETE FROM delay_wheel_data.failed_task');
 query(q{SELECT count(delay_schedule_task('SELECT pg_sleep(0.002); SELECT 1 / 0', delay => '2 s', max_attempts => 32767, retry_delay => '1 s')) FROM generate_series(1, 200)});
-query(q{DELETE FROM delay_wheel.task WHERE id % 2 = 0; UPDATE delay_wheel.task SET retry_delay = '0'});
+query(q{DELETE FROM delay_wheel_data.task WHERE id % 2 = 0; UPDATE delay_wheel_data.task SET retry_delay = '0'});
 storm('true');
 is(query(q{SELECT count(DISTINCT id), count(*) FILTER (WHERE answer NOT IN ('cancelled', 'stopping', 'gone')) FROM answers}),
 	'100|0', 'each of 100 tasks that were tried again and again has ended by a word');
@@ -270,7 +270,7 @@ SKIP:
 	detach($node, 'retry-before-insert');
 	like($other->query_until(qr/said: \w+/, ''), qr/said: cancelled/, 'and cancels it');
 	$other->quit;
-	is(query("SELECT count(*) FROM delay_wheel.task"), 0, 'it is gone');
+	is(query("SELECT count(*) FROM delay_wheel_data.task"), 0, 'it is gone');
 	is(query("SELECT count(*) FROM delay_wheel.failed WHERE id = $id"), 0, 'and has not failed');
 
 	# putting it back fails: an error, then the end of the executor
@@ -377,7 +377,7 @@ is(query("SELECT count(*) FROM pg_stat_activity WHERE pid = $pid"), 0, 'and term
 # It is in nobody's way, also not of the end of the extension.
 $position = log_position($node);
 begin_wait($id);
-query('VACUUM FULL delay_wheel.task');
+query('VACUUM FULL delay_wheel_data.task');
 query("SET statement_timeout = '60 s'; DROP EXTENSION delay_wheel CASCADE");
 pass('the extension is dropped meanwhile');
 end_wait();

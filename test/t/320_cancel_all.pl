@@ -34,7 +34,7 @@ sub add
 {
 	my ($n, $tag, $due, $db) = @_;
 	$node->safe_psql($db // 'postgres', qq{
-		INSERT INTO delay_wheel.task (due, owner, tag, sql)
+		INSERT INTO delay_wheel_data.task (due, owner, tag, sql)
 		SELECT $due, 'app', '$tag', 'INSERT INTO public.effects VALUES (''$tag'')' FROM generate_series(1, $n) i});
 	return;
 }
@@ -59,14 +59,14 @@ sub time_of_cancel
 sub rows_of
 {
 	my ($tag) = @_;
-	return $node->safe_psql('postgres', "SELECT count(*) FROM delay_wheel.task WHERE tag = '$tag'");
+	return $node->safe_psql('postgres', "SELECT count(*) FROM delay_wheel_data.task WHERE tag = '$tag'");
 }
 
 sub swept
 {
 	my ($what, $db) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	return wait_for($node, 'SELECT count(*) FROM delay_wheel.cancellation WHERE origin = delay_wheel_internal.origin()',
+	return wait_for($node, 'SELECT count(*) FROM delay_wheel_data.cancellation WHERE origin = delay_wheel_internal.origin()',
 		"$what: the cancellation goes", 120, expected => 0, db => $db);
 }
 
@@ -133,7 +133,7 @@ is($node->safe_psql('postgres', q{SELECT count(*) FROM effects WHERE tag = 'foun
 # Transactions that were open, and prepared ones, over a restart.
 #
 my $open = $node->background_psql('postgres');
-$open->query_safe(q{BEGIN; INSERT INTO delay_wheel.task (due, owner, tag, sql) VALUES (now(), 'app', 'open', 'INSERT INTO public.effects VALUES (''open'')')});
+$open->query_safe(q{BEGIN; INSERT INTO delay_wheel_data.task (due, owner, tag, sql) VALUES (now(), 'app', 'open', 'INSERT INTO public.effects VALUES (''open'')')});
 my $pid = $open->query_safe('SELECT pg_backend_pid()');
 $node->safe_psql('postgres', q{
 	BEGIN;
@@ -164,7 +164,7 @@ sweeper_ends('prepared');
 my %brings = (
 	'scheduled' => q{SELECT delay_schedule('1 day', 'SELECT 1')},
 	'moved' => q{SELECT delay_reschedule((SELECT min(id) FROM delay_wheel.tasks WHERE tag = 'to be moved'), '2 days')},
-	'by plain SQL' => q{RESET ROLE; INSERT INTO delay_wheel.task (due, owner, sql) SELECT now() + '1 day', 'app', 'SELECT 1' WHERE false; SET ROLE app},
+	'by plain SQL' => q{RESET ROLE; INSERT INTO delay_wheel_data.task (due, owner, sql) SELECT now() + '1 day', 'app', 'SELECT 1' WHERE false; SET ROLE app},
 	'before a savepoint' => q{SELECT delay_schedule('1 day', 'SELECT 1'); SAVEPOINT s; SELECT delay_schedule('1 day', 'SELECT 1'); ROLLBACK TO s},
 	'beside those of others' => q{SELECT delay_schedule('1 day', 'SELECT 1'); RESET ROLE; SELECT delay_schedule('1 day', 'SELECT 1')},
 	'after those of others' => q{RESET ROLE; SELECT delay_schedule('1 day', 'SELECT 1'); SET ROLE app; SELECT delay_schedule('1 day', 'SELECT 1')});
@@ -203,7 +203,7 @@ is( $node->safe_psql('postgres', q{
 		SELECT id FROM delay_wheel.tasks}),
 	"2\n$id", 'committed, it has');
 swept('committed');
-is($node->safe_psql('postgres', q{SELECT string_agg(id::text, ' ') FROM delay_wheel.task}), $id, 'what came after it stays');
+is($node->safe_psql('postgres', q{SELECT string_agg(id::text, ' ') FROM delay_wheel_data.task}), $id, 'what came after it stays');
 $node->safe_psql('postgres', "SELECT delay_cancel($id)");
 
 #
@@ -227,7 +227,7 @@ $holder[1]->query_safe(q{BEGIN; SELECT delay_schedule('1 day', 'SELECT 1')});
 $node->safe_psql('postgres', q{SELECT delay_cancel_all(tag => 'none')});
 run_one('second');
 $holder[0]->query_safe('ROLLBACK');
-wait_for($node, "SELECT count(*) FROM delay_wheel.cancellation WHERE id = $first", 'the first one is removed', 90, expected => 0);
+wait_for($node, "SELECT count(*) FROM delay_wheel_data.cancellation WHERE id = $first", 'the first one is removed', 90, expected => 0);
 $node->safe_psql('postgres', "SELECT delay_reschedule($moved, '0')");
 wait_for($node, q{SELECT count(*) FROM effects WHERE tag = 'moved'}, 'a task that came later to where it hit runs', 60, expected => 1);
 $holder[1]->query_safe('ROLLBACK');
@@ -287,9 +287,9 @@ like($node->safe_psql('postgres', 'SELECT last_problem FROM delay_wheel.status')
 # A row that a stranger has locked: no other waits for it.
 add(1000, 'locked', q{now() + interval '1 day' + i * interval '1 s'});
 my $locker = $node->background_psql('postgres');
-$locker->query_safe(q{BEGIN; SELECT id FROM delay_wheel.task WHERE id = (SELECT max(id) - 500 FROM delay_wheel.task WHERE tag = 'locked') FOR UPDATE});
+$locker->query_safe(q{BEGIN; SELECT id FROM delay_wheel_data.task WHERE id = (SELECT max(id) - 500 FROM delay_wheel_data.task WHERE tag = 'locked') FOR UPDATE});
 $node->safe_psql('postgres', q{SELECT delay_cancel_all(tag => 'locked')});
-wait_for($node, q{SELECT count(*) FROM delay_wheel.task WHERE tag = 'locked'}, 'all but the locked row go', 60, expected => 1);
+wait_for($node, q{SELECT count(*) FROM delay_wheel_data.task WHERE tag = 'locked'}, 'all but the locked row go', 60, expected => 1);
 wait_for($node, q{SELECT state FROM delay_wheel.cancellations}, 'and are waited for', 60, expected => 'waiting');
 $locker->query_safe('COMMIT');
 done('locked');
@@ -298,8 +298,8 @@ done('locked');
 add(100000, 'lock table', q{now() + interval '1 day' + i * interval '1 s'});
 $node->safe_psql('postgres', q{SELECT delay_cancel_all(tag => 'lock table')});
 my $begun = time();
-$node->safe_psql('postgres', 'BEGIN; LOCK TABLE delay_wheel.task; COMMIT; BEGIN; LOCK TABLE delay_wheel.cancellation; COMMIT');
-$node->safe_psql('postgres', 'VACUUM FULL delay_wheel.cancellation');
+$node->safe_psql('postgres', 'BEGIN; LOCK TABLE delay_wheel_data.task; COMMIT; BEGIN; LOCK TABLE delay_wheel_data.cancellation; COMMIT');
+$node->safe_psql('postgres', 'VACUUM FULL delay_wheel_data.cancellation');
 my $took = time() - $begun;
 cmp_ok($took, '<', 5, sprintf('LOCK TABLE and VACUUM FULL in the middle took %.3f s', $took));
 done('lock table');
@@ -338,12 +338,12 @@ $locker->query_safe(q{BEGIN; SELECT delay_schedule('1 day', 'SELECT 1')});
 add(10, 'dumped', q{now() - interval '1 s'});
 $node->safe_psql('postgres', q{
 	SELECT delay_cancel_all(tag => 'dumped');
-	INSERT INTO delay_wheel.task (due, owner, sql) VALUES (now() + interval '1 day', 'app', 'INSERT INTO public.effects VALUES (''kept'')')});
+	INSERT INTO delay_wheel_data.task (due, owner, sql) VALUES (now() + interval '1 day', 'app', 'INSERT INTO public.effects VALUES (''kept'')')});
 my $dump = PostgreSQL::Test::Utils::tempdir() . '/dump.sql';
 # with rows that come too late to be swept before
 wait_for($node, q{SELECT state FROM delay_wheel.cancellations}, 'a cancellation waits', 60, expected => 'waiting');
 $node->safe_psql('postgres', q{
-	INSERT INTO delay_wheel.task (id, due, owner, tag, sql)
+	INSERT INTO delay_wheel_data.task (id, due, owner, tag, sql)
 	SELECT -i, now(), 'app', 'dumped', 'INSERT INTO public.effects VALUES (''dumped'')' FROM generate_series(1, 10) i});
 is(rows_of('dumped'), 10, 'and there are rows that it hits');
 $node->safe_psql('postgres', 'TRUNCATE effects');
@@ -356,8 +356,8 @@ $node->command_ok([ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-o', '/dev/null', '
 is($node->safe_psql('copy', q{SELECT string_agg(state, ' ') FROM delay_wheel.cancellations}), 'unarmed', 'with the cancellation');
 is($node->safe_psql('copy', q{SELECT count(*) FROM delay_wheel.tasks}), 1, 'which hits what it hit');
 is($node->safe_psql('copy', q{SELECT delay_arm()}), 1, 'that is not armed');
-is($node->safe_psql('copy', q{SELECT count(*) FROM delay_wheel.cancellation}), 0, 'and the cancellation is done');
-is($node->safe_psql('copy', q{SELECT count(*) FROM delay_wheel.task}), 1, 'the other tasks are there');
+is($node->safe_psql('copy', q{SELECT count(*) FROM delay_wheel_data.cancellation}), 0, 'and the cancellation is done');
+is($node->safe_psql('copy', q{SELECT count(*) FROM delay_wheel_data.task}), 1, 'the other tasks are there');
 $node->safe_psql('copy', q{SELECT delay_reschedule(id, '0') FROM delay_wheel.tasks});
 wait_for($node, 'SELECT string_agg(tag, $$ $$) FROM effects', 'and only they run', 60, db => 'copy', expected => 'kept');
 
@@ -391,7 +391,7 @@ SKIP:
 	$node->safe_psql('postgres', 'CREATE TABLE lateness (what text, late interval); GRANT ALL ON lateness TO PUBLIC');
 	# some of them in memory
 	add(1000000, 'million', q{now() + interval '30 min' + i * interval '10 ms'});
-	$node->safe_psql('postgres', 'VACUUM ANALYZE delay_wheel.task; CHECKPOINT');
+	$node->safe_psql('postgres', 'VACUUM ANALYZE delay_wheel_data.task; CHECKPOINT');
 	lateness_known($_, lateness($_, 10)) for qw(warm before);
 	note('a million: ' . time_of_cancel('million') . ' ms');
 	my $begun = time();

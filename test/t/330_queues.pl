@@ -32,7 +32,7 @@ $node->safe_psql('postgres', q{
 	CREATE FUNCTION put_slow(n int, due timestamptz) RETURNS bigint LANGUAGE sql
 		AS $$SELECT delay_schedule_task(format('SELECT pg_sleep(0.001); INSERT INTO effects VALUES (%s)', n), queue => 'work', due => due)$$;
 	-- rows deleted, whether or not that was undone: claims
-	CREATE VIEW claims AS SELECT pg_stat_get_tuples_deleted('delay_wheel.task'::regclass) AS n;
+	CREATE VIEW claims AS SELECT pg_stat_get_tuples_deleted('delay_wheel_data.task'::regclass) AS n;
 });
 
 sub sql { return $node->safe_psql('postgres', $_[0]); }
@@ -96,7 +96,7 @@ sql(q{SELECT put(2001, 'work', now() - interval '2 hours'), put(2002, 'work', no
 wait_for($node, q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'delay_wheel executor'}, 'the executors have ended, but one', 60, expected => 1);
 my $last = sql('SELECT max(seq) FROM effects');
 $session->query_safe(q{SELECT delay_resume('work')});
-wait_for($node, 'SELECT count(*) FROM delay_wheel.task', 'all of them run', 60, expected => 0);
+wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task', 'all of them run', 60, expected => 0);
 is( sql('SELECT count(*), count(DISTINCT n) FROM effects WHERE n <= 2002'), '2001|2001', 'each once');
 is( sql("SELECT array_agg(n ORDER BY seq) = array_agg(n ORDER BY CASE n WHEN 1991 THEN -1 WHEN 2001 THEN 0 ELSE n END)
 		FROM effects WHERE seq > $last AND n <= 2002"), 't', 'in the order of their due times');
@@ -181,7 +181,7 @@ for my $end (qw(ROLLBACK COMMIT))
 	sql(q{SELECT delay_queue('brief')});
 	my $user = $node->background_psql('postgres', on_error_stop => 0);
 	$user->query_safe(q{SELECT put(4010, 'brief')});
-	wait_for($node, 'SELECT count(*) FROM delay_wheel.task', 'a queue is used', 60, expected => 0);
+	wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task', 'a queue is used', 60, expected => 0);
 	sql(q{BEGIN; SELECT delay_queue_drop('brief'); PREPARE TRANSACTION 'drop'});
 	$user->query_until(qr/begun/, "\\echo begun\nSELECT put(4011, 'brief');\n");
 	wait_for($node, q{SELECT count(*) FROM pg_locks WHERE locktype = 'object' AND NOT granted}, 'who uses it waits', 60, expected => 1);
@@ -197,7 +197,7 @@ for my $end (qw(ROLLBACK COMMIT))
 	$user->quit;
 	like($user->{stderr}, qr/queue "brief" does not exist/, 'it was dropped') if $end eq 'COMMIT';
 }
-is(sql('SELECT count(*) FROM delay_wheel.task'), 0, 'no task is in it');
+is(sql('SELECT count(*) FROM delay_wheel_data.task'), 0, 'no task is in it');
 
 # The same by a commit that has given its locks back, and has more to tell.
 if (has_injection())
@@ -242,10 +242,10 @@ has_not_run('5001 OR n = 5002', 'but those that are paused otherwise');
 $node->command_ok([ 'pg_dump', '-Fc', '-f', $node->basedir . '/dump', $node->connstr('postgres') ], 'dumped');
 $node->safe_psql('postgres', 'CREATE DATABASE copy');
 $node->command_ok([ 'pg_restore', '-d', $node->connstr('copy'), $node->basedir . '/dump' ], 'restored');
-my $all = 'SELECT q.* FROM delay_wheel.queue q; SELECT * FROM delay_wheel.pause';
+my $all = 'SELECT q.* FROM delay_wheel_data.queue q; SELECT * FROM delay_wheel_data.pause';
 is($node->safe_psql('copy', $all), sql($all), 'the copy has the queues and the pauses');
 $node->safe_psql('copy', q{SELECT delay_queue('new'), delay_arm(), put(5004)});
-is($node->safe_psql('copy', 'SELECT count(DISTINCT id) FROM delay_wheel.queue'), 2, 'a new queue has another id');
+is($node->safe_psql('copy', 'SELECT count(DISTINCT id) FROM delay_wheel_data.queue'), 2, 'a new queue has another id');
 wait_for($node, 'SELECT count(*) FROM effects WHERE n = 5004', 'its own tasks run', 60, expected => 1, db => 'copy');
 is($node->safe_psql('copy', 'SELECT count(*) FROM effects WHERE n IN (5001, 5002)'), 0, 'paused tasks are paused in the copy');
 $node->safe_psql('copy', q{SELECT delay_resume('work'); SET ROLE other; SELECT delay_resume()});
@@ -276,7 +276,7 @@ my $seconds = long_tests() ? 60 : 4;
 $node->command_ok([ 'pgbench', '-n', '-c', 4, '-T', $seconds, @options, $node->connstr('postgres') ], 'a race of scheduling and dropping');
 cmp_ok(sql('SELECT count(*) FROM dropped'), '>', 10, 'the queue was dropped now and then');
 cmp_ok(sql('SELECT count(*) FROM scheduled'), '>', 10, 'tasks were scheduled now and then');
-wait_for($node, 'SELECT count(*) FROM delay_wheel.task', 'no task is left in a queue that does not exist', 60, expected => 0);
+wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task', 'no task is left in a queue that does not exist', 60, expected => 0);
 is(sql('SELECT (SELECT count(*) FROM race_effects) - (SELECT count(*) FROM scheduled)'), 0, 'all tasks have run');
 sql(q{DO $$ BEGIN PERFORM delay_queue_drop('race'); EXCEPTION WHEN undefined_object THEN END $$});
 
@@ -293,7 +293,7 @@ ok( wait_until(60, sub { log_since($node, $position) =~ /too many queues are dec
 	'the log tells of too many queues');
 my ($full) = grep { $node->safe_psql($_, 'SELECT last_problem FROM delay_wheel.status WHERE database = current_database()') =~ /too many queues/ } qw(postgres copy);
 ok($full, 'so does the view');
-my $names = join ' ', map { "SELECT put(6000, '$_');" } split /\n/, $node->safe_psql($full, 'SELECT name FROM delay_wheel.queue');
+my $names = join ' ', map { "SELECT put(6000, '$_');" } split /\n/, $node->safe_psql($full, 'SELECT name FROM delay_wheel_data.queue');
 my $count = () = $names =~ /put/g;
 $node->safe_psql($full, $names);
 wait_for($node, 'SELECT count(*) FROM effects WHERE n = 6000', 'tasks of queues with a place run', 60, expected => $count - 1, db => $full);
@@ -307,7 +307,7 @@ is($node->safe_psql($full, 'SELECT count(*) FROM effects WHERE n = 6000'), $coun
 my ($rc, $out, $err) = $node->psql($full, q{SELECT delay_queue('fourth')});
 like($err, qr/ERROR:  too many queues are declared: the limit of 4 is reached.*HINT:  Drop some/s, 'no more can be declared');
 is( scalar(() = log_since($node, $position) =~ /LOG:  too many queues are declared/g), 1, 'the log tells of it once');
-$node->safe_psql($full eq 'postgres' ? 'copy' : 'postgres', q{SELECT delay_queue_drop(name) FROM delay_wheel.queue LIMIT 1});
+$node->safe_psql($full eq 'postgres' ? 'copy' : 'postgres', q{SELECT delay_queue_drop(name) FROM delay_wheel_data.queue LIMIT 1});
 wait_for($node, 'SELECT count(*) FROM effects WHERE n = 6000', 'a queue that is dropped elsewhere gives its place', 60, expected => $count, db => $full);
 
 done_testing();

@@ -36,9 +36,9 @@ my $setup = q{
 	-- tasks in a queue, by plain SQL
 	CREATE FUNCTION put(queue_name text, role regrole, n int, sql text, priority int DEFAULT 0,
 		first timestamptz DEFAULT clock_timestamp(), step interval DEFAULT '0') RETURNS void LANGUAGE sql AS $$
-		INSERT INTO delay_wheel.task (due, owner, queue, priority, sql)
+		INSERT INTO delay_wheel_data.task (due, owner, queue, priority, sql)
 		SELECT d, role, q.id, $5, replace($4, '$due', quote_literal(d))
-		FROM delay_wheel.queue q, generate_series(1, n) i, LATERAL (SELECT first + i * step) t(d)
+		FROM delay_wheel_data.queue q, generate_series(1, n) i, LATERAL (SELECT first + i * step) t(d)
 		WHERE q.name = queue_name
 	$$;
 	-- the most tasks that ran at a time, by what they wrote
@@ -61,13 +61,13 @@ sub set_queue
 
 	%with = (%defaults, %with);
 	query(qq{
-		INSERT INTO delay_wheel.queue (name, max_running, rate, per, burst, paused, users)
+		INSERT INTO delay_wheel_data.queue (name, max_running, rate, per, burst, paused, users)
 			VALUES ('$name', $with{max_running}, $with{rate}, $with{per}, $with{burst}, $with{paused}, '{-}')
 			ON CONFLICT (name) DO UPDATE SET max_running = EXCLUDED.max_running, rate = EXCLUDED.rate,
 				per = EXCLUDED.per, burst = EXCLUDED.burst, paused = EXCLUDED.paused});
 	wait_for($node, qq{
 		SELECT q.paused = $with{paused} AND (s.state = 'paused') = $with{paused}
-		FROM delay_wheel.queue q JOIN delay_wheel_internal.get_queues() s USING (id) WHERE q.name = '$name'},
+		FROM delay_wheel_data.queue q JOIN delay_wheel_internal.get_queues() s USING (id) WHERE q.name = '$name'},
 		"queue $name: " . join(', ', map { "$_ $with{$_}" } sort keys %with));
 	return;
 }
@@ -151,10 +151,10 @@ is(query(q{SELECT rate, per, burst FROM delay_wheel.queues WHERE name = 'slow'})
 set_queue('gone', rate => 1);
 query(q{SELECT put('gone', 'anna', 3000, 'INSERT INTO ran (label) VALUES (''gone'')')});
 wait_for($node, q{SELECT ready > 2900 FROM delay_wheel.queues WHERE name = 'gone'}, 'tasks are in memory');
-query(q{DELETE FROM delay_wheel.task t USING delay_wheel.queue q WHERE q.id = t.queue AND q.name = 'gone' AND t.id % 10 <> 0});
+query(q{DELETE FROM delay_wheel_data.task t USING delay_wheel_data.queue q WHERE q.id = t.queue AND q.name = 'gone' AND t.id % 10 <> 0});
 $begun = query('SELECT clock_timestamp()');
 set_queue('gone', rate => 100);
-wait_for($node, q{SELECT count(*) FROM delay_wheel.task t JOIN delay_wheel.queue q ON q.id = t.queue WHERE q.name = 'gone'},
+wait_for($node, q{SELECT count(*) FROM delay_wheel_data.task t JOIN delay_wheel_data.queue q ON q.id = t.queue WHERE q.name = 'gone'},
 	'those that are not gone run', 120, expected => 0);
 cmp_ok(query(qq{SELECT extract(epoch FROM max(began) - '$begun') FROM ran WHERE label = 'gone'}), '<', 12, 'at the rate');
 
@@ -176,7 +176,7 @@ sub sample
 		my (undef, $out) = try_psql($node, 'postgres', q{
 			SELECT count(*), (SELECT COALESCE(sum((state = 'limited' AND reason = 'max_running')::int), 0) FROM delay_wheel.lanes l WHERE l.queue = 'narrow'),
 				(SELECT count(*) FROM ran WHERE label = 'narrow')
-			FROM delay_wheel.running r JOIN delay_wheel.task t ON t.id = r.task JOIN delay_wheel.queue q ON q.id = t.queue AND q.name = 'narrow'});
+			FROM delay_wheel.running r JOIN delay_wheel_data.task t ON t.id = r.task JOIN delay_wheel_data.queue q ON q.id = t.queue AND q.name = 'narrow'});
 		return 0 if !$out;
 		my ($running, $lanes, $done) = split /\|/, $out;
 		$most = $running if $running > $most;
@@ -276,7 +276,7 @@ is(query(q{
 #
 # Queues take turns: one with 100,000 due tasks does not hold another one up.
 #
-query(q{DELETE FROM delay_wheel.task});
+query(q{DELETE FROM delay_wheel_data.task});
 set_queue('flood');
 set_queue('other');
 # of two lanes, so that the owner has no executor to spare
@@ -341,8 +341,8 @@ SKIP:
 	is(switches(), $last, 'none wakes for the tasks that are paused');
 }
 
-query(q{DELETE FROM delay_wheel.task WHERE due > (SELECT due FROM delay_wheel.task ORDER BY due OFFSET 2000 LIMIT 1)});
-my $left = query(q{SELECT count(*) FROM delay_wheel.task});
+query(q{DELETE FROM delay_wheel_data.task WHERE due > (SELECT due FROM delay_wheel_data.task ORDER BY due OFFSET 2000 LIMIT 1)});
+my $left = query(q{SELECT count(*) FROM delay_wheel_data.task});
 set_queue('held');
 wait_for_count('held', $left, 'resumed, its tasks run');
 is(query(q{SELECT count(*) FROM (SELECT due < lag(due) OVER (ORDER BY n) AS early FROM ran WHERE label = 'held') o WHERE early}), 0,

@@ -34,9 +34,9 @@ my $setup = q{
 	-- n tasks of each group, of this role
 	CREATE FUNCTION put(queue_name text, role regrole, groups text[], n int, sql text, priority int DEFAULT 0,
 		due timestamptz DEFAULT now()) RETURNS void LANGUAGE sql AS $$
-		INSERT INTO delay_wheel.task (due, owner, queue, priority, sql, group_key)
+		INSERT INTO delay_wheel_data.task (due, owner, queue, priority, sql, group_key)
 		SELECT put.due, role, q.id, put.priority, replace(put.sql, '$of', quote_literal(g)), g
-		FROM delay_wheel.queue q, generate_series(1, n), unnest(put.groups) g
+		FROM delay_wheel_data.queue q, generate_series(1, n), unnest(put.groups) g
 		WHERE q.name = queue_name
 	$$;
 	-- the most tasks of one group that ran at a time, by what they wrote
@@ -84,8 +84,8 @@ query($setup);
 query(q{SELECT delay_queue('turns', groups => true, batch => false); SELECT delay_pause('turns')});
 query(q{SELECT put('turns', 'anna', '{big}', 20000, 'INSERT INTO ran (label, of) VALUES (''turns'', $of)');
 	SELECT put('turns', 'anna', '{a,b,c}', 100, 'INSERT INTO ran (label, of) VALUES (''turns'', $of)')});
-query(q{INSERT INTO delay_wheel.task (due, owner, queue, sql)
-	SELECT now(), 'anna'::regrole, id, 'INSERT INTO ran (label, of) VALUES (''turns'', ''none'')' FROM delay_wheel.queue, generate_series(1, 100) WHERE name = 'turns'});
+query(q{INSERT INTO delay_wheel_data.task (due, owner, queue, sql)
+	SELECT now(), 'anna'::regrole, id, 'INSERT INTO ran (label, of) VALUES (''turns'', ''none'')' FROM delay_wheel_data.queue, generate_series(1, 100) WHERE name = 'turns'});
 wait_for($node, q{SELECT ready FROM delay_wheel.queues WHERE name = 'turns'}, 'of each group a thousand tasks are in memory at most', 60, expected => 1400);
 query(q{SELECT delay_resume('turns')});
 wait_for($node, q{SELECT count(*) >= 400 FROM ran WHERE label = 'turns' AND of <> 'big'}, 'small groups are through');
@@ -102,7 +102,7 @@ is(query(q{
 			(SELECT min(n) FROM ran WHERE label = 'turns' AND of = 'none')) AS n),
 		few AS (SELECT of, count(*) FROM ran, first WHERE label = 'turns' AND ran.n BETWEEN first.n + 10 AND first.n + 109 GROUP BY of)
 	SELECT count(*), min(count) >= 14, max(count) <= 26 FROM few}), '5|t|t', 'each group has its turn, and those without a group share one');
-query(q{DELETE FROM delay_wheel.task});
+query(q{DELETE FROM delay_wheel_data.task});
 
 #
 # Batches: some of one group share a transaction if the limit allows; they are undone, tasks are
@@ -112,8 +112,8 @@ query(q{SELECT delay_queue('batch', groups => true, group_max_running => 3); SEL
 query(q{SELECT put('batch', 'anna', '{a,b,c,d}', 2000, 'INSERT INTO ran (label, of) VALUES (''batch'', $of)')});
 wait_for($node, q{SELECT ready FROM delay_wheel.queues WHERE name = 'batch'}, 'tasks are in memory', 60, expected => 4000);
 query(q{SELECT put('batch', 'anna', '{a,b}', 20, 'SELECT 1/0')});
-query(q{DELETE FROM delay_wheel.task WHERE id IN (SELECT id FROM delay_wheel.tasks WHERE queue = 'batch' AND sql !~ '/' ORDER BY id LIMIT 2000);
-	UPDATE delay_wheel.task SET due = due + '1 ms' WHERE id IN (SELECT id FROM delay_wheel.tasks WHERE queue = 'batch' AND sql !~ '/' ORDER BY id DESC LIMIT 2000)});
+query(q{DELETE FROM delay_wheel_data.task WHERE id IN (SELECT id FROM delay_wheel.tasks WHERE queue = 'batch' AND sql !~ '/' ORDER BY id LIMIT 2000);
+	UPDATE delay_wheel_data.task SET due = due + '1 ms' WHERE id IN (SELECT id FROM delay_wheel.tasks WHERE queue = 'batch' AND sql !~ '/' ORDER BY id DESC LIMIT 2000)});
 query(q{SELECT delay_resume('batch')});
 wait_for($node, q{SELECT count(*) >= 500 FROM ran WHERE label = 'batch'}, 'they run in batches');
 query(q{SELECT delay_pause('batch'), delay_resume('batch'), delay_pause('batch')});
@@ -133,7 +133,7 @@ query(q{SELECT count(delay_schedule_task($$INSERT INTO ran (label, of) VALUES ('
 	due => now() + interval '3 s' + i % 2 * interval '5 s', queue => 'batch', group_key => 'g' || i % 8)) FROM generate_series(1, 1600) i});
 wait_for($node, q{SELECT near FROM delay_wheel.queues WHERE name = 'batch'}, 'tasks are in memory', 60, expected => 1600);
 wait_for_count('batch moved', 800, 'every other one runs');
-query(q{VACUUM FULL delay_wheel.task});
+query(q{VACUUM FULL delay_wheel_data.task});
 wait_for_count('batch moved', 1600, 'and the others, whose rows have been moved');
 nothing_left_over('batch', 'batch again', qw(a b c d));
 
@@ -262,11 +262,11 @@ cmp_ok(query(q{SELECT count(*) FROM ran WHERE label = 'late' AND n < (SELECT n F
 # one whose row is locked holds its group back, and no other one
 query(q{SELECT delay_pause('ordered'); SELECT put('ordered', 'anna', '{locked,free}', 3, 'SELECT step(''locked'', $of, 0)')});
 my $locker = $node->background_psql('postgres');
-$locker->query_safe(q{BEGIN; SELECT id FROM delay_wheel.task WHERE group_key = 'locked' ORDER BY due, id LIMIT 1 FOR UPDATE});
+$locker->query_safe(q{BEGIN; SELECT id FROM delay_wheel_data.task WHERE group_key = 'locked' ORDER BY due, id LIMIT 1 FOR UPDATE});
 query(q{SELECT delay_resume('ordered')});
 wait_for($node, q{SELECT count(*) FROM ran WHERE label = 'locked' AND of = 'free'}, 'another group runs', 60, expected => 3);
 is(query(q{SELECT count(*) FROM ran WHERE label = 'locked' AND of = 'locked'}), 0, 'one whose first task is locked does not');
-$locker->query_safe(q{SELECT delay_cancel(id) FROM delay_wheel.task WHERE group_key = 'locked' ORDER BY due, id LIMIT 1; COMMIT});
+$locker->query_safe(q{SELECT delay_cancel(id) FROM delay_wheel_data.task WHERE group_key = 'locked' ORDER BY due, id LIMIT 1; COMMIT});
 $locker->quit;
 wait_for_count('locked', 5, 'when it is cancelled the others run');
 
@@ -324,12 +324,12 @@ if (long_tests())
 		SELECT delay_queue('in order', groups => true, group_order => 'hold', max_attempts => 3, retry_delay => '10 ms')});
 	for my $role (qw(anna berta))
 	{
-		query(qq{INSERT INTO delay_wheel.task (due, owner, queue, priority, sql, group_key)
+		query(qq{INSERT INTO delay_wheel_data.task (due, owner, queue, priority, sql, group_key)
 			SELECT clock_timestamp() + i * interval '25 ms', '$role'::regrole, q.id, i % 3, format('SELECT take(''minute'', %L, %s)', 'g' || i % 7, i % 40), 'g' || i % 7
-			FROM delay_wheel.queue q, generate_series(1, 2400) i WHERE q.name = 'minute'});
-		query(qq{INSERT INTO delay_wheel.task (due, owner, queue, priority, sql, group_key)
+			FROM delay_wheel_data.queue q, generate_series(1, 2400) i WHERE q.name = 'minute'});
+		query(qq{INSERT INTO delay_wheel_data.task (due, owner, queue, priority, sql, group_key)
 			SELECT clock_timestamp() + i / 3 * interval '75 ms', '$role'::regrole, q.id, i % 3, format('SELECT step(''in order'', %L, %s)', 'g' || i % 7, i % 10), 'g' || i % 7
-			FROM delay_wheel.queue q, generate_series(1, 2400) i WHERE q.name = 'in order'});
+			FROM delay_wheel_data.queue q, generate_series(1, 2400) i WHERE q.name = 'in order'});
 	}
 	query(q{SELECT note('in order'); CREATE TABLE killed (at timestamptz)});
 	my $round = 0;
@@ -428,7 +428,7 @@ query(q{SELECT delay_queue('hints', max_attempts => 1); SELECT delay_schedule_ta
 wait_for($node, q{SELECT group_key FROM delay_wheel.failed WHERE queue = 'hints'}, 'a failed task says its group', 60, expected => 'a');
 is(query(q{SELECT delay_pause('hints'); SELECT delay_retry(id) IS NOT NULL FROM delay_wheel.failed WHERE queue = 'hints'; SELECT group_key FROM delay_wheel.tasks WHERE queue = 'hints'}),
 	"t\nt\na", 'so does one that is to be tried again');
-query(q{DELETE FROM delay_wheel.task; SELECT delay_resume('hints')});
+query(q{DELETE FROM delay_wheel_data.task; SELECT delay_resume('hints')});
 nothing_left_over('hints', 'hints again', qw(a));
 
 $node->stop;

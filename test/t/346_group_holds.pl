@@ -144,7 +144,7 @@ group(tasks => sub {
 			SELECT count(delay_schedule_task('SELECT 1', delay => '1 hour', queue => 'held', group_key => 'many ' || i, tag => 'many')) FROM generate_series(1, 1200) i;
 			SELECT count(delay_cancel(t.id)) FROM (SELECT id FROM delay_wheel.tasks WHERE tag = 'many' OR id = ID ORDER BY id DESC) t; COMMIT} ],
 		[ 'in a task', 'anna', q{SELECT delay_schedule_task('SELECT delay_cancel($1)', args => ARRAY['ID'], arg_types => '{bigint}', queue => 'other')} ],
-		[ 'plain sql', 'postgres', q{UPDATE delay_wheel.task SET due = due + interval '1 hour' WHERE id = ID} ],
+		[ 'plain sql', 'postgres', q{UPDATE delay_wheel_data.task SET due = due + interval '1 hour' WHERE id = ID} ],
 		[ 'passed by', 'postgres', q{SELECT delay_queue('held', group_order => 'pass')} ])
 	{
 		unblocks(@$way);
@@ -171,8 +171,8 @@ group(tasks => sub {
 
 	# one that comes before those that wait, while memory has no room for more of its group
 	failed_first('full', 'anna');
-	query(q{INSERT INTO delay_wheel.task (due, owner, queue, sql, group_key)
-		SELECT now() + i * interval '1 us', 'anna'::regrole, q.id, 'INSERT INTO ran (label, of) VALUES (''other'', ''full'')', 'full' FROM delay_wheel.queue q, generate_series(1, 1500) i WHERE q.name = 'held'});
+	query(q{INSERT INTO delay_wheel_data.task (due, owner, queue, sql, group_key)
+		SELECT now() + i * interval '1 us', 'anna'::regrole, q.id, 'INSERT INTO ran (label, of) VALUES (''other'', ''full'')', 'full' FROM delay_wheel_data.queue q, generate_series(1, 1500) i WHERE q.name = 'held'});
 	wait_for($node, q{SELECT sum(ready) FROM delay_wheel.groups WHERE group_key = 'full'}, 'full: a thousand are in memory', 60, expected => 1000);
 	$until = held('full', 1);
 	as('anna', q{SELECT delay_schedule_task('INSERT INTO ran (label, of) VALUES ($1, $2)', args => '{first,full}', due => now() - interval '1 day', queue => 'held', group_key => 'full')});
@@ -261,7 +261,7 @@ group(plain => sub {
 		as('berta', "SELECT delay_send('mail', '\"other\"', group_key => '$of')") if $of eq 'other';
 	}
 	my $locker = session();
-	$locker->query_safe(sprintf 'BEGIN; SELECT id FROM delay_wheel.task WHERE id IN (%s) FOR UPDATE', join ', ', values %id);
+	$locker->query_safe(sprintf 'BEGIN; SELECT id FROM delay_wheel_data.task WHERE id IN (%s) FOR UPDATE', join ', ', values %id);
 	query(q{SELECT delay_resume('held'); SELECT delay_resume('mail')});
 	is(query(q{CALL delay_await('mail', '60 s')}), 't', 'plain: messages are there');
 	is(query(q{SELECT count(*) FROM delay_lease('mail', 10)}), 0, 'plain: they have to wait');
@@ -326,7 +326,7 @@ group(races => sub {
 	wait_until_waiting($node, 'order-before-hold');
 	as('anna', q{SELECT delay_cancel_all(tag => 'mark')});
 	# the timer has seen it
-	wait_for($node, q{SELECT count(*) FROM delay_wheel.task WHERE tag = 'mark'}, 'the mark was swept', 60, expected => 0);
+	wait_for($node, q{SELECT count(*) FROM delay_wheel_data.task WHERE tag = 'mark'}, 'the mark was swept', 60, expected => 0);
 	$since = query('SELECT clock_timestamp()');
 	detach($node, 'order-before-hold');
 	goes_on('mark', query("SELECT timestamptz '$since' + interval '4 s'"), $since, 1);

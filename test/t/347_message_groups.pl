@@ -148,7 +148,7 @@ group(leases => sub {
 	my $cancelled = time;
 	is(wait_until(60, sub { return texts(lease('leased', 10)) eq 'a6' }), 1, 'until one is cancelled');
 	cmp_ok(time - $cancelled, '<', 5, 'also if nobody waits');
-	query('DELETE FROM delay_wheel.task');
+	query('DELETE FROM delay_wheel_data.task');
 });
 
 #
@@ -208,7 +208,7 @@ group(open => sub {
 	my @again;
 	wait_until(60, sub { push @again, lease('open', 10); return @again >= 2 });
 	is(scalar(@again), 2, 'the messages come again');
-	query('DELETE FROM delay_wheel.task');
+	query('DELETE FROM delay_wheel_data.task');
 });
 
 # a lease that has ended cannot be extended: others may have been received since
@@ -223,7 +223,7 @@ group(late => sub {
 		is(word('extend', $late, q{'1 hour'}), $queue eq 'late' ? 'f' : 't', "$queue: a lease that has ended is extended, or not");
 		is(word('done', $late), 't', "$queue: its receiver is heard nevertheless");
 	}
-	query('DELETE FROM delay_wheel.task');
+	query('DELETE FROM delay_wheel_data.task');
 });
 
 # groups without limits pay nothing, and what is declared while messages are received counts them
@@ -245,7 +245,7 @@ group(declared => sub {
 	put('turns', map { "a:$_" } 7 .. 10);
 	ready('turns', 4);
 	is(texts(lease('turns', 10)), '7', 'what was received is over');
-	query('DELETE FROM delay_wheel.task');
+	query('DELETE FROM delay_wheel_data.task');
 });
 
 #
@@ -306,7 +306,7 @@ group(order => sub {
 		word('fail', $first, q{'no'}, $queue eq 'hold' ? q{'1 s'} : q{'1 hour'});
 		my $second = next_one($queue);
 		is(texts($second), $queue eq 'hold' ? 1 : 2, "$queue: it has failed");
-		is(query("SELECT $second->[0] <> $first->[0] OR leased_at - first_due > '3 s' FROM delay_wheel.task WHERE id = $second->[0]"), 't', "$queue: after its pause");
+		is(query("SELECT $second->[0] <> $first->[0] OR leased_at - first_due > '3 s' FROM delay_wheel_data.task WHERE id = $second->[0]"), 't', "$queue: after its pause");
 		word('release', $second);
 		my $third = next_one($queue, '400 ms');
 		is(texts($third), texts($second), "$queue: it was released, and comes again");
@@ -318,7 +318,7 @@ group(order => sub {
 		is(texts($fifth), 2, "$queue: one that is released for later lets the others go on");
 		word('done', $fifth);
 		query("SELECT delay_cancel_all(queue => '$queue')");
-		query('DELETE FROM delay_wheel.task');
+		query('DELETE FROM delay_wheel_data.task');
 	}
 
 	# one that has failed under 'hold' is passed by as soon as the order says so
@@ -336,7 +336,7 @@ group(order => sub {
 		word('done', $passing);
 	}
 	is(texts(lease('hold', 10)), '', 'it waits for its time nevertheless');
-	query('DELETE FROM delay_wheel.task');
+	query('DELETE FROM delay_wheel_data.task');
 });
 
 # inside of transactions: the next one comes after the commit, also if it is put back there
@@ -359,7 +359,7 @@ group(inside => sub {
 	my $next = next_one('inside');
 	$next = next_one('inside') if texts($next) eq '4';
 	is(texts($next), '1', 'nor after it') if $held eq 'true"1"';
-	query('DELETE FROM delay_wheel.task');
+	query('DELETE FROM delay_wheel_data.task');
 });
 
 # the sweeper ends the last attempt of one, and who waits behind it is woken; a pause counts for expiry
@@ -372,7 +372,7 @@ group(last => sub {
 	$next = next_one('last');
 	is(texts($next), 2, 'has lapsed, and the next one comes after its end');
 	is(query(q{SELECT sqlstate FROM delay_wheel.failed WHERE queue = 'last'}), 'DW006', 'it has failed');
-	query('DELETE FROM delay_wheel.task; DELETE FROM delay_wheel.failed_task');
+	query('DELETE FROM delay_wheel_data.task; DELETE FROM delay_wheel_data.failed_task');
 
 	# a pause between attempts counts for its expiry
 	query(q{SELECT delay_queue('hold', external => true, groups => true, group_order => 'hold');
@@ -383,7 +383,7 @@ group(last => sub {
 	is(texts($next), 'late', 'what has failed and is tried later has not expired');
 	$next = next_one('hold');
 	is(texts($next), 'late', 'nor when its lease has lapsed then');
-	query('DELETE FROM delay_wheel.task');
+	query('DELETE FROM delay_wheel_data.task');
 });
 
 #
@@ -405,15 +405,15 @@ group(rate => sub {
 	cmp_ok($at{a5} - $at{a1}, '>', 0.75, 'no faster than the rate');
 	cmp_ok($at{a5} - $since, '<', 10, 'and as fast as it allows');
 	cmp_ok($waits, '<', 40, "who waits is woken for messages: $waits times");
-	query('DELETE FROM delay_wheel.task');
+	query('DELETE FROM delay_wheel_data.task');
 
 	# What was taken and did not come to anything, as a message is gone, has not used up the rate.
 	query(q{SELECT delay_queue('rarely', external => true, groups => true, group_rate => 1, group_per => '1 hour', group_burst => 1)});
 	put('rarely', 'a:1', 'a:2', 'a:3');
 	ready('rarely', 3);
-	query(q{DELETE FROM delay_wheel.task WHERE payload IN ('"1"', '"2"')});
+	query(q{DELETE FROM delay_wheel_data.task WHERE payload IN ('"1"', '"2"')});
 	is(texts(lease('rarely', 10)), 3, 'messages that are gone have not used up the rate');
-	query('DELETE FROM delay_wheel.task');
+	query('DELETE FROM delay_wheel_data.task');
 });
 
 #
@@ -482,7 +482,7 @@ group(races => sub {
 	is(query(q{CALL delay_await('race', '0')}), 't', 'the lease was over before the group was held: so it is not held');
 	is(texts(lease('race')), 2, 'and the next one is leased');
 	$late->{stdout} = '';
-	query('DELETE FROM delay_wheel.task');
+	query('DELETE FROM delay_wheel_data.task');
 	wait_until(60, sub { lease('race', 10, '1 ms'); return query(q{SELECT ready FROM delay_wheel.queues WHERE name = 'race'}) eq '0' });
 
 	# ... between the hold and the return of the message, while another one waits
@@ -503,7 +503,7 @@ group(races => sub {
 	ok(wait_until(60, sub { $late->{run}->pump_nb; return $late->{stdout} =~ /^ended$/m }), 'the call ends');
 	$late->{stdout} = $waiter->{stdout} = '';
 	lease('race', 10, '1 ms');
-	query('DELETE FROM delay_wheel.task');
+	query('DELETE FROM delay_wheel_data.task');
 	wait_until(60, sub { lease('race', 10, '1 ms'); return query(q{SELECT ready FROM delay_wheel.queues WHERE name = 'race'}) eq '0' });
 
 	# a lease whose commit is visible, and which is still counted as received
@@ -521,7 +521,7 @@ group(races => sub {
 	ok(wait_until(60, sub { $waiter->{run}->pump_nb; return $waiter->{stdout} =~ /^ended$/m }), 'and no longer');
 	cmp_ok(time - $at, '<', 5, 'who waits is woken at once');
 	is(texts(lease('race')), 2, 'and gets the next one');
-	query('DELETE FROM delay_wheel.task');
+	query('DELETE FROM delay_wheel_data.task');
 	$waiter->quit;
 	$late->quit;
 });
@@ -658,7 +658,7 @@ group(campaign => sub {
 	my ($rounds, $crashed) = (0, 0);
 	my $campaign = time;
 	ok(wait_until(long_tests() ? 900 : 180, sub {
-		my (undef, $left) = try_psql($node, 'postgres', q{SELECT count(*) FROM delay_wheel.task WHERE queue IN (SELECT id FROM delay_wheel.queue WHERE name IN ('two', 'in order', 'past'))});
+		my (undef, $left) = try_psql($node, 'postgres', q{SELECT count(*) FROM delay_wheel_data.task WHERE queue IN (SELECT id FROM delay_wheel_data.queue WHERE name IN ('two', 'in order', 'past'))});
 		return 1 if defined $left && $left eq '0';
 		my $n = 1 + int(rand($receivers));
 		my $kind = rand();
@@ -685,7 +685,7 @@ group(campaign => sub {
 		}
 		sleep(0.3);
 		return 0;
-	}), 'all messages of the campaign come to an end') or diag(query('SELECT id, queue, due, first_due, token, attempts, more, group_key FROM delay_wheel.task ORDER BY group_key, due LIMIT 20; SELECT * FROM delay_wheel.lanes'));
+	}), 'all messages of the campaign come to an end') or diag(query('SELECT id, queue, due, first_due, token, attempts, more, group_key FROM delay_wheel_data.task ORDER BY group_key, due LIMIT 20; SELECT * FROM delay_wheel.lanes'));
 	sleep(0.3);
 	kill 'TERM', $_ for values %children;
 	waitpid($_, 0) for values %children;

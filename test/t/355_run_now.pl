@@ -55,7 +55,7 @@ sub nothing_pending
 {
 	my ($what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	return wait_for($node, 'SELECT count(*) FROM delay_wheel.task', $what, 60, expected => 0);
+	return wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task', $what, 60, expected => 0);
 }
 
 #

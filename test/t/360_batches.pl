@@ -81,7 +81,7 @@ sub backlog
 	setting('delay_wheel.enabled' => 'off');
 	wait_for($node, q{SELECT state FROM delay_wheel.status}, 'tasks are switched off', 60, expected => 'disabled');
 	my $out = sql($sql);
-	wait_for($node, q{SELECT ready >= LEAST((SELECT count(*) FROM delay_wheel.task), 1000)
+	wait_for($node, q{SELECT ready >= LEAST((SELECT count(*) FROM delay_wheel_data.task), 1000)
 		FROM delay_wheel.status}, 'there is a backlog');
 	release() if $options{go} // 1;
 	return $out;
@@ -97,13 +97,13 @@ sub all_over
 {
 	my ($what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	return wait_for($node, 'SELECT count(*) FROM delay_wheel.task', "$what: all tasks come to an end", 120,
+	return wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task', "$what: all tasks come to an end", 120,
 		expected => 0);
 }
 
 sub clean
 {
-	$node->safe_psql('postgres', 'TRUNCATE done, parent, child, setting; UPDATE account SET n = 0; DELETE FROM delay_wheel.failed_task');
+	$node->safe_psql('postgres', 'TRUNCATE done, parent, child, setting; UPDATE account SET n = 0; DELETE FROM delay_wheel_data.failed_task');
 	return;
 }
 
@@ -249,7 +249,7 @@ backlog(q{SELECT count(delay_schedule('0', 'INSERT INTO done SELECT $1, $2 WHERE
 	FROM generate_series(1, 2000) g});
 all_over('1% fail');
 query_is($once, '1980 of 1980', 'the others ran once each');
-query_is(q{SELECT count(*) || ' ' || min(sqlstate) || max(attempts) FROM delay_wheel.failed_task}, '20 220121',
+query_is(q{SELECT count(*) || ' ' || min(sqlstate) || max(attempts) FROM delay_wheel_data.failed_task}, '20 220121',
 	'those that failed have failed once');
 query_is(q{SELECT count(DISTINCT xid) < 1500 FROM done}, 't', 'still in fewer transactions');
 cmp_ok(undone_batches($position), '>=', 1, 'batches were undone');
@@ -267,7 +267,7 @@ backlog(q{
 });
 all_over('a deferred constraint');
 query_is(q{SELECT (SELECT count(*) FROM child) || ' ' || (SELECT count(*) FROM parent)}, '60 31', 'the others ran');
-query_is(q{SELECT string_agg(sqlstate, ' ') FROM delay_wheel.failed_task}, '23503',
+query_is(q{SELECT string_agg(sqlstate, ' ') FROM delay_wheel_data.failed_task}, '23503',
 	'the task that violated it has failed, though the next one mends it');
 setting('delay_wheel.max_executors' => 4);
 clean();
@@ -277,9 +277,9 @@ backlog(insertions(20, 'before') . q{SELECT delay_schedule('0', $$INSERT INTO do
 	. insertions(20, 'behind'));
 wait_for($node, q{SELECT count(*) FROM done}, 'those beside a task that takes long are done', 60, expected => 40);
 # as long as no batch lives: until its batch is undone it would be cancelled, not stopped
-wait_for($node, q{SELECT count(*) FROM delay_wheel.running r JOIN delay_wheel.task t ON t.id = r.task
+wait_for($node, q{SELECT count(*) FROM delay_wheel.running r JOIN delay_wheel_data.task t ON t.id = r.task
 	WHERE clock_timestamp() - r.since > '1 s'}, 'which runs', 60, expected => 1);
-query_is(q{SELECT delay_cancel(id, true) FROM delay_wheel.task}, 'stopping', 'and can be stopped');
+query_is(q{SELECT delay_cancel(id, true) FROM delay_wheel_data.task}, 'stopping', 'and can be stopped');
 all_over('the one that takes long');
 clean();
 
@@ -322,7 +322,7 @@ query_is(qq{SELECT max(at) < (SELECT started FROM done WHERE label = 'slow') AND
 	max(at) - '$slow_began' < interval '10 s' FROM done WHERE label = 'before'}, 't', 'those before it did not wait for it');
 query_is(qq{SELECT min(at) - (SELECT started FROM done WHERE label = 'slow') < interval '10 s'
 	FROM done WHERE label = 'behind'}, 't', 'nor did those behind it wait any longer than it took');
-query_is('SELECT count(*) FROM delay_wheel.failed_task', 0, 'none has failed');
+query_is('SELECT count(*) FROM delay_wheel_data.failed_task', 0, 'none has failed');
 clean();
 
 # What an application sees that waits for a row which a batch has locked,
@@ -372,9 +372,9 @@ application_waits('outlives', 'a batch with a task that does not end', 'SELECT p
 setting('delay_wheel.batch_time' => '5ms');
 wait_for($node, 'SELECT n FROM account WHERE id = 7', 'each changes the row once', 60, expected => 1000020);
 cmp_ok(undone_batches($position), '>=', 1, 'the batch was undone');
-wait_for($node, q{SELECT count(*) FROM delay_wheel.running r JOIN delay_wheel.task t ON t.id = r.task}, 'the other task runs alone',
+wait_for($node, q{SELECT count(*) FROM delay_wheel.running r JOIN delay_wheel_data.task t ON t.id = r.task}, 'the other task runs alone',
 	60, expected => 1);
-query_is(q{SELECT delay_cancel(id, true) FROM delay_wheel.task}, 'stopping', 'and can be stopped');
+query_is(q{SELECT delay_cancel(id, true) FROM delay_wheel_data.task}, 'stopping', 'and can be stopped');
 all_over('a batch with a task that does not end');
 clean();
 setting('delay_wheel.max_executors' => 4);
@@ -425,7 +425,7 @@ backlog(q{SELECT count(delay_schedule('0', 'SELECT count_up($1)', g)) FROM gener
 wait_for($node, q{SELECT sum(n) FROM account}, 'those beside one that takes its limit for a cancel are done', 60, expected => 19);
 $session->query_safe('COMMIT');
 all_over('the one that takes its limit for a cancel');
-query_is(q{SELECT min(n) || ' ' || max(n) || ' ' || (SELECT count(*) FROM delay_wheel.failed_task) FROM account}, '1 1 0',
+query_is(q{SELECT min(n) || ' ' || max(n) || ' ' || (SELECT count(*) FROM delay_wheel_data.failed_task) FROM account}, '1 1 0',
 	'it runs alone, and does not fail');
 clean();
 
@@ -613,7 +613,7 @@ in_the_middle(insertions(10, 'wait') . q{
 	SELECT delay_schedule_task($$INSERT INTO done VALUES ('wait', 11)$$, key => 'a');
 	SELECT delay_schedule_task($$INSERT INTO done VALUES ('wait', 12)$$, key => 'b');
 	SELECT delay_schedule_task($$INSERT INTO done VALUES ('wait', 13)$$, key => 'c');}, 12, 'others');
-$node->safe_psql('postgres', 'CREATE TABLE seen AS SELECT id, key, row_number() OVER (ORDER BY id) AS n FROM delay_wheel.task; GRANT ALL ON seen TO worker');
+$node->safe_psql('postgres', 'CREATE TABLE seen AS SELECT id, key, row_number() OVER (ORDER BY id) AS n FROM delay_wheel_data.task; GRANT ALL ON seen TO worker');
 my %asked;
 sub ask
 {
@@ -661,8 +661,8 @@ detach($node, 'batch-after-sql');
 is_deeply(answers(), { cancel => 'gone', stop => 'gone', move => 'f', cancel_key => 'gone', schedule_key => 'f',
 	replace_key => 'f', delay_wait => 'done' }, 'what a batch has done is done');
 query_is($once, '13 of 13', 'once');
-query_is(q{SELECT count(*) FROM delay_wheel.task}, 2, 'new tasks of the keys are pending');
-$node->safe_psql('postgres', q{SELECT delay_cancel(id) FROM delay_wheel.task; DROP TABLE seen});
+query_is(q{SELECT count(*) FROM delay_wheel_data.task}, 2, 'new tasks of the keys are pending');
+$node->safe_psql('postgres', q{SELECT delay_cancel(id) FROM delay_wheel_data.task; DROP TABLE seen});
 clean();
 
 # The same, and the batch is undone; then tasks run alone, but only when
@@ -671,7 +671,7 @@ in_the_middle(insertions(10, 'undone') . q{
 	SELECT delay_schedule_task($$INSERT INTO done VALUES ('undone', 11)$$, key => 'a');
 	SELECT delay_schedule_task($$INSERT INTO done VALUES ('undone', 12)$$, key => 'b');
 	SELECT delay_schedule_task($$INSERT INTO done VALUES ('undone', 13)$$, key => 'c');}, 12, 'undone');
-$node->safe_psql('postgres', 'CREATE TABLE seen AS SELECT id, key, row_number() OVER (ORDER BY id) AS n FROM delay_wheel.task; GRANT ALL ON seen TO worker');
+$node->safe_psql('postgres', 'CREATE TABLE seen AS SELECT id, key, row_number() OVER (ORDER BY id) AS n FROM delay_wheel_data.task; GRANT ALL ON seen TO worker');
 ask_all();
 attach($node, 'batch-before-commit', 'error', 0, 1);
 attach($node, 'claim-before-fetch', 'wait', 0, 1);
@@ -681,10 +681,10 @@ delete local $asked{delay_wait};
 is_deeply(answers(), { cancel => 'cancelled', stop => 'cancelled', move => 't', cancel_key => 'cancelled',
 	schedule_key => 't', replace_key => 'f' }, 'what a batch has not done can be cancelled');
 detach($node, 'claim-before-fetch');
-wait_for($node, q{SELECT count(*) FROM delay_wheel.task WHERE due <= now()}, 'the others run', 60, expected => 0);
+wait_for($node, q{SELECT count(*) FROM delay_wheel_data.task WHERE due <= now()}, 'the others run', 60, expected => 0);
 query_is(q{SELECT string_agg(n::text, ' ' ORDER BY n) FROM done}, '4 5 6 7 8 9 10 12', 'and only they do');
 query_is(q{SELECT count(DISTINCT xid) FROM done}, 8, 'alone');
-$node->safe_psql('postgres', q{SELECT delay_cancel(id) FROM delay_wheel.task; DROP TABLE seen});
+$node->safe_psql('postgres', q{SELECT delay_cancel(id) FROM delay_wheel_data.task; DROP TABLE seen});
 clean();
 
 # A pause that is committed in the middle: nothing is claimed after it.
@@ -692,7 +692,7 @@ in_the_middle(insertions(30, 'pause'), 9, 'a pause');
 sql('SELECT delay_pause()');
 detach($node, 'batch-after-sql');
 wait_for($node, q{SELECT count(*) FROM delay_wheel.running WHERE task IS NOT NULL}, 'the batch ends', 60, expected => 0);
-query_is(q{SELECT (SELECT count(*) FROM done) + (SELECT count(*) FROM delay_wheel.task)}, 30, 'no task is lost');
+query_is(q{SELECT (SELECT count(*) FROM done) + (SELECT count(*) FROM delay_wheel_data.task)}, 30, 'no task is lost');
 query_is(q{SELECT count(*) <= 10 FROM done}, 't', 'none was begun');
 sql('SELECT delay_resume()');
 all_over('resumed');
@@ -713,7 +713,7 @@ backlog(insertions(10, 'expires') . q{
 	SELECT count(delay_schedule_task($$INSERT INTO done VALUES ('expired')$$, due => now() - interval '1 hour', expires => '1 minute'))
 	FROM generate_series(1, 10);});
 all_over('expired');
-query_is(q{SELECT (SELECT count(*) FROM done) || ' ' || string_agg(DISTINCT sqlstate, ' ') || ' ' || count(*) FROM delay_wheel.failed_task},
+query_is(q{SELECT (SELECT count(*) FROM done) || ' ' || string_agg(DISTINCT sqlstate, ' ') || ' ' || count(*) FROM delay_wheel_data.failed_task},
 	'10 DW002 10', 'tasks that are too late have failed, the others ran');
 clean();
 
@@ -722,7 +722,7 @@ backlog(insertions(5, 'first') . q{SELECT delay_schedule('0', 'SELECT pg_cancel_
 	. insertions(5, 'last'));
 all_over('a cancel');
 query_is($once, '10 of 10', 'those beside a task that is cancelled ran');
-query_is(q{SELECT sqlstate || ' ' || attempts FROM delay_wheel.failed_task}, '57014 1', 'that one has failed');
+query_is(q{SELECT sqlstate || ' ' || attempts FROM delay_wheel_data.failed_task}, '57014 1', 'that one has failed');
 query_is(q{SELECT last_value FROM tries}, 1, 'and was not run again');
 clean();
 
@@ -823,7 +823,7 @@ for my $timeout ('1s', '50ms')
 	1 while !$meet->() && --$tries > 0;
 	all_over("deadlock_timeout $timeout");
 	unlike(log_since($node, $position), $error, "deadlock_timeout $timeout: nobody has a deadlock");
-	query_is(q{SELECT count(*) FROM delay_wheel.failed_task}, 0, 'no task has failed');
+	query_is(q{SELECT count(*) FROM delay_wheel_data.failed_task}, 0, 'no task has failed');
 	query_is(q{SELECT (SELECT sum(n % 1000000) FROM account) = (SELECT sum(n) FROM done)}, 't', 'each task ran once');
 	cmp_ok(undone_batches($position), '>=', 1, 'batches have met the application');
 	note(sprintf('%s tasks, %d batches committed, %d undone, %s transactions of the application',
@@ -854,7 +854,7 @@ setting('delay_wheel.fail_batches' => 2);
 backlog(insertions(500, 'fallback'));
 all_over('batches that fail');
 query_is($once, '500 of 500', 'each task ran once, though each second batch failed');
-query_is(q{SELECT count(*) FROM delay_wheel.failed_task}, 0, 'none has failed');
+query_is(q{SELECT count(*) FROM delay_wheel_data.failed_task}, 0, 'none has failed');
 
 $node->stop;
 done_testing();

@@ -61,7 +61,7 @@ sub batch
 	admin('SELECT delay_pause_database()', $server);
 	sql($sql, $server);
 	admin('SELECT delay_resume_database()', $server);
-	return wait_for($server, 'SELECT count(*) FROM delay_wheel.task', "$what: all tasks come to an end", 120, expected => 0);
+	return wait_for($server, 'SELECT count(*) FROM delay_wheel_data.task', "$what: all tasks come to an end", 120, expected => 0);
 }
 
 sub counted { my ($name, $on) = @_; return admin("SELECT dw_inject_counted('$name')", $on); }
@@ -96,7 +96,7 @@ sub query_is
 sub clean
 {
 	admin(q{UPDATE account SET n = 0, note = NULL; TRUNCATE seen, fired, parent, child RESTART IDENTITY;
-		DELETE FROM delay_wheel.failed_task; VACUUM delay_wheel.task});
+		DELETE FROM delay_wheel_data.failed_task; VACUUM delay_wheel_data.task});
 	return;
 }
 
@@ -178,7 +178,7 @@ SKIP:
 	admin('GRANT UPDATE ON account TO worker');
 	# the first that fails undoes its batch, so some before it may have come too late, too
 	query_is(q{SELECT count(*) FROM account WHERE n > 0 AND id > 50}, 0, 'no task behind has it');
-	query_is(q{SELECT count(*) >= 50 AND min(sqlstate) = '42501' AND max(sqlstate) = '42501' FROM delay_wheel.failed_task}, 't', 'these have failed');
+	query_is(q{SELECT count(*) >= 50 AND min(sqlstate) = '42501' AND max(sqlstate) = '42501' FROM delay_wheel_data.failed_task}, 't', 'these have failed');
 	clean();
 	for my $language (['sql', q{SELECT %d}], ['plpgsql', q{BEGIN RETURN %d; END}])
 	{
@@ -229,7 +229,7 @@ open_batch(q{SELECT count(delay_schedule('0', 'INSERT INTO child VALUES ($1, $2)
 	SELECT count(delay_schedule('0', 'INSERT INTO child VALUES ($1, $2)', 1000, 'no parent'));
 	SELECT count(delay_schedule('0', 'DELETE FROM parent WHERE id = $1', g)) FROM generate_series(191, 210) g;}, 100, 'foreign keys');
 query_is(q{SELECT (SELECT count(*) FROM child) || ' ' || (SELECT count(*) FROM parent) || ' ' ||
-	(SELECT count(*) || min(sqlstate) || max(sqlstate) FROM delay_wheel.failed_task)}, '200 290 112350323503', 'are checked task by task');
+	(SELECT count(*) || min(sqlstate) || max(sqlstate) FROM delay_wheel_data.failed_task)}, '200 290 112350323503', 'are checked task by task');
 clean();
 
 #
@@ -252,7 +252,7 @@ query_is(q{SELECT (SELECT count(*) FROM seen) || ' ' || (SELECT count(*) || ' ' 
 clean();
 open_batch(q{SELECT count(delay_schedule('0', 'INSERT INTO seen (n, label) VALUES ($1, $2)', g, 'checked')) FROM generate_series(1, 300) g;}, 100, 'one of many fails');
 query_is(q{SELECT count(*) || ' ' || count(DISTINCT n) FROM seen}, '299 299', 'the others ran once each');
-query_is(q{SELECT sqlstate FROM delay_wheel.failed_task}, '23514', 'that one has failed');
+query_is(q{SELECT sqlstate FROM delay_wheel_data.failed_task}, '23514', 'that one has failed');
 clean();
 
 # A function in SQL is parsed for the search_path, and planned for the role, that the query sets.
@@ -357,8 +357,8 @@ clean();
 admin(q{ALTER ROLE worker SET search_path = public, pg_temp});
 admin('SELECT delay_pause_database()');
 sql(q{SET search_path = public; SELECT count(delay_schedule('0', 'INSERT INTO public.seen (n, label, at_path) VALUES ($1, $2, current_setting(''search_path''))', g, 'some')) FROM generate_series(101, 200) g;});
-admin(q{UPDATE delay_wheel.task SET search_path = NULL WHERE id % 100 >= 50; SELECT delay_resume_database()});
-wait_for($node, 'SELECT count(*) FROM delay_wheel.task', 'tasks without a path: all tasks come to an end', 120, expected => 0);
+admin(q{UPDATE delay_wheel_data.task SET search_path = NULL WHERE id % 100 >= 50; SELECT delay_resume_database()});
+wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task', 'tasks without a path: all tasks come to an end', 120, expected => 0);
 query_is(q{SELECT count(*) FILTER (WHERE at_path = 'public') || ' ' || count(*) FILTER (WHERE at_path = 'public, pg_temp') FROM seen}, '50 50', 'they have that of their role');
 admin(q{ALTER ROLE worker RESET search_path});
 clean();

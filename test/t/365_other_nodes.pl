@@ -95,7 +95,7 @@ sub each_once
 	my ($node, $first, $n, $what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
-	return unless wait_for($node, 'SELECT count(*) FROM delay_wheel.task', "$what: all tasks come to an end", 180, expected => 0);
+	return unless wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task', "$what: all tasks come to an end", 180, expected => 0);
 	my $count = effects($node, $first);
 	my $twice = grep { $_ > 1 } values %$count;
 	my $there = keys %$count;
@@ -137,7 +137,7 @@ sub kills
 	each_once($node, $first, 1, "$how: in that of a session with delay_run()");
 
 	# what a session schedules, sends and receives is there, or gone, as its effect is
-	my $pending = q{SELECT string_agg(tag, ' ' ORDER BY tag) FROM delay_wheel.task};
+	my $pending = q{SELECT string_agg(tag, ' ' ORDER BY tag) FROM delay_wheel_data.task};
 	$node->safe_psql('postgres', q{SELECT delay_queue('mail', external => true, groups => true, group_max_running => 1, users => '{worker}', receivers => '{worker}');
 		SET ROLE worker; SELECT delay_send('mail', '1', tag => 'mail', group_key => 'g')});
 	wait_for($node, q{SELECT ready FROM delay_wheel.queues WHERE name = 'mail'}, 'a message is due', 30, expected => 1);
@@ -179,7 +179,7 @@ group block => sub {
 	set_batches($node, 1);
 	$first = schedule($node, 200, 10);
 	each_once($node, $first, 180, 'tasks that run alone');
-	is($node->psql('postgres', 'CREATE TABLE delay_wheel.task_102008 (LIKE delay_wheel.task)'), 3, 'there are no shards of our tables');
+	is($node->psql('postgres', 'CREATE TABLE delay_wheel_data.task_102008 (LIKE delay_wheel_data.task)'), 3, 'there are no shards of our tables');
 };
 
 group two_phase => sub {
@@ -202,7 +202,7 @@ group deadlock => sub {
 
 		$node->safe_psql('postgres', qq{SELECT setval('tries', 1, false);
 			SET ROLE worker; SELECT count(delay_schedule_task('SELECT public.meets_others()'$more)) FROM generate_series(1, $n)});
-		wait_for($node, q{SELECT count(*) FROM delay_wheel.task}, "a deadlock, $how: tasks come to an end", 60, expected => 0);
+		wait_for($node, q{SELECT count(*) FROM delay_wheel_data.task}, "a deadlock, $how: tasks come to an end", 60, expected => 0);
 		is($node->safe_psql('postgres', q{SELECT count(*), (SELECT last_value >= 3 FROM tries) FROM delay_wheel.failed WHERE sql ~ 'meets_others'}), '0|t', 'they are repeated');
 	}
 	like(log_since($node, $position), qr/will be tried again: canceling the transaction since it was involved in a distributed deadlock/,
@@ -221,7 +221,7 @@ group deadlock => sub {
 			END \$\$;
 			SET ROLE worker; SELECT delay_schedule('0', 'SELECT public.meets()')});
 		$id =~ s/.*\n//s;
-		wait_for($node, q{SELECT count(*) FROM delay_wheel.task}, "$what: the task comes to an end", 60, expected => 0);
+		wait_for($node, q{SELECT count(*) FROM delay_wheel_data.task}, "$what: the task comes to an end", 60, expected => 0);
 		is($node->safe_psql('postgres', qq{SELECT last_value, (SELECT format('%s in attempt %s', sqlstate, attempts)
 			FROM delay_wheel.failed WHERE id = $id) FROM tries}), $expected, $what);
 	};
@@ -243,7 +243,7 @@ group deadlock => sub {
 
 		$node->safe_psql('postgres', qq{SELECT setval('tries', 1, false);
 			SET ROLE worker; SELECT count(delay_schedule('0', 'SELECT pg_cancel_backend(pg_backend_pid()) WHERE nextval(''tries'') < 3')) FROM generate_series(1, $n)});
-		wait_for($node, q{SELECT count(*) FROM delay_wheel.task}, "a stray cancel, $how: tasks come to an end", 60, expected => 0);
+		wait_for($node, q{SELECT count(*) FROM delay_wheel_data.task}, "a stray cancel, $how: tasks come to an end", 60, expected => 0);
 		is($node->safe_psql('postgres', q{SELECT count(*), (SELECT last_value >= 3 FROM tries) FROM delay_wheel.failed WHERE sql ~ 'tries'}), '0|t', 'they are repeated');
 	}
 	# a cancel that somebody means
@@ -316,14 +316,14 @@ group connections => sub {
 	# meanwhile a task is pending, and tells why; but not for ever
 	my $id = $lose->(q{SELECT delay_schedule('0', 'SELECT lose(1000, ''08006'')')});
 	wait_for($node, "SELECT attempts = 0 AND last_error = '08006: the other node is gone' AND due > now() FROM delay_wheel.tasks WHERE id = $id", 'a task that waits for a node tells so');
-	$sql->("UPDATE delay_wheel.task SET more = jsonb_set(more, '{lost}', '300') WHERE id = $id; SELECT delay_reschedule($id, '0')");
+	$sql->("UPDATE delay_wheel_data.task SET more = jsonb_set(more, '{lost}', '300') WHERE id = $id; SELECT delay_reschedule($id, '0')");
 	$failed_with->($id, '1|08006', 'after a day it has failed');
 	my $vague = $lose->(q{SELECT delay_schedule('0', 'SELECT lose(1000, ''XX000'')')});
 	wait_for($node, "SELECT last_error = 'XX000: the other node is gone' FROM delay_wheel.tasks WHERE id = $vague", 'an internal error may be one', 60);
-	$sql->("UPDATE delay_wheel.task SET more = jsonb_set(more, '{lost}', '10') WHERE id = $vague; SELECT delay_reschedule($vague, '0')");
+	$sql->("UPDATE delay_wheel_data.task SET more = jsonb_set(more, '{lost}', '10') WHERE id = $vague; SELECT delay_reschedule($vague, '0')");
 	$failed_with->($vague, '1|XX000', 'for ten times');
 	$id = $sql->("SELECT delay_retry($id)");
-	wait_for($node, "SELECT coalesce(attempts, 0) = 0 AND more->>'lost' = '1' FROM delay_wheel.task", 'put back, it waits as if for the first time');
+	wait_for($node, "SELECT coalesce(attempts, 0) = 0 AND more->>'lost' = '1' FROM delay_wheel_data.task", 'put back, it waits as if for the first time');
 	is($sql->('SELECT delay_cancel(id) FROM delay_wheel.tasks'), 'cancelled', 'it can be cancelled');
 };
 
@@ -337,14 +337,14 @@ my $hidden = node_with('hidden_node');
 
 group hidden => sub {
 	# an ordinary table, as a dump restores it, and none at all
-	for my $table ('CREATE TABLE delay_wheel.two_phase (n int)', 'DROP TABLE delay_wheel.two_phase')
+	for my $table ('CREATE TABLE delay_wheel_data.two_phase (n int)', 'DROP TABLE delay_wheel_data.two_phase')
 	{
 		$hidden->safe_psql('postgres', $table);
 		$hidden->restart;
 		my $position = log_position($hidden);
 		my $first = schedule($hidden, 20);
 		each_once($hidden, $first, 20, $table);
-		my $said = () = log_since($hidden, $position) =~ /since table "delay_wheel.two_phase" does not exist, or Citus does not know it/g;
+		my $said = () = log_since($hidden, $position) =~ /since table "delay_wheel_data.two_phase" does not exist, or Citus does not know it/g;
 		cmp_ok($said, '>=', 1, 'the log says that it is of no use');
 	}
 
@@ -356,12 +356,12 @@ group hidden => sub {
 		BEGIN
 			EXECUTE format('CREATE TRIGGER note AFTER INSERT ON %s EXECUTE FUNCTION remote_note_write()', name);
 		END $$;
-		CREATE TABLE delay_wheel.two_phase (n int);
-		SELECT citus_add_local_table_to_metadata('delay_wheel.two_phase');
-		ALTER TABLE delay_wheel.two_phase OWNER TO nobody;
+		CREATE TABLE delay_wheel_data.two_phase (n int);
+		SELECT citus_add_local_table_to_metadata('delay_wheel_data.two_phase');
+		ALTER TABLE delay_wheel_data.two_phase OWNER TO nobody;
 	});
 	kills($hidden, 'by a table');
-	is($hidden->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel.two_phase'), 0, 'no row is written there');
+	is($hidden->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel_data.two_phase'), 0, 'no row is written there');
 };
 
 #
@@ -414,7 +414,7 @@ group foreign => sub {
 		{
 			$m++;
 			$hidden->safe_psql('postgres', "SELECT delay_schedule('0', 'SELECT first_task(''$how'', $m)'), delay_schedule('0', 'SELECT 1')");
-			wait_for($hidden, "SELECT EXISTS (SELECT FROM seen WHERE n = $m) AND NOT EXISTS (SELECT FROM delay_wheel.task)", "by $how: a task reads what another one has scheduled it for");
+			wait_for($hidden, "SELECT EXISTS (SELECT FROM seen WHERE n = $m) AND NOT EXISTS (SELECT FROM delay_wheel_data.task)", "by $how: a task reads what another one has scheduled it for");
 		}
 		is($hidden->safe_psql('postgres', "SELECT count(*) FROM seen WHERE n > $m - 5 AND rows = 0"), 0, "by $how: what was committed before a task, it sees there");
 	}

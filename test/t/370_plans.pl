@@ -40,7 +40,7 @@ sub run_tasks
 		  . (defined $arguments ? ", $arguments" : '') . ');';
 	}
 	sql("BEGIN;\n@calls\nCOMMIT");
-	wait_until(60, sub { sql('SELECT count(*) FROM delay_wheel.task') eq '0' })
+	wait_until(60, sub { sql('SELECT count(*) FROM delay_wheel_data.task') eq '0' })
 	  or die 'tasks do not run';
 	return;
 }
@@ -57,7 +57,7 @@ sub failures
 {
 	my $rows = sql("SELECT coalesce(string_agg(message, '; ' ORDER BY id), '') FROM delay_wheel.failed");
 
-	sql('TRUNCATE delay_wheel.failed_task');
+	sql('TRUNCATE delay_wheel_data.failed_task');
 	return $rows;
 }
 
@@ -153,7 +153,7 @@ sub texts
 
 	sql("SELECT delay_schedule('0', format('SELECT n FROM account WHERE id = %s', g / $times))
 		FROM generate_series($from * $times, $to * $times) g");
-	wait_until(120, sub { sql('SELECT count(*) FROM delay_wheel.task') eq '0' });
+	wait_until(120, sub { sql('SELECT count(*) FROM delay_wheel_data.task') eq '0' });
 	return;
 }
 
@@ -259,14 +259,14 @@ sub run_in
 	my ($path, @texts) = @_;
 
 	sql("SET search_path = $path; " . join(';', map { 'SELECT public.delay_schedule(\'0\', ' . quoted($_) . ')' } @texts));
-	wait_until(60, sub { sql('SELECT count(*) FROM delay_wheel.task') eq '0' }) or die;
+	wait_until(60, sub { sql('SELECT count(*) FROM delay_wheel_data.task') eq '0' }) or die;
 	return;
 }
 run_in($_, $place) for ('one', 'two') x 3;
 is(result(), 'one two one two one two', 'two paths by turns');
 my $before_turns = log_position($node);
 sql(join(';', map { "SET search_path = $_; SELECT public.delay_schedule('0', '$place')" } ('one', 'two') x 100));
-wait_until(60, sub { sql('SELECT count(*) FROM delay_wheel.task') eq '0' }) or die;
+wait_until(60, sub { sql('SELECT count(*) FROM delay_wheel_data.task') eq '0' }) or die;
 is(result(), join(' ', ('one two') x 100), 'many turns');
 cmp_ok(plannings($before_turns), '<', 100, 'each path has its plan');
 run_in('two, one', ($place) x 3);
@@ -292,7 +292,7 @@ sub clerk_sees
 
 	sql("SET SESSION AUTHORIZATION clerk; BEGIN;"
 		  . "SELECT delay_schedule('0', 'INSERT INTO result (value) SELECT level FROM secret');" x 3 . 'COMMIT');
-	wait_until(60, sub { sql('SELECT count(*) FROM delay_wheel.task') eq '0' }) or die;
+	wait_until(60, sub { sql('SELECT count(*) FROM delay_wheel_data.task') eq '0' }) or die;
 	is(result() . failures(), join(' ', ($expected) x 3), $what);
 	return;
 }
@@ -310,7 +310,7 @@ sql('ALTER ROLE clerk BYPASSRLS');
 clerk_sees('1 2', 'the role is above it');
 sql('REVOKE SELECT ON secret FROM clerk');
 sql("SET SESSION AUTHORIZATION clerk; SELECT delay_schedule('0', 'INSERT INTO result (value) SELECT level FROM secret')");
-wait_until(60, sub { sql('SELECT count(*) FROM delay_wheel.task') eq '0' }) or die;
+wait_until(60, sub { sql('SELECT count(*) FROM delay_wheel_data.task') eq '0' }) or die;
 is(result() . failures(), 'permission denied for table secret', 'a right taken away');
 reload('delay_wheel.max_executors = 1');
 
@@ -364,7 +364,7 @@ is(sql(q{SELECT count(*), count(DISTINCT message || context) FROM delay_wheel.fa
 	'an error looks the same with and without a plan');
 is(sql(q{SELECT message || ' ' || context FROM delay_wheel.failed LIMIT 1}),
 	'invalid input syntax for type integer: "x" at character 41 of: UPDATE account SET note = $1 WHERE id = $2', 'and says where it is');
-sql('TRUNCATE delay_wheel.failed_task');
+sql('TRUNCATE delay_wheel_data.failed_task');
 my $typed = 'INSERT INTO result (value) SELECT pg_typeof($1)';
 run_tasks(map { [ $typed, $_ ] } ('1', '1::bigint', q{'1'}, '1::smallint', '2', '2::bigint', q{'2'}));
 is(result(), 'integer bigint unknown smallint integer bigint unknown', 'types tell plans apart');
@@ -383,14 +383,14 @@ run_tasks(('INSERT INTO result (value) SELECT a FROM not_yet') x 3,
 is(result(), '1 1 1', 'after errors, a text can be prepared');
 is(failures(), join('; ', ('relation "not_yet" does not exist') x 3), 'the errors');
 sql(q{SET delay_wheel.check_sql = off; SELECT delay_schedule('0', 'SELECT wrong syntax here') FROM generate_series(1, 3)});
-wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel.task', 'tasks with wrong syntax');
+wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel_data.task', 'tasks with wrong syntax');
 is(sql('SELECT count(*), count(DISTINCT message || context) FROM delay_wheel.failed'), '3|1', 'wrong syntax looks the same');
-sql('TRUNCATE delay_wheel.failed_task');
+sql('TRUNCATE delay_wheel_data.failed_task');
 sql(q{SET delay_wheel.check_sql = off; SELECT delay_schedule('0', $$UPDATE account SET note = 'open WHERE id = 1$$) FROM generate_series(1, 3)});
-wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel.task', 'tasks that the lexer does not like');
+wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel_data.task', 'tasks that the lexer does not like');
 is(sql('SELECT count(*), min(context), max(context) FROM delay_wheel.failed'),
 	join('|', 3, (q{at character 27 of: UPDATE account SET note = 'open WHERE id = 1}) x 2), 'they say where');
-sql('TRUNCATE delay_wheel.failed_task');
+sql('TRUNCATE delay_wheel_data.failed_task');
 
 #
 # Tasks that do away with plans, or come back to them

@@ -26,7 +26,7 @@ sub sql { return $node->safe_psql('postgres', $_[0]); }
 
 sub wait_until_done
 {
-	wait_until(120, sub { sql('SELECT count(*) FROM delay_wheel.task') eq '0' }) or die 'tasks do not run';
+	wait_until(120, sub { sql('SELECT count(*) FROM delay_wheel_data.task') eq '0' }) or die 'tasks do not run';
 	return;
 }
 

@@ -37,7 +37,7 @@ sql(q{CREATE TABLE ran (n int);
 		new_id bigint := delay_schedule_task('SELECT 1', delay => '1 day', timeout => patience, max_attempts => 1);
 		began timestamptz;
 	BEGIN
-		UPDATE delay_wheel.task SET
+		UPDATE delay_wheel_data.task SET
 			(sql, args, arg_types) = (SELECT 'INSERT INTO ran SELECT count(*) FROM (VALUES ' || string_agg('($' || i || '::int)', ',') || ') v(x)',
 				array_agg(i::text), array_agg(type::regtype) FROM generate_series(1, n) i)
 			WHERE id = new_id;
@@ -45,7 +45,7 @@ sql(q{CREATE TABLE ran (n int);
 		PERFORM delay_reschedule(new_id, '0');
 		began := clock_timestamp();
 		COMMIT;
-		WHILE EXISTS (SELECT FROM delay_wheel.task WHERE id = new_id) LOOP
+		WHILE EXISTS (SELECT FROM delay_wheel_data.task WHERE id = new_id) LOOP
 			PERFORM pg_sleep(0.01);
 			COMMIT;
 		END LOOP;

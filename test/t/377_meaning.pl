@@ -121,7 +121,7 @@ my $dump = $node->basedir . '/dump.sql';
 $node->command_ok([ 'pg_dump', '-f', $dump, '-d', $node->connstr('postgres') ], 'a dump');
 $node->safe_psql('postgres', q{CREATE DATABASE copy; ALTER DATABASE copy SET timezone = 'Asia/Tokyo'});
 $node->command_ok([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-f', $dump, '-d', $node->connstr('copy') ], 'its restore');
-is($node->safe_psql('copy', q{SELECT count(*), count(DISTINCT settings), min(settings::text) FROM (SELECT settings FROM delay_wheel.tasks UNION ALL SELECT settings FROM delay_wheel.recurring UNION ALL SELECT more->'settings' FROM delay_wheel.failed_task) t}),
+is($node->safe_psql('copy', q{SELECT count(*), count(DISTINCT settings), min(settings::text) FROM (SELECT settings FROM delay_wheel.tasks UNION ALL SELECT settings FROM delay_wheel.recurring UNION ALL SELECT more->'settings' FROM delay_wheel_data.failed_task) t}),
 	'4|1|{"TimeZone": "Asia/Kolkata"}', 'it has what was kept, of all kinds of tasks');
 $node->safe_psql('copy', q{SELECT delay_arm(); SELECT delay_reschedule(id, '0') FROM delay_wheel.tasks});
 for my $label (qw(dumped recurring))

@@ -45,7 +45,7 @@ sql(q{
 sub wait_until_done
 {
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	return wait_for($node, 'SELECT NOT EXISTS (SELECT FROM delay_wheel.task WHERE due <= now())', $_[0]);
+	return wait_for($node, 'SELECT NOT EXISTS (SELECT FROM delay_wheel_data.task WHERE due <= now())', $_[0]);
 }
 
 #
@@ -189,14 +189,14 @@ group predicates => sub {
 			wait_for($node, q{SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objid = 8}, "$what: is about to commit");
 			# the next run needs the definition, by its index; a sequence is written without a look at such locks
 			is(sql(q{SELECT string_agg(DISTINCT relation::regclass::text || ' ' || locktype, ', ') FROM pg_locks JOIN pg_class c ON c.oid = relation WHERE mode = 'SIReadLock'
-				AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_internal'::regnamespace) AND relkind <> 'S'}),
-				$what =~ /recurring/ ? 'delay_wheel.recurring_task_pkey page' : '', "$what: without other predicate locks of ours");
+				AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_data'::regnamespace, 'delay_wheel_internal'::regnamespace) AND relkind <> 'S'}),
+				$what =~ /recurring/ ? 'delay_wheel_data.recurring_task_pkey page' : '', "$what: without other predicate locks of ours");
 		}
 		$gate->query_safe('SELECT pg_advisory_unlock(8)');
 		wait_until_done("$what: is done");
 	}
 	is(sql('SELECT count(*) FROM delay_wheel.failed'), 0, 'none has failed');
-	is(sql(q{SELECT attempts FROM delay_wheel.task WHERE key = 'f'}), '1', 'one is to be tried again');
+	is(sql(q{SELECT attempts FROM delay_wheel_data.task WHERE key = 'f'}), '1', 'one is to be tried again');
 	sql(q{SELECT delay_unschedule('r'); SELECT delay_cancel_all(due_from => '-infinity'); ALTER DATABASE postgres RESET ALL});
 	$gate->quit;
 };

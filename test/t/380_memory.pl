@@ -58,7 +58,7 @@ $node->safe_psql('postgres', q{
 		id bigint;
 	BEGIN
 		PERFORM delay_queue('limited', max_running => 2, priority => 1) WHERE NOT EXISTS
-			(SELECT FROM delay_wheel.queue WHERE name = 'limited');
+			(SELECT FROM delay_wheel_data.queue WHERE name = 'limited');
 		FOR i IN 1 .. total LOOP
 			CASE i % 9
 				WHEN 0 THEN
@@ -95,7 +95,7 @@ sub run_part
 	my ($what) = @_;
 
 	$session->query_safe("CALL part($tasks)");
-	wait_for($node, 'SELECT count(*) FROM delay_wheel.task', "$what: all tasks run", 600, expected => 0);
+	wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task', "$what: all tasks run", 600, expected => 0);
 	wait_for($node, 'SELECT count(*) FROM delay_wheel.running', "$what: and are over", 60, expected => 0);
 	wait_for($node, 'SELECT near, ready FROM delay_wheel.status', "$what: none is left in memory", 60, expected => '0|0');
 	$node->safe_psql('postgres', 'TRUNCATE ran');

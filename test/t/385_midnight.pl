@@ -56,15 +56,15 @@ sub midnight
 	my $due = $options{overdue} ? $q->('SELECT now()') : $q->("SELECT now() + interval '$lead s'");
 	$q->(qq{
 		BEGIN;
-		INSERT INTO delay_wheel.task (due, owner, sql, args, arg_types)
+		INSERT INTO delay_wheel_data.task (due, owner, sql, args, arg_types)
 		SELECT '$due', format('m%s', i % $lanes)::regrole, 'INSERT INTO public.ran (n, lane) VALUES (\$1, \$2)',
 			ARRAY[i::text, (i % $lanes)::text], '{int4,int4}'
 		FROM generate_series(1, $tasks) i;
-		INSERT INTO delay_wheel.task (due, owner, sql, args, arg_types)
+		INSERT INTO delay_wheel_data.task (due, owner, sql, args, arg_types)
 		SELECT d, 'other'::regrole, 'INSERT INTO public.others (due) VALUES (\$1)', ARRAY[d::text], '{timestamptz}'
 		FROM (SELECT '$due'::timestamptz + i * interval '10 ms' AS d FROM generate_series(1, 5) i) x;
 		COMMIT});
-	wait_for($node, 'SELECT count(*) FROM (SELECT FROM delay_wheel.task LIMIT 1) x', "$what: all run", 1200, expected => 0);
+	wait_for($node, 'SELECT count(*) FROM (SELECT FROM delay_wheel_data.task LIMIT 1) x', "$what: all run", 1200, expected => 0);
 	is($q->('SELECT count(*), count(DISTINCT n) FROM ran'), "$tasks|$tasks", "$what: each once");
 	is($q->("SELECT count(*) FROM ran WHERE at < '$due'"), 0, "$what: none early");
 	is($q->('SELECT count(*) FROM delay_wheel.failed'), 0, "$what: none failed");

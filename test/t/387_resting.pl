@@ -114,7 +114,7 @@ group ways => sub {
 	rests('until a task is due');
 	sql(q{SELECT delay_schedule_task('SELECT 1', delay => '1 day', priority => 5, tag => 'other lane')});
 	has_run('earlier', 'a later task of another lane does not put it off');
-	sql(q{DELETE FROM delay_wheel.task WHERE tag = 'other lane'});
+	sql(q{DELETE FROM delay_wheel_data.task WHERE tag = 'other lane'});
 
 	#
 	# All that wakes it.
@@ -126,14 +126,14 @@ group ways => sub {
 		q{SELECT count(*) = 1 FROM ran WHERE name = 'saved'});
 	wakes('a task that is moved', q{SELECT delay_reschedule(id, '0') FROM delay_wheel.tasks WHERE sql LIKE '%later%'},
 		q{SELECT count(*) = 1 FROM ran WHERE name = 'later'});
-	wakes('plain SQL', q{SELECT plan('plain', '1 day'); UPDATE delay_wheel.task SET due = now() WHERE sql LIKE '%plain%'},
+	wakes('plain SQL', q{SELECT plan('plain', '1 day'); UPDATE delay_wheel_data.task SET due = now() WHERE sql LIKE '%plain%'},
 		q{SELECT count(*) = 1 FROM ran WHERE name = 'plain'});
 	sql(q{SELECT plan('locked', '8 s')});
 	wakes('a cancel that is rolled back', q{BEGIN; SELECT delay_cancel(id) FROM delay_wheel.tasks WHERE sql LIKE '%locked%'; ROLLBACK},
 		q{SELECT count(*) = 1 FROM ran WHERE name = 'locked'});
 	sql(q{SELECT count(plan('unwanted', '1 day')) FROM generate_series(1, 10)});
 	wakes('delay_cancel_all()', q{SELECT delay_cancel_all(due_from => now(), due_until => now() + interval '10 days')},
-		q{SELECT (SELECT count(*) FROM delay_wheel.cancellations) + (SELECT count(*) FROM delay_wheel.task) = 0});
+		q{SELECT (SELECT count(*) FROM delay_wheel.cancellations) + (SELECT count(*) FROM delay_wheel_data.task) = 0});
 	wakes('COMMIT PREPARED', sub {
 			sql(q{BEGIN; SELECT plan('prepared', '0'); PREPARE TRANSACTION 'p'});
 			rests('while a transaction is prepared the timer rests');
@@ -203,7 +203,7 @@ group ways => sub {
 	# Commands that need the database without sessions, and those that end it.
 	#
 	sql('CREATE DATABASE other TEMPLATE postgres');
-	sql(q{TRUNCATE ran; DELETE FROM delay_wheel.task}, 'other');
+	sql(q{TRUNCATE ran; DELETE FROM delay_wheel_data.task}, 'other');
 	rests('another database', 'other');
 	sql('CREATE DATABASE copy TEMPLATE other');
 	rests('it rests after it was copied', 'other');
@@ -487,8 +487,8 @@ group turns_of_executors => sub {
 	sql(q{SELECT plan('waits', '0')}, 'other');
 	has_run('waits', 'a backlog keeps a worker from no other database', 'other');
 	sql(q{SELECT delay_every('tick', '300 ms', 'SELECT 1')}, 'other');
-	my $left = sql('SELECT count(*) FROM delay_wheel.task');
-	wait_for($node, "SELECT count(*) < $left - 20 FROM delay_wheel.task", 'which has its turns, too');
+	my $left = sql('SELECT count(*) FROM delay_wheel_data.task');
+	wait_for($node, "SELECT count(*) < $left - 20 FROM delay_wheel_data.task", 'which has its turns, too');
 	$node->stop;
 };
 
@@ -611,8 +611,8 @@ group sweeping => sub {
 	wait_for($node, q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'delay_wheel sweeper'}, 'a sweeper removes what was cancelled', 60, expected => 1);
 	sql(q{SELECT plan('waits', '0')});
 	has_run('waits', 'a task that is due has its turn');
-	is(sql('SELECT count(*) > 0 FROM delay_wheel.task'), 't', 'before all is removed');
-	wait_for($node, 'SELECT count(*) FROM delay_wheel.task', 'which goes on', 300, expected => 0);
+	is(sql('SELECT count(*) > 0 FROM delay_wheel_data.task'), 't', 'before all is removed');
+	wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task', 'which goes on', 300, expected => 0);
 	$node->stop;
 };
 

@@ -37,9 +37,9 @@ $node->safe_psql('postgres', qq{
 	GRANT CONNECT ON DATABASE postgres TO app;
 	-- one task in each lane of the many
 	CREATE FUNCTION in_each_lane(due timestamptz, kind text) RETURNS void LANGUAGE sql AS \$\$
-		INSERT INTO delay_wheel.task (due, owner, queue, sql)
+		INSERT INTO delay_wheel_data.task (due, owner, queue, sql)
 		SELECT due, r.oid::regrole, q.id, format('INSERT INTO effects (kind, n) VALUES (%L, %s)', kind, q.id)
-		FROM pg_roles r, delay_wheel.queue q WHERE r.rolname ~ '^o[0-9]+\$'
+		FROM pg_roles r, delay_wheel_data.queue q WHERE r.rolname ~ '^o[0-9]+\$'
 	\$\$;
 });
 
@@ -119,7 +119,7 @@ wait_for($node, q{SELECT count(*), count(DISTINCT n) FROM effects WHERE kind = '
 #
 # After a restart all that are due run, each once, and nothing is left.
 #
-$node->safe_psql('postgres', q{DELETE FROM delay_wheel.task WHERE due > now() + interval '1 day' AND owner <> 'app'::regrole});
+$node->safe_psql('postgres', q{DELETE FROM delay_wheel_data.task WHERE due > now() + interval '1 day' AND owner <> 'app'::regrole});
 $node->restart;
 lanes_for_each('restarted', 10);
 $node->safe_psql('postgres', q{
@@ -127,7 +127,7 @@ $node->safe_psql('postgres', q{
 wait_for($node, q{SELECT count(*), count(DISTINCT (owner, n)) FROM effects WHERE kind = 'overdue'},
 	'those that were blocked run, each once', 300, expected => "$lanes|$lanes");
 $node->safe_psql('postgres', q{SET ROLE app; SELECT delay_cancel(id) FROM delay_wheel.tasks WHERE due > now() + interval '1 day'});
-wait_for($node, 'SELECT count(*) FROM delay_wheel.task', 'none is left', 60, expected => 0);
+wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task', 'none is left', 60, expected => 0);
 
 # More than half of all places were used: lanes that are empty are given back.
 $node->safe_psql('postgres', q{SET ROLE app; SELECT delay_schedule('0', 'SELECT 1')});

@@ -83,33 +83,33 @@ sub all_indexes_are_right
 	my ($what) = @_;
 	my ($code, undef, $problem) = $node->psql('postgres', q{
 		SELECT bt_index_parent_check(indexrelid, true) FROM pg_index
-		WHERE indrelid = 'delay_wheel.task'::regclass});
+		WHERE indrelid = 'delay_wheel_data.task'::regclass});
 	is($code, 0, "$what: all indexes have all rows") or diag($problem);
 }
 
-$node->safe_psql('postgres', 'TRUNCATE delay_wheel.task');
+$node->safe_psql('postgres', 'TRUNCATE delay_wheel_data.task');
 begin_over();
-$node->safe_psql('postgres', 'CREATE INDEX others_idx ON delay_wheel.task (tag, id)');
+$node->safe_psql('postgres', 'CREATE INDEX others_idx ON delay_wheel_data.task (tag, id)');
 $session->query_safe("$schedule COMMIT;");
 all_indexes_are_right('CREATE INDEX');
 
 begin_over();
-$node->safe_psql('postgres', 'REINDEX TABLE delay_wheel.task');
+$node->safe_psql('postgres', 'REINDEX TABLE delay_wheel_data.task');
 $session->query_safe("$schedule COMMIT;");
 all_indexes_are_right('REINDEX');
 
 begin_over();
-$node->safe_psql('postgres', 'DROP INDEX delay_wheel.others_idx');
+$node->safe_psql('postgres', 'DROP INDEX delay_wheel_data.others_idx');
 $session->query_safe("$schedule COMMIT;");
 all_indexes_are_right('DROP INDEX');
 
 begin_over();
-$node->safe_psql('postgres', 'VACUUM FULL delay_wheel.task');
+$node->safe_psql('postgres', 'VACUUM FULL delay_wheel_data.task');
 $session->query_safe("$schedule COMMIT;");
 all_indexes_are_right('VACUUM FULL');
 
 begin_over();
-$node->safe_psql('postgres', 'TRUNCATE delay_wheel.task');
+$node->safe_psql('postgres', 'TRUNCATE delay_wheel_data.task');
 $session->query_safe("$schedule COMMIT;");
 all_indexes_are_right('TRUNCATE');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel.tasks'), 5, 'the tasks are there');
@@ -120,7 +120,7 @@ begin_over();
 # without a key, whose index is locked by itself
 $session->query_safe(q{SELECT count(delay_schedule('1 day', 'SELECT 1')) FROM generate_series(1, 5)});
 my ($code, undef, $problem) = $node->psql('postgres',
-	"SET lock_timeout = '100 ms'; TRUNCATE delay_wheel.task");
+	"SET lock_timeout = '100 ms'; TRUNCATE delay_wheel_data.task");
 like($problem, qr/lock timeout/, 'the lock is there again');
 $session->query_safe('COMMIT');
 $session->quit;

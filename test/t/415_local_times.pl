@@ -44,7 +44,7 @@ sub was_later
 {
 	my ($id, $interval) = @_;
 	$node->safe_psql('postgres', qq{
-		UPDATE delay_wheel.task SET due = due + '$interval',
+		UPDATE delay_wheel_data.task SET due = due + '$interval',
 			more = jsonb_set(more, '{local,instant}', to_jsonb((more->'local'->'instant')::bigint + (extract(epoch FROM '$interval'::interval) * 1000000)::bigint))
 		WHERE id = $id});
 	return;
@@ -54,7 +54,7 @@ sub was_later
 sub row_of
 {
 	my ($id) = @_;
-	return $node->safe_psql('postgres', "SELECT to_jsonb(t) FROM delay_wheel.task t WHERE id = $id");
+	return $node->safe_psql('postgres', "SELECT to_jsonb(t) FROM delay_wheel_data.task t WHERE id = $id");
 }
 
 my @ids = schedule('app', '', q{, key => 'k', tag => 't', priority => 3, expires => '1 hour', max_attempts => 3, keep_settings => '{TimeZone}'},
@@ -69,8 +69,8 @@ was_later($ids[1], '-1 hour');
 was_later($ids[2], '30 min');
 my $start = log_position($node);
 $node->restart;
-wait_for($node, qq{SELECT count(*) FROM delay_wheel.task WHERE id = $ids[0] AND due = '2099-07-01 12:00 $zone'}, 'after a start the tasks follow', 60, expected => 1);
-wait_for($node, "SELECT string_agg(to_jsonb(t)::text, ' ' ORDER BY id) FROM delay_wheel.task t WHERE id IN (@{[join ',', @ids[0 .. 2]]})",
+wait_for($node, qq{SELECT count(*) FROM delay_wheel_data.task WHERE id = $ids[0] AND due = '2099-07-01 12:00 $zone'}, 'after a start the tasks follow', 60, expected => 1);
+wait_for($node, "SELECT string_agg(to_jsonb(t)::text, ' ' ORDER BY id) FROM delay_wheel_data.task t WHERE id IN (@{[join ',', @ids[0 .. 2]]})",
 	'all of each is as it was: owner, key, queue with its spread, options', 60, expected => join ' ', @before[0 .. 2]);
 is(row_of($ids[3]), $before[3], 'one whose zone has the same rules stays');
 is(row_of($ordinary), $ordinary_row, 'and one without a local time');
@@ -80,27 +80,27 @@ ok(wait_until(60, sub { log_since($node, $start) =~ /has moved 3 tasks to other 
 my $locker = $node->background_psql('postgres', on_error_stop => 1);
 was_later($ids[0], '1 hour');
 was_later($ids[3], '1 hour');
-$node->safe_psql('postgres', "UPDATE delay_wheel.task SET origin = 7 WHERE id = $ids[3]");
+$node->safe_psql('postgres', "UPDATE delay_wheel_data.task SET origin = 7 WHERE id = $ids[3]");
 my $foreign = row_of($ids[3]);
 $node->safe_psql('postgres', qq{
-	UPDATE delay_wheel.task SET more = '{"local": {"time": 1, "zone": "No/Where", "instant": 5}}' WHERE id = $ids[4];
-	UPDATE delay_wheel.task SET more = '{"local": ["UTC"]}' WHERE id = $moved;
+	UPDATE delay_wheel_data.task SET more = '{"local": {"time": 1, "zone": "No/Where", "instant": 5}}' WHERE id = $ids[4];
+	UPDATE delay_wheel_data.task SET more = '{"local": ["UTC"]}' WHERE id = $moved;
 	BEGIN;
 	SELECT delay_schedule_local('2099-07-01 12:00', '$zone', 'SELECT 1', tag => 'prepared');
-	UPDATE delay_wheel.task SET due = due + '1 hour', more = jsonb_set(more, '{local,instant}', to_jsonb((more->'local'->'instant')::bigint + 3600000000)) WHERE tag = 'prepared';
+	UPDATE delay_wheel_data.task SET due = due + '1 hour', more = jsonb_set(more, '{local,instant}', to_jsonb((more->'local'->'instant')::bigint + 3600000000)) WHERE tag = 'prepared';
 	PREPARE TRANSACTION 'local';
 });
 my @nonsense = map { row_of($_) } $ids[4], $moved;
 my ($last) = schedule('app', '');
 was_later($last, '1 hour');
 look();
-wait_for($node, qq{SELECT count(*) FROM delay_wheel.task WHERE id IN ($ids[0], $last) AND due = '2099-07-01 12:00 $zone'}, 'the others follow', 60, expected => 2);
+wait_for($node, qq{SELECT count(*) FROM delay_wheel_data.task WHERE id IN ($ids[0], $last) AND due = '2099-07-01 12:00 $zone'}, 'the others follow', 60, expected => 2);
 is(row_of($ids[3]), $foreign, 'one that came with a copy stays');
 is(join(' ', map { row_of($_) } $ids[4], $moved), "@nonsense", 'so does what makes no sense');
 $node->safe_psql('postgres', q{COMMIT PREPARED 'local'});
-is($node->safe_psql('postgres', "SELECT due = '2099-07-01 13:00 $zone' FROM delay_wheel.task WHERE tag = 'prepared'"), 't', 'one that was prepared meanwhile is not seen yet');
+is($node->safe_psql('postgres', "SELECT due = '2099-07-01 13:00 $zone' FROM delay_wheel_data.task WHERE tag = 'prepared'"), 't', 'one that was prepared meanwhile is not seen yet');
 look();
-wait_for($node, "SELECT due = '2099-07-01 12:00 $zone' FROM delay_wheel.task WHERE tag = 'prepared'", 'it follows later', 60, expected => 't');
+wait_for($node, "SELECT due = '2099-07-01 12:00 $zone' FROM delay_wheel_data.task WHERE tag = 'prepared'", 'it follows later', 60, expected => 't');
 
 # A task that becomes due by it runs.
 my $soon = $node->safe_psql('postgres', qq{SELECT delay_schedule_local(now() AT TIME ZONE 'Asia/Tokyo' - interval '1 min', 'Asia/Tokyo', 'INSERT INTO effect VALUES (''soon'')') FROM delay_pause()});
@@ -119,12 +119,12 @@ SKIP:
 	attach($node, 'local-before-delete', 'wait', 0, 1);
 	look();
 	wait_until_waiting($node, 'local-before-delete', 'the sweeper is about to move a task');
-	$locker->query_safe("BEGIN; SELECT FROM delay_wheel.task WHERE id = $ids[0] FOR UPDATE");
+	$locker->query_safe("BEGIN; SELECT FROM delay_wheel_data.task WHERE id = $ids[0] FOR UPDATE");
 	detach($node, 'local-before-delete');
 	wait_for($node, q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'delay_wheel sweeper'}, 'the sweeper goes on', 60, expected => 0);
-	is($node->safe_psql('postgres', "SELECT due = '2099-07-01 13:00 $zone' FROM delay_wheel.task WHERE id = $ids[0]"), 't', 'what is locked stays');
+	is($node->safe_psql('postgres', "SELECT due = '2099-07-01 13:00 $zone' FROM delay_wheel_data.task WHERE id = $ids[0]"), 't', 'what is locked stays');
 	$locker->query_safe('COMMIT');
-	wait_for($node, "SELECT due = '2099-07-01 12:00 $zone' FROM delay_wheel.task WHERE id = $ids[0]", 'it is looked at again', 60, expected => 't');
+	wait_for($node, "SELECT due = '2099-07-01 12:00 $zone' FROM delay_wheel_data.task WHERE id = $ids[0]", 'it is looked at again', 60, expected => 't');
 }
 
 $locker->quit;
@@ -166,14 +166,14 @@ SKIP:
 	my ($daily) = schedule('postgres', '');
 	was_later($daily, '1 hour');
 	set_clock(1.01);
-	wait_for($node, qq{SELECT count(*) FROM delay_wheel.task WHERE due = '2099-07-01 12:00 $zone'}, 'after a day a task follows', 60, expected => 1);
+	wait_for($node, qq{SELECT count(*) FROM delay_wheel_data.task WHERE due = '2099-07-01 12:00 $zone'}, 'after a day a task follows', 60, expected => 1);
 
 	# that of a transaction that was prepared, which ends after the look of the next day
 	$node->safe_psql('postgres', qq{
 		SELECT delay_cancel($daily);
 		BEGIN;
 		SELECT delay_schedule_local('2099-07-01 12:00', '$zone', 'SELECT 1', tag => 'prepared');
-		UPDATE delay_wheel.task SET due = due + '1 hour', more = jsonb_set(more, '{local,instant}', to_jsonb((more->'local'->'instant')::bigint + 3600000000)) WHERE tag = 'prepared';
+		UPDATE delay_wheel_data.task SET due = due + '1 hour', more = jsonb_set(more, '{local,instant}', to_jsonb((more->'local'->'instant')::bigint + 3600000000)) WHERE tag = 'prepared';
 		PREPARE TRANSACTION 'local'});
 	attach($node, 'local-after-pass', 'log');
 	my $position = log_position($node);
@@ -181,7 +181,7 @@ SKIP:
 	ok(wait_until(60, sub { log_since($node, $position) =~ /local-after-pass/ }), 'the sweeper looks each day');
 	$node->safe_psql('postgres', q{COMMIT PREPARED 'local'});
 	set_clock(3.2);
-	wait_for($node, qq{SELECT count(*) FROM delay_wheel.task WHERE due = '2099-07-01 12:00 $zone'}, 'and the day after', 60, expected => 1);
+	wait_for($node, qq{SELECT count(*) FROM delay_wheel_data.task WHERE due = '2099-07-01 12:00 $zone'}, 'and the day after', 60, expected => 1);
 	$node->stop;
 }
 done_testing();

@@ -26,7 +26,7 @@ my $q = sub { return $node->safe_psql('postgres', $_[0]) };
 $q->(q{
 	CREATE TABLE log (name text, ideal timestamptz, at timestamptz DEFAULT clock_timestamp());
 	CREATE FUNCTION note(of_name text) RETURNS void LANGUAGE sql AS $$
-		INSERT INTO public.log (name, ideal) SELECT name, next_due FROM delay_wheel.recurring_task WHERE name = of_name
+		INSERT INTO public.log (name, ideal) SELECT name, next_due FROM delay_wheel_data.recurring_task WHERE name = of_name
 	$$;
 });
 
@@ -59,7 +59,7 @@ if (long_tests())
 	$quiet = new_node('quiet');
 	$quiet->safe_psql('postgres', q{
 		CREATE TABLE log (ideal timestamptz, at timestamptz);
-		SELECT delay_every('second', '1 second', 'INSERT INTO log SELECT next_due, clock_timestamp() FROM delay_wheel.recurring_task', max_runs => 1000)});
+		SELECT delay_every('second', '1 second', 'INSERT INTO log SELECT next_due, clock_timestamp() FROM delay_wheel_data.recurring_task', max_runs => 1000)});
 }
 
 #
@@ -106,7 +106,7 @@ is($q->(q{SELECT delay_pause_recurring('crashes')}), 't', 'it is paused');
 wait_for($node, q{SELECT state FROM delay_wheel.recurring}, 'its last run has ended', 60, expected => 'paused');
 complete('crashes', '100 ms', 'no run is lost or doubled');
 is($q->(q{SELECT runs = (SELECT count(*) FROM log) FROM delay_wheel.recurring}), 't', 'and their number is right');
-is($q->('SELECT count(*) FROM delay_wheel.task'), 0, 'nothing is left');
+is($q->('SELECT count(*) FROM delay_wheel_data.task'), 0, 'nothing is left');
 $q->(q{SELECT delay_unschedule('crashes')});
 
 #
@@ -120,9 +120,9 @@ $q->(q{SELECT delay_every(catch_up, '1 hour', format('SELECT note(%L)', catch_up
 	FROM unnest('{skip,all}'::text[]) catch_up});
 $q->(q{ALTER SYSTEM SET delay_wheel.enabled = off});
 $node->restart;
-$q->(q{UPDATE delay_wheel.recurring_task SET starts = starts - interval '24 hours', next_due = next_due - interval '24 hours';
-	UPDATE delay_wheel.task SET due = due - interval '24 hours'});
-is($q->('SELECT count(*) FROM delay_wheel.task WHERE due < now()'), 5, 'all are overdue');
+$q->(q{UPDATE delay_wheel_data.recurring_task SET starts = starts - interval '24 hours', next_due = next_due - interval '24 hours';
+	UPDATE delay_wheel_data.task SET due = due - interval '24 hours'});
+is($q->('SELECT count(*) FROM delay_wheel_data.task WHERE due < now()'), 5, 'all are overdue');
 $q->(q{ALTER SYSTEM RESET delay_wheel.enabled});
 $node->restart;
 wait_for($node, 'SELECT count(*) FROM delay_wheel.recurring WHERE next_due > now()', 'all are up to date again', 60, expected => 5);
@@ -153,15 +153,15 @@ wait_for($node, q{SELECT state FROM delay_wheel.recurring WHERE name = 'finished
 my $runs = q{SELECT string_agg(format('%s %s', name, task), ',' ORDER BY name) FROM delay_wheel.recurring WHERE name <> 'deleted'};
 my $before = $q->($runs);
 my $open = $node->background_psql('postgres');
-$open->query_safe(q{BEGIN; DELETE FROM delay_wheel.task WHERE id = (SELECT task FROM delay_wheel.recurring WHERE name = 'open')});
+$open->query_safe(q{BEGIN; DELETE FROM delay_wheel_data.task WHERE id = (SELECT task FROM delay_wheel.recurring WHERE name = 'open')});
 my $changing = $node->background_psql('postgres');
 $changing->query_safe(q{BEGIN; SELECT delay_every('changing', '2 days', 'SELECT 2', starts => '2500-01-01')});
 $q->(q{BEGIN; SELECT delay_every('prepared', '2 days', 'SELECT 2', starts => '2500-01-01'); PREPARE TRANSACTION 'recurring'});
 # the last one to be looked at, and the only one that is lost
 my $lost = $q->(q{SELECT task FROM delay_wheel.recurring WHERE name = 'deleted'});
 my $position = log_position($node);
-$q->("DELETE FROM delay_wheel.task WHERE id = $lost");
-my $is_back = qq{SELECT count(*) FROM delay_wheel.recurring r JOIN delay_wheel.task t ON t.id = r.task AND t.due = r.next_due WHERE name = 'deleted' AND t.id <> $lost};
+$q->("DELETE FROM delay_wheel_data.task WHERE id = $lost");
+my $is_back = qq{SELECT count(*) FROM delay_wheel.recurring r JOIN delay_wheel_data.task t ON t.id = r.task AND t.due = r.next_due WHERE name = 'deleted' AND t.id <> $lost};
 wait_for($node, $is_back, 'one that has lost its run has a run again', 60, expected => 1);
 my $looked = $q->(q{SELECT times FROM delay_wheel.progress WHERE work = 'recurring'});
 ok(new_timer(), 'there is a new timer');
@@ -177,16 +177,16 @@ $open->quit;
 $gate->query_safe('SELECT pg_advisory_unlock(4713)');
 wait_for($node, q{SELECT runs FROM delay_wheel.recurring WHERE name = 'running'}, 'the one that was running has ended', 60, expected => 1);
 ok(new_timer(), 'there is a new timer');
-my $all_back = q{SELECT count(*), count(t.id) FROM delay_wheel.recurring r LEFT JOIN delay_wheel.task t ON t.id = r.task AND t.due = r.next_due WHERE r.state = 'waiting'};
+my $all_back = q{SELECT count(*), count(t.id) FROM delay_wheel.recurring r LEFT JOIN delay_wheel_data.task t ON t.id = r.task AND t.due = r.next_due WHERE r.state = 'waiting'};
 wait_for($node, $all_back, 'all have a run', 60, expected => '6|6');
-is($q->('SELECT count(*) FROM delay_wheel.task'), 6, 'and no more');
+is($q->('SELECT count(*) FROM delay_wheel_data.task'), 6, 'and no more');
 # all of them at once
-$q->('TRUNCATE delay_wheel.task');
+$q->('TRUNCATE delay_wheel_data.task');
 ok(new_timer(), 'there is a new timer');
 wait_for($node, $all_back, 'all have a run again', 60, expected => '6|6');
-is($q->('SELECT count(*) FROM delay_wheel.task'), 6, 'and no more');
+is($q->('SELECT count(*) FROM delay_wheel_data.task'), 6, 'and no more');
 # changed, one that has lost its run gets another one
-$q->(q{DELETE FROM delay_wheel.task; SELECT delay_every('deleted', '1 day', 'SELECT 3', starts => '2500-02-01')});
+$q->(q{DELETE FROM delay_wheel_data.task; SELECT delay_every('deleted', '1 day', 'SELECT 3', starts => '2500-02-01')});
 is($q->($is_back), 1, 'a change makes a new run');
 
 #
@@ -205,7 +205,7 @@ $q->(q{SELECT delay_unschedule(name) FROM delay_wheel.recurring;
 for my $mode (qw(at_most_once at_least_once))
 {
 	my $state = qq{SELECT state, runs, failures FROM delay_wheel.recurring WHERE name = '$mode'};
-	my $has_run = qq{SELECT count(*) FROM delay_wheel.recurring r JOIN delay_wheel.task t ON t.id = r.task AND t.due = r.next_due WHERE name = '$mode' AND next_due > now()};
+	my $has_run = qq{SELECT count(*) FROM delay_wheel.recurring r JOIN delay_wheel_data.task t ON t.id = r.task AND t.due = r.next_due WHERE name = '$mode' AND next_due > now()};
 
 	$q->(qq{TRUNCATE gate; SELECT delay_every('$mode', '1 day', 'CALL long_run(''$mode'')', starts => clock_timestamp() + '0.5 s', mode => '$mode')});
 	wait_for($node, qq{SELECT count(*) FROM log WHERE name = '$mode'}, "$mode: a run has begun", 60, expected => 1);
@@ -228,7 +228,7 @@ is($q->(q{SELECT count(delay_unschedule(name)) FROM delay_wheel.recurring}), 2, 
 #
 $q->(q{SELECT delay_every('marked', '1 day', 'SELECT 1', starts => '2500-01-01')});
 $changing = $node->background_psql('postgres');
-$changing->query_safe(q{BEGIN; SELECT FROM delay_wheel.recurring_task FOR UPDATE});
+$changing->query_safe(q{BEGIN; SELECT FROM delay_wheel_data.recurring_task FOR UPDATE});
 $q->(q{SELECT delay_cancel_all(due_from => '2500-01-01')});
 wait_for($node, q{SELECT state FROM delay_wheel.cancellations}, 'the sweeper waits', 60, expected => 'waiting');
 is($q->('SELECT count(*) FROM delay_wheel.tasks'), 0, 'the run is cancelled');
@@ -244,7 +244,7 @@ is($q->(q{SELECT next_due = '2500-01-02', skipped, last_outcome, (SELECT count(*
 $q->(q{CREATE ROLE hasty LOGIN; ALTER ROLE hasty SET lock_timeout = '10ms'; SELECT delay_wheel.allow('hasty');
 	SET ROLE hasty; SELECT delay_every('hasty', '1 day', 'SELECT 1', starts => clock_timestamp() + '1 s')});
 $changing = $node->background_psql('postgres');
-$changing->query_safe(q{BEGIN; SELECT FROM delay_wheel.recurring_task FOR UPDATE});
+$changing->query_safe(q{BEGIN; SELECT FROM delay_wheel_data.recurring_task FOR UPDATE});
 wait_for($node, q{SELECT count(*) FROM pg_stat_activity a JOIN pg_locks l USING (pid) WHERE backend_type = 'delay_wheel executor' AND usename = 'hasty' AND NOT granted},
 	'a run waits at its end', 60, expected => 1);
 sleep(0.1);
@@ -264,7 +264,7 @@ if (has_injection())
 	$q->(q{SELECT delay_reschedule(task, '0') FROM delay_wheel.recurring WHERE name = 'error'});
 	wait_for($node, q{SELECT runs, last_outcome FROM delay_wheel.recurring WHERE name = 'error'}, 'a run is settled in the end', 60, expected => '1|failed');
 	is(scalar(() = log_since($node, $position) =~ /could not record the outcome of task/g), 1, 'the log tells of it, once');
-	is($q->(q{SELECT count(*) FROM delay_wheel.task WHERE more ? 'recurring' AND due = '2500-01-02'}), 1, 'there is the next one');
+	is($q->(q{SELECT count(*) FROM delay_wheel_data.task WHERE more ? 'recurring' AND due = '2500-01-02'}), 1, 'there is the next one');
 }
 
 #
@@ -273,9 +273,9 @@ if (has_injection())
 if (has_injection())
 {
 	attach($node, 'repair-before-commit', 'error', 0, 1);
-	$q->(q{DELETE FROM delay_wheel.task});
+	$q->(q{DELETE FROM delay_wheel_data.task});
 	ok(new_timer(), 'there is a new timer');
-	wait_for($node, q{SELECT count(*), count(t.id) FROM delay_wheel.recurring r LEFT JOIN delay_wheel.task t ON t.id = r.task}, 'lost runs are found after an error', 60, expected => '2|2');
+	wait_for($node, q{SELECT count(*), count(t.id) FROM delay_wheel.recurring r LEFT JOIN delay_wheel_data.task t ON t.id = r.task}, 'lost runs are found after an error', 60, expected => '2|2');
 }
 
 #

@@ -220,7 +220,7 @@ wait_for($node, 'SELECT count(DISTINCT who) FROM app.seen', 'jobs of all run', 6
 is($q->('SELECT DISTINCT * FROM app.seen ORDER BY 1'), qq{Alice|Alice|"\$user", public\nbob|bob|app\npostgres|postgres|"\$user", public},
 	'each as its role, with the search_path of that');
 is($q->(qq{SELECT cron.schedule_in_database('by a superuser', '0 0 1 1 *', $insert, 'postgres', 'bob') > 0;
-	SELECT COALESCE(search_path, 'that of new sessions') FROM delay_wheel.recurring_task WHERE name = 'by a superuser';
+	SELECT COALESCE(search_path, 'that of new sessions') FROM delay_wheel_data.recurring_task WHERE name = 'by a superuser';
 	SET ROLE bob; SELECT cron.unschedule('by a superuser')}), "t\nthat of new sessions\nt", 'also if a superuser has made it');
 for my $role ('Alice', 'bob')
 {

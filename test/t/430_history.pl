@@ -21,12 +21,12 @@ restart_after_crash = on
 delay_wheel.history = all
 delay_wheel.history_max_size = 4MB
 };
-my @tables = map { "delay_wheel_internal.history_$_" } 0 .. 2;
+my @tables = map { "delay_wheel_data.history_$_" } 0 .. 2;
 # what all files of the tables may have beyond the limit: free space maps, and
 # pages by which tables grow at once when several processes write
 my $limit = (4 * 1024 + 512) * 1024;
 my $sizes = 'SELECT sum(pg_total_relation_size(oid)) FROM pg_class WHERE oid IN (' . join(', ', map { "'$_'::regclass" } @tables) . ')';
-my $current = 'SELECT last_value FROM delay_wheel_internal.history_seq';
+my $current = 'SELECT last_value FROM delay_wheel_data.history_seq';
 
 my $node = new_node('history', conf => $conf);
 $node->safe_psql('postgres', 'CREATE TABLE effects (n int)');
@@ -50,7 +50,7 @@ sub run_round
 	$node->safe_psql('postgres', qq{SELECT count(delay_schedule_task('INSERT INTO effects VALUES (\$1)', args => ARRAY[i::text], tag => 'round $round'))
 		FROM generate_series(1, $n) i});
 	my $done = wait_until(120, sub {
-		my ($left, $size, $number) = split /\|/, $node->safe_psql('postgres', "SELECT (SELECT count(*) FROM delay_wheel.task), ($sizes), ($current)");
+		my ($left, $size, $number) = split /\|/, $node->safe_psql('postgres', "SELECT (SELECT count(*) FROM delay_wheel_data.task), ($sizes), ($current)");
 
 		$largest = max($largest, $size);
 		$turns++ if $number != $last_current;
@@ -92,8 +92,8 @@ cmp_ok($largest, '>', 2400 * 1024, 'most of the space is used');
 note("$largest bytes at most, $turns turns seen");
 is($node->safe_psql('postgres', q{SELECT count(*) FROM effects}), 80000, 'each task was run once');
 is($node->safe_psql('postgres', q{SELECT sum(n_tup_upd + n_tup_del + n_dead_tup) FROM pg_stat_all_tables
-	WHERE schemaname = 'delay_wheel_internal' AND relname LIKE 'history\_%'}), 0, 'nothing was updated or deleted, no row is dead');
-is($node->safe_psql('postgres', q{SELECT count(*) FROM delay_wheel_internal.history_0 WHERE sql <> 'INSERT INTO effects VALUES ($1)' OR outcome <> 'done'}), 0,
+	WHERE schemaname = 'delay_wheel_data' AND relname LIKE 'history\_%'}), 0, 'nothing was updated or deleted, no row is dead');
+is($node->safe_psql('postgres', q{SELECT count(*) FROM delay_wheel_data.history_0 WHERE sql <> 'INSERT INTO effects VALUES ($1)' OR outcome <> 'done'}), 0,
 	'rows are as they should be');
 my $kept = $node->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel.history');
 note("$kept rows are kept");
@@ -134,7 +134,7 @@ $node->safe_psql('postgres', 'CREATE ROLE hasty LOGIN; ALTER ROLE hasty SET lock
 my $locker = $node->background_psql('postgres');
 $locker->query_safe('BEGIN; LOCK TABLE ' . join(', ', @tables));
 my $id = $node->safe_psql('postgres', q{SET SESSION AUTHORIZATION hasty; SELECT delay_schedule('0', 'SELECT 1')});
-wait_for($node, q{SELECT count(*) FROM pg_locks WHERE NOT granted AND relation::regclass::text LIKE 'delay_wheel_internal.history%' AND mode = 'RowExclusiveLock'},
+wait_for($node, q{SELECT count(*) FROM pg_locks WHERE NOT granted AND relation::regclass::text LIKE 'delay_wheel_data.history%' AND mode = 'RowExclusiveLock'},
 	'a task waits for the table', 60, expected => 1);
 # longer than the timeout
 sleep(0.2);
@@ -149,7 +149,7 @@ $_->quit for $reader, $locker;
 sub insert_history
 {
 	my ($table, $ended) = @_;
-	$node->safe_psql('postgres', qq{INSERT INTO delay_wheel_internal.history_$table (task, due, started, ended, owner, queue, outcome, sql)
+	$node->safe_psql('postgres', qq{INSERT INTO delay_wheel_data.history_$table (task, due, started, ended, owner, queue, outcome, sql)
 		SELECT -1, $ended, $ended, $ended, current_user::regrole, 0, 'done', 'SELECT $table' FROM generate_series(1, 500)});
 	return;
 }
@@ -239,7 +239,7 @@ SKIP:
 					'INSERT INTO effects VALUES ($1, current_setting(''delay_wheel.task_id'')::bigint)', i)) FROM generate_series(1, 2000) i});
 				return 0;
 			}), "$point, $skip: it crashes");
-			wait_for($node, 'SELECT count(*) FROM delay_wheel.task', 'the tasks run', 120, expected => 0);
+			wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task', 'the tasks run', 120, expected => 0);
 			is($node->safe_psql('postgres', q{SELECT count(*) FROM (SELECT task FROM effects WHERE task IS NOT NULL ORDER BY task DESC LIMIT 1000) e
 				JOIN delay_wheel.history h USING (task)}), 1000, 'the newest are recorded, each once');
 		}

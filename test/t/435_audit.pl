@@ -34,8 +34,8 @@ sub insert_old
 	my ($n, $at) = @_;
 	$node->safe_psql('postgres', qq{
 		SET delay_wheel.audit = off;
-		INSERT INTO delay_wheel_internal.audit (id, at, owner, pid, action, name)
-			SELECT nextval('delay_wheel_internal.audit_id_seq'), $at, current_user::regrole, 1, 'pause', 'old' FROM generate_series(1, $n)});
+		INSERT INTO delay_wheel_data.audit (id, at, owner, pid, action, name)
+			SELECT nextval('delay_wheel_data.audit_id_seq'), $at, current_user::regrole, 1, 'pause', 'old' FROM generate_series(1, $n)});
 	return;
 }
 my $old = q{SELECT count(*) FROM delay_wheel.audit WHERE name = 'old'};
@@ -85,19 +85,19 @@ $archive->init;
 $archive->start;
 my $columns = $node->safe_psql('postgres', q{
 	SELECT string_agg(attname || ' ' || CASE WHEN atttypid = 'regrole'::regtype THEN 'text' ELSE format_type(atttypid, atttypmod) END, ', ' ORDER BY attnum)
-	FROM pg_attribute WHERE attrelid = 'delay_wheel_internal.audit'::regclass AND attnum > 0});
-$archive->safe_psql('postgres', "CREATE SCHEMA delay_wheel_internal; CREATE TABLE delay_wheel_internal.audit ($columns)");
-$node->safe_psql('postgres', q{CREATE PUBLICATION audit FOR TABLE delay_wheel_internal.audit WITH (publish = 'insert')});
+	FROM pg_attribute WHERE attrelid = 'delay_wheel_data.audit'::regclass AND attnum > 0});
+$archive->safe_psql('postgres', "CREATE SCHEMA delay_wheel_internal; CREATE TABLE delay_wheel_data.audit ($columns)");
+$node->safe_psql('postgres', q{CREATE PUBLICATION audit FOR TABLE delay_wheel_data.audit WITH (publish = 'insert')});
 $archive->safe_psql('postgres', 'CREATE SUBSCRIPTION audit CONNECTION $$' . $node->connstr('postgres') . '$$ PUBLICATION audit');
-wait_for($archive, q{SELECT count(*) > 10 FROM delay_wheel_internal.audit}, 'another server has a copy');
+wait_for($archive, q{SELECT count(*) > 10 FROM delay_wheel_data.audit}, 'another server has a copy');
 $node->safe_psql('postgres', q{SELECT delay_queue('mail')});
-wait_for($archive, q{SELECT action || ' ' || name || ' ' || owner FROM delay_wheel_internal.audit WHERE name = 'mail'}, 'and what comes', 60,
+wait_for($archive, q{SELECT action || ' ' || name || ' ' || owner FROM delay_wheel_data.audit WHERE name = 'mail'}, 'and what comes', 60,
 	expected => 'queue mail postgres');
 set('audit_max_age', '1 min');
 wait_for($node, $old, 'what is removed here', 60, expected => 0);
 $node->safe_psql('postgres', q{SELECT delay_queue_drop('mail')});
-wait_for($archive, q{SELECT count(*) FROM delay_wheel_internal.audit WHERE action = 'queue_drop'}, 'and what came after that', 60, expected => 1);
-is($archive->safe_psql('postgres', q{SELECT count(*) FROM delay_wheel_internal.audit WHERE name = 'old'}), 10, 'stays there');
+wait_for($archive, q{SELECT count(*) FROM delay_wheel_data.audit WHERE action = 'queue_drop'}, 'and what came after that', 60, expected => 1);
+is($archive->safe_psql('postgres', q{SELECT count(*) FROM delay_wheel_data.audit WHERE name = 'old'}), 10, 'stays there');
 $archive->safe_psql('postgres', 'DROP SUBSCRIPTION audit');
 
 done_testing();

@@ -54,7 +54,7 @@ sub told
 	my ($out, @payloads) = ('');
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
-	wait_for($node, q{SELECT count(*) FROM delay_wheel.task WHERE due < now() + interval '1 hour' AND queue = 0}, "$what: it has ended", 60,
+	wait_for($node, q{SELECT count(*) FROM delay_wheel_data.task WHERE due < now() + interval '1 hour' AND queue = 0}, "$what: it has ended", 60,
 		expected => 0);
 	# what was committed before comes before
 	$node->safe_psql('postgres', q{NOTIFY ended, 'all is told'});
@@ -77,7 +77,7 @@ sub effects
 #
 begin_to_listen();
 my $id = sql(q{SELECT delay_schedule_task('SELECT 1', notify => 'ended')});
-wait_for($node, "SELECT count(*) FROM delay_wheel.task", 'a task ends', 60, expected => 0);
+wait_for($node, "SELECT count(*) FROM delay_wheel_data.task", 'a task ends', 60, expected => 0);
 like($listener->query_safe('SELECT pg_sleep(0)'), qr/^Asynchronous notification "ended" with payload "\{"id":$id,"outcome":"done"\}" received/m,
 	'the listener is told of it, with its id');
 sql(q{SELECT delay_schedule_task('SELECT 1', notify => 'ended', key => 'a "key"', tag => E'a\ttag')});
@@ -116,7 +116,7 @@ told('cancelled by its key', '{"outcome":"cancelled","key":"k","tag":"second"}')
 sql(q{SELECT delay_schedule_task('SELECT 1', notify => 'ended', delay => '1 day', tag => 'all') FROM generate_series(1, 3);
 	SELECT delay_schedule_task('SELECT 1', delay => '1 day', tag => 'all');
 	SELECT delay_cancel_all(tag => 'all')});
-wait_for($node, q{SELECT count(*) FROM delay_wheel.task}, 'the sweeper removes what is cancelled', 60, expected => 0);
+wait_for($node, q{SELECT count(*) FROM delay_wheel_data.task}, 'the sweeper removes what is cancelled', 60, expected => 0);
 told('cancelled with others, as their rows are removed', ('{"outcome":"cancelled","tag":"all"}') x 3);
 
 #
@@ -190,7 +190,7 @@ detach($node, 'commit-visible');
 told('and goes on', map { "{\"outcome\":\"done\",\"tag\":\"$_\"}" } 1 .. 20);
 cmp_ok($node->safe_psql('postgres', $transactions), '<', 20, 'with its batch');
 $session->quit;
-$node->safe_psql('postgres', q{TRUNCATE effect; SELECT delay_cancel(id) FROM delay_wheel.task});
+$node->safe_psql('postgres', q{TRUNCATE effect; SELECT delay_cancel(id) FROM delay_wheel_data.task});
 
 #
 # An executor that is terminated with all done but the commit.
@@ -221,8 +221,8 @@ sub crash
 		on_failure => 'INSERT INTO effect VALUES (''failure'', \$1)')});
 	ok(wait_until(60, sub { log_since($node, $position) =~ /all server processes terminated; reinitializing/ }), "crash at $point");
 	effects($expected, "each ran once after it");
-	wait_for($node, 'SELECT count(*) FROM delay_wheel.task', 'and nothing is left', 60, expected => 0);
-	$node->safe_psql('postgres', 'TRUNCATE effect; DELETE FROM delay_wheel.failed_task');
+	wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task', 'and nothing is left', 60, expected => 0);
+	$node->safe_psql('postgres', 'TRUNCATE effect; DELETE FROM delay_wheel_data.failed_task');
 	return;
 }
 

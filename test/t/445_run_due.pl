@@ -25,7 +25,7 @@ sub effects
 	my ($expected, $what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	is($node->safe_psql('postgres', q{SELECT string_agg(label, ' ' ORDER BY label) FROM effect}), $expected, $what);
-	$node->safe_psql('postgres', 'TRUNCATE effect; DELETE FROM delay_wheel.task');
+	$node->safe_psql('postgres', 'TRUNCATE effect; DELETE FROM delay_wheel_data.task');
 	return;
 }
 
@@ -78,7 +78,7 @@ for my $end (qw(COMMIT ROLLBACK))
 	wait_for($node, 'SELECT count(*) FROM delay_wheel.running', 'the executor gives up', 60, expected => 0);
 	$runner->query_safe($end);
 	wait_for($node, 'SELECT count(*) FROM effect', "run after $end", 60, expected => 1);
-	wait_for($node, 'SELECT count(*) FROM delay_wheel.task', 'and nothing is left', 60, expected => 0);
+	wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task', 'and nothing is left', 60, expected => 0);
 	effects('once', 'once');
 }
 
@@ -90,7 +90,7 @@ for my $n (1 .. 20)
 		"SELECT count(task(g::text, '0')) FROM generate_series($n * 1000, $n * 1000 + 299) g;\nSELECT delay_run_due();");
 	$ran += $by_session;
 }
-wait_for($node, 'SELECT count(*) FROM delay_wheel.task', 'all tasks are run', 60, expected => 0);
+wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task', 'all tasks are run', 60, expected => 0);
 is($node->safe_psql('postgres', q{SELECT count(*) || ' ' || count(DISTINCT label) FROM effect}), '6000 6000', 'each once');
 note("the session ran $ran of them");
 

@@ -94,7 +94,7 @@ sub came_to
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	return wait_for($node, "SELECT (SELECT count(*) FROM begun WHERE id = $id),
 			(SELECT count(*) FROM ended WHERE id = $id),
-			(SELECT count(*) FROM delay_wheel.task WHERE id = $id),
+			(SELECT count(*) FROM delay_wheel_data.task WHERE id = $id),
 			(SELECT string_agg(sqlstate || ' ' || attempts, ',') FROM delay_wheel.failed WHERE id = $id)",
 		$what, 60, expected => $expected);
 }
@@ -121,12 +121,12 @@ foreach my $mode (@modes)
 	is(query("SELECT delay_wait($id, '0')"), 'timeout', "$mode: delay_wait()");
 	is(query('SELECT count(*) FROM delay_wheel.failed'), 0, "$mode: it has not failed");
 	is(query("SELECT query FROM pg_stat_activity WHERE pid = $pid"), 'CALL work()', "$mode: what is seen of it");
-	is(query("SELECT count(*) FROM pg_locks WHERE pid = $pid AND relation = 'delay_wheel.task'::regclass"), 0,
+	is(query("SELECT count(*) FROM pg_locks WHERE pid = $pid AND relation = 'delay_wheel_data.task'::regclass"), 0,
 		"$mode: no lock on the table");
-	is(query("SET lock_timeout = '10s'; VACUUM FULL delay_wheel.task; SELECT 'done'"), 'done', "$mode: nobody waits for it");
+	is(query("SET lock_timeout = '10s'; VACUUM FULL delay_wheel_data.task; SELECT 'done'"), 'done', "$mode: nobody waits for it");
 	if ($mode eq 'at_most_once')
 	{
-		is(query("SELECT sqlstate FROM delay_wheel.failed_task WHERE id = $id"), 'DW003', "$mode: what stands there meanwhile");
+		is(query("SELECT sqlstate FROM delay_wheel_data.failed_task WHERE id = $id"), 'DW003', "$mode: what stands there meanwhile");
 		my (undef, undef, $err) = $node->psql('postgres', "SELECT delay_retry($id)");
 		like($err, qr/task $id is running/, "$mode: delay_retry()");
 		is(query('SELECT delay_redrive()'), 0, "$mode: delay_redrive()");
@@ -136,7 +136,7 @@ foreach my $mode (@modes)
 	}
 
 	# it comes into memory again: other executors leave it alone
-	query("INSERT INTO delay_wheel.task (due, sql) VALUES (now() - interval '1 hour', 'INSERT INTO ended VALUES (0)')");
+	query("INSERT INTO delay_wheel_data.task (due, sql) VALUES (now() - interval '1 hour', 'INSERT INTO ended VALUES (0)')");
 	wait_for($node, 'SELECT count(*) FROM ended WHERE id = 0', "$mode: memory is read again", 60, expected => 1);
 	query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'delay_wheel timer'");
 	my $other = query("SELECT delay_schedule('0', 'INSERT INTO ended VALUES (me())')");
@@ -161,7 +161,7 @@ foreach my $mode (@modes)
 	all_idle();
 	is(query("SELECT delay_cancel($id)"), 'gone', "$mode: then it is gone");
 	wait_for($node, 'SELECT count(*) FROM delay_wheel.cancellations', "$mode: nothing is left of the cancellation", 60, expected => 0);
-	is(query('SELECT count(*) FROM delay_wheel.failed_task'), 0, "$mode: nothing else is left");
+	is(query('SELECT count(*) FROM delay_wheel_data.failed_task'), 0, "$mode: nothing else is left");
 	query('DELETE FROM ended WHERE id = 0');
 }
 
@@ -186,7 +186,7 @@ foreach my $mode (@modes)
 	release();
 	all_idle();
 }
-query('DELETE FROM delay_wheel.failed_task');
+query('DELETE FROM delay_wheel_data.failed_task');
 
 #
 # The executor is terminated, or killed; the server is.
@@ -252,7 +252,7 @@ like($waiter->query('SELECT 1'), qr/waited: failed/, 'who waits is told of the e
 is(query('SELECT failed FROM delay_wheel.status'), $failed + 1, 'it is counted');
 $waiter->quit;
 release();
-query('DELETE FROM delay_wheel.failed_task');
+query('DELETE FROM delay_wheel_data.failed_task');
 
 # Recurring: the next run is there, whatever becomes of one.
 foreach my $mode (@modes)
@@ -275,7 +275,7 @@ foreach my $mode (@modes)
 		"$mode: and followed by another", 60, expected => 't|done');
 	is(query("SELECT delay_unschedule('r')"), 't', "$mode: it is removed");
 }
-query('DELETE FROM delay_wheel.failed_task');
+query('DELETE FROM delay_wheel_data.failed_task');
 
 #
 # Between the statement and the transaction that settles it.
@@ -288,7 +288,7 @@ came_to($once, '0|1|0|DW003 1', 'at_most_once: it was done, but that is not know
 attach($node, 'autonomous-before-settle', 'fatal', 0, 1);
 my $again = task('at_least_once', undef, 'INSERT INTO ended VALUES (me())');
 came_to($again, '0|2|0|', 'at_least_once: it is done again');
-query('DELETE FROM delay_wheel.failed_task');
+query('DELETE FROM delay_wheel_data.failed_task');
 foreach my $mode (@modes)
 {
 	attach($node, 'autonomous-before-settle', 'error', 0, 3);
@@ -312,7 +312,7 @@ foreach my $mode (@modes)
 	came_to($early, $mode eq 'at_most_once' ? '0|0|0|DW003 1' : '0|1|0|', "$mode: the executor ends before it");
 	all_idle();
 }
-query('DELETE FROM delay_wheel.failed_task');
+query('DELETE FROM delay_wheel_data.failed_task');
 
 # Who comes first, a cancellation or the executor, has the task.
 sub cancel_in_background
@@ -391,7 +391,7 @@ foreach my $mode (@modes)
 {
 	query('TRUNCATE seen');
 	$id = schedule_as('plain', $mode, "DO \$d\$ BEGIN $steps END \$d\$");
-	wait_for($node, "SELECT count(*) FROM delay_wheel.task WHERE id = $id", "$mode: all ways were tried", 60, expected => 0);
+	wait_for($node, "SELECT count(*) FROM delay_wheel_data.task WHERE id = $id", "$mode: all ways were tried", 60, expected => 0);
 	all_idle();
 	is(query('SELECT message FROM delay_wheel.failed'), '', "$mode: without an error");
 	is(query('SELECT count(*) >= 24 FROM seen'), 't', "$mode: they left something");
@@ -400,7 +400,7 @@ foreach my $mode (@modes)
 	$id = schedule_as('plain', $mode, 'DO $d$ BEGIN SET ROLE granted; COMMIT; PERFORM 1 / 0; END $d$');
 	came_to($id, '0|0|0|22012 1', "$mode: an error as another role");
 	is(query("SELECT owner FROM delay_wheel.failed WHERE id = $id"), 'plain', "$mode: is the owner's");
-	query("TRUNCATE seen; DELETE FROM delay_wheel.failed_task");
+	query("TRUNCATE seen; DELETE FROM delay_wheel_data.failed_task");
 	$id = schedule_as('plain', $mode, q{INSERT INTO seen (how) VALUES ('next')});
 	wait_for($node, 'SELECT who || session FROM seen', "$mode: the next task is the role's again", 60, expected => 'plainplain');
 
@@ -417,7 +417,7 @@ foreach my $mode (@modes)
 	{
 		wait_for($node, 'SELECT who FROM seen', "$mode: a role without LOGIN", 60, expected => 'service');
 	}
-	query('DELETE FROM delay_wheel.failed_task');
+	query('DELETE FROM delay_wheel_data.failed_task');
 }
 
 # Others are not told.

@@ -70,7 +70,7 @@ group cancel => sub {
 	is(query('SELECT state, waiting_for FROM delay_wheel.cancellations'), "waiting|{$pid}", 'it waits for the task that runs');
 	release();
 	wait_for($node, 'SELECT count(*) FROM delay_wheel.cancellations', 'the cancellation ends after the task', $limit, expected => 0);
-	is(query("SELECT (SELECT count(*) FROM begun WHERE id = $id), (SELECT count(*) FROM delay_wheel.task)"), '1|0',
+	is(query("SELECT (SELECT count(*) FROM begun WHERE id = $id), (SELECT count(*) FROM delay_wheel_data.task)"), '1|0',
 		'it is not tried again');
 
 	# others are not waited for: what is newer, or of another queue
@@ -120,7 +120,7 @@ group key => sub {
 	$session->query_until(qr/^started$/m, "\\echo started\nSELECT 'key: ' || delay_cancel_key('k');\n");
 	wait_until_waiting($node, 'key-cancel-rows', 'no row of the key is there');
 	release();
-	wait_for($node, "SELECT (SELECT count(*) FROM delay_wheel.task WHERE id = $id) - (SELECT count(*) FROM delay_wheel.running)",
+	wait_for($node, "SELECT (SELECT count(*) FROM delay_wheel_data.task WHERE id = $id) - (SELECT count(*) FROM delay_wheel.running)",
 		'it is put back', $limit, expected => 1);
 	detach($node, 'key-cancel-rows');
 	like($session->query('SELECT 1'), qr/key: cancelled/, 'delay_cancel_key() finds it');
@@ -165,14 +165,14 @@ group order => sub {
 	attach($node, 'claim-before-delete', 'wait', 0, 1);
 	my $id = query(q{SELECT delay_schedule_task('SELECT 1', mode => 'at_least_once', key => 'order')});
 	wait_until_waiting($node, 'claim-before-delete', 'an executor is about to claim a task');
-	query("UPDATE delay_wheel.task SET tag = 'changed' WHERE id = $id");
+	query("UPDATE delay_wheel_data.task SET tag = 'changed' WHERE id = $id");
 	$session->query_until(qr/^started$/m, "\\echo started\nSELECT 'told: ' || delay_cancel_key('order');\n");
 	wait_for($node, q{SELECT count(*) FROM pg_stat_activity WHERE query ~ 'delay_cancel_key' AND wait_event = 'advisory'},
 		'a cancel waits for the lock of the key', $limit, expected => 1);
 	detach($node, 'claim-before-delete');
 	like($session->query('SELECT 1'), qr/^told: /m, 'it comes to an end');
 	$session->quit;
-	wait_for($node, 'SELECT count(*) FROM delay_wheel.task', 'so does the task', $limit, expected => 0);
+	wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task', 'so does the task', $limit, expected => 0);
 	unlike(log_since($node, $position), qr/deadlock detected/, 'neither has waited for the other');
 };
 

@@ -122,7 +122,7 @@ foreach my $batches (1, 100)
 	{
 		query('REPACK (CONCURRENTLY) thing');
 		$rounds++;
-	} while (query('SELECT count(*) FROM delay_wheel.task') > 0);
+	} while (query('SELECT count(*) FROM delay_wheel_data.task') > 0);
 	note("$rounds times REPACK (CONCURRENTLY)");
 	wait_for($node, 'SELECT count(*) FROM delay_wheel.running', "batches of $batches: all have ended", 60, expected => 0);
 	my $failed = $tasks / 10;
@@ -141,7 +141,7 @@ $holder->query_safe('SELECT pg_advisory_lock(1)');
 my $long = query(q{SELECT delay_schedule('0', 'SELECT pg_advisory_xact_lock_shared(1)')});
 wait_for($node, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted", 'a long task runs', 60, expected => 1);
 my $repack = $node->background_psql('postgres');
-$repack->query_until(qr/begun/, "\\echo begun\nREPACK (CONCURRENTLY) delay_wheel.task;\n\\echo done\n");
+$repack->query_until(qr/begun/, "\\echo begun\nREPACK (CONCURRENTLY) delay_wheel_data.task;\n\\echo done\n");
 wait_for($node, q{SELECT count(*) > 0 FROM pg_stat_activity WHERE query LIKE 'REPACK%' AND wait_event_type IS NOT NULL}, 'REPACK (CONCURRENTLY) of our table waits for it');
 ends(query(q{SELECT delay_schedule('0', 'SELECT 1')}), 'done', 'other tasks run');
 $holder->quit;

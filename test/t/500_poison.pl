@@ -134,7 +134,7 @@ group kinds => sub {
 	for my $poison (@ids)
 	{
 		my ($db, $id, $kind) = @$poison;
-		wait_for($node, "SELECT sqlstate, crashes FROM delay_wheel.failed_task WHERE id = $id",
+		wait_for($node, "SELECT sqlstate, crashes FROM delay_wheel_data.failed_task WHERE id = $id",
 			"a task that ends its process by $kind is set aside", $limit * 2, expected => 'DW004|3', db => $db);
 	}
 	# two may crash at the same time

@@ -123,7 +123,7 @@ sub sound
 	is($q->('SELECT count(*) FROM effects WHERE at < due'), 0, "$what: nothing early");
 	is($q->('SELECT label, count(*) FROM effects GROUP BY label HAVING count(*) > 1'), '', "$what: nothing twice");
 	is($q->(q{SELECT e.label FROM expected e WHERE due > now() + interval '10 s' AND NOT EXISTS (SELECT FROM effects x WHERE x.label = e.label)
-			AND NOT EXISTS (SELECT FROM delay_wheel.task t WHERE t.args[1] = e.label)}), '', "$what: nothing lost");
+			AND NOT EXISTS (SELECT FROM delay_wheel_data.task t WHERE t.args[1] = e.label)}), '', "$what: nothing lost");
 	return;
 }
 
@@ -148,7 +148,7 @@ group steps => sub {
 		SELECT schedule('day ' || i, now() + i * interval '1 day') FROM generate_series(1, 3) i;
 		SELECT schedule('month ' || i, now() + i * interval '1 mon') FROM generate_series(1, 2) i;
 		SELECT delay_schedule_task('SELECT 1 / 0', delay => '0', max_attempts => 2, retry_delay => '10 min')});
-	wait_for($node, 'SELECT count(*) FROM delay_wheel.task WHERE attempts = 1', 'a task waits for its second attempt', 60, expected => 1);
+	wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task WHERE attempts = 1', 'a task waits for its second attempt', 60, expected => 1);
 
 	step(-5 * $hour);
 	alive('5 hours back');
@@ -224,7 +224,7 @@ group steps => sub {
 	ran('day %', 3, 'three days later');
 	step(62 * $day);
 	ran('month %', 2, 'two months later');
-	wait_for($node, 'SELECT count(*) FROM delay_wheel.task', 'nothing is left', 60, expected => 0);
+	wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task', 'nothing is left', 60, expected => 0);
 	is($q->('SELECT count(*) FROM expected FULL JOIN effects USING (label) WHERE expected.due IS DISTINCT FROM effects.due'), 0,
 		'each task has run');
 	sound('two months later');
@@ -252,14 +252,14 @@ sub fail_20
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	$q->(q{SELECT delay_schedule('0', 'SELECT 1 / 0') FROM generate_series(1, 20)});
-	return wait_for($node, 'SELECT count(*) FROM delay_wheel.task', "$what: tasks fail", 60, expected => 0);
+	return wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task', "$what: tasks fail", 60, expected => 0);
 }
 
 sub trimmed
 {
 	my ($what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	return wait_for($node, 'SELECT count(*) FROM delay_wheel.failed_task', "$what: the surplus of failed tasks is removed", 60, expected => 5);
+	return wait_for($node, 'SELECT count(*) FROM delay_wheel_data.failed_task', "$what: the surplus of failed tasks is removed", 60, expected => 5);
 }
 
 # The first slice of a pass waits, or fails, and more tasks fail while it waits.
@@ -291,12 +291,12 @@ group turns => sub {
 	# Executors with work without end (pg_sleep() would sleep for three hours more) give way to an owner that has none.
 	$q->(q{ALTER SYSTEM SET delay_wheel.max_executors = 1; SELECT pg_reload_conf()});
 	$q->(q{SET SESSION AUTHORIZATION anna; SELECT delay_schedule_at(now() - interval '10 days', 'SELECT count(*) FROM generate_series(1, 200000)') FROM generate_series(1, 400)});
-	wait_for($node, q{SELECT count(*) < 398 FROM delay_wheel.task}, 'an executor is at work');
+	wait_for($node, q{SELECT count(*) < 398 FROM delay_wheel_data.task}, 'an executor is at work');
 	step(-3 * $hour);
 	$q->(q{SET SESSION AUTHORIZATION bert; SELECT schedule('way', now())});
 	ran('way', 1, 'three hours back: an executor gives way');
-	cmp_ok($q->('SELECT count(*) FROM delay_wheel.task'), '>', 0, 'though it has work');
-	$q->(q{ALTER SYSTEM RESET delay_wheel.max_executors; SELECT pg_reload_conf(); DELETE FROM delay_wheel.task});
+	cmp_ok($q->('SELECT count(*) FROM delay_wheel_data.task'), '>', 0, 'though it has work');
+	$q->(q{ALTER SYSTEM RESET delay_wheel.max_executors; SELECT pg_reload_conf(); DELETE FROM delay_wheel_data.task});
 };
 
 # Between a failure and the next try at once.
@@ -413,7 +413,7 @@ group moments => sub {
 		sound('other clocks');
 	}
 };
-is($q->(q{SELECT count(*) FROM delay_wheel.task}), 0, 'nothing is left');
+is($q->(q{SELECT count(*) FROM delay_wheel_data.task}), 0, 'nothing is left');
 
 #
 # Recurring tasks that catch up: each ideal time once, whatever the clock does.  The others go on by
@@ -422,7 +422,7 @@ is($q->(q{SELECT count(*) FROM delay_wheel.task}), 0, 'nothing is left');
 $q->(q{
 	CREATE TABLE log (name text, ideal timestamptz, at timestamptz DEFAULT now(), nr bigint GENERATED ALWAYS AS IDENTITY);
 	CREATE FUNCTION note(of_name text) RETURNS void LANGUAGE sql AS $$
-		INSERT INTO public.log (name, ideal) SELECT name, next_due FROM delay_wheel.recurring_task WHERE name = of_name
+		INSERT INTO public.log (name, ideal) SELECT name, next_due FROM delay_wheel_data.recurring_task WHERE name = of_name
 	$$});
 
 sub up_to_date
@@ -497,7 +497,7 @@ sub is_near
 {
 	my ($name, $by, $what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	return wait_for($node, "SELECT next_due <= now() + interval '$by' AND due <= now() + interval '$by' FROM delay_wheel.recurring r JOIN delay_wheel.task t ON t.id = r.task WHERE name = '$name'",
+	return wait_for($node, "SELECT next_due <= now() + interval '$by' AND due <= now() + interval '$by' FROM delay_wheel.recurring r JOIN delay_wheel_data.task t ON t.id = r.task WHERE name = '$name'",
 		"$what: $name", 60);
 }
 group back => sub {
@@ -521,10 +521,10 @@ group back => sub {
 	my $gate = $node->background_psql('postgres');
 	$gate->query_safe('SELECT pg_advisory_lock(1)');
 	step(2 * $minute);
-	wait_for($node, q{SELECT count(*) FROM delay_wheel.running x JOIN delay_wheel.recurring_task r ON r.task = x.task WHERE name = 'running'}, 'one is running', 60, expected => 1);
-	wait_for($node, q{SELECT attempts FROM delay_wheel.task t JOIN delay_wheel.recurring_task r ON r.task = t.id WHERE name = 'failing'}, 'one waits for its second attempt', 60, expected => 1);
+	wait_for($node, q{SELECT count(*) FROM delay_wheel.running x JOIN delay_wheel_data.recurring_task r ON r.task = x.task WHERE name = 'running'}, 'one is running', 60, expected => 1);
+	wait_for($node, q{SELECT attempts FROM delay_wheel_data.task t JOIN delay_wheel_data.recurring_task r ON r.task = t.id WHERE name = 'failing'}, 'one waits for its second attempt', 60, expected => 1);
 	$q->(q{SELECT schedule('once', now() + interval '10 min')});
-	my $once = $q->(q{SELECT due FROM delay_wheel.task WHERE args[1] = 'once'});
+	my $once = $q->(q{SELECT due FROM delay_wheel_data.task WHERE args[1] = 'once'});
 	my $of_the_day = q{SELECT count(*) FROM log WHERE name IN ('daily', 'burst', 'monthly')};
 	my $ran = $q->($of_the_day);
 	my %before = map { $_ => next_of($_) } qw(daily burst monthly later);
@@ -536,7 +536,7 @@ group back => sub {
 	is_near($_, '10 min', 'two hours back') for ('fresh', 'fresh cron');
 	is_near('failing', '90 min', 'a further attempt comes forward, too');
 	is(next_of($_), $before{$_}, "a time of the day does not come again: $_") for sort keys %before;
-	is($q->(q{SELECT due FROM delay_wheel.task WHERE args[1] = 'once'}), $once, 'a single task waits for its time');
+	is($q->(q{SELECT due FROM delay_wheel_data.task WHERE args[1] = 'once'}), $once, 'a single task waits for its time');
 	like($q->('SELECT last_problem FROM delay_wheel.status WHERE database = current_database()'), qr/^the clock was set back by 7[12]\d\d\.\d* s/, 'status tells of it');
 	ok(wait_until(60, sub { log_since($node, $position) =~ /recurring tasks? of database "postgres" (?:goes|go) on by the clock/ }), 'so does the log');
 	$gate->query_safe('SELECT pg_advisory_unlock(1)');
@@ -569,7 +569,7 @@ group back => sub {
 	is(next_of('monthly'), '2027-07-01 02:30:00', 'the day of the month is as it was');
 	is_near('last day', '29 days', 'back from there');
 	is_near('leap', '1 year', 'back from there');
-	is($q->(q{SELECT string_agg(to_char(starts AT TIME ZONE 'UTC', 'MM-DD HH24:MI'), ',' ORDER BY name) FROM delay_wheel.recurring_task WHERE name IN ('last day', 'leap')}) =~ /^\d\d-31 10:00,02-29 10:00$/ ? 1 : 0, 1,
+	is($q->(q{SELECT string_agg(to_char(starts AT TIME ZONE 'UTC', 'MM-DD HH24:MI'), ',' ORDER BY name) FROM delay_wheel_data.recurring_task WHERE name IN ('last day', 'leap')}) =~ /^\d\d-31 10:00,02-29 10:00$/ ? 1 : 0, 1,
 		'also of those that had not begun');
 	goes_on($_, 'back from there') for qw(second ten);
 
@@ -583,7 +583,7 @@ group back => sub {
 	}
 	goes_on($_, 'set back while the server was down') for qw(second ten);
 	$gate->quit;
-	$q->('SELECT delay_unschedule(name) FROM delay_wheel.recurring; TRUNCATE log; DELETE FROM delay_wheel.task');
+	$q->('SELECT delay_unschedule(name) FROM delay_wheel.recurring; TRUNCATE log; DELETE FROM delay_wheel_data.task');
 };
 
 #
@@ -644,7 +644,7 @@ group changes => sub {
 	is($q->(q{SELECT due AT TIME ZONE 'Europe/Berlin' BETWEEN '2028-02-29 11:59' AND '2028-02-29 12:01' FROM delay_wheel.tasks}), 't',
 		'a month after the 31st of January');
 	clock_to('2028-02-29 12:02 Europe/Berlin');
-	wait_for($node, 'SELECT count(*) FROM delay_wheel.task', 'it runs on the 29th of February', 60, expected => 0);
+	wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task', 'it runs on the 29th of February', 60, expected => 0);
 };
 
 #
@@ -664,7 +664,7 @@ group ends => sub {
 		like($stderr, qr/ERROR:  22008/, "refused: $call");
 	}
 	alive('with tasks of the year 294276');
-	is($q->(q{SELECT count(*) FROM delay_wheel.task}), 4, 'they are pending');
+	is($q->(q{SELECT count(*) FROM delay_wheel_data.task}), 4, 'they are pending');
 	is($q->(q{SELECT delay_every('far', '1 year', 'SELECT 1', starts => '294276-06-01'); SELECT next_due > '294276-01-01' FROM delay_wheel.recurring}) =~ /t$/ ? 1 : 0, 1,
 		'so is a recurring task');
 	is($q->(q{SELECT delay_run(id) FROM delay_wheel.tasks WHERE sql = 'SELECT 1'}), 't', 'its run is made now');

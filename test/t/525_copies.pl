@@ -89,7 +89,7 @@ sub check
 		is($q->(q{SELECT count(*) FROM delay_wheel.tasks WHERE tag = 'marked'}), 0, 'what was cancelled stays cancelled');
 
 		# all are overdue
-		$q->(q{UPDATE delay_wheel.task SET due = now() - interval '1 min'});
+		$q->(q{UPDATE delay_wheel_data.task SET due = now() - interval '1 min'});
 		my (undef, undef, $err) = $node->psql($db, q{SET SESSION AUTHORIZATION anna; SELECT delay_run(id) FROM delay_wheel.tasks WHERE key = 'order 1'});
 		like($err, qr/ERROR:  task \d+ is not armed/, 'an unarmed task cannot be run by hand');
 		new_tasks($db, 'new');
@@ -153,7 +153,7 @@ group template => sub {
 
 # The original has its tasks as before, and runs them.
 is($node->safe_psql('app', 'SELECT count(*), count(*) FILTER (WHERE armed) FROM delay_wheel.tasks'), '4|4', 'the original has nothing to be armed');
-$node->safe_psql('app', q{UPDATE delay_wheel.task SET due = now(); SELECT delay_resume('stopped')});
+$node->safe_psql('app', q{UPDATE delay_wheel_data.task SET due = now(); SELECT delay_resume('stopped')});
 wait_for($node, $effects, 'it runs its own', 60, db => 'app', expected => 'key 1, recurring 1, stopped 1, superseded 1');
 
 # A copy that has nothing but a paused recurring task tells of it, too.

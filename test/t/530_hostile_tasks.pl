@@ -113,7 +113,7 @@ sub schedule
 sub end_of
 {
 	my ($id) = @_;
-	my $end = "SELECT CASE WHEN EXISTS (SELECT FROM delay_wheel.task WHERE id = $id)
+	my $end = "SELECT CASE WHEN EXISTS (SELECT FROM delay_wheel_data.task WHERE id = $id)
 			OR EXISTS (SELECT FROM delay_wheel.running WHERE task = $id) THEN 'pending'
 		ELSE coalesce((SELECT sqlstate FROM delay_wheel.failed WHERE id = $id), 'done') END";
 	my $got;
@@ -234,7 +234,7 @@ my @cases = (
 	'COPY TO PROGRAM', '42501', q{COPY big TO PROGRAM 'true'}, '',
 	'LOAD', '42501', q{LOAD 'auto_explain'}, '',
 	'DROP EXTENSION', '42501', 'DROP EXTENSION delay_wheel', '',
-	'table of tasks', '42501', 'DELETE FROM delay_wheel.task', '',
+	'table of tasks', '42501', 'DELETE FROM delay_wheel_data.task', '',
 	# signals
 	'cancels itself', '57014', 'SELECT pg_cancel_backend(pg_backend_pid()), pg_sleep(1000)', '',
 	'cancels timer and launcher', '42501', q{SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE usename = 'postgres'}, '',
@@ -297,7 +297,7 @@ group cases => sub {
 
 sub slurp_dump
 {
-	my ($out, $err) = run_command([ 'pg_dump', '-d', $node->connstr('postgres'), '-t', 'delay_wheel.failed_task' ]);
+	my ($out, $err) = run_command([ 'pg_dump', '-d', $node->connstr('postgres'), '-t', 'delay_wheel_data.failed_task' ]);
 	return $out;
 }
 
@@ -532,7 +532,7 @@ group bomb => sub {
 	schedule('another', 'CALL bomb()');
 	wait_for($node, q{SELECT count(*) > 20 FROM delay_wheel.failed WHERE owner = 'another' AND sqlstate = '53400'},
 		'a fork bomb comes to the limit', 120);
-	cmp_ok(query(q{SELECT count(*) FROM delay_wheel.task WHERE owner = 'another'::regrole}), '<=', 2200, 'and not beyond');
+	cmp_ok(query(q{SELECT count(*) FROM delay_wheel_data.task WHERE owner = 'another'::regrole}), '<=', 2200, 'and not beyond');
 	is_clean('a fork bomb');
 	innocents_are_well('a fork bomb');
 	query(q{CREATE OR REPLACE PROCEDURE bomb() LANGUAGE sql AS 'SELECT 1'});
@@ -579,7 +579,7 @@ sub create_again
 
 group drop => sub {
 	ends_with('2BP01', 'postgres', 'DROP SCHEMA delay_wheel CASCADE', '', 'the schema cannot be dropped');
-	ends_with('2BP01', 'postgres', 'DROP TABLE delay_wheel.task', '', 'nor a table');
+	ends_with('2BP01', 'postgres', 'DROP TABLE delay_wheel_data.task', '', 'nor a table');
 	schedule('postgres', 'DROP EXTENSION delay_wheel');
 	create_again('alone');
 	query(q{SELECT delay_pause()});

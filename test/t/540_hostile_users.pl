@@ -70,7 +70,7 @@ sub wait_until_done
 {
 	my ($what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	wait_for($node, q{SELECT NOT EXISTS (SELECT FROM delay_wheel.task WHERE due <= now() AND origin = delay_wheel_internal.origin())
+	wait_for($node, q{SELECT NOT EXISTS (SELECT FROM delay_wheel_data.task WHERE due <= now() AND origin = delay_wheel_internal.origin())
 		AND NOT EXISTS (SELECT FROM delay_wheel.running)}, $what);
 	return;
 }
@@ -124,7 +124,7 @@ group attacks => sub {
 		'INSERT INTO evil.deferred VALUES (1)', "DECLARE c CURSOR WITH HOLD FOR SELECT evil.loot('hold', 'RESET ROLE')",
 		"CREATE TEMP TABLE pg_proc (i int DEFAULT evil.loot('temp', 'RESET ROLE')::int) ON COMMIT DROP; INSERT INTO pg_proc DEFAULT VALUES",
 		"PREPARE p AS SELECT evil.loot('prepared', 'RESET ROLE'); EXECUTE p", 'SET session_replication_role = replica',
-		"UPDATE delay_wheel.task SET owner = 'victim'", "INSERT INTO delay_wheel.task (due, owner, sql) VALUES (now(), 'boss', 'SELECT evil.loot(''row'')')");
+		"UPDATE delay_wheel_data.task SET owner = 'victim'", "INSERT INTO delay_wheel_data.task (due, owner, sql) VALUES (now(), 'boss', 'SELECT evil.loot(''row'')')");
 	my $n = 0;
 
 	for my $role ('mallory', 'hand')
@@ -158,7 +158,7 @@ group attacks => sub {
 	}
 	wait_until_done('the attacks have been run');
 	no_loot('attacks by all ways of scheduling');
-	cmp_ok($node->safe_psql('postgres', "SELECT count(*) FROM delay_wheel.failed_task WHERE owner IN ('mallory'::regrole, 'hand'::regrole)"),
+	cmp_ok($node->safe_psql('postgres', "SELECT count(*) FROM delay_wheel_data.failed_task WHERE owner IN ('mallory'::regrole, 'hand'::regrole)"),
 		'>=', 8 * @attacks, 'they have failed');
 	is($node->safe_psql('postgres', "SELECT string_agg(DISTINCT who, ' ') FROM seen"), 'hand mallory', 'checks, casts and operators ran as the owners of the tasks');
 
@@ -166,7 +166,7 @@ group attacks => sub {
 	is(out_as('boss', q{SELECT count(*) > 100 FROM (SELECT delay_redrive() OFFSET 0) r, delay_wheel.failed}) =~ /^[tf]$/, 1, 'a superuser puts them back');
 	wait_until_done('they have been run again');
 	no_loot('put back by a superuser');
-	out_as('boss', 'TRUNCATE seen; DELETE FROM delay_wheel.failed_task');
+	out_as('boss', 'TRUNCATE seen; DELETE FROM delay_wheel_data.failed_task');
 	for my $role ('mallory', 'hand')
 	{
 		my @sql = ("SET ROLE $role");
@@ -238,8 +238,8 @@ group attacks => sub {
 	#
 	$node->safe_psql('postgres', qq{
 		TRUNCATE seen;
-		DELETE FROM delay_wheel.failed_task;
-		TRUNCATE delay_wheel_internal.history_0, delay_wheel_internal.history_1, delay_wheel_internal.history_2;
+		DELETE FROM delay_wheel_data.failed_task;
+		TRUNCATE delay_wheel_data.history_0, delay_wheel_data.history_1, delay_wheel_data.history_2;
 		SELECT delay_queue('q $secret', users => '{victim}', max_running => 1);
 		SET SESSION AUTHORIZATION victim;
 		SELECT delay_queue('own $secret');
@@ -255,11 +255,11 @@ group attacks => sub {
 	wait_for($node, q{SELECT count(*) = 3 FROM delay_wheel.failed WHERE owner = 'victim'}, 'the victim has failed tasks');
 	wait_until_done('and others');
 	my $state = q{SELECT md5(string_agg(r::text, '|' ORDER BY r::text)) FROM (
-		SELECT (t.id, t.due, t.sql, t.queue, t.key)::text FROM delay_wheel.task t WHERE owner = 'victim'::regrole UNION ALL
-		SELECT (f.id, f.sql, f.failed_at)::text FROM delay_wheel.failed_task f WHERE owner = 'victim'::regrole UNION ALL
-		SELECT d::text FROM delay_wheel.recurring_task d WHERE owner = 'victim'::regrole UNION ALL
-		SELECT q::text FROM delay_wheel.queue q UNION ALL SELECT p::text FROM delay_wheel.pause p UNION ALL
-		SELECT (c.id, c.owners)::text FROM delay_wheel.cancellation c WHERE 'victim'::regrole = ANY (owners)) r};
+		SELECT (t.id, t.due, t.sql, t.queue, t.key)::text FROM delay_wheel_data.task t WHERE owner = 'victim'::regrole UNION ALL
+		SELECT (f.id, f.sql, f.failed_at)::text FROM delay_wheel_data.failed_task f WHERE owner = 'victim'::regrole UNION ALL
+		SELECT d::text FROM delay_wheel_data.recurring_task d WHERE owner = 'victim'::regrole UNION ALL
+		SELECT q::text FROM delay_wheel_data.queue q UNION ALL SELECT p::text FROM delay_wheel_data.pause p UNION ALL
+		SELECT (c.id, c.owners)::text FROM delay_wheel_data.cancellation c WHERE 'victim'::regrole = ANY (owners)) r};
 	my $before = $node->safe_psql('postgres', $state);
 
 	as('mallory', q{
@@ -270,9 +270,9 @@ group attacks => sub {
 		CREATE VIEW evil.view AS SELECT * FROM delay_wheel.tasks});
 	$node->safe_psql('postgres', 'ANALYZE');
 	my @views = split /\n/, $node->safe_psql('postgres',
-		q{SELECT oid::regclass FROM pg_class WHERE relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_internal'::regnamespace) AND relkind = 'v' ORDER BY 1});
+		q{SELECT oid::regclass FROM pg_class WHERE relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_data'::regnamespace, 'delay_wheel_internal'::regnamespace) AND relkind = 'v' ORDER BY 1});
 	my @tables = split /\n/, $node->safe_psql('postgres',
-		q{SELECT oid::regclass FROM pg_class WHERE relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_internal'::regnamespace) AND relkind IN ('r', 'f', 'S') ORDER BY 1});
+		q{SELECT oid::regclass FROM pg_class WHERE relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_data'::regnamespace, 'delay_wheel_internal'::regnamespace) AND relkind IN ('r', 'f', 'S') ORDER BY 1});
 	my @queries;
 	for my $view (@views)
 	{
@@ -304,7 +304,7 @@ group attacks => sub {
 	#
 	# 3. By the functions
 	#
-	my @ids = split /\n/, $node->safe_psql('postgres', q{SELECT id FROM delay_wheel.task WHERE owner = 'victim'::regrole UNION SELECT id FROM delay_wheel.failed_task WHERE owner = 'victim'::regrole});
+	my @ids = split /\n/, $node->safe_psql('postgres', q{SELECT id FROM delay_wheel_data.task WHERE owner = 'victim'::regrole UNION SELECT id FROM delay_wheel_data.failed_task WHERE owner = 'victim'::regrole});
 	my @calls = map { ("delay_cancel($_)", "delay_cancel($_, true)", "delay_reschedule($_, '0')", "delay_reschedule_at($_, now())", "delay_update($_, 'SELECT evil.loot(1)', '{}')", "delay_update($_, priority => 1)", "delay_run($_)", "delay_wait($_, '0')", "delay_retry($_)") } @ids;
 	push @calls, "delay_cancel_key('k $secret', 'q $secret')", "delay_cancel_key('k $secret')", "delay_cancel_key('shared')", "delay_cancel_all(tag => 'shared')", "delay_cancel_all(due_from => '-infinity')", "delay_cancel_all('q $secret')",
 		"delay_redrive()", "delay_redrive('q $secret')", "delay_unschedule('shared')", "delay_pause_recurring('shared')", "delay_resume_recurring('shared')", "delay_every('shared', '1 day', 'SELECT 1')",
@@ -321,30 +321,30 @@ group attacks => sub {
 	#
 	# 4. Plain SQL of who may write all tables
 	#
-	my ($pending, $failed, $definition) = split /\|/, $node->safe_psql('postgres', q{SELECT (SELECT min(id) FROM delay_wheel.task WHERE owner = 'victim'::regrole),
-		(SELECT min(id) FROM delay_wheel.failed_task WHERE owner = 'victim'::regrole), (SELECT min(id) FROM delay_wheel.recurring_task WHERE owner = 'victim'::regrole)});
+	my ($pending, $failed, $definition) = split /\|/, $node->safe_psql('postgres', q{SELECT (SELECT min(id) FROM delay_wheel_data.task WHERE owner = 'victim'::regrole),
+		(SELECT min(id) FROM delay_wheel_data.failed_task WHERE owner = 'victim'::regrole), (SELECT min(id) FROM delay_wheel_data.recurring_task WHERE owner = 'victim'::regrole)});
 	my $evil = "'SELECT evil.loot(''written'')'";
 	my @writes = (
 		map { my $t = $_; map { "UPDATE delay_wheel.$t SET $_ WHERE owner = 'victim'::regrole" } 'sql = ' . $evil, "owner = 'writer'", "origin = 0", "tag = NULL", "search_path = 'evil'", "more = NULL" } 'task', 'failed_task', 'recurring_task');
 	push @writes, (
-		map { ("INSERT INTO delay_wheel.task (due, owner, sql) VALUES (now(), $_, $evil)",
-			"INSERT INTO delay_wheel.failed_task (id, failed_at, due, origin, owner, queue, priority, attempts, sqlstate, message, sql) VALUES (1, now(), now(), delay_wheel_internal.origin(), $_, 0, 0, 1, 'XX000', 'x', $evil)",
-			"INSERT INTO delay_wheel.recurring_task (owner, starts, every, name, time_zone, sql, next_due, task) VALUES ($_, now(), '1 hour', 'w', 'UTC', $evil, now(), $pending)",
-			"INSERT INTO delay_wheel_internal.history_0 (task, due, ended, owner, queue, outcome, sql) VALUES (1, now(), now(), $_, 0, 'done', 'x')",
-			"INSERT INTO delay_wheel.pause (owner) VALUES ($_)",
-			"INSERT INTO delay_wheel.cancellation VALUES (nextval('delay_wheel.task_id_seq'), delay_wheel_internal.origin(), now(), 'writer', ARRAY[$_]::regrole[], NULL, NULL, NULL, NULL, 0)") } "'victim'", "'boss'", "'-'", "'10'", "'4294967295'", 'NULL'),
-		"INSERT INTO delay_wheel.cancellation VALUES (nextval('delay_wheel.task_id_seq'), delay_wheel_internal.origin(), now(), 'writer', NULL, NULL, NULL, NULL, NULL, 0)",
-		"UPDATE delay_wheel.queue SET users = '{writer}', max_running = 1", 'DELETE FROM delay_wheel.queue', "INSERT INTO delay_wheel.queue (name, owner) VALUES ('w', 'writer')", 'DELETE FROM delay_wheel_internal.history_0', "UPDATE delay_wheel_internal.history_0 SET sql = 'x'",
-		"MERGE INTO delay_wheel.task t USING (SELECT $pending\::bigint AS id) s ON s.id = t.id WHEN MATCHED THEN UPDATE SET sql = $evil",
-		"INSERT INTO delay_wheel.task (id, due, sql) VALUES ($pending, now(), $evil) ON CONFLICT (id) DO UPDATE SET sql = EXCLUDED.sql", 'ALTER TABLE delay_wheel.task DISABLE TRIGGER ALL', 'SET session_replication_role = replica',
-		"WITH w AS (UPDATE delay_wheel.task SET sql = $evil WHERE id = $pending RETURNING 1) SELECT * FROM w", "INSERT INTO delay_wheel.task (due, sql, queue) SELECT now(), 'SELECT 1', id FROM delay_wheel.queue";
+		map { ("INSERT INTO delay_wheel_data.task (due, owner, sql) VALUES (now(), $_, $evil)",
+			"INSERT INTO delay_wheel_data.failed_task (id, failed_at, due, origin, owner, queue, priority, attempts, sqlstate, message, sql) VALUES (1, now(), now(), delay_wheel_internal.origin(), $_, 0, 0, 1, 'XX000', 'x', $evil)",
+			"INSERT INTO delay_wheel_data.recurring_task (owner, starts, every, name, time_zone, sql, next_due, task) VALUES ($_, now(), '1 hour', 'w', 'UTC', $evil, now(), $pending)",
+			"INSERT INTO delay_wheel_data.history_0 (task, due, ended, owner, queue, outcome, sql) VALUES (1, now(), now(), $_, 0, 'done', 'x')",
+			"INSERT INTO delay_wheel_data.pause (owner) VALUES ($_)",
+			"INSERT INTO delay_wheel_data.cancellation VALUES (nextval('delay_wheel_data.task_id_seq'), delay_wheel_internal.origin(), now(), 'writer', ARRAY[$_]::regrole[], NULL, NULL, NULL, NULL, 0)") } "'victim'", "'boss'", "'-'", "'10'", "'4294967295'", 'NULL'),
+		"INSERT INTO delay_wheel_data.cancellation VALUES (nextval('delay_wheel_data.task_id_seq'), delay_wheel_internal.origin(), now(), 'writer', NULL, NULL, NULL, NULL, NULL, 0)",
+		"UPDATE delay_wheel_data.queue SET users = '{writer}', max_running = 1", 'DELETE FROM delay_wheel_data.queue', "INSERT INTO delay_wheel_data.queue (name, owner) VALUES ('w', 'writer')", 'DELETE FROM delay_wheel_data.history_0', "UPDATE delay_wheel_data.history_0 SET sql = 'x'",
+		"MERGE INTO delay_wheel_data.task t USING (SELECT $pending\::bigint AS id) s ON s.id = t.id WHEN MATCHED THEN UPDATE SET sql = $evil",
+		"INSERT INTO delay_wheel_data.task (id, due, sql) VALUES ($pending, now(), $evil) ON CONFLICT (id) DO UPDATE SET sql = EXCLUDED.sql", 'ALTER TABLE delay_wheel_data.task DISABLE TRIGGER ALL', 'SET session_replication_role = replica',
+		"WITH w AS (UPDATE delay_wheel_data.task SET sql = $evil WHERE id = $pending RETURNING 1) SELECT * FROM w", "INSERT INTO delay_wheel_data.task (due, sql, queue) SELECT now(), 'SELECT 1', id FROM delay_wheel_data.queue";
 	# of one's own rows, what names others
 	my @own = (
-		"INSERT INTO delay_wheel.task (due, sql, more) VALUES (now(), 'SELECT 1', '{\"recurring\": $definition, \"on_success\": \"SELECT evil.loot(''more'')\", \"notify\": \"x\"}')",
-		"INSERT INTO delay_wheel.task (due, sql, more) VALUES (now(), 'SELECT 1/0', '{\"recurring\": $definition, \"on_failure\": \"RESET ROLE; SELECT evil.loot(''more'')\"}')",
-		"INSERT INTO delay_wheel.recurring_task (starts, every, name, time_zone, sql, next_due, task) VALUES (now(), '1 hour', 'w', 'UTC', $evil, now(), $pending)",
-		"INSERT INTO delay_wheel.failed_task (id, failed_at, due, origin, owner, queue, priority, attempts, sqlstate, message, sql) VALUES ($failed, now(), now(), delay_wheel_internal.origin(), 'writer', 0, 0, 1, 'XX000', 'x', $evil); SELECT delay_retry($failed)",
-		"BEGIN; INSERT INTO delay_wheel.prepared SELECT 'g', r.oid, q, p, now() FROM pg_roles r, generate_series(-300, 300, 30) q, generate_series(-300, 300, 100) p; SELECT delay_schedule('1 hour', 'SELECT 1'); PREPARE TRANSACTION 'g'; COMMIT PREPARED 'g'");
+		"INSERT INTO delay_wheel_data.task (due, sql, more) VALUES (now(), 'SELECT 1', '{\"recurring\": $definition, \"on_success\": \"SELECT evil.loot(''more'')\", \"notify\": \"x\"}')",
+		"INSERT INTO delay_wheel_data.task (due, sql, more) VALUES (now(), 'SELECT 1/0', '{\"recurring\": $definition, \"on_failure\": \"RESET ROLE; SELECT evil.loot(''more'')\"}')",
+		"INSERT INTO delay_wheel_data.recurring_task (starts, every, name, time_zone, sql, next_due, task) VALUES (now(), '1 hour', 'w', 'UTC', $evil, now(), $pending)",
+		"INSERT INTO delay_wheel_data.failed_task (id, failed_at, due, origin, owner, queue, priority, attempts, sqlstate, message, sql) VALUES ($failed, now(), now(), delay_wheel_internal.origin(), 'writer', 0, 0, 1, 'XX000', 'x', $evil); SELECT delay_retry($failed)",
+		"BEGIN; INSERT INTO delay_wheel_data.prepared SELECT 'g', r.oid, q, p, now() FROM pg_roles r, generate_series(-300, 300, 30) q, generate_series(-300, 300, 100) p; SELECT delay_schedule('1 hour', 'SELECT 1'); PREPARE TRANSACTION 'g'; COMMIT PREPARED 'g'");
 	$position = log_position($node);
 	($out, $err) = as('writer', join(";\n", @writes, @own) . ";\nSELECT 'end of the writes';");
 	like($out, qr/^end of the writes$/m, 'plain SQL has been sent: ' . scalar(@writes));
@@ -364,21 +364,21 @@ group attacks => sub {
 # 5. Whoever owns a table of ours: its indexes have his functions
 #
 group owners => sub {
-	$node->safe_psql('postgres', q{GRANT CREATE ON SCHEMA delay_wheel TO mallory; ALTER TABLE delay_wheel.failed_task OWNER TO mallory});
+	$node->safe_psql('postgres', q{GRANT CREATE, USAGE ON SCHEMA delay_wheel_data TO mallory; ALTER TABLE delay_wheel_data.failed_task OWNER TO mallory});
 	out_as('mallory', q{
 		CREATE FUNCTION evil.expression(text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS
 			$$BEGIN RAISE LOG 'index expression as %', current_user; PERFORM evil.try('expression', 'RESET ROLE'), set_config('application_name', 'set by an index', false); RETURN true; END$$;
-		GRANT SELECT, INSERT, UPDATE, DELETE ON delay_wheel.failed_task TO postgres;
-		CREATE INDEX evil ON delay_wheel.failed_task (evil.expression(message)) WHERE evil.expression(sql)});
+		GRANT SELECT, INSERT, UPDATE, DELETE ON delay_wheel_data.failed_task TO postgres;
+		CREATE INDEX evil ON delay_wheel_data.failed_task (evil.expression(message)) WHERE evil.expression(sql)});
 	$position = log_position($node);
 	$node->safe_psql('postgres', q{CREATE ROLE leaving; SELECT delay_wheel.allow('leaving'); SET SESSION AUTHORIZATION leaving; SELECT delay_schedule('1 hour', 'SELECT 1')});
 	$node->safe_psql('postgres', q{SELECT delay_wheel.disallow('leaving'); DROP ROLE leaving; SET SESSION AUTHORIZATION boss; SELECT delay_schedule('0', 'SELECT 1/0')});
-	wait_for($node, q{SELECT count(*) >= 2 FROM delay_wheel.failed_task WHERE sqlstate = '22012' AND owner = 'boss'::regrole OR NOT EXISTS (SELECT FROM pg_roles r WHERE r.oid = owner)}, 'tasks have failed, in an executor and in the timer');
+	wait_for($node, q{SELECT count(*) >= 2 FROM delay_wheel_data.failed_task WHERE sqlstate = '22012' AND owner = 'boss'::regrole OR NOT EXISTS (SELECT FROM pg_roles r WHERE r.oid = owner)}, 'tasks have failed, in an executor and in the timer');
 	my %as = map { $_ => 1 } log_since($node, $position) =~ /index expression as (\w+)/g;
 	is(join(' ', sort keys %as), 'mallory', 'an expression of the owner of the table runs with his rights');
 	is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE application_name = 'set by an index'}), 0, 'and leaves no setting');
 	no_loot('index expressions');
-	$node->safe_psql('postgres', 'DROP INDEX delay_wheel.evil; REVOKE CREATE ON SCHEMA delay_wheel FROM mallory; ALTER TABLE delay_wheel.failed_task OWNER TO postgres');
+	$node->safe_psql('postgres', 'DROP INDEX delay_wheel_data.evil; REVOKE ALL ON SCHEMA delay_wheel_data FROM mallory; ALTER TABLE delay_wheel_data.failed_task OWNER TO postgres');
 };
 
 #
@@ -394,7 +394,7 @@ group dump => sub {
 	$node->command_ok([ 'pg_dump', '-f', $dump, '-d', $node->connstr('original') ], 'dumped');
 	$node->command_ok([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-f', $dump, '-d', $node->connstr('restored') ], 'restored');
 	is($node->safe_psql('restored', q{SELECT count(*) FROM loot}), 0, 'with its table, whatever stands in tasks');
-	is($node->safe_psql('restored', q{SELECT count(*) FROM delay_wheel.task WHERE owner = 'mallory'::regrole AND key = E'\\\\.\n\t\''}), 1, 'and the task as it was') ;
+	is($node->safe_psql('restored', q{SELECT count(*) FROM delay_wheel_data.task WHERE owner = 'mallory'::regrole AND key = E'\\\\.\n\t\''}), 1, 'and the task as it was') ;
 	my $text = slurp_file($dump);
 	$text =~ s/\bmallory\b/boss/g;
 	append_to_file("$dump.doctored", $text);
@@ -403,7 +403,7 @@ group dump => sub {
 	{
 		(undef, $err) = as($role, "\\i $dump.doctored\n", 'doctored');
 		like($err, qr/permission denied/, "a dump with a superuser's tasks, restored by $role, is refused");
-		is($node->safe_psql('doctored', q{SELECT count(*) FROM delay_wheel.task WHERE owner = 'boss'::regrole}), 0, 'there is no such task');
+		is($node->safe_psql('doctored', q{SELECT count(*) FROM delay_wheel_data.task WHERE owner = 'boss'::regrole}), 0, 'there is no such task');
 	}
 	as('boss', "\\i $dump.doctored\n", 'doctored');
 	as('mallory', 'SELECT delay_arm()', 'doctored');
@@ -453,10 +453,11 @@ group create => sub {
 		CREATE EXTENSION delay_wheel SCHEMA trap});
 	is($node->safe_psql('prepared', $ours), '', 'created in a schema of somebody else, the extension refers to nothing there');
 	is($node->safe_psql('prepared', q{SELECT DISTINCT a.grantee::regrole, a.privilege_type FROM (
-			SELECT relacl, relowner FROM pg_class WHERE relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_internal'::regnamespace) UNION ALL SELECT nspacl, nspowner FROM pg_namespace WHERE nspname IN ('delay_wheel', 'delay_wheel_internal') UNION ALL
+			SELECT relacl, relowner FROM pg_class WHERE relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_data'::regnamespace, 'delay_wheel_internal'::regnamespace) UNION ALL SELECT nspacl, nspowner FROM pg_namespace WHERE nspname IN ('delay_wheel', 'delay_wheel_data', 'delay_wheel_internal') UNION ALL
 			SELECT proacl, proowner FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e' JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'delay_wheel') o(acl, owner),
-			LATERAL aclexplode(acl) a WHERE a.grantee <> owner ORDER BY 1, 2}), "-|EXECUTE\n-|SELECT\n-|USAGE\npg_database_owner|SELECT", 'default privileges give nobody anything of it');
-	($out, $err) = as('mallory', q{SET search_path = pg_catalog; SELECT count(*) FROM delay_wheel.task; SELECT trap.delay_schedule('0', 'SELECT 1'); SELECT trap.delay_arm(); CREATE TABLE delay_wheel.t (); BEGIN; LOCK delay_wheel.tasks}, 'prepared');
+			LATERAL aclexplode(acl) a WHERE a.grantee <> owner ORDER BY 1, 2}), "-|EXECUTE\n-|SELECT\n-|USAGE\npg_database_owner|SELECT\npg_database_owner|USAGE", 'default privileges give nobody anything of it');
+	is($node->safe_psql('prepared', q{SELECT has_schema_privilege('mallory', 'delay_wheel_data', 'USAGE')}), 'f', 'nor the schema of the tables');
+	($out, $err) = as('mallory', q{SET search_path = pg_catalog; SELECT count(*) FROM delay_wheel_data.task; SELECT trap.delay_schedule('0', 'SELECT 1'); SELECT trap.delay_arm(); CREATE TABLE delay_wheel.t (); BEGIN; LOCK delay_wheel.tasks}, 'prepared');
 	is(() = $err =~ /ERROR:  permission denied/g, 5, 'so nothing is allowed to who is not');
 	($out, $err) = as('boss', q{SET search_path = trap, pg_catalog;
 		SELECT delay_wheel.allow('victim');
@@ -473,7 +474,7 @@ group create => sub {
 	is($err, '', 'and works') or diag($out);
 	# what is there already is not taken for its own
 	for my $first (
-		'CREATE SCHEMA delay_wheel AUTHORIZATION mallory; CREATE TABLE delay_wheel.task (id bigint, due timestamptz, owner regrole, sql text)',
+		'CREATE SCHEMA delay_wheel AUTHORIZATION mallory; CREATE TABLE delay_wheel_data.task (id bigint, due timestamptz, owner regrole, sql text)',
 		"CREATE FUNCTION public.delay_schedule(interval, text) RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint'")
 	{
 		my ($code) = $node->psql('captured', "BEGIN; $first; CREATE EXTENSION delay_wheel; COMMIT", on_error_stop => 1);
@@ -482,8 +483,8 @@ group create => sub {
 	}
 	$node->safe_psql('captured', q{
 		CREATE SCHEMA delay_wheel AUTHORIZATION mallory;
-		CREATE TABLE delay_wheel.task (id bigint, due timestamptz, origin bigint, owner regrole, queue smallint, priority smallint, sql text);
-		INSERT INTO delay_wheel.task SELECT 1, now(), 0, 'boss', 0, 0, 'SELECT 1'});
+		CREATE TABLE delay_wheel_data.task (id bigint, due timestamptz, origin bigint, owner regrole, queue smallint, priority smallint, sql text);
+		INSERT INTO delay_wheel_data.task SELECT 1, now(), 0, 'boss', 0, 0, 'SELECT 1'});
 	is($node->safe_psql('postgres', q{SELECT count(*) FROM delay_wheel.status WHERE database = 'captured'}), 0, 'a schema of that name alone is not served');
 	$node->safe_psql('prepared', 'DROP EXTENSION delay_wheel');
 };
@@ -511,8 +512,8 @@ group operators => sub {
 		WHERE (d.refclassid, d.refobjid) NOT IN (TABLE ours) AND d.refclassid NOT IN ('pg_extension'::regclass, 'pg_namespace'::regclass)};
 	$node->safe_psql('postgres', 'CREATE DATABASE trapped TEMPLATE template0');
 	my $types = $node->safe_psql('postgres', q{SELECT string_agg(DISTINCT t::regtype::text, ';') FROM (
-			SELECT atttypid FROM pg_attribute a JOIN pg_class c ON c.oid = attrelid WHERE c.relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_internal'::regnamespace) AND attnum > 0 UNION ALL
-			SELECT unnest(coalesce(proallargtypes, proargtypes::oid[])) FROM pg_proc WHERE pronamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_internal'::regnamespace) UNION ALL
+			SELECT atttypid FROM pg_attribute a JOIN pg_class c ON c.oid = attrelid WHERE c.relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_data'::regnamespace, 'delay_wheel_internal'::regnamespace) AND attnum > 0 UNION ALL
+			SELECT unnest(coalesce(proallargtypes, proargtypes::oid[])) FROM pg_proc WHERE pronamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_data'::regnamespace, 'delay_wheel_internal'::regnamespace) UNION ALL
 			SELECT unnest('{int4,timestamp,date,oid,name,numeric,float8,float4,"\"char\"",_oid,_int8,json}'::regtype[])) _(t)
 		JOIN pg_type ON pg_type.oid = t AND typtype = 'b'});
 	$node->safe_psql('trapped', qq{
@@ -548,7 +549,7 @@ group operators => sub {
 	$node->safe_psql($db, 'SET search_path = trap, pg_catalog; CREATE EXTENSION delay_wheel SCHEMA trap');
 	is($node->safe_psql($db, $foreign), '', "nothing is bound but what is PostgreSQL's or its own");
 	($out, $err) = as('boss', join(';', 'SET search_path = trap, pg_catalog', (map { "TABLE $_" }
-			split(/\n/, $node->safe_psql($db, q{SELECT oid::regclass FROM pg_class WHERE relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_internal'::regnamespace) AND relkind = 'v'}))),
+			split(/\n/, $node->safe_psql($db, q{SELECT oid::regclass FROM pg_class WHERE relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_data'::regnamespace, 'delay_wheel_internal'::regnamespace) AND relkind = 'v'}))),
 			'SELECT 1 FROM delay_wheel.page_data() p, delay_wheel.forecast_svg() f, delay_wheel.ring_svg() r, delay_wheel.lateness_svg() l', "SELECT delay_wheel.allow('victim')"), $db);
 	is($err, '', 'what it does meets nothing either');
 	# what comes beside it for who watches: where his search_path leads there, too
@@ -589,7 +590,7 @@ group leaks => sub {
 		SELECT delay_cancel_all(tag => 'tag 7')});
 	wait_for($node, q{SELECT count(*) >= 30 FROM delay_wheel.failed}, 'there are failed tasks of the victim');
 	out_as('mallory', q{SELECT count(delay_schedule_task('SELECT 1', delay => '1 day', key => 'mine ' || i)) FROM generate_series(1, 5) i});
-	$node->safe_psql('postgres', q{ANALYZE delay_wheel.task; ANALYZE delay_wheel.failed_task; ANALYZE delay_wheel.recurring_task; ANALYZE delay_wheel_internal.history_0; ANALYZE delay_wheel_internal.history_1; ANALYZE delay_wheel_internal.history_2; ANALYZE delay_wheel.queue});
+	$node->safe_psql('postgres', q{ANALYZE delay_wheel_data.task; ANALYZE delay_wheel_data.failed_task; ANALYZE delay_wheel_data.recurring_task; ANALYZE delay_wheel_data.history_0; ANALYZE delay_wheel_data.history_1; ANALYZE delay_wheel_data.history_2; ANALYZE delay_wheel_data.queue});
 
 	# comparisons that count what they are given, and are leakproof, as those of PostgreSQL
 	# are: of a superuser, since nobody else can make any; in the operator class of statistics
@@ -607,7 +608,7 @@ group leaks => sub {
 	my %columns;
 	push @{ $columns{ (split /\|/)[0] } }, (split /\|/)[1] for split /\n/, $node->safe_psql('postgres',
 		q{SELECT c.oid::regclass, attname FROM pg_attribute JOIN pg_class c ON c.oid = attrelid
-			WHERE relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_internal'::regnamespace) AND relkind = 'v' AND attnum > 0 AND relname <> 'failed_rows' ORDER BY 1, attnum});
+			WHERE relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_data'::regnamespace, 'delay_wheel_internal'::regnamespace) AND relkind = 'v' AND attnum > 0 AND relname <> 'failed_rows' ORDER BY 1, attnum});
 	my %rows_of = map { $_ => 1 } 'delay_wheel_internal.newest_failed', map { "delay_wheel.$_" } qw(tasks failed history recurring queues cancellations lanes running);
 	my (@called, @plans);
 	for my $view (sort grep { $rows_of{$_} } keys %columns)
@@ -630,7 +631,7 @@ group leaks => sub {
 	is(join("\n", @called), '', 'a leakproof comparison of the reader is called for his own rows only, at most');
 
 	# plans, counts and estimates: the same for what is there and for what is not, to who has nothing
-	my ($id, $failed) = split /\|/, $node->safe_psql('postgres', q{SELECT (SELECT min(id) FROM delay_wheel.task WHERE key = 'unpaid 4'), (SELECT min(id) FROM delay_wheel.failed_task WHERE key = 'fails 4')});
+	my ($id, $failed) = split /\|/, $node->safe_psql('postgres', q{SELECT (SELECT min(id) FROM delay_wheel_data.task WHERE key = 'unpaid 4'), (SELECT min(id) FROM delay_wheel_data.failed_task WHERE key = 'fails 4')});
 	my %pairs = (
 		'delay_wheel.tasks' => [ [ "owner = 'victim' AND key = 'unpaid 4711'", "owner = 'victim' AND key = 'unpaid 4'" ], [ "key = 'unpaid 4711'", "key = 'unpaid 4'" ], [ "key >= 'zzz'", "key >= 'aaa'" ],
 			[ "sql > 'z'", "sql > 'S'" ], [ "args[1] = 'none'", "args[1] = 'a4'" ], [ "tag = 'none'", "tag = 'tag 4'" ], [ 'id = 1000000', "id = $id" ], [ 'id > 1000000000', 'id > 0' ], [ "due > '2500-01-01'", "due > '1999-01-01'" ],
@@ -748,7 +749,7 @@ group messages => sub {
 	my ($id) = split /,/, $held;
 	is($refused->('mallory', $_), '42501', "a receiver must not: $_")
 	  for "SELECT delay_cancel($id)", "SELECT delay_cancel($id, stop_running => true)", "SELECT delay_reschedule($id, delay => '1 day')", "SELECT delay_queue('of_victim', receivers => '{public}')",
-	  "SELECT delay_pause('of_victim')", q{SELECT delay_send('of_victim', '1')}, 'UPDATE delay_wheel.task SET token = 1', 'SELECT token FROM delay_wheel.task', 'SELECT task FROM delay_wheel_internal.history_0';
+	  "SELECT delay_pause('of_victim')", q{SELECT delay_send('of_victim', '1')}, 'UPDATE delay_wheel_data.task SET token = 1', 'SELECT token FROM delay_wheel_data.task', 'SELECT task FROM delay_wheel_data.history_0';
 	is(out_as('mallory', q{SELECT count(*) FROM delay_wheel.tasks; SELECT string_agg(concat_ws(' ', owner, outcome, sql), ', ') FROM delay_wheel.history WHERE owner <> 'mallory'; SELECT delay_cancel_key('key 1')}), "0\n\ngone", 'sees and cancels nothing');
 	# what is written in its transaction, for the sender, meets nothing of the receiver's
 	out_as('mallory', q{
@@ -791,137 +792,6 @@ group messages => sub {
 	is(out_as('mallory', 'BEGIN; SELECT take_one(); ROLLBACK'), '"private"', 'a definer lends the right to receive');
 	is($refused->('mallory', q{BEGIN; SELECT take_one(); SELECT * FROM delay_receive('private')}), '42501', 'not beyond its end');
 	$node->safe_psql('postgres', q{DROP FUNCTION take_one(); TRUNCATE loot; SET SESSION AUTHORIZATION boss; SELECT delay_cancel_all(queue => q) FROM unnest('{of_boss,of_victim,private}'::text[]) q});
-};
-
-#
-# 11. A lock on our tables is not waited for by who may not have it: all who
-# schedule, and run tasks, would wait behind him.
-#
-# SQLSTATE of what mallory gets for it
-sub locks
-{
-	my ($sql) = @_;
-	my (undef, $err) = as('mallory', "\\set VERBOSITY sqlstate\nSET lock_timeout = '2s'; $sql;");
-
-	return $err =~ /ERROR:\s+(\w+)/ ? $1 : 'done';
-}
-
-group locks => sub {
-	my $sitting = $node->background_psql('postgres', on_error_stop => 0, extra_params => [ '-U', 'mallory' ]);
-	# with a large value, which is locked as well
-	$sitting->query(q{BEGIN; SELECT count(*) FROM delay_wheel.tasks;
-		SELECT delay_schedule('1 hour', 'SELECT 1 --' || string_agg(md5(i::text), '')) FROM generate_series(1, 1000) i});
-	$node->safe_psql('postgres', q{
-		SET SESSION AUTHORIZATION mallory;
-		CREATE TABLE evil.parts (a int) PARTITION BY LIST (a);
-		CREATE TABLE evil.child (a bigint)});
-
-	my $trigger = 'CREATE TRIGGER t AFTER INSERT ON delay_wheel.task FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()';
-	for my $sql ('CREATE RULE r AS ON INSERT TO delay_wheel.task DO NOTHING', 'CREATE RULE r AS ON INSERT TO delay_wheel.task_pkey DO NOTHING',
-		q{DO 'BEGIN CREATE RULE r AS ON INSERT TO delay_wheel.task DO NOTHING; END'}, $trigger,
-		'ALTER TABLE evil.parts ATTACH PARTITION delay_wheel.task DEFAULT', 'ALTER TABLE evil.parts DETACH PARTITION delay_wheel.task',
-		'CREATE TABLE evil.x PARTITION OF delay_wheel.task DEFAULT', 'CREATE TABLE evil.x () INHERITS (delay_wheel.task)',
-		'CREATE TABLE evil.x (i bigint REFERENCES delay_wheel.task)', 'CREATE TABLE evil.x (i bigint, FOREIGN KEY (i) REFERENCES delay_wheel.task)',
-		'ALTER TABLE evil.child ADD FOREIGN KEY (a) REFERENCES delay_wheel.task', 'ALTER TABLE evil.child ADD b bigint REFERENCES delay_wheel.task',
-		'CREATE INDEX ON delay_wheel.task (id)', 'DROP TABLE delay_wheel.task', 'BEGIN; LOCK TABLE delay_wheel.tasks IN SHARE ROW EXCLUSIVE MODE')
-	{
-		is(locks($sql), '42501', "refused without a wait: $sql");
-	}
-
-	# ours, and what stands for their large values
-	my @relations = split /\n/, $node->safe_psql('postgres', q{
-		WITH ours AS (SELECT * FROM pg_class WHERE relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_internal'::regnamespace))
-		SELECT oid::regclass FROM ours WHERE relkind <> 'S' OR relname = 'task_id_seq'
-		UNION SELECT t.oid::regclass FROM pg_class t JOIN ours o ON t.oid = o.reltoastrelid
-		UNION SELECT i.indexrelid::regclass FROM pg_index i JOIN ours o ON i.indrelid = o.reltoastrelid});
-	cmp_ok(@relations, '>', 50, 'relations of ours');
-	my @depends = map { ("ALTER INDEX $_ DEPENDS ON EXTENSION plpgsql", "ALTER INDEX $_ NO DEPENDS ON EXTENSION plpgsql",
-		"ALTER MATERIALIZED VIEW $_ DEPENDS ON EXTENSION plpgsql", "ALTER TRIGGER task_guard ON $_ DEPENDS ON EXTENSION plpgsql") } @relations;
-	# large values are in a schema that is open to who may read all tables
-	for my $role (qw(mallory writer))
-	{
-		my (undef, $said) = as($role, "\\set VERBOSITY sqlstate\nSET lock_timeout = '100ms';\n" . join(";\n", @depends) . ';');
-		is(() = $said =~ /ERROR:/g, scalar(@depends), "DEPENDS ON EXTENSION: each is refused to $role");
-		is(() = $said =~ /55P03/g, 0, 'none waits');
-	}
-	is(locks("DO 'BEGIN ALTER INDEX delay_wheel.task DEPENDS ON EXTENSION plpgsql; END'"), '42501', 'so it is in a function');
-
-	# who waits for it is in nobody's way
-	my $waiting = $node->background_psql('postgres', on_error_stop => 0, extra_params => [ '-U', 'mallory' ]);
-	$waiting->query_until(qr/^/, "ALTER INDEX delay_wheel.task DEPENDS ON EXTENSION plpgsql;\n");
-	($out, $err) = as('victim', q{SET lock_timeout = '5s'; SELECT delay_schedule('0', 'INSERT INTO loot VALUES (''beside a lock'', ''writer'', ''writer'')')});
-	is($err, '', 'beside it others schedule');
-	wait_for($node, q{SELECT count(*) FROM loot WHERE what = 'beside a lock'}, 'and their tasks run', 20, expected => 1);
-
-	# commands that wait for weaker locks, which stop autovacuum
-	my $vacuum = $node->background_psql('postgres');
-	$vacuum->query_safe('BEGIN; LOCK TABLE delay_wheel.task IN SHARE UPDATE EXCLUSIVE MODE');
-	$node->safe_psql('postgres', 'GRANT CREATE ON DATABASE postgres TO mallory');
-	for my $sql (q{COMMENT ON TABLE delay_wheel.task IS 'x'}, q{COMMENT ON COLUMN delay_wheel.task.id IS 'x'}, q{COMMENT ON VIEW delay_wheel.task IS 'x'},
-		'CREATE STATISTICS evil.s ON id, due FROM delay_wheel.task', 'CREATE PUBLICATION evil FOR TABLE delay_wheel.task',
-		'ALTER TABLE evil.child INHERIT delay_wheel.task')
-	{
-		is(locks($sql), '42501', "refused without a wait: $sql");
-	}
-	is(locks('CREATE PUBLICATION evil; ALTER PUBLICATION evil ADD TABLE delay_wheel.task'), '42501', 'refused without a wait: ALTER PUBLICATION');
-	is(locks('CREATE EXTENSION hstore SCHEMA evil; ALTER EXTENSION hstore ADD TABLE delay_wheel.task'), '42501', 'refused without a wait: ALTER EXTENSION');
-	$node->safe_psql('postgres', 'DROP PUBLICATION evil; DROP EXTENSION hstore; REVOKE CREATE ON DATABASE postgres FROM mallory');
-	$vacuum->query_safe('ROLLBACK');
-	$vacuum->quit;
-
-	is(locks('CREATE TABLE evil.x (i int PRIMARY KEY, j int REFERENCES evil.x, k int, FOREIGN KEY (k) REFERENCES evil.x)'), 'done', 'other tables are none of our business');
-	$node->safe_psql('postgres', 'GRANT TRIGGER ON delay_wheel.task TO mallory');
-	is(locks($trigger), '55P03', 'who has the right waits');
-	$node->safe_psql('postgres', 'REVOKE TRIGGER ON delay_wheel.task FROM mallory');
-	$sitting->query('ROLLBACK');
-	$sitting->quit;
-	$waiting->quit;
-	like($waiting->{stderr}, qr/must be owner of table task/, 'who asked for the lock is told');
-};
-
-#
-# What a role without rights has locked until the end of its transaction, since
-# PostgreSQL takes the lock of a statement when it is analyzed: nothing that
-# stops writers or autovacuum, and nobody of ours waits for it.
-#
-group kept_locks => sub {
-	$node->safe_psql('postgres', 'CREATE ROLE outsider LOGIN');
-	my @relations = split /\n/, $node->safe_psql('postgres',
-		q{SELECT oid::regclass FROM pg_class WHERE relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_internal'::regnamespace) AND relkind IN ('r', 'f', 'S', 'v') ORDER BY relkind <> 'r'});
-	my @tables = split /\n/, $node->safe_psql('postgres', q{SELECT oid::regclass FROM pg_class WHERE relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_internal'::regnamespace) AND relkind = 'r'});
-	my $t = 'delay_wheel.task';
-	my @statements = (
-		(map { "TABLE $_" } @relations), (map { "PREPARE p AS DELETE FROM $_" } @relations),
-		(map { "PREPARE p AS $_" } "INSERT INTO $t (id) VALUES (1)", "UPDATE $t SET id = 1", "SELECT FROM $t FOR UPDATE", "WITH d AS (DELETE FROM $t RETURNING 1) TABLE d",
-			"MERGE INTO $t USING (SELECT 1) s ON true WHEN MATCHED THEN DELETE", "SELECT FROM $t TABLESAMPLE SYSTEM (1)", "SELECT NULL::$t"),
-		"CREATE FUNCTION pg_temp.f() RETURNS void LANGUAGE sql AS 'DELETE FROM $t'", "CREATE FUNCTION pg_temp.f() RETURNS void LANGUAGE sql BEGIN ATOMIC DELETE FROM $t; END",
-		"CREATE PROCEDURE pg_temp.p() LANGUAGE sql BEGIN ATOMIC DELETE FROM $t; END", "CREATE FUNCTION pg_temp.f() RETURNS SETOF $t LANGUAGE sql AS 'SELECT * FROM $t FOR UPDATE'",
-		"CREATE TEMP TABLE x (i int); CREATE RULE r AS ON INSERT TO x DO ALSO DELETE FROM $t", "CREATE TEMP VIEW v AS TABLE $t; CREATE RULE r AS ON DELETE TO v DO INSTEAD DELETE FROM $t",
-		"CREATE TEMP VIEW v AS TABLE $t; PREPARE p AS DELETE FROM v", "CREATE TEMP VIEW v AS SELECT FROM $t FOR UPDATE", "CREATE TEMP TABLE x AS SELECT FROM $t FOR UPDATE WITH NO DATA",
-		"CREATE TEMP TABLE x (a $t)", "EXPLAIN DELETE FROM $t", "DECLARE c CURSOR FOR SELECT FROM $t FOR UPDATE", "COPY $t FROM STDIN", "DROP TRIGGER task_guard ON $t", "TRUNCATE $t", "LOCK $t", "CLUSTER $t",
-		"ANALYZE $t", "REINDEX TABLE $t", "GRANT SELECT ON $t TO PUBLIC", "SELECT table_to_xmlschema('$t', true, true, '')", "SELECT currtid2('$t', '(0,1)')", "SELECT pg_sequence_last_value('delay_wheel.task_id_seq')",
-		"SELECT brin_summarize_new_values('delay_wheel.task_pkey')", 'SELECT delay_wheel.page_data()');
-	# a savepoint gives back what a statement that fails had locked, if it does
-	my $modes = q{SELECT 'modes ' || string_agg(DISTINCT mode, ' ') FROM pg_locks l JOIN pg_class c ON c.oid = l.relation WHERE pid = pg_backend_pid() AND relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_internal'::regnamespace)};
-	my ($said) = as('outsider', join '', map { "BEGIN; SAVEPOINT s;\n$_;\n\\if :ERROR\nROLLBACK TO s;\n\\endif\n$modes;\nROLLBACK; DEALLOCATE ALL;\n" } @statements);
-	my %modes = map { $_ => 1 } map { split ' ' } $said =~ /^modes (.*)$/mg;
-	is(join(' ', sort keys %modes), 'AccessShareLock RowExclusiveLock RowShareLock', 'the locks that ' . @statements . ' statements keep');
-
-	my $keeper = $node->background_psql('postgres', extra_params => [ '-U', 'outsider' ]);
-	my $n = 0;
-	$keeper->query_safe(join '; ', 'BEGIN', map { 'PREPARE p' . $n++ . " AS DELETE FROM $_" } @tables);
-	($out, $err) = as('victim', q{SET lock_timeout = '2s';
-		SELECT delay_cancel(delay_schedule('1 day', 'SELECT 1')), delay_reschedule(delay_schedule('1 day', 'SELECT 1'), '2 days'), delay_schedule_task('SELECT 1', key => 'kept', delay => '1 day') > 0, delay_cancel_key('kept');
-		SELECT delay_every('kept', '1 day', 'SELECT 1') > 0, delay_pause_recurring('kept'), delay_unschedule('kept');
-		SELECT delay_pause(); SELECT delay_resume(); SELECT delay_run(delay_schedule('1 day', 'SELECT 1')), delay_redrive(), delay_discard_all(), delay_cancel_all(tag => 'kept') > 0;});
-	is($err, '', 'nobody who schedules waits for these');
-	out_as('victim', q{SELECT delay_schedule('0', 'INSERT INTO seen VALUES (''beside locks that are kept'')'), delay_schedule('0', 'SELECT 1/0')});
-	wait_for($node, q{SELECT count(*) FROM seen WHERE what = 'beside locks that are kept'}, 'nor do tasks', 20, expected => 1);
-	($out, $err) = as('boss', q{SET lock_timeout = '2s'; SELECT delay_queue('kept'); SELECT delay_queue_drop('kept'); SELECT delay_pause_database(); SELECT delay_resume_database(); SELECT delay_arm();
-		VACUUM delay_wheel.task, delay_wheel_internal.history_0, delay_wheel.prepared; ANALYZE delay_wheel.task});
-	is($err, '', 'nor administrators, nor VACUUM');
-	$keeper->query_safe('ROLLBACK');
-	$keeper->quit;
 };
 
 #

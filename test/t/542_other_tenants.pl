@@ -152,10 +152,13 @@ group prepared => sub {
 # none of his cancellations.
 #
 group holders => sub {
-	my $marks = q{SELECT count(*) FROM delay_wheel.cancellation WHERE made_by = 'victim'::regrole};
+	my $marks = q{SELECT count(*) FROM delay_wheel_data.cancellation WHERE made_by = 'victim'::regrole};
+
+	# who may name the tables at all
+	$node->safe_psql('postgres', 'CREATE ROLE clerk LOGIN IN ROLE pg_write_all_data');
 	my %transactions = (
-		'a statement that is prepared' => [ 'nobody', 'PREPARE p AS DELETE FROM delay_wheel.task' ],
-		'an SQL function that is created' => [ 'nobody', q{CREATE FUNCTION pg_temp.f() RETURNS void LANGUAGE sql AS 'UPDATE delay_wheel.task SET due = due'} ],
+		'a statement that is prepared' => [ 'clerk', 'PREPARE p AS DELETE FROM delay_wheel_data.task' ],
+		'an SQL function that is created' => [ 'clerk', q{CREATE FUNCTION pg_temp.f() RETURNS void LANGUAGE sql AS 'UPDATE delay_wheel_data.task SET due = due'} ],
 		'tasks of another role' => [ 'mallory', q{SELECT delay_schedule('1 day', 'SELECT 1'), delay_schedule('0', 'SELECT 1')} ]);
 	for my $what (sort keys %transactions)
 	{
@@ -163,7 +166,7 @@ group holders => sub {
 		my $open = $node->background_psql('postgres', extra_params => [ '-U', $role ]);
 
 		$open->query_safe("BEGIN; $sql");
-		is($open->query_safe(q{SELECT DISTINCT mode FROM pg_locks WHERE pid = pg_backend_pid() AND relation = 'delay_wheel.task'::regclass AND mode = 'RowExclusiveLock'}), 'RowExclusiveLock', "$what: the table is locked");
+		is($open->query_safe(q{SELECT DISTINCT mode FROM pg_locks WHERE pid = pg_backend_pid() AND relation::regclass::text = 'delay_wheel_data.task' AND mode = 'RowExclusiveLock'}), 'RowExclusiveLock', "$what: the table is locked");
 		$node->safe_psql('postgres', q{SET SESSION AUTHORIZATION victim; SELECT delay_schedule_task('SELECT 1', delay => '1 day', tag => 'mine'); SELECT delay_cancel_all(tag => 'mine')});
 		wait_for($node, $marks, "$what: the victim's cancellation is done", 10, expected => 0);
 		$open->query_safe('ROLLBACK');
@@ -176,17 +179,17 @@ group holders => sub {
 #
 group outcome => sub {
 	my $id = $node->safe_psql('postgres', q{
-		INSERT INTO delay_wheel.task (due, sql, max_attempts, retry_delay, more)
+		INSERT INTO delay_wheel_data.task (due, sql, max_attempts, retry_delay, more)
 		VALUES (now(), 'SELECT 1/0', 2, '1 ms', jsonb_build_object('on_success', repeat('x', 268435420))) RETURNING id});
-	wait_for($node, "SELECT attempts FROM delay_wheel.failed_task WHERE id = $id", 'it is tried again, and then given up', 30, expected => 2);
-	$node->safe_psql('postgres', 'DELETE FROM delay_wheel.failed_task');
+	wait_for($node, "SELECT attempts FROM delay_wheel_data.failed_task WHERE id = $id", 'it is tried again, and then given up', 30, expected => 2);
+	$node->safe_psql('postgres', 'DELETE FROM delay_wheel_data.failed_task');
 };
 
 #
 # Failed tasks beyond their number.
 #
 group failed => sub {
-	my $failed = 'INSERT INTO delay_wheel.failed_task (id, failed_at, due, origin, owner, queue, priority, attempts, sqlstate, message, sql) SELECT';
+	my $failed = 'INSERT INTO delay_wheel_data.failed_task (id, failed_at, due, origin, owner, queue, priority, attempts, sqlstate, message, sql) SELECT';
 	my $rest = q{now(), delay_wheel_internal.origin(), r.oid, 0, 0, 1, '22012', 'x', 'SELECT 1/0' FROM generate_series(1, %d) i, pg_roles r WHERE rolname};
 
 	# the victim's are the oldest
@@ -195,13 +198,13 @@ group failed => sub {
 	$node->safe_psql('postgres', "$failed 10000 + i, now() - interval '1 hour', " . sprintf($rest, 5000) . " = 'mallory'");
 	$node->safe_psql('postgres', 'ALTER SYSTEM SET delay_wheel.failed_max_count = 1000; SELECT pg_reload_conf()');
 	my $counts = q{SELECT string_agg(rolname || ' ' || n, ', ' ORDER BY rolname) FROM
-		(SELECT rolname, count(*) AS n FROM delay_wheel.failed_task JOIN pg_roles r ON r.oid = owner GROUP BY 1) c};
+		(SELECT rolname, count(*) AS n FROM delay_wheel_data.failed_task JOIN pg_roles r ON r.oid = owner GROUP BY 1) c};
 	wait_for($node, $counts, 'those of who has most make room', 150, expected => 'mallory 800, nobody 100, victim 100');
-	is($node->safe_psql('postgres', q{SELECT min(id) FROM delay_wheel.failed_task WHERE owner = 'mallory'::regrole}), 10000 + 4201, 'the oldest of them');
+	is($node->safe_psql('postgres', q{SELECT min(id) FROM delay_wheel_data.failed_task WHERE owner = 'mallory'::regrole}), 10000 + 4201, 'the oldest of them');
 	# who has less than a fair part keeps all, the others have as many as each other
 	$node->safe_psql('postgres', 'ALTER SYSTEM SET delay_wheel.failed_max_count = 250; SELECT pg_reload_conf()');
 	wait_for($node, $counts, 'the others are left alone', 150, expected => 'mallory 84, nobody 83, victim 83');
-	$node->safe_psql('postgres', 'ALTER SYSTEM RESET delay_wheel.failed_max_count; SELECT pg_reload_conf(); DELETE FROM delay_wheel.failed_task');
+	$node->safe_psql('postgres', 'ALTER SYSTEM RESET delay_wheel.failed_max_count; SELECT pg_reload_conf(); DELETE FROM delay_wheel_data.failed_task');
 };
 
 #
@@ -254,7 +257,7 @@ group marks => sub {
 		last if $beside < $before + 1000;
 	}
 	cmp_ok($beside, '<', $before + 1000, 'its view compares none of its tasks with those of another role');
-	$node->safe_psql('postgres', q{DELETE FROM delay_wheel.task WHERE owner = 'victim'::regrole});
+	$node->safe_psql('postgres', q{DELETE FROM delay_wheel_data.task WHERE owner = 'victim'::regrole});
 	is($node->psql('postgres', q{SELECT delay_cancel_all(tag => 'mine')}, extra_params => [ '-U', 'victim' ]), 0, 'another role has its own');
 	# and tasks enough to fill the memory, so that lanes of others have to be loaded again, too
 	$node->safe_psql('postgres', q{SET SESSION AUTHORIZATION mallory; SELECT count(delay_schedule('10 minutes', 'SELECT 1')) FROM generate_series(1, 200000)});
@@ -270,7 +273,7 @@ group marks => sub {
 	$node->safe_psql('postgres', q{SELECT delay_queue('stopped', users => '{mallory}')});
 	is($node->psql('postgres', q{SELECT delay_cancel_all('stopped'), delay_cancel_all('stopped')}, extra_params => [ '-U', 'mallory' ]), 0, 'but to stop a queue');
 	is($node->psql('postgres', $one[1], extra_params => [ '-U', 'mallory' ]), 0, 'an emergency stop has room');
-	my $marks = q{SELECT count(*) FROM delay_wheel.cancellation WHERE made_by = 'mallory'::regrole};
+	my $marks = q{SELECT count(*) FROM delay_wheel_data.cancellation WHERE made_by = 'mallory'::regrole};
 	is($node->safe_psql('postgres', $marks), 1, 'and makes some');
 	# those of another transaction that is open cannot be taken away
 	my $other = $node->background_psql('postgres', extra_params => [ '-U', 'mallory' ]);

@@ -42,6 +42,9 @@ my $crowd = q{SELECT delay_queue('crowd', groups => true, users => '{public}'),
 $node->safe_psql('postgres', q{
 	CREATE ROLE fuzzer LOGIN;
 	CREATE ROLE canary LOGIN;
+	-- with tokens, also those of others
+	CREATE VIEW every_task AS TABLE delay_wheel_data.task;
+	GRANT SELECT ON every_task TO PUBLIC;
 	CREATE ROLE nologin;
 	SELECT delay_wheel.allow('fuzzer', 'canary', 'nologin');
 	GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA delay_wheel TO fuzzer;
@@ -169,7 +172,7 @@ my %pool = (
 	'name[]' => sub { one_of("'{fuzzer}'", "'{public}'", "'{}'", "'{NULL}'", "'{nobody}'", "'{{a,b},{c,d}}'", 'NULL') . '::name[]' },
 	'regtype[]' => sub {
 		one_of("NULL", "'{}'", "'{int4}'", "'{text}'", "'{int4,text}'", "'{NULL}'", "'{-}'", "'{{int4,int4}}'", "'{4294967295}'", "'{$gone}'", "'{anyelement}'", "'{record}'", "'{internal}'",
-			"'{void}'", "'{cstring}'", "'{cstring[]}'", "'{trigger}'", "'{fuzz.mood}'", "'{fuzz.pair}'", "'{fuzz.picky}'", "'{fuzz.positive}'", "'{int4range}'", "'{int4multirange}'", "'{delay_wheel.task}'",
+			"'{void}'", "'{cstring}'", "'{cstring[]}'", "'{trigger}'", "'{fuzz.mood}'", "'{fuzz.pair}'", "'{fuzz.picky}'", "'{fuzz.positive}'", "'{int4range}'", "'{int4multirange}'", "'{delay_wheel_data.task}'",
 			"'{unknown}'", "'{pg_node_tree}'", "'{pg_ddl_command}'", "'{regrole}'", "'{_record}'", "'[3:3]={int4}'", "'{money}'", "'{xml}'", "'{tid}'", "'{pg_lsn}'", "'{anyarray}'") . '::regtype[]' },
 	'regrole' => sub { one_of(@roles) . '::regrole' },
 	'regrole[]' => sub { one_of('NULL', "'{}'", "'{fuzzer}'", "'{canary,fuzzer}'", "'{NULL}'", "'{-}'", "'{4294967295}'", "'{{fuzzer,canary},{fuzzer,canary}}'") . '::regrole[]' },
@@ -330,8 +333,8 @@ sub settings_statement
 sub message_statement
 {
 	my $mail = one_of("'outbox'", "'crowd mail'");
-	my $leased = "(SELECT token FROM delay_wheel_internal.visible_task WHERE token IS NOT NULL ORDER BY random() LIMIT 1)";
-	my $id = "(SELECT id FROM delay_wheel_internal.visible_task WHERE payload IS NOT NULL ORDER BY random() LIMIT 1)";
+	my $leased = "(SELECT token FROM every_task WHERE token IS NOT NULL ORDER BY random() LIMIT 1)";
+	my $id = "(SELECT id FROM every_task WHERE payload IS NOT NULL ORDER BY random() LIMIT 1)";
 	my @steps = map {
 		one_of("SELECT delay_send($mail, " . value_for('jsonb') . ", key => " . value_for('text') . ");",
 			"SELECT delay_send($mail, '1', group_key => CASE WHEN i % 3 > 0 THEN 'g' || i % 3 END) FROM generate_series(1, 20) i;",
@@ -340,9 +343,9 @@ sub message_statement
 			"SELECT id, delay_fail(id, NULL, " . value_for('text') . ", '0') FROM delay_receive($mail, 5);",
 			"SELECT count(*) FROM delay_lease($mail, 5, '20 ms');",
 			"SELECT * FROM delay_lease($mail, 5, " . value_for('interval') . ");",
-			"SELECT delay_done(t.id, t.token), delay_extend(t.id, t.token), delay_release(t.id, t.token), delay_fail(t.id, t.token, 'no') FROM delay_wheel_internal.visible_task t WHERE token IS NOT NULL LIMIT 4;",
+			"SELECT delay_done(t.id, t.token), delay_extend(t.id, t.token), delay_release(t.id, t.token), delay_fail(t.id, t.token, 'no') FROM every_task t WHERE token IS NOT NULL LIMIT 4;",
 			"SELECT delay_done($id, $leased), delay_extend($id, $leased, " . value_for('interval') . ");",
-			"SELECT delay_done_all(array_agg(id), array_agg(token)) FROM delay_wheel_internal.visible_task WHERE token IS NOT NULL;",
+			"SELECT delay_done_all(array_agg(id), array_agg(token)) FROM every_task WHERE token IS NOT NULL;",
 			"SELECT delay_cancel($id, true), delay_reschedule($id, '0');",
 			"CALL delay_await($mail, '1 ms');",
 			"SAVEPOINT a;", "ROLLBACK TO a;", "SELECT 1 / 0;")
@@ -388,18 +391,18 @@ my %columns;
 for my $line (split /\n/, $node->safe_psql('postgres', q{
 	SELECT c.oid::regclass, a.attname, format_type(a.atttypid, NULL), a.attnotnull, a.atthasdef
 	FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
-	WHERE c.relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_internal'::regnamespace) AND c.relkind = 'r' AND a.attnum > 0
+	WHERE c.relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_data'::regnamespace, 'delay_wheel_internal'::regnamespace) AND c.relkind = 'r' AND a.attnum > 0
 	ORDER BY c.relname, a.attnum}))
 {
 	my ($table, @column) = split /\|/, $line;
 	push @{ $columns{$table} }, \@column;
 }
-is(join(' ', sort keys %columns), join(' ', sort((map { "delay_wheel.$_" } qw(cancellation failed_task pause prepared queue recurring_task task unique_key)), qw(delay_wheel_internal.audit), map { "delay_wheel_internal.history_$_" } 0 .. 2)), 'all tables are known');
+is(join(' ', sort keys %columns), join(' ', sort((map { "delay_wheel_data.$_" } qw(cancellation failed_task pause prepared queue recurring_task task unique_key)), qw(delay_wheel_data.audit), map { "delay_wheel_data.history_$_" } 0 .. 2)), 'all tables are known');
 
 # One of those that are likely to be looked at by workers
 sub row_for
 {
-	my $table = one_of(('delay_wheel.task') x 6, ('delay_wheel.recurring_task') x 3, sort keys %columns);
+	my $table = one_of(('delay_wheel_data.task') x 6, ('delay_wheel_data.recurring_task') x 3, sort keys %columns);
 	my (@names, @values);
 
 	for my $column (@{ $columns{$table} })
@@ -410,7 +413,7 @@ sub row_for
 		next if $default eq 't' && rand() < ($name eq 'origin' ? 0.95 : 0.7);
 		next if $notnull eq 'f' && rand() < 0.7;
 		if ($name eq 'owner') { $value = one_of("'fuzzer'", "'fuzzer'", one_of(@roles), "'nologin'"); }
-		elsif ($name eq 'id') { $value = one_of(@bigs, ("nextval('delay_wheel.task_id_seq')") x 8); }
+		elsif ($name eq 'id') { $value = one_of(@bigs, ("nextval('delay_wheel_data.task_id_seq')") x 8); }
 		elsif ($name eq 'sql') { $value = quoted(one_of(@texts)); }
 		elsif ($name eq 'name') { $value = quoted(one_of(@words) . int(rand(1000))); }
 		elsif ($name eq 'time_zone') { $value = one_of("'UTC'", "'UTC'", quoted(one_of(@words))); }
@@ -440,17 +443,17 @@ sub row_for
 
 # What is left is put back in order, so that the canary can go on; its tasks stay.
 my $tidy = q{
-	DELETE FROM delay_wheel.pause;
-	DELETE FROM delay_wheel.cancellation;
-	DELETE FROM delay_wheel.queue WHERE name NOT IN ('fuzz', 'limited', 'outbox');
-	DELETE FROM delay_wheel.recurring_task WHERE owner <> 'canary'::regrole OR name <> 'canary';
-	DELETE FROM delay_wheel.task WHERE owner <> 'canary'::regrole;
-	DELETE FROM delay_wheel.failed_task;
-	SELECT setval('delay_wheel.task_id_seq', (SELECT max(m) FROM (SELECT last_value FROM delay_wheel.task_id_seq UNION ALL SELECT max(id) FROM delay_wheel.task WHERE id < 1e15) v(m)));
+	DELETE FROM delay_wheel_data.pause;
+	DELETE FROM delay_wheel_data.cancellation;
+	DELETE FROM delay_wheel_data.queue WHERE name NOT IN ('fuzz', 'limited', 'outbox');
+	DELETE FROM delay_wheel_data.recurring_task WHERE owner <> 'canary'::regrole OR name <> 'canary';
+	DELETE FROM delay_wheel_data.task WHERE owner <> 'canary'::regrole;
+	DELETE FROM delay_wheel_data.failed_task;
+	SELECT setval('delay_wheel_data.task_id_seq', (SELECT max(m) FROM (SELECT last_value FROM delay_wheel_data.task_id_seq UNION ALL SELECT max(id) FROM delay_wheel_data.task WHERE id < 1e15) v(m)));
 	SET SESSION AUTHORIZATION fuzzer;
 	} . $crowd;
 my @views = split /\n/, $node->safe_psql('postgres', q{SELECT oid::regclass FROM pg_class
-	WHERE relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_internal'::regnamespace) AND relkind IN ('v', 'r') ORDER BY 1});
+	WHERE relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_data'::regnamespace, 'delay_wheel_internal'::regnamespace) AND relkind IN ('v', 'r') ORDER BY 1});
 
 #
 # One psql that sends them all; each is a line, which its messages name.

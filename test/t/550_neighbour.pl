@@ -122,7 +122,7 @@ for my $order ('before', 'after')
 		SELECT delay_schedule('0', 'ANALYZE effects');
 		SELECT delay_schedule_task('CALL commits($n + 101)', mode => 'at_most_once')});
 	each_once($node, $n, $n + 102, "$order others: tasks run");
-	wait_for($node, q{SELECT count(*) FROM delay_wheel.task}, "$order others: all of them", 60, expected => 0);
+	wait_for($node, q{SELECT count(*) FROM delay_wheel_data.task}, "$order others: all of them", 60, expected => 0);
 	wait_for($node, q{SELECT calls, rows, toplevel FROM pg_stat_statements WHERE query LIKE 'INSERT INTO public.effects VALUES ($1)' AND userid = 'a'::regrole},
 		"$order others: pg_stat_statements has the tasks, as their owner's, at top level", 60, expected => '100|100|t');
 	is($node->safe_psql('postgres', q{SELECT string_agg(toplevel::text || ' ' || calls, ', ' ORDER BY query) FROM pg_stat_statements
@@ -137,7 +137,7 @@ for my $order ('before', 'after')
 	unlike($log, qr/PANIC|terminated by signal|ERROR(?!:  division by zero)/, "$order others: no error but the task's");
 	wait_for($node, q{SELECT n_tup_ins >= 103 FROM pg_stat_user_tables WHERE relname = 'effects'},
 		"$order others: statistics count what executors write");
-	wait_for($node, q{SELECT n_tup_ins > 0 AND n_tup_del > 0 FROM pg_stat_user_tables WHERE relid = 'delay_wheel.task'::regclass},
+	wait_for($node, q{SELECT n_tup_ins > 0 AND n_tup_del > 0 FROM pg_stat_user_tables WHERE relid = 'delay_wheel_data.task'::regclass},
 		"$order others: and what is done to our tables");
 	if ($compiled)
 	{
@@ -206,11 +206,11 @@ my $locked = schedule($node, 3000, 3000, delay => '1 hour');
 my $cancelled = schedule($node, 3001, 3001, delay => '1 hour');
 my @sitting = (
 	sit('CREATE TABLE has_xid ()'),
-	sit('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM delay_wheel.task'),
+	sit('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM delay_wheel_data.task'),
 	sit("SELECT delay_schedule('0', $effect, 3002::bigint)"),
 	sit("SELECT delay_cancel($cancelled)"),
 	sit("SELECT delay_reschedule($locked, '0'); SAVEPOINT s; SELECT delay_cancel($locked)"),
-	sit('LOCK delay_wheel.failed_task IN SHARE MODE'));
+	sit('LOCK delay_wheel_data.failed_task IN SHARE MODE'));
 schedule($node, 3100, 3199);
 each_once($node, 3100, 3199, 'beside sessions that sit in a transaction tasks run');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM effects WHERE n BETWEEN 3000 AND 3099}), 0, 'what they have done is not seen');
@@ -222,16 +222,16 @@ is($node->safe_psql('postgres', q{SELECT count(*) FROM effects WHERE n = 3002}),
 # due while somebody who cancels it sits there: it runs when that one is thrown out
 my $due = schedule($node, 3003, 3003, delay => '1 second');
 @sitting = (sit("SET idle_in_transaction_session_timeout = '3s'; SELECT delay_cancel($due)"));
-wait_for($node, "SELECT now() > due + interval '200 ms' FROM delay_wheel.task WHERE id = $due", 'a task is due that somebody cancels');
+wait_for($node, "SELECT now() > due + interval '200 ms' FROM delay_wheel_data.task WHERE id = $due", 'a task is due that somebody cancels');
 is($node->safe_psql('postgres', q{SELECT ready FROM delay_wheel.status WHERE database = current_database()}), 0, 'an executor has met the lock');
 each_once($node, 3003, 3003, 'it runs when the session is timed out');
 eval { $_->{run}->kill_kill } for @sitting;
 
 # the whole table
-@sitting = (sit('LOCK delay_wheel.task IN ACCESS EXCLUSIVE MODE'));
+@sitting = (sit('LOCK delay_wheel_data.task IN ACCESS EXCLUSIVE MODE'));
 my $waits = $node->background_psql('postgres', on_error_stop => 0);
 $waits->query_until(qr/waiting/, "\\echo waiting\nSELECT delay_schedule('0', $effect, 3004::bigint);\n");
-wait_for($node, q{SELECT count(*) FROM pg_locks WHERE relation = 'delay_wheel.task'::regclass AND NOT granted AND mode = 'RowExclusiveLock'},
+wait_for($node, q{SELECT count(*) FROM pg_locks WHERE relation = 'delay_wheel_data.task'::regclass AND NOT granted AND mode = 'RowExclusiveLock'},
 	'who schedules waits for a lock of the table', 60, expected => 1);
 end_sessions('a locked table', @sitting);
 each_once($node, 3004, 3004, 'and goes on');
@@ -257,7 +257,7 @@ is($node->safe_psql('postgres', 'SELECT string_agg(id, $$ $$) FROM told'), $id, 
 for my $role (qw(b postgres))
 {
 	for my $view (split /\n/, $node->safe_psql('postgres', qq{SELECT oid::regclass FROM pg_class
-		WHERE relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_internal'::regnamespace) AND relkind = 'v' AND ('$role' = 'postgres' OR relname <> 'failed_rows') ORDER BY 1}))
+		WHERE relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_data'::regnamespace, 'delay_wheel_internal'::regnamespace) AND relkind = 'v' AND ('$role' = 'postgres' OR relname <> 'failed_rows') ORDER BY 1}))
 	{
 		my $count = "SELECT count(*) FROM $view;";
 		my ($rc, $out, $err) = $node->psql('postgres', "SET SESSION AUTHORIZATION $role; $count SET $forced = off; SET max_parallel_workers_per_gather = 0; SET jit = off; $count");
@@ -328,7 +328,7 @@ sub end_busy
 	wait_for($node, $sessions, "$what: and ends", 60, expected => 0);
 	wait_for($node, q{SELECT count(*) FROM (SELECT n FROM scheduled EXCEPT SELECT n FROM effects) lost}, "$what: no task is lost", 180, expected => 0);
 	is($node->safe_psql('postgres', q{SELECT count(*) > 50, count(*) - count(DISTINCT n) FROM effects WHERE n >= 1000000}), 't|0', "$what: none is run twice");
-	is($node->safe_psql('postgres', q{SELECT count(*) FROM delay_wheel.failed_task WHERE sql LIKE 'INSERT%'}), 0, "$what: none fails");
+	is($node->safe_psql('postgres', q{SELECT count(*) FROM delay_wheel_data.failed_task WHERE sql LIKE 'INSERT%'}), 0, "$what: none fails");
 	return;
 }
 
@@ -348,7 +348,7 @@ for my $which ('', 'DESC')
 # errors that are to end the session, and others that are not for workers
 $node->safe_psql('postgres', 'ALTER ROLE b SET exit_on_error = on; ALTER ROLE b SET default_transaction_isolation = serializable; ALTER ROLE b SET default_transaction_deferrable = on');
 $node->safe_psql('postgres', q{SET SESSION AUTHORIZATION b; SELECT delay_schedule('0', 'SELECT 1 / 0 AS exits')});
-wait_for($node, q{SELECT count(*) FROM delay_wheel.failed_task WHERE sql LIKE '%exits'}, 'with exit_on_error a task fails as ever', 60, expected => 1);
+wait_for($node, q{SELECT count(*) FROM delay_wheel_data.failed_task WHERE sql LIKE '%exits'}, 'with exit_on_error a task fails as ever', 60, expected => 1);
 
 SKIP:
 {
@@ -446,7 +446,7 @@ $_->quit for @keepers;
 # an old prepared transaction holds it all up
 $node->safe_psql('postgres', "BEGIN; SELECT delay_schedule('0', $effect, 7202::bigint); PREPARE TRANSACTION 'old'");
 my $ages = q{SELECT max(age(relfrozenxid)) < 100000 AND max(mxid_age(relminmxid)) < 10000 FROM pg_class
-	WHERE relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_internal'::regnamespace) AND relkind = 'r'};
+	WHERE relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_data'::regnamespace, 'delay_wheel_internal'::regnamespace) AND relkind = 'r'};
 $node->safe_psql('postgres', 'CALL burn(120000)');
 is($node->safe_psql('postgres', $ages), 'f', 'a prepared transaction keeps rows from being frozen');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'delay_wheel%' AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL)}), 0,
@@ -456,9 +456,9 @@ each_once($node, 7202, 7202, 'at its end its task runs');
 wait_for($node, $ages, 'our tables are frozen as others are');
 schedule($node, 7203, 7210);
 each_once($node, 7203, 7210, 'tasks run');
-$node->safe_psql('postgres', q{VACUUM (FREEZE) delay_wheel.task});
-$node->safe_psql('postgres', q{SELECT delay_reschedule(id, '0') FROM delay_wheel.task WHERE key = 'kept' OR args[1]::bigint BETWEEN 7000 AND 7100});
-$node->safe_psql('postgres', q{UPDATE delay_wheel.task SET due = now() WHERE args[1]::bigint BETWEEN 7101 AND 7200});
+$node->safe_psql('postgres', q{VACUUM (FREEZE) delay_wheel_data.task});
+$node->safe_psql('postgres', q{SELECT delay_reschedule(id, '0') FROM delay_wheel_data.task WHERE key = 'kept' OR args[1]::bigint BETWEEN 7000 AND 7100});
+$node->safe_psql('postgres', q{UPDATE delay_wheel_data.task SET due = now() WHERE args[1]::bigint BETWEEN 7101 AND 7200});
 each_once($node, 7000, 7200, 'frozen tasks run');
 each_once($node, 7201, 7201, 'so does the one that was kept');
 
@@ -469,10 +469,10 @@ each_once($node, 7201, 7201, 'so does the one that was kept');
 my $tablespace = abs_path(PostgreSQL::Test::Utils::tempdir());
 $node->safe_psql('postgres', "CREATE TABLESPACE elsewhere LOCATION '$tablespace'");
 $node->safe_psql('postgres', 'CREATE EXTENSION amcheck; CREATE EXTENSION pg_prewarm');
-my @commands = ('VACUUM FULL delay_wheel.task', 'ALTER TABLE delay_wheel.task SET TABLESPACE elsewhere', 'CLUSTER delay_wheel.task USING task_pkey',
-	'ALTER INDEX delay_wheel.task_pkey SET TABLESPACE elsewhere', 'REINDEX TABLE CONCURRENTLY delay_wheel.task', 'VACUUM (FREEZE) delay_wheel.task',
-	'ANALYZE delay_wheel.task', 'ALTER TABLE delay_wheel.task SET TABLESPACE pg_default', 'SELECT pg_stat_reset()',
-	q{SELECT pg_prewarm('delay_wheel.task')}, 'SELECT pg_rotate_logfile()', 'CHECKPOINT', 'SELECT pg_switch_wal()');
+my @commands = ('VACUUM FULL delay_wheel_data.task', 'ALTER TABLE delay_wheel_data.task SET TABLESPACE elsewhere', 'CLUSTER delay_wheel_data.task USING task_pkey',
+	'ALTER INDEX delay_wheel_data.task_pkey SET TABLESPACE elsewhere', 'REINDEX TABLE CONCURRENTLY delay_wheel_data.task', 'VACUUM (FREEZE) delay_wheel_data.task',
+	'ANALYZE delay_wheel_data.task', 'ALTER TABLE delay_wheel_data.task SET TABLESPACE pg_default', 'SELECT pg_stat_reset()',
+	q{SELECT pg_prewarm('delay_wheel_data.task')}, 'SELECT pg_rotate_logfile()', 'CHECKPOINT', 'SELECT pg_switch_wal()');
 my $busy = begin_busy();
 my $until = time() + $storm_seconds;
 my ($killed, $turn) = (0, 0);
@@ -506,7 +506,7 @@ $node->start;
 #
 # A synchronous standby with feedback, queries there, and its death.
 #
-$node->safe_psql('postgres', $_) for 'ALTER INDEX delay_wheel.task_pkey SET TABLESPACE pg_default', 'DROP TABLESPACE elsewhere';
+$node->safe_psql('postgres', $_) for 'ALTER INDEX delay_wheel_data.task_pkey SET TABLESPACE pg_default', 'DROP TABLESPACE elsewhere';
 $node->backup('base');
 my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($node, 'base', has_streaming => 1);
@@ -521,7 +521,7 @@ my $reader = $standby->background_psql('postgres');
 $reader->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM delay_wheel.tasks');
 schedule($node, 9000, 9199);
 each_once($node, 9000, 9199, 'its tasks run');
-$node->safe_psql('postgres', 'VACUUM delay_wheel.task');
+$node->safe_psql('postgres', 'VACUUM delay_wheel_data.task');
 for my $view (split /\n/, $standby->safe_psql('postgres', q{SELECT relname FROM pg_class WHERE relnamespace = 'delay_wheel'::regnamespace AND relkind = 'v' ORDER BY 1}))
 {
 	is($standby->psql('postgres', "SELECT * FROM delay_wheel.$view"), 0, "on the standby view $view can be read");
@@ -537,7 +537,7 @@ wait_for($node, q{SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = '
 $node->safe_psql('postgres', q{SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND backend_type = 'delay_wheel executor'});
 wait_for($node, 'SELECT count(*) > 0 FROM effects WHERE n BETWEEN 9200 AND 9299', 'a cancel ends the wait, and the task is done');
 wait_for($node, q{SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND backend_type = 'delay_wheel executor'
-	OR NOT EXISTS (SELECT FROM delay_wheel.task WHERE due < now())}, 'the next one waits');
+	OR NOT EXISTS (SELECT FROM delay_wheel_data.task WHERE due < now())}, 'the next one waits');
 $node->safe_psql('postgres', "$stuck SELECT min(delay_schedule('0', $effect, i::bigint)) FROM generate_series(9300, 9399) i");
 wait_for($node, q{SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND backend_type = 'delay_wheel executor'}, 'executors wait');
 my $begun = time();
@@ -546,7 +546,7 @@ cmp_ok(time() - $begun, '<', 30, 'and do not keep the server from stopping');
 append_to_file($node->data_dir . '/postgresql.auto.conf', "synchronous_standby_names = ''\n");
 $node->start;
 each_once($node, 9200, 9399, 'each of the tasks has run once');
-is($node->safe_psql('postgres', q{SELECT count(*) FROM delay_wheel.failed_task WHERE sql LIKE 'INSERT%'}), 0, 'none has failed');
+is($node->safe_psql('postgres', q{SELECT count(*) FROM delay_wheel_data.failed_task WHERE sql LIKE 'INSERT%'}), 0, 'none has failed');
 
 #
 # Sessions that come and go.
@@ -614,7 +614,7 @@ $small->safe_psql('postgres', "CREATE TABLESPACE place LOCATION '$place'");
 $small->safe_psql('postgres', 'CREATE ACCESS METHOD other TYPE TABLE HANDLER heap_tableam_handler');
 $small->safe_psql('postgres', "SET default_table_access_method = other; SET default_tablespace = place; CREATE EXTENSION delay_wheel; RESET default_table_access_method; $setup");
 is($small->safe_psql('postgres', q{SELECT DISTINCT amname, reltablespace <> 0 FROM pg_class c JOIN pg_am a ON a.oid = relam
-	WHERE relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_internal'::regnamespace) AND relkind = 'r'}), 'heap|t', 'our tables are heaps, in the default tablespace');
+	WHERE relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_data'::regnamespace, 'delay_wheel_internal'::regnamespace) AND relkind = 'r'}), 'heap|t', 'our tables are heaps, in the default tablespace');
 schedule($small, 1, 50);
 is($small->safe_psql('postgres', q{SELECT state FROM delay_wheel.status}), 'stopped', 'without background workers nothing runs, and the view says so');
 for my $workers (1 .. 3)
@@ -637,13 +637,13 @@ $small->stop('immediate');
 $small->start;
 each_once($small, 1, 500, 'after a crash just after CREATE EXTENSION its tasks are there', db => 'fresh');
 is($small->safe_psql('fresh', 'SELECT (SELECT count(*) FROM delay_wheel.recurring), (SELECT count(*) FROM delay_wheel.queues)'), '1|1', 'so is the rest');
-$small->safe_psql('postgres', q{BEGIN; TRUNCATE delay_wheel_internal.history_0, delay_wheel_internal.history_1, delay_wheel_internal.history_2, delay_wheel.failed_task;
+$small->safe_psql('postgres', q{BEGIN; TRUNCATE delay_wheel_data.history_0, delay_wheel_data.history_1, delay_wheel_data.history_2, delay_wheel_data.failed_task;
 	SELECT count(delay_schedule('0', 'SELECT 1 / 0')) FROM generate_series(1, 20); COMMIT});
 wait_for($small, 'SELECT count(*) FROM delay_wheel.failed', 'tables that were truncated are written', 60, expected => 20);
 $small->stop('immediate');
 $small->start;
 is($small->safe_psql('postgres', 'SELECT (SELECT count(*) FROM delay_wheel.failed), (SELECT count(*) FROM delay_wheel.history)'), '20|20', 'and survive a crash');
-is($small->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel.failed_task WHERE pg_xact_commit_timestamp(xmin) IS NULL'), 0, 'commits have their time');
+is($small->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel_data.failed_task WHERE pg_xact_commit_timestamp(xmin) IS NULL'), 0, 'commits have their time');
 my $temp = $small->safe_psql('postgres', q{SELECT delay_schedule('0', 'SELECT count(*) FROM (SELECT i FROM generate_series(1, 2000000) i ORDER BY i DESC) s')});
 wait_for($small, "SELECT sqlstate FROM delay_wheel.failed WHERE id = $temp", 'temp_file_limit stops a task', 60, expected => '53400');
 

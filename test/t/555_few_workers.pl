@@ -103,7 +103,7 @@ $node->safe_psql('postgres', q{SELECT delay_cancel_all(tag => 'unwanted')});
 wait_for($node, 'SELECT count(*) FROM delay_wheel.cancellations', 'the sweeper does its work', 150, expected => 0);
 cmp_ok($node->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel.tasks'), '>', 0, 'while they are busy');
 $node->safe_psql('postgres', 'DROP DATABASE two WITH (FORCE)');
-$node->safe_psql('postgres', 'DELETE FROM delay_wheel.task');
+$node->safe_psql('postgres', 'DELETE FROM delay_wheel_data.task');
 
 #
 # Parallel queries of tasks may take what the server allows, as it is now.

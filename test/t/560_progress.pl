@@ -96,7 +96,7 @@ is(query(q{SELECT application_name, wait_event_type, wait_event FROM pg_stat_act
 my $before = times_of('load');
 my $write = sub {
 	my ($n) = @_;
-	return query("INSERT INTO delay_wheel.task (due, priority, sql, tag) SELECT now() + interval '1 hour', i % 3 - 1, 'SELECT 1', 'written' FROM generate_series(1, $n) i");
+	return query("INSERT INTO delay_wheel_data.task (due, priority, sql, tag) SELECT now() + interval '1 hour', i % 3 - 1, 'SELECT 1', 'written' FROM generate_series(1, $n) i");
 };
 $write->(3000);
 shows('load', "$loaded, done >= 3000, times > $before, rate > 0, unit", 'done|f|t|3000|t|t|t|t|t|tasks', 'all rows are read, which is counted');
@@ -146,7 +146,7 @@ $node->reload;
 query(q{ALTER SYSTEM SET delay_wheel.history = 'all'});
 $node->reload;
 query(q{SELECT count(delay_schedule('0', 'SELECT 1 -- ' || repeat('x', 150))) FROM generate_series(1, 6000)});
-wait_for($node, q{SELECT count(*) FROM delay_wheel.task}, 'many tasks are done', 120, expected => 0);
+wait_for($node, q{SELECT count(*) FROM delay_wheel_data.task}, 'many tasks are done', 120, expected => 0);
 shows('history', q{phase, active, done > 20, total IS NULL, unit}, 'done|f|t|t|pages', 'pages of the history that were given back are counted');
 
 query(q{SELECT delay_every('one', '1 day', 'SELECT 1', starts => now() + interval '1 day'), delay_every('two', '1 day', 'SELECT 1', starts => now() + interval '1 day')});
@@ -203,9 +203,9 @@ SKIP:
 # The history's tables are locked by somebody.
 #
 my $reader = $node->background_psql('postgres');
-$reader->query_safe('BEGIN; LOCK delay_wheel_internal.history_0, delay_wheel_internal.history_1, delay_wheel_internal.history_2 IN ACCESS SHARE MODE');
+$reader->query_safe('BEGIN; LOCK delay_wheel_data.history_0, delay_wheel_data.history_1, delay_wheel_data.history_2 IN ACCESS SHARE MODE');
 set('history_max_age', '1 min');
-query(q{DO $$BEGIN FOR i IN 0..2 LOOP EXECUTE format('UPDATE delay_wheel_internal.history_%s SET ended = ended - interval ''1 day''', i); END LOOP; END$$});
+query(q{DO $$BEGIN FOR i IN 0..2 LOOP EXECUTE format('UPDATE delay_wheel_data.history_%s SET ended = ended - interval ''1 day''', i); END LOOP; END$$});
 set('history_max_age', '2 min');
 shows('history', 'phase, active', 'waiting|t', 'emptying waits for who has locked the tables');
 $reader->quit;

@@ -169,8 +169,8 @@ $node->safe_psql('postgres', q{
 	SELECT delay_every('rests', '1 day', 'SELECT 1'), delay_pause_recurring('rests');
 	RESET SESSION AUTHORIZATION;
 	-- its time zone is gone when it looks for its next time; the other one comes too late
-	UPDATE delay_wheel.recurring_task SET time_zone = 'Mars/Base' WHERE name = 'stops';
-	UPDATE delay_wheel.task SET due = now() - interval '30 s' FROM delay_wheel.recurring_task r WHERE r.task = task.id AND name IN ('stops', 'skips')});
+	UPDATE delay_wheel_data.recurring_task SET time_zone = 'Mars/Base' WHERE name = 'stops';
+	UPDATE delay_wheel_data.task SET due = now() - interval '30 s' FROM delay_wheel_data.recurring_task r WHERE r.task = task.id AND name IN ('stops', 'skips')});
 ok(wait_until(60, sub { trouble() eq '5 2 1 1 0' }), 'those that have failed, cannot go on, were skipped, or are paused, are counted') or diag(trouble());
 ok($rows{delay_wheel_recurring}{failed_oldest_seconds} > 0 && $rows{delay_wheel_recurring}{failed_oldest_seconds} < 600, 'with the time of the first failure');
 is($rows{delay_wheel_recurring}{overdue_oldest_seconds}, 0, 'none waits');
@@ -188,7 +188,7 @@ is(trouble(), '6 2 1 1 0', 'if the run is moved, its new time counts');
 $node->safe_psql('postgres', "SELECT delay_reschedule_at(($late), now() - interval '30 min')");
 is(trouble(), '6 2 1 1 1', 'and the other way round');
 my $table = $node->background_psql('postgres');
-$table->query_safe('BEGIN; LOCK TABLE delay_wheel.task');
+$table->query_safe('BEGIN; LOCK TABLE delay_wheel_data.task');
 is(trouble(), '6 2 1 1 1', 'a look does not wait while the table of tasks is locked');
 $table->quit;
 $node->safe_psql('postgres', 'SELECT delay_resume()');

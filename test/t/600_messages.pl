@@ -133,8 +133,8 @@ sub clear
 
 	of($_, 'ROLLBACK') for $one, $two, $three;
 	value("SELECT delay_cancel_all(queue => '$queue')");
-	value('DELETE FROM delay_wheel.failed_task; TRUNCATE done');
-	comes('SELECT count(*) FROM delay_wheel.task', 0, "$queue is empty");
+	value('DELETE FROM delay_wheel_data.failed_task; TRUNCATE done');
+	comes('SELECT count(*) FROM delay_wheel_data.task', 0, "$queue is empty");
 	# and so is memory, when somebody has looked at what is gone
 	comes("SELECT ready FROM delay_wheel.queues, (SELECT count(*) FROM delay_receive('$queue', 1000, true)) r WHERE name = '$queue'", 0,
 		'also in memory');
@@ -349,7 +349,7 @@ group together => sub {
 			turn int = 0;
 		BEGIN
 			PERFORM pg_advisory_lock_shared(1);
-			WHILE EXISTS (SELECT FROM delay_wheel.task) LOOP
+			WHILE EXISTS (SELECT FROM delay_wheel_data.task) LOOP
 				turn := turn + 1;
 				PERFORM handle('mail', n);
 				IF turn % 5 = 0 THEN
@@ -914,7 +914,7 @@ group failures => sub {
 	is(value('SELECT count(*), sum(attempts) FROM delay_wheel.tasks'), '1|1', 'which is released: it is put back once');
 
 	# nothing says how often: 20 times
-	value('UPDATE delay_wheel.task SET attempts = 18');
+	value('UPDATE delay_wheel_data.task SET attempts = 18');
 	value("SELECT delay_reschedule($id, '0')");
 	for my $attempt (19, 20)
 	{
@@ -972,7 +972,7 @@ group tasks => sub {
 	ready('mail', 2);
 	value(q{SELECT delay_cancel_all(queue => 'mail', tag => 'a')});
 	is(got($one, 'mail', '10, true'), 'b', 'delay_cancel_all() acts at once');
-	comes('SELECT count(*) FROM delay_wheel.task', 0, 'rows are removed');
+	comes('SELECT count(*) FROM delay_wheel_data.task', 0, 'rows are removed');
 	# a receiver that met the row as it was removed has put it back in memory, until somebody looks again
 	is(got($one, 'mail', '10, true'), '', 'and nobody gets them');
 	put('mail', 'a');
@@ -988,7 +988,7 @@ group tasks => sub {
 	is(got($one, 'mail'), 'b', 'received');
 	value(q{SELECT delay_cancel_all(queue => 'mail')});
 	of($one, 'ROLLBACK');
-	comes('SELECT count(*) FROM delay_wheel.task', 0, 'after a rollback it is cancelled');
+	comes('SELECT count(*) FROM delay_wheel_data.task', 0, 'after a rollback it is cancelled');
 	is(got($one, 'mail', '10, true'), '', 'nobody gets it');
 
 	# pauses act at once
@@ -1022,12 +1022,12 @@ group tasks => sub {
 	ready('mail', 3);
 	of($one, 'BEGIN');
 	is(got($one, 'mail'), 'late', 'what is too late is not received');
-	is(value('SELECT count(*) FROM delay_wheel.task'), 3, 'as others see it, all are there');
+	is(value('SELECT count(*) FROM delay_wheel_data.task'), 3, 'as others see it, all are there');
 	of($one, 'ROLLBACK');
 	ready('mail', 3);
 	is(got($one, 'mail', '10, true'), 'late', 'also not after a rollback');
 	is(value('SELECT payload, sqlstate, attempts FROM delay_wheel.failed'), '"expired"|DW002|0', 'one has failed');
-	is(value('SELECT count(*) FROM delay_wheel.task'), 0, 'none is left');
+	is(value('SELECT count(*) FROM delay_wheel_data.task'), 0, 'none is left');
 	is(value(q{SELECT skipped, failed > 0 FROM delay_wheel.queues WHERE name = 'mail'}), '1|t', 'one was skipped');
 	clear('mail');
 
@@ -1236,7 +1236,7 @@ group waiting => sub {
 	comes($waiting, 1, 'a session waits');
 	is(value("SELECT state, backend_xmin, backend_xid FROM pg_stat_activity WHERE pid = $pid"), 'active||', 'it has neither snapshot nor transaction id');
 	is(value("SELECT string_agg(locktype || ' ' || mode, ', ') FROM pg_locks WHERE pid = $pid"), 'virtualxid ExclusiveLock', 'and no locks');
-	value('VACUUM FULL delay_wheel.task, delay_wheel.queue');
+	value('VACUUM FULL delay_wheel_data.task, delay_wheel_data.queue');
 	is(value($waiting), 1, 'tables can be rewritten');
 	put('mail', 'a');
 	is(answer($two), 't', 'then it is woken');
@@ -1250,7 +1250,7 @@ group waiting => sub {
 		begin($_, "$call;\nBEGIN;\nSELECT payload #>> '{}' FROM delay_receive('mail');\nCOMMIT") for @waiters;
 		comes($waiting, 2, 'two sessions wait');
 		put('mail', 'a');
-		comes('SELECT count(*) FROM delay_wheel.task', 0, 'one of them has received the message');
+		comes('SELECT count(*) FROM delay_wheel_data.task', 0, 'one of them has received the message');
 		# a slow one has made the timer wake the other
 		$one_waits = value($waiting);
 		value(q{SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query LIKE '%delay_await%' AND state = 'active' AND pid <> pg_backend_pid()});
@@ -1399,18 +1399,18 @@ group kinds => sub {
 	refused($one, q{SELECT delay_queue_drop('mail')}, '55006', 'nor is one that somebody receives from');
 	refused($one, q{SELECT delay_queue('mail', external => false)}, '55006', 'which stays external');
 	of($two, 'ROLLBACK');
-	refused($one, 'UPDATE delay_wheel.task SET sql = $$SELECT 1$$ WHERE payload IS NOT NULL', '23514', 'no row is both');
-	refused($one, 'UPDATE delay_wheel.task SET payload = null WHERE payload IS NOT NULL', '23514', 'or neither');
+	refused($one, 'UPDATE delay_wheel_data.task SET sql = $$SELECT 1$$ WHERE payload IS NOT NULL', '23514', 'no row is both');
+	refused($one, 'UPDATE delay_wheel_data.task SET payload = null WHERE payload IS NOT NULL', '23514', 'or neither');
 	# what plain SQL puts into the wrong queue is neither run nor received
 	value(q{
-		INSERT INTO delay_wheel.task (due, queue, sql) SELECT now(), id, 'INSERT INTO done (text) VALUES (1)' FROM delay_wheel.queue WHERE name = 'mail'});
-	value(q{INSERT INTO delay_wheel.task (due, queue, payload) SELECT now(), id, '"lost"' FROM delay_wheel.queue WHERE name = 'sql'});
+		INSERT INTO delay_wheel_data.task (due, queue, sql) SELECT now(), id, 'INSERT INTO done (text) VALUES (1)' FROM delay_wheel_data.queue WHERE name = 'mail'});
+	value(q{INSERT INTO delay_wheel_data.task (due, queue, payload) SELECT now(), id, '"lost"' FROM delay_wheel_data.queue WHERE name = 'sql'});
 	comes(q{SELECT payload, sqlstate IS NULL FROM delay_wheel.failed}, '"lost"|f', 'a message of plain SQL in an SQL queue fails');
 	is(soon($two, 'mail', '10, true'), 'a', 'SQL in an external queue is not received');
 	is(value('SELECT count(*) FROM done'), 0, 'nor is it run');
 	value(q{SELECT delay_cancel_all(due_from => '-infinity')});
 	clear('mail');
-	comes('SELECT count(*) FROM delay_wheel.task', 0, 'the queues are empty');
+	comes('SELECT count(*) FROM delay_wheel_data.task', 0, 'the queues are empty');
 	of($two, q{BEGIN; SELECT delay_schedule_task('SELECT 1', queue => 'sql', delay => '1 hour')});
 	refused($one, q{SELECT delay_queue('sql', external => true)}, '55006', 'but open transactions may schedule into one');
 	of($two, 'ROLLBACK');
@@ -1446,7 +1446,7 @@ delay_wheel.inbox_size = 16
 	value(q{
 		CREATE PROCEDURE work() LANGUAGE plpgsql AS $$
 		BEGIN
-			WHILE EXISTS (SELECT FROM delay_wheel.task) LOOP
+			WHILE EXISTS (SELECT FROM delay_wheel_data.task) LOOP
 				INSERT INTO done SELECT (payload #>> '{}')::int FROM delay_receive('mail', 500);
 				COMMIT;
 			END LOOP;

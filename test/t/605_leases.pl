@@ -145,7 +145,7 @@ wait_until(60, sub { $back{ $_->[2] }++ for lease('mail', 7, '1 hour'); return k
 is(join(' ', sort { $a <=> $b } keys %back), join(' ', 151 .. 200), 'those that were not done come back');
 is(join(' ', grep { $back{$_} > 1 } keys %back), '', 'each once');
 query(q{SELECT delay_cancel_all(queue => 'mail')});
-wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel.task', 'they are cancelled');
+wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel_data.task', 'they are cancelled');
 is(call('delay_done', $many[199]), 'f', 'a token is void then');
 
 # An old snapshot sees the row as it was before it failed, and must not forget what it is now.
@@ -171,7 +171,7 @@ $old_snapshot->query('COMMIT');
 $old_snapshot->quit;
 is(lease_one('mail', '1 ms', 'it is not forgotten')->[2], 'v', 'others get it');
 query(q{SELECT delay_cancel_all(queue => 'mail')});
-wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel.task', 'it is cancelled');
+wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel_data.task', 'it is cancelled');
 
 #
 # What the view of queues says: due and not taken, waited for, leased, ended without a word
@@ -208,7 +208,7 @@ seen('1|0|2|0', 'two are leased, one is not taken');
 is(query(q{SELECT first_due = (SELECT max(due) FROM delay_wheel.tasks) FROM delay_wheel.queues WHERE name = 'seen'}), 't', 'the oldest is another one');
 is(query(q{SET SESSION AUTHORIZATION sender; SELECT ready, awaiting, leased, lapsed FROM delay_wheel.queues WHERE name = 'seen'}), '1|0|2|0', 'its senders see these figures');
 my $locker = $node->background_psql('postgres', on_error_stop => 0);
-$locker->query('BEGIN; LOCK TABLE delay_wheel.task IN ACCESS EXCLUSIVE MODE');
+$locker->query('BEGIN; LOCK TABLE delay_wheel_data.task IN ACCESS EXCLUSIVE MODE');
 is(query(q{SELECT ready, awaiting, leased, lapsed FROM delay_wheel.queues WHERE name = 'seen'}), '1|0||0', 'while the table is rewritten the view does not wait, and does not know');
 $locker->query('ROLLBACK');
 call('delay_done', $_) for @held, lease('seen', 1, '1 hour');
@@ -263,7 +263,7 @@ lapse('h');
 query(q{SELECT delay_pause('seen')});
 is(query("BEGIN; $receive; COMMIT"), 0, 'what a pause holds back is not received');
 query(q{SELECT delay_cancel_all(queue => 'seen'); SELECT delay_resume('seen')});
-wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel.task', 'it is cancelled');
+wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel_data.task', 'it is cancelled');
 is(scalar(lease('seen', 10, '1 hour')), 0, 'nothing is left');
 seen('0|0|0|5', 'what was cancelled is not counted');
 put('seen', 'kept', 'left');
@@ -273,7 +273,7 @@ seen('1|0|1|0', 'leases last over a restart; they are counted from it on');
 call('delay_done', $over_restart);
 call('delay_done', lease_one('seen', '1 hour', 'the other one'));
 seen('0|0|0|0', 'the queue is empty');
-query('DELETE FROM delay_wheel.failed_task');
+query('DELETE FROM delay_wheel_data.failed_task');
 
 #
 # Extending, releasing, failing
@@ -332,7 +332,7 @@ is(query('SELECT sqlstate, attempts FROM delay_wheel.failed'), 'DW006|2', 'it st
 wait_for($node, q{SELECT string_agg(what || ' ' || role, ', ') = 'DW006 sender' FROM followed}, 'its sender is told');
 is(call('delay_done', $last), 'f', 'its token is void');
 is(scalar(lease('mail', 10, '1 hour')), 0, 'nobody gets it');
-query('DELETE FROM delay_wheel.failed_task');
+query('DELETE FROM delay_wheel_data.failed_task');
 
 #
 # What is refused
@@ -391,7 +391,7 @@ query(q{SELECT delay_cancel_all(due_from => now() + interval '1 minute')});
 is(call('delay_extend', $tagged, "'2 hours'"), 't', 'the end of a lease is no due time');
 query("SELECT delay_cancel_all(tag => 't', due_from => '$before', due_until => clock_timestamp())");
 is(call('delay_done', $tagged), 'f', 'the first due time is');
-wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel.task', 'its row is removed');
+wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel_data.task', 'its row is removed');
 
 put('mail', 'p', 'q');
 my ($p) = lease('mail', 1, '1 hour');
@@ -420,7 +420,7 @@ is(call('delay_release', $two[1], "'1 hour'"), 't', 'one is released');
 is(lease_one('narrow', '200 ms', 'its place is free')->[2], '4', 'for the next');
 like(lease_one('narrow', '1 hour', 'the end of a lease frees a place')->[2], qr/^[45]$/, 'for one of those that are left');
 query(q{SELECT delay_cancel_all(queue => 'narrow')});
-wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel.task', 'narrow is empty');
+wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel_data.task', 'narrow is empty');
 
 #
 # Notifications, for those who listen
@@ -473,7 +473,7 @@ $listener->quit;
 query(q{SELECT delay_queue('told', notify_channel => '')});
 is(query(q{SELECT notify_channel IS NULL FROM delay_wheel.queues WHERE name = 'told'}), 't', 'an empty channel is none');
 query(q{SELECT delay_cancel_all(queue => 'told')});
-wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel.task', 'told is empty');
+wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel_data.task', 'told is empty');
 
 #
 # Expiry counts from the first due time.

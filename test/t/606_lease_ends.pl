@@ -79,7 +79,7 @@ is(scalar(lease('shorter', 10, '1 hour')), 0, 'one place');
 
 $first = narrow('longer', 1, '1 s');
 is(call('delay_extend', $first, q{'1 hour'}), 't', 'a lease is made longer');
-wait_for($node, "SELECT clock_timestamp() > leased_at + interval '1100 ms' FROM delay_wheel.task WHERE id = $first->[0]", 'its first end comes');
+wait_for($node, "SELECT clock_timestamp() > leased_at + interval '1100 ms' FROM delay_wheel_data.task WHERE id = $first->[0]", 'its first end comes');
 is(scalar(lease('longer', 10, '1 hour')), 0, 'the place is kept');
 
 $first = narrow('cancelled', 1, '1 hour');
@@ -102,14 +102,14 @@ lease_one('prepared', '1 hour', 'its commit does');
 $first = narrow('late', 1, '1 hour', ', priority => -1');
 query(q{SELECT delay_send('late', '"urgent"', priority => 1)});
 is(call('delay_extend', $first, q{'1 ms'}), 't', 'a lease is made to end');
-wait_for($node, q{SELECT count(*) = 4 FROM delay_wheel.task t JOIN delay_wheel.queue q ON q.id = t.queue WHERE q.name = 'late' AND t.due < clock_timestamp()}, 'its end has come');
+wait_for($node, q{SELECT count(*) = 4 FROM delay_wheel_data.task t JOIN delay_wheel_data.queue q ON q.id = t.queue WHERE q.name = 'late' AND t.due < clock_timestamp()}, 'its end has come');
 is(lease_one('late', '1 hour', 'another one is leased')->[2], 'urgent', 'which is urgent');
 is(call('delay_done', $first), 't', 'the receiver of the first one is done');
 is(scalar(lease('late', 10, '1 hour')), 0, 'that frees no second place');
 
 # the commit of a lease that others do not see yet when they count
 $first = narrow('slow', 2, '1 hour');
-query(qq{SELECT delay_done(t.id, t.token) FROM delay_wheel.task t JOIN delay_wheel.queue q ON q.id = t.queue WHERE q.name = 'slow' AND t.token IS NOT NULL AND t.id <> $first->[0]});
+query(qq{SELECT delay_done(t.id, t.token) FROM delay_wheel_data.task t JOIN delay_wheel_data.queue q ON q.id = t.queue WHERE q.name = 'slow' AND t.token IS NOT NULL AND t.id <> $first->[0]});
 $node->append_conf('postgresql.conf', q{synchronous_standby_names = 'nobody'});
 $node->reload;
 is(query("SET synchronous_commit = local; SELECT delay_extend($first->[0], $first->[1], '2 s')"), 't', 'a lease is made to end soon');
@@ -117,7 +117,7 @@ wait_for($node, q{SHOW synchronous_standby_names}, 'commits wait for a standby',
 my $slow = session();
 $slow->query_until(qr/begun/, "\\echo begun\nSET synchronous_commit = on; SELECT id FROM delay_lease('slow', 1, '3 s');\n");
 wait_for($node, q{SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'}, 'a lease waits for it');
-wait_for($node, qq{SELECT clock_timestamp() > due FROM delay_wheel.task WHERE id = $first->[0]}, 'the other one has ended meanwhile');
+wait_for($node, qq{SELECT clock_timestamp() > due FROM delay_wheel_data.task WHERE id = $first->[0]}, 'the other one has ended meanwhile');
 query(q{SET synchronous_commit = local; BEGIN; SELECT count(*) FROM delay_receive('slow', 1); ROLLBACK});
 $node->append_conf('postgresql.conf', q{synchronous_standby_names = ''});
 $node->reload;
@@ -193,8 +193,8 @@ for my $case (
 	query(q{SELECT delay_cancel_all(queue => 'mail'), delay_send('mail', '"w"')});
 	$a = lease_one('mail', '1 hour', 'a message is leased');
 	my $args = $word eq 'delay_done_all' ? "'{$a->[0]}', '{$a->[1]}'" : "$a->[0], $a->[1]";
-	my $held = $other eq 'UPDATE' ? "UPDATE delay_wheel.task SET tag = 'w' WHERE id = $a->[0]" :
-	  $other eq 'FOR UPDATE' ? "SELECT FROM delay_wheel.task WHERE id = $a->[0] FOR UPDATE" :
+	my $held = $other eq 'UPDATE' ? "UPDATE delay_wheel_data.task SET tag = 'w' WHERE id = $a->[0]" :
+	  $other eq 'FOR UPDATE' ? "SELECT FROM delay_wheel_data.task WHERE id = $a->[0] FOR UPDATE" :
 	  $other eq 'delay_cancel' ? "SELECT delay_cancel($a->[0], stop_running => true)" : "SELECT $other($a->[0], $a->[1])";
 	$canceller->query_safe($begin) if $begin;
 	$receiver->query_safe("BEGIN; $held");
@@ -209,7 +209,7 @@ for my $case (
 }
 query(q{SELECT delay_cancel_all(queue => 'mail'), delay_send('mail', '"w"')});
 $a = lease_one('mail', '1 hour', 'a message is leased');
-is(without_waiting("BEGIN; WITH d AS (DELETE FROM delay_wheel.task WHERE id = $a->[0] RETURNING id) SELECT delay_done(id, $a->[1]) FROM d; ROLLBACK"), 'f', 'what the command itself has deleted is gone');
+is(without_waiting("BEGIN; WITH d AS (DELETE FROM delay_wheel_data.task WHERE id = $a->[0] RETURNING id) SELECT delay_done(id, $a->[1]) FROM d; ROLLBACK"), 'f', 'what the command itself has deleted is gone');
 $receiver->query_safe("BEGIN; SELECT delay_extend($a->[0], $a->[1])");
 is(without_waiting("SET lock_timeout = '10ms'; SELECT delay_done($a->[0], $a->[1])"), '55P03', 'a word waits for no longer than lock_timeout');
 $receiver->query_safe('ROLLBACK');
@@ -245,7 +245,7 @@ for my $n (1 .. 3)
 is(lease_one('mail', '1 ms', 'it is not lost')->[0], $b->[0], 'and leased again');
 is(query("SELECT attempts, last_error LIKE 'DW008%' FROM delay_wheel.tasks WHERE id = $b->[0]"), '4|t', 'the rollbacks are an attempt');
 wait_for($node, q{SELECT ready = 1 FROM delay_wheel.queues WHERE name = 'mail'}, 'its lease ends');
-my ($late) = query("SELECT token FROM delay_wheel.task WHERE id = $b->[0]");
+my ($late) = query("SELECT token FROM delay_wheel_data.task WHERE id = $b->[0]");
 is(query("SELECT delay_reschedule($b->[0], '1 hour')"), 't', 'it is moved');
 is(query("SELECT leased_until IS NULL FROM delay_wheel.tasks WHERE id = $b->[0]"), 't', 'that is no lease');
 is(query("SELECT delay_done($b->[0], $late)"), 'f', 'the old token is void');
@@ -287,7 +287,7 @@ eval { $idle->quit };
 query(q{SELECT delay_queue('idle', receive_timeout => '0')});
 $idle = session();
 $idle->query_until(qr/begun/, "BEGIN; SELECT id FROM delay_receive('idle');\n\\echo begun\n");
-is(without_waiting('VACUUM FULL delay_wheel.task'), '', 'the table can be rewritten');
+is(without_waiting('VACUUM FULL delay_wheel_data.task'), '', 'the table can be rewritten');
 is(query(q{SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'}), 0, 'the receiver gave way');
 is(query(q{CALL delay_await('idle', '60 s')}), 't', 'its message is due');
 eval { $idle->quit };
@@ -328,7 +328,7 @@ lease_one('own', '1 hour', 'after a rollback it is there');
 #
 query(q{SELECT delay_queue('added', external => true, max_attempts => 1); SELECT delay_send('added', '1')});
 my $added = lease_one('added', '100 ms', 'one is leased for the last time');
-$receiver->query_safe("BEGIN; SELECT FROM delay_wheel.task WHERE id = $added->[0] FOR UPDATE");
+$receiver->query_safe("BEGIN; SELECT FROM delay_wheel_data.task WHERE id = $added->[0] FOR UPDATE");
 wait_for($node, q{SELECT ready = 1 FROM delay_wheel.queues WHERE name = 'added'}, 'its lease ends, while its row is locked');
 is(scalar(lease('added', 1, '1 hour')), 0, 'it is not leased');
 query(q{SELECT delay_queue('added', max_attempts => 5)});
@@ -340,7 +340,7 @@ lease_one('added', '1 hour', 'with more attempts it is');
 #
 query(q{SELECT delay_queue('last', external => true, max_attempts => 1); SELECT delay_send('last', '1')});
 my $last = lease_one('last', '100 ms', 'one is leased for the last time');
-$receiver->query_safe("BEGIN; SELECT FROM delay_wheel.task WHERE id = $last->[0] FOR UPDATE");
+$receiver->query_safe("BEGIN; SELECT FROM delay_wheel_data.task WHERE id = $last->[0] FOR UPDATE");
 wait_for($node, q{SELECT ready = 1 FROM delay_wheel.queues WHERE name = 'last'}, 'its lease ends, while its row is locked');
 query('SELECT pg_sleep(0.3)');
 $receiver->query_safe('ROLLBACK');
@@ -378,7 +378,7 @@ is(query(q{SELECT delay_redrive(queue => 'kind')}), 0, 'and stays where it is');
 # Dropped roles
 #
 query(q{CREATE ROLE leaver; CREATE ROLE stayer; SELECT delay_queue('mail', users => '{leaver,stayer}', receivers => '{stayer,leaver}'); DROP ROLE leaver});
-wait_for($node, q{SELECT users::text || receivers::text = '{stayer}{stayer}' FROM delay_wheel.queue WHERE name = 'mail'}, 'a dropped role is no receiver any more');
+wait_for($node, q{SELECT users::text || receivers::text = '{stayer}{stayer}' FROM delay_wheel_data.queue WHERE name = 'mail'}, 'a dropped role is no receiver any more');
 
 $node->stop;
 done_testing();

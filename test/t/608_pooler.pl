@@ -63,7 +63,7 @@ group limit => sub {
 	$q->(q{SELECT delay_send('mail', '0')});
 	wait_for($node, q{SELECT ready FROM delay_wheel.queues WHERE name = 'mail'}, 'a message', 60, expected => 1);
 	is($await->($postman, q{'30 s'}), 't t', 'a message is found nevertheless');
-	$q->(q{ALTER ROLE postman RESET delay_wheel.max_await; DELETE FROM delay_wheel.task});
+	$q->(q{ALTER ROLE postman RESET delay_wheel.max_await; DELETE FROM delay_wheel_data.task});
 };
 
 #
@@ -110,7 +110,7 @@ sub end_receivers
 	@children = ();
 	$q->(q{SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = 'postman'});
 	wait_for($node, q{SELECT count(*) FROM pg_stat_activity WHERE usename = 'postman'}, 'their sessions have ended', 60, expected => 0);
-	$q->('TRUNCATE sent; DELETE FROM delay_wheel.task');
+	$q->('TRUNCATE sent; DELETE FROM delay_wheel_data.task');
 	return;
 }
 
@@ -135,7 +135,7 @@ sub three_messages
 		$late ||= $is_late;
 		$done .= $is_done;
 	}
-	wait_for($node, 'SELECT count(*) FROM delay_wheel.task', 'all are done', 60, expected => 0);
+	wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task', 'all are done', 60, expected => 0);
 	my $again = $q->('SELECT count(*) FROM sent');
 	end_receivers($pooler);
 	return "$late $done $again";
@@ -159,7 +159,7 @@ group pooler => sub {
 		receiver($pooler, $pooler, 0.2) for 1 .. 3;
 		wait_for($node, q{SELECT awaiting > 0 FROM delay_wheel.queues WHERE name = 'mail'}, 'receivers wait');
 		$q->(q{SELECT delay_send('mail', to_jsonb(i)) FROM generate_series(1, 10) i});
-		wait_for($node, 'SELECT count(*) FROM delay_wheel.task', 'three receivers work off ten messages over two connections', 60, expected => 0);
+		wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task', 'three receivers work off ten messages over two connections', 60, expected => 0);
 		is($q->('SELECT count(*), max(attempt) FROM sent'), '10|1', 'each once, at the first attempt');
 		end_receivers($pooler);
 	}

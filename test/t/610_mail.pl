@@ -186,7 +186,7 @@ for my $worker ('worker.py', 'worker.js')
 		wait_for($node, q{SELECT string_agg(sqlstate || ' ' || attempts, ',') = 'DW007 1' FROM delay_wheel.failed}, "$worker: one that is refused for ever has failed");
 		like(query('SELECT message FROM delay_wheel.failed'), qr/550|nobody/, "$worker: with the words of the mail server");
 		wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel.tasks', "$worker: nothing is left");
-		query('DELETE FROM delay_wheel.failed_task');
+		query('DELETE FROM delay_wheel_data.failed_task');
 		is(join(' ', map { / (\d+\.\d+)@/ ? () : $_ } mails()), '', "$worker: each has an id");
 
 		# it waits, or works, when it is told to end

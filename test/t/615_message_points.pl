@@ -52,7 +52,7 @@ for my $point (qw(receive-after-pop claim-before-fetch claim-before-delete claim
 		# some may be received one by one, after rollbacks
 		wait_until(60, sub { query(q{CALL delay_await('q', '1 s')}); query('SELECT take(5)'); return query('SELECT count(*) FROM effect') == 5 });
 		is(query('SELECT count(*), count(DISTINCT id) FROM effect'), '5|5', "$point, $action: each is received once");
-		is(query('SELECT count(*) FROM delay_wheel.task'), 0, "$point, $action: none is left");
+		is(query('SELECT count(*) FROM delay_wheel_data.task'), 0, "$point, $action: none is left");
 		query('TRUNCATE effect');
 	}
 }
@@ -84,7 +84,7 @@ for my $action (qw(error fatal crash))
 	ok(wait_until(60, sub { my (undef, $out) = try_psql($node, 'postgres', "SELECT sqlstate FROM delay_wheel.failed WHERE id = $id"); return defined $out && $out eq 'DW006' }),
 		"the sweeper, $action: a last lease is ended");
 	detach($node, 'leases-before-commit');
-	query('DELETE FROM delay_wheel.failed_task');
+	query('DELETE FROM delay_wheel_data.failed_task');
 
 	$id = query(q{SELECT delay_send('q', '1', max_attempts => 1)});
 	attach($node, 'rollbacks-before-commit', $action, 0, 1);
@@ -95,7 +95,7 @@ for my $action (qw(error fatal crash))
 		return defined $out && $out eq 'DW008' });
 	ok($failed, "the sweeper, $action: rollbacks use up the attempts");
 	detach($node, 'rollbacks-before-commit');
-	query('DELETE FROM delay_wheel.failed_task');
+	query('DELETE FROM delay_wheel_data.failed_task');
 }
 
 $node->stop;

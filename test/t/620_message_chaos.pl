@@ -215,8 +215,8 @@ while ($sent < $messages)
 sub Min { return $_[0] < $_[1] ? $_[0] : $_[1]; }
 
 kill 'CONT', $_ for values %children;
-wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel.task', 'all messages come to an end', $ENV{DW_WAIT} // 300)
-  or diag(query('SELECT id, due, first_due, token, attempts, clock_timestamp() FROM delay_wheel.task LIMIT 5; SELECT * FROM delay_wheel.lanes'));
+wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel_data.task', 'all messages come to an end', $ENV{DW_WAIT} // 300)
+  or diag(query('SELECT id, due, first_due, token, attempts, clock_timestamp() FROM delay_wheel_data.task LIMIT 5; SELECT * FROM delay_wheel.lanes'));
 sleep(0.5);
 kill 'TERM', $_ for values %children;
 waitpid($_, 0) for values %children;

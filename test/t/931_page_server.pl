@@ -201,7 +201,7 @@ $node->safe_psql('shop', q{
 	GRANT CONNECT ON DATABASE shop TO operator;
 	ALTER ROLE operator SET delay_wheel.audit = 'control';
 	SELECT delay_queue('letters', external => true, users => '{clerk}', receivers => '{visitor}');
-	UPDATE delay_wheel.queue SET owner = 'operator' WHERE name = 'letters';
+	UPDATE delay_wheel_data.queue SET owner = 'operator' WHERE name = 'letters';
 	SELECT delay_schedule('1 day', 'SELECT 1 /* of the superuser */')});
 sub in_shop { return $node->safe_psql('shop', shift); }
 my $audited = q{SELECT string_agg(action || ' ' || role || ' ' || application_name, ', ' ORDER BY at) FROM delay_wheel.audit};
@@ -209,7 +209,7 @@ my $acts = start_server('operator', $acting);
 my $token = decode_json((ask($acts, 'GET /delay_wheel.json'))[1])->{act}{token};
 like($token, qr/^[0-9a-f]{64}$/, 'a page that may act has a token');
 my $pause = { action => 'pause', values => ['letters'] };
-my $paused = q{SELECT paused FROM delay_wheel.queue WHERE name = 'letters'};
+my $paused = q{SELECT paused FROM delay_wheel_data.queue WHERE name = 'letters'};
 like(act($acts, $_, $pause), qr/^403 /, 'not with the token "' . substr($_ // '', 0, 4) . '"') for '', 'x', 'f' x 64, substr($token, 1), undef;
 like(act($acts, $token, $pause, Origin => $_), qr/^403 /, 'not from ' . ($_ // 'nowhere'))
   for undef, 'null', 'http://evil.example', "http://127.0.0.1:$port", "https://127.0.0.1:$acts", "http://localhost:$acts";
@@ -342,7 +342,7 @@ SKIP:
 	$click->("Run now task $task", 'SELECT 4');
 	$answer->('.go');
 	$shown->('dialog', 'Done.', 'run now');
-	wait_for($node, "SELECT count(*) FROM delay_wheel.task WHERE id = $task", 'it has run', 60, db => 'shop', expected => 0);
+	wait_for($node, "SELECT count(*) FROM delay_wheel_data.task WHERE id = $task", 'it has run', 60, db => 'shop', expected => 0);
 	$close->();
 
 	$click->("Retry task $failed", 'division by zero');

@@ -149,13 +149,13 @@ my ($code) = $node{a}->psql('front', 'SET ROLE shop; INSERT INTO t_order (oid) S
 isnt($code, 0, 'the database takes no more orders');
 $node{a}->safe_psql('shard1', 'SELECT delay_pause_database()');
 wait_for($node{a}, 'SELECT count(*) FROM delay_wheel.running', 'nothing runs', 60, db => 'shard1', expected => 0);
-my $pending = $node{a}->safe_psql('shard1', 'SELECT count(*) FROM delay_wheel.task');
+my $pending = $node{a}->safe_psql('shard1', 'SELECT count(*) FROM delay_wheel_data.task');
 cmp_ok($pending, '>', 0, 'tasks are pending');
 $node{a}->wait_for_catchup('move', 'replay', $node{a}->lsn('insert'));
 
 # the copy takes over
 $node{b}->safe_psql('shard1', q{DROP SUBSCRIPTION move});
-$node{b}->safe_psql('shard1', sprintf(q{SELECT setval('delay_wheel.task_id_seq', %d)}, $node{a}->safe_psql('shard1', 'SELECT last_value FROM delay_wheel.task_id_seq')));
+$node{b}->safe_psql('shard1', sprintf(q{SELECT setval('delay_wheel_data.task_id_seq', %d)}, $node{a}->safe_psql('shard1', 'SELECT last_value FROM delay_wheel_data.task_id_seq')));
 is($node{b}->safe_psql('shard1', 'SELECT delay_arm()'), $pending, 'all that is pending is armed');
 $node{b}->safe_psql('shard1', 'SELECT delay_resume_database()');
 $place{shard1} = 'b';

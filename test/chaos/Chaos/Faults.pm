@@ -243,8 +243,8 @@ sub connections
 sub maintenance
 {
 	my ($c, $r) = @_;
-	my $what = pick($r, 'VACUUM FULL delay_wheel.task', 'REINDEX TABLE delay_wheel.task', 'REINDEX TABLE CONCURRENTLY delay_wheel.task',
-		'VACUUM (FREEZE) delay_wheel.task', 'CHECKPOINT', 'CLUSTER delay_wheel.task USING task_pkey');
+	my $what = pick($r, 'VACUUM FULL delay_wheel_data.task', 'REINDEX TABLE delay_wheel_data.task', 'REINDEX TABLE CONCURRENTLY delay_wheel_data.task',
+		'VACUUM (FREEZE) delay_wheel_data.task', 'CHECKPOINT', 'CLUSTER delay_wheel_data.task USING task_pkey');
 	my $dbh = $c->{primary}->connect('one') // return 'no connection';
 
 	eval { $dbh->do('SET statement_timeout = \'20s\''); $dbh->do($what); 1 } or return "$what: $@";

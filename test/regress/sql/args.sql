@@ -154,7 +154,7 @@ SELECT n, to_char(d, 'YYYY-MM-DD') AS d, e, a, t, i FROM args_untyped ORDER BY n
 SELECT delay_schedule('0', 'INSERT INTO args_untyped (n) VALUES ($1)', 'not a number') AS id \gset
 SELECT pg_temp.wait_until_done();
 SELECT sqlstate, message FROM delay_wheel.failed WHERE id = :id;
-DELETE FROM delay_wheel.failed_task WHERE id = :id;
+DELETE FROM delay_wheel_data.failed_task WHERE id = :id;
 DROP TABLE args_untyped;
 
 --
@@ -208,7 +208,7 @@ SELECT pg_temp.wait_until_done();
 SELECT sqlstate, regexp_replace(message, '\d+', 'N'), detail, context FROM delay_wheel.failed WHERE id BETWEEN :id1 AND :id4 ORDER BY id;
 SELECT * FROM args_effect WHERE label = 'renamed';
 
-DELETE FROM delay_wheel.failed_task WHERE id BETWEEN :id1 AND :id4;
+DELETE FROM delay_wheel_data.failed_task WHERE id BETWEEN :id1 AND :id4;
 
 --
 -- An explicit cast to a domain cuts what is too long, as that of a literal does;
@@ -236,7 +236,7 @@ SELECT pg_temp.wait_until_done();
 SELECT label, value, count(*) FROM args_cut GROUP BY 1, 2 ORDER BY label COLLATE "C";
 SELECT v || '.' AS v FROM args_short;
 SELECT message, count(*) FROM delay_wheel.failed WHERE id >= :id1 GROUP BY 1 ORDER BY 1;
-DELETE FROM delay_wheel.failed_task WHERE id >= :id1;
+DELETE FROM delay_wheel_data.failed_task WHERE id >= :id1;
 DROP TABLE args_cut, args_short;
 DROP FUNCTION args_take;
 DROP DOMAIN args_checked;

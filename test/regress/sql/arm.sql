@@ -17,7 +17,7 @@ CREATE ROLE regress_dw_carl LOGIN;
 -- as if a task had come with a copy
 CREATE FUNCTION pg_temp.copied(owner text, label text, due timestamptz DEFAULT now() - interval '1 day') RETURNS bigint
 LANGUAGE sql AS $$
-INSERT INTO delay_wheel.task (due, origin, owner, sql)
+INSERT INTO delay_wheel_data.task (due, origin, owner, sql)
 	VALUES (due, delay_wheel_internal.origin() # 1, owner::regrole, format('INSERT INTO public.arm_effect VALUES (%L)', label)) RETURNING id
 $$;
 CREATE FUNCTION pg_temp.unarmed() RETURNS boolean
@@ -75,13 +75,13 @@ SELECT label FROM arm_effect ORDER BY 1;
 
 -- with arguments, a key, a long text, and all else that a row can have
 TRUNCATE arm_effect;
-INSERT INTO delay_wheel.task (due, origin, owner, sql, args, arg_types, search_path, key, tag, more)
+INSERT INTO delay_wheel_data.task (due, origin, owner, sql, args, arg_types, search_path, key, tag, more)
 	VALUES (now(), 1, 'regress_dw_anna', 'INSERT INTO arm_effect VALUES (length($1)) --' || repeat('0123456789', 10000),
 		ARRAY[repeat('x', 100000)], '{text}', 'public', 'key', 'tag', '{"a": 1}') RETURNING id \gset
-UPDATE delay_wheel.task SET due = now() + interval '1 hour' WHERE id = :id;
-CREATE TABLE arm_row AS SELECT to_jsonb(t) - 'origin' AS j FROM delay_wheel.task t;
+UPDATE delay_wheel_data.task SET due = now() + interval '1 hour' WHERE id = :id;
+CREATE TABLE arm_row AS SELECT to_jsonb(t) - 'origin' AS j FROM delay_wheel_data.task t;
 SELECT delay_arm();
-SELECT j = to_jsonb(t) - 'origin' AS same, origin = delay_wheel_internal.origin() AS ours FROM delay_wheel.task t, arm_row;
+SELECT j = to_jsonb(t) - 'origin' AS same, origin = delay_wheel_internal.origin() AS ours FROM delay_wheel_data.task t, arm_row;
 SELECT delay_reschedule(:id, '0');
 SELECT pg_temp.wait_until_done();
 SELECT * FROM arm_effect;
@@ -105,11 +105,11 @@ SELECT pg_temp.unarmed();
 
 -- the owner is gone: they are left, with a warning, for the DBA to decide
 SELECT pg_temp.copied('regress_dw_bert', 'bert') \gset
-UPDATE delay_wheel.task SET owner = '4294000000' WHERE id = :carl;
+UPDATE delay_wheel_data.task SET owner = '4294000000' WHERE id = :carl;
 SELECT delay_arm();
 SELECT owner, armed FROM delay_wheel.tasks WHERE NOT armed;
 SELECT pg_temp.unarmed();
-UPDATE delay_wheel.task SET owner = 'regress_dw_bert', sql = $$INSERT INTO public.arm_effect VALUES ('of carl')$$ WHERE id = :carl;
+UPDATE delay_wheel_data.task SET owner = 'regress_dw_bert', sql = $$INSERT INTO public.arm_effect VALUES ('of carl')$$ WHERE id = :carl;
 SELECT delay_arm();
 SELECT pg_temp.wait_until_done();
 SELECT * FROM arm_effect ORDER BY label;
@@ -118,8 +118,8 @@ BEGIN READ ONLY;
 SELECT delay_arm();
 ROLLBACK;
 
-SELECT count(*) AS pending FROM delay_wheel.task;
-SELECT count(*) AS failed FROM delay_wheel.failed_task;
+SELECT count(*) AS pending FROM delay_wheel_data.task;
+SELECT count(*) AS failed FROM delay_wheel_data.failed_task;
 REVOKE EXECUTE ON FUNCTION delay_arm() FROM regress_dw_anna;
 DROP TABLE arm_effect, arm_row;
 DROP ROLE regress_dw_anna, regress_dw_bert, regress_dw_carl;

@@ -28,7 +28,7 @@ CREATE FUNCTION pg_temp.task(sql text, attempts int, pause interval DEFAULT '0',
 DECLARE
 	new bigint := delay_schedule_at($6, $1);
 BEGIN
-	EXECUTE 'UPDATE delay_wheel.task SET max_attempts = $2, retry_delay = $3, timeout = $4, expires = $5, priority = $6 WHERE id = $1'
+	EXECUTE 'UPDATE delay_wheel_data.task SET max_attempts = $2, retry_delay = $3, timeout = $4, expires = $5, priority = $6 WHERE id = $1'
 		USING new, $2, $3, $4, $5, $7;
 	RETURN new;
 END $$;
@@ -75,11 +75,11 @@ SELECT count(*) FROM pg_temp.failure(:id);
 -- a pause that begins longer than an hour does not grow
 BEGIN;
 SELECT pg_temp.task('SELECT 1 / 0', 32767, '3 hours') AS id \gset
-UPDATE delay_wheel.task SET attempts = 30, more = '{"x": 1, "last_error": 2}' WHERE id = :id;
+UPDATE delay_wheel_data.task SET attempts = 30, more = '{"x": 1, "last_error": 2}' WHERE id = :id;
 COMMIT;
 SELECT pg_temp.wait_for(format('attempts = 31 FROM delay_wheel.tasks WHERE id = %s', :id));
 SELECT due - now() BETWEEN interval '2 h 59 min' AND interval '3 h 46 min' AS due_in_time, more
-	FROM delay_wheel.task WHERE id = :id;
+	FROM delay_wheel_data.task WHERE id = :id;
 SELECT delay_cancel(:id);
 -- the error is cut
 SELECT pg_temp.task($$DO 'BEGIN RAISE EXCEPTION ''%'', repeat(''long message '', 100000); END'$$, 2, '1 hour') AS id \gset
@@ -93,13 +93,13 @@ BEGIN;
 SELECT pg_temp.task('SELECT 1 / 0', 32767, '0') AS id1, pg_temp.task('SELECT 1 / 0', 2, '-1 year') AS id2,
 	pg_temp.task('SELECT 1 / 0', 2, '178000000 years') AS id3, pg_temp.task('SELECT 1 / 0', 0, '0') AS id4,
 	pg_temp.task('SELECT 1 / 0', -1, '0') AS id5 \gset
-UPDATE delay_wheel.task SET attempts = 32766 WHERE id = :id1;
-UPDATE delay_wheel.task SET more = '[1]' WHERE id = :id3;
+UPDATE delay_wheel_data.task SET attempts = 32766 WHERE id = :id1;
+UPDATE delay_wheel_data.task SET more = '[1]' WHERE id = :id3;
 COMMIT;
 SELECT pg_temp.wait_for(format('count(*) = 4 FROM delay_wheel.failed WHERE id IN (%s, %s, %s, %s)', :id1, :id2, :id4, :id5));
 SELECT attempts, sqlstate FROM delay_wheel.failed WHERE id IN (:id1, :id2, :id4, :id5) ORDER BY id;
-SELECT pg_temp.wait_for(format('attempts = 1 FROM delay_wheel.task WHERE id = %s', :id3));
-SELECT isfinite(due), due > '294276-01-01', more FROM delay_wheel.task WHERE id = :id3;
+SELECT pg_temp.wait_for(format('attempts = 1 FROM delay_wheel_data.task WHERE id = %s', :id3));
+SELECT isfinite(due), due > '294276-01-01', more FROM delay_wheel_data.task WHERE id = :id3;
 SELECT delay_cancel(:id3);
 
 -- what it scheduled, and cancelled, was undone with it
@@ -191,7 +191,7 @@ BEGIN;
 SET LOCAL SESSION AUTHORIZATION regress_dw_hasty;
 SELECT delay_schedule('0', $$SELECT pg_sleep(0.5); INSERT INTO attempts_effect VALUES ('no timeout', 0)$$) AS id \gset
 RESET SESSION AUTHORIZATION;
-UPDATE delay_wheel.task SET timeout = 0 WHERE id = :id;
+UPDATE delay_wheel_data.task SET timeout = 0 WHERE id = :id;
 COMMIT;
 SELECT pg_temp.wait_until_done();
 SELECT count(*) FROM attempts_effect WHERE label = 'no timeout';
@@ -208,7 +208,7 @@ SELECT pg_temp.task($$INSERT INTO attempts_effect VALUES ('NEVER', 0)$$, 3, '1 h
 	pg_temp.task($$INSERT INTO attempts_effect VALUES ('not expired', 0)$$, 3, '1 hour', NULL, '1 hour', now() - interval '10 min') AS id2,
 	pg_temp.task($$INSERT INTO attempts_effect VALUES ('not expired', 1)$$, 3, '1 hour', NULL, '178000000 years', now() - interval '10 min') AS id3,
 	pg_temp.task($$INSERT INTO attempts_effect VALUES ('NEVER', 1)$$, 3, '1 hour', NULL, '-178000000 years') AS id4 \gset
-UPDATE delay_wheel.task SET attempts = 2 WHERE id = :id4;
+UPDATE delay_wheel_data.task SET attempts = 2 WHERE id = :id4;
 COMMIT;
 SELECT pg_temp.wait_until_done();
 SELECT id = :id1 AS first, attempts, sqlstate, message FROM delay_wheel.failed WHERE id IN (:id1, :id2, :id3, :id4) ORDER BY id;
@@ -252,7 +252,7 @@ SELECT count(*) AS pending FROM delay_wheel.tasks;
 SELECT label, count(*) FROM attempts_effect GROUP BY label ORDER BY label COLLATE "C";
 SELECT retried - :before_retried > 10 AS counts_retried, failed - :before_failed AS failed FROM delay_wheel.status WHERE database = current_database();
 
-DELETE FROM delay_wheel.failed_task;
+DELETE FROM delay_wheel_data.failed_task;
 DROP TABLE attempts_effect, attempts_child, attempts_parent;
 DROP FUNCTION attempts_fail_until, attempts_lose_until, attempts_lose_trigger, attempts_slow;
 DROP SEQUENCE attempts_seq;

@@ -136,28 +136,28 @@ COMMIT PREPARED 'regress_audit';
 SELECT * FROM pg_temp.news();
 
 -- plain SQL: each statement, with the rows where they are counted
-INSERT INTO delay_wheel.task (due, sql) SELECT now() + interval '1 day', 'SELECT 1' FROM generate_series(1, 3);
+INSERT INTO delay_wheel_data.task (due, sql) SELECT now() + interval '1 day', 'SELECT 1' FROM generate_series(1, 3);
 BEGIN;
 SAVEPOINT s;
-INSERT INTO delay_wheel.task (id, due, sql) SELECT 1 - i / 4, now() + interval '1 day', 'SELECT 1' FROM generate_series(1, 3) i;
+INSERT INTO delay_wheel_data.task (id, due, sql) SELECT 1 - i / 4, now() + interval '1 day', 'SELECT 1' FROM generate_series(1, 3) i;
 ROLLBACK TO s;
-INSERT INTO delay_wheel.task (due, sql) SELECT now() + interval '1 day', 'SELECT 1' FROM generate_series(1, 2);
+INSERT INTO delay_wheel_data.task (due, sql) SELECT now() + interval '1 day', 'SELECT 1' FROM generate_series(1, 2);
 COMMIT;
-UPDATE delay_wheel.task SET tag = 'x' WHERE key IS NULL AND sql IS NOT NULL;
-UPDATE delay_wheel.task SET tag = 'x' WHERE false;
-DELETE FROM delay_wheel.task;
-TRUNCATE delay_wheel.task;
-UPDATE delay_wheel.queue SET max_running = NULL;
-INSERT INTO delay_wheel.pause VALUES ('regress_dw_audit_a', now());
-DELETE FROM delay_wheel.pause;
-DELETE FROM delay_wheel.failed_task;
-DELETE FROM delay_wheel.recurring_task;
-DELETE FROM delay_wheel.cancellation;
-DELETE FROM delay_wheel.unique_key;
-DELETE FROM delay_wheel_internal.history_0;
+UPDATE delay_wheel_data.task SET tag = 'x' WHERE key IS NULL AND sql IS NOT NULL;
+UPDATE delay_wheel_data.task SET tag = 'x' WHERE false;
+DELETE FROM delay_wheel_data.task;
+TRUNCATE delay_wheel_data.task;
+UPDATE delay_wheel_data.queue SET max_running = NULL;
+INSERT INTO delay_wheel_data.pause VALUES ('regress_dw_audit_a', now());
+DELETE FROM delay_wheel_data.pause;
+DELETE FROM delay_wheel_data.failed_task;
+DELETE FROM delay_wheel_data.recurring_task;
+DELETE FROM delay_wheel_data.cancellation;
+DELETE FROM delay_wheel_data.unique_key;
+DELETE FROM delay_wheel_data.history_0;
 -- also of the audit itself
-UPDATE delay_wheel_internal.audit SET role = 'nobody' WHERE false;
-DELETE FROM delay_wheel_internal.audit WHERE action = 'allow';
+UPDATE delay_wheel_data.audit SET role = 'nobody' WHERE false;
+DELETE FROM delay_wheel_data.audit WHERE action = 'allow';
 SELECT * FROM pg_temp.news();
 
 -- who it was, under whatever name; a task has the setting of its owner
@@ -190,20 +190,19 @@ RESET ROLE;
 SELECT delay_cancel(:id);
 SET ROLE regress_dw_audit_a;
 SELECT login_role, role, owner, action, tag FROM delay_wheel.audit ORDER BY at, id;
-SELECT count(*) FROM delay_wheel_internal.audit;
+SELECT count(*) FROM delay_wheel_data.audit;
 SET ROLE regress_dw_audit_b;
 SELECT role, action FROM delay_wheel.audit ORDER BY at DESC, id DESC;
-EXPLAIN (COSTS off) SELECT role, action FROM delay_wheel.audit ORDER BY at DESC, id DESC LIMIT 1;
 -- nobody forges or removes a row: not those who may write to any table
 SET ROLE regress_dw_audit_dba;
 SELECT count(*) > 50 AS sees_all FROM delay_wheel.audit;
-INSERT INTO delay_wheel_internal.audit (id, at, owner, pid, action) VALUES (1, now(), 'regress_dw_audit_b', 1, 'pause');
-UPDATE delay_wheel_internal.audit SET login_role = 'regress_dw_audit_b';
-DELETE FROM delay_wheel_internal.audit;
-TRUNCATE delay_wheel_internal.audit;
+INSERT INTO delay_wheel_data.audit (id, at, owner, pid, action) VALUES (1, now(), 'regress_dw_audit_b', 1, 'pause');
+UPDATE delay_wheel_data.audit SET login_role = 'regress_dw_audit_b';
+DELETE FROM delay_wheel_data.audit;
+TRUNCATE delay_wheel_data.audit;
 DELETE FROM delay_wheel.audit;
 SET ROLE regress_dw_audit_b;
-INSERT INTO delay_wheel_internal.audit (id, at, owner, pid, action) VALUES (1, now(), 'regress_dw_audit_b', 1, 'pause');
+INSERT INTO delay_wheel_data.audit (id, at, owner, pid, action) VALUES (1, now(), 'regress_dw_audit_b', 1, 'pause');
 SELECT delay_wheel_internal.plain_sql();
 RESET ROLE;
 
@@ -229,7 +228,7 @@ INSERT INTO known SELECT f, NULL, why FROM (VALUES
 	('waits', '{delay_wait}'),
 	('nodes of Citus: the tables; delay_follow_shards by what it moves on each node', '{delay_wheel.set_up_citus,delay_follow_shards,delay_wheel_internal.leave_shards,delay_wheel_internal.take_over}'),
 	('triggers on tables of the extension', '{delay_wheel_internal.task_changed,delay_wheel_internal.task_guard,delay_wheel_internal.period_follows,delay_wheel_internal.queue_changed,delay_wheel_internal.queue_guard,delay_wheel_internal.cancellation_guard,delay_wheel_internal.history_guard}'),
-	('reads', '{delay_outcome,delay_wheel.page_data,delay_wheel.ring_svg,delay_wheel.forecast_svg,delay_wheel.lateness_svg,delay_wheel_internal.next_due,delay_wheel_internal.next_tasks,delay_wheel_internal.is_running,delay_wheel_internal.visible_handler}')) k(why, fs), unnest(fs) f;
+	('reads', '{delay_outcome,delay_wheel.page_data,delay_wheel.ring_svg,delay_wheel.forecast_svg,delay_wheel.lateness_svg,delay_wheel_internal.next_due,delay_wheel_internal.next_tasks,delay_wheel_internal.is_running}')) k(why, fs), unnest(fs) f;
 CREATE TEMP VIEW may_write AS
 SELECT CASE WHEN n.nspname LIKE 'delay\_wheel%' THEN n.nspname || '.' ELSE '' END || p.proname AS name, p.provolatile
 FROM pg_depend d JOIN pg_proc p ON p.oid = d.objid JOIN pg_namespace n ON n.oid = p.pronamespace
@@ -243,9 +242,9 @@ SELECT DISTINCT action AS not_seen FROM known WHERE action IS NOT NULL EXCEPT SE
 -- the end
 SET delay_wheel.audit = 'off';
 SELECT delay_queue_drop('regress_audit');
-DELETE FROM delay_wheel.pause;
+DELETE FROM delay_wheel_data.pause;
 SELECT delay_discard_all() >= 0;
-TRUNCATE delay_wheel_internal.audit;
+TRUNCATE delay_wheel_data.audit;
 DROP TABLE audit_source;
 DROP FUNCTION audit_definer();
 SELECT delay_wheel.disallow('regress_dw_audit_a', 'regress_dw_audit_b');

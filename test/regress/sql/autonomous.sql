@@ -45,7 +45,7 @@ SELECT delay_cancel(:id);
 CREATE PROCEDURE pg_temp.wait_all() LANGUAGE plpgsql AS $$
 BEGIN
 	FOR i IN 1..6000 LOOP
-		IF NOT EXISTS (SELECT FROM delay_wheel.task WHERE due <= clock_timestamp() + interval '1 minute') AND
+		IF NOT EXISTS (SELECT FROM delay_wheel_data.task WHERE due <= clock_timestamp() + interval '1 minute') AND
 			NOT EXISTS (SELECT FROM delay_wheel.running) THEN
 			RETURN;
 		END IF;
@@ -87,7 +87,7 @@ SELECT what, value, count(*), count(DISTINCT xid) AS transactions FROM auto_log 
 SELECT sql, sqlstate, message, attempts, count(*) FROM delay_wheel.failed WHERE tag = 'auto' GROUP BY 1, 2, 3, 4 ORDER BY 1, 2;
 SELECT c.relname, i.indisvalid FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
 	WHERE indrelid = 'auto_table'::regclass ORDER BY 1;
-DELETE FROM delay_wheel.failed_task;
+DELETE FROM delay_wheel_data.failed_task;
 
 -- arguments, typed and untyped; output parameters
 CREATE PROCEDURE auto_args(a int, b text, INOUT c timestamptz DEFAULT NULL) LANGUAGE plpgsql AS $$
@@ -120,14 +120,14 @@ CALL pg_temp.wait_all();
 SELECT what, value, count(*) FROM auto_log WHERE what IN ('once', 'twice', 'thrice') GROUP BY 1, 2 ORDER BY 3;
 SELECT key, sqlstate, message, hint, attempts, context FROM delay_wheel.failed ORDER BY attempts;
 -- nothing is left of what stands there while they run
-SELECT count(*) FROM delay_wheel.failed_task;
-DELETE FROM delay_wheel.failed_task;
+SELECT count(*) FROM delay_wheel_data.failed_task;
+DELETE FROM delay_wheel_data.failed_task;
 
 -- a procedure that commits has no mode: the error says which
 SELECT delay_schedule('0', 'CALL auto_steps(''none'', 1)') > 0 AS ok;
 CALL pg_temp.wait_all();
 SELECT sqlstate, message, hint FROM delay_wheel.failed;
-DELETE FROM delay_wheel.failed_task;
+DELETE FROM delay_wheel_data.failed_task;
 
 -- timeouts: it is the whole statement's, over its transactions
 SELECT delay_schedule_task('DO $d$ BEGIN FOR i IN 1..1200 LOOP INSERT INTO auto_log (what) VALUES (''timeout''); COMMIT; PERFORM pg_sleep(0.1); END LOOP; END $d$',
@@ -135,7 +135,7 @@ SELECT delay_schedule_task('DO $d$ BEGIN FOR i IN 1..1200 LOOP INSERT INTO auto_
 CALL pg_temp.wait_all();
 SELECT sqlstate, message FROM delay_wheel.failed;
 SELECT count(*) BETWEEN 1 AND 100 AS some FROM auto_log WHERE what = 'timeout';
-DELETE FROM delay_wheel.failed_task;
+DELETE FROM delay_wheel_data.failed_task;
 
 -- the session: settings, roles, temporary tables, cursors and locks go
 SELECT delay_schedule_task('DO $d$ BEGIN
@@ -175,10 +175,10 @@ CREATE TABLE auto_child (id int REFERENCES auto_parent DEFERRABLE INITIALLY DEFE
 SELECT delay_schedule_task('INSERT INTO auto_child VALUES (1)', mode => 'at_least_once') > 0 AS ok;
 CALL pg_temp.wait_all();
 SELECT sqlstate, attempts FROM delay_wheel.failed;
-DELETE FROM delay_wheel.failed_task;
+DELETE FROM delay_wheel_data.failed_task;
 
 -- plain SQL can write anything: it is checked before it runs; a mode that is none means nothing
-INSERT INTO delay_wheel.task (due, sql, more) VALUES
+INSERT INTO delay_wheel_data.task (due, sql, more) VALUES
 	(now(), 'BEGIN', '{"mode": "at_most_once"}'),
 	(now(), 'INSERT INTO auto_log (what) VALUES (''two''); INSERT INTO auto_log (what) VALUES (''two'')', '{"mode": "at_least_once"}'),
 	(now(), 'COPY auto_table TO STDOUT', '{"mode": "at_most_once"}'),
@@ -187,7 +187,7 @@ INSERT INTO delay_wheel.task (due, sql, more) VALUES
 CALL pg_temp.wait_all();
 SELECT sql, sqlstate, message FROM delay_wheel.failed ORDER BY id;
 SELECT what, count(*) FROM auto_log WHERE what IN ('two', 'any') GROUP BY 1;
-DELETE FROM delay_wheel.failed_task;
+DELETE FROM delay_wheel_data.failed_task;
 
 -- what it schedules and cancels itself; it knows which task it is
 SELECT delay_schedule_task('DO $d$ BEGIN

@@ -47,9 +47,9 @@ SELECT count(*), bool_and(began >= :'to_and_fro') AS not_early FROM cancel_effec
 SET search_path = public, pg_catalog;
 SELECT delay_schedule('1 hour', 'INSERT INTO cancel_effect VALUES (left($1, $2))', repeat('long', 100000), 4) AS id \gset
 RESET search_path;
-SELECT to_jsonb(t) - 'due' AS before FROM delay_wheel.task t WHERE id = :id \gset
+SELECT to_jsonb(t) - 'due' AS before FROM delay_wheel_data.task t WHERE id = :id \gset
 SELECT delay_reschedule(:id, '2 hours');
-SELECT to_jsonb(t) - 'due' = :'before'::jsonb AS same, due > now() + interval '1 hour 30 min' AS moved FROM delay_wheel.task t WHERE id = :id;
+SELECT to_jsonb(t) - 'due' = :'before'::jsonb AS same, due > now() + interval '1 hour 30 min' AS moved FROM delay_wheel_data.task t WHERE id = :id;
 SELECT delay_reschedule(:id, '0');
 SELECT pg_temp.wait_for('EXISTS (SELECT FROM cancel_effect WHERE label = ''long'')');
 

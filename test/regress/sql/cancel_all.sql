@@ -12,11 +12,11 @@
 
 CREATE TABLE cancel_all_effect (label text);
 GRANT ALL ON cancel_all_effect TO PUBLIC;
-INSERT INTO delay_wheel.queue (id, name) VALUES (101, 'cancel_all queue');
+INSERT INTO delay_wheel_data.queue (id, name) VALUES (101, 'cancel_all queue');
 -- a task of the current user; its SQL says which
 CREATE FUNCTION pg_temp.add(label text, due timestamptz, queue int DEFAULT 0, tag text DEFAULT NULL) RETURNS bigint
 LANGUAGE sql AS $$
-	INSERT INTO delay_wheel.task (due, owner, queue, tag, sql)
+	INSERT INTO delay_wheel_data.task (due, owner, queue, tag, sql)
 		VALUES (due, to_regrole(quote_ident(current_user)), queue, tag, format('INSERT INTO cancel_all_effect VALUES (%L)', label))
 		RETURNING id
 $$;
@@ -26,7 +26,7 @@ CREATE FUNCTION pg_temp.pending() RETURNS text LANGUAGE sql AS $$
 $$;
 -- the rows of what is cancelled are gone, and so are the cancellations
 CREATE FUNCTION pg_temp.swept() RETURNS text LANGUAGE sql AS $$
-	SELECT pg_temp.wait_for('NOT EXISTS (SELECT FROM delay_wheel.cancellation WHERE origin = delay_wheel_internal.origin())')
+	SELECT pg_temp.wait_for('NOT EXISTS (SELECT FROM delay_wheel_data.cancellation WHERE origin = delay_wheel_internal.origin())')
 $$;
 \set d '''2100-01-01 00:00:00+00''::timestamptz'
 
@@ -42,7 +42,7 @@ SELECT code, message FROM pg_temp.error_of('SELECT delay_cancel_all(due_from => 
 BEGIN READ ONLY;
 SELECT delay_cancel_all(tag => 'x');
 ROLLBACK;
-SELECT count(*) FROM delay_wheel.cancellation;
+SELECT count(*) FROM delay_wheel_data.cancellation;
 
 -- What each filter hits.  All of it in a transaction that is rolled back.
 SELECT count(pg_temp.add(format('%s %s %s', q, coalesce(t, '-'), h), :d + h * interval '1 hour', q, t))
@@ -73,22 +73,22 @@ SELECT hit, spared FROM pg_temp.hit(due_from => '-infinity');
 SELECT hit, spared FROM pg_temp.hit(due_until => 'infinity');
 SELECT hit, spared FROM pg_temp.hit(due_from => 'infinity');
 -- all of it was rolled back
-SELECT count(*), (SELECT count(*) FROM delay_wheel.cancellation) AS cancellations FROM delay_wheel.tasks;
+SELECT count(*), (SELECT count(*) FROM delay_wheel_data.cancellation) AS cancellations FROM delay_wheel.tasks;
 
 -- for good
 SELECT delay_cancel_all(tag => 'a') AS cancellation \gset
 SELECT pg_temp.swept();
-SELECT count(*), count(*) FILTER (WHERE tag = 'a') AS hit FROM delay_wheel.task;
+SELECT count(*), count(*) FILTER (WHERE tag = 'a') AS hit FROM delay_wheel_data.task;
 SELECT delay_cancel_all('default') > :cancellation AS higher, delay_cancel_all('cancel_all queue') > :cancellation AS higher;
 SELECT count(*) FROM delay_wheel.tasks;
 SELECT pg_temp.swept();
-SELECT count(*) FROM delay_wheel.task;
+SELECT count(*) FROM delay_wheel_data.task;
 -- a long tag, and one that only begins like it
 SELECT pg_temp.add('long', :d, 0, repeat('long', 250)) > 0 AS ok, pg_temp.add('longer', :d, 0, repeat('long', 250) || '!') > 0 AS ok;
 SELECT delay_cancel_all(tag => repeat('long', 250)) > 0 AS ok;
 SELECT pg_temp.pending();
 SELECT pg_temp.swept();
-SELECT pg_temp.label(sql) FROM delay_wheel.task;
+SELECT pg_temp.label(sql) FROM delay_wheel_data.task;
 SELECT delay_cancel(id) FROM delay_wheel.tasks;
 
 -- In a transaction: what it scheduled before is hit, what it schedules after is
@@ -109,7 +109,7 @@ SELECT pg_temp.pending(), delay_cancel(:after);
 COMMIT;
 SELECT pg_temp.pending();
 SELECT pg_temp.swept();
-SELECT count(*) FROM delay_wheel.task;
+SELECT count(*) FROM delay_wheel_data.task;
 
 -- Rolled back, everything is as before: it runs.
 SELECT pg_temp.add('rolled back', now()) > 0 AS ok \gset
@@ -132,7 +132,7 @@ SELECT delay_schedule('0.2 s', $$INSERT INTO cancel_all_effect VALUES ('later')$
 SELECT pg_temp.wait_for('EXISTS (SELECT FROM cancel_all_effect WHERE label = ''later'')');
 SELECT pg_temp.swept();
 SELECT * FROM cancel_all_effect;
-SELECT count(*) FROM delay_wheel.task;
+SELECT count(*) FROM delay_wheel_data.task;
 TRUNCATE cancel_all_effect;
 
 -- Moved into the time of a cancellation that does not hit it: it is not hit
@@ -142,13 +142,13 @@ SELECT pg_temp.add('moved', :d + interval '5 hours') AS moved \gset
 SELECT pg_temp.add('hit', :d + interval '1 hour') AS hit \gset
 SELECT delay_cancel_all(due_from => :d, due_until => :d + interval '2 hours') AS cancellation \gset
 SELECT delay_reschedule_at(:moved, :d + interval '1 hour'), delay_reschedule_at(:hit, :d + interval '5 hours');
-SELECT spared = :cancellation AS spared FROM delay_wheel.task WHERE id = :moved;
+SELECT spared = :cancellation AS spared FROM delay_wheel_data.task WHERE id = :moved;
 SELECT delay_reschedule_at(:moved, :d + interval '30 min'), pg_temp.pending();
 SELECT delay_cancel_all(due_until => :d + interval '1 hour') > 0 AS ok, pg_temp.pending();
 COMMIT;
 SELECT pg_temp.pending();
 SELECT pg_temp.swept();
-SELECT pg_temp.label(sql) FROM delay_wheel.task;
+SELECT pg_temp.label(sql) FROM delay_wheel_data.task;
 SELECT delay_cancel(id) FROM delay_wheel.tasks;
 
 --
@@ -165,7 +165,7 @@ SELECT delay_cancel_all(tag => 'x');
 RESET SESSION AUTHORIZATION;
 SELECT delay_wheel.allow('regress_dw_all_owner', 'regress_dw_all_member', 'regress_dw_all_noinherit', 'regress_dw_all_other');
 CREATE FUNCTION pg_temp.add_all() RETURNS bigint LANGUAGE sql AS $$
-	INSERT INTO delay_wheel.task (due, owner, sql)
+	INSERT INTO delay_wheel_data.task (due, owner, sql)
 		SELECT '2100-01-01', owner, format('INSERT INTO cancel_all_effect VALUES (%L)', owner::text)
 		FROM unnest(ARRAY['regress_dw_all_owner', 'regress_dw_all_member', 'regress_dw_all_noinherit', 'regress_dw_all_other']::regrole[]) owner;
 	SELECT count(*) FROM delay_wheel.tasks
@@ -190,7 +190,7 @@ COMMIT;
 RESET SESSION AUTHORIZATION;
 SELECT owner, count(*) FROM delay_wheel.tasks GROUP BY owner ORDER BY owner::text;
 SELECT pg_temp.swept();
-SELECT owner, count(*) FROM delay_wheel.task GROUP BY owner ORDER BY owner::text;
+SELECT owner, count(*) FROM delay_wheel_data.task GROUP BY owner ORDER BY owner::text;
 -- the rights count that one has then: losing them takes nothing back
 BEGIN;
 SELECT pg_temp.add_all() > 0 AS ok;
@@ -201,11 +201,11 @@ REVOKE regress_dw_all_owner FROM regress_dw_all_member;
 SELECT owner, count(*) FROM delay_wheel.tasks GROUP BY owner ORDER BY owner::text;
 ROLLBACK;
 -- a superuser hits all, also those of roles that do not exist
-INSERT INTO delay_wheel.task (due, origin, owner, sql) VALUES (:d, 1, '4294000000', 'SELECT 1');
+INSERT INTO delay_wheel_data.task (due, origin, owner, sql) VALUES (:d, 1, '4294000000', 'SELECT 1');
 SELECT delay_cancel_all(due_from => '-infinity') > 0 AS ok;
 SELECT count(*) FROM delay_wheel.tasks;
 SELECT pg_temp.swept();
-SELECT count(*) FROM delay_wheel.task;
+SELECT count(*) FROM delay_wheel_data.task;
 
 -- who sees cancellations
 BEGIN;
@@ -230,17 +230,17 @@ SELECT delay_cancel_all(tag => 'x') AS of_owner \gset
 RESET SESSION AUTHORIZATION;
 SELECT delay_cancel_all(tag => 'y') AS of_all \gset
 SET LOCAL SESSION AUTHORIZATION regress_dw_all_writer;
-SELECT code, message, hint FROM pg_temp.error_of('INSERT INTO delay_wheel.cancellation VALUES (9e18, 0, now(), ''regress_dw_all_writer'', NULL, NULL, NULL, NULL, NULL, 0)');
-SELECT code FROM pg_temp.error_of('INSERT INTO delay_wheel.cancellation VALUES (9e18, 0, now(), ''regress_dw_all_writer'', ''{regress_dw_all_owner}'', NULL, NULL, NULL, NULL, 0)');
-SELECT code FROM pg_temp.error_of('INSERT INTO delay_wheel.cancellation VALUES (9e18, 0, now(), ''regress_dw_all_writer'', ''{regress_dw_all_writer, NULL}'', NULL, NULL, NULL, NULL, 0)');
-SELECT code FROM pg_temp.error_of('UPDATE delay_wheel.cancellation SET owners = ''{regress_dw_all_writer}''');
-SELECT code FROM pg_temp.error_of('UPDATE delay_wheel.cancellation SET due_from = NULL');
-SELECT code FROM pg_temp.error_of('DELETE FROM delay_wheel.cancellation');
-SELECT code FROM pg_temp.error_of('MERGE INTO delay_wheel.cancellation c USING (VALUES (1)) v ON c.id = 1 WHEN NOT MATCHED THEN INSERT VALUES (1, 0, now(), ''regress_dw_all_writer'', NULL, NULL, NULL, NULL, NULL, 0)');
-SELECT code FROM pg_temp.error_of('TRUNCATE delay_wheel.cancellation');
-INSERT INTO delay_wheel.cancellation VALUES (9e18, 0, now(), 'regress_dw_all_writer', '{regress_dw_all_writer}', NULL, NULL, NULL, NULL, 0);
+SELECT code, message, hint FROM pg_temp.error_of('INSERT INTO delay_wheel_data.cancellation VALUES (9e18, 0, now(), ''regress_dw_all_writer'', NULL, NULL, NULL, NULL, NULL, 0)');
+SELECT code FROM pg_temp.error_of('INSERT INTO delay_wheel_data.cancellation VALUES (9e18, 0, now(), ''regress_dw_all_writer'', ''{regress_dw_all_owner}'', NULL, NULL, NULL, NULL, 0)');
+SELECT code FROM pg_temp.error_of('INSERT INTO delay_wheel_data.cancellation VALUES (9e18, 0, now(), ''regress_dw_all_writer'', ''{regress_dw_all_writer, NULL}'', NULL, NULL, NULL, NULL, 0)');
+SELECT code FROM pg_temp.error_of('UPDATE delay_wheel_data.cancellation SET owners = ''{regress_dw_all_writer}''');
+SELECT code FROM pg_temp.error_of('UPDATE delay_wheel_data.cancellation SET due_from = NULL');
+SELECT code FROM pg_temp.error_of('DELETE FROM delay_wheel_data.cancellation');
+SELECT code FROM pg_temp.error_of('MERGE INTO delay_wheel_data.cancellation c USING (VALUES (1)) v ON c.id = 1 WHEN NOT MATCHED THEN INSERT VALUES (1, 0, now(), ''regress_dw_all_writer'', NULL, NULL, NULL, NULL, NULL, 0)');
+SELECT code FROM pg_temp.error_of('TRUNCATE delay_wheel_data.cancellation');
+INSERT INTO delay_wheel_data.cancellation VALUES (9e18, 0, now(), 'regress_dw_all_writer', '{regress_dw_all_writer}', NULL, NULL, NULL, NULL, 0);
 RESET SESSION AUTHORIZATION;
-SELECT count(*) FROM delay_wheel.cancellation;
+SELECT count(*) FROM delay_wheel_data.cancellation;
 -- the trigger is for our table only
 CREATE TABLE cancel_all_table (owners text);
 CREATE TRIGGER t BEFORE INSERT ON cancel_all_table FOR EACH ROW EXECUTE FUNCTION delay_wheel_internal.cancellation_guard();
@@ -249,8 +249,8 @@ ROLLBACK;
 
 -- A cancellation that came with a copy hits what came with it, is left alone,
 -- and keeps its tasks cancelled when the others are armed.
-INSERT INTO delay_wheel.cancellation VALUES (1000000, 1, now(), 'regress_dw_all_other', '{regress_dw_all_other}', NULL, NULL, NULL, NULL, 0);
-INSERT INTO delay_wheel.task (id, due, origin, owner, sql) VALUES
+INSERT INTO delay_wheel_data.cancellation VALUES (1000000, 1, now(), 'regress_dw_all_other', '{regress_dw_all_other}', NULL, NULL, NULL, NULL, 0);
+INSERT INTO delay_wheel_data.task (id, due, origin, owner, sql) VALUES
 	(999991, :d, 1, 'regress_dw_all_other', 'SELECT $$(''copied, hit'')$$'), (999992, :d, 1, 'regress_dw_all_owner', 'SELECT $$(''copied, other owner'')$$'),
 	(1000001, :d, 1, 'regress_dw_all_other', 'SELECT $$(''copied, later'')$$'), (999993, :d, 2, 'regress_dw_all_other', 'SELECT $$(''other copy'')$$'),
 	(999994, :d, delay_wheel_internal.origin(), 'regress_dw_all_other', 'SELECT $$(''ours'')$$');
@@ -258,12 +258,12 @@ SELECT pg_temp.pending();
 SELECT id, state, waiting_for FROM delay_wheel.cancellations;
 SELECT delay_cancel(999991);
 SELECT delay_arm(), pg_temp.pending();
-SELECT count(*) FILTER (WHERE origin <> delay_wheel_internal.origin()) AS unarmed, count(*), (SELECT count(*) FROM delay_wheel.cancellation) AS cancellations FROM delay_wheel.task;
+SELECT count(*) FILTER (WHERE origin <> delay_wheel_internal.origin()) AS unarmed, count(*), (SELECT count(*) FROM delay_wheel_data.cancellation) AS cancellations FROM delay_wheel_data.task;
 -- ours hits copies
-INSERT INTO delay_wheel.task (id, due, origin, owner, tag, sql) VALUES (1, :d, 1, 'regress_dw_all_other', 'copied', 'SELECT 1');
+INSERT INTO delay_wheel_data.task (id, due, origin, owner, tag, sql) VALUES (1, :d, 1, 'regress_dw_all_other', 'copied', 'SELECT 1');
 SELECT delay_cancel_all(tag => 'copied') > 0 AS ok;
 SELECT pg_temp.swept();
-SELECT count(*) FROM delay_wheel.task WHERE tag = 'copied';
+SELECT count(*) FROM delay_wheel_data.task WHERE tag = 'copied';
 SELECT count(delay_cancel(id)) FROM delay_wheel.tasks;
 SELECT delay_arm();
 
@@ -273,7 +273,7 @@ SET LOCAL ROLE regress_dw_all_other;
 SELECT count(delay_schedule_task('SELECT 1', delay => '1 day', tag => tag)) FROM unnest('{a,b,c,d,e}'::text[]) tag;
 SELECT count(delay_cancel_all(tag => tag)) FROM unnest('{a,b,c,d}'::text[]) tag;
 RESET ROLE;
-SELECT tag, delay_cancel(id) FROM delay_wheel.task WHERE owner = 'regress_dw_all_other'::regrole ORDER BY tag;
+SELECT tag, delay_cancel(id) FROM delay_wheel_data.task WHERE owner = 'regress_dw_all_other'::regrole ORDER BY tag;
 ROLLBACK;
 
 -- not counted by max_pending

@@ -161,7 +161,7 @@ SELECT delay_schedule('0', 'SELECT delay_schedule_task(''SELECT nothing'', check
 SELECT pg_temp.wait_until_done();
 SELECT sqlstate, message FROM delay_wheel.failed WHERE id = :id;
 SELECT count(delay_cancel(id)) FROM delay_wheel.tasks;
-DELETE FROM delay_wheel.failed_task;
+DELETE FROM delay_wheel_data.failed_task;
 
 RESET delay_wheel.check_sql;
 SELECT delay_wheel.disallow('regress_dw_check');

@@ -133,7 +133,7 @@ BEGIN
 	END LOOP;
 	RETURN n;
 END $$;
-SELECT nextval('delay_wheel.task_id_seq') AS before \gset
+SELECT nextval('delay_wheel_data.task_id_seq') AS before \gset
 SELECT pg_temp.attack_as('regress_dw_mallory') = count(*) AS all_of_them FROM escapes_attack;
 SELECT pg_temp.attack_as('regress_dw_nologin') = count(*) AS all_of_them FROM escapes_attack;
 SELECT pg_temp.wait_until_done();
@@ -155,7 +155,7 @@ SELECT pg_temp.wait_until_done();
 SELECT * FROM escapes_loot;
 SELECT label, who FROM escapes_seen ORDER BY label COLLATE "C";
 TRUNCATE escapes_loot, escapes_seen;
-DELETE FROM delay_wheel.failed_task;
+DELETE FROM delay_wheel_data.failed_task;
 
 --
 -- 2. Names: temporary objects that hide others, for the next task of the same
@@ -190,7 +190,7 @@ SELECT pg_temp.wait_for('count(*) = 3 FROM escapes_names');
 SELECT name, who FROM public.escapes_names ORDER BY name COLLATE "C", who;
 SELECT * FROM escapes_loot;
 SELECT count(DISTINCT pid) FILTER (WHERE label IN ('first', 'second')) AS processes_of_one, count(DISTINCT pid) > 1 AS another_process FROM escapes_seen;
-SELECT sqlstate, message FROM delay_wheel.failed_task;
+SELECT sqlstate, message FROM delay_wheel_data.failed_task;
 
 --
 -- 3. search_path: operators and functions that come before those of pg_catalog
@@ -230,7 +230,7 @@ RESET SESSION AUTHORIZATION;
 SELECT pg_temp.wait_until_done();
 SELECT label ~ '^evil 20' AS ran FROM escapes_seen WHERE label LIKE 'evil%';
 SELECT id - :failing AS task, sqlstate, message FROM delay_wheel.failed ORDER BY id;
-DELETE FROM delay_wheel.failed_task;
+DELETE FROM delay_wheel_data.failed_task;
 -- created into a schema that somebody else has prepared, the extension refers
 -- to nothing there
 BEGIN;
@@ -269,7 +269,7 @@ SELECT pg_temp.wait_for(format('count(*) = 2 FROM delay_wheel.failed WHERE id IN
 SELECT pg_temp.wait_until_done();
 SELECT id - :id1 AS task, sqlstate, message FROM delay_wheel.failed ORDER BY id;
 SELECT label, who FROM escapes_seen WHERE label ~ 'definer|group' ORDER BY label COLLATE "C", who;
-DELETE FROM delay_wheel.failed_task;
+DELETE FROM delay_wheel_data.failed_task;
 -- a role that is another one by default: its tasks are its own nevertheless
 CREATE ROLE regress_dw_default LOGIN IN ROLE regress_dw_group;
 ALTER ROLE regress_dw_default SET role = regress_dw_group;
@@ -335,12 +335,12 @@ VACUUM (ANALYZE) escapes.maintained;
 SET SESSION AUTHORIZATION regress_dw_mallory;
 INSERT INTO escapes.maintained VALUES (101);
 RESET SESSION AUTHORIZATION;
-SELECT count(*) AS pending FROM delay_wheel.task WHERE due > now();
+SELECT count(*) AS pending FROM delay_wheel_data.task WHERE due > now();
 SELECT pg_temp.wait_until_done();
 SELECT owner, sqlstate, message FROM delay_wheel.failed;
 SELECT * FROM escapes_loot;
 SELECT delay_cancel(:id);
-DELETE FROM delay_wheel.failed_task;
+DELETE FROM delay_wheel_data.failed_task;
 
 --
 -- 6. Tables of others: a task is a statement of its owner, and runs their
@@ -372,14 +372,14 @@ SELECT delay_schedule('0', 'INSERT INTO escapes_seen VALUES (''boss again'')') >
 SELECT delay_schedule('0', 'SET ROLE regress_dw_mallory; SELECT 1 / 0') > 0 AS ok;
 SELECT delay_schedule('0', 'INSERT INTO escapes_seen VALUES (''boss again'')') > 0 AS ok;
 -- by plain SQL a superuser's task may write its own row anew: another task
-SELECT delay_schedule('0', $$INSERT INTO delay_wheel.task (id, due, sql) VALUES (current_setting('delay_wheel.task_id')::bigint, now(), 'INSERT INTO escapes_seen VALUES (''reborn'')');
-	UPDATE delay_wheel.task SET due = now() WHERE id = current_setting('delay_wheel.task_id')::bigint;
+SELECT delay_schedule('0', $$INSERT INTO delay_wheel_data.task (id, due, sql) VALUES (current_setting('delay_wheel.task_id')::bigint, now(), 'INSERT INTO escapes_seen VALUES (''reborn'')');
+	UPDATE delay_wheel_data.task SET due = now() WHERE id = current_setting('delay_wheel.task_id')::bigint;
 	INSERT INTO escapes_seen VALUES ('born')$$) > 0 AS ok;
 RESET SESSION AUTHORIZATION;
 SELECT pg_temp.wait_until_done();
 SELECT label, who FROM escapes_seen WHERE label ~ '^(itself|boss|born|reborn)' ORDER BY label COLLATE "C";
 SELECT sqlstate, message FROM delay_wheel.failed ORDER BY id;
-DELETE FROM delay_wheel.failed_task;
+DELETE FROM delay_wheel_data.failed_task;
 
 --
 -- 8. Types of others: a polymorphic function of the victim passes a value on,

@@ -10,7 +10,7 @@
 \set ECHO all
 
 CREATE TABLE failing_effect (label text);
-SELECT nextval('delay_wheel.task_id_seq') AS before \gset
+SELECT nextval('delay_wheel_data.task_id_seq') AS before \gset
 
 -- every field of an error
 CREATE FUNCTION failing_raise() RETURNS int LANGUAGE plpgsql AS $$
@@ -60,7 +60,7 @@ INSERT INTO failing_deferred VALUES (1, 1);
 CREATE FUNCTION failing_trigger() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN PERFORM failing_raise(); RETURN NULL; END$$;
 CREATE CONSTRAINT TRIGGER failing_trigger AFTER UPDATE ON failing_deferred DEFERRABLE INITIALLY DEFERRED
 	FOR EACH ROW EXECUTE FUNCTION failing_trigger();
-SELECT nextval('delay_wheel.task_id_seq') AS before \gset
+SELECT nextval('delay_wheel_data.task_id_seq') AS before \gset
 SELECT delay_schedule('0', 'INSERT INTO failing_effect VALUES (''NEVER: commit 1''); INSERT INTO failing_deferred VALUES (1, 1)') > 0 AS ok;
 SELECT delay_schedule('0', 'INSERT INTO failing_effect VALUES (''NEVER: commit 2''); INSERT INTO failing_deferred VALUES (2, $1)', 7) > 0 AS ok;
 SELECT delay_schedule('0', 'INSERT INTO failing_effect VALUES (''NEVER: commit 3''); UPDATE failing_deferred SET i = i') > 0 AS ok;
@@ -78,7 +78,7 @@ GRANT ALL ON failing_slow TO PUBLIC;
 CREATE FUNCTION failing_slow() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN PERFORM pg_sleep(100); RETURN NULL; END$$;
 CREATE CONSTRAINT TRIGGER failing_slow AFTER INSERT ON failing_slow DEFERRABLE INITIALLY DEFERRED
 	FOR EACH ROW EXECUTE FUNCTION failing_slow();
-SELECT nextval('delay_wheel.task_id_seq') AS before \gset
+SELECT nextval('delay_wheel_data.task_id_seq') AS before \gset
 SET SESSION AUTHORIZATION regress_dw_timeout;
 SELECT delay_schedule('0', 'INSERT INTO failing_effect VALUES (''NEVER: timeout''); SELECT pg_sleep(100)') > 0 AS ok;
 SELECT delay_schedule('0', 'INSERT INTO failing_effect VALUES (''NEVER: timeout at the commit''); INSERT INTO failing_slow VALUES (1)') > 0 AS ok;
@@ -89,7 +89,7 @@ DROP TABLE failing_slow;
 DROP FUNCTION failing_slow;
 
 -- texts of any length come over into failed, and are those of the task
-SELECT nextval('delay_wheel.task_id_seq') AS before \gset
+SELECT nextval('delay_wheel_data.task_id_seq') AS before \gset
 SELECT string_agg(md5(i::text), '') AS noise FROM generate_series(1, 10000) i \gset
 SELECT delay_schedule('0', format('SELECT 1 / 0, %L, $1', :'noise'), :'noise'::text || 'x') > 0 AS ok;
 SELECT pg_temp.wait_until_done();
@@ -103,7 +103,7 @@ SELECT delay_cancel(:id), delay_reschedule(:id, '0');
 SELECT failed >= 23 AS counts_failed, done > 0 AS counts_done FROM delay_wheel.status WHERE database = current_database();
 SELECT label FROM failing_effect ORDER BY label COLLATE "C";
 
-DELETE FROM delay_wheel.failed_task;
+DELETE FROM delay_wheel_data.failed_task;
 DROP TABLE failing_effect, failing_deferred, failing_unique;
 DROP FUNCTION failing_raise, failing_trigger;
 DROP PROCEDURE failing_commit;

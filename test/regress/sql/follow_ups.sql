@@ -118,7 +118,7 @@ RESET SESSION AUTHORIZATION;
 BEGIN;
 SELECT delay_run(:id);
 SELECT owner, due = now() AS at_once, queue, priority, key, tag, sql, args[1] = :'id' AS id, args[2] AS rows FROM delay_wheel.tasks;
-SELECT arg_types, max_attempts, timeout, search_path, more FROM delay_wheel.task;
+SELECT arg_types, max_attempts, timeout, search_path, more FROM delay_wheel_data.task;
 ROLLBACK;
 SELECT sql FROM delay_wheel.tasks;
 SELECT delay_resume('follow');
@@ -127,8 +127,8 @@ SELECT * FROM follow_schema.effect;
 
 -- what plain SQL has written and is no text does not count
 SELECT delay_schedule('1 day', 'INSERT INTO follow_effect (label) VALUES (''plain'')') AS id \gset
-UPDATE delay_wheel.task SET more = '{"on_success": 1, "on_failure": null, "notify": ""}' WHERE id = :id;
-UPDATE delay_wheel.task SET due = now() WHERE id = :id;
+UPDATE delay_wheel_data.task SET more = '{"on_success": 1, "on_failure": null, "notify": ""}' WHERE id = :id;
+UPDATE delay_wheel_data.task SET due = now() WHERE id = :id;
 SELECT pg_temp.wait_for('EXISTS (SELECT FROM follow_effect)');
 SELECT pg_temp.wait_until_done();
 SELECT label FROM follow_effect;
@@ -136,7 +136,7 @@ TRUNCATE follow_effect;
 
 -- In batches each has its own.
 SELECT delay_pause();
-DELETE FROM delay_wheel.failed_task;
+DELETE FROM delay_wheel_data.failed_task;
 SELECT count(delay_schedule_task('SELECT 1 / $1::int', ARRAY[(g % 50)::text],
 	on_success => 'INSERT INTO follow_effect (label, args) VALUES (''success'', $1)',
 	on_failure => 'INSERT INTO follow_effect (label, args) VALUES (''failure'', $1)')) FROM generate_series(1, 300) g;
@@ -148,7 +148,7 @@ SELECT label, count(*), count(DISTINCT args) FROM follow_effect GROUP BY label O
 SELECT count(*) AS failed, count(*) FILTER (WHERE e.args IS NULL) AS not_followed FROM delay_wheel.failed f
 	LEFT JOIN follow_effect e ON e.label = 'failure' AND e.args = f.id::text;
 
-DELETE FROM delay_wheel.failed_task;
+DELETE FROM delay_wheel_data.failed_task;
 DROP TABLE follow_child, follow_parent, follow_effect;
 DROP FUNCTION follow_failing(), follow_all(text);
 DROP SEQUENCE follow_tries;

@@ -53,9 +53,9 @@ SELECT name, groups, group_order FROM delay_wheel.queues WHERE name = 'turns';
 
 -- plain SQL gives a row the same hash
 SELECT delay_schedule_task('SELECT 1', delay => '1 day', queue => 'grouped', group_key => 'ä') AS by_function \gset
-INSERT INTO delay_wheel.task (due, owner, queue, sql, group_key)
-SELECT due, owner, queue, sql, 'ä' FROM delay_wheel.task WHERE id = :by_function;
-SELECT count(*), count(DISTINCT group_hash) FROM delay_wheel.task WHERE group_key = 'ä';
+INSERT INTO delay_wheel_data.task (due, owner, queue, sql, group_key)
+SELECT due, owner, queue, sql, 'ä' FROM delay_wheel_data.task WHERE id = :by_function;
+SELECT count(*), count(DISTINCT group_hash) FROM delay_wheel_data.task WHERE group_key = 'ä';
 SELECT count(delay_cancel(id)) FROM delay_wheel.tasks WHERE group_key = 'ä';
 
 -- scheduled

@@ -22,7 +22,7 @@ SELECT delay_wheel.allow('regress_dw_h_all', 'regress_dw_h_errors', 'regress_dw_
 ALTER ROLE regress_dw_h_all SET delay_wheel.history = 'all';
 ALTER ROLE regress_dw_h_off SET delay_wheel.history = 'off';
 ALTER ROLE regress_dw_h_nologin SET delay_wheel.history = 'all';
-TRUNCATE delay_wheel_internal.history_0, delay_wheel_internal.history_1, delay_wheel_internal.history_2;
+TRUNCATE delay_wheel_data.history_0, delay_wheel_data.history_1, delay_wheel_data.history_2;
 CREATE TABLE history_effect (n int, label text);
 CREATE TABLE history_rule (n int);
 CREATE RULE r AS ON INSERT TO history_rule DO INSTEAD DELETE FROM history_rule;
@@ -72,7 +72,7 @@ SELECT sql, command_tag, rows FROM history_seen ORDER BY sql COLLATE "C", rows;
 SELECT DISTINCT outcome, sqlstate, message, queue, key, tag, owner, attempt, lateness_ok, duration_ok FROM history_seen;
 -- and with a mode
 RESET SESSION AUTHORIZATION;
-TRUNCATE delay_wheel_internal.history_0, delay_wheel_internal.history_1, delay_wheel_internal.history_2;
+TRUNCATE delay_wheel_data.history_0, delay_wheel_data.history_1, delay_wheel_data.history_2;
 SET SESSION AUTHORIZATION regress_dw_h_all;
 SELECT ARRAY['VACUUM history_mode', 'REINDEX TABLE CONCURRENTLY history_mode', 'DO $d$ BEGIN COMMIT; END $d$', 'SELECT n FROM history_mode',
 	'INSERT INTO history_mode VALUES (1), (2) RETURNING n', 'UPDATE history_mode SET n = n', 'CREATE TABLE history_as AS VALUES (1), (2)', 'DROP TABLE history_as',
@@ -83,7 +83,7 @@ CALL history_one_by_one(:'statements', 'at_most_once');
 SELECT sql, command_tag, rows, sqlstate FROM history_seen WHERE sql = ANY (:'statements') ORDER BY sql COLLATE "C";
 CREATE TABLE history_once AS SELECT sql, outcome, command_tag, rows, sqlstate, message, attempt FROM history_seen WHERE sql = ANY (:'statements');
 RESET SESSION AUTHORIZATION;
-TRUNCATE delay_wheel_internal.history_0, delay_wheel_internal.history_1, delay_wheel_internal.history_2;
+TRUNCATE delay_wheel_data.history_0, delay_wheel_data.history_1, delay_wheel_data.history_2;
 SET SESSION AUTHORIZATION regress_dw_h_all;
 DELETE FROM history_mode;
 CALL history_one_by_one(:'statements', 'at_least_once');
@@ -92,7 +92,7 @@ SELECT sql, outcome, command_tag, rows, sqlstate, message, attempt FROM history_
 DROP TABLE history_mode, history_once;
 DROP PROCEDURE history_out;
 RESET SESSION AUTHORIZATION;
-TRUNCATE delay_wheel_internal.history_0, delay_wheel_internal.history_1, delay_wheel_internal.history_2;
+TRUNCATE delay_wheel_data.history_0, delay_wheel_data.history_1, delay_wheel_data.history_2;
 RESET client_min_messages;
 
 --
@@ -121,7 +121,7 @@ CALL history_schedule();
 SET SESSION AUTHORIZATION regress_dw_h_off;
 CALL history_schedule();
 RESET SESSION AUTHORIZATION;
-SELECT pg_temp.wait_for('NOT EXISTS (SELECT FROM delay_wheel.task WHERE owner::text LIKE ''regress_dw_h%'')');
+SELECT pg_temp.wait_for('NOT EXISTS (SELECT FROM delay_wheel_data.task WHERE owner::text LIKE ''regress_dw_h%'')');
 SELECT owner, queue, string_agg(split_part(sql, ' AS ', 2) || ': ' || outcome || COALESCE(' ' || attempt, ''), ', ' ORDER BY sql, attempt) AS recorded
 	FROM delay_wheel.history GROUP BY owner, queue ORDER BY owner::text, queue;
 SELECT outcome, sqlstate, message, key, tag, command_tag, rows, attempt, lateness IS NULL AS no_lateness, duration IS NULL AS no_duration, started IS NULL AS not_started, sql
@@ -191,7 +191,7 @@ BEGIN
 	RETURN true;
 END $$;
 SELECT count(*) FROM delay_wheel.history WHERE pg_temp.leak(owner) AND queue <> 'history_all';
-SELECT count(*) FROM delay_wheel_internal.history_0;
+SELECT count(*) FROM delay_wheel_data.history_0;
 RESET SESSION AUTHORIZATION;
 GRANT pg_read_all_data TO regress_dw_h_dba;
 SET ROLE regress_dw_h_dba;
@@ -199,15 +199,15 @@ SELECT count(DISTINCT owner) >= 3 AS all_of_them FROM delay_wheel.history;
 RESET ROLE;
 GRANT pg_write_all_data TO regress_dw_h_dba;
 SET ROLE regress_dw_h_dba;
-INSERT INTO delay_wheel_internal.history_1 (task, due, ended, owner, queue, outcome, sql) VALUES (1, now(), now(), 'regress_dw_h_dba', 0, 'done', 'SELECT');
-UPDATE delay_wheel_internal.history_0 SET message = 'x';
-DELETE FROM delay_wheel_internal.history_0;
+INSERT INTO delay_wheel_data.history_1 (task, due, ended, owner, queue, outcome, sql) VALUES (1, now(), now(), 'regress_dw_h_dba', 0, 'done', 'SELECT');
+UPDATE delay_wheel_data.history_0 SET message = 'x';
+DELETE FROM delay_wheel_data.history_0;
 RESET ROLE;
 
 --
 -- Long texts, arguments, keys
 --
-TRUNCATE delay_wheel_internal.history_0, delay_wheel_internal.history_1, delay_wheel_internal.history_2;
+TRUNCATE delay_wheel_data.history_0, delay_wheel_data.history_1, delay_wheel_data.history_2;
 SET SESSION AUTHORIZATION regress_dw_h_all;
 SELECT delay_schedule_task('SELECT $1, ''' || repeat('ä', 200) || '''', args => '{secret}', key => repeat('k', 1000), tag => repeat('€', 333)) > 0 AS ok;
 SELECT delay_schedule('0', 'SELECT ''' || string_agg(md5(i::text), '') || ''' AS long') > 0 AS ok FROM generate_series(1, 1000) i;
@@ -217,19 +217,19 @@ SELECT outcome, octet_length(sql) AS sql, left(sql, 11) AS begins, octet_length(
 	FROM delay_wheel.history ORDER BY sql COLLATE "C";
 RESET SESSION AUTHORIZATION;
 -- nothing is out of line
-SELECT sum(pg_relation_size(reltoastrelid)) AS toast FROM pg_class WHERE oid IN ('delay_wheel_internal.history_0'::regclass, 'delay_wheel_internal.history_1'::regclass, 'delay_wheel_internal.history_2'::regclass);
+SELECT sum(pg_relation_size(reltoastrelid)) AS toast FROM pg_class WHERE oid IN ('delay_wheel_data.history_0'::regclass, 'delay_wheel_data.history_1'::regclass, 'delay_wheel_data.history_2'::regclass);
 
 --
 -- A batch: of one transaction, each its row; indexes that were added are filled
 --
-CREATE INDEX history_i0 ON delay_wheel_internal.history_0 (task); CREATE INDEX history_i1 ON delay_wheel_internal.history_1 (task); CREATE INDEX history_i2 ON delay_wheel_internal.history_2 (task);
-CREATE INDEX history_e0 ON delay_wheel_internal.history_0 (length(sql)) WHERE outcome = 'done';
-CREATE INDEX history_e1 ON delay_wheel_internal.history_1 (length(sql)) WHERE outcome = 'done';
-CREATE INDEX history_e2 ON delay_wheel_internal.history_2 (length(sql)) WHERE outcome = 'done';
-ALTER TABLE delay_wheel_internal.history_0 ADD COLUMN extra text DEFAULT 'not for us';
-ALTER TABLE delay_wheel_internal.history_1 ADD COLUMN extra text DEFAULT 'not for us';
-ALTER TABLE delay_wheel_internal.history_2 ADD COLUMN extra text DEFAULT 'not for us';
-TRUNCATE history_effect, delay_wheel_internal.history_0, delay_wheel_internal.history_1, delay_wheel_internal.history_2;
+CREATE INDEX history_i0 ON delay_wheel_data.history_0 (task); CREATE INDEX history_i1 ON delay_wheel_data.history_1 (task); CREATE INDEX history_i2 ON delay_wheel_data.history_2 (task);
+CREATE INDEX history_e0 ON delay_wheel_data.history_0 (length(sql)) WHERE outcome = 'done';
+CREATE INDEX history_e1 ON delay_wheel_data.history_1 (length(sql)) WHERE outcome = 'done';
+CREATE INDEX history_e2 ON delay_wheel_data.history_2 (length(sql)) WHERE outcome = 'done';
+ALTER TABLE delay_wheel_data.history_0 ADD COLUMN extra text DEFAULT 'not for us';
+ALTER TABLE delay_wheel_data.history_1 ADD COLUMN extra text DEFAULT 'not for us';
+ALTER TABLE delay_wheel_data.history_2 ADD COLUMN extra text DEFAULT 'not for us';
+TRUNCATE history_effect, delay_wheel_data.history_0, delay_wheel_data.history_1, delay_wheel_data.history_2;
 SELECT delay_wheel.allow('regress_dw_h_all');
 SET SESSION AUTHORIZATION regress_dw_h_all;
 SELECT count(delay_schedule('0', CASE WHEN i % 100 = 0 THEN 'SELECT 1 / 0, $1' ELSE 'INSERT INTO history_effect VALUES ($1)' END, i)) FROM generate_series(1, 2000) i;
@@ -240,17 +240,17 @@ RESET SESSION AUTHORIZATION;
 SELECT (SELECT count(*) FROM history_effect) AS effects, count(*) AS done FROM delay_wheel.history WHERE outcome = 'done';
 SET enable_seqscan = off;
 SELECT count(*) FROM delay_wheel.history WHERE task > 0;
-SELECT count(*) FROM delay_wheel_internal.history_0 WHERE length(sql) = 38 AND outcome = 'done';
+SELECT count(*) FROM delay_wheel_data.history_0 WHERE length(sql) = 38 AND outcome = 'done';
 RESET enable_seqscan;
-ALTER TABLE delay_wheel_internal.history_0 DROP COLUMN extra;
-ALTER TABLE delay_wheel_internal.history_1 DROP COLUMN extra;
-ALTER TABLE delay_wheel_internal.history_2 DROP COLUMN extra;
-DROP INDEX delay_wheel_internal.history_i0, delay_wheel_internal.history_i1, delay_wheel_internal.history_i2, delay_wheel_internal.history_e0, delay_wheel_internal.history_e1, delay_wheel_internal.history_e2;
+ALTER TABLE delay_wheel_data.history_0 DROP COLUMN extra;
+ALTER TABLE delay_wheel_data.history_1 DROP COLUMN extra;
+ALTER TABLE delay_wheel_data.history_2 DROP COLUMN extra;
+DROP INDEX delay_wheel_data.history_i0, delay_wheel_data.history_i1, delay_wheel_data.history_i2, delay_wheel_data.history_e0, delay_wheel_data.history_e1, delay_wheel_data.history_e2;
 
 --
 -- What delay_run() does, also within a task, and what of it is undone
 --
-TRUNCATE history_effect, delay_wheel_internal.history_0, delay_wheel_internal.history_1, delay_wheel_internal.history_2;
+TRUNCATE history_effect, delay_wheel_data.history_0, delay_wheel_data.history_1, delay_wheel_data.history_2;
 SET delay_wheel.history = 'all';
 SELECT delay_schedule('1 hour', 'SELECT 1 AS by_delay_run') AS id \gset
 BEGIN;
@@ -279,20 +279,20 @@ SELECT sql, count(*), count(DISTINCT task) FROM delay_wheel.history WHERE sql NO
 -- times that the view could not subtract are refused, also from a superuser
 SELECT n, times, code, message FROM generate_series(0, 2) n,
 	(VALUES ('''infinity'', now(), now()'), ('now(), ''-infinity'', now()'), ('now(), now(), ''infinity''')) v(times),
-	pg_temp.error_of(format('INSERT INTO delay_wheel_internal.history_%s (due, started, ended, task, owner, queue, outcome, sql)
+	pg_temp.error_of(format('INSERT INTO delay_wheel_data.history_%s (due, started, ended, task, owner, queue, outcome, sql)
 		VALUES (%s, 1, ''10'', 0, ''done'', ''infinite'')', n, times));
 -- ... and those of a lease, of which they would be made
 SELECT times, code, message FROM (VALUES ('''infinity'', now()'), ('now(), ''-infinity''')) v(times),
-	pg_temp.error_of(format('INSERT INTO delay_wheel.task (due, payload, token, first_due, leased_at) VALUES (now(), ''1'', 1, %s)', times));
+	pg_temp.error_of(format('INSERT INTO delay_wheel_data.task (due, payload, token, first_due, leased_at) VALUES (now(), ''1'', 1, %s)', times));
 SELECT count(lateness), count(duration) FROM delay_wheel.history WHERE sql = 'infinite';
 
 -- milliseconds, and microseconds in three digits, not in sixteen
-INSERT INTO delay_wheel_internal.history_0 (task, due, started, ended, owner, queue, attempt, outcome, sql)
+INSERT INTO delay_wheel_data.history_0 (task, due, started, ended, owner, queue, attempt, outcome, sql)
 	SELECT -i, t, t + i * interval '1 us', t + 4 * i * interval '1 us', CURRENT_USER::regrole, 0, 1, 'done', 'rounded'
 	FROM (SELECT timestamptz '2026-01-01') s(t), generate_series(1, 2000) i;
 SELECT count(*), count(*) FILTER (WHERE lateness::text <> (-task / 1000.0)::float8::text) AS lateness, count(*) FILTER (WHERE duration::text <> (-task * 3 / 1000.0)::float8::text) AS duration
 	FROM delay_wheel.history WHERE sql = 'rounded';
-DELETE FROM delay_wheel_internal.history_0 WHERE sql = 'rounded';
+DELETE FROM delay_wheel_data.history_0 WHERE sql = 'rounded';
 
 --
 -- A sample: all that has failed, and a share of the others, each drawn by itself; from executors, in batches
@@ -305,7 +305,7 @@ CREATE PROCEDURE history_sample(good text) LANGUAGE plpgsql AS $$
 DECLARE
 	ids bigint[];
 BEGIN
-	TRUNCATE delay_wheel_internal.history_0, delay_wheel_internal.history_1, delay_wheel_internal.history_2;
+	TRUNCATE delay_wheel_data.history_0, delay_wheel_data.history_1, delay_wheel_data.history_2;
 	EXECUTE format('ALTER ROLE CURRENT_USER SET delay_wheel.history_sample = %s', good);
 	COMMIT;
 	PERFORM delay_schedule_task('SELECT ' || i, queue => 'history_q', tag => 'sampled') FROM generate_series(1, 2000) i;
@@ -329,7 +329,7 @@ SELECT outcome, CASE WHEN sample IS NULL THEN n::text ELSE (n BETWEEN 400 AND 60
 SELECT error FROM (VALUES ('-0.1'), ('1.1'), ('NaN')) v(share), pg_temp.error_of('SET delay_wheel.history_sample = ' || quote_literal(share)) e(error);
 -- what is received is drawn once, too
 SELECT delay_queue('history_mail', external => true, history => 'sample');
-TRUNCATE delay_wheel_internal.history_0, delay_wheel_internal.history_1, delay_wheel_internal.history_2;
+TRUNCATE delay_wheel_data.history_0, delay_wheel_data.history_1, delay_wheel_data.history_2;
 SELECT count(delay_send('history_mail', to_jsonb(i), key => 'sampled ' || i)) FROM generate_series(1, 2000) i;
 DO $$
 DECLARE
@@ -356,7 +356,7 @@ SELECT delay_queue('history_q', history => 'all', users => '{public}'), delay_qu
 CREATE PROCEDURE history_result(size text, statements text[], in_mode text DEFAULT NULL) LANGUAGE plpgsql AS $$
 BEGIN
 	EXECUTE format('ALTER ROLE CURRENT_USER SET delay_wheel.history_result = %L', size);
-	TRUNCATE delay_wheel_internal.history_0, delay_wheel_internal.history_1, delay_wheel_internal.history_2;
+	TRUNCATE delay_wheel_data.history_0, delay_wheel_data.history_1, delay_wheel_data.history_2;
 	COMMIT;
 	PERFORM delay_schedule_task(s, queue => 'history_q', mode => in_mode) FROM unnest(statements) s;
 	COMMIT;

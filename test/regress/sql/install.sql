@@ -22,7 +22,7 @@ SELECT pg_describe_object(classid, objid, 0) AS object_without_comment
 		ORDER BY 1;
 -- columns whose name does not say it all: those of the catalog have one each
 SELECT attrelid::regclass, attname AS column_without_comment
-	FROM pg_attribute WHERE attrelid = 'delay_wheel.task'::regclass AND attnum > 0 AND NOT attisdropped
+	FROM pg_attribute WHERE attrelid = 'delay_wheel_data.task'::regclass AND attnum > 0 AND NOT attisdropped
 		AND col_description(attrelid, attnum) IS NULL;
 SELECT obj_description(oid, 'pg_extension') FROM pg_extension WHERE extname = 'delay_wheel';
 -- settings
@@ -32,7 +32,7 @@ SET delay_wheel.no_such_setting = 1;
 -- everybody may look, nobody but superusers may change
 SELECT c.oid::regclass AS relation, p.privilege
 	FROM pg_class c, unnest('{SELECT, INSERT, UPDATE, DELETE, TRUNCATE}'::text[]) p(privilege)
-	WHERE relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_internal'::regnamespace) AND relkind IN ('r', 'v', 'f', 'S')
+	WHERE relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_data'::regnamespace, 'delay_wheel_internal'::regnamespace) AND relkind IN ('r', 'v', 'f', 'S')
 		AND CASE WHEN relkind = 'S' THEN p.privilege IN ('SELECT', 'UPDATE') AND has_sequence_privilege('public', c.oid, p.privilege)
 			ELSE has_table_privilege('public', c.oid, p.privilege) END
 	ORDER BY 1, 2;
@@ -85,12 +85,12 @@ SELECT pg_temp.wait_for('count(*) = 4 FROM install_effect');
 CREATE EXTENSION delay_wheel;
 
 -- tables of its own are local to each node: no shards of them, whatever else is there
-CREATE TABLE delay_wheel.task_102008 (id bigint);
-CREATE TABLE IF NOT EXISTS delay_wheel.failed_task_7 (LIKE delay_wheel.failed_task);
-CREATE TABLE delay_wheel.two_phase (n int);
-CREATE TABLE delay_wheel.two_phase_102009 (n int);
-CREATE TABLE delay_wheel.task_x1 (n int);
-DROP TABLE delay_wheel.two_phase, delay_wheel.two_phase_102009, delay_wheel.task_x1;
+CREATE TABLE delay_wheel_data.task_102008 (id bigint);
+CREATE TABLE IF NOT EXISTS delay_wheel_data.failed_task_7 (LIKE delay_wheel_data.failed_task);
+CREATE TABLE delay_wheel_data.two_phase (n int);
+CREATE TABLE delay_wheel_data.two_phase_102009 (n int);
+CREATE TABLE delay_wheel_data.task_x1 (n int);
+DROP TABLE delay_wheel_data.two_phase, delay_wheel_data.two_phase_102009, delay_wheel_data.task_x1;
 
 SELECT label FROM install_effect;
 DROP TABLE install_effect;

@@ -227,12 +227,12 @@ BEGIN;
 SELECT delay_schedule_task('INSERT INTO keep_effect VALUES (''nonsense 1'')') AS id1, delay_schedule_task('INSERT INTO keep_effect VALUES (''nonsense 2'')') AS id2,
 	delay_schedule_task('INSERT INTO keep_effect VALUES (''nonsense 3'')') AS id3, delay_schedule_task('INSERT INTO keep_effect VALUES (''NEVER'')') AS id4,
 	delay_schedule_task('INSERT INTO keep_effect VALUES (''NEVER'')') AS id5, delay_schedule_task('INSERT INTO keep_effect VALUES (''nonsense 4'')') AS id6 \gset
-UPDATE delay_wheel.task SET more = '{"settings": 7}' WHERE id = :id1;
-UPDATE delay_wheel.task SET more = '{"settings": ["work_mem", "5MB"]}' WHERE id = :id2;
-UPDATE delay_wheel.task SET more = '{"settings": {"work_mem": {"a": "b"}, "no.such": null, "keep.more": [1, "2"]}}' WHERE id = :id3;
-UPDATE delay_wheel.task SET more = '{"settings": {"role": "regress_dw_keeper"}}' WHERE id = :id4;
-UPDATE delay_wheel.task SET more = '{"settings": {"TimeZone": "Nowhere"}}' WHERE id = :id5;
-UPDATE delay_wheel.task SET more = '{"settings": {}}' WHERE id = :id6;
+UPDATE delay_wheel_data.task SET more = '{"settings": 7}' WHERE id = :id1;
+UPDATE delay_wheel_data.task SET more = '{"settings": ["work_mem", "5MB"]}' WHERE id = :id2;
+UPDATE delay_wheel_data.task SET more = '{"settings": {"work_mem": {"a": "b"}, "no.such": null, "keep.more": [1, "2"]}}' WHERE id = :id3;
+UPDATE delay_wheel_data.task SET more = '{"settings": {"role": "regress_dw_keeper"}}' WHERE id = :id4;
+UPDATE delay_wheel_data.task SET more = '{"settings": {"TimeZone": "Nowhere"}}' WHERE id = :id5;
+UPDATE delay_wheel_data.task SET more = '{"settings": {}}' WHERE id = :id6;
 COMMIT;
 SELECT pg_temp.wait_until_done();
 SELECT * FROM keep_effect ORDER BY label;
@@ -240,7 +240,7 @@ SELECT sqlstate, message FROM delay_wheel.failed WHERE id IN (:id1, :id2, :id3, 
 
 SELECT count(*) AS pending FROM delay_wheel.tasks;
 SELECT delay_queue_drop('keep'), delay_queue_drop('keep_nothing');
-DELETE FROM delay_wheel.failed_task;
+DELETE FROM delay_wheel_data.failed_task;
 DROP TABLE keep_document, keep_effect, keep_row;
 DROP FUNCTION keep_seen;
 DROP PROCEDURE keep_twice;

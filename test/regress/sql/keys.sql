@@ -28,7 +28,7 @@ SELECT delay_schedule_task('SELECT 1', timeout => '2147483647 ms', args => '{}',
 SELECT delay_schedule_task('SELECT 1', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL) AS nulls \gset
 SELECT id - :plain AS n, due = now() AS now, CASE WHEN due < now() + interval '10 years' THEN due - now() END AS later, queue, priority, attempts,
 		max_attempts, timeout, spared, retry_delay, expires, sql, args, arg_types, search_path, key, tag, more
-	FROM delay_wheel.task WHERE id >= :plain ORDER BY id;
+	FROM delay_wheel_data.task WHERE id >= :plain ORDER BY id;
 SELECT due AT TIME ZONE 'UTC' FROM delay_wheel.tasks WHERE id = :typed;
 ROLLBACK;
 
@@ -37,7 +37,7 @@ SET DateStyle = 'German';
 SET IntervalStyle = 'sql_standard';
 BEGIN;
 SELECT delay_schedule_task('INSERT INTO keys_effect SELECT $1', args => '{01.02.2030}', arg_types => '{date}', delay => '1 hour') AS id \gset
-SELECT args, arg_types FROM delay_wheel.task WHERE id = :id;
+SELECT args, arg_types FROM delay_wheel_data.task WHERE id = :id;
 ROLLBACK;
 RESET DateStyle;
 RESET IntervalStyle;
@@ -76,11 +76,11 @@ ROLLBACK;
 BEGIN READ ONLY;
 SELECT delay_cancel_key('k');
 ROLLBACK;
-SELECT count(*) AS nothing_pending FROM delay_wheel.task;
+SELECT count(*) AS nothing_pending FROM delay_wheel_data.task;
 -- a task is judged before a number is drawn for it
-SELECT last_value AS before FROM delay_wheel.task_id_seq \gset
+SELECT last_value AS before FROM delay_wheel_data.task_id_seq \gset
 SELECT delay_schedule_task('SELECT 1', due => '294276-12-31', expires => '1 week');
-SELECT last_value = :before AS undrawn FROM delay_wheel.task_id_seq;
+SELECT last_value = :before AS undrawn FROM delay_wheel_data.task_id_seq;
 -- the time at which it expires must be one after a move, too
 SELECT delay_schedule_task('SELECT 1', delay => '1 day', expires => '1 day') AS id \gset
 SELECT delay_reschedule_at(:id, '294276-12-31 12:00:00+00');
@@ -228,15 +228,15 @@ BEGIN
 END $$;
 SELECT delay_schedule_task('SELECT keys_again()', key => 'again') > 0 AS ok;
 SELECT pg_temp.wait_for('n = 3 FROM keys_round');
-SELECT pg_temp.wait_for('NOT EXISTS (SELECT FROM delay_wheel.task)');
+SELECT pg_temp.wait_for('NOT EXISTS (SELECT FROM delay_wheel_data.task)');
 SELECT label, count(*) FROM keys_effect WHERE label LIKE 'cancel%' GROUP BY 1;
 
 --
 -- Several rows of a key, written by a superuser's SQL: the newest is the task
 --
-INSERT INTO delay_wheel.task (id, due, sql, key, args, arg_types) SELECT nextval('delay_wheel.task_id_seq'), now() + interval '1 day', 'SELECT $1', 's', ARRAY['row ' || i], '{-}'
+INSERT INTO delay_wheel_data.task (id, due, sql, key, args, arg_types) SELECT nextval('delay_wheel_data.task_id_seq'), now() + interval '1 day', 'SELECT $1', 's', ARRAY['row ' || i], '{-}'
 	FROM generate_series(1, 3) i;
-SELECT min(id) AS lowest, max(id) AS highest FROM delay_wheel.task WHERE key = 's' \gset
+SELECT min(id) AS lowest, max(id) AS highest FROM delay_wheel_data.task WHERE key = 's' \gset
 SELECT n = :highest AS newest, what FROM pg_temp.pending('s');
 SELECT delay_cancel(:lowest) AS gone, delay_reschedule(:lowest, '0') AS gone, pg_temp.add('s') = :highest AS kept;
 -- they do not count, where that matters
@@ -247,7 +247,7 @@ SELECT pg_temp.add('s') = :highest AS keeping_needs_none, pg_temp.add('s2', 'rep
 RESET delay_wheel.max_pending;
 -- a superseded one is due: it has failed; nothing of it is run
 BEGIN;
-UPDATE delay_wheel.task SET due = now() - interval '1 second' WHERE id = :lowest;
+UPDATE delay_wheel_data.task SET due = now() - interval '1 second' WHERE id = :lowest;
 COMMIT;
 SELECT pg_temp.wait_for(format('EXISTS (SELECT FROM delay_wheel.failed WHERE id = %s)', :lowest));
 SELECT id - :lowest AS n, sqlstate, message FROM delay_wheel.failed WHERE key = 's';
@@ -258,24 +258,24 @@ SELECT count(*) FROM pg_temp.pending('s');
 SELECT delay_cancel_key('s') AS gone;
 ROLLBACK;
 SELECT delay_reschedule(:highest, '0');
-SELECT pg_temp.wait_for('NOT EXISTS (SELECT FROM delay_wheel.task WHERE key = ''s'')');
+SELECT pg_temp.wait_for('NOT EXISTS (SELECT FROM delay_wheel_data.task WHERE key = ''s'')');
 SELECT id - :lowest AS n, sqlstate, detail = format('It is task %s.', :highest) AS detail FROM delay_wheel.failed WHERE key = 's' ORDER BY id;
 -- the newest is due: its claim removes them
-INSERT INTO delay_wheel.task (id, due, sql, key) SELECT nextval('delay_wheel.task_id_seq'), now() + interval '1 day', 'SELECT 1', 's' FROM generate_series(1, 3) i;
-SELECT max(id) AS highest FROM delay_wheel.task WHERE key = 's' \gset
-UPDATE delay_wheel.task SET due = now() WHERE id = :highest;
-SELECT pg_temp.wait_for('NOT EXISTS (SELECT FROM delay_wheel.task WHERE key = ''s'')');
+INSERT INTO delay_wheel_data.task (id, due, sql, key) SELECT nextval('delay_wheel_data.task_id_seq'), now() + interval '1 day', 'SELECT 1', 's' FROM generate_series(1, 3) i;
+SELECT max(id) AS highest FROM delay_wheel_data.task WHERE key = 's' \gset
+UPDATE delay_wheel_data.task SET due = now() WHERE id = :highest;
+SELECT pg_temp.wait_for('NOT EXISTS (SELECT FROM delay_wheel_data.task WHERE key = ''s'')');
 SELECT id - :highest AS n, sqlstate, detail = format('It is task %s.', :highest) AS detail FROM delay_wheel.failed WHERE key = 's' AND id > :highest - 3 ORDER BY id;
 -- delay_cancel_key takes all of them
-INSERT INTO delay_wheel.task (due, sql, key) SELECT now() + interval '1 day', 'SELECT 1', 's' FROM generate_series(1, 3) i;
+INSERT INTO delay_wheel_data.task (due, sql, key) SELECT now() + interval '1 day', 'SELECT 1', 's' FROM generate_series(1, 3) i;
 SELECT delay_cancel_key('s'), delay_cancel_key('s');
-SELECT count(*) FROM delay_wheel.task WHERE key = 's';
+SELECT count(*) FROM delay_wheel_data.task WHERE key = 's';
 
 --
 -- Of another origin, as after a restore: they are not run, so they keep nobody
 -- from scheduling; armed, they have a newer one, or not
 --
-INSERT INTO delay_wheel.task (due, sql, key, origin, args, arg_types) SELECT now() + interval '1 day', 'SELECT $1', key, 1, '{restored}', '{-}' FROM unnest('{o1,o2,o3}'::text[]) key;
+INSERT INTO delay_wheel_data.task (due, sql, key, origin, args, arg_types) SELECT now() + interval '1 day', 'SELECT $1', key, 1, '{restored}', '{-}' FROM unnest('{o1,o2,o3}'::text[]) key;
 SELECT pg_temp.add('o1', what => 'scheduled here') > 0 AS new;
 SELECT key, armed, args FROM delay_wheel.tasks WHERE key LIKE 'o_' ORDER BY 1;
 SELECT delay_cancel_key('o2') AS an_unarmed_one;
@@ -284,8 +284,8 @@ SELECT key, armed, args FROM delay_wheel.tasks WHERE key LIKE 'o_' ORDER BY 1;
 SELECT delay_cancel_key('o1'), delay_cancel_key('o3');
 
 SELECT count(delay_cancel(id)) AS left_over FROM delay_wheel.tasks;
-SELECT count(*) FROM delay_wheel.task;
-DELETE FROM delay_wheel.failed_task WHERE key IS NOT NULL;
+SELECT count(*) FROM delay_wheel_data.task;
+DELETE FROM delay_wheel_data.failed_task WHERE key IS NOT NULL;
 DROP FUNCTION keys_again, keys_definer, keys_cancel_definer;
 DROP TABLE keys_effect, keys_round;
 DROP TYPE keys_pair, keys_mood;

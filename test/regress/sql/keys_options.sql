@@ -45,7 +45,7 @@ SELECT count(*) FILTER (WHERE locktype = 'advisory') AS locks FROM pg_locks WHER
 -- without a key there is always a new one
 SELECT outcome, due_at = now() AS at_once FROM delay_put('SELECT 1');
 ROLLBACK;
-SELECT count(*) FROM delay_wheel.task;
+SELECT count(*) FROM delay_wheel_data.task;
 SELECT * FROM unnest(ARRAY['later ', 'LATER', 'latest', '']) value, pg_temp.error_of(format('SELECT delay_put(''SELECT 1'', key => ''k'', if_exists => %L)', value));
 SELECT * FROM unnest(ARRAY['earlier', 'later', 'replace_keep_due']) value, pg_temp.error_of(format('SELECT delay_put(''SELECT 1'', if_exists => %L)', value));
 SELECT * FROM pg_temp.error_of($$SELECT delay_put(NULL)$$);
@@ -144,7 +144,7 @@ SELECT delay_cancel_all(due_from => '-infinity') > 0 AS ok;
 SELECT delay_reschedule_key('k', '0'), delay_update_key('k', priority => 1);
 SELECT pg_temp.wait_for('NOT EXISTS (SELECT FROM delay_wheel.cancellations)');
 -- unarmed, and one of this database's own, which comes first
-INSERT INTO delay_wheel.task (due, sql, key, origin, args, arg_types) VALUES (now() + interval '1 day', 'SELECT $1', 'o', 1, '{restored}', '{-}');
+INSERT INTO delay_wheel_data.task (due, sql, key, origin, args, arg_types) VALUES (now() + interval '1 day', 'SELECT $1', 'o', 1, '{restored}', '{-}');
 SELECT delay_reschedule_key('o', '2 days'), what, armed FROM pg_temp.pending('o'), delay_wheel.tasks WHERE key = 'o';
 SELECT delay_schedule_task('SELECT $1', args => '{own}', key => 'o', delay => '1 day') > 0 AS ok;
 SELECT delay_reschedule_key('o', '3 days');
@@ -157,7 +157,7 @@ SELECT delay_cancel_key('o');
 SELECT delay_queue('regress_options_slow', max_running => 1), delay_queue('regress_options_others', users => ARRAY['regress_dw_member']);
 SELECT delay_schedule_task('SELECT $1, $2', args => '{1,2}', key => 'u', tag => 'first', delay => '1 day', timeout => '1 s', max_attempts => 3,
 	expires => '2 days', notify => 'c', on_success => 'SELECT 2') AS id \gset
-CREATE VIEW pg_temp.row_of AS SELECT due, queue, priority, max_attempts, timeout, expires, sql, args, arg_types, search_path, key, tag, more FROM delay_wheel.task WHERE key = 'u';
+CREATE VIEW pg_temp.row_of AS SELECT due, queue, priority, max_attempts, timeout, expires, sql, args, arg_types, search_path, key, tag, more FROM delay_wheel_data.task WHERE key = 'u';
 CREATE TABLE options_before AS SELECT * FROM pg_temp.row_of;
 BEGIN;
 -- one thing at a time: all else stays
@@ -172,13 +172,13 @@ SELECT tag FROM pg_temp.row_of;
 -- arguments without types keep those that the task has
 SELECT delay_schedule_task('SELECT $1, $2', delay => '1 day', args => '{5,x}', arg_types => '{int4,-}') AS typed \gset
 SELECT delay_update(:typed, args => '{6,y}');
-SELECT args, arg_types FROM delay_wheel.task WHERE id = :typed;
+SELECT args, arg_types FROM delay_wheel_data.task WHERE id = :typed;
 SAVEPOINT wrong; SELECT delay_update(:typed, args => '{x,y}'); ROLLBACK TO wrong;
 SELECT delay_update(:typed, sql_text => 'SELECT $1', args => '{7}');
-SELECT args, arg_types FROM delay_wheel.task WHERE id = :typed;
+SELECT args, arg_types FROM delay_wheel_data.task WHERE id = :typed;
 SELECT delay_update(:typed, args => ARRAY[8]);
 SELECT delay_update(:typed, args => '{9}');
-SELECT args, arg_types FROM delay_wheel.task WHERE id = :typed;
+SELECT args, arg_types FROM delay_wheel_data.task WHERE id = :typed;
 SELECT delay_cancel(:typed);
 SELECT delay_update(:id, args => '{3,4}');
 SELECT sql, args, arg_types FROM pg_temp.row_of;
@@ -245,7 +245,7 @@ SELECT delay_cancel(:id);
 -- messages
 SELECT delay_send('regress_options_messages', '1', delay => '1 day') AS id \gset
 SELECT delay_update(:id, payload => '2', max_attempts => 3, priority => 1, tag => 't');
-SELECT payload, max_attempts, priority, tag FROM delay_wheel.task WHERE id = :id;
+SELECT payload, max_attempts, priority, tag FROM delay_wheel_data.task WHERE id = :id;
 SELECT args, code, replace(message, 'task ' || :'id', 'task N') AS message, detail FROM unnest(ARRAY[$$'SELECT 1'$$, $$args => '{1}'$$, $$timeout => '1 s'$$, $$to_queue => 'regress_options_slow'$$, $$payload => to_jsonb(repeat('x', 1100000))$$]) args,
 	pg_temp.error_of(format('SELECT delay_update(%s, %s)', :id, args));
 -- under a lease it is not pending; when that has ended, it is
@@ -253,9 +253,9 @@ SELECT delay_reschedule(:id, '0');
 CALL delay_await('regress_options_messages', '1 min');
 SELECT attempt, payload FROM delay_lease('regress_options_messages', lease => '1 s');
 SELECT delay_update(:id, payload => '3') AS leased;
-SELECT pg_temp.wait_for(format('EXISTS (SELECT FROM delay_wheel.task WHERE id = %s AND due < clock_timestamp())', :id));
+SELECT pg_temp.wait_for(format('EXISTS (SELECT FROM delay_wheel_data.task WHERE id = %s AND due < clock_timestamp())', :id));
 SELECT delay_update(:id, payload => '3') AS ended;
-SELECT payload, attempts, token, due < now() - interval '1 s' AS first_due FROM delay_wheel.task WHERE id = :id;
+SELECT payload, attempts, token, due < now() - interval '1 s' AS first_due FROM delay_wheel_data.task WHERE id = :id;
 SELECT delay_cancel(:id);
 
 -- a task that runs just now, and one that changes itself
@@ -293,7 +293,7 @@ SET ROLE regress_dw_options;
 SELECT delay_update(:id, to_queue => 'regress_options_others');
 RESET ROLE;
 -- the path of the session that wrote the text goes with it, since it is not the owner's own
-SELECT owner, priority, search_path FROM delay_wheel.task WHERE id = :id;
+SELECT owner, priority, search_path FROM delay_wheel_data.task WHERE id = :id;
 SELECT delay_reschedule(:id, '0');
 SELECT pg_temp.wait_until_done();
 SELECT label FROM options_effect WHERE label LIKE 'regress%';
@@ -308,7 +308,7 @@ SELECT delay_reschedule_key('k', '0');
 SELECT delay_reschedule_key_at('k', now());
 RESET ROLE;
 
-SELECT count(*) FROM delay_wheel.task;
+SELECT count(*) FROM delay_wheel_data.task;
 SELECT delay_queue_drop('regress_options_messages'), delay_queue_drop('regress_options_slow'), delay_queue_drop('regress_options_others');
 DROP TABLE options_effect;
 DROP ROLE regress_dw_options, regress_dw_member;

@@ -36,7 +36,7 @@ SELECT if_exists, outcome, p.id = :id AS same FROM unnest('{keep,replace,replace
 SELECT outcome, id = :id AS same, due_at FROM delay_put('SELECT 1', key => 'k', unique_for => '1 us');
 SELECT delay_schedule_task('SELECT 1', key => 'k', unique_for => '1 us') = :id AS same;
 SELECT code, message, replace(regexp_replace(detail, 'at .*', 'at then'), :'id', 'N') AS detail, hint FROM pg_temp.error_of($$SELECT pg_temp.put(if_exists => 'error')$$);
-SELECT count(*) FROM delay_wheel.task;
+SELECT count(*) FROM delay_wheel_data.task;
 -- others are not concerned: another key, queue, role, and calls without unique_for
 SELECT delay_queue('regress_unique');
 BEGIN;
@@ -53,12 +53,12 @@ ROLLBACK;
 -- nobody reads the table itself
 SET ROLE regress_dw_unique;
 SELECT count(*) FROM delay_wheel.unique_keys;
-SELECT count(*) FROM delay_wheel.unique_key;
+SELECT count(*) FROM delay_wheel_data.unique_key;
 RESET ROLE;
 
 -- the period is over
 BEGIN;
-UPDATE delay_wheel.unique_key SET until = now();
+UPDATE delay_wheel_data.unique_key SET until = now();
 SELECT count(*) FROM delay_wheel.unique_keys;
 SELECT outcome, id > :id AS new_id FROM pg_temp.put();
 SELECT outcome FROM pg_temp.put(if_exists => 'replace');
@@ -140,8 +140,8 @@ SELECT delay_cancel_key('q');
 SELECT * FROM unnest(ARRAY[$$unique_for => '1 h'$$, $$unique_for => '0', key => 'k'$$, $$unique_for => '-1 s', key => 'k'$$, $$unique_for => '367 days', key => 'k'$$]) args,
 	pg_temp.error_of(format('SELECT delay_put(''SELECT 1'', %s)', args));
 
-DELETE FROM delay_wheel.unique_key;
-SELECT count(*) FROM delay_wheel.task;
+DELETE FROM delay_wheel_data.unique_key;
+SELECT count(*) FROM delay_wheel_data.task;
 SELECT delay_queue_drop('regress_unique');
 SELECT delay_wheel.disallow('regress_dw_unique');
 DROP TABLE unique_effect;

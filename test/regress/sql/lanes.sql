@@ -95,5 +95,5 @@ SELECT pg_temp.wait_for('done = 3 AND running = 0 FROM delay_wheel.queues WHERE 
 SELECT delay_queue_drop('lanes_narrow'), delay_queue_drop('lanes_slow'), delay_queue_drop('lanes_open');
 SELECT pg_temp.wait_for('count(*) = 0 FROM delay_wheel_internal.get_queues()');
 SELECT delay_wheel.disallow('regress_dw_alice', 'regress_dw_bob');
-DELETE FROM delay_wheel.failed_task;
+DELETE FROM delay_wheel_data.failed_task;
 DROP ROLE regress_dw_alice, regress_dw_bob, regress_dw_watcher;

@@ -46,7 +46,7 @@ SELECT sql, args FROM delay_wheel.tasks WHERE id = :id;
 -- The index has it, though C code has written the row.
 SET enable_seqscan = off;
 SET enable_bitmapscan = off;
-SELECT count(*) FROM delay_wheel.task WHERE more ? 'local';
+SELECT count(*) FROM delay_wheel_data.task WHERE more ? 'local';
 RESET enable_seqscan;
 RESET enable_bitmapscan;
 
@@ -55,7 +55,7 @@ SELECT delay_update(:id, priority => 1);
 SELECT priority, due AT TIME ZONE 'UTC' AS utc, local_time, time_zone FROM delay_wheel.tasks WHERE id = :id;
 SELECT delay_reschedule_at(:id, '2097-06-02 12:00 UTC');
 SELECT due AT TIME ZONE 'UTC' AS utc, local_time, time_zone FROM delay_wheel.tasks WHERE id = :id;
-SELECT more FROM delay_wheel.task WHERE id = :id;
+SELECT more FROM delay_wheel_data.task WHERE id = :id;
 SELECT delay_cancel(:id);
 CREATE FUNCTION local_put(at timestamp, if_exists text) RETURNS TABLE (utc timestamp, local_time text, time_zone text) LANGUAGE sql AS $$
 	SELECT delay_schedule_local(at, 'Europe/Berlin', 'SELECT 1', key => 'k', if_exists => if_exists);
@@ -111,18 +111,18 @@ DROP ROLE regress_dw_local;
 -- Whatever plain SQL writes, the view shows something.
 BEGIN;
 SELECT delay_schedule('1 day', 'SELECT 1') AS id \gset
-UPDATE delay_wheel.task SET more = '{"local": 7}' WHERE id = :id;
+UPDATE delay_wheel_data.task SET more = '{"local": 7}' WHERE id = :id;
 SELECT local_time, time_zone FROM delay_wheel.tasks WHERE id = :id;
-UPDATE delay_wheel.task SET more = '{"local": {"time": "x", "zone": []}}' WHERE id = :id;
+UPDATE delay_wheel_data.task SET more = '{"local": {"time": "x", "zone": []}}' WHERE id = :id;
 SELECT local_time, time_zone FROM delay_wheel.tasks WHERE id = :id;
-UPDATE delay_wheel.task SET more = '{"local": {"time": 1e100, "instant": 1}}' WHERE id = :id;
+UPDATE delay_wheel_data.task SET more = '{"local": {"time": 1e100, "instant": 1}}' WHERE id = :id;
 SELECT local_time, time_zone FROM delay_wheel.tasks WHERE id = :id;
-UPDATE delay_wheel.task SET more = '{"local": {"time": -1e100, "instant": 1}}' WHERE id = :id;
+UPDATE delay_wheel_data.task SET more = '{"local": {"time": -1e100, "instant": 1}}' WHERE id = :id;
 SELECT local_time, time_zone FROM delay_wheel.tasks WHERE id = :id;
 ROLLBACK;
 
 SELECT delay_cancel_all(due_from => '-infinity') IS NOT NULL AS ok;
-SELECT pg_temp.wait_for('NOT EXISTS (SELECT FROM delay_wheel.task)');
+SELECT pg_temp.wait_for('NOT EXISTS (SELECT FROM delay_wheel_data.task)');
 SELECT delay_queue_drop('local');
 DROP FUNCTION local_put;
 DROP TABLE local_effect;

@@ -17,7 +17,7 @@ SELECT delay_wheel.allow('regress_dw_out_owner', 'regress_dw_out_member', 'regre
 SELECT delay_queue('out_all', users => '{public}', history => 'all'), delay_queue('out_errors', users => '{public}', history => 'errors'),
 	delay_queue('out_off', users => '{public}', history => 'off'),
 	delay_queue('out_messages', external => true, users => '{public}', receivers => '{public}', history => 'all');
-TRUNCATE delay_wheel_internal.history_0, delay_wheel_internal.history_1, delay_wheel_internal.history_2;
+TRUNCATE delay_wheel_data.history_0, delay_wheel_data.history_1, delay_wheel_data.history_2;
 CREATE TABLE outcome_of (what text, id bigint);
 GRANT ALL ON outcome_of TO PUBLIC;
 CREATE FUNCTION outcome_mended() RETURNS int LANGUAGE sql AS 'SELECT 1 / 0';
@@ -87,7 +87,7 @@ SELECT delay_cancel(pg_temp.id('cancelled, not recorded'));
 SELECT delay_schedule_task('SELECT 1', delay => '1 hour', queue => 'out_all', key => 'b', if_exists => 'replace') AS replacing \gset
 SELECT delay_cancel_all(tag => 'out') > 0 AS ok;
 RESET SESSION AUTHORIZATION;
-SELECT pg_temp.wait_for('NOT EXISTS (SELECT FROM delay_wheel.cancellation)');
+SELECT pg_temp.wait_for('NOT EXISTS (SELECT FROM delay_wheel_data.cancellation)');
 -- those that ran before, and were put back
 CREATE OR REPLACE FUNCTION outcome_mended() RETURNS int LANGUAGE sql AS 'SELECT 1';
 SELECT count(delay_retry(id)) FROM outcome_of WHERE what LIKE 'failed, put back, done%';
@@ -151,8 +151,8 @@ SELECT delay_cancel(pg_temp.id('message')), delay_cancel(pg_temp.id('message'), 
 SELECT state, at, attempts FROM outcome_seen WHERE what = 'message';
 
 -- superseded by a newer one of its key: it is never run
-INSERT INTO delay_wheel.task (due, sql, key) VALUES (now() + interval '1 day', 'SELECT 1', 'out') RETURNING id AS older \gset
-INSERT INTO delay_wheel.task (due, sql, key) VALUES (now() + interval '1 day', 'SELECT 2', 'out') RETURNING id AS newer \gset
+INSERT INTO delay_wheel_data.task (due, sql, key) VALUES (now() + interval '1 day', 'SELECT 1', 'out') RETURNING id AS older \gset
+INSERT INTO delay_wheel_data.task (due, sql, key) VALUES (now() + interval '1 day', 'SELECT 2', 'out') RETURNING id AS newer \gset
 SELECT * FROM delay_outcome(:older);
 SELECT state FROM delay_outcome(:newer);
 SELECT delay_cancel_key('out');
@@ -166,22 +166,22 @@ SELECT state FROM delay_outcome(:run);
 
 -- older than the newest rows of the history, and in another of its tables; with indexes, too
 SELECT now() - interval '1 day' AS long_ago \gset
-INSERT INTO delay_wheel_internal.history_0 (task, due, started, ended, owner, queue, attempt, outcome, sql)
+INSERT INTO delay_wheel_data.history_0 (task, due, started, ended, owner, queue, attempt, outcome, sql)
 	SELECT i, :'long_ago', :'long_ago', :'long_ago', 'regress_dw_out_owner'::regrole, 0, 1, 'done', repeat('x', 1000) FROM generate_series(-1000, -2) i;
-INSERT INTO delay_wheel_internal.history_1 SELECT task - 1000, due, started, ended, rows, recurring, owner, queue, attempt, outcome, command_tag, sqlstate, message, sql, key, tag
-	FROM delay_wheel_internal.history_0 WHERE task < 0;
-INSERT INTO delay_wheel_internal.history_2 SELECT task - 2000, due, started, ended, rows, recurring, owner, queue, attempt, outcome, command_tag, sqlstate, message, sql, key, tag
-	FROM delay_wheel_internal.history_0 WHERE task < 0;
+INSERT INTO delay_wheel_data.history_1 SELECT task - 1000, due, started, ended, rows, recurring, owner, queue, attempt, outcome, command_tag, sqlstate, message, sql, key, tag
+	FROM delay_wheel_data.history_0 WHERE task < 0;
+INSERT INTO delay_wheel_data.history_2 SELECT task - 2000, due, started, ended, rows, recurring, owner, queue, attempt, outcome, command_tag, sqlstate, message, sql, key, tag
+	FROM delay_wheel_data.history_0 WHERE task < 0;
 SELECT id, state, at = :'long_ago' AS at, attempts FROM unnest('{-1000,-2000,-3000,-500,-3001}'::bigint[]) id CROSS JOIN LATERAL delay_outcome(id);
 SELECT count(*) FROM unnest('{-1000,-2000,-3000}'::bigint[]) id WHERE delay_wait(id, '0') = 'gone';
-CREATE INDEX outcome_0 ON delay_wheel_internal.history_0 (task);
-CREATE INDEX outcome_1 ON delay_wheel_internal.history_1 (task) WHERE outcome = 'failed';
-CREATE INDEX outcome_2 ON delay_wheel_internal.history_2 (queue, task);
+CREATE INDEX outcome_0 ON delay_wheel_data.history_0 (task);
+CREATE INDEX outcome_1 ON delay_wheel_data.history_1 (task) WHERE outcome = 'failed';
+CREATE INDEX outcome_2 ON delay_wheel_data.history_2 (queue, task);
 SELECT id, state, at = :'long_ago' AS at, attempts FROM unnest('{-1000,-2000,-3000,-500,-3001}'::bigint[]) id CROSS JOIN LATERAL delay_outcome(id);
 SET SESSION AUTHORIZATION regress_dw_out_other;
 SELECT id, state, at, attempts FROM unnest('{-1000,-2000,-3000,-500,-3001}'::bigint[]) id CROSS JOIN LATERAL delay_outcome(id);
 RESET SESSION AUTHORIZATION;
-DROP INDEX delay_wheel_internal.outcome_0, delay_wheel_internal.outcome_1, delay_wheel_internal.outcome_2;
+DROP INDEX delay_wheel_data.outcome_0, delay_wheel_data.outcome_1, delay_wheel_data.outcome_2;
 
 -- the setting, and the session's: it is that of who cancels
 SELECT delay_schedule('1 hour', 'SELECT 1') AS one, delay_schedule('1 hour', 'SELECT 1') AS two \gset
@@ -195,14 +195,14 @@ SELECT (delay_outcome(:one)).state, (delay_outcome(:two)).state;
 SELECT delay_schedule_task('SELECT 1', delay => '1 hour', queue => 'out_all', tag => 'locked') AS recorded,
 	delay_schedule_task('SELECT 1', delay => '1 hour', queue => 'out_errors', tag => 'locked') AS plain \gset
 BEGIN;
-LOCK TABLE delay_wheel_internal.history_0, delay_wheel_internal.history_1, delay_wheel_internal.history_2 IN SHARE MODE;
+LOCK TABLE delay_wheel_data.history_0, delay_wheel_data.history_1, delay_wheel_data.history_2 IN SHARE MODE;
 PREPARE TRANSACTION 'outcome';
 SELECT delay_cancel_all(tag => 'locked') > 0 AS ok;
-SELECT pg_temp.wait_for(format('NOT EXISTS (SELECT FROM delay_wheel.task WHERE id = %s)', :plain));
-SELECT count(*) FROM delay_wheel.task WHERE id = :recorded;
+SELECT pg_temp.wait_for(format('NOT EXISTS (SELECT FROM delay_wheel_data.task WHERE id = %s)', :plain));
+SELECT count(*) FROM delay_wheel_data.task WHERE id = :recorded;
 SELECT state, at FROM delay_outcome(:recorded);
 ROLLBACK PREPARED 'outcome';
-SELECT pg_temp.wait_for('NOT EXISTS (SELECT FROM delay_wheel.cancellation)');
+SELECT pg_temp.wait_for('NOT EXISTS (SELECT FROM delay_wheel_data.cancellation)');
 SELECT state, at IS NOT NULL AS at FROM delay_outcome(:recorded);
 
 -- errors, and nulls
@@ -225,12 +225,12 @@ SELECT * FROM outcome_own ORDER BY how;
 DROP TABLE outcome_own;
 
 SELECT delay_cancel(:replacing), count(delay_cancel(id)) FROM outcome_of WHERE what LIKE 'pending%';
-DELETE FROM delay_wheel.failed_task;
+DELETE FROM delay_wheel_data.failed_task;
 DROP VIEW outcome_seen;
 DROP TABLE outcome_of;
 DROP FUNCTION outcome_mended;
 SELECT delay_queue_drop('out_all'), delay_queue_drop('out_errors'), delay_queue_drop('out_off'), delay_queue_drop('out_messages');
-TRUNCATE delay_wheel_internal.history_0, delay_wheel_internal.history_1, delay_wheel_internal.history_2;
+TRUNCATE delay_wheel_data.history_0, delay_wheel_data.history_1, delay_wheel_data.history_2;
 SELECT delay_wheel.disallow('regress_dw_out_owner', 'regress_dw_out_member', 'regress_dw_out_reader', 'regress_dw_out_other');
 DROP FUNCTION pg_temp.id;
 DROP OWNED BY regress_dw_out_member;

@@ -38,9 +38,9 @@ SELECT overdue_task('in time for both', '1 min', '1 day', '1 hour') IS NOT NULL 
 SELECT overdue_task('without a limit', '1 day') IS NOT NULL AS ok;
 -- what plain SQL has written and is no number does not count
 SELECT overdue_task('no number', '1 day') AS id \gset
-UPDATE delay_wheel.task SET more = '{"skip_after": "1"}' WHERE id = :id;
+UPDATE delay_wheel_data.task SET more = '{"skip_after": "1"}' WHERE id = :id;
 SELECT overdue_task('an array', '1 day') AS id \gset
-UPDATE delay_wheel.task SET more = '["skip_after"]' WHERE id = :id;
+UPDATE delay_wheel_data.task SET more = '["skip_after"]' WHERE id = :id;
 SELECT pg_temp.wait_for('ready = 11 FROM delay_wheel.queues WHERE name = ''overdue''');
 SELECT database AS database_before FROM overdue_counts \gset
 SELECT delay_resume('overdue');
@@ -50,7 +50,7 @@ SELECT tag, sqlstate, message FROM delay_wheel.failed WHERE queue = 'overdue' OR
 SELECT pg_temp.wait_for('queue = 3 FROM overdue_counts');
 SELECT lane, queue, database - :database_before AS database FROM overdue_counts;
 TRUNCATE overdue_effect;
-DELETE FROM delay_wheel.failed_task;
+DELETE FROM delay_wheel_data.failed_task;
 
 -- It counts from the due time that the task has now: moved, it has a new one.
 SELECT delay_pause('overdue');

@@ -10,7 +10,7 @@
 \set ECHO all
 \set VERBOSITY terse
 SET client_min_messages = warning;
-DELETE FROM delay_wheel.task;
+DELETE FROM delay_wheel_data.task;
 CREATE TABLE parameters_t (id bigint PRIMARY KEY, n int, note text, at timestamptz, tags text[]);
 INSERT INTO parameters_t SELECT generate_series(1, 20);
 
@@ -207,12 +207,12 @@ RESET SESSION AUTHORIZATION;
 SELECT name, users, receivers, retry_delay FROM delay_wheel.queues WHERE name = 'parameters';
 -- of a role that was dropped
 BEGIN;
-INSERT INTO delay_wheel.task (due, owner, sql) VALUES (now() + '1 day', 4294967294, 'SELECT 1');
+INSERT INTO delay_wheel_data.task (due, owner, sql) VALUES (now() + '1 day', 4294967294, 'SELECT 1');
 SELECT owner FROM delay_wheel.tasks WHERE owner = 'unknown (OID=4294967294)';
 ROLLBACK;
 SELECT count(*) FROM delay_wheel.tasks WHERE owner = 'no such role';
 
-DELETE FROM delay_wheel.task;
+DELETE FROM delay_wheel_data.task;
 SELECT delay_queue_drop('parameters');
 SELECT delay_wheel.disallow('regress_dw Odd "Name');
 DROP ROLE "regress_dw Odd ""Name";

@@ -104,7 +104,7 @@ BEGIN;
 SELECT delay_cancel_all(due_until => '2100-01-02 12:00') > 0 AS ok;
 SELECT * FROM delay_wheel_internal.count_due('{2100-01-01, 2100-01-02, 2100-01-02 12:00, 2100-01-04}') WHERE due_until <= '2100-01-04';
 RESET SESSION AUTHORIZATION;
-SELECT count(*) FROM delay_wheel.task WHERE owner = 'regress_dw_pictures'::regrole AND due < '2100-01-02 12:00';
+SELECT count(*) FROM delay_wheel_data.task WHERE owner = 'regress_dw_pictures'::regrole AND due < '2100-01-02 12:00';
 COMMIT;
 SET SESSION AUTHORIZATION regress_dw_pictures;
 SELECT delay_cancel_all(due_from => '-infinity') > 0 AS ok;
@@ -207,7 +207,7 @@ SELECT n, delay_wheel_internal.svg_short(n), delay_wheel_internal.svg_count(n, '
 
 SELECT delay_cancel_all(due_from => '-infinity') > 0 AS ok;
 SELECT delay_wheel.disallow('regress_dw_pictures', 'regress_dw_other', 'regress_dw <b>&amp;"''ü');
-SELECT pg_temp.wait_for('NOT EXISTS (SELECT FROM delay_wheel.cancellation)');
+SELECT pg_temp.wait_for('NOT EXISTS (SELECT FROM delay_wheel_data.cancellation)');
 SELECT delay_queue_drop(E'<script>alert(1)</script>\x07');
 DROP TABLE pictures_ids;
 REVOKE CREATE ON SCHEMA public FROM regress_dw_pictures;
@@ -227,11 +227,11 @@ SELECT t.tag FROM delay_wheel_internal.next_tasks(10) n JOIN delay_wheel.tasks t
 SELECT count(*) FROM delay_wheel_internal.next_tasks(10);
 RESET ROLE;
 CREATE TEMP VIEW first_tasks AS
-SELECT string_agg(t.tag, ' ' ORDER BY n.place) AS tags FROM delay_wheel_internal.next_tasks(4) WITH ORDINALITY n(id, due, place) JOIN delay_wheel.task t USING (id);
+SELECT string_agg(t.tag, ' ' ORDER BY n.place) AS tags FROM delay_wheel_internal.next_tasks(4) WITH ORDINALITY n(id, due, place) JOIN delay_wheel_data.task t USING (id);
 SELECT tags FROM first_tasks;
 SELECT delay_cancel_all(tag => '2') > 0;
 SELECT tags FROM first_tasks;
-SELECT bool_and(n.due = t.due) AS same FROM delay_wheel_internal.next_tasks(4) n JOIN delay_wheel.task t USING (id);
+SELECT bool_and(n.due = t.due) AS same FROM delay_wheel_internal.next_tasks(4) n JOIN delay_wheel_data.task t USING (id);
 SELECT count(*) FROM delay_wheel_internal.next_tasks(0);
 SELECT count(*) FROM delay_wheel_internal.next_tasks(-1);
 SELECT count(*) >= 7 AS all FROM delay_wheel_internal.next_tasks(2147483647);

@@ -76,14 +76,14 @@ SELECT pg_temp.wait_for('count(*) = 3000 FROM prepared_effect');
 -- rows that plain SQL wrote
 TRUNCATE prepared_effect;
 BEGIN;
-INSERT INTO delay_wheel.task (due, sql) VALUES (now(), $$INSERT INTO prepared_effect VALUES ('plain SQL')$$);
+INSERT INTO delay_wheel_data.task (due, sql) VALUES (now(), $$INSERT INTO prepared_effect VALUES ('plain SQL')$$);
 PREPARE TRANSACTION 'regress_dw_plain';
 COMMIT PREPARED 'regress_dw_plain';
 SELECT pg_temp.wait_for('count(*) = 1 FROM prepared_effect');
 
 -- tasks that came with a copy are armed by it, or not
 TRUNCATE prepared_effect;
-INSERT INTO delay_wheel.task (due, origin, sql) VALUES (now(), delay_wheel_internal.origin() # 1, $$INSERT INTO prepared_effect VALUES ('armed')$$);
+INSERT INTO delay_wheel_data.task (due, origin, sql) VALUES (now(), delay_wheel_internal.origin() # 1, $$INSERT INTO prepared_effect VALUES ('armed')$$);
 BEGIN;
 SELECT delay_arm();
 PREPARE TRANSACTION 'regress_dw_arm';

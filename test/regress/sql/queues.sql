@@ -21,9 +21,9 @@ CREATE TABLE queues_effect (n int, who text DEFAULT current_user);
 GRANT ALL ON queues_effect TO PUBLIC;
 -- by plain SQL, too
 GRANT pg_write_all_data TO regress_dw_dba, regress_dw_anna, regress_dw_ben;
-GRANT SELECT ON delay_wheel.task TO regress_dw_ben;
+GRANT SELECT ON delay_wheel_data.task TO regress_dw_ben;
 CREATE FUNCTION queue_id(queue text) RETURNS smallint LANGUAGE sql SECURITY DEFINER
-	AS 'SELECT id FROM delay_wheel.queue WHERE name = $1';
+	AS 'SELECT id FROM delay_wheel_data.queue WHERE name = $1';
 
 --
 -- Declaring
@@ -113,11 +113,11 @@ SELECT queue, sql FROM delay_wheel.tasks WHERE queue <> 'mails';
 SET SESSION AUTHORIZATION regress_dw_ben;
 SELECT * FROM pg_temp.error_of($$SELECT put(3, 'mails')$$);
 SELECT * FROM pg_temp.error_of($$SELECT put(3, 'no such queue')$$);
-SELECT * FROM pg_temp.error_of(format($$INSERT INTO delay_wheel.task (due, queue, sql) VALUES (now(), %s, 'SELECT 1')$$, :mails));
-SELECT * FROM pg_temp.error_of($$INSERT INTO delay_wheel.task (due, queue, sql) VALUES (now(), -1, 'SELECT 1')$$);
-INSERT INTO delay_wheel.task (id, due, sql) VALUES (1000000, '2100-01-01', 'SELECT 4');
+SELECT * FROM pg_temp.error_of(format($$INSERT INTO delay_wheel_data.task (due, queue, sql) VALUES (now(), %s, 'SELECT 1')$$, :mails));
+SELECT * FROM pg_temp.error_of($$INSERT INTO delay_wheel_data.task (due, queue, sql) VALUES (now(), -1, 'SELECT 1')$$);
+INSERT INTO delay_wheel_data.task (id, due, sql) VALUES (1000000, '2100-01-01', 'SELECT 4');
 \set own 1000000
-SELECT * FROM pg_temp.error_of(format('UPDATE delay_wheel.task SET queue = %s WHERE id = %s', :mails, :own));
+SELECT * FROM pg_temp.error_of(format('UPDATE delay_wheel_data.task SET queue = %s WHERE id = %s', :mails, :own));
 SELECT delay_cancel(:own);
 SELECT name FROM delay_wheel.queues;
 -- by a function of somebody who may
@@ -154,7 +154,7 @@ SELECT put(5, 'mails');
 SELECT name, users FROM delay_wheel.queues;
 RESET SESSION AUTHORIZATION;
 SELECT delay_queue('mails', users => '{}');
-UPDATE delay_wheel.queue SET owner = 'regress_dw_team' WHERE name = 'mails';
+UPDATE delay_wheel_data.queue SET owner = 'regress_dw_team' WHERE name = 'mails';
 SET SESSION AUTHORIZATION regress_dw_ben;
 SELECT code FROM pg_temp.error_of($$SELECT put(6, 'mails')$$);
 SET SESSION AUTHORIZATION regress_dw_anna;
@@ -184,11 +184,11 @@ SELECT call, e.code, e.message FROM unnest(ARRAY[
 	pg_temp.error_of('SELECT ' || call) e;
 -- nor by plain SQL of who may write to any table
 SELECT call, e.* FROM unnest(ARRAY[
-	$$UPDATE delay_wheel.queue SET users = '{-}'$$, $$UPDATE delay_wheel.queue SET paused = true$$, $$DELETE FROM delay_wheel.queue$$,
-	$$INSERT INTO delay_wheel.queue (name) VALUES ('plain')$$, $$INSERT INTO delay_wheel.pause (owner) VALUES ('-')$$,
-	$$INSERT INTO delay_wheel.pause (owner) VALUES ('regress_dw_dba')$$]) call,
+	$$UPDATE delay_wheel_data.queue SET users = '{-}'$$, $$UPDATE delay_wheel_data.queue SET paused = true$$, $$DELETE FROM delay_wheel_data.queue$$,
+	$$INSERT INTO delay_wheel_data.queue (name) VALUES ('plain')$$, $$INSERT INTO delay_wheel_data.pause (owner) VALUES ('-')$$,
+	$$INSERT INTO delay_wheel_data.pause (owner) VALUES ('regress_dw_dba')$$]) call,
 	pg_temp.error_of(call) e;
-SELECT code FROM pg_temp.error_of('TRUNCATE delay_wheel.queue');
+SELECT code FROM pg_temp.error_of('TRUNCATE delay_wheel_data.queue');
 RESET SESSION AUTHORIZATION;
 SELECT name, owner, users, rate, paused FROM delay_wheel.queues ORDER BY name;
 SELECT delay_queue_drop('of anna');
@@ -200,12 +200,12 @@ RESET ROLE;
 SELECT delay_wheel_internal.queue_changed();
 SELECT delay_wheel_internal.queue_guard();
 BEGIN;
-CREATE TRIGGER guard BEFORE INSERT ON delay_wheel.queue EXECUTE FUNCTION delay_wheel_internal.queue_guard();
-INSERT INTO delay_wheel.queue (name) VALUES ('x');
+CREATE TRIGGER guard BEFORE INSERT ON delay_wheel_data.queue EXECUTE FUNCTION delay_wheel_internal.queue_guard();
+INSERT INTO delay_wheel_data.queue (name) VALUES ('x');
 ROLLBACK;
 -- what the table itself refuses
 SELECT e.code, e.message FROM unnest(ARRAY['''''', '''default''', quote_literal(repeat('x', 64)), '''mails''']) name,
-	pg_temp.error_of(format('INSERT INTO delay_wheel.queue (name) VALUES (%s)', name)) e;
+	pg_temp.error_of(format('INSERT INTO delay_wheel_data.queue (name) VALUES (%s)', name)) e;
 
 --
 -- Pauses
@@ -244,7 +244,7 @@ RESET SESSION AUTHORIZATION;
 SELECT delay_resume();
 SELECT put(33, 'mails');
 SELECT pg_temp.wait_for('count(*) = 2 FROM queues_effect WHERE n IN (32, 33)');
-SELECT owner, since <= now() AS since FROM delay_wheel.pause;
+SELECT owner, since <= now() AS since FROM delay_wheel_data.pause;
 SELECT n FROM queues_effect WHERE n IN (30, 31);
 -- both, the queue and all of one's own
 SELECT delay_pause('mails');
@@ -269,7 +269,7 @@ SELECT delay_schedule('0', $$SELECT delay_pause('mails')$$) > 0 AS ok;
 SELECT pg_temp.wait_for('paused FROM delay_wheel.queues');
 SELECT delay_resume('mails');
 RESET SESSION AUTHORIZATION;
-DELETE FROM delay_wheel.failed_task;
+DELETE FROM delay_wheel_data.failed_task;
 
 -- the database, also for tasks of queues and of superusers
 GRANT EXECUTE ON FUNCTION delay_pause_database, delay_resume_database TO regress_dw_dba;
@@ -279,7 +279,7 @@ RESET SESSION AUTHORIZATION;
 SELECT pg_temp.wait_for($$state = 'paused' FROM delay_wheel.status WHERE database = current_database()$$);
 SELECT put(40, 'mails');
 SELECT delay_schedule('0', 'INSERT INTO queues_effect VALUES (41)') > 0 AS ok;
-SELECT owner FROM delay_wheel.pause;
+SELECT owner FROM delay_wheel_data.pause;
 -- a superuser's own pause is another one
 SELECT delay_pause(), delay_resume();
 SELECT pg_temp.wait_for('sum(ready) = 2 FROM delay_wheel.lanes');
@@ -290,14 +290,14 @@ SELECT pg_temp.wait_for('count(*) = 2 FROM queues_effect WHERE n IN (40, 41)');
 SELECT state FROM delay_wheel.status WHERE database = current_database();
 
 -- plain SQL of a superuser works as well
-UPDATE delay_wheel.queue SET paused = true WHERE name = 'mails';
+UPDATE delay_wheel_data.queue SET paused = true WHERE name = 'mails';
 SELECT put(50, 'mails');
 SELECT delay_schedule('0', 'INSERT INTO queues_effect VALUES (51)') > 0 AS ok;
 SELECT pg_temp.wait_for('EXISTS (SELECT FROM queues_effect WHERE n = 51)');
-INSERT INTO delay_wheel.pause (owner) VALUES ('-');
-UPDATE delay_wheel.queue SET paused = false WHERE name = 'mails';
+INSERT INTO delay_wheel_data.pause (owner) VALUES ('-');
+UPDATE delay_wheel_data.queue SET paused = false WHERE name = 'mails';
 SELECT n FROM queues_effect WHERE n = 50;
-TRUNCATE delay_wheel.pause;
+TRUNCATE delay_wheel_data.pause;
 SELECT pg_temp.wait_for('EXISTS (SELECT FROM queues_effect WHERE n = 50)');
 
 --
@@ -315,13 +315,13 @@ SELECT name FROM delay_wheel.queues;
 -- tasks of a queue without a row wait: it might have had limits
 SELECT delay_queue('gone');
 SELECT queue_id('gone') AS gone \gset
-DELETE FROM delay_wheel.queue WHERE name = 'gone';
-INSERT INTO delay_wheel.task (due, queue, sql) VALUES (now(), :gone, 'INSERT INTO queues_effect VALUES (62)');
+DELETE FROM delay_wheel_data.queue WHERE name = 'gone';
+INSERT INTO delay_wheel_data.task (due, queue, sql) VALUES (now(), :gone, 'INSERT INTO queues_effect VALUES (62)');
 SELECT pg_temp.wait_for(format('ready = 1 FROM delay_wheel.lanes WHERE queue = %L', :gone));
 SELECT delay_schedule('0', 'INSERT INTO queues_effect VALUES (63)') > 0 AS ok;
 SELECT pg_temp.wait_for('EXISTS (SELECT FROM queues_effect WHERE n = 63)');
 SELECT n FROM queues_effect WHERE n = 62;
-INSERT INTO delay_wheel.queue (id, name) VALUES (:gone, 'back again');
+INSERT INTO delay_wheel_data.queue (id, name) VALUES (:gone, 'back again');
 SELECT pg_temp.wait_for('EXISTS (SELECT FROM queues_effect WHERE n = 62)');
 SELECT delay_queue_drop('back again');
 
@@ -336,7 +336,7 @@ RESET ROLE;
 SELECT delay_queue('mails', users => '{regress_dw_brief,regress_dw_ben}');
 REVOKE EXECUTE ON FUNCTION delay_queue FROM regress_dw_brief;
 DROP ROLE regress_dw_brief;
-SELECT pg_temp.wait_for($$owner::oid = 10 FROM delay_wheel.queue WHERE name = 'of brief'$$);
+SELECT pg_temp.wait_for($$owner::oid = 10 FROM delay_wheel_data.queue WHERE name = 'of brief'$$);
 SELECT name, users FROM delay_wheel.queues ORDER BY name;
 SELECT delay_queue_drop('of brief');
 
@@ -401,8 +401,8 @@ SET SESSION AUTHORIZATION regress_dw_ben;
 SELECT delay_schedule('0', 'INSERT INTO queues_effect VALUES (70)') > 0 AS ok;
 RESET SESSION AUTHORIZATION;
 SELECT pg_temp.wait_for('EXISTS (SELECT FROM queues_effect WHERE n = 70)');
-SELECT * FROM delay_wheel.queue;
-SELECT * FROM delay_wheel.pause;
+SELECT * FROM delay_wheel_data.queue;
+SELECT * FROM delay_wheel_data.pause;
 SELECT delay_wheel.disallow('regress_dw_ben');
 DROP TABLE queues_effect;
 DROP FUNCTION put, queue_id, queues_restricted, pg_temp.put_for_me;

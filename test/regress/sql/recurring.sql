@@ -63,15 +63,15 @@ TRUNCATE recurring_run;
 -- missed times: skip makes up for the one that waits at most, and a task that begins in the past for none
 SELECT delay_every('begins', '1 day', 'SELECT 1', starts => '2001-01-01 12:34:56.789') > 0 AS ok;
 SELECT next_due > now() AND next_due < now() + '25 hours' AND next_due::time = '12:34:56.789' AS next_day FROM delay_wheel.recurring;
-UPDATE delay_wheel.recurring_task SET next_due = '2001-01-01 12:34:56.789', sql = 'SELECT note_run(''begins'')';
-UPDATE delay_wheel.task SET due = '2001-01-01 12:34:56.789', sql = 'SELECT note_run(''begins'')';
+UPDATE delay_wheel_data.recurring_task SET next_due = '2001-01-01 12:34:56.789', sql = 'SELECT note_run(''begins'')';
+UPDATE delay_wheel_data.task SET due = '2001-01-01 12:34:56.789', sql = 'SELECT note_run(''begins'')';
 SELECT pg_temp.wait_for('(SELECT runs = 1 FROM delay_wheel.recurring)');
 SELECT ideal FROM recurring_run;
 SELECT next_due > now() AND next_due < now() + '25 hours' AND next_due::time = '12:34:56.789' AS next_day, runs, skipped FROM delay_wheel.recurring;
 -- not even that one with skip_after
 SELECT delay_every('begins', '1 day', 'SELECT note_run(''begins'')', starts => '2001-01-01 12:34:56.789', skip_after => '1 hour') > 0 AS ok;
-UPDATE delay_wheel.recurring_task SET next_due = '2002-01-01 12:34:56.789';
-UPDATE delay_wheel.task SET due = '2002-01-01 12:34:56.789';
+UPDATE delay_wheel_data.recurring_task SET next_due = '2002-01-01 12:34:56.789';
+UPDATE delay_wheel_data.task SET due = '2002-01-01 12:34:56.789';
 SELECT pg_temp.wait_for('(SELECT skipped = 1 FROM delay_wheel.recurring)');
 SELECT ideal FROM recurring_run;
 SELECT next_due > now() AND next_due < now() + '25 hours' AS next_day, runs, skipped, last_outcome, last_due, last_started FROM delay_wheel.recurring;
@@ -82,8 +82,8 @@ TRUNCATE recurring_run;
 SELECT delay_every('begins', '40 minutes', 'SELECT note_run(''begins'')', starts => '2001-01-01 12:34:56.789', catch_up => 'all', skip_after => '1 hour') > 0 AS ok;
 SELECT pg_temp.wait_for('(SELECT next_due > now() FROM delay_wheel.recurring)');
 SELECT min(ideal) > now() - interval '65 minutes' AS last_hour, count(*) = max(runs) AND count(*) IN (1, 2) AS all, max(skipped) AS skipped FROM recurring_run JOIN delay_wheel.recurring USING (name);
-UPDATE delay_wheel.recurring_task SET next_due = '2002-01-01 12:34:56.789', last_due = NULL;
-UPDATE delay_wheel.task SET due = '2002-01-01 12:34:56.789';
+UPDATE delay_wheel_data.recurring_task SET next_due = '2002-01-01 12:34:56.789', last_due = NULL;
+UPDATE delay_wheel_data.task SET due = '2002-01-01 12:34:56.789';
 SELECT pg_temp.wait_for('(SELECT last_outcome = ''done'' AND next_due > now() FROM delay_wheel.recurring WHERE last_due IS NOT NULL)');
 SELECT min(ideal) > now() - interval '65 minutes' AS last_hour, max(skipped) AS skipped FROM recurring_run JOIN delay_wheel.recurring USING (name);
 SELECT delay_unschedule('begins');
@@ -91,7 +91,7 @@ SELECT delay_unschedule('begins');
 -- each run begins at its ideal time or after, and goes by that, not by the run before
 TRUNCATE recurring_run;
 CREATE FUNCTION note_start() RETURNS void LANGUAGE sql AS $$
-	INSERT INTO public.recurring_run (name, ideal, due) SELECT 'rhythm', next_due, clock_timestamp() FROM delay_wheel.recurring_task WHERE name = 'rhythm'
+	INSERT INTO public.recurring_run (name, ideal, due) SELECT 'rhythm', next_due, clock_timestamp() FROM delay_wheel_data.recurring_task WHERE name = 'rhythm'
 $$;
 SELECT delay_every('rhythm', '150 ms', 'SELECT note_start()', max_runs => 20) > 0 AS ok;
 SELECT pg_temp.finished();
@@ -119,7 +119,7 @@ SELECT delay_every('fails', '1 day', 'SELECT 1/0', max_runs => 10) > 0 AS ok;
 SELECT delay_redrive(sqlstate => '22012') AS put_back;
 SELECT pg_temp.wait_for('(SELECT count(*) = 3 FROM delay_wheel.failed WHERE sql = ''SELECT 1/0'')');
 SELECT state, runs, failures FROM delay_wheel.recurring;
-DELETE FROM delay_wheel.failed_task WHERE sql = 'SELECT 1/0';
+DELETE FROM delay_wheel_data.failed_task WHERE sql = 'SELECT 1/0';
 SELECT delay_unschedule('fails');
 -- attempts belong to one run, which the next one waits for
 CREATE SEQUENCE recurring_attempt;
@@ -135,7 +135,7 @@ SELECT delay_every('options', '1 day', 'SELECT $1, $2', '{a,1}', '{text,int}', s
 	catch_up => 'all', queue => 'recurring_queue', tag => 'tag', max_attempts => 3, retry_delay => '5 s', timeout => '1 minute', skip_after => '2 hours', notify => 'channel', on_success => 'SELECT $1', on_failure => 'SELECT $2') > 0 AS ok;
 SELECT name, every, schedule, time_zone, starts, until, max_runs, catch_up, next_due, queue, priority, tag, sql, args FROM delay_wheel.recurring;
 SELECT due, t.owner = current_user::regrole AS own, priority, attempts, max_attempts, timeout, retry_delay, expires, sql, args, arg_types, key, tag, more - 'recurring' AS more
-	FROM delay_wheel.task t;
+	FROM delay_wheel_data.task t;
 SELECT delay_queue_drop('recurring_queue');
 -- also without a run
 SELECT delay_pause_recurring('options');
@@ -251,11 +251,11 @@ SELECT delay_resume_recurring('awake');
 SELECT task = :id AS same, t.due AT TIME ZONE 'UTC' AS due FROM delay_wheel.recurring r JOIN delay_wheel.tasks t ON t.id = r.task;
 -- plain SQL has made the definition name another task: that is not touched
 SELECT delay_schedule_at('2999-01-01 UTC', 'SELECT ''other''') AS other \gset
-UPDATE delay_wheel.recurring_task SET task = :other;
+UPDATE delay_wheel_data.recurring_task SET task = :other;
 SELECT delay_pause_recurring('awake'), delay_resume_recurring('awake');
-UPDATE delay_wheel.recurring_task SET task = :other;
+UPDATE delay_wheel_data.recurring_task SET task = :other;
 SELECT delay_unschedule('awake');
-SELECT sql, more FROM delay_wheel.task WHERE id = :other;
+SELECT sql, more FROM delay_wheel_data.task WHERE id = :other;
 SELECT count(delay_cancel(id)) > 1 AS ok FROM delay_wheel.tasks;
 
 -- a run that changes, removes or pauses its own task
@@ -307,23 +307,23 @@ SELECT delay_every('mine', '2 days', 'SELECT 2', starts => '2999-01-01') > 0 AS 
 SELECT name, owner, every FROM delay_wheel.recurring;
 SELECT delay_unschedule('mine'), delay_unschedule('mine');
 SELECT count(*) FROM delay_wheel.recurring;
-SELECT name FROM delay_wheel.recurring_task;
+SELECT name FROM delay_wheel_data.recurring_task;
 RESET ROLE;
 SELECT name, owner, every FROM delay_wheel.recurring;
 -- plain SQL does not make runs of others
 GRANT pg_write_all_data, pg_read_all_data TO regress_recurring_b;
 SET ROLE regress_recurring_b;
-INSERT INTO delay_wheel.recurring_task (name, owner, every, starts, time_zone, sql) VALUES ('x', 'regress_recurring_a', '1 day', now(), 'UTC', 'SELECT 1');
-UPDATE delay_wheel.recurring_task SET sql = 'SELECT 2';
+INSERT INTO delay_wheel_data.recurring_task (name, owner, every, starts, time_zone, sql) VALUES ('x', 'regress_recurring_a', '1 day', now(), 'UTC', 'SELECT 1');
+UPDATE delay_wheel_data.recurring_task SET sql = 'SELECT 2';
 -- a task that names another role's definition is none of its runs
-INSERT INTO delay_wheel.task (due, sql, more) SELECT now(), 'SELECT 3', jsonb_build_object('recurring', id) FROM delay_wheel.recurring_task;
-INSERT INTO delay_wheel.task (due, sql, more) VALUES (now(), 'SELECT 3', '{"recurring": "x"}'), (now(), 'SELECT 3', '{"recurring": 1e30}'), (now(), 'SELECT 3', '[]');
+INSERT INTO delay_wheel_data.task (due, sql, more) SELECT now(), 'SELECT 3', jsonb_build_object('recurring', id) FROM delay_wheel_data.recurring_task;
+INSERT INTO delay_wheel_data.task (due, sql, more) VALUES (now(), 'SELECT 3', '{"recurring": "x"}'), (now(), 'SELECT 3', '{"recurring": 1e30}'), (now(), 'SELECT 3', '[]');
 RESET ROLE;
 REVOKE pg_write_all_data, pg_read_all_data FROM regress_recurring_b;
-SELECT pg_temp.wait_for('NOT EXISTS (SELECT FROM delay_wheel.task WHERE owner = ''regress_recurring_b''::regrole)');
+SELECT pg_temp.wait_for('NOT EXISTS (SELECT FROM delay_wheel_data.task WHERE owner = ''regress_recurring_b''::regrole)');
 SELECT name, owner, state, runs, next_due FROM delay_wheel.recurring;
 -- nor a time that a dump could not bring back with the run
-SELECT code, message FROM pg_temp.error_of($$UPDATE delay_wheel.recurring_task SET next_due = 'infinity'$$);
+SELECT code, message FROM pg_temp.error_of($$UPDATE delay_wheel_data.recurring_task SET next_due = 'infinity'$$);
 -- the role's limit counts it when it is declared
 SET ROLE regress_recurring_a;
 SELECT delay_every('second', '1 day', 'SELECT 1', starts => '2999-01-01') > 0 AS ok;
@@ -344,9 +344,9 @@ REVOKE USAGE ON SCHEMA public FROM regress_recurring_a, regress_recurring_b;
 SET client_min_messages = warning;
 DROP ROLE regress_recurring_a, regress_recurring_b;
 RESET client_min_messages;
-SELECT pg_temp.wait_for('NOT EXISTS (SELECT FROM delay_wheel.recurring_task)');
+SELECT pg_temp.wait_for('NOT EXISTS (SELECT FROM delay_wheel_data.recurring_task)');
 SELECT pg_temp.wait_for('(SELECT count(*) = 2 FROM delay_wheel.failed WHERE message LIKE ''role with OID%'')');
-DELETE FROM delay_wheel.failed_task WHERE message LIKE 'role with OID%';
+DELETE FROM delay_wheel_data.failed_task WHERE message LIKE 'role with OID%';
 
 -- what is refused
 SELECT command, e.code, e.message FROM unnest(ARRAY[
@@ -387,7 +387,7 @@ SELECT command, e.code, e.message FROM unnest(ARRAY[
 BEGIN READ ONLY;
 SELECT delay_every('x', '1 day', 'SELECT 1');
 ROLLBACK;
-SELECT count(*) FROM delay_wheel.recurring_task;
+SELECT count(*) FROM delay_wheel_data.recurring_task;
 
 -- the end of timestamps is the end of runs
 SELECT delay_every('last', '1 year', 'SELECT note_run(''last'')', starts => '294275-06-01', time_zone => 'UTC') AS id \gset
@@ -398,7 +398,7 @@ SELECT * FROM shown;
 SELECT delay_unschedule('last');
 -- a definition that plain SQL has spoilt has no runs any more, and says why
 SELECT delay_every('spoilt', '1 day', 'SELECT 1', starts => '2999-01-01') AS id \gset
-UPDATE delay_wheel.recurring_task SET time_zone = 'Nowhere/Land';
+UPDATE delay_wheel_data.recurring_task SET time_zone = 'Nowhere/Land';
 SELECT delay_run(:id);
 SELECT * FROM shown;
 SELECT delay_unschedule('spoilt');

@@ -45,20 +45,20 @@ DECLARE p record;
 BEGIN
 	FOR p IN SELECT * FROM pauses ORDER BY n LOOP
 		EXECUTE format('UPDATE pauses SET task = delay_schedule_task(''SELECT retries_fail(''''22023'''')'', %s) WHERE n = %s', p.options, p.n);
-		UPDATE delay_wheel.task SET attempts = p.attempts WHERE id = (SELECT task FROM pauses WHERE n = p.n);
+		UPDATE delay_wheel_data.task SET attempts = p.attempts WHERE id = (SELECT task FROM pauses WHERE n = p.n);
 	END LOOP;
 END $$;
 -- of these, plain SQL has written nonsense: as if they said nothing
 INSERT INTO pauses (options, attempts, pause, task) VALUES
 	('nonsense', 1, '20 minutes', delay_schedule_task('SELECT retries_fail(''22023'')', max_attempts => 3, retry_delay => '10 minutes')),
 	('nonsense', 1, '20 minutes', delay_schedule_task('SELECT retries_fail(''22023'')', max_attempts => 3, retry_delay => '10 minutes'));
-UPDATE delay_wheel.task t SET attempts = 1, more = CASE p.n % 2 WHEN 0 THEN
+UPDATE delay_wheel_data.task t SET attempts = 1, more = CASE p.n % 2 WHEN 0 THEN
 		'{"retry_backoff": 7, "retry_max_delay": "x", "retry_on": [], "give_up_on": {"22": 22}}'::jsonb
 		ELSE '{"retry_backoff": "steep", "retry_max_delay": -5, "retry_on": "", "give_up_on": ",x,220,2202322"}' END
 	FROM pauses p WHERE p.task = t.id AND p.options = 'nonsense';
 SELECT id = task AS same, retry_backoff, retry_max_delay, retry_on, give_up_on FROM delay_wheel.tasks JOIN pauses ON task = id WHERE n IN (9, 17, 18) ORDER BY n;
 COMMIT;
-SELECT pg_temp.wait_for('NOT EXISTS (SELECT FROM pauses p LEFT JOIN delay_wheel.task t ON t.id = p.task WHERE t.attempts IS DISTINCT FROM p.attempts + 1)');
+SELECT pg_temp.wait_for('NOT EXISTS (SELECT FROM pauses p LEFT JOIN delay_wheel_data.task t ON t.id = p.task WHERE t.attempts IS DISTINCT FROM p.attempts + 1)');
 -- no sooner, and at most a quarter later (the minute is for slow machines)
 SELECT n, options, attempts + 1 AS failed, pause,
 	(SELECT due - now() BETWEEN pause - interval '1 minute' AND pause * 1.25 FROM delay_wheel.tasks t WHERE t.id = p.task) AS as_expected
@@ -201,10 +201,10 @@ SELECT e.* FROM unnest(ARRAY[
 SELECT delay_queue_drop('retries');
 -- by plain SQL, too, as far as the table knows
 SELECT code, message FROM unnest(ARRAY[
-	$$INSERT INTO delay_wheel.queue (name, retry_backoff) VALUES ('retries', 'steep')$$,
-	$$INSERT INTO delay_wheel.queue (name, retry_max_delay) VALUES ('retries', '0')$$]) c, pg_temp.error_of(c) e;
+	$$INSERT INTO delay_wheel_data.queue (name, retry_backoff) VALUES ('retries', 'steep')$$,
+	$$INSERT INTO delay_wheel_data.queue (name, retry_max_delay) VALUES ('retries', '0')$$]) c, pg_temp.error_of(c) e;
 
 SELECT count(*) AS pending FROM delay_wheel.tasks;
-DELETE FROM delay_wheel.failed_task;
+DELETE FROM delay_wheel_data.failed_task;
 DROP FUNCTION retries_fail;
 DROP PROCEDURE retries_call;

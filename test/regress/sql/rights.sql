@@ -175,7 +175,7 @@ SELECT delay_schedule('0', $$INSERT INTO rights_effect SELECT 'task of a task ' 
 SELECT pg_temp.wait_for($$count(*) = 3 FROM rights_effect WHERE label LIKE 'task of a task%'$$);
 SELECT count(delay_cancel(id)) FROM delay_wheel.tasks;
 RESET SESSION AUTHORIZATION;
-DELETE FROM delay_wheel.failed_task;
+DELETE FROM delay_wheel_data.failed_task;
 
 --
 -- Who may write any table (pg_write_all_data) makes nobody run anything
@@ -185,54 +185,54 @@ GRANT pg_write_all_data, pg_read_all_data TO regress_dw_writer;
 SET SESSION AUTHORIZATION regress_dw_plain;
 SELECT delay_schedule('1 hour', 'INSERT INTO rights_effect VALUES (''not touched'')') AS id \gset
 SET SESSION AUTHORIZATION regress_dw_writer;
-INSERT INTO delay_wheel.task (due, owner, sql) VALUES (now(), 'regress_dw_plain', 'SELECT 1');
-INSERT INTO delay_wheel.task (due, owner, sql) VALUES (now(), 10, 'SELECT 1');
-INSERT INTO delay_wheel.task (due, owner, sql) VALUES (now(), NULL, 'SELECT 1');
-INSERT INTO delay_wheel.task (due, owner, sql) VALUES (now(), 0, 'SELECT 1');
-COPY delay_wheel.task (due, owner, sql) FROM STDIN;
+INSERT INTO delay_wheel_data.task (due, owner, sql) VALUES (now(), 'regress_dw_plain', 'SELECT 1');
+INSERT INTO delay_wheel_data.task (due, owner, sql) VALUES (now(), 10, 'SELECT 1');
+INSERT INTO delay_wheel_data.task (due, owner, sql) VALUES (now(), NULL, 'SELECT 1');
+INSERT INTO delay_wheel_data.task (due, owner, sql) VALUES (now(), 0, 'SELECT 1');
+COPY delay_wheel_data.task (due, owner, sql) FROM STDIN;
 2001-01-01	regress_dw_plain	SELECT 1
 \.
-UPDATE delay_wheel.task SET sql = 'SELECT 2' WHERE id = :id;
-UPDATE delay_wheel.task SET owner = 'regress_dw_writer' WHERE id = :id;
-UPDATE delay_wheel.task SET due = now() WHERE id = :id;
-UPDATE delay_wheel.task SET search_path = 'nowhere' WHERE id = :id;
-INSERT INTO delay_wheel.task (id, due, sql) VALUES (:id, now(), 'SELECT 2') ON CONFLICT (id) DO UPDATE SET sql = EXCLUDED.sql;
-MERGE INTO delay_wheel.task t USING (SELECT :id::bigint AS id) s ON s.id = t.id WHEN MATCHED THEN UPDATE SET sql = 'SELECT 2';
+UPDATE delay_wheel_data.task SET sql = 'SELECT 2' WHERE id = :id;
+UPDATE delay_wheel_data.task SET owner = 'regress_dw_writer' WHERE id = :id;
+UPDATE delay_wheel_data.task SET due = now() WHERE id = :id;
+UPDATE delay_wheel_data.task SET search_path = 'nowhere' WHERE id = :id;
+INSERT INTO delay_wheel_data.task (id, due, sql) VALUES (:id, now(), 'SELECT 2') ON CONFLICT (id) DO UPDATE SET sql = EXCLUDED.sql;
+MERGE INTO delay_wheel_data.task t USING (SELECT :id::bigint AS id) s ON s.id = t.id WHEN MATCHED THEN UPDATE SET sql = 'SELECT 2';
 SET session_replication_role = replica;
-ALTER TABLE delay_wheel.task DISABLE TRIGGER task_guard;
-TRUNCATE delay_wheel.task;
+ALTER TABLE delay_wheel_data.task DISABLE TRIGGER task_guard;
+TRUNCATE delay_wheel_data.task;
 -- of one's own, by plain SQL: moved, with another id, it runs once; with
 -- another origin, not at all
-INSERT INTO delay_wheel.task (due, sql) VALUES ('2100-01-01', $$INSERT INTO rights_effect VALUES ('of the writer')$$) RETURNING id AS own \gset
-INSERT INTO delay_wheel.task (due, origin, sql) VALUES (now(), 1, $$INSERT INTO rights_effect VALUES ('NEVER: of another origin')$$) RETURNING id AS foreign \gset
-UPDATE delay_wheel.task SET id = id + 1000000000000, due = now() WHERE id = :own;
+INSERT INTO delay_wheel_data.task (due, sql) VALUES ('2100-01-01', $$INSERT INTO rights_effect VALUES ('of the writer')$$) RETURNING id AS own \gset
+INSERT INTO delay_wheel_data.task (due, origin, sql) VALUES (now(), 1, $$INSERT INTO rights_effect VALUES ('NEVER: of another origin')$$) RETURNING id AS foreign \gset
+UPDATE delay_wheel_data.task SET id = id + 1000000000000, due = now() WHERE id = :own;
 SELECT pg_temp.wait_for($$EXISTS (SELECT FROM rights_effect WHERE label = 'of the writer')$$);
 SELECT owner, armed FROM delay_wheel.tasks WHERE id = :foreign;
 -- what stands in columns that the functions never fill so is an error, no more
-INSERT INTO delay_wheel.task (due, sql, args, arg_types) SELECT now(), 'SELECT $1', args, types FROM (VALUES
+INSERT INTO delay_wheel_data.task (due, sql, args, arg_types) SELECT now(), 'SELECT $1', args, types FROM (VALUES
 	('{1}'::text[], '{internal}'::regtype[]), ('{1}', '{cstring}'), ('{1}', '{anyelement}'), ('{1}', '{record}'), ('{1}', '{trigger}'),
-	('{1}', '{pg_ddl_command}'), ('{1}', '{void}'), ('{1}', '{pg_node_tree}'), ('{1}', '{unknown}'), ('{1}', '{delay_wheel.task}'),
+	('{1}', '{pg_ddl_command}'), ('{1}', '{void}'), ('{1}', '{pg_node_tree}'), ('{1}', '{unknown}'), ('{1}', '{delay_wheel_data.task}'),
 	('{1}', '{4294967295}'), ('{NULL}', '{NULL}'), ('{{1,2}}', '{int,int}'), ('{1,2}', '{{int,text}}'), ('{}', '{}')) v(args, types);
-SELECT code, message FROM pg_temp.error_of($$INSERT INTO delay_wheel.task (due, sql, args, arg_types) VALUES (now(), 'SELECT', '{1,2}', '{int}')$$);
-SELECT code, message FROM pg_temp.error_of($$INSERT INTO delay_wheel.task (due, sql, attempts) VALUES (now(), 'SELECT', -1)$$);
-INSERT INTO delay_wheel.task (due, sql, attempts, timeout, search_path, key, tag, more)
+SELECT code, message FROM pg_temp.error_of($$INSERT INTO delay_wheel_data.task (due, sql, args, arg_types) VALUES (now(), 'SELECT', '{1,2}', '{int}')$$);
+SELECT code, message FROM pg_temp.error_of($$INSERT INTO delay_wheel_data.task (due, sql, attempts) VALUES (now(), 'SELECT', -1)$$);
+INSERT INTO delay_wheel_data.task (due, sql, attempts, timeout, search_path, key, tag, more)
 	VALUES (now(), 'SELECT pg_sleep(60)', 32767, 1, '', 'k', '', '[]');
-INSERT INTO delay_wheel.task (due, sql, search_path) VALUES (now(), 'SELECT 1', 'a,,b');
-INSERT INTO delay_wheel.task (due, sql) VALUES (now(), ''), (now(), 'SELEC');
-INSERT INTO delay_wheel.task (due, sql, timeout) VALUES (now(), $$INSERT INTO rights_effect VALUES ('odd timeout')$$, -1);
-INSERT INTO delay_wheel.task (due, queue, sql) VALUES (now(), -32768, $$INSERT INTO rights_effect VALUES ('NEVER: odd queue')$$);
-SELECT pg_temp.wait_for(format('count(*) = 1 FROM delay_wheel.task WHERE owner = %L::regrole', 'regress_dw_writer'));
-SELECT sql, args, arg_types, sqlstate, message FROM delay_wheel.failed_task ORDER BY id, sqlstate;
+INSERT INTO delay_wheel_data.task (due, sql, search_path) VALUES (now(), 'SELECT 1', 'a,,b');
+INSERT INTO delay_wheel_data.task (due, sql) VALUES (now(), ''), (now(), 'SELEC');
+INSERT INTO delay_wheel_data.task (due, sql, timeout) VALUES (now(), $$INSERT INTO rights_effect VALUES ('odd timeout')$$, -1);
+INSERT INTO delay_wheel_data.task (due, queue, sql) VALUES (now(), -32768, $$INSERT INTO rights_effect VALUES ('NEVER: odd queue')$$);
+SELECT pg_temp.wait_for(format('count(*) = 1 FROM delay_wheel_data.task WHERE owner = %L::regrole', 'regress_dw_writer'));
+SELECT sql, args, arg_types, sqlstate, message FROM delay_wheel_data.failed_task ORDER BY id, sqlstate;
 -- deleting is what that role is for
-DELETE FROM delay_wheel.failed_task;
-DELETE FROM delay_wheel.task WHERE id = :foreign;
-DELETE FROM delay_wheel.task WHERE id = :id;
+DELETE FROM delay_wheel_data.failed_task;
+DELETE FROM delay_wheel_data.task WHERE id = :foreign;
+DELETE FROM delay_wheel_data.task WHERE id = :id;
 RESET SESSION AUTHORIZATION;
 SELECT delay_cancel(:id);
 SELECT label, who FROM rights_effect WHERE who = 'regress_dw_writer' OR label LIKE 'NEVER%' OR label = 'not touched' ORDER BY label COLLATE "C";
 -- replication and restore fire triggers of their own kind only: these, too
 SET session_replication_role = replica;
-INSERT INTO delay_wheel.task (due, owner, sql) VALUES (now(), 'regress_dw_plain', $$INSERT INTO rights_effect VALUES ('of a replica')$$);
+INSERT INTO delay_wheel_data.task (due, owner, sql) VALUES (now(), 'regress_dw_plain', $$INSERT INTO rights_effect VALUES ('of a replica')$$);
 RESET session_replication_role;
 SELECT pg_temp.wait_for($$EXISTS (SELECT FROM rights_effect WHERE label = 'of a replica' AND who = 'regress_dw_plain')$$);
 
@@ -259,8 +259,8 @@ END $$;
 SELECT pg_temp.with_trigger('CREATE TRIGGER changed AFTER INSERT ON regress_dw_plain.t EXECUTE FUNCTION delay_wheel_internal.task_changed()');
 SELECT pg_temp.with_trigger('CREATE TRIGGER guard BEFORE INSERT ON regress_dw_plain.t FOR EACH ROW EXECUTE FUNCTION delay_wheel_internal.task_guard()');
 BEGIN;
-CREATE TRIGGER guard BEFORE DELETE ON delay_wheel.task EXECUTE FUNCTION delay_wheel_internal.task_guard();
-DELETE FROM delay_wheel.task;
+CREATE TRIGGER guard BEFORE DELETE ON delay_wheel_data.task EXECUTE FUNCTION delay_wheel_internal.task_guard();
+DELETE FROM delay_wheel_data.task;
 ROLLBACK;
 BEGIN;
 CREATE TABLE delay_wheel.ownerless (owner text);

@@ -54,7 +54,7 @@ SELECT pg_temp.wait_until_done();
 SELECT * FROM roles_effect ORDER BY label COLLATE "C";
 
 -- no more rights than the role's, and no way to any
-SELECT nextval('delay_wheel.task_id_seq') AS before \gset
+SELECT nextval('delay_wheel_data.task_id_seq') AS before \gset
 SET SESSION AUTHORIZATION regress_dw_alice;
 SELECT delay_schedule('0', sql) > 0 AS ok FROM unnest(ARRAY[
 	'INSERT INTO roles_secret VALUES (1)',
@@ -65,12 +65,12 @@ SELECT delay_schedule('0', sql) > 0 AS ok FROM unnest(ARRAY[
 	'DISCARD TEMP; SELECT set_config(''role'', ''none'', false); INSERT INTO roles_secret VALUES (6)',
 	'SET ROLE regress_dw_bob',
 	'SET SESSION AUTHORIZATION regress_dw_bob',
-	'SELECT * FROM delay_wheel.task',
-	'SELECT * FROM delay_wheel.failed_task',
-	'SELECT * FROM delay_wheel.prepared',
-	'DELETE FROM delay_wheel.task',
-	'SELECT nextval(''delay_wheel.task_id_seq'')',
-	'INSERT INTO delay_wheel.task (due, owner, sql) VALUES (now(), ''regress_dw_bob'', ''SELECT 1'')'
+	'SELECT * FROM delay_wheel_data.task',
+	'SELECT * FROM delay_wheel_data.failed_task',
+	'SELECT * FROM delay_wheel_data.prepared',
+	'DELETE FROM delay_wheel_data.task',
+	'SELECT nextval(''delay_wheel_data.task_id_seq'')',
+	'INSERT INTO delay_wheel_data.task (due, owner, sql) VALUES (now(), ''regress_dw_bob'', ''SELECT 1'')'
 	]) sql;
 RESET SESSION AUTHORIZATION;
 SELECT pg_temp.wait_until_done();
@@ -94,7 +94,9 @@ CREATE FUNCTION pg_temp.tell(text) RETURNS boolean LANGUAGE plpgsql COST 0.0001 
 SELECT count(*) FROM delay_wheel.tasks WHERE pg_temp.tell(sql);
 DROP FUNCTION pg_temp.tell;
 RESET SESSION AUTHORIZATION;
--- a cursor has the rights of who opens it, whoever reads it first
+SELECT oid AS tasks FROM pg_class WHERE oid = 'delay_wheel_data.task'::regclass \gset
+SELECT reltoastrelid AS toast FROM pg_class WHERE oid = 'delay_wheel_data.failed_task'::regclass \gset
+-- a cursor has the rights of who reads it first, as always with row level security that asks for the current user
 BEGIN;
 CREATE FUNCTION pg_temp.skip(c refcursor) RETURNS void LANGUAGE plpgsql SECURITY DEFINER AS 'BEGIN MOVE 1 FROM c; END';
 SET LOCAL SESSION AUTHORIZATION regress_dw_alice;
@@ -119,7 +121,7 @@ SELECT delay_cancel(:alice), delay_cancel(:bob);
 -- who has lost a right until the task is due, does not have it then
 CREATE TABLE roles_revoked (i int);
 GRANT ALL ON roles_revoked TO regress_dw_bob;
-SELECT nextval('delay_wheel.task_id_seq') AS before \gset
+SELECT nextval('delay_wheel_data.task_id_seq') AS before \gset
 BEGIN;
 SET LOCAL SESSION AUTHORIZATION regress_dw_bob;
 SELECT delay_schedule('0', 'INSERT INTO roles_revoked VALUES (1)') > 0 AS ok;
@@ -133,30 +135,30 @@ SELECT owner, sqlstate, message FROM delay_wheel.failed WHERE id > :before;
 REVOKE regress_dw_bob FROM regress_dw_alice;
 BEGIN;
 SET LOCAL SESSION AUTHORIZATION regress_dw_alice;
-SELECT idx_scan AS scans FROM pg_stat_xact_all_tables WHERE relid = 'delay_wheel.task'::regclass \gset
+SELECT idx_scan AS scans FROM pg_stat_xact_all_tables WHERE relid = :tasks \gset
 SAVEPOINT s;
 \set VERBOSITY terse
 DROP ROLE regress_dw_bob;
 \set VERBOSITY default
 ROLLBACK TO s;
-SELECT idx_scan - :scans AS scans FROM pg_stat_xact_all_tables WHERE relid = 'delay_wheel.task'::regclass;
+SELECT idx_scan - :scans AS scans FROM pg_stat_xact_all_tables WHERE relid = :tasks;
 ROLLBACK;
 
 -- failed tasks of others are not compared, however large a value is
 BEGIN;
-INSERT INTO delay_wheel.failed_task (id, failed_at, due, origin, owner, queue, priority, attempts, sqlstate, message, sql, tag)
-	SELECT nextval('delay_wheel.task_id_seq'), now(), now(), delay_wheel_internal.origin(), 'regress_dw_bob', 0, 0, 1, '22012', left(v, 900), left(v, 900), left(v, 1000)
+INSERT INTO delay_wheel_data.failed_task (id, failed_at, due, origin, owner, queue, priority, attempts, sqlstate, message, sql, tag)
+	SELECT nextval('delay_wheel_data.task_id_seq'), now(), now(), delay_wheel_internal.origin(), 'regress_dw_bob', 0, 0, 1, '22012', left(v, 900), left(v, 900), left(v, 1000)
 	FROM (SELECT string_agg(md5(i::text), '') AS v FROM generate_series(1, 32) i) t;
 SET LOCAL SESSION AUTHORIZATION regress_dw_alice;
-SELECT idx_scan AS scans FROM pg_stat_xact_all_tables WHERE relid = (SELECT reltoastrelid FROM pg_class WHERE oid = 'delay_wheel.failed_task'::regclass) \gset
+SELECT idx_scan AS scans FROM pg_stat_xact_all_tables WHERE relid = :toast \gset
 SELECT delay_discard_all(tag => repeat('x', 1000)), delay_redrive(tag => repeat('x', 1000));
-SELECT idx_scan - :scans AS scans FROM pg_stat_xact_all_tables WHERE relid = (SELECT reltoastrelid FROM pg_class WHERE oid = 'delay_wheel.failed_task'::regclass);
+SELECT idx_scan - :scans AS scans FROM pg_stat_xact_all_tables WHERE relid = :toast;
 RESET SESSION AUTHORIZATION;
 SELECT delay_discard_all(tag => repeat('x', 1000));
-SELECT idx_scan > :scans AS compared FROM pg_stat_xact_all_tables WHERE relid = (SELECT reltoastrelid FROM pg_class WHERE oid = 'delay_wheel.failed_task'::regclass);
+SELECT idx_scan > :scans AS compared FROM pg_stat_xact_all_tables WHERE relid = :toast;
 ROLLBACK;
 
-DELETE FROM delay_wheel.failed_task;
+DELETE FROM delay_wheel_data.failed_task;
 DROP FUNCTION roles_definer, roles_definer_path;
 DROP TABLE roles_effect, roles_secret, roles_revoked;
 SELECT delay_wheel.disallow('regress_dw_alice', 'regress_dw_bob', 'regress_dw Quoted "Role');

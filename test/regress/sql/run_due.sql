@@ -35,7 +35,7 @@ SELECT * FROM due_order ORDER BY id;
 SELECT delay_run_due(now() + interval '48 hours');
 ROLLBACK;
 SELECT count(*) FROM due_order;
-SELECT count(*) FROM delay_wheel.task;
+SELECT count(*) FROM delay_wheel_data.task;
 
 -- In order of due and id, of all queues and priorities; paused, too.
 SELECT delay_queue('due', max_running => 1), delay_queue('due_paused');
@@ -179,8 +179,8 @@ SELECT pg_temp.wait_for(format('EXISTS (SELECT FROM delay_wheel.running WHERE ta
 BEGIN;
 SELECT due_task('run', '1 hour') IS NOT NULL AS ok;
 SELECT due_task('COPIED', '1 hour') AS copied, due_task('MODE', '2 hours') AS mode1, due_task('MODE', '2 hours') AS mode2 \gset
-UPDATE delay_wheel.task SET origin = 1 WHERE id = :copied;
-UPDATE delay_wheel.task SET more = '{"mode": "at_most_once"}' WHERE id IN (:mode1, :mode2);
+UPDATE delay_wheel_data.task SET origin = 1 WHERE id = :copied;
+UPDATE delay_wheel_data.task SET more = '{"mode": "at_most_once"}' WHERE id IN (:mode1, :mode2);
 SELECT due_task('run, too', '3 hours') IS NOT NULL AS ok;
 SELECT delay_run_due(now() + interval '1 day');
 SELECT array_agg(label ORDER BY n) FROM due_effect;

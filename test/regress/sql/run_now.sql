@@ -17,7 +17,7 @@ SELECT delay_wheel.allow('regress_dw_owner', 'regress_dw_member', 'regress_dw_st
 CREATE TABLE run_now_effect (n serial, label text, who text DEFAULT current_user, session text DEFAULT session_user,
 	task text DEFAULT current_setting('delay_wheel.task_id'));
 GRANT ALL ON run_now_effect, run_now_effect_n_seq TO PUBLIC;
-CREATE VIEW run_now_pending AS SELECT count(*) AS pending FROM delay_wheel.task;
+CREATE VIEW run_now_pending AS SELECT count(*) AS pending FROM delay_wheel_data.task;
 CREATE SCHEMA run_now AUTHORIZATION regress_dw_owner;
 GRANT USAGE ON SCHEMA run_now TO PUBLIC;
 
@@ -34,7 +34,7 @@ SELECT delay_run(NULL);
 SELECT delay_run(-1), delay_run(0), delay_cancel(0);
 -- expired and out of attempts: it is run all the same
 SELECT delay_schedule('1 day', 'SELECT 1') AS id \gset
-UPDATE delay_wheel.task SET due = now() + '1 day', expires = '-2 days', attempts = 3, max_attempts = 3, timeout = 1, sql = 'SELECT pg_sleep(0.1)' WHERE id = :id;
+UPDATE delay_wheel_data.task SET due = now() + '1 day', expires = '-2 days', attempts = 3, max_attempts = 3, timeout = 1, sql = 'SELECT pg_sleep(0.1)' WHERE id = :id;
 SELECT delay_run(:id);
 -- the whole takes effect, or nothing
 SELECT delay_schedule('1 day', 'INSERT INTO run_now_effect (label) VALUES (''NEVER''); SELECT 1 / 0') AS id \gset
@@ -56,7 +56,7 @@ SELECT delay_cancel(:id);
 -- errors of its own, those that SPI does not raise
 CREATE TEMP TABLE run_now_error AS SELECT i, sql, delay_schedule('1 day', 'SELECT 1') AS id FROM unnest(ARRAY['COMMIT', 'DO $d$BEGIN COMMIT; END$d$',
 	'DO $d$BEGIN EXECUTE ''COMMIT''; END$d$', 'COPY run_now_effect TO STDOUT', 'SELECT no_such_column', 'DO $d$BEGIN EXECUTE ''VACUUM''; END$d$']) WITH ORDINALITY u(sql, i);
-UPDATE delay_wheel.task t SET sql = e.sql FROM run_now_error e WHERE t.id = e.id;
+UPDATE delay_wheel_data.task t SET sql = e.sql FROM run_now_error e WHERE t.id = e.id;
 SELECT r.sql, e.code, e.message FROM run_now_error r, pg_temp.error_of(format('SELECT delay_run(%s)', r.id)) e ORDER BY i;
 SELECT count(delay_cancel(id)) FROM delay_wheel.tasks;
 -- where it may write only
@@ -214,7 +214,7 @@ BEGIN
 		attempt := delay_schedule('1 day', 'SELECT 1');
 		SET LOCAL SESSION AUTHORIZATION DEFAULT;
 		-- what is refused when it is scheduled can be written afterwards
-		UPDATE delay_wheel.task SET sql = attack.sql WHERE id = attempt;
+		UPDATE delay_wheel_data.task SET sql = attack.sql WHERE id = attempt;
 		OPEN c FOR SELECT label FROM pg_temp.run_now_secret;
 		EXECUTE 'SET LOCAL SESSION AUTHORIZATION ' || caller;
 		BEGIN
@@ -320,13 +320,13 @@ SET search_path = run_now, public;
 SELECT delay_schedule('1 day', $$INSERT INTO run_now_effect (label) VALUES (public.run_now_path())$$) AS id2 \gset
 RESET search_path;
 RESET SESSION AUTHORIZATION;
-UPDATE delay_wheel.task SET search_path = NULL WHERE id = :id1;
+UPDATE delay_wheel_data.task SET search_path = NULL WHERE id = :id1;
 SET search_path = pg_catalog, public;
 SELECT delay_run(:id1), delay_run(:id2);
 SELECT delay_schedule('1 day', $$INSERT INTO public.run_now_effect (label) VALUES (public.run_now_path())$$) AS id \gset
 RESET search_path;
 SELECT delay_run(:id);
-UPDATE delay_wheel.task SET search_path = NULL WHERE id = :id;
+UPDATE delay_wheel_data.task SET search_path = NULL WHERE id = :id;
 SELECT delay_schedule('1 day', $$INSERT INTO public.run_now_effect (label) VALUES (public.run_now_path())$$) AS id \gset
 SET search_path = pg_catalog, public;
 SELECT delay_run(:id);
@@ -339,11 +339,11 @@ DELETE FROM run_now_effect;
 -- No owner, and another origin
 --
 SELECT delay_schedule('1 day', 'SELECT 1') AS id \gset
-UPDATE delay_wheel.task SET origin = 1 WHERE id = :id;
+UPDATE delay_wheel_data.task SET origin = 1 WHERE id = :id;
 \set VERBOSITY sqlstate
 SELECT delay_run(:id);
 \set VERBOSITY default
-UPDATE delay_wheel.task SET owner = '4294967000' WHERE id = :id;
+UPDATE delay_wheel_data.task SET owner = '4294967000' WHERE id = :id;
 SELECT delay_run(:id);
 SELECT delay_cancel(:id);
 

@@ -209,7 +209,7 @@ SELECT proname, proparallel, provolatile, bool_and(prosecdef) AS definer
 	GROUP BY 1, 2, 3 ORDER BY 1;
 
 -- nothing of what was refused or rolled back is left
-SELECT count(*) FROM delay_wheel.task;
+SELECT count(*) FROM delay_wheel_data.task;
 
 DROP TABLE schedule_effect;
-DELETE FROM delay_wheel.failed_task WHERE id BETWEEN :id AND :id6;
+DELETE FROM delay_wheel_data.failed_task WHERE id BETWEEN :id AND :id6;

@@ -90,14 +90,14 @@ BEGIN
 		PERFORM delay_schedule('0', l.sql);
 		RESET SESSION AUTHORIZATION;
 		COMMIT;
-		WHILE clock_timestamp() < deadline AND (EXISTS (SELECT FROM delay_wheel.task) OR EXISTS (SELECT FROM delay_wheel.running)) LOOP
+		WHILE clock_timestamp() < deadline AND (EXISTS (SELECT FROM delay_wheel_data.task) OR EXISTS (SELECT FROM delay_wheel.running)) LOOP
 			PERFORM pg_sleep(0.01);
 		END LOOP;
 		SET LOCAL SESSION AUTHORIZATION regress_dw_session;
 		PERFORM delay_schedule('0', 'INSERT INTO session_effect (label, value) SELECT $1 || '': '' || what, value FROM session_state()', l.n::text);
 		RESET SESSION AUTHORIZATION;
 		COMMIT;
-		WHILE clock_timestamp() < deadline AND (EXISTS (SELECT FROM delay_wheel.task) OR EXISTS (SELECT FROM delay_wheel.running)) LOOP
+		WHILE clock_timestamp() < deadline AND (EXISTS (SELECT FROM delay_wheel_data.task) OR EXISTS (SELECT FROM delay_wheel.running)) LOOP
 			PERFORM pg_sleep(0.01);
 		END LOOP;
 	END LOOP;
@@ -110,7 +110,7 @@ SELECT l.n, l.label, e.label AS leaked, e.value
 	JOIN session_effect fresh ON fresh.label = 'fresh:' || split_part(e.label, ':', 2)
 	WHERE coalesce(e.value, '') <> coalesce(fresh.value, '') ORDER BY 1, 3;
 SELECT sqlstate, message FROM delay_wheel.failed ORDER BY id;
-DELETE FROM delay_wheel.failed_task;
+DELETE FROM delay_wheel_data.failed_task;
 -- nor is there a current value of a sequence
 SET SESSION AUTHORIZATION regress_dw_session;
 SELECT delay_schedule('0', 'SELECT currval(''session_seq'')') > 0 AS ok;
@@ -118,7 +118,7 @@ SELECT delay_schedule('0', 'SELECT lastval()') > 0 AS ok;
 RESET SESSION AUTHORIZATION;
 SELECT pg_temp.wait_until_done();
 SELECT sqlstate, message FROM delay_wheel.failed ORDER BY id;
-DELETE FROM delay_wheel.failed_task;
+DELETE FROM delay_wheel_data.failed_task;
 
 -- The commit belongs to the task: deferred triggers see what it has set, and
 -- the search_path that was kept for it.

@@ -73,14 +73,14 @@ SET ROLE regress_dw_settings_statement;
 SELECT delay_schedule('0', 'SELECT pg_sleep(600)') > 0 AS ok;
 RESET ROLE;
 -- a task with one of its own, until there is a function for that
-INSERT INTO delay_wheel.task (due, owner, timeout, sql)
+INSERT INTO delay_wheel_data.task (due, owner, timeout, sql)
 	VALUES (now(), 'regress_dw_settings_own', 3600000, $$SELECT pg_sleep(0.2); INSERT INTO settings_effect VALUES ('its own')$$);
 SELECT pg_temp.wait_for($$count(*) = 2 FROM delay_wheel.failed WHERE owner::text LIKE 'regress_dw_settings%'$$);
 SELECT pg_temp.wait_for($$EXISTS (SELECT FROM settings_effect WHERE label = 'its own')$$);
 SELECT owner, sqlstate, message FROM delay_wheel.failed WHERE owner::text LIKE 'regress_dw_settings%' ORDER BY owner::text COLLATE "C";
 SELECT label FROM settings_effect;
 
-DELETE FROM delay_wheel.failed_task WHERE owner::text LIKE 'regress_dw_settings%';
+DELETE FROM delay_wheel_data.failed_task WHERE owner::text LIKE 'regress_dw_settings%';
 DROP TABLE settings_effect;
 SELECT pg_temp.wait_until_done();
 SELECT delay_wheel.disallow('regress_dw_settings', 'regress_dw_settings_default', 'regress_dw_settings_statement');

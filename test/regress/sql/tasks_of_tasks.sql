@@ -37,10 +37,10 @@ SELECT delay_schedule('0', format($$SELECT delay_schedule('0', 'INSERT INTO nest
 COMMIT;
 SELECT pg_temp.wait_until_done();
 SELECT sqlstate, message FROM delay_wheel.failed ORDER BY id;
-DELETE FROM delay_wheel.failed_task;
+DELETE FROM delay_wheel_data.failed_task;
 SELECT count(*) AS untouched FROM delay_wheel.tasks WHERE due > now() + interval '23 hours';
 
-UPDATE delay_wheel.task SET sql = $$INSERT INTO nested_effect VALUES ('the one that was moved')$$ WHERE id = :moved;
+UPDATE delay_wheel_data.task SET sql = $$INSERT INTO nested_effect VALUES ('the one that was moved')$$ WHERE id = :moved;
 -- undone by itself, in a block; the rest of it stands
 SELECT delay_schedule('0', format($$DO $d$
 	BEGIN
@@ -62,10 +62,10 @@ SELECT delay_schedule('0', $$
 	SELECT concat_ws(' ', 'cancel:', delay_cancel(id), 'reschedule:', delay_reschedule(id, '0'), delay_reschedule_at(id, now()),
 		'sees itself:', EXISTS (SELECT FROM delay_wheel.tasks t WHERE t.id = s.id), 'is running:', (SELECT count(*) FROM delay_wheel.running r WHERE r.task = s.id AND r.pid = pg_backend_pid()))
 	FROM (SELECT current_setting('delay_wheel.task_id')::bigint AS id) s$$) > 0 AS ok;
-SELECT delay_schedule('0', $$DELETE FROM delay_wheel.task WHERE id = current_setting('delay_wheel.task_id')::bigint; INSERT INTO nested_effect VALUES ('deleted itself')$$) > 0 AS ok;
-SELECT delay_schedule('0', $$UPDATE delay_wheel.task SET due = now() WHERE id = current_setting('delay_wheel.task_id')::bigint; INSERT INTO nested_effect VALUES ('moved itself')$$) > 0 AS ok;
+SELECT delay_schedule('0', $$DELETE FROM delay_wheel_data.task WHERE id = current_setting('delay_wheel.task_id')::bigint; INSERT INTO nested_effect VALUES ('deleted itself')$$) > 0 AS ok;
+SELECT delay_schedule('0', $$UPDATE delay_wheel_data.task SET due = now() WHERE id = current_setting('delay_wheel.task_id')::bigint; INSERT INTO nested_effect VALUES ('moved itself')$$) > 0 AS ok;
 SELECT pg_temp.wait_until_done();
-SELECT delay_schedule('0', $$TRUNCATE delay_wheel.task; INSERT INTO nested_effect VALUES ('truncated all')$$) > 0 AS ok;
+SELECT delay_schedule('0', $$TRUNCATE delay_wheel_data.task; INSERT INTO nested_effect VALUES ('truncated all')$$) > 0 AS ok;
 SELECT pg_temp.wait_for($$EXISTS (SELECT FROM nested_effect WHERE label = 'truncated all')$$);
 
 -- many at once

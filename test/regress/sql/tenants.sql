@@ -79,7 +79,7 @@ SET search_path = 'regress_dw_tenant1', pg_temp;
 SELECT public.delay_schedule('1 hour', 'SELECT ''of the first, with a path''') AS id2 \gset
 RESET search_path;
 RESET SESSION AUTHORIZATION;
-SELECT sql, search_path FROM delay_wheel.task WHERE id IN (:id1, :id2) ORDER BY id;
+SELECT sql, search_path FROM delay_wheel_data.task WHERE id IN (:id1, :id2) ORDER BY id;
 SELECT delay_cancel(:id1), delay_cancel(:id2);
 
 -- the same role in another schema in between: one executor, each its own path

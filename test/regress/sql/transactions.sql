@@ -114,10 +114,10 @@ BEGIN; SELECT delay_cancel(:kept); ROLLBACK;
 BEGIN; SELECT delay_reschedule(:kept, '0'); ROLLBACK;
 DO $$
 BEGIN
-	PERFORM delay_cancel(id) FROM delay_wheel.task;
+	PERFORM delay_cancel(id) FROM delay_wheel_data.task;
 	RAISE EXCEPTION 'undone';
 EXCEPTION WHEN OTHERS THEN
-	PERFORM delay_reschedule(id, '0') FROM delay_wheel.task;
+	PERFORM delay_reschedule(id, '0') FROM delay_wheel_data.task;
 	RAISE;
 END
 $$;

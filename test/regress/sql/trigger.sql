@@ -14,7 +14,7 @@
 -- what is pending, relative to now(), and gone with the transaction
 CREATE VIEW trigger_tasks AS
 	SELECT t.due - now() AS delay, q.name AS queue, t.key, t.tag, t.sql, t.args, t.arg_types
-	FROM delay_wheel.task t LEFT JOIN delay_wheel.queue q ON q.id = t.queue ORDER BY t.id;
+	FROM delay_wheel_data.task t LEFT JOIN delay_wheel_data.queue q ON q.id = t.queue ORDER BY t.id;
 
 --
 -- The main example, to its end
@@ -31,7 +31,7 @@ SELECT count(*) FROM trigger_tasks;
 INSERT INTO trigger_order SELECT oid, now() FROM generate_series(1, 100) oid;
 UPDATE trigger_order SET stars = 1, status = 1 WHERE oid = 7;
 SELECT count(*), count(DISTINCT args), min(delay) < '48 hours', min(delay) > '47 hours' FROM trigger_tasks;
-SELECT count(delay_reschedule(id, '0')) FROM delay_wheel.task;
+SELECT count(delay_reschedule(id, '0')) FROM delay_wheel_data.task;
 SELECT pg_temp.wait_until_done();
 SELECT stars, status, count(*) FROM trigger_order GROUP BY 1, 2 ORDER BY 1;
 -- savepoints
@@ -156,7 +156,7 @@ SELECT trigger_on($$'1 day', 'SELECT 1', 'queue=trigger_mails', 'tag=some tag'$$
 BEGIN;
 INSERT INTO trigger_t (id) VALUES (1);
 SELECT queue, tag, delay BETWEEN '1 day' AND '1 day 1 hour' AS spread FROM trigger_tasks;
-SELECT priority FROM delay_wheel.task;
+SELECT priority FROM delay_wheel_data.task;
 ROLLBACK;
 SELECT trigger_on($$'1 day', 'SELECT 1', 'queue=k'$$);
 BEGIN;
@@ -256,7 +256,7 @@ ALTER TABLE trigger_parts RENAME name TO title;
 ROLLBACK;
 INSERT INTO trigger_parts (id, name, at) VALUES (106, 'f', now() + '1 h');
 SELECT key, args FROM trigger_tasks;
-DELETE FROM delay_wheel.task;
+DELETE FROM delay_wheel_data.task;
 DROP TABLE trigger_parts;
 -- more partitions than triggers are remembered
 CREATE TABLE trigger_many (id int) PARTITION BY LIST (id);
@@ -299,7 +299,7 @@ BEGIN;
 INSERT INTO trigger_t (id) VALUES (1);
 SELECT now() AS began \gset
 COMMIT;
-SELECT due - :'began' AS delay, key FROM delay_wheel.task;
+SELECT due - :'began' AS delay, key FROM delay_wheel_data.task;
 -- an error comes at the commit
 CREATE TABLE trigger_deferred (k text);
 CREATE CONSTRAINT TRIGGER t AFTER INSERT ON trigger_deferred DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
@@ -312,7 +312,7 @@ SELECT count(*) FROM trigger_deferred;
 SELECT delay_schedule('0', $$INSERT INTO trigger_t (id) VALUES (77)$$) > 0 AS ok;
 SELECT pg_temp.wait_until_done();
 SELECT key FROM trigger_tasks;
-DELETE FROM delay_wheel.task;
+DELETE FROM delay_wheel_data.task;
 DROP TABLE trigger_deferred;
 DROP TRIGGER t ON trigger_t;
 -- a chain: the task's own row schedules the next one
@@ -367,7 +367,7 @@ REVOKE EXECUTE ON FUNCTION delay_schedule(interval, text) FROM regress_dw_group;
 SET LOCAL ROLE regress_dw_writer;
 SELECT code FROM pg_temp.error_of('INSERT INTO regress_dw_schema.t VALUES (8)');
 RESET ROLE;
-SELECT owner, args, search_path FROM delay_wheel.task ORDER BY id;
+SELECT owner, args, search_path FROM delay_wheel_data.task ORDER BY id;
 ROLLBACK;
 -- a queue of others
 SELECT delay_queue('trigger_private', users => '{regress_dw_owner}');
@@ -392,7 +392,7 @@ SELECT code, message FROM pg_temp.error_of('CREATE INDEX ON regress_dw_schema.in
 SET client_min_messages = warning;
 DROP SCHEMA regress_dw_schema CASCADE;
 RESET client_min_messages;
-DELETE FROM delay_wheel.task;
+DELETE FROM delay_wheel_data.task;
 SELECT delay_queue_drop('trigger_private');
 SELECT delay_wheel.disallow('regress_dw_owner', 'regress_dw_writer');
 DROP ROLE regress_dw_owner, regress_dw_writer, regress_dw_group;

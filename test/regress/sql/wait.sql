@@ -68,19 +68,19 @@ SELECT what, delay_wait(id, '0') FROM wait_ended ORDER BY id;
 RESET ROLE;
 DROP TABLE wait_ended;
 DROP FUNCTION wait_mended;
-DELETE FROM delay_wheel.failed_task;
+DELETE FROM delay_wheel_data.failed_task;
 -- among the newest, be there as many as there may; which of the tables is written does not matter
-INSERT INTO delay_wheel_internal.history_0 (task, due, started, ended, owner, queue, attempt, outcome, sql)
+INSERT INTO delay_wheel_data.history_0 (task, due, started, ended, owner, queue, attempt, outcome, sql)
 	SELECT -i, now(), now(), now(), CURRENT_USER::regrole, 0, 1, 'done', repeat('x', 1800) FROM generate_series(1, 1000) i;
-INSERT INTO delay_wheel_internal.history_1 SELECT * FROM delay_wheel_internal.history_0 WHERE task < 0;
-INSERT INTO delay_wheel_internal.history_2 SELECT * FROM delay_wheel_internal.history_0 WHERE task < 0;
+INSERT INTO delay_wheel_data.history_1 SELECT * FROM delay_wheel_data.history_0 WHERE task < 0;
+INSERT INTO delay_wheel_data.history_2 SELECT * FROM delay_wheel_data.history_0 WHERE task < 0;
 -- also of an executor that has written a row in the first page
 SELECT delay_schedule_task('SELECT 1', queue => 'wait all') AS id \gset
 SELECT pg_temp.wait_until_done();
 SELECT delay_wait(:id), delay_wait(-1);
-DELETE FROM delay_wheel_internal.history_0 WHERE task < 0;
-DELETE FROM delay_wheel_internal.history_1 WHERE task < 0;
-DELETE FROM delay_wheel_internal.history_2 WHERE task < 0;
+DELETE FROM delay_wheel_data.history_0 WHERE task < 0;
+DELETE FROM delay_wheel_data.history_1 WHERE task < 0;
+DELETE FROM delay_wheel_data.history_2 WHERE task < 0;
 SELECT delay_queue_drop('wait all'), delay_queue_drop('wait errors');
 SELECT delay_wheel.disallow('regress_dw_wait_stranger');
 DROP ROLE regress_dw_wait_stranger;
@@ -96,7 +96,7 @@ SELECT delay_wait(:id);
 -- expired
 BEGIN;
 SELECT delay_schedule('0.5 s', 'INSERT INTO wait_effect VALUES (''NEVER'')') AS id \gset
-UPDATE delay_wheel.task SET expires = '-1 s' WHERE id = :id;
+UPDATE delay_wheel_data.task SET expires = '-1 s' WHERE id = :id;
 COMMIT;
 SELECT delay_wait(:id);
 -- the timeout: of what is pending, and of what runs
@@ -125,7 +125,7 @@ SELECT delay_wait(:far, '2 min');
 CREATE SEQUENCE wait_seq;
 BEGIN;
 SELECT delay_schedule('0', 'SELECT wait_for_waiter($1), 1 / (nextval(''wait_seq'') - 1)', :me) AS id \gset
-UPDATE delay_wheel.task SET max_attempts = 2, retry_delay = '0.1 s' WHERE id = :id;
+UPDATE delay_wheel_data.task SET max_attempts = 2, retry_delay = '0.1 s' WHERE id = :id;
 COMMIT;
 SELECT delay_wait(:id, '2 min');
 SELECT last_value FROM wait_seq;
@@ -146,7 +146,7 @@ SELECT delay_schedule('0', 'SELECT wait_cancel($1, VARIADIC $2)', :me, :'many'::
 SELECT delay_wait((:'many'::bigint[])[1100]);
 SELECT count(*) FROM delay_wheel.tasks;
 SELECT delay_schedule('1 hour', 'SELECT 1') AS far \gset
-SELECT delay_schedule('0', format($$SELECT wait_for_waiter(%s); DELETE FROM delay_wheel.task WHERE id = %s; UPDATE delay_wheel.task SET id = id WHERE false$$, :me, :far)) > 0 AS ok;
+SELECT delay_schedule('0', format($$SELECT wait_for_waiter(%s); DELETE FROM delay_wheel_data.task WHERE id = %s; UPDATE delay_wheel_data.task SET id = id WHERE false$$, :me, :far)) > 0 AS ok;
 SELECT delay_wait(:far);
 
 -- It would wait for ever: for what this transaction wrote, moved or locked;
@@ -164,12 +164,12 @@ SELECT delay_reschedule(:id, '0');
 SELECT code FROM pg_temp.error_of(format('SELECT delay_wait(%s)', :id));
 ROLLBACK TO s;
 SELECT delay_wait(:id, '0');
-SELECT count(*) FROM (SELECT FROM delay_wheel.task WHERE id = :id FOR UPDATE) t;
+SELECT count(*) FROM (SELECT FROM delay_wheel_data.task WHERE id = :id FOR UPDATE) t;
 SELECT code FROM pg_temp.error_of(format('SELECT delay_wait(%s)', :id));
 ROLLBACK TO s;
-SELECT count(*) FROM (SELECT FROM delay_wheel.task WHERE id = :id FOR KEY SHARE) t;
+SELECT count(*) FROM (SELECT FROM delay_wheel_data.task WHERE id = :id FOR KEY SHARE) t;
 SAVEPOINT s2;
-SELECT count(*) FROM (SELECT FROM delay_wheel.task WHERE id = :id FOR SHARE) t;
+SELECT count(*) FROM (SELECT FROM delay_wheel_data.task WHERE id = :id FOR SHARE) t;
 SELECT code FROM pg_temp.error_of(format('SELECT delay_wait(%s)', :id));
 -- cancelled: for this transaction it is gone
 SELECT delay_cancel(:id), delay_wait(:id);
@@ -258,7 +258,7 @@ DECLARE
 BEGIN
 	PERFORM setval('wait_seq', 1, false);
 	new := delay_schedule('0', command || '; SELECT 1');
-	UPDATE delay_wheel.task SET max_attempts = 3, retry_delay = '0' WHERE id = new;
+	UPDATE delay_wheel_data.task SET max_attempts = 3, retry_delay = '0' WHERE id = new;
 	RETURN new;
 END $$;
 CREATE FUNCTION pg_temp.stop(task bigint, OUT begun text, OUT answer text, OUT outcome text,
@@ -310,7 +310,7 @@ RESET client_min_messages;
 
 SELECT count(*) AS pending FROM delay_wheel.tasks;
 SELECT label, count(*) FROM wait_effect GROUP BY label ORDER BY label COLLATE "C";
-DELETE FROM delay_wheel.failed_task;
+DELETE FROM delay_wheel_data.failed_task;
 DROP TABLE wait_effect, wait_child, wait_parent;
 DROP FUNCTION wait_for_waiter, wait_move, wait_cancel, wait_others, wait_asks, wait_trigger;
 DROP SEQUENCE wait_seq;

@@ -12,7 +12,7 @@ return {
 	setup => 'CREATE EXTENSION delay_wheel',
 	schedule => "SELECT delay_schedule('48 hours', $task, :oid::bigint);\n",
 	bulk => "SELECT count(delay_schedule_at(due, $task, oid)) FROM t_order",
-	left => 'SELECT count(*) FROM delay_wheel.task',
-	clear => 'TRUNCATE delay_wheel.task',
+	left => 'SELECT count(*) FROM delay_wheel_data.task',
+	clear => 'TRUNCATE delay_wheel_data.task',
 	variants => [ { idle_workers => q{backend_type LIKE 'delay\_wheel %'} } ],
 };
