@@ -338,7 +338,7 @@ sub escape
 }
 
 # A function, with or without arguments, a view, or a column of it, a setting.
-my $name_in_text = qr/\b(?:delay_wheel\.\w+(?:\.\w+)?|delay_(?!wheel\b)[a-z]\w*)(?:\((?:[^()']|'[^']*')*\))?/;
+my $name_in_text = qr/\b(?:delay_wheel(?:_data)?\.\w+(?:\.\w+)?|delay_(?!wheel\b)[a-z]\w*)(?:\((?:[^()']|'[^']*')*\))?/;
 
 # Names become code, those with an entry of their own links.
 sub marked_up
@@ -520,7 +520,8 @@ sub relation_entry
 	return "$out\n";
 }
 
-sub is_internal { return $_[0]{name} =~ /^delay_wheel_internal\./ }
+# what the views are made of
+sub is_internal { return $_[0]{name} =~ /^delay_wheel_(?:internal\.|data\.(?:readable_|keyed$|mark$|queue_name$))/ }
 
 sub views_part
 {
@@ -534,7 +535,7 @@ sub views_part
 sub tables_part
 {
 	my $out = heading(2, 'Tables and sequences') . paragraphs(
-		'These are for the views, for pg_dump, and for repairs by superusers. Nobody else has rights on the tables, but the '
+		'These are for the views, for pg_dump, and for repairs by superusers. Nobody else may use their schema, but the '
 		  . 'owner of the database, who may read them. What is in delay_wheel_internal may change with each version.') . "\n";
 
 	$out .= relation_entry($_) for grep { $_->{kind} =~ /[rfS]/ || is_internal($_) } @{ $catalog->{relations} };

@@ -12,34 +12,43 @@ GRANT EXECUTE ON FUNCTION delay_wheel_internal.readable_owners() TO PUBLIC;
  * have none themselves: with it pg_dump, which sets row_security to off, would fail for
  * all but superusers.
  */
-CREATE TABLE delay_wheel_data.readable_task (LIKE delay_wheel_data.task) USING heap;
+CREATE TABLE delay_wheel_data.readable_task (LIKE delay_wheel_data.task INCLUDING COMMENTS) USING heap;
 -- a generated column has no place in it
 ALTER TABLE delay_wheel_data.readable_task DROP COLUMN group_hash;
 ALTER TABLE delay_wheel_data.task INHERIT delay_wheel_data.readable_task;
 
-CREATE TABLE delay_wheel_data.readable_failed_task (LIKE delay_wheel_data.failed_task) USING heap;
+CREATE TABLE delay_wheel_data.readable_failed_task (LIKE delay_wheel_data.failed_task INCLUDING COMMENTS) USING heap;
 ALTER TABLE delay_wheel_data.failed_task INHERIT delay_wheel_data.readable_failed_task;
 
-CREATE TABLE delay_wheel_data.readable_recurring_task (LIKE delay_wheel_data.recurring_task) USING heap;
+CREATE TABLE delay_wheel_data.readable_recurring_task (LIKE delay_wheel_data.recurring_task INCLUDING COMMENTS) USING heap;
 ALTER TABLE delay_wheel_data.recurring_task INHERIT delay_wheel_data.readable_recurring_task;
 
-CREATE TABLE delay_wheel_data.readable_history (LIKE delay_wheel_data.history_0) USING heap;
+CREATE TABLE delay_wheel_data.readable_history (LIKE delay_wheel_data.history_0 INCLUDING COMMENTS) USING heap;
 ALTER TABLE delay_wheel_data.history_0 INHERIT delay_wheel_data.readable_history;
 ALTER TABLE delay_wheel_data.history_1 INHERIT delay_wheel_data.readable_history;
 ALTER TABLE delay_wheel_data.history_2 INHERIT delay_wheel_data.readable_history;
 
-CREATE TABLE delay_wheel_data.readable_queue (LIKE delay_wheel_data.queue) USING heap;
+CREATE TABLE delay_wheel_data.readable_queue (LIKE delay_wheel_data.queue INCLUDING COMMENTS) USING heap;
 ALTER TABLE delay_wheel_data.queue INHERIT delay_wheel_data.readable_queue;
 -- a queue is shown to all who may use it; 0 stands for all roles
 CREATE POLICY usable ON delay_wheel_data.readable_queue FOR SELECT USING (
 	(users OPERATOR(pg_catalog.||) receivers)::oid[] OPERATOR(pg_catalog.&&) (0::oid OPERATOR(pg_catalog.||) delay_wheel_internal.readable_owners()::oid[]));
 CREATE POLICY watched ON delay_wheel_data.readable_queue FOR SELECT TO pg_read_all_stats USING (true);
 
-CREATE TABLE delay_wheel_data.readable_unique_key (LIKE delay_wheel_data.unique_key) USING heap;
+CREATE TABLE delay_wheel_data.readable_unique_key (LIKE delay_wheel_data.unique_key INCLUDING COMMENTS) USING heap;
 ALTER TABLE delay_wheel_data.unique_key INHERIT delay_wheel_data.readable_unique_key;
 
-CREATE TABLE delay_wheel_data.readable_audit (LIKE delay_wheel_data.audit) USING heap;
+CREATE TABLE delay_wheel_data.readable_audit (LIKE delay_wheel_data.audit INCLUDING COMMENTS) USING heap;
 ALTER TABLE delay_wheel_data.audit INHERIT delay_wheel_data.readable_audit;
+
+-- for views that are read with the rights of the reader, and compare its rows with these
+CREATE VIEW delay_wheel_data.queue_name AS SELECT id, name FROM delay_wheel_data.queue;
+COMMENT ON VIEW delay_wheel_data.queue_name IS 'names of all queues, for the views';
+CREATE VIEW delay_wheel_data.mark AS SELECT * FROM delay_wheel_data.cancellation;
+COMMENT ON VIEW delay_wheel_data.mark IS 'calls of delay_cancel_all() of all roles, for the view delay_wheel.tasks';
+CREATE VIEW delay_wheel_data.keyed AS SELECT id, origin, owner, queue, key FROM delay_wheel_data.task WHERE key IS NOT NULL;
+COMMENT ON VIEW delay_wheel_data.keyed IS 'tasks of all roles that have a key, for the view delay_wheel.tasks';
+GRANT SELECT ON delay_wheel_data.queue_name, delay_wheel_data.mark, delay_wheel_data.keyed TO PUBLIC;
 
 DO $$
 DECLARE
@@ -62,6 +71,15 @@ BEGIN
 			EXECUTE pg_catalog.format(command, parent);
 		END LOOP;
 	END LOOP;
+	FOR command IN
+		SELECT pg_catalog.format('COMMENT ON COLUMN %s.%I IS %L', v.name::regclass, a.attname, pg_catalog.col_description(t.attrelid, t.attnum))
+			FROM (VALUES ('delay_wheel_data.queue_name', 'delay_wheel_data.queue'), ('delay_wheel_data.mark', 'delay_wheel_data.cancellation'), ('delay_wheel_data.keyed', 'delay_wheel_data.task')) v(name, of)
+				JOIN pg_catalog.pg_attribute a ON a.attrelid = v.name::regclass::oid
+				JOIN pg_catalog.pg_attribute t ON t.attrelid = v.of::regclass::oid AND t.attname = a.attname
+			WHERE a.attnum > 0
+	LOOP
+		EXECUTE command;
+	END LOOP;
 	-- EXPLAIN shows estimates, which PostgreSQL makes of statistics of all rows.  Those of the
 	-- owners tell nothing of others, and lead to the few rows of a small owner by an index
 	FOR command IN
@@ -76,11 +94,3 @@ BEGIN
 END
 $$;
 
--- for views that are read with the rights of the reader, and compare its rows with these
-CREATE VIEW delay_wheel_data.queue_name AS SELECT id, name FROM delay_wheel_data.queue;
-COMMENT ON VIEW delay_wheel_data.queue_name IS 'names of all queues, for the views';
-CREATE VIEW delay_wheel_data.mark AS SELECT * FROM delay_wheel_data.cancellation;
-COMMENT ON VIEW delay_wheel_data.mark IS 'calls of delay_cancel_all() of all roles, for the view delay_wheel.tasks';
-CREATE VIEW delay_wheel_data.keyed AS SELECT id, origin, owner, queue, key FROM delay_wheel_data.task WHERE key IS NOT NULL;
-COMMENT ON VIEW delay_wheel_data.keyed IS 'tasks of all roles that have a key, for the view delay_wheel.tasks';
-GRANT SELECT ON delay_wheel_data.queue_name, delay_wheel_data.mark, delay_wheel_data.keyed TO PUBLIC;

@@ -35,17 +35,15 @@
 #include "utils/syscache.h"
 
 #include "../base/inject.h"
-#include "../recurring/definition.h"
+#include "../recurring/recurring.h"
 #include "../rows/catalog.h"
 #include "../rows/lane_scan.h"
 #include "../rows/task_rows.h"
+#include "../shmem/committing.h"
 #include "../shmem/lanes.h"
 #include "../shmem/shared.h"
-#include "../shmem/writers.h"
-#include "../task/audit.h"
-#include "../task/key_lock.h"
 #include "../task/marks.h"
-#include "../task/my_session.h"
+#include "../task/task.h"
 #include "../task/touched.h"
 
 PG_FUNCTION_INFO_V1(dw_arm);

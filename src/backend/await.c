@@ -35,8 +35,8 @@
 #include "../shmem/ready.h"
 #include "../shmem/receivers.h"
 #include "../shmem/shared.h"
-#include "../task/my_session.h"
 #include "../task/queues.h"
+#include "../task/task.h"
 
 /* How long before a timeout of the session the wait ends, in us. */
 #define MARGIN_US		(50 * 1000)

@@ -38,11 +38,11 @@
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
 #include "../shmem/shared.h"
-#include "../task/audit.h"
 #include "../task/marks.h"
 #include "../task/queues.h"
+#include "../task/task.h"
 #include "../task/touched.h"
-#include "options.h"
+#include "backend.h"
 
 PG_FUNCTION_INFO_V1(dw_cancel_all);
 PG_FUNCTION_INFO_V1(dw_cancellation_guard);

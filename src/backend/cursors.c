@@ -20,7 +20,7 @@
 #include "utils/memutils.h"
 #include "utils/portal.h"
 
-#include "cursors.h"
+#include "backend.h"
 
 /* A cursor that has received messages in a subtransaction younger than itself. */
 typedef struct Reader

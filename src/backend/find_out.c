@@ -29,19 +29,16 @@
 #include "../base/errors.h"
 #include "../base/settings.h"
 #include "../base/signature.h"
-#include "../ending/history.h"
+#include "../ending/ending.h"
 #include "../rows/catalog.h"
 #include "../rows/more.h"
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../shmem/outcome.h"
 #include "../shmem/shared.h"
-#include "../task/key_lock.h"
 #include "../task/marks.h"
-#include "../task/my_session.h"
-#include "../task/rights.h"
-#include "../task/row_lock.h"
-#include "find_out.h"
+#include "../task/task.h"
+#include "backend.h"
 
 PG_FUNCTION_INFO_V1(dw_outcome);
 

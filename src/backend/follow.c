@@ -42,12 +42,10 @@
 #include "../base/signature.h"
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
-#include "../task/audit.h"
-#include "../task/my_session.h"
-#include "../task/new_task.h"
 #include "../task/queues.h"
+#include "../task/task.h"
 #include "../task/touched.h"
-#include "schedule.h"
+#include "backend.h"
 
 PG_FUNCTION_INFO_V1(dw_set_up_citus);
 PG_FUNCTION_INFO_V1(dw_follow_shards);

@@ -22,14 +22,13 @@
 
 #include "../base/clock.h"
 #include "../base/inject.h"
-#include "../ending/group_first.h"
+#include "../ending/ending.h"
 #include "../rows/lease_scan.h"
-#include "../shmem/group_places.h"
 #include "../shmem/groups.h"
 #include "../shmem/ready.h"
-#include "../task/my_session.h"
 #include "../task/queues.h"
-#include "message_group.h"
+#include "../task/task.h"
+#include "backend.h"
 
 /*
  * Looks into the table what the message of the entry may do.  *full becomes true if leases fill

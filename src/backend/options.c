@@ -23,18 +23,14 @@
 #include "../base/compat.h"
 #include "../base/errors.h"
 #include "../base/settings.h"
-#include "../ending/follow_up.h"
-#include "../ending/notify.h"
+#include "../ending/ending.h"
 #include "../rows/catalog.h"
 #include "../rows/more.h"
 #include "../rows/task_rows.h"
-#include "../statement/args.h"
-#include "../statement/named.h"
-#include "../statement/sqlcheck.h"
-#include "../task/new_task.h"
+#include "../statement/statement.h"
 #include "../task/queues.h"
-#include "../task/retry_options.h"
-#include "options.h"
+#include "../task/task.h"
+#include "backend.h"
 
 /* Limit for the payload of a message, or its result, in bytes */
 #define MAX_JSON		(1024 * 1024)

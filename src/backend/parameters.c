@@ -38,7 +38,7 @@
 #include "utils/lsyscache.h"
 
 #include "../base/compat.h"
-#include "parameters.h"
+#include "backend.h"
 
 /* The type that clients are told */
 #define TOLD_TYPE		BPCHAROID

@@ -9,7 +9,7 @@
  * what is to be done, and when.  A run is an ordinary task, whose row names the
  * definition ("recurring" in its column more).  The definition names one task, its
  * current run, which is pending or running.  The transaction that ends the current run
- * (ending/conclude.c) deletes the run's row, inserts the next run, and names that in the
+ * (ending/attempt_end.c) deletes the run's row, inserts the next run, and names that in the
  * definition (recurring/definition.c).  So a definition has one run at any time, two
  * runs never overlap, and no run is lost or doubled if a process dies.
  *
@@ -55,20 +55,13 @@
 #include "../base/compat.h"
 #include "../base/errors.h"
 #include "../base/settings.h"
-#include "../ending/conclude.h"
-#include "../ending/pending.h"
-#include "../recurring/cron.h"
-#include "../recurring/cron_times.h"
-#include "../recurring/definition.h"
-#include "../recurring/recurrence.h"
+#include "../ending/ending.h"
+#include "../recurring/recurring.h"
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
-#include "../task/audit.h"
-#include "../task/new_task.h"
-#include "../task/rights.h"
-#include "../task/row_lock.h"
+#include "../task/task.h"
 #include "../task/touched.h"
-#include "options.h"
+#include "backend.h"
 
 PG_FUNCTION_INFO_V1(dw_every);
 PG_FUNCTION_INFO_V1(dw_cron);

@@ -24,31 +24,23 @@
 #include "utils/rel.h"
 #include "utils/timestamp.h"
 
+#include "../base/clock.h"
 #include "../base/errors.h"
 #include "../base/settings.h"
 #include "../base/signature.h"
-#include "../ending/conclude.h"
-#include "../ending/keys.h"
-#include "../ending/pending.h"
+#include "../ending/ending.h"
+#include "../recurring/recurring.h"
 #include "../rows/catalog.h"
 #include "../rows/more.h"
 #include "../rows/task_rows.h"
+#include "../shmem/committing.h"
+#include "../shmem/executors.h"
 #include "../shmem/shared.h"
-#include "../shmem/stop.h"
-#include "../shmem/writers.h"
-#include "../statement/args.h"
-#include "../task/audit.h"
-#include "../task/key_lock.h"
-#include "../task/my_session.h"
-#include "../task/new_task.h"
-#include "../task/period.h"
+#include "../statement/statement.h"
 #include "../task/queues.h"
-#include "../task/rights.h"
-#include "../task/row_lock.h"
+#include "../task/task.h"
 #include "../task/touched.h"
-#include "find_out.h"
-#include "options.h"
-#include "schedule.h"
+#include "backend.h"
 
 PG_FUNCTION_INFO_V1(dw_origin);
 PG_FUNCTION_INFO_V1(dw_task_changed);
@@ -326,8 +318,8 @@ dw_schedule_task(PG_FUNCTION_ARGS)
  * Schedules a new task as dw_schedule_new() does; returns a row that says what became of it,
  * as the result of the SQL function.
  */
-Datum
-dw_schedule_and_tell(FunctionCallInfo fcinfo, DwNewTask *task, int nargs)
+static Datum
+schedule_and_tell(FunctionCallInfo fcinfo, DwNewTask *task, int nargs)
 {
 	static const char *const outcomes[] = {
 		[DW_NEW] = "new", [DW_REPLACED] = "replaced", [DW_KEPT] = "kept", [DW_MOVED] = "moved",
@@ -351,7 +343,7 @@ dw_put(PG_FUNCTION_ARGS)
 
 	dw_require_writable("delay_put()");
 	nargs = dw_options_read(fcinfo, &task);
-	return dw_schedule_and_tell(fcinfo, &task, nargs);
+	return schedule_and_tell(fcinfo, &task, nargs);
 }
 
 /*---- Cancelling ----*/
@@ -582,4 +574,139 @@ dw_reschedule_key_at(PG_FUNCTION_ARGS)
 {
 	require_call(fcinfo, "delay_reschedule_key_at()", "key", "due time");
 	return reschedule(fcinfo, 2, dw_finite_due(PG_GETARG_TIMESTAMPTZ(1)));
+}
+
+/*---- delay_send() and delay_put_message(): send a message into an external queue ----*/
+
+/*
+ * Run by sessions, and by executors whose tasks call it.  A message is a task with a
+ * payload in place of SQL: the options are those of delay_schedule_task(), and are read
+ * by the same code.
+ */
+
+PG_FUNCTION_INFO_V1(dw_send);
+PG_FUNCTION_INFO_V1(dw_put_message);
+
+/*
+ * The arguments of delay_send(), in the order of the install script: which argument of
+ * delay_schedule_task() each one is.  The payload, argument PAYLOAD, is none.
+ */
+static const int option_of[] = {
+	DW_ARG_QUEUE, -1, DW_ARG_DELAY, DW_ARG_DUE, DW_ARG_KEY, DW_ARG_IF_EXISTS, DW_ARG_TAG,
+	DW_ARG_PRIORITY, DW_ARG_MAX_ATTEMPTS, DW_ARG_RETRY_DELAY, DW_ARG_EXPIRES,
+	DW_ARG_SKIP_AFTER, DW_ARG_NOTIFY, DW_ARG_ON_SUCCESS, DW_ARG_ON_FAILURE,
+	DW_ARG_RETRY_BACKOFF, DW_ARG_RETRY_MAX_DELAY, DW_ARG_UNIQUE_FOR, DW_ARG_GROUP_KEY
+};
+
+#define PAYLOAD		1
+
+/* Makes a message of the arguments of delay_send().  An invalid one raises an error. */
+static void
+read_message(FunctionCallInfo fcinfo, DwNewTask *message)
+{
+	LOCAL_FCINFO(options, DW_NARGS);
+
+	dw_refuse_null(PG_ARGISNULL(0), "queue name");
+	dw_refuse_null(PG_ARGISNULL(PAYLOAD), "payload");
+	InitFunctionCallInfoData(*options, fcinfo->flinfo, DW_NARGS, InvalidOid, NULL, NULL);
+	for (int i = 0; i < DW_NARGS; i++)
+		options->args[i].isnull = true;
+	for (int i = 0; i < lengthof(option_of); i++)
+		if (option_of[i] >= 0)
+			options->args[option_of[i]] = fcinfo->args[i];
+	dw_options_read_message(options, PG_GETARG_DATUM(PAYLOAD), message);
+}
+
+/* SQL function delay_send(). */
+Datum
+dw_send(PG_FUNCTION_ARGS)
+{
+	DwNewTask	message;
+
+	dw_require_writable("delay_send()");
+	read_message(fcinfo, &message);
+	PG_RETURN_INT64(dw_schedule_new(&message, DW_SQL_CHECKED));
+}
+
+/* SQL function delay_put_message(): as delay_send(), and tells what it has done. */
+Datum
+dw_put_message(PG_FUNCTION_ARGS)
+{
+	DwNewTask	message;
+
+	dw_require_writable("delay_put_message()");
+	read_message(fcinfo, &message);
+	return schedule_and_tell(fcinfo, &message, DW_SQL_CHECKED);
+}
+
+/*---- delay_schedule_local(): schedules a task for a local time of a time zone ----*/
+
+/*
+ * Run by sessions, and by executors whose tasks call it.  The options are those of
+ * delay_schedule_task(), but for delay and due, and are read by the same code.
+ */
+
+PG_FUNCTION_INFO_V1(dw_schedule_local);
+
+/* The arguments, in the order of the install script; those of OPTIONS follow. */
+#define LOCAL_TIME		0
+#define TIME_ZONE		1
+#define OPTIONS			2
+
+/* Reads the options; returns the number of the arguments of the SQL. */
+static int
+read_task_options(FunctionCallInfo fcinfo, DwNewTask *task)
+{
+	LOCAL_FCINFO(options, DW_NARGS);
+	int			from = OPTIONS;
+
+	InitFunctionCallInfoData(*options, fcinfo->flinfo, DW_NARGS, InvalidOid, NULL, NULL);
+	for (int i = 0; i < DW_NARGS; i++)
+		if (i == DW_ARG_DELAY || i == DW_ARG_DUE)
+			options->args[i].isnull = true;
+		else
+			options->args[i] = fcinfo->args[from++];
+	Assert(from == PG_NARGS());
+	return dw_options_read(options, task);
+}
+
+/* Reads when the task is due. */
+static void
+read_local_time(FunctionCallInfo fcinfo, DwLocalTime *local)
+{
+	dw_refuse_null(PG_ARGISNULL(LOCAL_TIME), "local time");
+	dw_refuse_null(PG_ARGISNULL(TIME_ZONE), "time zone");
+	local->time = PG_GETARG_TIMESTAMP(LOCAL_TIME);
+	local->zone = text_to_cstring(PG_GETARG_TEXT_PP(TIME_ZONE));
+	if (TIMESTAMP_NOT_FINITE(local->time))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
+				 errmsg("local time must not be infinite")));
+	if (!dw_local_instant(local->time, dw_time_zone(local->zone), &local->instant))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
+				 errmsg("local time is out of range")));
+}
+
+/* SQL function delay_schedule_local(). */
+Datum
+dw_schedule_local(PG_FUNCTION_ARGS)
+{
+	DwDatabase *db;
+	DwLocalTime local;
+	DwNewTask	task;
+	int			nargs;
+	int64		id;
+
+	dw_require_writable("delay_schedule_local()");
+	read_local_time(fcinfo, &local);
+	nargs = read_task_options(fcinfo, &task);
+	task.due = local.instant;
+	dw_local_time_write(task.values, task.nulls, &local);
+	id = dw_schedule_new(&task, nargs);
+	/* after the row is there: the sweeper counts rows of open transactions, too */
+	db = dw_my_database();
+	if (db != NULL)
+		dw_ask_sweeper(db, DW_JOB_LOCAL, dw_time_add(dw_now(), USECS_PER_DAY));
+	PG_RETURN_INT64(id);
 }

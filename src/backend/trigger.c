@@ -44,12 +44,9 @@
 #include "../rows/catalog.h"
 #include "../rows/more.h"
 #include "../rows/task_rows.h"
-#include "../statement/args.h"
-#include "../statement/sqlcheck.h"
-#include "../task/new_task.h"
-#include "../task/shards.h"
-#include "options.h"
-#include "schedule.h"
+#include "../statement/statement.h"
+#include "../task/task.h"
+#include "backend.h"
 
 /* Limit for the number of templates; if it is reached, all are forgotten */
 #define MAX_KNOWN		1024

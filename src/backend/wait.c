@@ -44,7 +44,7 @@
 #include "../base/compat.h"
 #include "../base/errors.h"
 #include "../base/settings.h"
-#include "../ending/history.h"
+#include "../ending/ending.h"
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
 #include "../shmem/committing.h"
@@ -52,11 +52,8 @@
 #include "../shmem/outcome.h"
 #include "../shmem/shared.h"
 #include "../shmem/waiters.h"
-#include "../task/key_lock.h"
 #include "../task/marks.h"
-#include "../task/my_session.h"
-#include "../task/rights.h"
-#include "../task/row_lock.h"
+#include "../task/task.h"
 
 /* The state of a task as its rows show it */
 typedef enum State

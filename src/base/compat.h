@@ -322,35 +322,6 @@ dw_push_jsonb(JsonbInState *state, JsonbIteratorToken token, JsonbValue *value)
 #endif
 #endif
 
-/*
- * A path of a foreign table, and the path key for the order of an expression by
- * an operator.
- */
-#if PG_VERSION_NUM >= 180000
-#define dw_create_foreignscan_path(root, rel, rows, startup, total, pathkeys, outer, private) \
-	create_foreignscan_path(root, rel, NULL, rows, 0, startup, total, pathkeys, outer, NULL, NIL, private)
-#elif PG_VERSION_NUM >= 170000
-#define dw_create_foreignscan_path(root, rel, rows, startup, total, pathkeys, outer, private) \
-	create_foreignscan_path(root, rel, NULL, rows, startup, total, pathkeys, outer, NULL, NIL, private)
-#else
-#define dw_create_foreignscan_path(root, rel, rows, startup, total, pathkeys, outer, private) \
-	create_foreignscan_path(root, rel, NULL, rows, startup, total, pathkeys, outer, NULL, private)
-#endif
-#if PG_VERSION_NUM >= 160000
-#define dw_build_expression_pathkey(root, expr, operator, relids) \
-	build_expression_pathkey(root, expr, operator, relids, false)
-#else
-#define dw_build_expression_pathkey(root, expr, operator, relids) \
-	build_expression_pathkey(root, expr, NULL, operator, relids, false)
-#endif
-
-/* Functions that add a property to the output of EXPLAIN */
-#if PG_VERSION_NUM >= 180000
-#include "commands/explain_format.h"
-#else
-#include "commands/explain.h"
-#endif
-
 /* Runs a portal to its end, as a top-level statement. */
 #if PG_VERSION_NUM >= 180000
 #define dw_portal_run(portal, dest, qc) PortalRun(portal, FETCH_ALL, true, dest, dest, qc)
@@ -493,10 +464,8 @@ dw_all_settings(int *n)
 
 #if PG_VERSION_NUM >= 160000
 #define dw_owns_database(database, role) object_ownercheck(DatabaseRelationId, database, role)
-#define dw_owns_relation(relation, role) object_ownercheck(RelationRelationId, relation, role)
 #else
 #define dw_owns_database(database, role) pg_database_ownercheck(database, role)
-#define dw_owns_relation(relation, role) pg_class_ownercheck(relation, role)
 #endif
 
 /*

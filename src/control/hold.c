@@ -43,7 +43,7 @@
 #include "../shmem/executors.h"
 #include "../shmem/places.h"
 #include "../shmem/shared.h"
-#include "hold.h"
+#include "control.h"
 
 /* An executor that runs a task has this long, in microseconds, before it gets SIGTERM. */
 #define GRACE_US	(100 * 1000)

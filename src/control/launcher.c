@@ -11,7 +11,7 @@
  * A database that is served has a place: its part of shared memory, of which there are
  * delay_wheel.max_databases.  The launcher cannot see which databases have the extension.
  * So at its start it gives places to those that were served before, by the file that it
- * keeps (served.c), and starts a timer in each other database, one after the other; a timer
+ * keeps (launcher.c), and starts a timer in each other database, one after the other; a timer
  * that finds no extension ends at once.  We call that a probe.  Later the launcher probes new
  * databases, which may be copies of one that has the extension.  It starts a timer when
  * a process asks for one (DwDatabase.wanted): after CREATE EXTENSION, and when a task is
@@ -43,6 +43,8 @@
  */
 #include "postgres.h"
 
+#include <unistd.h>
+
 #include "access/genam.h"
 #include "access/heapam.h"
 #include "access/htup_details.h"
@@ -54,6 +56,7 @@
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "postmaster/bgworker.h"
+#include "storage/fd.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/lwlock.h"
@@ -70,7 +73,6 @@
 #include "../base/settings.h"
 #include "../base/worker.h"
 #include "../ring/ring.h"
-#include "../shmem/crash_watch.h"
 #include "../shmem/executors.h"
 #include "../shmem/lanes.h"
 #include "../shmem/places.h"
@@ -80,8 +82,11 @@
 #include "../shmem/shared.h"
 #include "../shmem/starts.h"
 #include "../shmem/suspects.h"
-#include "launcher.h"
-#include "served.h"
+#include "control.h"
+
+static void write_served(List *databases);
+
+static List *read_served(void);
 
 /* Shortest and longest pause before a timer that ended by itself is started again. */
 #define BACKOFF_MIN_US	(USECS_PER_SEC / 10)
@@ -749,7 +754,7 @@ enter_served(void)
 {
 	ListCell   *lc;
 
-	served = dw_served_read();
+	served = read_served();
 	foreach(lc, served)
 	{
 		Oid			oid = lfirst_oid(lc);
@@ -780,7 +785,7 @@ note_served(void)
 		list_free(now);
 		return;
 	}
-	dw_served_write(now);
+	write_served(now);
 	list_free(served);
 	served = now;
 }
@@ -977,4 +982,100 @@ dw_launcher_main(Datum arg)
 		dw_alarm_wait(first_rest_ends, until, dw_wait_event(wait_event, "DelayWheelLauncher"));
 		dw_process_sleeps(&dw_shared->launcher, DW_AWAKE);
 	}
+}
+
+/*---- The file that tells which databases were served ----*/
+
+/*
+ * Run by the launcher.  It cannot see which databases have the extension, and to look into
+ * one takes a background worker.  So it keeps their OIDs in a file: at the next start it
+ * knows how many background workers they may need, and a database whose timer cannot be
+ * started is not forgotten.
+ *
+ * The file is a hint.  The launcher probes databases that are not in it, and takes off those
+ * that do not exist or have no extension.  A copy of the data directory has the same OIDs.
+ */
+
+/* The file, in the data directory; its first line; an OID in each of the others. */
+#define FILE_NAME		"delay_wheel.databases"
+#define FILE_NEW		FILE_NAME ".tmp"
+#define FILE_HEADER		"delay_wheel databases 1: OIDs of those that were served"
+
+/* Reads no more than this from the file, whatever it is. */
+#define MAX_DATABASES	10000
+
+/* The OIDs in the file; none if there is no such file, or it is not understood. */
+static List *
+read_served(void)
+{
+	FILE	   *file = AllocateFile(FILE_NAME, PG_BINARY_R);
+	List	   *databases = NIL;
+	char		line[256];
+
+	if (file == NULL)
+	{
+		if (errno != ENOENT)
+			ereport(LOG,
+					(errcode_for_file_access(),
+					 errmsg("could not read file \"%s\": %m", FILE_NAME)));
+		return NIL;
+	}
+	if (fgets(line, sizeof(line), file) == NULL || strcmp(line, FILE_HEADER "\n") != 0)
+		ereport(LOG,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("file \"%s\" is not understood, and ignored", FILE_NAME)));
+	else
+		while (list_length(databases) < MAX_DATABASES && fgets(line, sizeof(line), file) != NULL)
+		{
+			Oid			database;
+
+			if (sscanf(line, "%u", &database) == 1 && OidIsValid(database))
+				databases = list_append_unique_oid(databases, database);
+		}
+	(void) FreeFile(file);
+	return databases;
+}
+
+/* Removes the file: nothing of the extension is left in the data directory. */
+static void
+remove_file(void)
+{
+	if (unlink(FILE_NAME) != 0 && errno != ENOENT)
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("could not remove file \"%s\": %m", FILE_NAME)));
+}
+
+/*
+ * Writes the file, or removes it if there is no database.  If that fails, the log says so, and
+ * the old one stays.
+ */
+static void
+write_served(List *databases)
+{
+	FILE	   *file;
+	bool		written;
+	ListCell   *lc;
+
+	if (databases == NIL)
+	{
+		remove_file();
+		return;
+	}
+	file = AllocateFile(FILE_NEW, PG_BINARY_W);
+	written = file != NULL && fprintf(file, "%s\n", FILE_HEADER) >= 0;
+	foreach(lc, databases)
+		written = written && fprintf(file, "%u\n", lfirst_oid(lc)) >= 0;
+	/* close it in any case; an error of buffered data may show only now */
+	if (file != NULL && FreeFile(file) != 0)
+		written = false;
+	if (written)
+	{
+		(void) durable_rename(FILE_NEW, FILE_NAME, LOG);
+		return;
+	}
+	ereport(LOG,
+			(errcode_for_file_access(),
+			 errmsg("could not write file \"%s\": %m", FILE_NEW)));
+	(void) unlink(FILE_NEW);
 }

@@ -44,11 +44,11 @@
 #include "../base/compat.h"
 #include "../base/settings.h"
 #include "../shmem/executors.h"
-#include "../shmem/owners.h"
+#include "../shmem/lanes.h"
 #include "../shmem/places.h"
 #include "../shmem/shared.h"
-#include "../task/login.h"
-#include "recycle.h"
+#include "../task/task.h"
+#include "control.h"
 
 /*
  * Maximum number of concerns of a transaction.  More are merged into one, for the

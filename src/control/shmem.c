@@ -24,11 +24,9 @@
 #include "../base/settings.h"
 #include "../ring/ring.h"
 #include "../shmem/committing.h"
-#include "../shmem/crash_watch.h"
 #include "../shmem/executors.h"
-#include "../shmem/group_places.h"
+#include "../shmem/groups.h"
 #include "../shmem/lanes.h"
-#include "../shmem/owners.h"
 #include "../shmem/places.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/receivers.h"
@@ -36,8 +34,7 @@
 #include "../shmem/shared.h"
 #include "../shmem/suspects.h"
 #include "../shmem/waiters.h"
-#include "../shmem/writers.h"
-#include "shmem.h"
+#include "control.h"
 
 static LWLockPadded *locks = NULL;
 

@@ -30,9 +30,9 @@
 #include "../rows/lane_scan.h"
 #include "../shmem/shared.h"
 #include "../task/marks.h"
-#include "../task/my_session.h"
 #include "../task/queues.h"
-#include "group_first.h"
+#include "../task/task.h"
+#include "ending.h"
 
 /* True if those of a group wait for one that waits for its next attempt. */
 static bool

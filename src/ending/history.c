@@ -61,13 +61,10 @@
 #include "../rows/task_rows.h"
 #include "../shmem/outcome.h"
 #include "../shmem/shared.h"
-#include "../statement/first_row.h"
-#include "../statement/spi_run.h"
-#include "../task/ended.h"
-#include "../task/my_session.h"
+#include "../statement/statement.h"
 #include "../task/queues.h"
-#include "../task/rights.h"
-#include "history.h"
+#include "../task/task.h"
+#include "ending.h"
 
 PG_FUNCTION_INFO_V1(dw_history_guard);
 

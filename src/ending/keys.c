@@ -61,14 +61,8 @@
 #include "../base/inject.h"
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
-#include "../task/audit.h"
-#include "../task/key_lock.h"
-#include "../task/new_task.h"
-#include "../task/period.h"
-#include "../task/row_lock.h"
-#include "conclude.h"
-#include "keys.h"
-#include "pending.h"
+#include "../task/task.h"
+#include "ending.h"
 
 /* Longest time that a session waits for an executor that was refused. */
 #define COURTESY_US		(50 * 1000)

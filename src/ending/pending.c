@@ -27,18 +27,13 @@
 #include "../rows/catalog.h"
 #include "../rows/more.h"
 #include "../rows/task_rows.h"
+#include "../shmem/committing.h"
 #include "../shmem/executors.h"
 #include "../shmem/outcome.h"
-#include "../shmem/writers.h"
-#include "../task/key_lock.h"
 #include "../task/marks.h"
-#include "../task/my_session.h"
-#include "../task/new_task.h"
-#include "../task/rights.h"
-#include "../task/row_lock.h"
+#include "../task/task.h"
 #include "../task/touched.h"
-#include "conclude.h"
-#include "pending.h"
+#include "ending.h"
 
 /*
  * Buries one superseded task.  If another transaction has locked the row, leaves the

@@ -17,7 +17,7 @@
 #include "../base/settings.h"
 #include "../rows/catalog.h"
 #include "../shmem/shared.h"
-#include "retention.h"
+#include "ending.h"
 
 /* Asks the sweeper to look at all failed tasks, now. */
 static void

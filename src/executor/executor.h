@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * executor.h
- *	  Start of executors, the processes that run tasks.
+ *	  What the files of the executor offer to each other.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,7 +10,113 @@
 
 #include "postgres.h"
 
+#include "datatype/timestamp.h"
+#include "utils/relcache.h"
+
+#include "../ending/ending.h"
+#include "../ring/ring.h"
+#include "../rows/more.h"
+#include "../shmem/executors.h"
+#include "../shmem/outcome.h"
+#include "../shmem/shared.h"
+#include "../statement/statement.h"
+
 extern void dw_executor_install(void);
 extern PGDLLEXPORT void dw_executor_main(Datum place);
+
+/*---- autonomous.c: tasks whose statement cannot run in a transaction block ----*/
+
+/* A task with a mode that an executor runs.  Outlasts all transactions of the run. */
+typedef struct DwAutonomous
+{
+	DwMode		mode;			/* DW_IN_TRANSACTION until its run has begun */
+	Oid			table;			/* OID of the table delay_wheel_data.task at the claim: the
+								 * task may drop and create the extension */
+	HeapTuple	row;			/* a copy of the task's row, without TOAST pointers */
+	TimestampTz begun_at;		/* time of the record that its end is not known */
+} DwAutonomous;
+extern void dw_autonomous_begin(DwExecutor *me, DwClaim *claim, DwMode mode,
+								DwAutonomous *task);
+extern DwSpiResult dw_autonomous_run(const DwClaim *claim, const char *sql);
+extern bool dw_autonomous_reclaim(DwDatabase *db, DwExecutor *me, const DwAutonomous *task,
+								  DwClaim *claim);
+extern void dw_autonomous_undone(DwDatabase *db, DwExecutor *me, const DwAutonomous *task);
+extern void dw_autonomous_end(DwDatabase *db, DwExecutor *me);
+extern bool dw_autonomous_is_lost(DwExecutor *me);
+
+/*---- batch.c: several tasks of a lane in one transaction ----*/
+
+extern bool dw_batches_allowed(void);
+extern void dw_batch_begin(DwDatabase *db, DwExecutor *me);
+extern void dw_batch_end(DwDatabase *db, DwExecutor *me);
+extern bool dw_run_batch(DwDatabase *db, DwExecutor *me);
+
+/*---- group_order.c: which task of an ordered group comes first ----*/
+
+extern bool dw_group_order_keeps(DwDatabase *db, DwExecutor *me);
+extern void dw_group_order_waits(DwDatabase *db, const DwExecutor *me);
+
+/*---- run_task.c: claiming and running one task ----*/
+
+extern void dw_run_task(DwDatabase *db, DwExecutor *me);
+extern void dw_fail_task(DwDatabase *db, DwExecutor *me, ErrorData *error);
+extern DwSpiResult dw_run_sql(const DwClaim *claim, const char *sql);
+extern void dw_task_clean(bool used_temp);
+
+/*---- session.c: the session of an executor: its role, its settings, cleaning between tasks ----*/
+
+extern void dw_session_begin(Oid database, Oid owner, bool can_log_in);
+extern bool dw_session_interrupts(void);
+extern bool dw_session_is_switched(void);
+extern void dw_session_start_transaction(void);
+extern void dw_session_commit_transaction(void);
+extern void dw_session_finish_work(void);
+extern void dw_session_clean_within(void);
+extern void dw_session_clean(bool used_temp);
+
+/*---- settle.c: settling a run: recording its outcome, or putting its task back ----*/
+
+/* One run of a task, and its outcome.  The executor that runs the task fills it in. */
+typedef struct DwRun
+{
+	DwEntry		entry;
+	DwOutcome	outcome;		/* dw_settle() may change DW_FAILED to DW_RETRIED */
+	bool		was_run;		/* counts as an attempt: the SQL was begun, now or in an
+								 * executor that the task has ended */
+	int			attempts;		/* number of attempts before this one */
+	TimestampTz started;		/* time of the claim */
+	DwSpiResult result;			/* valid if the outcome is DW_DONE */
+	ErrorData  *error;			/* NULL unless the run or the verdict is a failure */
+	bool		timed_out;		/* the error is the cancel by the task's timeout */
+	bool		undone;			/* other nodes of Citus took part in the failed run, and
+								 * have undone it */
+} DwRun;
+
+extern bool dw_is_to_be_run(DwRun *run, const DwClaim *claim);
+extern void dw_settle(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim);
+extern void dw_settled(DwDatabase *db, const DwRun *run);
+
+/*---- task_log.c: the limit of what a task may write to the server's log ----*/
+
+extern void dw_task_log_install(void);
+extern void dw_task_log_begin(void);
+extern void dw_task_log_end(void);
+extern void dw_task_log_resume(void);
+extern bool dw_task_sql_runs(void);
+extern ErrorData *dw_task_error(void);
+extern const char *dw_logged_sql(const char *sql);
+
+/*---- task_timeout.c: the timeout of a task or a batch ----*/
+
+extern void dw_timeout_arm(int ms);
+extern void dw_timeout_disarm(void);
+extern bool dw_timeout_struck(void);
+extern bool dw_timeout_ends_process(void);
+
+/*---- run_task.c: the transaction in which an executor claims, runs and settles tasks ----*/
+
+extern bool dw_task_snapshot_stays(void);
+extern void dw_claim_begin_transaction(bool settle);
+extern void dw_claim_commit_transaction(void);
 
 #endif							/* DW_EXECUTOR_H */

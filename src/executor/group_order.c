@@ -15,16 +15,15 @@
 
 #include "../base/clock.h"
 #include "../base/inject.h"
-#include "../ending/group_first.h"
+#include "../ending/ending.h"
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
-#include "../shmem/group_places.h"
 #include "../shmem/groups.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/ready.h"
 #include "../shmem/shared.h"
-#include "group_order.h"
+#include "executor.h"
 
 /* As dw_group_decide(), in a transaction of its own.  If the table cannot be read now, that is DW_GROUP_WAIT. */
 static DwGroupDecision

@@ -6,7 +6,7 @@
  * Run by executors, as the role that owns the task.
  *
  * The claim of a task is the deletion of its row.  The verdict tells whether a
- * claimed task is run (verdict.c).  A run leads to an outcome, and settling the
+ * claimed task is run (claim.c).  A run leads to an outcome, and settling the
  * run means that the transaction that deletes the row records this outcome.  A
  * task with a mode, at_most_once or at_least_once, runs outside of the claim's
  * transaction.  A suspect is a task whose process has crashed (suspects.c).
@@ -46,11 +46,13 @@
 #include "pgstat.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
+#include "storage/lmgr.h"
 #include "storage/s_lock.h"
 #include "tcop/tcopprot.h"
 #include "utils/memutils.h"
 #include "utils/portal.h"
 #include "utils/rel.h"
+#include "utils/snapmgr.h"
 #include "utils/timeout.h"
 
 #include "../base/clock.h"
@@ -58,9 +60,7 @@
 #include "../base/errors.h"
 #include "../base/inject.h"
 #include "../base/settings.h"
-#include "../ending/claim.h"
-#include "../ending/conclude.h"
-#include "../ending/history.h"
+#include "../ending/ending.h"
 #include "../ring/ring.h"
 #include "../rows/catalog.h"
 #include "../rows/more.h"
@@ -68,27 +68,15 @@
 #include "../shmem/executors.h"
 #include "../shmem/lanes.h"
 #include "../shmem/outcome.h"
-#include "../shmem/quits.h"
 #include "../shmem/ready.h"
 #include "../shmem/shared.h"
 #include "../shmem/stats.h"
-#include "../shmem/stop.h"
 #include "../shmem/suspects.h"
-#include "../statement/args.h"
-#include "../statement/kept_settings.h"
-#include "../statement/spi_run.h"
-#include "../task/attempts.h"
-#include "../task/other_nodes.h"
+#include "../statement/statement.h"
 #include "../task/queues.h"
+#include "../task/task.h"
 #include "../task/touched.h"
-#include "autonomous.h"
-#include "group_order.h"
-#include "run_task.h"
-#include "session.h"
-#include "settle.h"
-#include "task_log.h"
-#include "task_timeout.h"
-#include "transaction.h"
+#include "executor.h"
 
 /*
  * Shortest and longest pause, in ms, after an error that is not the task's.  The
@@ -894,4 +882,65 @@ dw_fail_task(DwDatabase *db, DwExecutor *me, ErrorData *error)
 	work.run.error = error;
 	dw_count_begin(db, me, me->since - me->current.due);
 	finish_task(STEP_SETTLE);
+}
+
+/*---- The transaction in which an executor claims, runs and settles tasks ----*/
+
+/*
+ * Run by executors, for one task (run_task.c) and for several that share a transaction
+ * (batch.c).
+ */
+
+/*
+ * True if tasks run in transactions with one snapshot each: as a new session of the role would
+ * begin its transactions.
+ */
+bool
+dw_task_snapshot_stays(void)
+{
+	return DefaultXactIsoLevel >= XACT_REPEATABLE_READ;
+}
+
+/*
+ * Begins a transaction in which tasks are claimed and run, or, if settle is true, one is
+ * settled that has run in another transaction.  It has the table of tasks locked, and an active
+ * snapshot, which sees what was committed when the transaction began.  If the snapshot of
+ * the task stays, the active one is not that of the transaction, which dw_claim() takes.  After
+ * an error, AbortCurrentTransaction() is enough to end it.
+ *
+ * The lock comes first: after a command that rewrites the table (REPACK CONCURRENTLY,
+ * some forms of ALTER TABLE) a snapshot from before sees no row in it.  The task would
+ * seem to be gone.
+ *
+ * The transaction is an implicit transaction block.  Outside of a block, other
+ * extensions take each statement for a whole transaction, and commit its effects on
+ * other nodes at once.
+ */
+void
+dw_claim_begin_transaction(bool settle)
+{
+	SetCurrentStatementStartTimestamp();
+	dw_session_start_transaction();
+	BeginImplicitTransactionBlock();
+	XactIsoLevel = settle ? XACT_READ_COMMITTED : DefaultXactIsoLevel;
+	XactReadOnly = false;
+	LockRelationOid(dw_catalog()->task, RowExclusiveLock);
+	PushActiveSnapshot(IsolationUsesXactSnapshot() ? GetCatalogSnapshot(InvalidOid) : GetTransactionSnapshot());
+}
+
+/*
+ * Commits the transaction of a claim.  Settings that the task has changed stay in
+ * force until the commit is over: deferred triggers and the commit itself (for
+ * example synchronous_commit) obey them.  dw_session_clean() undoes them later.
+ */
+void
+dw_claim_commit_transaction(void)
+{
+	dw_other_nodes_prepare();
+	if (ActiveSnapshotSet())
+		PopActiveSnapshot();
+	DW_INJECT("run-before-commit");
+	EndImplicitTransactionBlock();
+	dw_session_commit_transaction();
+	DW_INJECT("run-after-commit");
 }

@@ -44,7 +44,7 @@
 
 #include "../base/compat.h"
 #include "../base/worker.h"
-#include "session.h"
+#include "executor.h"
 
 /*---- Switching to a role that cannot log in ----*/
 

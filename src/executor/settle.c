@@ -5,7 +5,7 @@
  *
  * Run by executors.  A run leads to an outcome (struct DwRun).  The executor settles
  * the run with dw_settle() in the transaction that has deleted the task's row (the
- * claim): the task is concluded (ending/conclude.c), recorded as failed, or put back for
+ * claim): the task is concluded (ending/attempt_end.c), recorded as failed, or put back for
  * another attempt (ending/attempt_end.c).  After the commit, dw_settled() counts the outcome.  Tasks that run
  * alone, in a batch or with a mode are all settled here. *
  *-------------------------------------------------------------------------
@@ -18,19 +18,15 @@
 
 #include "../base/clock.h"
 #include "../base/errors.h"
-#include "../ending/attempt_end.h"
-#include "../ending/conclude.h"
-#include "../ending/keys.h"
+#include "../ending/ending.h"
 #include "../rows/catalog.h"
 #include "../rows/more.h"
 #include "../rows/task_rows.h"
+#include "../shmem/executors.h"
 #include "../shmem/stats.h"
-#include "../shmem/stop.h"
 #include "../shmem/suspects.h"
-#include "../task/attempts.h"
-#include "../task/ended.h"
-#include "../task/retries.h"
-#include "settle.h"
+#include "../task/task.h"
+#include "executor.h"
 
 /* The error of a task whose verdict is DW_REFUSE, in the current memory context. */
 static ErrorData *

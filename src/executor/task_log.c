@@ -21,7 +21,7 @@
 
 #include "../base/errors.h"
 #include "../base/settings.h"
-#include "task_log.h"
+#include "executor.h"
 
 static emit_log_hook_type prev_hook = NULL;
 static bool counting = false;	/* the task's own code runs now */

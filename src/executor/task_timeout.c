@@ -20,7 +20,7 @@
 #include "storage/latch.h"
 #include "utils/timeout.h"
 
-#include "task_timeout.h"
+#include "executor.h"
 
 /* Time from the timeout until the process of a task that goes on is ended, in ms. */
 #define GRACE_MS		5000

@@ -30,7 +30,7 @@
 #include "../rows/task_rows.h"
 #include "../shmem/groups.h"
 #include "../shmem/shared.h"
-#include "../task/rights.h"
+#include "../task/task.h"
 #include "views.h"
 
 PG_FUNCTION_INFO_V1(dw_get_groups);

@@ -14,12 +14,17 @@
  */
 #include "postgres.h"
 
+#include "commands/extension.h"
+#include "executor/spi.h"
 #include "fmgr.h"
 #include "funcapi.h"
+#include "mb/pg_wchar.h"
 #include "utils/float.h"
+#include "utils/tuplestore.h"
 
 #include "../base/clock.h"
 #include "../base/compat.h"
+#include "../base/own_sql.h"
 #include "../base/settings.h"
 #include "../base/signature.h"
 #include "../ring/lane_heap.h"
@@ -27,7 +32,7 @@
 #include "../shmem/groups.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
-#include "../shmem/silence.h"
+#include "../shmem/starts.h"
 #include "../shmem/stats.h"
 #include "../shmem/suspects.h"
 #include "views.h"
@@ -194,4 +199,110 @@ dw_get_silent(PG_FUNCTION_ARGS)
 			put_silent(fcinfo, dw_database(i), name);
 	}
 	return (Datum) 0;
+}
+
+/*---- The figures of all nodes of Citus, for the view delay_wheel.nodes ----*/
+
+/*
+ * Run by sessions.  The session asks each node by a connection of Citus, as its own user.
+ */
+
+PG_FUNCTION_INFO_V1(dw_get_nodes);
+
+/* What a node says of itself, a json for the view. */
+#define FIGURES \
+	"SELECT pg_catalog.row_to_json(n)::text FROM (" \
+	"SELECT s.*, c.pending, f.count AS failed" \
+	" FROM (SELECT state, ready, running, done, lateness_p50, lateness_p95, lateness_max, last_problem" \
+	" FROM delay_wheel_internal.get_status() WHERE database OPERATOR(pg_catalog.=) pg_catalog.current_database()) s," \
+	" (SELECT pg_catalog.sum(tasks) AS pending FROM delay_wheel_internal.count_due(ARRAY[]::timestamptz[])) c," \
+	" (SELECT pg_catalog.count(*) FROM delay_wheel.failed) f) n"
+
+/*
+ * SQL function delay_wheel_internal.get_nodes(): a row for each node, with its address, its
+ * figures as json, or its error.  Without Citus one row, without an address.
+ */
+Datum
+dw_get_nodes(PG_FUNCTION_ARGS)
+{
+	static const char *const ask_all =
+		"SELECT COALESCE(n.nodename || ':' || n.nodeport, r.nodeid::text),"
+		" CASE WHEN r.success THEN r.result END, CASE WHEN NOT r.success THEN r.result END"
+		" FROM pg_catalog.run_command_on_all_nodes('" FIGURES "') r"
+		"	LEFT JOIN pg_catalog.pg_dist_node n ON n.nodeid = r.nodeid";
+	static const char *const ask_this = "SELECT NULL::text, (" FIGURES "), NULL::text";
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	int			nest_level;
+
+	InitMaterializedSRF(fcinfo, 0);
+	nest_level = dw_own_sql_begin();
+	if (SPI_execute(OidIsValid(get_extension_oid("citus", true)) ? ask_all : ask_this, false, 0) != SPI_OK_SELECT)
+		elog(ERROR, "could not ask the nodes");
+	for (uint64 i = 0; i < SPI_processed; i++)
+		tuplestore_puttuple(result->setResult, SPI_tuptable->vals[i]);
+	dw_own_sql_end(nest_level);
+	return (Datum) 0;
+}
+
+/*---- A JSON document made readable for its client ----*/
+
+/*
+ * Run by sessions, and by executors whose tasks call it; also if the library is not in
+ * shared_preload_libraries.
+ *
+ * The page (delay_wheel.page_data()) shows texts of many roles.  In a database whose encoding
+ * is SQL_ASCII, a text is a string of bytes that each role may choose.  PostgreSQL sends
+ * a text only if it is valid in the client's encoding; else the query fails.  So one
+ * role's invalid byte would keep the page from all users.  A function that cuts such a
+ * text, to show its beginning, may also cut a character, and so make bytes invalid.
+ */
+
+PG_FUNCTION_INFO_V1(dw_readable);
+
+/*
+ * SQL function: replaces each byte that is not valid in the client's encoding by a
+ * question mark.  No such byte belongs to the document's structure, which is ASCII.
+ */
+Datum
+dw_readable(PG_FUNCTION_ARGS)
+{
+	int			encoding = pg_get_client_encoding();
+	struct varlena *document;
+	char	   *c;
+	int			left;
+
+	if (PG_ARGISNULL(0))
+		PG_RETURN_NULL();
+	/* in other databases all texts are valid; a client with SQL_ASCII accepts all bytes */
+	if (GetDatabaseEncoding() != PG_SQL_ASCII || encoding == PG_SQL_ASCII)
+		PG_RETURN_DATUM(PG_GETARG_DATUM(0));
+
+	document = PG_DETOAST_DATUM_COPY(PG_GETARG_DATUM(0));
+	c = VARDATA(document);
+	left = VARSIZE(document) - VARHDRSZ;
+	while (left > 0)
+	{
+		int			length = 1;
+
+		if (IS_HIGHBIT_SET(*c))
+		{
+			/*
+			 * In encodings that only clients can have, the second byte of a
+			 * character may be ASCII, such as the backslash before a quote.
+			 * There each byte that is not ASCII is replaced.
+			 */
+			if (PG_VALID_BE_ENCODING(encoding))
+				length = pg_encoding_verifymbchar(encoding, c, left);
+			else
+				length = -1;
+			if (length < 0)
+			{
+				*c = '?';
+				length = 1;
+			}
+		}
+		c += length;
+		left -= length;
+	}
+	PG_RETURN_POINTER(document);
 }

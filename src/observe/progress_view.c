@@ -39,7 +39,7 @@
 #include "../shmem/progress.h"
 #include "../shmem/shared.h"
 #include "../task/marks.h"
-#include "../task/rights.h"
+#include "../task/task.h"
 #include "views.h"
 
 PG_FUNCTION_INFO_V1(dw_get_cancellations);

@@ -45,16 +45,15 @@
 #include "../shmem/executors.h"
 #include "../shmem/groups.h"
 #include "../shmem/lanes.h"
-#include "../shmem/owners.h"
 #include "../shmem/places.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/recovery.h"
 #include "../shmem/shared.h"
-#include "../shmem/silence.h"
+#include "../shmem/starts.h"
 #include "../shmem/stats.h"
 #include "../shmem/suspects.h"
 #include "../task/queues.h"
-#include "../task/rights.h"
+#include "../task/task.h"
 #include "views.h"
 
 /* A receiver that has looked for messages within this time, in us, has come lately. */

@@ -34,7 +34,7 @@
 #include "port/pg_bitutils.h"
 #include "utils/datetime.h"
 
-#include "cron.h"
+#include "recurring.h"
 
 #define DAYS_PER_WEEK	7
 #define EPOCH_DIFF		((POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * (int64) SECS_PER_DAY)

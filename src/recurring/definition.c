@@ -49,12 +49,8 @@
 #include "../shmem/outcome.h"
 #include "../shmem/shared.h"
 #include "../shmem/suspects.h"
-#include "../task/ended.h"
-#include "../task/my_session.h"
-#include "../task/new_task.h"
-#include "cron.h"
-#include "definition.h"
-#include "recurrence.h"
+#include "../task/task.h"
+#include "recurring.h"
 
 /* Maximum length of a definition's last_error, in bytes. */
 #define MAX_ERROR		1000
@@ -286,7 +282,7 @@ dw_definition_set_next(DwDefinition *def, TimestampTz after)
 
 /*
  * Returns the latest ideal time whose run would be skipped as too late by now (see
- * executor/verdict.c); DT_NOBEGIN if the definition has no skip_after.  There may be
+ * executor/claim.c); DT_NOBEGIN if the definition has no skip_after.  There may be
  * millions of such times, so no runs are inserted for them.
  */
 static TimestampTz

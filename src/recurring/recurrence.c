@@ -22,8 +22,7 @@
 #include "utils/datetime.h"
 #include "utils/timestamp.h"
 
-#include "cron.h"
-#include "recurrence.h"
+#include "recurring.h"
 
 /* Average length of a month in the Gregorian calendar, in microseconds. */
 #define US_PER_MONTH	(30.436875 * USECS_PER_DAY)

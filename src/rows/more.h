@@ -37,7 +37,7 @@
 											 * timestamptz; it keeps its due time, and with it its place in
 											 * the order of its group */
 #define DW_MORE_LOCAL		"local" /* object: the local time at which the task is due, see
-									 * recurring/local_time.c; the index of such rows names it */
+									 * recurring/cron_times.c; the index of such rows names it */
 #define DW_MORE_RECURRING	"recurring" /* number: id of the recurring task that this is
 										 * a run of */
 

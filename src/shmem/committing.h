@@ -10,10 +10,20 @@
 
 #include "postgres.h"
 
+#include "storage/lock.h"
+
 extern void dw_committing_request(void);
 extern void dw_committing_init(void);
 extern void dw_committing_publish(TransactionId xid);
 extern void dw_committing_withdraw(void);
 extern void dw_committing_wait(void);
+
+/*---- writers.c: transactions that may yet bring rows of tasks, and of which role ----*/
+
+extern void dw_writers_request(void);
+extern void dw_writers_init(void);
+extern void dw_writers_install(void);
+extern void dw_writes_for(Oid owner);
+extern bool dw_is_writer(VirtualTransactionId vxid, Oid *owner);
 
 #endif							/* DW_COMMITTING_H */

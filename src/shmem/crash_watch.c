@@ -30,7 +30,6 @@
 #include "../base/clock.h"
 #include "../base/inject.h"
 #include "../ring/ring.h"
-#include "crash_watch.h"
 #include "executors.h"
 #include "shared.h"
 #include "suspects.h"

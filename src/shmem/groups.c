@@ -58,13 +58,26 @@
  */
 #include "postgres.h"
 
+#include "common/hashfn.h"
+#include "port/pg_bitutils.h"
+#include "storage/shmem.h"
+#include "storage/spin.h"
+
 #include "../base/clock.h"
+#include "../base/compat.h"
 #include "../base/settings.h"
 #include "../ring/lane_heap.h"
-#include "group_places.h"
 #include "groups.h"
 #include "queue_limits.h"
 #include "shared.h"
+
+static void give_group_place_back(DwGroup *group);
+
+static DwGroup *take_group_place(DwLane *lane, uint32 hash, bool by_reserve);
+
+static DwGroup *sibling_after(const DwLane *lane, uint32 hash, const DwGroup *after);
+
+static DwGroup *find_group(const DwLane *lane, uint32 hash);
 
 /* In place of a lane: several of them. */
 #define MANY_LANES		(-2)
@@ -97,7 +110,7 @@
 static DwGroup *
 next_sibling(const DwLane *lane, const DwGroup *group)
 {
-	return group->has_siblings ? dw_group_sibling(lane, group->hash, group) : NULL;
+	return group->has_siblings ? sibling_after(lane, group->hash, group) : NULL;
 }
 
 /* The first one of the group and its siblings; mostly it has none. */
@@ -106,7 +119,7 @@ first_sibling(const DwGroup *group)
 {
 	if (!group->has_siblings)
 		return unconstify(DwGroup *, group);
-	return dw_group_sibling(&dw_lanes[group->lane], group->hash, NULL);
+	return sibling_after(&dw_lanes[group->lane], group->hash, NULL);
 }
 
 /* No task of the group is in the table only, as far as is known. */
@@ -117,11 +130,11 @@ forget_left(DwGroup *group)
 	group->left_until = PG_INT64_MIN;
 }
 
-/* As dw_group_place_take(), for an idle group, in the list of its lane. */
+/* As take_group_place(), for an idle group, in the list of its lane. */
 static DwGroup *
 new_place(DwLane *lane, uint32 hash, bool by_reserve)
 {
-	DwGroup    *group = dw_group_place_take(lane, hash, by_reserve);
+	DwGroup    *group = take_group_place(lane, hash, by_reserve);
 
 	if (group == NULL)
 		return NULL;
@@ -145,7 +158,7 @@ give_place_back(DwGroup *group)
 {
 	Assert(group->state == DW_GROUP_IDLE && group->running == 0 && group->count == 0 && !group->is_hungry);
 	dlist_delete(&group->of_lane);
-	dw_group_place_give_back(group);
+	give_group_place_back(group);
 }
 
 /*---- States ----*/
@@ -428,7 +441,7 @@ tidy_lanes(DwDatabase *db, TimestampTz now)
 static DwGroup *
 group_of_entry(DwDatabase *db, DwLane *lane, const DwEntry *entry, bool by_reserve)
 {
-	DwGroup    *group = dw_group_find(lane, entry->block);
+	DwGroup    *group = find_group(lane, entry->block);
 
 	if (group == NULL)
 		group = new_place(lane, entry->block, false);
@@ -778,7 +791,7 @@ end_in_group(DwGroup *group, bool begun, bool release, TimestampTz *wakes_at)
 void
 dw_group_end(DwDatabase *db, const DwEntry *entry, bool begun, bool settled)
 {
-	DwGroup    *group = dw_entry_has_group(entry) ? dw_group_find(&dw_lanes[entry->lane], entry->block) : NULL;
+	DwGroup    *group = dw_entry_has_group(entry) ? find_group(&dw_lanes[entry->lane], entry->block) : NULL;
 	int32		opened;
 
 	if (group == NULL)
@@ -812,7 +825,7 @@ dw_groups_take_news(DwDatabase *db)
 bool
 dw_group_try_other(const DwEntry *entry, int64 id)
 {
-	DwGroup    *group = dw_group_find(&dw_lanes[entry->lane], entry->block);
+	DwGroup    *group = find_group(&dw_lanes[entry->lane], entry->block);
 
 	if (group == NULL || group->tried_id == id)
 		return false;
@@ -830,7 +843,7 @@ void
 dw_groups_set_aside(DwDatabase *db, const DwEntry *entry)
 {
 	DwLane	   *lane = &dw_lanes[entry->lane];
-	DwGroup    *group = dw_group_find(lane, entry->block);
+	DwGroup    *group = find_group(lane, entry->block);
 
 	while (group != NULL && group->count > 0)
 	{
@@ -862,7 +875,7 @@ dw_groups_set_aside(DwDatabase *db, const DwEntry *entry)
 bool
 dw_group_hold(const DwEntry *entry, uint32 changes, TimestampTz until)
 {
-	DwGroup    *group = dw_group_find(&dw_lanes[entry->lane], entry->block);
+	DwGroup    *group = find_group(&dw_lanes[entry->lane], entry->block);
 	TimestampTz now = dw_now();
 
 	if (group == NULL || group->changes != changes)
@@ -890,7 +903,7 @@ dw_group_taken(const DwEntry *entry, DwGroupTaken *taken)
 	memset(taken, 0, sizeof(DwGroupTaken));
 	if (!dw_entry_has_group(entry) || entry->block == DW_NO_GROUP)
 		return;
-	group = dw_group_find(lane, entry->block);
+	group = find_group(lane, entry->block);
 	taken->hash = group->hash;
 	queue = limits_of(lane, group->hash);
 	if (queue == NULL || (queue->group_max_running == 0 && !queue->group_order))
@@ -913,7 +926,7 @@ dw_group_hold_taken(const DwEntry *entry, const DwGroupTaken *taken, TimestampTz
 
 	if (!dw_group_hold(entry, taken->changes, until))
 		return false;
-	group = dw_group_find(&dw_lanes[entry->lane], taken->hash);
+	group = find_group(&dw_lanes[entry->lane], taken->hash);
 	group->held_full = full;
 	update_state(group, dw_now());
 	return true;
@@ -937,7 +950,7 @@ hold_full(DwGroup *group, TimestampTz until)
 {
 	const DwLane *lane = &dw_lanes[group->lane];
 
-	for (DwGroup *s = dw_group_sibling(lane, group->hash, NULL); s != NULL;
+	for (DwGroup *s = sibling_after(lane, group->hash, NULL); s != NULL;
 		 s = next_sibling(lane, s))
 	{
 		s->held_until = Min(until, dw_now() + HOLD_MOST);
@@ -954,7 +967,7 @@ TimestampTz
 dw_group_end_taken(int32 lane, DwGroupTaken *taken, bool begun, TimestampTz leased_until)
 {
 	const DwQueue *queue = dw_lane_queue(&dw_lanes[lane]);
-	DwGroup    *group = dw_group_find(&dw_lanes[lane], taken->hash);
+	DwGroup    *group = find_group(&dw_lanes[lane], taken->hash);
 	TimestampTz wakes_at = DW_NEVER;
 	bool		stays_full;
 	int32		opened;
@@ -981,7 +994,7 @@ TimestampTz
 dw_group_release(DwDatabase *db, int16 queue, uint32 hash)
 {
 	const DwLane of_queue = {.database = db->oid, .queue = queue};
-	DwGroup    *group = dw_group_sibling(&of_queue, hash, NULL);
+	DwGroup    *group = sibling_after(&of_queue, hash, NULL);
 	const DwQueue *place = group != NULL ? dw_lane_queue(&dw_lanes[group->lane]) : NULL;
 	TimestampTz wakes_at = DW_NEVER;
 	int32		opened;
@@ -989,7 +1002,7 @@ dw_group_release(DwDatabase *db, int16 queue, uint32 hash)
 	/* a group without a place is not held, and nobody has taken a task of it */
 	if (group == NULL)
 		return DW_NEVER;
-	for (DwGroup *s = group; s != NULL; s = dw_group_sibling(&of_queue, hash, s))
+	for (DwGroup *s = group; s != NULL; s = sibling_after(&of_queue, hash, s))
 		forget_hold(s);
 	opened = update_group(group, false, false, dw_now(), &wakes_at);
 	if (place != NULL && place->external)
@@ -1206,4 +1219,180 @@ dw_groups_copy(const DwLane *lane, DwGroupCopy *copies, int most)
 		};
 	}
 	return n;
+}
+
+/*---- The places of groups in shared memory: a table by hash, and a free list ----*/
+
+/*
+ * Run by the timer, executors and sessions, under the ready lock of the database.  All
+ * databases share the places, so the table has a spinlock of its own.
+ *
+ * There are delay_wheel.max_groups places for all, and some more that only lanes without an
+ * open group get.  A group has one for each lane in which it has tasks: these are siblings,
+ * and stand in one bucket.
+ */
+
+#define NO_PLACE		(-1)
+
+/* What all databases share. */
+typedef struct Table
+{
+	slock_t		lock;			/* protects the free list and the buckets */
+	int32		free;			/* first free place */
+	uint32		nfree;
+	uint32		nbuckets;		/* a power of two */
+	int32		buckets[FLEXIBLE_ARRAY_MEMBER];	/* first place of each */
+} Table;
+
+static Table *table = NULL;
+static DwGroup *places = NULL;
+
+/* Places that only lanes without an open group get: each executor may need one. */
+static uint32
+reserved_places(void)
+{
+	return dw_executor_places();
+}
+
+static uint32
+all_places(void)
+{
+	return dw_max_groups + reserved_places();
+}
+
+static Size
+table_size(void)
+{
+	return MAXALIGN(add_size(offsetof(Table, buckets),
+							 mul_size(pg_nextpower2_32(all_places()), sizeof(int32))));
+}
+
+/* Requests shared memory. */
+void
+dw_group_places_request(void)
+{
+	ShmemRequestStruct(.name = "delay_wheel group table",
+					   .size = table_size(),
+					   .ptr = (void **) &table);
+	ShmemRequestStruct(.name = "delay_wheel groups",
+					   .size = mul_size(all_places(), sizeof(DwGroup)),
+					   .ptr = (void **) &places);
+}
+
+/* Makes all places free.  Called once for each shared memory. */
+void
+dw_group_places_init(void)
+{
+	uint32		n = all_places();
+
+	memset(places, 0, n * sizeof(DwGroup));
+	SpinLockInit(&table->lock);
+	table->nbuckets = pg_nextpower2_32(n);
+	for (uint32 i = 0; i < table->nbuckets; i++)
+		table->buckets[i] = NO_PLACE;
+	for (uint32 i = 0; i < n; i++)
+		places[i].next = i + 1 < n ? (int32) i + 1 : NO_PLACE;
+	table->free = 0;
+	table->nfree = n;
+}
+
+static int32 *
+bucket_of_group(const DwLane *lane, uint32 hash)
+{
+	uint32		h = hash_combine(hash, hash_combine(lane->database, (uint16) lane->queue));
+
+	return &table->buckets[h & (table->nbuckets - 1)];
+}
+
+/* True if the place is that of this group of the lane's queue, in any of the queue's lanes. */
+static bool
+is_of_group(const DwGroup *group, const DwLane *lane, uint32 hash)
+{
+	const DwLane *other = &dw_lanes[group->lane];
+
+	return group->hash == hash && other->database == lane->database && other->queue == lane->queue;
+}
+
+/* The place of this group in this lane, or NULL. */
+static DwGroup *
+find_group(const DwLane *lane, uint32 hash)
+{
+	DwGroup    *found = NULL;
+
+	SpinLockAcquire(&table->lock);
+	for (int32 i = *bucket_of_group(lane, hash); i != NO_PLACE && found == NULL; i = places[i].next)
+		if (places[i].hash == hash && places[i].lane == lane - dw_lanes)
+			found = &places[i];
+	SpinLockRelease(&table->lock);
+	return found;
+}
+
+/*
+ * The next sibling of a group, itself included; after: the one before, NULL: the first one.
+ * Siblings come and go only under the ready lock, which the caller holds.
+ */
+static DwGroup *
+sibling_after(const DwLane *lane, uint32 hash, const DwGroup *after)
+{
+	DwGroup    *found = NULL;
+
+	SpinLockAcquire(&table->lock);
+	for (int32 i = after ? after->next : *bucket_of_group(lane, hash);
+		 i != NO_PLACE && found == NULL; i = places[i].next)
+		if (is_of_group(&places[i], lane, hash))
+			found = &places[i];
+	SpinLockRelease(&table->lock);
+	return found;
+}
+
+/*
+ * Takes a free place for a group of the lane, which is in no list of the lane yet; NULL if none is
+ * free, or only reserved ones are and by_reserve is false.
+ */
+static DwGroup *
+take_group_place(DwLane *lane, uint32 hash, bool by_reserve)
+{
+	int32	   *bucket = bucket_of_group(lane, hash);
+	DwGroup    *group = NULL;
+
+	SpinLockAcquire(&table->lock);
+	if (table->nfree > (by_reserve ? 0 : reserved_places()))
+	{
+		group = &places[table->free];
+		table->free = group->next;
+		table->nfree--;
+		group->lane = lane - dw_lanes;
+		group->hash = hash;
+		group->has_siblings = false;
+		for (int32 i = *bucket; i != NO_PLACE; i = places[i].next)
+			if (is_of_group(&places[i], lane, hash))
+				places[i].has_siblings = group->has_siblings = true;
+		group->next = *bucket;
+		*bucket = group - places;
+	}
+	SpinLockRelease(&table->lock);
+	return group;
+}
+
+/* Gives a place back that is in no list of its lane any more. */
+static void
+give_group_place_back(DwGroup *group)
+{
+	int32	   *link = bucket_of_group(&dw_lanes[group->lane], group->hash);
+
+	SpinLockAcquire(&table->lock);
+	while (*link != group - places)
+		link = &places[*link].next;
+	*link = group->next;
+	group->next = table->free;
+	table->free = group - places;
+	table->nfree++;
+	SpinLockRelease(&table->lock);
+}
+
+/* True if groups get reserved places only.  The answer may be old, so no lock is needed. */
+bool
+dw_group_places_are_short(void)
+{
+	return table->nfree <= reserved_places();
 }

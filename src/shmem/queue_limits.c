@@ -24,7 +24,7 @@
  * count that has begun before is not used.  Rare changes of leases (a shorter one, a
  * cancelled message) only raise a doubt.
  *
- * Rate: see rate.c.
+ * Rate: see queue_limits.c.
  *
  * Turns: an executor that ends a task takes the next one at once, so the executors of
  * one owner could run all tasks of a full queue for ever.  So at most every 100 ms, a
@@ -44,6 +44,9 @@
 #include "../ring/lane_heap.h"
 #include "queue_limits.h"
 #include "shared.h"
+
+static uint32 rate_room(const DwRate *rate, const DwRateUse *use, TimestampTz now,
+						   TimestampTz *until);
 
 /*
  * For how long a turn is kept, how long an owner waits at least before a turn is kept
@@ -178,7 +181,7 @@ dw_queue_limit(const DwLane *lane, TimestampTz now, uint32 *room, TimestampTz *u
 		*room = queue->max_running - in_work(queue);
 	if (queue->rate.starts > 0)
 	{
-		*room = Min(*room, dw_rate_room(&queue->rate, &queue->rate_use, now, until));
+		*room = Min(*room, rate_room(&queue->rate, &queue->rate_use, now, until));
 		if (*room == 0)
 			return DW_LIMIT_RATE;
 	}
@@ -718,4 +721,89 @@ dw_queue_attach_lane(DwDatabase *db, DwLane *lane)
 		lane->paused = db->queues_missing ? DW_PAUSED_NO_PLACE : DW_PAUSED_NO_QUEUE;
 	else
 		lane->paused = dw_queues[lane->queue_place].pause;
+}
+
+/*---- Rates: how many tasks may be started in a time ----*/
+
+/*
+ * Run by timers, executors and sessions that receive messages, under the ready lock of
+ * the database that the rate belongs to.
+ *
+ * next_start is when the next task may begin.  It moves on by per/starts with each
+ * task, and is never more than the tolerance behind the clock: the time of the starts that
+ * burst allows to make up for, or 100 ms, or per/starts if that is more.  So tasks that begin
+ * late do not lower the average, and a burst is limited by the tolerance.  A task that was
+ * taken but not begun (it was cancelled, say) is not counted.
+ */
+
+/* How far a rate may fall behind the clock, unless its burst says how many starts that are. */
+#define TOLERANCE_US	(100 * 1000)
+
+/* Microseconds between two tasks by the rate, rounded down. */
+static int64
+start_interval(const DwRate *rate)
+{
+	return rate->per / rate->starts;
+}
+
+/*
+ * How far next_start may fall behind the clock, in microseconds.  As many tasks as the rate
+ * starts in this time, and one more, are begun at once after a pause.
+ */
+static int64
+tolerance(const DwRate *rate)
+{
+	int64		interval = start_interval(rate);
+
+	return rate->burst > 0 ? (rate->burst - 1) * interval : Max(interval, TOLERANCE_US);
+}
+
+/*
+ * When the rate allows the next task.  That is at most one interval from now, even if
+ * the rate was raised or the clock was set back.
+ */
+TimestampTz
+dw_rate_next(const DwRate *rate, const DwRateUse *use, TimestampTz now)
+{
+	return Min(Max(use->next_start, now - tolerance(rate)), now + start_interval(rate));
+}
+
+/*
+ * How many tasks the rate allows now.  *until is when it allows more: the first one, if it
+ * allows none.
+ */
+static uint32
+rate_room(const DwRate *rate, const DwRateUse *use, TimestampTz now, TimestampTz *until)
+{
+	TimestampTz next = dw_rate_next(rate, use, now);
+	int64		interval = Max(start_interval(rate), 1);
+	int64		starts = next > now ? 0 : (now - next) / interval + 1;
+
+	*until = next + starts * interval;
+	return Min(starts, PG_INT32_MAX);
+}
+
+/* From when on nothing is known of the rate's use any more: it is as if nothing was started. */
+TimestampTz
+dw_rate_unused_at(const DwRate *rate, const DwRateUse *use)
+{
+	return use->next_start + tolerance(rate);
+}
+
+/* Counts a task that is taken. */
+void
+dw_rate_start(const DwRate *rate, DwRateUse *use, TimestampTz now)
+{
+	use->next_start = dw_rate_next(rate, use, now) + start_interval(rate);
+	/* what start_interval() rounded off */
+	use->start_fraction += rate->per % rate->starts;
+	use->next_start += use->start_fraction / rate->starts;
+	use->start_fraction %= rate->starts;
+}
+
+/* A task that was counted has not begun. */
+void
+dw_rate_not_begun(const DwRate *rate, DwRateUse *use)
+{
+	use->next_start -= start_interval(rate);
 }

@@ -20,8 +20,8 @@
 #include "miscadmin.h"
 
 #include "../base/errors.h"
-#include "quits.h"
 #include "shared.h"
+#include "suspects.h"
 
 /* The note of this task, or NULL.  Needs the table lock. */
 static DwQuit *

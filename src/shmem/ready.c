@@ -29,7 +29,7 @@
 #include "../ring/ring.h"
 #include "executors.h"
 #include "groups.h"
-#include "owners.h"
+#include "lanes.h"
 #include "places.h"
 #include "queue_limits.h"
 #include "ready.h"

@@ -10,7 +10,7 @@
  * again at once.  So it is after the third, if the transaction had received others, too;
  * but from then on it is received alone, since it may be another one that fails.  A
  * message that was alone is left to the sweeper from the third rollback on
- * (sweeper/rollbacks_end.c), which counts the attempt in the table.
+ * (sweeper/leases.c), which counts the attempt in the table.
  *
  * The memory is bounded: a message takes the place of another one that was seen longer
  * ago, and one that finds no place among those to settle is due again at once.

@@ -22,7 +22,7 @@
 #include "../base/clock.h"
 #include "executors.h"
 #include "problem.h"
-#include "silence.h"
+#include "starts.h"
 
 /* How long the executor has been silent, in us; 0 if it answers, or is not one of the database. */
 static int64

@@ -11,6 +11,7 @@
 #include "postgres.h"
 
 #include "lack.h"
+#include "shared.h"
 
 extern void dw_lack_note(DwLack *lack, int64 since);
 extern void dw_lack_ends(DwLack *lack);
@@ -21,5 +22,20 @@ extern bool dw_starts_are_awaited(void);
 extern bool dw_turn_is_over(int64 began);
 extern void dw_worker_leaves(void);
 extern void dw_timers_make_way(bool lacking);
+
+/*---- silence.c: which of our processes do not answer ----*/
+
+/* A process that does not answer. */
+typedef struct DwSilent
+{
+	const char *kind;			/* "executor", "timer", "sweeper" or "launcher" */
+	pid_t		pid;			/* 0 if it has not come up */
+	int64		silent_for;		/* in us */
+	pg_atomic_uint64 *told;		/* when the log was last told of one of this kind */
+} DwSilent;
+
+extern bool dw_silent_next(DwDatabase *db, uint32 *position, DwSilent *found);
+extern void dw_silence_report(DwDatabase *db);
+extern void dw_silence_report_timer(DwDatabase *db);
 
 #endif							/* DW_STARTS_H */

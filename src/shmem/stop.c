@@ -33,7 +33,6 @@
 #include "../ring/ring.h"
 #include "executors.h"
 #include "shared.h"
-#include "stop.h"
 
 /*
  * Tells the executor of a running task to stop it.  Called by sessions.

@@ -19,7 +19,7 @@
  *
  * A suspect is run again: never in a batch, and soon after the restart only by a process
  * that has run nothing before (run_task.c).  After three crashes it is set aside
- * (verdict.c); any other end clears it.  To be set aside the task must be claimed.  If
+ * (claim.c); any other end clears it.  To be set aside the task must be claimed.  If
  * that crashes the server, too, the task is left alone.  Without this fourth count a
  * damaged row would crash the server for ever.
  *

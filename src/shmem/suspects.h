@@ -59,4 +59,19 @@ extern void dw_suspects_blame(const DwExecutor *e);
 extern void dw_suspects_write_file(void);
 extern void dw_suspects_read_file(void);
 
+/*---- crash_watch.c: how a process ends: told to quit, or crashed ----*/
+
+extern void dw_crashes_install(void);
+extern void dw_crashes_init(void);
+
+extern void dw_crashes_watch_signals(void);
+extern void dw_crashes_watch_panics(void);
+
+/*---- quits.c: tasks that have ended their executor ----*/
+
+extern void dw_quit_note(Oid database, int64 id, bool stopped);
+extern bool dw_quit_is_noted(int64 id);
+extern ErrorData *dw_quit_take(int64 id);
+extern void dw_quits_forget_database(Oid database);
+
 #endif							/* DW_SUSPECTS_H */

@@ -31,7 +31,7 @@
 #include "utils/rel.h"
 
 #include "../base/compat.h"
-#include "writers.h"
+#include "committing.h"
 
 /*
  * One element for each process, at dw_vxid_number() - 1: the local transaction id in

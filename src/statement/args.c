@@ -58,9 +58,7 @@
 #include "utils/syscache.h"
 #include "utils/typcache.h"
 
-#include "args.h"
-#include "constants.h"
-#include "restricted.h"
+#include "statement.h"
 
 /* An untyped argument as a value of one type, for one or more occurrences in the statement */
 typedef struct Reading

@@ -39,8 +39,7 @@
 #include "utils/memutils.h"
 
 #include "../base/compat.h"
-#include "constants.h"
-#include "sql_text.h"
+#include "statement.h"
 
 #define MAX_CONSTANTS	32		/* limit for one text; a text with more is left alone */
 

@@ -41,7 +41,7 @@
 #include "utils/typcache.h"
 
 #include "../base/errors.h"
-#include "first_row.h"
+#include "statement.h"
 
 /*---- The receiver ----*/
 

@@ -24,7 +24,7 @@
 #include "../base/compat.h"
 #include "../base/errors.h"
 #include "../base/settings.h"
-#include "kept_settings.h"
+#include "statement.h"
 
 /* Limits for the settings of a task: their number, and the bytes of names and values */
 #define MAX_SETTINGS	100

@@ -26,9 +26,7 @@
 #include "utils/jsonb.h"
 
 #include "../base/compat.h"
-#include "args.h"
-#include "named.h"
-#include "sql_text.h"
+#include "statement.h"
 
 /* A value, and its name */
 typedef struct NamedValue

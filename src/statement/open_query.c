@@ -53,7 +53,7 @@
 
 #include "../base/compat.h"
 #include "../base/inject.h"
-#include "open_query.h"
+#include "statement.h"
 
 /* Limit of the queries that are open at a time. */
 #define MAX_OPEN	16

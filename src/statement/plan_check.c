@@ -40,9 +40,7 @@
 #include "utils/snapmgr.h"
 
 #include "../base/compat.h"
-#include "args.h"
-#include "plan_check.h"
-#include "sql_text.h"
+#include "statement.h"
 
 /*---- Rights ----*/
 

@@ -50,10 +50,12 @@
 #include "lib/ilist.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
+#include "nodes/params.h"
 #include "nodes/plannodes.h"
 #include "parser/parser.h"
 #include "parser/scanner.h"
 #include "pgtime.h"
+#include "tcop/cmdtag.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
@@ -64,10 +66,7 @@
 
 #include "../base/compat.h"
 #include "../base/settings.h"
-#include "args.h"
-#include "constants.h"
-#include "open_query.h"
-#include "plans.h"
+#include "statement.h"
 
 /* Limit for a text that can have a plan, in bytes; longer ones hardly come twice */
 #define MAX_TEXT		(32 * 1024)
@@ -686,8 +685,8 @@ run_without_constants(const char *sql, const SPIExecuteOptions *options, int *re
  * settings must be unchanged, except for those of the key, and those that no plan depends on
  * (see kept_settings.c).
  */
-bool
-dw_plans_run(const char *sql, const SPIExecuteOptions *options, int *result)
+static bool
+run_plans(const char *sql, const SPIExecuteOptions *options, int *result)
 {
 	Key			key;
 
@@ -700,4 +699,112 @@ dw_plans_run(const char *sql, const SPIExecuteOptions *options, int *result)
 		return true;
 	make_key(sql, options->params, false, &key);
 	return run(find_plan(&key, options->params), options, result);
+}
+
+/*---- Runs the SQL of a task ----*/
+
+/*
+ * Run by executors, and by sessions that run a task at once.  SPI does not tell
+ * which utility statement it has run, but the history shows that.  So the utility
+ * hook (control/ddl.c) notes each utility statement here when it ends.
+ */
+
+/* The utility statement that has ended last in this process */
+static DwSpiResult last_utility = {.code = SPI_OK_UTILITY, .utility = CMDTAG_UNKNOWN};
+
+/*
+ * Notes that a utility statement of this process has ended.  For EXECUTE, the
+ * executed statement is noted, as psql shows it.  qc may be NULL.
+ */
+void
+dw_spi_note_utility(CommandTag tag, const QueryCompletion *qc)
+{
+	bool		known = qc != NULL && qc->commandTag != CMDTAG_UNKNOWN;
+
+	last_utility.utility = known && tag == CMDTAG_EXECUTE ? qc->commandTag : tag;
+	last_utility.rows = known ? qc->nprocessed : 0;
+}
+
+/* Returns the utility statement that was noted last. */
+DwSpiResult
+dw_spi_noted_utility(void)
+{
+	return last_utility;
+}
+
+static void
+begin_call(void)
+{
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "could not connect to the SPI manager");
+}
+
+/* True if SPI says that the statement was of a kind that returns rows. */
+static bool
+returns_rows(int code)
+{
+	return code == SPI_OK_SELECT || code == SPI_OK_UTILITY || code == SPI_OK_INSERT_RETURNING ||
+		code == SPI_OK_UPDATE_RETURNING || code == SPI_OK_DELETE_RETURNING ||
+		code == SPI_OK_MERGE_RETURNING;
+}
+
+/*
+ * Ends a call of SPI, and returns what the last statement did.  SPI reports some
+ * refused statements by a negative result only; these become errors here.
+ */
+static DwSpiResult
+end(int result, DwFirstRow *row)
+{
+	DwSpiResult done = {.code = result, .rows = SPI_processed};
+
+	if (result == SPI_ERROR_TRANSACTION)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_TRANSACTION_TERMINATION),
+				 errmsg("transaction control is not possible in a task")));
+	if (result == SPI_ERROR_COPY)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot COPY to or from the client in a task")));
+	if (result < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not execute task: %s", SPI_result_code_string(result))));
+	if (result == SPI_OK_UTILITY)
+		done = last_utility;
+	SPI_finish();
+	if (returns_rows(result))
+		done.first_row = dw_first_row_take(row);
+	return done;
+}
+
+/*
+ * Runs a task's SQL in the current transaction, as the current user, by a kept plan
+ * if possible (see run_plans(), whose rules hold for callers of this function).
+ * Errors are raised.  Rows that the SQL returns are dropped, since they may be huge; but
+ * the first one of the last statement is kept if it has at most max_row bytes (0: none is).
+ */
+DwSpiResult
+dw_spi_run(const char *sql, ParamListInfo params, int max_row)
+{
+	DwFirstRow	row;
+	SPIExecuteOptions options = {.params = params, .dest = &row.pub};
+	int			result;
+
+	dw_first_row_init(&row, max_row);
+	begin_call();
+	if (!run_plans(sql, &options, &result))
+		result = SPI_execute_extended(sql, &options);
+	return end(result, &row);
+}
+
+/* Runs a task's SQL as dw_spi_run() does, but never by a kept plan. */
+DwSpiResult
+dw_spi_run_once(const char *sql, ParamListInfo params, int max_row)
+{
+	DwFirstRow	row;
+	SPIExecuteOptions options = {.params = params, .dest = &row.pub};
+
+	dw_first_row_init(&row, max_row);
+	begin_call();
+	return end(SPI_execute_extended(sql, &options), &row);
 }

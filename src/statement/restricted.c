@@ -41,7 +41,7 @@
 #include "utils/rel.h"
 
 #include "../base/compat.h"
-#include "restricted.h"
+#include "statement.h"
 
 /* Number of nested calls; restricted code may itself run restricted code */
 static int	depth = 0;

@@ -43,8 +43,7 @@
 #include "../shmem/progress.h"
 #include "../shmem/shared.h"
 #include "../shmem/stats.h"
-#include "failed.h"
-#include "slice.h"
+#include "sweeper.h"
 
 /* A slice ends after this many deleted rows, or microseconds. */
 #define SLICE_DELETED	1000

@@ -53,12 +53,11 @@
 #include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/inject.h"
-#include "../ending/history.h"
+#include "../ending/ending.h"
 #include "../rows/catalog.h"
 #include "../shmem/progress.h"
 #include "../shmem/shared.h"
-#include "history_tables.h"
-#include "slice.h"
+#include "sweeper.h"
 
 /*
  * Minimum and maximum pause before the next try, in microseconds, if a table is locked or an

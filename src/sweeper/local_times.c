@@ -4,7 +4,7 @@
  *	  The sweeper moves tasks whose local time has got another instant.
  *
  * Run by the sweeper.  PostgreSQL does not tell when the rules of time zones have changed.  So
- * the tasks that are due at a local time (recurring/local_time.c) are looked at when the timer
+ * the tasks that are due at a local time (recurring/cron_times.c) are looked at when the timer
  * starts, and once a day as long as there are any.  A sweeper is mostly a new process, so it
  * reads the rules as they are now.
  *
@@ -28,17 +28,16 @@
 
 #include "../base/clock.h"
 #include "../base/inject.h"
-#include "../ending/pending.h"
-#include "../recurring/local_time.h"
+#include "../ending/ending.h"
+#include "../recurring/recurring.h"
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
+#include "../shmem/committing.h"
 #include "../shmem/shared.h"
-#include "../shmem/writers.h"
 #include "../task/marks.h"
-#include "../task/row_lock.h"
+#include "../task/task.h"
 #include "../task/touched.h"
-#include "local_times.h"
-#include "slice.h"
+#include "sweeper.h"
 
 /* Rows that are looked at in one transaction. */
 #define SLICE			1000

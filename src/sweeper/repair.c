@@ -41,21 +41,20 @@
 
 #include "../base/clock.h"
 #include "../base/inject.h"
-#include "../ending/pending.h"
-#include "../recurring/definition.h"
+#include "../ending/ending.h"
+#include "../recurring/recurring.h"
 #include "../rows/catalog.h"
 #include "../rows/more.h"
 #include "../rows/task_rows.h"
+#include "../shmem/committing.h"
 #include "../shmem/outcome.h"
 #include "../shmem/progress.h"
 #include "../shmem/shared.h"
 #include "../shmem/suspects.h"
-#include "../shmem/writers.h"
-#include "../task/ended.h"
 #include "../task/marks.h"
-#include "../task/row_lock.h"
+#include "../task/task.h"
 #include "../task/touched.h"
-#include "repair.h"
+#include "sweeper.h"
 
 /* Maximum number of definitions that the sweeper checks in one transaction. */
 #define REPAIR_SLICE	500

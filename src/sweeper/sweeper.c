@@ -12,7 +12,7 @@
  *
  * The timer starts the sweeper when there is something to remove, and the sweeper ends when
  * there is not.  In between it works in slices of some milliseconds (sweep.c, and the jobs that
- * use slice.c), and rests twice as long after each slice, so that it slows tasks down only a
+ * use aged_rows.c), and rests twice as long after each slice, so that it slows tasks down only a
  * little.  While it waits for transactions to end, it looks at them again after pauses
  * of up to a minute.  If an owner lacks a background worker for an executor meanwhile, the
  * sweeper ends, and the timer starts another one some time later.
@@ -36,22 +36,13 @@
 #include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/worker.h"
-#include "../ending/retention.h"
+#include "../ending/ending.h"
 #include "../rows/catalog.h"
-#include "../shmem/crash_watch.h"
 #include "../shmem/places.h"
 #include "../shmem/progress.h"
 #include "../shmem/shared.h"
 #include "../shmem/starts.h"
-#include "aged_rows.h"
-#include "failed.h"
-#include "history_tables.h"
-#include "leases.h"
-#include "local_times.h"
-#include "notify_queues.h"
-#include "repair.h"
-#include "rollbacks_end.h"
-#include "sweep.h"
+#include "../shmem/suspects.h"
 #include "sweeper.h"
 
 /* Rest after a slice, as a multiple of the time that the slice took. */

@@ -33,8 +33,7 @@
 
 #include "../base/errors.h"
 #include "../base/own_sql.h"
-#include "allow.h"
-#include "audit.h"
+#include "task.h"
 
 PG_FUNCTION_INFO_V1(dw_allow);
 PG_FUNCTION_INFO_V1(dw_disallow);

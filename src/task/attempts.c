@@ -22,9 +22,7 @@
 #include "../rows/task_rows.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
-#include "attempts.h"
-#include "my_session.h"
-#include "retries.h"
+#include "task.h"
 
 /*
  * A retry_delay of zero does not grow.  After MAX_AT_ONCE failed attempts the pause

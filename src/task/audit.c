@@ -38,8 +38,7 @@
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../shmem/shared.h"
-#include "audit.h"
-#include "my_session.h"
+#include "task.h"
 
 PG_FUNCTION_INFO_V1(dw_plain_sql);
 

@@ -35,8 +35,8 @@
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../shmem/receivers.h"
-#include "key_lock.h"
 #include "marks.h"
+#include "task.h"
 
 /*
  * Class (field 4) of the advisory locks of keys.  The SQL functions for advisory locks

@@ -41,7 +41,7 @@
 
 #include "../base/compat.h"
 #include "../shmem/shared.h"
-#include "login.h"
+#include "task.h"
 
 struct DwLogin
 {

@@ -71,7 +71,7 @@
 #include "../rows/task_rows.h"
 #include "../shmem/shared.h"
 #include "marks.h"
-#include "my_session.h"
+#include "task.h"
 #include "touched.h"
 
 /* This process's copy of the marks. */

@@ -20,8 +20,8 @@
 #include "../shmem/places.h"
 #include "../shmem/recovery.h"
 #include "../shmem/shared.h"
-#include "../shmem/silence.h"
-#include "my_session.h"
+#include "../shmem/starts.h"
+#include "task.h"
 
 /* So long after the start of the server the launcher is there, if it can be. */
 #define LAUNCHER_LIMIT_MS	10000

@@ -29,13 +29,9 @@
 #include "../rows/catalog.h"
 #include "../rows/more.h"
 #include "../rows/task_rows.h"
-#include "../shmem/writers.h"
-#include "../statement/kept_settings.h"
-#include "../statement/plan_check.h"
-#include "../statement/sqlcheck.h"
-#include "login.h"
-#include "my_session.h"
-#include "new_task.h"
+#include "../shmem/committing.h"
+#include "../statement/statement.h"
+#include "task.h"
 #include "touched.h"
 
 /*

@@ -45,9 +45,7 @@
 #include "../rows/task_rows.h"
 #include "../shmem/shared.h"
 #include "marks.h"
-#include "my_session.h"
-#include "new_task.h"
-#include "period.h"
+#include "task.h"
 
 /* Time after the end of a period at which the sweeper is to remove the row, in us. */
 #define SWEEP_AFTER		USECS_PER_MINUTE

@@ -57,8 +57,8 @@
 #include "../shmem/queue_limits.h"
 #include "../shmem/ready.h"
 #include "../shmem/shared.h"
-#include "my_session.h"
 #include "queues.h"
+#include "task.h"
 #include "touched.h"
 
 DwQueueTables dw_queue_tables;

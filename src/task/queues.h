@@ -17,9 +17,9 @@
 
 #include "../base/settings.h"
 #include "../ring/ring.h"
-#include "../shmem/rate.h"
+#include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
-#include "retry_options.h"
+#include "task.h"
 
 /* The settings of a queue that scheduling uses. */
 typedef struct DwQueueForTask

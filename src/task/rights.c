@@ -32,9 +32,8 @@
 #include "../base/errors.h"
 #include "../base/settings.h"
 #include "../rows/task_rows.h"
-#include "key_lock.h"
 #include "marks.h"
-#include "rights.h"
+#include "task.h"
 
 /* Time after which a session counts the rows again, even if it may still schedule some. */
 #define ALLOWANCE_US	(2 * USECS_PER_SEC)

@@ -49,8 +49,7 @@
 #include "../shmem/executors.h"
 #include "../shmem/receivers.h"
 #include "../shmem/shared.h"
-#include "my_session.h"
-#include "row_lock.h"
+#include "task.h"
 #include "touched.h"
 
 /* Class (field 4) of the advisory locks of task ids; see key_lock.c for other classes. */

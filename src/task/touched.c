@@ -83,8 +83,7 @@
 #include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
 #include "../shmem/waiters.h"
-#include "my_session.h"
-#include "other_nodes.h"
+#include "task.h"
 #include "touched.h"
 
 /* Limit for the rows, the groups, and the cancelled tasks that a transaction notes one by one. */

@@ -16,11 +16,11 @@
 #include "../base/clock.h"
 #include "../base/worker.h"
 #include "../rows/catalog.h"
-#include "../shmem/owners.h"
+#include "../shmem/lanes.h"
 #include "../shmem/shared.h"
 #include "../shmem/starts.h"
 #include "../task/marks.h"
-#include "call_sweeper.h"
+#include "timer.h"
 
 /* Pause after a sweeper has ended to free its background worker, in microseconds. */
 #define STAY_AWAY_US	(10 * USECS_PER_SEC)

@@ -56,17 +56,13 @@
 #include "../ring/ring.h"
 #include "../shmem/executors.h"
 #include "../shmem/groups.h"
-#include "../shmem/owners.h"
+#include "../shmem/lanes.h"
 #include "../shmem/places.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/ready.h"
 #include "../shmem/shared.h"
-#include "../shmem/silence.h"
 #include "../shmem/starts.h"
-#include "call_sweeper.h"
-#include "dispatch.h"
-#include "orphans.h"
-#include "wake_receivers.h"
+#include "timer.h"
 
 /*
  * Microseconds in which an executor must have come up that a former timer started.  After

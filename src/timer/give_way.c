@@ -39,8 +39,8 @@
 #include "../shmem/receivers.h"
 #include "../shmem/shared.h"
 #include "../shmem/waiters.h"
-#include "../task/row_lock.h"
-#include "give_way.h"
+#include "../task/task.h"
+#include "timer.h"
 
 /* True if the executor, of this database, has claimed its task DW_GIVE_WAY_US ago or earlier. */
 static bool

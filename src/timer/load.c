@@ -49,7 +49,7 @@
 #include "../base/compat.h"
 #include "../base/inject.h"
 #include "../base/settings.h"
-#include "../recurring/definition.h"
+#include "../recurring/recurring.h"
 #include "../ring/lane_heap.h"
 #include "../ring/ring.h"
 #include "../rows/catalog.h"
@@ -60,12 +60,7 @@
 #include "../shmem/progress.h"
 #include "../shmem/ready.h"
 #include "../shmem/shared.h"
-#include "lease_watch.h"
-#include "load.h"
-#include "loaded.h"
-#include "near.h"
-#include "orphans.h"
-#include "queue_watch.h"
+#include "timer.h"
 
 /* Index entries, and microseconds, after which a load pauses. */
 #define SLICE_ROWS		1000

@@ -27,7 +27,7 @@
 #include "utils/memutils.h"
 
 #include "../shmem/timer_news.h"
-#include "loaded.h"
+#include "timer.h"
 
 /* How many rows are remembered. */
 #define NREMEMBERED		4096

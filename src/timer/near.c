@@ -38,7 +38,7 @@
 #include "../shmem/groups.h"
 #include "../shmem/ready.h"
 #include "../shmem/shared.h"
-#include "near.h"
+#include "timer.h"
 
 /* Maximum number of entries in the heap. */
 #define HEAP_SIZE		16384
@@ -572,8 +572,8 @@ push_ready(DwLane *lane, const DwEntry *entry, const ItemPointerData *tid)
  *
  * Returns false, and changes nothing, if memory has no room for the entry.
  */
-bool
-dw_near_add(DwLane *lane, const DwEntry *entry, const ItemPointerData *tid)
+static bool
+add_near(DwLane *lane, const DwEntry *entry, const ItemPointerData *tid)
 {
 	TimestampTz now = ahead_now();
 	bool		inserted;
@@ -642,7 +642,7 @@ put_into_spare(DwLane *lane, const DwEntry *entry)
 }
 
 /*
- * Like dw_near_add(), but if memory is full, drops other entries to make room, or puts
+ * Like add_near(), but if memory is full, drops other entries to make room, or puts
  * the entry into the lane's spare.
  *
  * Returns false if the entry is not in memory.  The caller must then see to it that the
@@ -655,7 +655,7 @@ dw_near_add_hard(DwLane *lane, const DwEntry *entry, const ItemPointerData *tid)
 	int64		cursor_id = lane->cursor_id;
 	const Key	wanted = {entry->due, entry->id};
 
-	if (dw_near_add(lane, entry, tid))
+	if (add_near(lane, entry, tid))
 		return true;
 	DW_INJECT("add-no-room");
 	/* first by a cut of the lane that holds most, then by cuts of all */
@@ -665,7 +665,7 @@ dw_near_add_hard(DwLane *lane, const DwEntry *entry, const ItemPointerData *tid)
 		if ((lane->cursor_due != cursor_due || lane->cursor_id != cursor_id) &&
 			!key_before(entry, lane->cursor_due, lane->cursor_id))
 			return false;
-		if (dw_near_add(lane, entry, tid))
+		if (add_near(lane, entry, tid))
 			return true;
 	}
 	if (put_into_spare(lane, entry))
@@ -683,7 +683,7 @@ move_on(const DwEntry *entry)
 	DwLane	   *lane = &dw_lanes[entry->lane];
 
 	add_to_waiting(lane, -1);
-	if (dw_near_add(lane, entry, NULL) || put_into_spare(lane, entry))
+	if (add_near(lane, entry, NULL) || put_into_spare(lane, entry))
 		return;
 	/* memory has no room: the entry is dropped, and loaded again later */
 	dw_near_cut(lane, entry->due, entry->id);

@@ -33,7 +33,7 @@
 #include "../base/clock.h"
 #include "../base/inject.h"
 #include "../base/settings.h"
-#include "../recurring/definition.h"
+#include "../recurring/recurring.h"
 #include "../ring/lane_heap.h"
 #include "../rows/catalog.h"
 #include "../rows/lane_scan.h"
@@ -45,9 +45,8 @@
 #include "../shmem/stats.h"
 #include "../shmem/waiters.h"
 #include "../task/marks.h"
-#include "../task/row_lock.h"
-#include "near.h"
-#include "orphans.h"
+#include "../task/task.h"
+#include "timer.h"
 
 /* Microseconds after which a slice ends, and steps between two looks at the clock. */
 #define SLICE_US		1000

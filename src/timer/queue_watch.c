@@ -35,8 +35,7 @@
 #include "../shmem/receivers.h"
 #include "../shmem/shared.h"
 #include "../task/queues.h"
-#include "near.h"
-#include "queue_watch.h"
+#include "timer.h"
 
 /* Microseconds before the next try after an error. */
 #define RETRY_US		USECS_PER_SEC

@@ -37,10 +37,7 @@
 #include "../shmem/places.h"
 #include "../shmem/receivers.h"
 #include "../shmem/shared.h"
-#include "load.h"
-#include "near.h"
-#include "rest.h"
-#include "wake_receivers.h"
+#include "timer.h"
 
 /* A timer that has more tasks in memory does not rest: it costs too much to read them again. */
 #define MANY_TASKS		1000

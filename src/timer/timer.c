@@ -36,28 +36,17 @@
 #include "../base/inject.h"
 #include "../base/settings.h"
 #include "../base/worker.h"
-#include "../ending/retention.h"
-#include "../recurring/definition.h"
+#include "../ending/ending.h"
+#include "../recurring/recurring.h"
 #include "../ring/ring.h"
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
-#include "../shmem/crash_watch.h"
 #include "../shmem/groups.h"
 #include "../shmem/places.h"
 #include "../shmem/progress.h"
-#include "../shmem/quits.h"
 #include "../shmem/shared.h"
 #include "../shmem/starts.h"
 #include "../shmem/suspects.h"
-#include "call_sweeper.h"
-#include "dispatch.h"
-#include "give_way.h"
-#include "lease_watch.h"
-#include "load.h"
-#include "loaded.h"
-#include "near.h"
-#include "queue_watch.h"
-#include "rest.h"
 #include "timer.h"
 
 /* Maximum number of hints that the timer takes from the inbox at a time. */
@@ -285,7 +274,7 @@ is_before_cursor(const DwLane *lane, TimestampTz due, int64 id)
 	return due < lane->cursor_due || (due == lane->cursor_due && id < lane->cursor_id);
 }
 
-/* Steps D2 to D4: puts a task before the lane's cursor into memory.  tid: see dw_near_add(). */
+/* Steps D2 to D4: puts a task before the lane's cursor into memory.  tid: see add_near(). */
 static void
 add_hinted(const DwEntry *entry, const ItemPointerData *tid)
 {

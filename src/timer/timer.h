@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * timer.h
- *	  The timer: the process that hands over tasks of one database when they are due.
+ *	  What the files of the timer offer to each other.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,7 +10,98 @@
 
 #include "postgres.h"
 
+#include "datatype/timestamp.h"
+#include "storage/itemptr.h"
+
+#include "../ring/ring.h"
+#include "../rows/task_rows.h"
+#include "../shmem/shared.h"
 
 extern PGDLLEXPORT void dw_timer_main(Datum number);
+
+/*---- call_sweeper.c: the timer starts the sweeper when there is something to remove ----*/
+
+extern TimestampTz dw_sweeper_look(DwDatabase *db, bool changed);
+extern bool dw_sweeper_worker_ended(DwDatabase *db);
+
+/*---- dispatch.c: which executors are woken, started and ended: decided by the timer ----*/
+
+extern TimestampTz dw_dispatch(DwDatabase *db);
+extern void dw_dispatch_expect(DwDatabase *db, DwLane *lane);
+extern void dw_dispatch_begin(DwDatabase *db);
+extern void dw_dispatch_end_surplus(DwDatabase *db);
+
+/*---- give_way.c ----*/
+
+extern TimestampTz dw_give_way(DwDatabase *db);
+
+/*---- lease_watch.c: the timer looks for leases that have ended ----*/
+
+/* Takes a message whose lease has ended into memory. */
+typedef void (*DwTakeHint) (const DwHint *hint);
+
+extern void dw_lease_watch_begin(DwDatabase *db);
+extern bool dw_lease_watch_reads(DwDatabase *db, TimestampTz end);
+extern TimestampTz dw_lease_watch(DwDatabase *db, DwTakeHint take);
+
+/*---- load.c: loading tasks of the near future from the table into memory ----*/
+
+extern void dw_load_reset(DwDatabase *database);
+extern bool dw_load_hinted(const DwHint *hints, int n, DwEntry *entries, ItemPointerData *tids);
+extern bool dw_load_some(void);
+extern TimestampTz dw_load_next(void);
+extern void dw_load_settings_changed(void);
+extern void dw_load_tidy(void);
+extern TimestampTz dw_load_first_due(void);
+extern void dw_load_rest(TimestampTz until);
+
+/*---- loaded.c: rows that loads have read of late, so that their hints are superfluous ----*/
+
+extern void dw_loaded_reset(DwDatabase *database);
+extern void dw_loaded_begin(void);
+extern void dw_loaded_note(const DwTaskKey *key);
+extern bool dw_loaded_has(const DwHint *hint);
+
+/*---- near.c: the tasks of the near future in memory: ring, heap, and what is due ----*/
+
+extern void dw_near_reset(DwDatabase *database);
+extern void dw_near_leave_ready(uint32 keep);
+extern bool dw_near_add_hard(DwLane *lane, const DwEntry *entry, const ItemPointerData *tid);
+extern bool dw_near_is_behind(const DwLane *lane, TimestampTz due);
+extern uint32 dw_near_limit(void);
+extern void dw_near_cut(DwLane *lane, TimestampTz due, int64 id);
+extern void dw_near_apply_cuts(void);
+extern void dw_near_set_cursor(DwLane *lane, TimestampTz due, int64 id);
+extern void dw_near_obey_quota(void);
+extern bool dw_near_hand_over(void);
+extern DwLane *dw_near_expected(void);
+extern TimestampTz dw_near_next(void);
+
+/*---- orphans.c: tasks of roles that do not exist any more ----*/
+
+extern void dw_orphans_reset(DwDatabase *database);
+extern void dw_owner_dropped(DwDatabase *database, Oid owner);
+extern void dw_orphans_check_all(void);
+extern bool dw_orphans_some(void);
+extern TimestampTz dw_orphans_next(void);
+extern void dw_orphans_wanted(const DwLane *lane);
+extern bool dw_orphans_holds(const DwLane *lane);
+
+/*---- queue_watch.c: the timer keeps queues and pauses in shared memory up to date ----*/
+
+extern TimestampTz dw_queues_look(DwDatabase *db, bool changed);
+extern void dw_queues_attach_new_lane(DwDatabase *db, DwLane *lane);
+
+/*---- rest.c: when a timer has so little to do that it can end for a while ----*/
+
+extern void dw_rest_begin(void);
+extern DwCanRest dw_rest_possible(DwDatabase *db, TimestampTz next, TimestampTz *until);
+extern bool dw_rest_is_due(DwDatabase *db, DwCanRest how, TimestampTz *look_at);
+extern bool dw_rest_is_undisturbed(DwDatabase *db, DwCanRest how);
+extern void dw_rest_give_up(DwDatabase *db, DwCanRest how, TimestampTz until);
+
+/*---- lease_watch.c: the timer wakes sessions that wait for a message ----*/
+
+extern TimestampTz dw_wake_receivers(DwDatabase *db);
 
 #endif							/* DW_TIMER_H */

@@ -6,7 +6,7 @@
 #include "stubs.h"
 #undef fprintf
 
-#include "../../src/statement/constants.h"
+#include "../../src/statement/statement.h"
 
 /* Each "$n " stands where it is said to, for what is said. */
 static void

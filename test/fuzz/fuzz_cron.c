@@ -5,7 +5,7 @@
 #include "stubs.h"
 #undef fprintf
 
-#include "../../src/recurring/cron.h"
+#include "../../src/recurring/recurring.h"
 #include "utils/timestamp.h"
 
 typedef struct Input

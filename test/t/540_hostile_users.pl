@@ -571,8 +571,8 @@ group operators => sub {
 };
 
 #
-# 9. What the views tell of rows that they do not show: nothing by conditions,
-# counts, plans or estimates.
+# 9. What the views tell of rows that they do not show: by conditions, counts, plans and
+# estimates nothing, but of what an index finds by an id or a time (SECURITY.md).
 #
 group leaks => sub {
 	# statistics know the rows; all that there can be of each kind
@@ -592,11 +592,10 @@ group leaks => sub {
 	out_as('mallory', q{SELECT count(delay_schedule_task('SELECT 1', delay => '1 day', key => 'mine ' || i)) FROM generate_series(1, 5) i});
 	$node->safe_psql('postgres', q{ANALYZE delay_wheel_data.task; ANALYZE delay_wheel_data.failed_task; ANALYZE delay_wheel_data.recurring_task; ANALYZE delay_wheel_data.history_0; ANALYZE delay_wheel_data.history_1; ANALYZE delay_wheel_data.history_2; ANALYZE delay_wheel_data.queue});
 
-	# comparisons that count what they are given, and are leakproof, as those of PostgreSQL
-	# are: of a superuser, since nobody else can make any; in the operator class of statistics
+	# comparisons that count what they are given, and cost next to nothing
 	$node->safe_psql('postgres', q{
 		CREATE SEQUENCE calls; GRANT ALL ON SEQUENCE calls TO PUBLIC;
-		CREATE FUNCTION counting(text, text) RETURNS boolean LANGUAGE plpgsql STABLE LEAKPROOF COST 0.000001 AS $$BEGIN PERFORM nextval('calls'); RETURN $1 >= $2; END$$;
+		CREATE FUNCTION counting(text, text) RETURNS boolean LANGUAGE plpgsql STABLE COST 0.000001 AS $$BEGIN PERFORM nextval('calls'); RETURN $1 >= $2; END$$;
 		CREATE OPERATOR >>= (LEFTARG = text, RIGHTARG = text, FUNCTION = counting, RESTRICT = scalargesel)});
 	my $calls = sub {
 		my ($role, $sql) = @_;
@@ -628,39 +627,40 @@ group leaks => sub {
 		}
 		push @called, "$view: never" if $view eq 'delay_wheel.tasks' && $one == 0;
 	}
-	is(join("\n", @called), '', 'a leakproof comparison of the reader is called for his own rows only, at most');
+	is(join("\n", @called), '', 'a comparison of the reader is called for his own rows only, at most');
 
 	# plans, counts and estimates: the same for what is there and for what is not, to who has nothing
-	my ($id, $failed) = split /\|/, $node->safe_psql('postgres', q{SELECT (SELECT min(id) FROM delay_wheel_data.task WHERE key = 'unpaid 4'), (SELECT min(id) FROM delay_wheel_data.failed_task WHERE key = 'fails 4')});
+	my $id = $node->safe_psql('postgres', q{SELECT min(id) FROM delay_wheel_data.task WHERE key = 'unpaid 4'});
 	my %pairs = (
 		'delay_wheel.tasks' => [ [ "owner = 'victim' AND key = 'unpaid 4711'", "owner = 'victim' AND key = 'unpaid 4'" ], [ "key = 'unpaid 4711'", "key = 'unpaid 4'" ], [ "key >= 'zzz'", "key >= 'aaa'" ],
-			[ "sql > 'z'", "sql > 'S'" ], [ "args[1] = 'none'", "args[1] = 'a4'" ], [ "tag = 'none'", "tag = 'tag 4'" ], [ 'id = 1000000', "id = $id" ], [ 'id > 1000000000', 'id > 0' ], [ "due > '2500-01-01'", "due > '1999-01-01'" ],
-			[ 'priority = 1 AND id < 0', 'priority = 0 AND id < 1' ], [ "queue = 'none'", "queue = 'hidden'" ], [ q{payload = '{"a": -4}'}, q{payload = '{"a": 4}'} ],
-			[ "leased_until > '2500-01-01'", "leased_until > '1999-01-01'" ], [ 'id IN (1000000, 1000001)', "id IN ($id, 1000001)" ], [ 'id IN (SELECT 1000000 FROM generate_series(1, 3))', "id IN (SELECT $id FROM generate_series(1, 3))" ] ],
-		'delay_wheel.failed' => [ [ "key = 'none'", "key = 'fails 4'" ], [ "sqlstate = '99999'", "sqlstate = '22012'" ], [ "message > 'z'", "message > 'd'" ], [ 'id = 1000000', "id = $failed" ], [ "failed_at > '2500-01-01'", "failed_at > '1999-01-01'" ] ],
+			[ "sql > 'z'", "sql > 'S'" ], [ "args[1] = 'none'", "args[1] = 'a4'" ], [ "tag = 'none'", "tag = 'tag 4'" ], [ "due > '2500-01-01'", "due > '1999-01-01'" ],
+			[ "queue = 'none'", "queue = 'hidden'" ], [ q{payload = '{"a": -4}'}, q{payload = '{"a": 4}'} ],
+			[ "leased_until > '2500-01-01'", "leased_until > '1999-01-01'" ], [ "attempts > 9", "attempts < 9" ], [ "last_error > 'z'", "last_error > '0'" ], [ "group_key = 'none'", "group_key IS NULL" ], [ "armed = false", "armed" ] ],
+		'delay_wheel.failed' => [ [ "key = 'none'", "key = 'fails 4'" ], [ "sqlstate = '99999'", "sqlstate = '22012'" ], [ "message > 'z'", "message > 'd'" ], [ "context > 'z'", "context > 'A'" ] ],
 		'delay_wheel_internal.newest_failed' => [ [ "message > 'z'", "message > 'd'" ] ],
 		'delay_wheel.history' => [ [ "message > 'z'", "message > 'd'" ], [ "outcome = 'none'", "outcome = 'failed'" ], [ "ended > '2500-01-01'", "ended > '1999-01-01'" ] ],
 		'delay_wheel.recurring' => [ [ "name = 'none'", "name = 'every 4'" ], [ "sql > 'z'", "sql > 'S'" ],],
 		'delay_wheel.queues' => [ [ "name = 'none'", "name = 'hidden'" ] ]);
 	for my $view (sort keys %pairs)
 	{
-		for my $pair (@{ $pairs{$view} })
+		for my $pair (map { my $pair = $_; map { [ $_, @$pair ] } qw(on off) } @{ $pairs{$view} })
 		{
+			my $seqscan = shift @$pair;
 			my @plan = map {
 				my $where = $_;
-				my ($plan) = out_as('stranger', "EXPLAIN SELECT * FROM $view WHERE $where;
+				my ($plan) = out_as('stranger', "SET enable_seqscan = $seqscan; EXPLAIN SELECT * FROM $view WHERE $where;
 					EXPLAIN (ANALYZE, TIMING OFF, SUMMARY OFF, BUFFERS OFF) SELECT * FROM $view WHERE $where;
 					SELECT count(*) FROM $view WHERE $where");
 				# what was asked is in the plan
 				join "\n", grep { !/Filter: |Cond: |Index Cond|Recheck|InitPlan|SubPlan/ || /Rows Removed/ } split /\n/, $plan;
 			} @$pair;
-			push @plans, "$view: $pair->[1]\n$plan[0]\n-- but\n$plan[1]" if $plan[0] ne $plan[1];
+			push @plans, "$view, enable_seqscan $seqscan: $pair->[1]\n$plan[0]\n-- but\n$plan[1]" if $plan[0] ne $plan[1];
 		}
 	}
 	is(join("\n", @plans), '', 'plans, counts and estimates of what is there are those of what is not');
-	# nor does anything but an id lead to a page that holds it: the pages that are read are the same
+	# nor do they lead to a page that holds it: the pages that are read are the same
 	my @pages;
-	for my $pair (grep({ $_->[0] !~ /\bid\b/ } @{ $pairs{'delay_wheel.tasks'} }), [ "owner = 'boss'", "owner = 'victim'" ])
+	for my $pair (@{ $pairs{'delay_wheel.tasks'} }, [ "owner = 'boss'", "owner = 'victim'" ])
 	{
 		my @hits = map {
 			my @runs = out_as('stranger', join(';', ("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM delay_wheel.tasks WHERE $_") x 3)) =~ /"Plan": \{.*?"Shared Hit Blocks": (\d+)/sg;
@@ -669,9 +669,6 @@ group leaks => sub {
 		push @pages, "$pair->[1]: $hits[1], not $hits[0]" if $hits[0] != $hits[1];
 	}
 	is(join("\n", @pages), '', 'so are the pages that are read');
-	# and none of them is all that mallory is shown
-	like(out_as('mallory', q{EXPLAIN (ANALYZE, TIMING OFF) SELECT * FROM delay_wheel.tasks WHERE key = 'mine 4'}), qr/Rows Removed by Filter: [4]\b/, 'own rows are counted');
-
 	# what is shown is what was shown
 	my $shown = q{SELECT count(*), count(*) FILTER (WHERE owner = 'victim') > 290, bool_or(key = 'unpaid 7') IS TRUE FROM delay_wheel.tasks};
 	like(out_as('boss', $shown), qr/^\d{3}\|t\|f$/, 'who may read all sees them, but those that are cancelled');

@@ -1,23 +1,63 @@
 /*-------------------------------------------------------------------------
  *
- * definition.h
- *	  The definitions of recurring tasks, and the runs that they name.
+ * recurring.h
+ *	  Recurring tasks: definitions, schedules, next runs.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef DW_DEFINITION_H
-#define DW_DEFINITION_H
+#ifndef DW_RECURRING_H
+#define DW_RECURRING_H
 
 #include "postgres.h"
 
 #include "access/htup.h"
 #include "access/tableam.h"
+#include "datatype/timestamp.h"
 #include "nodes/lockoptions.h"
+#include "pgtime.h"
 #include "utils/relcache.h"
 
 #include "../rows/task_rows.h"
 #include "../shmem/shared.h"
-#include "../task/ended.h"
+#include "../task/task.h"
+
+/*---- cron.c: cron schedules ----*/
+
+/* Maximum length of a schedule's text, in bytes. */
+#define DW_MAX_CRON		1000
+
+/*
+ * A schedule.  Fields of integer types are sets: bit n is set if the value n matches.
+ * Has no pointers, so it can be copied by assignment.
+ */
+typedef struct DwCron
+{
+	uint64		seconds;
+	uint64		minutes;
+	uint32		hours;
+	uint32		days;			/* days of the month, 1 to 31 */
+	uint16		months;			/* 1 to 12 */
+	uint8		weekdays;		/* weekdays that match in every week; 0 is Sunday */
+	uint8		nth_weekdays[5];	/* weekdays that match if they are the first ([0]),
+									 * second ([1]) ... of their month */
+	uint8		last_weekdays;	/* weekdays that match if they are the last of their
+								 * month */
+	bool		last_day;		/* the last day of a month matches */
+	bool		both_days;		/* True if day of month and weekday must both match; else
+								 * one of them is enough */
+	bool		any_hour;		/* True if the field "hour" begins with *: a time that the
+								 * clock shows twice is due twice, see cron.c */
+} DwCron;
+
+extern bool dw_cron_parse(const char *text, DwCron *cron, const char **problem, const char **hint);
+extern bool dw_cron_next(const DwCron *cron, pg_tz *zone, TimestampTz after, TimestampTz *next);
+
+/*---- cron_times.c: cron schedules and time zones from SQL, and delay_wheel.cron_times() ----*/
+
+extern void dw_cron_read(const char *text, DwCron *cron);
+extern pg_tz *dw_time_zone(const char *name);
+
+/*---- definition.c: the definitions of recurring tasks, and the runs that they name ----*/
 
 /* Shortest interval of a recurring task, in us: timer and executors must keep up. */
 #define DW_MIN_EVERY_US	(100 * 1000)
@@ -94,4 +134,39 @@ extern void dw_recurring_begin(DwDatabase *db);
 extern void dw_recurring_ask(DwDatabase *db);
 extern bool dw_recurring_has_run(const DwDefinition *def);
 
-#endif							/* DW_DEFINITION_H */
+/*---- cron_times.c: tasks that are due at a local time of a time zone ----*/
+
+/* When such a task is due, as its row says in "more". */
+typedef struct DwLocalTime
+{
+	Timestamp	time;			/* what the clocks of the zone show */
+	char	   *zone;
+	TimestampTz instant;		/* what that was when the row was written */
+} DwLocalTime;
+
+extern bool dw_local_instant(Timestamp time, pg_tz *zone, TimestampTz *instant);
+extern bool dw_local_time_read(const Datum *values, const bool *nulls, DwLocalTime *local);
+extern void dw_local_time_write(Datum *values, bool *nulls, const DwLocalTime *local);
+
+/*---- recurrence.c: the ideal times of a recurring task ----*/
+
+/* The rule for ideal times: an interval counted from a first time, or a cron schedule. */
+typedef struct DwRecurrence
+{
+	pg_tz	   *zone;			/* time zone of the schedule, and of months and days in
+								 * the interval */
+	TimestampTz starts;			/* no ideal time is earlier; with an interval, this is
+								 * the first ideal time */
+	bool		is_cron;		/* cron is set; else every */
+	Interval	every;			/* the interval; positive */
+	DwCron		cron;
+} DwRecurrence;
+
+extern bool dw_recurrence_next(const DwRecurrence *recurrence, TimestampTz after,
+							   TimestampTz *next);
+extern int64 dw_recurrence_pause(const DwRecurrence *recurrence, TimestampTz due);
+extern void dw_recurrence_begin_by(DwRecurrence *recurrence, TimestampTz at);
+extern bool dw_intervals_after(TimestampTz from, int64 n, const Interval *every, pg_tz *zone,
+							   TimestampTz *result);
+
+#endif							/* DW_RECURRING_H */

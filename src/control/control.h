@@ -1,0 +1,45 @@
+/*-------------------------------------------------------------------------
+ *
+ * control.h
+ *	  What the files of this folder offer to each other.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DW_CONTROL_H
+#define DW_CONTROL_H
+
+#include "postgres.h"
+
+#include "nodes/pg_list.h"
+
+/*---- ddl.c: sQL commands of users that delay_wheel must act on ----*/
+
+extern void dw_ddl_install(void);
+
+/*---- hold.c ----*/
+
+extern void dw_hold_install(void);
+extern void dw_hold_database(Oid database);
+
+/*---- launcher.c: the process that starts a timer for each database ----*/
+
+extern void dw_launcher_register(void);
+extern PGDLLEXPORT void dw_launcher_main(Datum arg);
+extern PGDLLEXPORT void dw_look_main(Datum arg);
+
+/*---- recycle.c ----*/
+
+extern void dw_recycle_install(void);
+extern List *dw_concern(List *concerns, Oid database, Oid role, bool settings);
+extern List *dw_concern_members(List *concerns, Oid role);
+extern void dw_recycle(const List *concerns);
+extern void dw_recycle_databases(void);
+
+/*---- launcher.c: the file that tells which databases were served ----*/
+
+
+/*---- shmem.c: request and set-up of shared memory ----*/
+
+extern void dw_shared_install(void);
+
+#endif							/* DW_CONTROL_H */

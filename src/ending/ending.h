@@ -1,0 +1,189 @@
+/*-------------------------------------------------------------------------
+ *
+ * ending.h
+ *	  The end of a task, and of an attempt.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DW_ENDING_H
+#define DW_ENDING_H
+
+#include "postgres.h"
+
+#include "access/htup.h"
+#include "datatype/timestamp.h"
+#include "storage/block.h"
+#include "utils/relcache.h"
+#include "utils/snapshot.h"
+
+#include "../ring/ring.h"
+#include "../rows/lease_scan.h"
+#include "../rows/task_finder.h"
+#include "../rows/task_rows.h"
+#include "../shmem/executors.h"
+#include "../shmem/outcome.h"
+#include "../shmem/shared.h"
+#include "../task/task.h"
+
+/*---- claim.c: whether a task that was claimed is run ----*/
+
+typedef enum DwVerdict
+{
+	DW_RUN,
+	DW_DROP,					/* a mark has cancelled it: the claim is undone, and the
+								 * sweeper removes the row */
+	DW_PUT_BACK,				/* its queue or owner is paused: the claim is undone */
+	DW_REFUSE,					/* it is recorded as failed */
+	DW_SKIP						/* it is too late, and is to be skipped then */
+} DwVerdict;
+extern DwVerdict dw_judge_lateness(const DwTaskKey *key, const Datum *values, const bool *nulls,
+								   int *sqlstate, const char **reason);
+
+/*---- claim.c: claiming tasks: the deletion of their rows ----*/
+
+/* A claimed task: its row and the verdict, in the memory context of dw_claim(). */
+typedef struct DwClaim
+{
+	HeapTuple	tuple;			/* a copy of the row */
+	DwTaskKey	key;			/* the row's columns that most functions need */
+	Datum	   *values;			/* all columns of the row */
+	bool	   *nulls;
+	DwTerms		terms;			/* timeout and attempts, with the queue's defaults */
+	DwVerdict	verdict;		/* whether the task is run */
+	int			sqlstate;		/* error code of a refusal; set for DW_REFUSE only */
+	const char *reason;			/* its message */
+} DwClaim;
+
+typedef enum DwClaimResult
+{
+	DW_CLAIMED,
+	DW_CLAIM_NOTHING,			/* the row is gone, was moved, or another transaction
+								 * has it: the task is hinted again if necessary */
+	DW_CLAIM_LOCKED,			/* another transaction has locked the row, and may tell nobody when it
+								 * ends; the task is of an ordered group, which the caller holds */
+	DW_CLAIM_CANCELLED,			/* a mark has hit the task: the sweeper removes the row */
+	DW_CLAIM_REJECTED,			/* is_wanted has returned false: the row is unchanged */
+	DW_CLAIM_UNSEEN				/* the snapshot, which stays for the transaction, does not see the row,
+								 * or all that the task must see; a newer one does */
+} DwClaimResult;
+
+/* True if the caller of dw_claim() wants to claim this row.  The verdict is not set yet. */
+typedef bool (*DwIsWanted) (const DwClaim *claim, void *arg);
+extern Relation dw_claim_open(void);
+extern DwClaimResult dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, DwTaskFinder *finder,
+							  const DwEntry *entry, DwIsWanted is_wanted, void *arg, DwClaim *claim);
+extern void dw_claim_read(DwDatabase *db, Relation rel, HeapTuple tuple, DwClaim *claim);
+extern TimestampTz dw_claim_first_due(const DwClaim *claim);
+extern TimestampTz dw_claim_leased_at(const DwClaim *claim);
+extern char *dw_claim_text(const DwClaim *claim, AttrNumber column);
+
+/*---- attempt_end.c: the end of a failed attempt: another one, or none ----*/
+
+extern void dw_error_add_detail(ErrorData *error, const char *sentence);
+extern DwOutcome dw_attempt_end(Relation rel, DwClaim *claim, TimestampTz due, bool give_up,
+								TimestampTz started, ErrorData *error);
+extern void dw_attempt_fail(const DwClaim *claim, int attempts, TimestampTz started,
+							const ErrorData *error);
+extern void dw_attempt_lost(DwClaim *claim, TimestampTz due, int64 lost, TimestampTz started,
+							const ErrorData *error);
+extern void dw_attempt_retry(DwClaim *claim, TimestampTz due, int failed, TimestampTz started,
+							 const ErrorData *error);
+
+/*---- attempt_end.c ----*/
+
+extern void dw_task_was_cancelled(DwDatabase *db, const DwEntry *entry);
+extern void dw_conclude(const DwEnded *ended);
+extern void dw_conclude_row(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwOutcome outcome,
+							const ErrorData *error);
+
+/*---- follow_up.c: tasks that follow the end of another one ----*/
+
+/*
+ * Number of a follow-up's arguments: id and rows, of a message id and result; or id,
+ * SQLSTATE and message.
+ */
+#define DW_ON_SUCCESS_ARGS	2
+#define DW_ON_FAILURE_ARGS	3
+
+extern void dw_follow_up(const DwEnded *ended);
+
+/*---- group_first.c: which task of an ordered group comes first ----*/
+
+/* What a process does with a task that it has taken. */
+typedef enum DwGroupDecision
+{
+	DW_GROUP_RUN_IT,			/* it comes first, or is not there any more, which the claim finds */
+	DW_GROUP_TAKE_OTHER,		/* another one of its lane comes first */
+	DW_GROUP_WAIT				/* none of the lane may begin now */
+} DwGroupDecision;
+
+extern DwGroupDecision dw_group_decide(Relation rel, Snapshot snapshot, const DwEntry *entry,
+									   const DwLapsed *lapsed, DwTaskKey *first, TimestampTz *until);
+
+/*---- history.c: the record of how tasks ended, delay_wheel.history ----*/
+
+/* Age, in us, at which the current table is due to be replaced by the next one. */
+#define dw_history_turn_us()		(dw_history_max_age_us() / 3)
+
+/* What the history tells of a task. */
+typedef struct DwHistoryEnd
+{
+	DwOutcome	outcome;		/* DW_NOT_ENDED: no end is there, only failed attempts, or nothing */
+	TimestampTz ended;			/* of the end, or the latest failed attempt */
+	int16		attempt;		/* its number; 0 if it was not run */
+	char	   *sqlstate;		/* its error, or NULL */
+	char	   *message;
+} DwHistoryEnd;
+
+extern int	dw_history_max_result(int16 queue);
+extern bool dw_history_wants(int16 queue, DwOutcome outcome);
+extern void dw_history_record(const DwEnded *ended);
+extern bool dw_history_lock_if_free(void);
+extern const char *dw_history_newest_end(int64 id);
+extern void dw_history_find(int64 id, Snapshot snapshot, DwHistoryEnd *end);
+extern void dw_history_collect(void);
+extern void dw_history_write_collected(void);
+extern void dw_history_forget(void);
+extern int64 dw_history_max_age_us(void);
+extern BlockNumber dw_history_max_pages(void);
+extern BlockNumber dw_history_turn_pages(BlockNumber room);
+extern int dw_history_read_current(Oid sequence);
+extern void dw_history_set_full(DwDatabase *db, bool full);
+
+/*---- pending.c: taking the row of a pending task, and burying older tasks of its key ----*/
+
+/* The result of an attempt to take a task. */
+typedef enum DwTakeResult
+{
+	DW_TAKEN,					/* this transaction has deleted its row */
+	DW_RUNNING,					/* an executor has claimed it */
+	DW_GONE						/* no such task is pending */
+} DwTakeResult;
+
+extern void dw_pending_rewrite(Relation rel, Datum *values, bool *nulls, DwLaneRef lane);
+extern void dw_pending_move(Relation rel, HeapTuple old, const DwTaskKey *key, TimestampTz due);
+extern bool dw_key_claimed(Relation rel, HeapTuple tuple);
+extern DwTakeResult dw_take_pending(Relation rel, int64 id, HeapTuple *tuple, DwTaskKey *key);
+extern DwTakeResult dw_take_found(Relation rel, HeapTuple tuple, const DwTaskKey *key, bool *again);
+
+/*---- keys.c: keys: at most one pending task for each owner, queue and key ----*/
+
+extern DwKeyRow *dw_key_enter(Relation rel, DwNewTask *new);
+extern bool dw_key_enter_again(Relation rel, const DwKey *key, int64 id, bool wait);
+extern DwTakeResult dw_key_take(Relation rel, const DwKey *key, HeapTuple *tuple, DwTaskKey *task);
+extern DwTakeResult dw_key_cancel(Relation rel, const DwKey *key);
+extern bool dw_key_retry_allowed(Relation rel, HeapTuple tuple, int64 *newer);
+
+/*---- follow_up.c: notifications of the end of a task ----*/
+
+extern bool dw_is_channel(const char *name);
+extern void dw_notify_end(const DwEnded *ended);
+
+/*---- retention.c: asking the sweeper to look for old rows ----*/
+
+extern void dw_retention_begin(DwDatabase *db);
+extern bool dw_retention_obey_settings(DwDatabase *db);
+extern void dw_retention_tell_settings(DwDatabase *db);
+extern bool dw_retention_missed_reload(DwDatabase *db);
+
+#endif							/* DW_ENDING_H */

@@ -1,0 +1,219 @@
+/*-------------------------------------------------------------------------
+ *
+ * statement.h
+ *	  A task's SQL text: arguments, checks, plans, runs.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DW_STATEMENT_H
+#define DW_STATEMENT_H
+
+#include "postgres.h"
+
+#include "access/htup.h"
+#include "access/tupdesc.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "nodes/params.h"
+#include "parser/parse_node.h"
+#include "tcop/cmdtag.h"
+#include "tcop/dest.h"
+#include "utils/array.h"
+#include "utils/guc.h"
+#include "utils/jsonb.h"
+
+/*---- constants.c: takes the constants out of an SQL text, so that texts can share a plan ----*/
+
+/* An SQL text, and the constants that were taken out of it */
+typedef struct DwConstants
+{
+	char	   *sql;			/* the text with $1, $2, ... in place of the constants */
+	int			count;
+	Oid		   *types;			/* InvalidOid: the type unknown */
+	Datum	   *values;			/* C strings for the type unknown */
+	int		   *locations;		/* byte offsets of the constants in the original text */
+	int		   *ends;			/* offsets of the tokens after them in the original text */
+	int		   *new_ends;		/* offsets of the same tokens in sql */
+} DwConstants;
+
+extern bool dw_constants_take(const char *sql, DwConstants *constants);
+extern void dw_constants_forget_form(void);
+extern int	dw_constants_location(const DwConstants *constants, int location);
+
+/*---- args.c: the arguments of a task: the values of $1, $2, ... in its SQL ----*/
+
+/* Limit of the number of arguments of one task */
+#define DW_MAX_ARGS		65535
+
+extern void dw_args_require_limit(int count);
+extern int	dw_args_collect(FunctionCallInfo fcinfo, int first,
+							Datum *args, Datum *types, bool *isnull);
+extern int	dw_args_parse(ArrayType *args, ArrayType *types,
+						  Datum *stored_args, Datum *stored_types, bool *isnull);
+
+/* How to write values of a type as text, looked up once for many values */
+typedef struct DwWriter
+{
+	bool		needs_fixed_settings;	/* the text form depends on settings */
+	FmgrInfo	output;			/* the type's output function */
+} DwWriter;
+
+extern void dw_writer_init(DwWriter *writer, Oid type, MemoryContext context);
+
+/* An argument that is to be stored in a task's row */
+typedef struct DwArgument
+{
+	Oid			type;			/* UNKNOWNOID: an untyped literal, a C string */
+	Datum		value;
+	bool		isnull;
+	const DwWriter *writer;		/* of the type; NULL: not looked up yet */
+} DwArgument;
+
+extern Datum dw_argument_text(const DwArgument *argument);
+extern Datum dw_args_texts(const DwArgument *arguments, int count);
+extern ParamListInfo dw_args_params(const char *sql,
+									Datum args, bool args_null,
+									Datum types, bool types_null);
+extern bool dw_args_any_untyped(Datum args, bool args_null, Datum types, bool types_null);
+extern ParamListInfo dw_args_constants(const DwConstants *constants);
+extern const Oid *dw_args_types(ParamListInfo params, int *nargs);
+
+/* Connects the $n of a statement with the values of one run; see args.c */
+typedef struct DwBinding DwBinding;
+
+extern DwBinding *dw_args_binding(ParamListInfo params, const char *sql);
+extern void dw_args_bind(DwBinding *binding, ParamListInfo params);
+extern void dw_args_parser_setup(struct ParseState *pstate, void *binding);
+extern List *dw_args_analyze(RawStmt *raw, const char *sql, ParamListInfo params);
+
+/*---- first_row.c: the first row that the SQL of a task returns ----*/
+
+/* A receiver that keeps the first row of the last statement, and drops all others */
+typedef struct DwFirstRow
+{
+	DestReceiver pub;			/* must be first */
+	int			limit;			/* bytes of a row that is kept; 0: none is */
+	MemoryContext context;		/* memory for the row */
+	bool		met;			/* the last statement has returned a row */
+	TupleDesc	names;			/* of the statement: its columns, with their names */
+	TupleDesc	desc;			/* a copy of names, for the tuple */
+	HeapTuple	tuple;			/* NULL: it is too long */
+} DwFirstRow;
+
+extern void dw_first_row_init(DwFirstRow *row, int limit);
+extern void dw_first_row_forget(DestReceiver *receiver);
+extern Jsonb *dw_first_row_take(DwFirstRow *row);
+extern Jsonb *dw_jsonb_within(const char *json, int limit);
+
+/*---- kept_settings.c ----*/
+
+extern ArrayType *dw_kept_settings_default(void);
+extern void dw_kept_settings_check(ArrayType *names);
+extern Jsonb *dw_kept_settings_take(ArrayType *names, const char *const *others, int nothers);
+extern bool dw_kept_settings_set(Jsonb *settings, GucAction action);
+
+/*---- named.c: arguments of a task that have names ----*/
+
+extern text *dw_named_numbered(const text *sql, Jsonb *values, ArrayType **args);
+
+/*---- open_query.c: queries that stay open from one task of a batch to the next ----*/
+
+typedef struct DwOpenQuery DwOpenQuery;
+
+/* What a kept plan says of its open query. */
+typedef struct DwOpenPlace
+{
+	DwOpenQuery *query;			/* NULL: none is open */
+	int			refused;		/* generation of the plan whose query cannot stay open; -1: of none */
+} DwOpenPlace;
+
+extern void dw_open_queries_hooks_begin(void);
+extern void dw_open_queries_hooks_end(void);
+
+extern void dw_open_queries_begin(void);
+extern void dw_open_queries_give_way(void);
+extern void dw_open_queries_end(void);
+extern void dw_open_queries_forget(void);
+
+extern bool dw_open_query_run(DwOpenPlace *place, SPIPlanPtr spi, const SPIExecuteOptions *options,
+							  int *result);
+extern void dw_open_query_close(DwOpenQuery *query);
+
+/*---- plan_check.c ----*/
+
+extern void dw_check_plan(const text *sql, Datum args, bool args_null,
+						  Datum types, bool types_null);
+
+/*---- plans.c: runs tasks' SQL by plans that an executor keeps ----*/
+
+
+/*---- restricted.c: runs code with the rights of another role, safely for the session ----*/
+
+/* The state of the session before the code, to be restored after it */
+typedef struct DwRestricted
+{
+	Oid			userid;
+	int			context;		/* security context flags */
+	int			nest_level;		/* of settings */
+	CommandId	began;			/* the first command of the code */
+} DwRestricted;
+
+extern void dw_restricted_begin(DwRestricted *state, Oid role);
+extern void dw_restricted_end(const DwRestricted *state);
+extern void dw_restricted_leave(void);
+extern bool dw_is_restricted(void);
+
+/*---- plans.c: runs the SQL of a task ----*/
+
+/* The command that was the last statement of a text, and its row count */
+typedef struct DwSpiResult
+{
+	int			code;			/* SPI's, for example SPI_OK_UPDATE */
+	CommandTag	utility;		/* the command, if code is SPI_OK_UTILITY */
+	uint64		rows;			/* that the statement processed */
+	Jsonb	   *first_row;		/* that it returned, if that was wanted, or NULL */
+} DwSpiResult;
+
+extern DwSpiResult dw_spi_run(const char *sql, ParamListInfo params, int max_row);
+extern DwSpiResult dw_spi_run_once(const char *sql, ParamListInfo params, int max_row);
+extern void dw_spi_note_utility(CommandTag tag, const QueryCompletion *qc);
+extern DwSpiResult dw_spi_noted_utility(void);
+
+/*---- sqlcheck.c: the SQL text of a task: its tokens, and errors that point into it ----*/
+
+/*
+ * The lexer's codes.  No installed header defines them, but the first tokens of every
+ * grammar on top of the core scanner are fixed (see the comment in parser/scanner.h):
+ * IDENT = 258, UIDENT, FCONST, SCONST, USCONST, BCONST, XCONST, Op, ICONST, PARAM.
+ * Keywords, and operators such as ::, come after them.
+ */
+#define DW_TOKEN_IDENT	258
+#define DW_TOKEN_SCONST	261
+#define DW_TOKEN_ICONST	266
+#define DW_TOKEN_PARAM	267
+
+/* A text that errors can point into */
+typedef struct DwSqlText
+{
+	const char *sql;
+	const char *option;			/* the option that gave the text; NULL: the task's own SQL */
+} DwSqlText;
+
+/* True if the character could be part of an identifier or of a dollar quote's tag. */
+static inline bool
+dw_is_word_char(char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+		c == '_' || c == '$' || IS_HIGHBIT_SET(c);
+}
+
+extern void dw_sql_text_callback(void *text);
+extern int	dw_sql_text_errposition(const char *sql, int location);
+
+/*---- sqlcheck.c: refuses SQL that can never run as a task, when the task is scheduled ----*/
+
+extern void dw_check_sql(const text *sql, int nargs);
+extern void dw_check_follow_up(const text *sql, const char *option, int nargs);
+extern void dw_check_sql_autonomous(const text *sql, int nargs);
+
+#endif							/* DW_STATEMENT_H */

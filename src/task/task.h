@@ -1,0 +1,310 @@
+/*-------------------------------------------------------------------------
+ *
+ * task.h
+ *	  What a transaction may do to one pending task.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DW_TASK_H
+#define DW_TASK_H
+
+#include "postgres.h"
+
+#include "access/htup.h"
+#include "access/tableam.h"
+#include "datatype/timestamp.h"
+#include "storage/itemptr.h"
+#include "storage/lock.h"
+#include "utils/array.h"
+#include "utils/relcache.h"
+
+#include "../base/settings.h"
+#include "../rows/catalog.h"
+#include "../rows/task_rows.h"
+#include "../shmem/executors.h"
+#include "../shmem/logins.h"
+#include "../shmem/outcome.h"
+#include "../shmem/shared.h"
+#include "../statement/statement.h"
+
+/*---- new_task.c: one new task: its due time, its checks, and its row ----*/
+
+/* Stands for a priority that was not given. */
+#define DW_NO_PRIORITY	PG_INT16_MIN
+/* Stands for a number of arguments: the SQL was checked when it was stored. */
+#define DW_SQL_CHECKED	(-1)
+
+/* What became of a task that was to be scheduled. */
+typedef enum DwScheduled
+{
+	DW_NEW,						/* it is pending */
+	DW_REPLACED,				/* it is pending, in place of another one of its key */
+	DW_KEPT,					/* one of its key was pending, and stays as it was */
+	DW_MOVED,					/* one of its key was pending, and has got its due time */
+	DW_REFUSED					/* the period of another one of its key lasts (unique_for) */
+} DwScheduled;
+
+/*
+ * A task that is to be scheduled.  values and nulls are the columns of its row; those
+ * that have a member of their own here, the id and the origin are filled in last.
+ */
+typedef struct DwNewTask
+{
+	Oid			owner;
+	TimestampTz due;
+	int16		queue;
+	int16		priority;
+	int64		spread;			/* the due time is moved by less than this, in us */
+	DwIfExists	if_exists;		/* if the task has a key */
+	DwCheck		check;			/* how its SQL is checked */
+	ArrayType  *keep_settings;	/* names of the settings whose values are kept; NULL: those of
+								 * delay_wheel.keep_settings */
+	int64		unique_for;		/* no other task of the key for so long, in us; 0: not given */
+	DwScheduled outcome;		/* set when it is scheduled; due is then that of the task
+								 * that is pending */
+	Datum		values[Natts_task];
+	bool		nulls[Natts_task];
+} DwNewTask;
+
+extern void dw_check_expires(TimestampTz due, Datum expires);
+extern void dw_new_task_init(DwNewTask *task, text *sql);
+extern void dw_new_task_set(DwNewTask *task, AttrNumber column, Datum value, bool isnull);
+extern TimestampTz dw_new_task_due(const DwNewTask *task, int64 id);
+extern void dw_new_task_check(DwNewTask *task, int nargs);
+extern void dw_new_task_keep(DwNewTask *task);
+extern const char *dw_new_task_reads_otherwise(const DwNewTask *task);
+extern int64 dw_new_task_insert(Relation rel, DwNewTask *task, DwLaneRef lane);
+extern int64 dw_schedule_successor(DwNewTask *task);
+extern TimestampTz dw_schedule_now(void);
+extern TimestampTz dw_due_after(const Interval *delay);
+extern TimestampTz dw_due_after_text(const text *delay);
+extern TimestampTz dw_finite_due(TimestampTz due);
+
+/*---- allow.c: delay_wheel.allow() and disallow(): the rights of applications ----*/
+
+/* The group of roles that may schedule on all nodes of Citus. */
+#define DW_GROUP	"delay_wheel_user"
+
+extern void dw_group_allow(void);
+
+/*---- retries.c ----*/
+
+/* Lengths of an SQLSTATE and of its class, which it begins with. */
+#define DW_STATE_LENGTH	5
+#define DW_CLASS_LENGTH	2
+
+/* How the pause before further attempts grows. */
+typedef enum DwBackoff
+{
+	DW_EXPONENTIAL,				/* doubled each time; the default */
+	DW_LINEAR,					/* retry_delay times the number of failed attempts */
+	DW_FIXED					/* retry_delay */
+} DwBackoff;
+
+/* What a task, or its queue, says of its attempts beside their number and retry_delay. */
+typedef struct DwRetry
+{
+	DwBackoff	backoff;
+	int64		max_delay;		/* the longest pause, in us; 0: see dw_retry_pause() */
+	char	   *retry_on;		/* SQLSTATEs, or classes, with commas between; NULL or empty: all */
+	char	   *give_up_on;		/* the same; NULL or empty: none */
+} DwRetry;
+
+extern void dw_backoff_check(const char *name);
+extern DwBackoff dw_backoff_named(const char *name);
+extern void dw_errors_check(ArrayType *errors, const char *option);
+extern char *dw_errors_joined(ArrayType *errors);
+
+/*---- attempts.c: how often a task is tried, how long, and when again ----*/
+
+/* Limit of the immediate repeats of one run, see dw_is_transient(). */
+#define DW_MAX_REPEATS	10
+
+/* The limits of one task: its own values, else those of its queue, else the defaults. */
+typedef struct DwTerms
+{
+	int			timeout;		/* for one attempt, in ms; 0: no limit */
+	int			max_attempts;	/* the first one included */
+	int64		retry_delay;	/* pause after the first failed attempt, in us */
+} DwTerms;
+
+extern void dw_terms(DwDatabase *db, const DwTaskKey *key, const Datum *values,
+					 const bool *nulls, DwTerms *terms);
+extern bool dw_is_transient(int sqlstate);
+extern bool dw_is_lost_connection(int sqlstate);
+extern TimestampTz dw_next_connection(int64 lost, int sqlstate);
+extern TimestampTz dw_next_attempt(const DwTerms *terms, const DwRetry *retry, int failed);
+extern void dw_keep_error(Datum *values, bool *nulls, const ErrorData *error);
+
+/*---- audit.c: the audit: who has done what to tasks and queues ----*/
+
+/* What was done.  All that is zero or NULL is null in the row, but for the owner. */
+typedef struct DwAction
+{
+	const char *what;			/* the name of the function, without delay_ */
+	int64		task;
+	Oid			owner;			/* whose task it is; InvalidOid: the current user */
+	int16		queue;			/* with_queue: the queue of the task */
+	bool		with_queue;
+	TimestampTz due;
+	int64		rows;			/* how many tasks, or rows of plain SQL */
+	const text *key;
+	const text *tag;
+	const char *name;			/* of a queue, a recurring task, or a table */
+	const char *detail;
+} DwAction;
+
+/* True if actions of this level are recorded: all that it costs where they are not. */
+#define dw_audits(level)	unlikely(dw_audit >= (level))
+
+extern void dw_audit_write(const DwAction *action);
+extern void dw_audit_task(const char *what, const Datum *values, const bool *nulls,
+						  TimestampTz due, const char *detail);
+extern void dw_audit_row(const char *what, Relation rel, HeapTuple tuple, TimestampTz due,
+						 const char *detail);
+extern void dw_audit_count(Relation rel);
+
+/*---- ended.c: a task that has ended, as the code that ends it passes it on ----*/
+
+/* A task that has ended.  Its row is deleted already; values and nulls are its columns. */
+typedef struct DwEnded
+{
+	const DwTaskKey *key;		/* from the row: the former due time, attempts before this one */
+	const Datum *values;		/* columns of delay_wheel_data.task */
+	const bool *nulls;
+	DwOutcome	outcome;
+	TimestampTz started;		/* start of the last attempt; 0 if the task was not run */
+	DwSpiResult result;			/* result of the last statement; valid for DW_DONE */
+	text	   *reply;			/* what the receiver of a message gave as its result, jsonb as
+								 * text; NULL is none */
+	const ErrorData *error;		/* set for DW_FAILED and DW_RETRIED */
+} DwEnded;
+
+/*---- key_lock.c: the lock of a key, and the rows that have it ----*/
+
+/* A row of a key, and the open transactions that insert or delete it. */
+typedef struct DwKeyRow
+{
+	HeapTuple	tuple;
+	DwTaskKey	task;
+	TransactionId inserter;		/* invalid if the row is committed, or our own */
+	TransactionId deleter;		/* invalid if no open transaction deletes the row */
+} DwKeyRow;
+
+extern bool dw_key_of(Relation rel, HeapTuple tuple, DwKey *key, DwTaskKey *task);
+extern void dw_key_lock(const DwKey *key);
+extern List *dw_key_rows(Relation rel, const DwKey *key);
+extern bool dw_key_row_is_claimed(const DwKeyRow *row, List *rows);
+extern DwKeyRow *dw_key_newest(List *rows, bool any_origin);
+extern DwKeyRow *dw_key_superseder(List *rows, const DwTaskKey *task);
+extern void dw_key_leave(void);
+extern ItemPointerData dw_task_insert_again(Relation rel, Datum *values, bool *nulls);
+extern bool dw_task_is_superseded(Relation rel, HeapTuple tuple);
+extern bool dw_key_lock_of(Relation rel, HeapTuple tuple);
+extern void dw_key_claim_refused(DwExecutor *me, Relation rel, HeapTuple tuple);
+
+/*---- login.c: how a new session of a role would read a task's text ----*/
+
+/* The settings with which a new session of a role in this database would begin */
+typedef struct DwLogin DwLogin;
+
+extern const DwLogin *dw_login(Oid role);
+extern const char *dw_login_value(const DwLogin *login, DwLoginSetting setting);
+extern bool dw_login_differs(const DwLogin *login, DwLoginSetting setting);
+extern void dw_login_changing(void);
+extern void dw_login_changed(void);
+
+/*---- my_session.c: what a process knows of itself ----*/
+
+/* Id of the task that delay_run() or delay_run_due() is running in this session, else 0. */
+extern int64 dw_run_now_id;
+extern Oid	dw_run_now_owner;
+
+/* Due time that delay_run_due() has reached; DT_NOBEGIN while that function is not running. */
+extern TimestampTz dw_run_now_clock;
+
+/* True if the batch that this executor is running must take no more tasks. */
+extern bool dw_batch_is_closed;
+
+extern DwDatabase *dw_my_database(void);
+extern DwDatabase *dw_my_pinned_database(void);
+extern DwDatabase *dw_my_database_find(void);
+extern void dw_my_database_unpin(void);
+extern void dw_warn_no_place(void);
+extern void dw_warn_not_served(DwDatabase *db);
+extern bool dw_executor_runs_here(int64 id);
+extern Oid	dw_owner_of_task_here(int64 id);
+extern TimestampTz dw_time_reached(void);
+extern void dw_batch_close(void);
+
+/*---- other_nodes.c: effects of tasks on other nodes, and what they read there ----*/
+
+extern void dw_other_nodes_install(void);
+extern void dw_other_nodes_prepare(void);
+extern bool dw_other_nodes_exist(void);
+extern bool dw_other_nodes_take_part(void);
+extern bool dw_other_nodes_in_two_phase(void);
+
+/*---- period.c: the periods in which keys are unique (option unique_for) ----*/
+
+/* The period of a key that lasts. */
+typedef struct DwPeriod
+{
+	int64		id;				/* of the task that began it */
+	TimestampTz until;
+	TransactionId open;			/* the open transaction that begins or ends it; invalid:
+								 * none does */
+	ItemPointerData tid;
+} DwPeriod;
+
+extern void dw_period_prepare(void);
+extern bool dw_period_find(const DwKey *key, DwPeriod *period);
+extern void dw_period_wait(DwPeriod *period);
+extern void dw_period_begin(const DwNewTask *task, int64 id);
+extern void dw_period_end(const Datum *values, const bool *nulls);
+extern void dw_period_move(const Datum *old, const bool *old_nulls, const Datum *new,
+						   const bool *new_nulls);
+
+/*---- retries.c: after which errors a task is tried again, and how its pauses grow ----*/
+
+extern void dw_retry_read(int16 queue, const Datum *values, const bool *nulls, DwRetry *retry);
+extern int64 dw_retry_pause(const DwRetry *retry, int64 retry_delay, int failed);
+extern bool dw_retry_gives_up(const DwRetry *retry, int sqlstate);
+extern char *dw_retry_refusal(const DwRetry *retry, int sqlstate);
+
+/*---- rights.c: rights: to schedule tasks, how many, and to change a task of another role ----*/
+
+extern bool dw_may_read(Oid owner);
+extern void dw_require_task_owner(int64 id, Oid owner);
+extern void dw_require_role(Oid owner);
+extern void dw_require_room(Oid owner);
+
+/*---- row_lock.c: locking and deleting the rows of pending tasks ----*/
+
+extern TM_Result dw_row_delete(Relation rel, const DwTaskKey *key);
+extern TM_Result dw_row_remove(Relation rel, const DwTaskKey *key);
+extern TM_Result dw_row_keep(Relation rel, const DwTaskKey *key);
+extern bool dw_row_is_claimed(Relation rel, const DwTaskKey *key);
+extern bool dw_row_is_locked_here(Relation rel, const DwTaskKey *key);
+extern bool dw_row_wait(Relation rel, const DwTaskKey *key);
+extern bool dw_autonomous_enter(int64 id, bool wait);
+extern void dw_autonomous_leave(int64 id);
+extern bool dw_autonomous_has_key(const DwKey *key);
+extern uint32 dw_autonomous_ended(void);
+extern bool dw_lock_is_wanted(const Oid *relations, int n);
+extern bool dw_is_one_of(const LOCKTAG *tag, const Oid *relations, int n);
+extern bool dw_locks_conflict(LOCKMASK held, LOCKMODE wanted);
+extern pid_t dw_who_waits_for_us(void);
+
+/*---- other_nodes.c: shards of Citus: which one a table is, and where it is ----*/
+
+typedef struct DwShard
+{
+	int64		id;				/* 0: the table is no shard */
+	bool		is_copy;		/* other nodes have the same rows, or may: a reference table */
+	bool		is_first;		/* this node is the first one of these */
+} DwShard;
+
+extern void dw_shard_of(Relation rel, DwShard *shard);
+
+#endif							/* DW_TASK_H */
