@@ -95,8 +95,9 @@ SELECT delay_wheel_internal.readable(json_strip_nulls(json_build_object(
 									  'cycles', COALESCE(json_agg(r.cycle ORDER BY r.part) FILTER (WHERE r.part IS NOT NULL), '[]'))
 			 FROM params p LEFT JOIN ring r ON true),
 	'waiting_since', (SELECT min(first_due) FROM delay_wheel.waiting WHERE database = current_database()),
-	'progress', (SELECT COALESCE(json_agg(p ORDER BY p.started), '[]')
-				 FROM (SELECT work, phase, started, done, total, unit FROM delay_wheel.progress WHERE active AND database = current_database()) p),
+	'background', (SELECT COALESCE(json_agg(a ORDER BY a.since), '[]')
+				   FROM (SELECT backend_type AS process, query AS work, query_start AS since FROM pg_stat_activity
+						 WHERE backend_type IN ('delay_wheel timer', 'delay_wheel sweeper') AND state = 'active' AND datname = current_database()) a),
 	'lateness', (SELECT COALESCE(json_agg(json_build_array(from_ms, until_ms, attempts) ORDER BY from_ms), '[]') FROM lateness WHERE attempts > 0),
 	'forecast', (SELECT json_build_object('next_due', delay_wheel_internal.next_due(),
 										  'overdue', sum(tasks) FILTER (WHERE step = 'overdue'),

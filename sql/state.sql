@@ -201,45 +201,6 @@ COMMENT ON COLUMN delay_wheel.status.retried IS 'attempts that failed and were f
 COMMENT ON COLUMN delay_wheel.status.skipped IS 'tasks that were not run since it was too late, see skip_after of delay_schedule_task';
 COMMENT ON COLUMN delay_wheel.status.unarmed IS 'there are tasks that came with a copy of another database and are not run, see delay_arm(); known from the start, from plain SQL, restores and replication since then, and from delay_arm() itself: true may be late to become false if they were cancelled';
 
-CREATE FUNCTION delay_wheel_internal.get_progress(
-	OUT database name, OUT work text, OUT phase text, OUT active boolean, OUT pid integer,
-	OUT started timestamptz, OUT duration interval, OUT unit text, OUT done bigint, OUT total bigint,
-	OUT rate double precision, OUT steps bigint, OUT steps_total bigint, OUT times bigint)
-RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'dw_get_progress' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-COMMENT ON FUNCTION delay_wheel_internal.get_progress() IS
-'what goes on in the background in this database, or in each one that is served, see delay_wheel.progress';
-
-CREATE VIEW delay_wheel.progress AS
-SELECT v.database::text AS database, v.work, v.phase, v.active, v.pid, v.started,
-	   pg_catalog.round((pg_catalog.date_part('epoch'::text, v.duration) * 1000::double precision)::numeric, 3)::double precision AS duration, v.unit, v.done, v.total,
-	   pg_catalog.round(v.rate::numeric, 3)::double precision AS rate, v.steps, v.steps_total, v.times
-FROM delay_wheel_internal.get_progress() v;
-COMMENT ON VIEW delay_wheel.progress IS
-'how far the background processes have come: a row for each kind of work that was begun in this database since the start of the server, as it goes on, or as it was the last time; for pg_read_all_stats and superusers also those of other databases. It is kept in shared memory; reading it takes microseconds, and waits for nobody';
-COMMENT ON COLUMN delay_wheel.progress.database IS 'name of the database';
-COMMENT ON COLUMN delay_wheel.progress.work IS
-'load: tasks of the near future are read into memory, all of them, since the timer has started, an inbox was full, or plain SQL wrote rows (loads of single lanes in between, as the ring turns, are not shown); dropped roles: tasks of roles that were dropped are moved to the failed ones; cancel: rows of tasks that delay_cancel_all() has cancelled are removed; failed: old rows of failed tasks are removed, see delay_wheel.failed_max_age and delay_wheel.failed_max_count; history: the oldest table of the history is emptied; recurring: it is looked whether recurring tasks have their runs';
-COMMENT ON COLUMN delay_wheel.progress.phase IS
-'of load: looking for lanes, loading; of dropped roles: moving; of cancel: sweeping; of failed: counting, deleting; of history: emptying; of recurring: checking. Of all: waiting: for a lock, or for transactions that may have scheduled cancelled tasks, and it is tried again; done; interrupted: the process ended in the middle, and it begins anew';
-COMMENT ON COLUMN delay_wheel.progress.active IS 'it goes on; false if phase is done or interrupted';
-COMMENT ON COLUMN delay_wheel.progress.pid IS
-'process that does it: the timer (load, dropped roles) or the sweeper; null if it does not go on, or waits without a process';
-COMMENT ON COLUMN delay_wheel.progress.started IS 'when it began';
-COMMENT ON COLUMN delay_wheel.progress.duration IS 'milliseconds that it has lasted so far, or lasted in all, waiting included; right also if the clock is set';
-COMMENT ON COLUMN delay_wheel.progress.unit IS
-'what done and total count: tasks (load, dropped roles, cancel), rows (failed), pages of 8 kB, or as the server was built (history), recurring tasks (recurring)';
-COMMENT ON COLUMN delay_wheel.progress.done IS
-'read into memory, moved, removed, counted, emptied or looked at so far; what is committed only';
-COMMENT ON COLUMN delay_wheel.progress.total IS
-'of so many at most, while rows of failed tasks are counted: delay_wheel.failed_max_count; else null: not known, since nobody counts rows beforehand';
-COMMENT ON COLUMN delay_wheel.progress.rate IS 'done for each second of duration; null in the first microsecond';
-COMMENT ON COLUMN delay_wheel.progress.steps IS
-'of load: lanes that have in memory what they can have; of cancel: calls of delay_cancel_all() that are complete; null for others';
-COMMENT ON COLUMN delay_wheel.progress.steps_total IS
-'of load: lanes known so far; of cancel: calls of delay_cancel_all() met since it began; null for others';
-COMMENT ON COLUMN delay_wheel.progress.times IS 'how often this work was begun since the start of the server, or since the database was served';
-
 CREATE FUNCTION delay_wheel_internal.get_waiting(
 	OUT database name, OUT state text, OUT lanes bigint, OUT tasks bigint, OUT first_due timestamptz)
 RETURNS SETOF record
@@ -324,7 +285,7 @@ COMMENT ON COLUMN delay_wheel.recurring_status.paused IS 'those that delay_pause
 COMMENT ON COLUMN delay_wheel.recurring_status.overdue IS 'those whose run has been due for more than a minute and is not running: for want of an executor, by a limit or a pause of its queue, role or database';
 COMMENT ON COLUMN delay_wheel.recurring_status.first_due IS 'due time of the one of these that has waited longest; null if there is none';
 
-GRANT SELECT ON delay_wheel.ring, delay_wheel.lanes, delay_wheel.groups, delay_wheel.queues, delay_wheel.status, delay_wheel.progress, delay_wheel.waiting, delay_wheel.lateness, delay_wheel.silent, delay_wheel.recurring_status
+GRANT SELECT ON delay_wheel.ring, delay_wheel.lanes, delay_wheel.groups, delay_wheel.queues, delay_wheel.status, delay_wheel.waiting, delay_wheel.lateness, delay_wheel.silent, delay_wheel.recurring_status
 	TO PUBLIC;
-GRANT EXECUTE ON FUNCTION delay_wheel_internal.get_ring(), delay_wheel_internal.get_lanes(), delay_wheel_internal.get_groups(integer), delay_wheel_internal.get_queues(), delay_wheel_internal.get_status(), delay_wheel_internal.get_progress(), delay_wheel_internal.get_waiting(), delay_wheel_internal.get_lateness(), delay_wheel_internal.get_silent(), delay_wheel_internal.get_recurring()
+GRANT EXECUTE ON FUNCTION delay_wheel_internal.get_ring(), delay_wheel_internal.get_lanes(), delay_wheel_internal.get_groups(integer), delay_wheel_internal.get_queues(), delay_wheel_internal.get_status(), delay_wheel_internal.get_waiting(), delay_wheel_internal.get_lateness(), delay_wheel_internal.get_silent(), delay_wheel_internal.get_recurring()
 	TO PUBLIC;

@@ -326,7 +326,7 @@ SELECT c.id, c.made_at, pg_catalog.pg_get_userbyid(c.made_by::oid)::text AS made
 FROM delay_wheel_internal.get_cancellations() c
 	 LEFT JOIN delay_wheel_data.queue q ON q.id = c.queue;
 COMMENT ON VIEW delay_wheel.cancellations IS
-'calls of delay_cancel_all() whose tasks are not all removed yet: they are cancelled nevertheless. One''s own; all of them for pg_read_all_data and superusers';
+'calls of delay_cancel_all() whose tasks are not all removed yet: they are cancelled nevertheless. One''s own; all of them for pg_read_all_data and superusers, and without their tags for pg_monitor and pg_read_all_stats';
 COMMENT ON COLUMN delay_wheel.cancellations.made_at IS 'when delay_cancel_all() was called: start of that transaction';
 COMMENT ON COLUMN delay_wheel.cancellations.made_by IS 'role that called it';
 COMMENT ON COLUMN delay_wheel.cancellations.queue IS 'tasks of this queue; null is of all';

@@ -30,10 +30,6 @@ extern void dw_cursors_note(void);
 extern void dw_cursors_undo(SubTransactionId subid);
 extern void dw_cursors_forget(void);
 
-/*---- find_out.c: what became of a task ----*/
-
-extern const char *dw_outcome_if_ended(int64 id);
-
 /*---- lease.c: the ends of leases, by a word of the receiver ----*/
 
 extern void dw_lease_install(void);

@@ -49,8 +49,8 @@
 #include "../base/errors.h"
 #include "../base/settings.h"
 #include "../base/signature.h"
+#include "../base/wing.h"
 #include "../ending/ending.h"
-#include "../recurring/recurring.h"
 #include "../rows/catalog.h"
 #include "../rows/lane_scan.h"
 #include "../rows/task_rows.h"
@@ -339,16 +339,12 @@ has_tasks(int16 id)
 	return found;
 }
 
-/* Raises an error if the queue has recurring tasks, or any others. */
+/* Raises an error if the queue has tasks, or a wing needs it. */
 static void
 require_empty(Relation rel, const char *name, HeapTuple tuple)
 {
-	if (dw_recurring_uses_queue(dw_queue_id(rel, tuple)))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_IN_USE),
-				 errmsg("queue \"%s\" has recurring tasks", name),
-				 errhint("Give them another queue with %s, or remove them with %s.",
-						 "delay_every()", "delay_unschedule()")));
+	dw_each_wing(wing, require_unused)
+		wing->require_unused(dw_queue_id(rel, tuple), name);
 	if (has_tasks(dw_queue_id(rel, tuple)))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_IN_USE),

@@ -39,7 +39,6 @@
 #include "../rows/task_rows.h"
 #include "../shmem/committing.h"
 #include "../shmem/groups.h"
-#include "../shmem/lanes.h"
 #include "../shmem/outcome.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"

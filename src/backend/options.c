@@ -23,6 +23,7 @@
 #include "../base/compat.h"
 #include "../base/errors.h"
 #include "../base/settings.h"
+#include "../base/signature.h"
 #include "../ending/ending.h"
 #include "../rows/catalog.h"
 #include "../rows/more.h"

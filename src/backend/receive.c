@@ -57,6 +57,7 @@
 #include "../base/clock.h"
 #include "../base/errors.h"
 #include "../base/inject.h"
+#include "../base/wing.h"
 #include "../ending/ending.h"
 #include "../rows/catalog.h"
 #include "../rows/lease_scan.h"
@@ -688,7 +689,7 @@ give_claimed(Relation rel, Taken *t, DwClaim *claim, const Wish *wish, ReturnSet
 	{
 		t->state = TAKEN_HELD;
 		t->outcome = DW_DONE;
-		t->has_sequel = claim->key.has_more || dw_history_wants(wish->queue, DW_DONE);
+		t->has_sequel = claim->key.has_more || dw_wings_want_end(wish->queue, DW_DONE);
 	}
 	put_message(result, claim, token);
 }

@@ -56,6 +56,7 @@
 #include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/errors.h"
+#include "../base/wing.h"
 #include "../ending/ending.h"
 #include "../rows/catalog.h"
 #include "../rows/lane_scan.h"
@@ -295,7 +296,7 @@ run_sql_now(const Taken *task)
 												 task->nulls[Anum_task_args - 1],
 												 task->values[Anum_task_arg_types - 1],
 												 task->nulls[Anum_task_arg_types - 1]),
-							 dw_history_max_result(task->key.queue));
+							 dw_wings_max_result(task->key.queue));
 	PopActiveSnapshot();
 	return result;
 }

@@ -130,3 +130,10 @@ dw_require_trigger(FunctionCallInfo fcinfo, const char *function, bool for_row)
 				 errmsg("function \"%s\" must be fired for each row", function)));
 	return trigger;
 }
+
+/* True if the text can be the name of a notification channel. */
+bool
+dw_is_channel(const char *name)
+{
+	return name[0] != '\0' && strlen(name) < NAMEDATALEN;
+}

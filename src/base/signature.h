@@ -50,6 +50,7 @@ extern DwColumn dw_name_or_null(const char *name);
 extern void dw_put_columns(FunctionCallInfo fcinfo, const DwColumn *row, int n);
 extern Datum dw_make_row(FunctionCallInfo fcinfo, const DwColumn *row, int n);
 extern bool dw_is_our_schema(Oid schema);
+extern bool dw_is_channel(const char *name);
 extern TriggerData *dw_require_trigger(FunctionCallInfo fcinfo, const char *function, bool for_row);
 
 #endif							/* DW_SIGNATURE_H */

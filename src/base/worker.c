@@ -36,7 +36,12 @@
 
 #include "clock.h"
 #include "compat.h"
+#include "wing.h"
 #include "worker.h"
+
+static const DwWing *const no_wings[] = {NULL};
+
+const DwWing *const *dw_wings = no_wings;
 
 /*
  * The clock counts as set back from this many microseconds on.  A smaller change
@@ -211,6 +216,24 @@ dw_worker_activity(BackendState state, const char *text)
 	pgstat_report_activity(state, text);
 	activity = text;
 	activity_state = state;
+}
+
+/*
+ * Adds to the amount of what this worker does, which pg_stat_activity shows beside the text of
+ * dw_worker_activity().  Another text begins with 0.
+ */
+void
+dw_worker_progress(int64 n)
+{
+	static const char *counted = NULL;
+	static int64 amount = 0;
+
+	if (counted != activity)
+		amount = 0;
+	counted = activity;
+	amount += n;
+	if (n > 0 && activity_state == STATE_RUNNING)
+		pgstat_report_activity(STATE_RUNNING, psprintf("%s: %lld so far", activity, (long long) amount));
 }
 
 /*

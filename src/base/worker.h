@@ -32,6 +32,7 @@ extern void dw_worker_end_if_told(void);
 extern bool dw_worker_interrupts(void);
 extern bool dw_worker_is_signalled(void);
 extern void dw_worker_activity(BackendState state, const char *text);
+extern void dw_worker_progress(int64 n);
 extern int64 dw_private_memory(void);
 extern bool dw_worker_terminated(void);
 extern int64 dw_worker_clock_set_back(void);

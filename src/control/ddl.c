@@ -20,7 +20,7 @@
  *   transaction touched, and of an extension that it created.
  * - CREATE TABLE for a shard of one of our tables: refused.
  * - GRANT of the role delay_wheel_user: the role gets its rights (task/allow.c).
- * - Any command: the last one of a task is noted for the history (ending/history.c).
+ * - Any command: the last one of a task is noted for the history (statement/plans.c).
  *
  * The extension can be dropped in many ways (DROP OWNED, DROP SCHEMA CASCADE).  An object
  * access hook notices that, and the timer looks at the tables again.

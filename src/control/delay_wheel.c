@@ -18,7 +18,13 @@
 
 #include "../backend/backend.h"
 #include "../base/settings.h"
+#include "../base/wing.h"
+#include "../copies/copies.h"
+#include "../ends/ends.h"
 #include "../executor/executor.h"
+#include "../failed/failed.h"
+#include "../history/history.h"
+#include "../recurring/recurring.h"
 #include "../shmem/committing.h"
 #include "../shmem/suspects.h"
 #include "../statement/statement.h"
@@ -31,10 +37,14 @@ PG_MODULE_MAGIC;
 
 void		_PG_init(void);
 
+/* The one place that knows all wings. */
+static const DwWing *const wings[] = {&dw_copies_wing, &dw_failed_wing, &dw_history_wing, &dw_ends_wing, &dw_recurring_wing, NULL};
+
 /* Installs all hooks and callbacks, and registers the launcher. */
 void
 _PG_init(void)
 {
+	dw_wings = wings;
 	if (!process_shared_preload_libraries_in_progress)
 	{
 		if (creating_extension)

@@ -37,7 +37,7 @@
  * that matters.
  *
  * A server that came out of recovery may have to wait for its DBA before it serves any
- * database, see shmem/recovery.c.
+ * database, see copies/recovery.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -71,6 +71,7 @@
 #include "../base/compat.h"
 #include "../base/inject.h"
 #include "../base/settings.h"
+#include "../base/wing.h"
 #include "../base/worker.h"
 #include "../ring/ring.h"
 #include "../shmem/executors.h"
@@ -78,7 +79,6 @@
 #include "../shmem/places.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/ready.h"
-#include "../shmem/recovery.h"
 #include "../shmem/shared.h"
 #include "../shmem/starts.h"
 #include "../shmem/suspects.h"
@@ -931,11 +931,22 @@ may_have_missed(uint32 calls)
 	return false;
 }
 
+/* True if a wing lets no task run on this server yet. */
+static bool
+wings_hold(void)
+{
+	bool		held = false;
+
+	dw_each_wing(wing, stays_held)
+		held |= wing->stays_held();
+	return held;
+}
+
 /* Main function of the launcher. */
 void
 dw_launcher_main(Datum arg)
 {
-	bool		held = true;	/* the launcher must wait for the DBA, see recovery.c */
+	bool		held = true;	/* the launcher must wait for the DBA, see copies/recovery.c */
 
 	/* this process runs no query that a cancel could stop */
 	pqsignal(SIGINT, PG_SIG_IGN);
@@ -966,7 +977,7 @@ dw_launcher_main(Datum arg)
 		back = dw_worker_clock_set_back();
 		if (back > 0)
 			clock_was_set_back(back);
-		if (held && !(held = dw_recovery_must_wait()))
+		if (held && !(held = wings_hold()))
 		{
 			enter_served();
 			list_databases();

@@ -44,7 +44,7 @@
 #include "../base/compat.h"
 #include "../base/settings.h"
 #include "../shmem/executors.h"
-#include "../shmem/lanes.h"
+#include "../shmem/owners.h"
 #include "../shmem/places.h"
 #include "../shmem/shared.h"
 #include "../task/task.h"

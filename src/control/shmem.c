@@ -22,18 +22,18 @@
 #include "../base/compat.h"
 #include "../base/inject.h"
 #include "../base/settings.h"
+#include "../base/wing.h"
 #include "../ring/ring.h"
 #include "../shmem/committing.h"
 #include "../shmem/executors.h"
 #include "../shmem/groups.h"
 #include "../shmem/lanes.h"
+#include "../shmem/owners.h"
 #include "../shmem/places.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/receivers.h"
-#include "../shmem/recovery.h"
 #include "../shmem/shared.h"
 #include "../shmem/suspects.h"
-#include "../shmem/waiters.h"
 #include "control.h"
 
 static LWLockPadded *locks = NULL;
@@ -69,12 +69,13 @@ request_memory(void *unused)
 					   .ptr = (void **) &dw_databases);
 	dw_lanes_request();
 	dw_owners_request();
-	dw_wait_request();
 	dw_committing_request();
 	dw_writers_request();
 	dw_receivers_request();
 	dw_group_places_request();
 	dw_crashes_request();
+	dw_each_wing(wing, request_memory)
+		wing->request_memory();
 #ifdef DW_INJECTION
 	dw_inject_request();
 #endif
@@ -157,11 +158,11 @@ init_memory(void *unused)
 
 	dw_lanes_init();
 	dw_owners_init();
-	dw_wait_init();
 	dw_committing_init();
 	dw_writers_init();
 	dw_receivers_init();
-	dw_recovery_note();
+	dw_each_wing(wing, memory_is_ready)
+		wing->memory_is_ready();
 	dw_crashes_init();
 #ifdef DW_INJECTION
 	dw_inject_init();

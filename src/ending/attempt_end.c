@@ -21,7 +21,6 @@
 
 #include "../base/clock.h"
 #include "../base/inject.h"
-#include "../recurring/recurring.h"
 #include "../ring/ring.h"
 #include "../rows/catalog.h"
 #include "../rows/more.h"
@@ -31,7 +30,6 @@
 #include "../shmem/shared.h"
 #include "../shmem/stats.h"
 #include "../shmem/suspects.h"
-#include "../shmem/waiters.h"
 #include "../task/queues.h"
 #include "../task/task.h"
 #include "../task/touched.h"
@@ -251,67 +249,4 @@ dw_attempt_end(Relation rel, DwClaim *claim, TimestampTz due, bool give_up, Time
 	if (!again)
 		dw_attempt_fail(claim, failed, started, error);
 	return again ? DW_RETRIED : DW_FAILED;
-}
-
-/*---- Concluding a task: all that follows from its end, or from that of an attempt ----*/
-
-/*
- * Run by the process that ends the task, in the transaction that has deleted the
- * task's row: mostly an executor, else a session that cancels a task or runs one at
- * once, or the sweeper.  So all that is done here is committed with the task's own
- * work, or with the record of its failure, or not at all.
- */
-
-/*
- * Does all that follows from the end of a task or of an attempt: history, end of the period
- * in which its key is unique, notification, follow-up, next run of a recurring task.
- *
- * To be called once for each end, in the transaction that has deleted the row, as one
- * of its last actions.  An error undoes this transaction.
- */
-void
-dw_conclude(const DwEnded *ended)
-{
-	if (ended->outcome != DW_RETRIED)
-		dw_touch_ended(ended->key->id, ended->outcome);
-	dw_history_record(ended);
-	if (ended->nulls[Anum_task_more - 1])
-		return;
-	if (ended->outcome != DW_DONE && ended->outcome != DW_RETRIED)
-		dw_period_end(ended->values, ended->nulls);
-	dw_notify_end(ended);
-	dw_follow_up(ended);
-	dw_recurring_ended(ended);
-}
-
-/*
- * Concludes a task that was not run, whose row the caller has just deleted.  error is
- * NULL unless the task counts as failed.
- */
-void
-dw_conclude_row(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwOutcome outcome,
-				const ErrorData *error)
-{
-	DwEnded		ended = {.key = key, .outcome = outcome, .error = error};
-	Datum	   *values;
-	bool	   *nulls;
-
-	dw_deform(rel, tuple, &values, &nulls);
-	ended.values = values;
-	ended.nulls = nulls;
-	dw_conclude(&ended);
-}
-
-/*
- * To be called when a claim has found that a mark (delay_cancel_all) has hit the task.
- * The claim's transaction changes nothing; the sweeper removes the row.  Counts the
- * cancellation, and tells sessions that wait for the task.
- */
-void
-dw_task_was_cancelled(DwDatabase *db, const DwEntry *entry)
-{
-	dw_count_end(db, &dw_lanes[entry->lane], DW_CANCELLED);
-	dw_tell_waiters(db, entry->id, DW_CANCELLED);
-	dw_let_waiters_go(db, entry->id);
-	dw_crashes_end(db->oid, entry->id, 0);
 }

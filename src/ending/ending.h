@@ -89,14 +89,12 @@ extern void dw_attempt_lost(DwClaim *claim, TimestampTz due, int64 lost, Timesta
 extern void dw_attempt_retry(DwClaim *claim, TimestampTz due, int failed, TimestampTz started,
 							 const ErrorData *error);
 
-/*---- attempt_end.c ----*/
+/*---- conclude.c ----*/
 
 extern void dw_task_was_cancelled(DwDatabase *db, const DwEntry *entry);
 extern void dw_conclude(const DwEnded *ended);
 extern void dw_conclude_row(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwOutcome outcome,
 							const ErrorData *error);
-
-/*---- follow_up.c: tasks that follow the end of another one ----*/
 
 /*
  * Number of a follow-up's arguments: id and rows, of a message id and result; or id,
@@ -105,7 +103,6 @@ extern void dw_conclude_row(Relation rel, HeapTuple tuple, const DwTaskKey *key,
 #define DW_ON_SUCCESS_ARGS	2
 #define DW_ON_FAILURE_ARGS	3
 
-extern void dw_follow_up(const DwEnded *ended);
 
 /*---- group_first.c: which task of an ordered group comes first ----*/
 
@@ -119,36 +116,6 @@ typedef enum DwGroupDecision
 
 extern DwGroupDecision dw_group_decide(Relation rel, Snapshot snapshot, const DwEntry *entry,
 									   const DwLapsed *lapsed, DwTaskKey *first, TimestampTz *until);
-
-/*---- history.c: the record of how tasks ended, delay_wheel.history ----*/
-
-/* Age, in us, at which the current table is due to be replaced by the next one. */
-#define dw_history_turn_us()		(dw_history_max_age_us() / 3)
-
-/* What the history tells of a task. */
-typedef struct DwHistoryEnd
-{
-	DwOutcome	outcome;		/* DW_NOT_ENDED: no end is there, only failed attempts, or nothing */
-	TimestampTz ended;			/* of the end, or the latest failed attempt */
-	int16		attempt;		/* its number; 0 if it was not run */
-	char	   *sqlstate;		/* its error, or NULL */
-	char	   *message;
-} DwHistoryEnd;
-
-extern int	dw_history_max_result(int16 queue);
-extern bool dw_history_wants(int16 queue, DwOutcome outcome);
-extern void dw_history_record(const DwEnded *ended);
-extern bool dw_history_lock_if_free(void);
-extern const char *dw_history_newest_end(int64 id);
-extern void dw_history_find(int64 id, Snapshot snapshot, DwHistoryEnd *end);
-extern void dw_history_collect(void);
-extern void dw_history_write_collected(void);
-extern void dw_history_forget(void);
-extern int64 dw_history_max_age_us(void);
-extern BlockNumber dw_history_max_pages(void);
-extern BlockNumber dw_history_turn_pages(BlockNumber room);
-extern int dw_history_read_current(Oid sequence);
-extern void dw_history_set_full(DwDatabase *db, bool full);
 
 /*---- pending.c: taking the row of a pending task, and burying older tasks of its key ----*/
 
@@ -174,15 +141,10 @@ extern DwTakeResult dw_key_take(Relation rel, const DwKey *key, HeapTuple *tuple
 extern DwTakeResult dw_key_cancel(Relation rel, const DwKey *key);
 extern bool dw_key_retry_allowed(Relation rel, HeapTuple tuple, int64 *newer);
 
-/*---- follow_up.c: notifications of the end of a task ----*/
-
-extern bool dw_is_channel(const char *name);
-extern void dw_notify_end(const DwEnded *ended);
-
 /*---- retention.c: asking the sweeper to look for old rows ----*/
 
 extern void dw_retention_begin(DwDatabase *db);
-extern bool dw_retention_obey_settings(DwDatabase *db);
+extern void dw_retention_obey_settings(DwDatabase *db);
 extern void dw_retention_tell_settings(DwDatabase *db);
 extern bool dw_retention_missed_reload(DwDatabase *db);
 

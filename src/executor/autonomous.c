@@ -55,6 +55,7 @@
 #include "../base/compat.h"
 #include "../base/errors.h"
 #include "../base/inject.h"
+#include "../base/wing.h"
 #include "../ending/ending.h"
 #include "../ring/ring.h"
 #include "../rows/catalog.h"
@@ -248,7 +249,7 @@ dw_autonomous_run(const DwClaim *claim, const char *sql)
 	PortalDefineQuery(portal, NULL, sql, CreateCommandTag(raw->stmt), plans, NULL);
 	CHECK_FOR_INTERRUPTS();
 	PortalStart(portal, params, 0, InvalidSnapshot);
-	dw_first_row_init(&row, dw_history_max_result(claim->key.queue));
+	dw_first_row_init(&row, dw_wings_max_result(claim->key.queue));
 	(void) dw_portal_run(portal, &row.pub, &qc);
 	result = result_of(plans, &qc);
 	/* the statement may have ended transactions; its context has not been switched back */

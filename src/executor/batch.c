@@ -52,6 +52,7 @@
 #include "../base/clock.h"
 #include "../base/inject.h"
 #include "../base/settings.h"
+#include "../base/wing.h"
 #include "../ending/ending.h"
 #include "../ring/ring.h"
 #include "../rows/catalog.h"
@@ -450,7 +451,8 @@ static void
 run_and_commit(void)
 {
 	dw_claim_begin_transaction(false);
-	dw_history_collect();
+	dw_each_wing(wing, batch_begins)
+		wing->batch_begins();
 	batch.started = GetCurrentTransactionStartTimestamp();
 	dw_timeout_arm(life_ms());
 	dw_open_queries_begin();
@@ -458,7 +460,8 @@ run_and_commit(void)
 	dw_open_queries_end();
 
 	batch.state = BATCH_COMMITTING;
-	dw_history_write_collected();
+	dw_each_wing(wing, batch_ends)
+		wing->batch_ends();
 	/* the timeout would cut short the wait for a synchronous standby */
 	dw_timeout_disarm();
 	dw_cancel_forget();
@@ -502,7 +505,8 @@ undo_batch(void)
 	error = dw_task_error();
 	dw_open_queries_forget();
 	AbortCurrentTransaction();
-	dw_history_forget();
+	dw_each_wing(wing, batch_undone)
+		wing->batch_undone();
 	RESUME_INTERRUPTS();
 
 	ereport(DEBUG1,

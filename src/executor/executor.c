@@ -37,13 +37,14 @@
 #include "../base/errors.h"
 #include "../base/inject.h"
 #include "../base/settings.h"
+#include "../base/wing.h"
 #include "../base/worker.h"
-#include "../recurring/recurring.h"
 #include "../ring/ring.h"
 #include "../shmem/executors.h"
 #include "../shmem/groups.h"
 #include "../shmem/lanes.h"
 #include "../shmem/outcome.h"
+#include "../shmem/owners.h"
 #include "../shmem/places.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/ready.h"
@@ -51,7 +52,6 @@
 #include "../shmem/starts.h"
 #include "../shmem/stats.h"
 #include "../shmem/suspects.h"
-#include "../shmem/waiters.h"
 #include "../task/task.h"
 #include "../task/touched.h"
 #include "executor.h"
@@ -164,13 +164,13 @@ static void
 report_lost(const DwHint *hint)
 {
 	dw_count_end(executor_db, &dw_lanes[hint->lane.index], DW_FAILED);
-	dw_make_waiters_look(executor_db);
+	dw_wings_doubt_ends(executor_db);
 	ereport(LOG,
 			(errcode(DW_ERRCODE_END_UNKNOWN),
 			 errmsg("delay_wheel task %lld failed: it was begun, and its end is not known",
 					(long long) hint->id)));
-	/* if it was a run of a recurring task, the timer has to schedule the next one */
-	dw_recurring_ask(executor_db);
+	dw_each_wing(wing, task_lost)
+		wing->task_lost(executor_db);
 }
 
 /*

@@ -113,7 +113,7 @@ extern void dw_timeout_disarm(void);
 extern bool dw_timeout_struck(void);
 extern bool dw_timeout_ends_process(void);
 
-/*---- run_task.c: the transaction in which an executor claims, runs and settles tasks ----*/
+/*---- transaction.c: the transaction in which an executor claims, runs and settles tasks ----*/
 
 extern bool dw_task_snapshot_stays(void);
 extern void dw_claim_begin_transaction(bool settle);

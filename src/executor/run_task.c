@@ -60,6 +60,7 @@
 #include "../base/errors.h"
 #include "../base/inject.h"
 #include "../base/settings.h"
+#include "../base/wing.h"
 #include "../ending/ending.h"
 #include "../ring/ring.h"
 #include "../rows/catalog.h"
@@ -177,7 +178,7 @@ dw_run_sql(const DwClaim *claimed, const char *sql)
 										  claimed->values[Anum_task_arg_types - 1],
 										  claimed->nulls[Anum_task_arg_types - 1]);
 
-	int			max_row = dw_history_max_result(claimed->key.queue);
+	int			max_row = dw_wings_max_result(claimed->key.queue);
 
 	return may_keep ? dw_spi_run(sql, params, max_row) : dw_spi_run_once(sql, params, max_row);
 }
@@ -882,65 +883,4 @@ dw_fail_task(DwDatabase *db, DwExecutor *me, ErrorData *error)
 	work.run.error = error;
 	dw_count_begin(db, me, me->since - me->current.due);
 	finish_task(STEP_SETTLE);
-}
-
-/*---- The transaction in which an executor claims, runs and settles tasks ----*/
-
-/*
- * Run by executors, for one task (run_task.c) and for several that share a transaction
- * (batch.c).
- */
-
-/*
- * True if tasks run in transactions with one snapshot each: as a new session of the role would
- * begin its transactions.
- */
-bool
-dw_task_snapshot_stays(void)
-{
-	return DefaultXactIsoLevel >= XACT_REPEATABLE_READ;
-}
-
-/*
- * Begins a transaction in which tasks are claimed and run, or, if settle is true, one is
- * settled that has run in another transaction.  It has the table of tasks locked, and an active
- * snapshot, which sees what was committed when the transaction began.  If the snapshot of
- * the task stays, the active one is not that of the transaction, which dw_claim() takes.  After
- * an error, AbortCurrentTransaction() is enough to end it.
- *
- * The lock comes first: after a command that rewrites the table (REPACK CONCURRENTLY,
- * some forms of ALTER TABLE) a snapshot from before sees no row in it.  The task would
- * seem to be gone.
- *
- * The transaction is an implicit transaction block.  Outside of a block, other
- * extensions take each statement for a whole transaction, and commit its effects on
- * other nodes at once.
- */
-void
-dw_claim_begin_transaction(bool settle)
-{
-	SetCurrentStatementStartTimestamp();
-	dw_session_start_transaction();
-	BeginImplicitTransactionBlock();
-	XactIsoLevel = settle ? XACT_READ_COMMITTED : DefaultXactIsoLevel;
-	XactReadOnly = false;
-	LockRelationOid(dw_catalog()->task, RowExclusiveLock);
-	PushActiveSnapshot(IsolationUsesXactSnapshot() ? GetCatalogSnapshot(InvalidOid) : GetTransactionSnapshot());
-}
-
-/*
- * Commits the transaction of a claim.  Settings that the task has changed stay in
- * force until the commit is over: deferred triggers and the commit itself (for
- * example synchronous_commit) obey them.  dw_session_clean() undoes them later.
- */
-void
-dw_claim_commit_transaction(void)
-{
-	dw_other_nodes_prepare();
-	if (ActiveSnapshotSet())
-		PopActiveSnapshot();
-	DW_INJECT("run-before-commit");
-	EndImplicitTransactionBlock();
-	dw_session_commit_transaction();
-	DW_INJECT("run-after-commit");
 }

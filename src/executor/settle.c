@@ -5,7 +5,7 @@
  *
  * Run by executors.  A run leads to an outcome (struct DwRun).  The executor settles
  * the run with dw_settle() in the transaction that has deleted the task's row (the
- * claim): the task is concluded (ending/attempt_end.c), recorded as failed, or put back for
+ * claim): the task is concluded (ending/conclude.c), recorded as failed, or put back for
  * another attempt (ending/attempt_end.c).  After the commit, dw_settled() counts the outcome.  Tasks that run
  * alone, in a batch or with a mode are all settled here. *
  *-------------------------------------------------------------------------

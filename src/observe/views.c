@@ -37,6 +37,7 @@
 #include "../base/compat.h"
 #include "../base/settings.h"
 #include "../base/signature.h"
+#include "../base/wing.h"
 #include "../ring/lane_heap.h"
 #include "../ring/ring.h"
 #include "../rows/catalog.h"
@@ -44,10 +45,9 @@
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../shmem/groups.h"
-#include "../shmem/lanes.h"
+#include "../shmem/owners.h"
 #include "../shmem/places.h"
 #include "../shmem/queue_limits.h"
-#include "../shmem/recovery.h"
 #include "../shmem/shared.h"
 #include "../shmem/starts.h"
 #include "../shmem/stats.h"
@@ -722,7 +722,7 @@ service_state(DwDatabase *db)
 
 	if (RecoveryInProgress())
 		return "standby";
-	if (dw_recovery_is_held())
+	if (dw_wings_hold())
 		return "held";
 	if (db == NULL)
 		return dw_database_place_free() ? "stopped" : "no place";

@@ -30,11 +30,13 @@
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "storage/proc.h"
+#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
 #include "utils/relcache.h"
 #include "utils/snapmgr.h"
+#include "utils/syscache.h"
 #include "utils/timestamp.h"
 
 #include "../base/clock.h"
@@ -719,9 +721,9 @@ dw_recurring_unarmed(void)
 	return found;
 }
 
-/* True if the definition of a recurring task names this queue. */
-bool
-dw_recurring_uses_queue(int16 queue)
+/* Raises an error if the definition of a recurring task names this queue. */
+void
+dw_recurring_require_unused(int16 queue, const char *name)
 {
 	Relation	rel = table_open(dw_catalog()->recurring, AccessShareLock);
 	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
@@ -737,7 +739,12 @@ dw_recurring_uses_queue(int16 queue)
 	}
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
-	return found;
+	if (found)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("queue \"%s\" has recurring tasks", name),
+				 errhint("Give them another queue with %s, or remove them with %s.",
+						 "delay_every()", "delay_unschedule()")));
 }
 
 /* Asks the sweeper to look for lost runs and for definitions of dropped roles. */
@@ -760,4 +767,54 @@ dw_recurring_begin(DwDatabase *db)
 {
 	if (dw_any_may_have_rows(offsetof(DwCatalog, recurring), 1))
 		dw_recurring_ask(db);
+}
+
+/*---- delay_arm() ----*/
+
+/*
+ * Arms the definitions of all recurring tasks.  *left becomes true if some stay
+ * unarmed: the current user lacks the owner's rights, or the owner does not exist.
+ */
+void
+dw_recurring_arm(bool *left)
+{
+	Relation	rel = table_open(dw_catalog()->recurring, RowExclusiveLock);
+	bool		changed;
+
+	do
+	{
+		Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+		SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, snapshot, 0, NULL);
+		HeapTuple	tuple;
+
+		changed = false;
+		while ((tuple = systable_getnext(scan)) != NULL)
+		{
+			DwDefinition def;
+
+			CHECK_FOR_INTERRUPTS();
+			dw_definition_read(rel, heap_copytuple(tuple), &def);
+			if (dw_definition_is_armed(&def))
+				continue;
+			if (!has_privs_of_role(GetUserId(), dw_definition_owner(&def)) ||
+				!SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(dw_definition_owner(&def))))
+			{
+				*left = true;
+				continue;
+			}
+			/* another transaction has changed it since it was read */
+			if (dw_definition_lock(rel, &def, LockWaitBlock) != TM_Ok)
+			{
+				changed = true;
+				continue;
+			}
+			dw_definition_set(&def, Anum_recurring_origin, Int64GetDatum(dw_origin_stamp()));
+			if (!dw_recurring_has_run(&def))
+				dw_definition_insert_run(&def);
+			dw_definition_write(rel, &def);
+		}
+		systable_endscan(scan);
+		UnregisterSnapshot(snapshot);
+	} while (changed);
+	table_close(rel, NoLock);
 }

@@ -17,6 +17,7 @@
 #include "pgtime.h"
 #include "utils/relcache.h"
 
+#include "../base/wing.h"
 #include "../rows/task_rows.h"
 #include "../shmem/shared.h"
 #include "../task/task.h"
@@ -126,12 +127,6 @@ typedef enum DwRunRow
 
 extern DwRunRow dw_definition_find_run(Relation tasks, const DwDefinition *def);
 extern bool dw_runs_without_row(int64 id);
-extern void dw_recurring_ended(const DwEnded *ended);
-extern bool dw_recurring_may_end(Relation rel, HeapTuple tuple);
-extern bool dw_recurring_unarmed(void);
-extern bool dw_recurring_uses_queue(int16 queue);
-extern void dw_recurring_begin(DwDatabase *db);
-extern void dw_recurring_ask(DwDatabase *db);
 extern bool dw_recurring_has_run(const DwDefinition *def);
 
 /*---- cron_times.c: tasks that are due at a local time of a time zone ----*/
@@ -168,5 +163,24 @@ extern int64 dw_recurrence_pause(const DwRecurrence *recurrence, TimestampTz due
 extern void dw_recurrence_begin_by(DwRecurrence *recurrence, TimestampTz at);
 extern bool dw_intervals_after(TimestampTz from, int64 n, const Interval *every, pg_tz *zone,
 							   TimestampTz *result);
+
+/* What the engine calls. */
+extern void dw_recurring_ended(const DwEnded *ended);
+extern bool dw_recurring_may_end(Relation rel, HeapTuple tuple);
+extern void dw_recurring_ask(DwDatabase *db);
+extern void dw_recurring_begin(DwDatabase *db);
+extern bool dw_recurring_unarmed(void);
+extern void dw_recurring_arm(bool *left);
+extern void dw_recurring_require_unused(int16 queue, const char *name);
+
+/*---- repair.c: lost runs ----*/
+
+extern TimestampTz dw_recurring_repair(DwDatabase *db);
+
+/*---- local_times.c: tasks that are due at a local time ----*/
+
+extern TimestampTz dw_local_times_follow(DwDatabase *db, bool *more);
+
+extern const DwWing dw_recurring_wing;
 
 #endif							/* DW_RECURRING_H */

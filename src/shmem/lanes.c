@@ -33,6 +33,7 @@
 #include "../ring/ring.h"
 #include "groups.h"
 #include "lanes.h"
+#include "owners.h"
 #include "queue_limits.h"
 #include "shared.h"
 

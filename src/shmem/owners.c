@@ -26,7 +26,7 @@
 #include "../base/settings.h"
 #include "../ring/lane_heap.h"
 #include "executors.h"
-#include "lanes.h"
+#include "owners.h"
 #include "places.h"
 #include "shared.h"
 

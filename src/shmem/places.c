@@ -20,7 +20,6 @@
 #include "../ring/lane_heap.h"
 #include "../ring/ring.h"
 #include "places.h"
-#include "progress.h"
 #include "shared.h"
 
 /*
@@ -63,7 +62,6 @@ dw_database_init(DwDatabase *db)
 	dw_lateness_init(&db->lateness);
 	for (int i = 0; i < DW_LANE_WORDS; i++)
 		pg_atomic_init_u64(&dw_dirty_lanes(db)[i], 0);
-	dw_progress_init(db->progress);
 	dw_rollbacks_init(&db->rollbacks);
 }
 

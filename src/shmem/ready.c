@@ -29,7 +29,7 @@
 #include "../ring/ring.h"
 #include "executors.h"
 #include "groups.h"
-#include "lanes.h"
+#include "owners.h"
 #include "places.h"
 #include "queue_limits.h"
 #include "ready.h"

@@ -51,7 +51,6 @@
 #include "outcome.h"
 #include "problem.h"
 #include "process.h"
-#include "progress.h"
 #include "rollbacks.h"
 #include "sweeper_news.h"
 #include "timer_news.h"
@@ -303,7 +302,6 @@ typedef struct DwDatabase
 	DwProblem	problem;
 	pg_atomic_uint64 executors_told;	/* when the log was last told of executors that are silent, by
 										 * dw_uptime(); 0: never */
-	DwProgress	progress[DW_WORKS];
 	DwRollbacks rollbacks;
 } DwDatabase;
 
@@ -353,7 +351,7 @@ typedef struct DwShared
 								 * TimestampTz; PG_INT64_MIN: it was not.  Written by the launcher */
 	int			other_workers;	/* background workers that others have registered at the start of
 								 * the server, as the launcher of logical replication */
-	bool		recovered;		/* the server came out of recovery, see recovery.c; only
+	bool		recovered;		/* the server came out of recovery, see copies/recovery.c; only
 								 * postmaster and launcher write it */
 	DwLogins	logins;			/* with what new sessions begin */
 	DwQuit		quits[DW_MAX_QUITS]; /* table lock */

@@ -31,13 +31,13 @@ typedef enum DwSweeperFlag
 typedef enum DwJob
 {
 	DW_JOB_FAILED = 0,			/* delete old rows of failed tasks, see failed.c */
-	DW_JOB_HISTORY,				/* look at the tables of the history, see history_tables.c */
+	DW_JOB_HISTORY,				/* look at the tables of the history, see history/history_tables.c */
 	DW_JOB_LEASES,				/* end messages whose last lease has ended, see leases.c */
 	DW_JOB_ROLLBACKS,			/* count attempts that were rolled back, see leases.c */
 	DW_JOB_NOTIFY,				/* notify channels of queues, see leases.c */
 	DW_JOB_PERIODS,				/* delete rows of keys that were unique, see aged_rows.c */
 	DW_JOB_AUDIT,				/* delete old rows of the audit, see aged_rows.c */
-	DW_JOB_LOCAL				/* look at tasks that are due at a local time, see local_times.c */
+	DW_JOB_LOCAL				/* look at tasks that are due at a local time, see recurring/local_times.c */
 } DwJob;
 
 #define DW_JOBS		(DW_JOB_LOCAL + 1)

@@ -2,7 +2,7 @@
  *
  * aged_rows.c
  *	  The sweeper removes rows whose time has come: those of keys whose period of uniqueness
- *	  has ended (task/period.c), and old ones of the audit (task/audit.c).
+ *	  has ended (task/period.c), and for wings.
  *
  * Run by the sweeper.  A session that writes such a row asks for the job at the end of the row's
  * time.  A job is not done more often than once in PAUSE_US, so rows stay for up to that longer.
@@ -40,28 +40,13 @@
 /* Minimum time between two passes, in us. */
 #define PAUSE_US	(5 * USECS_PER_MINUTE)
 
-/* Rows that go by a time. */
-typedef struct Kind
-{
-	DwJob		job;
-	size_t		table;			/* place of its OID in DwCatalog */
-	size_t		index;			/* the same of an index that begins with the time */
-	AttrNumber	column;			/* of the time */
-	TimestampTz reached;		/* where the next slice of this pass begins */
-} Kind;
-
-static Kind periods = {
+static DwAged periods = {
 	DW_JOB_PERIODS, offsetof(DwCatalog, unique_key), offsetof(DwCatalog, unique_key_until_index),
 	Anum_unique_until, DT_NOBEGIN
 };
-static Kind audit = {
-	DW_JOB_AUDIT, offsetof(DwCatalog, audit), offsetof(DwCatalog, audit_pkey),
-	Anum_audit_at, DT_NOBEGIN
-};
-
 typedef struct Slice
 {
-	Kind	   *kind;
+	DwAged	   *kind;
 	TimestampTz limit;			/* rows go whose time is not after this */
 	TimestampTz next;			/* the time of the next row; DW_NEVER: no row is left */
 } Slice;
@@ -78,7 +63,7 @@ oid_at(const DwCatalog *cat, size_t place)
  * DW_NEVER if there is none.  A row that plain SQL has locked is left for the next pass.
  */
 static TimestampTz
-delete_some(Kind *kind, Relation rel, Relation index, TimestampTz limit)
+delete_some(DwAged *kind, Relation rel, Relation index, TimestampTz limit)
 {
 	TimestampTz next = DW_NEVER;
 	ScanKeyData key;
@@ -130,8 +115,8 @@ delete_slice(DwDatabase *db, const DwCatalog *cat, void *state)
  * be called again at once.  Otherwise returns when it must be called again; DW_NEVER if no row is
  * left.
  */
-static TimestampTz
-remove_aged(DwDatabase *db, Kind *kind, int64 age, bool *more)
+TimestampTz
+dw_aged_remove(DwDatabase *db, DwAged *kind, int64 age, bool *more)
 {
 	TimestampTz now = dw_now();
 	Slice		slice = {.kind = kind, .limit = now - age, .next = DW_NEVER};
@@ -151,21 +136,11 @@ remove_aged(DwDatabase *db, Kind *kind, int64 age, bool *more)
 	return slice.next == DW_NEVER ? DW_NEVER : Max(dw_time_add(slice.next, age), now + PAUSE_US);
 }
 
-/* Removes the rows of keys whose period has ended; result and *more as for remove_aged(). */
+/* Removes the rows of keys whose period has ended; result and *more as for dw_aged_remove(). */
 TimestampTz
 dw_periods_end(DwDatabase *db, bool *more)
 {
-	return remove_aged(db, &periods, 0, more);
-}
-
-/* Removes old rows of the audit; result and *more as for remove_aged(). */
-TimestampTz
-dw_audit_trim(DwDatabase *db, bool *more)
-{
-	*more = false;
-	if (dw_audit_max_age < 0)
-		return DW_NEVER;
-	return remove_aged(db, &audit, dw_audit_max_age * USECS_PER_MINUTE, more);
+	return dw_aged_remove(db, &periods, 0, more);
 }
 
 /*---- A slice of one of the sweeper's jobs: the transaction around it ----*/

@@ -52,8 +52,9 @@
 #include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/inject.h"
+#include "../base/wing.h"
+#include "../base/worker.h"
 #include "../ending/ending.h"
-#include "../recurring/recurring.h"
 #include "../ring/ring.h"
 #include "../rows/catalog.h"
 #include "../rows/lane_scan.h"
@@ -61,7 +62,6 @@
 #include "../shmem/committing.h"
 #include "../shmem/executors.h"
 #include "../shmem/lanes.h"
-#include "../shmem/progress.h"
 #include "../shmem/shared.h"
 #include "../task/marks.h"
 #include "../task/queues.h"
@@ -499,6 +499,16 @@ is_of_interest(DwTaskKey *key)
 	return false;
 }
 
+/* True if all wings let the sweeper remove the row of a cancelled task. */
+static bool
+wings_let_go(Relation rel, HeapTuple tuple)
+{
+	dw_each_wing(wing, may_remove)
+		if (!wing->may_remove(rel, tuple))
+			return false;
+	return true;
+}
+
 /* Removes the row if a mark of the pass hits it. */
 static void
 sweep_row(Relation rel, HeapTuple tuple, const DwTaskKey *key)
@@ -516,10 +526,10 @@ sweep_row(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 		/* the first mark that hits the row counts it; if the row stays, all marks note that */
 		if (result == TM_Invisible)
 		{
-			bool		recorded = dw_history_wants(key->queue, DW_CANCELLED);
+			bool		recorded = dw_wings_want_end(key->queue, DW_CANCELLED);
 
 			DW_INJECT("sweep-before-delete");
-			if (dw_recurring_may_end(rel, tuple) && (!recorded || dw_history_lock_if_free()))
+			if (wings_let_go(rel, tuple))
 				result = dw_row_remove(rel, key);
 			else
 				result = TM_BeingModified;
@@ -601,18 +611,6 @@ begin_sweeping(void)
 	return NULL;
 }
 
-/* Publishes the progress of a slice, which has been committed, for the view "progress". */
-static void
-note_sweep_progress(void)
-{
-	dw_progress_add(db->progress, DW_WORK_SWEEP, slice_removed);
-	dw_progress_steps(db->progress, DW_WORK_SWEEP, nmet - nsweeps, nmet);
-	if (nsweeps > 0)
-		return;
-	dw_progress_end(db->progress, DW_WORK_SWEEP);
-	nmet = 0;
-}
-
 /*
  * Does a slice of the work, in a transaction of its own.  Returns when it must be called
  * again, unless a mark is made before: a time in the past means at once, DW_NEVER that this
@@ -626,10 +624,7 @@ dw_sweep_some(void)
 	TimestampTz next = PG_INT64_MIN;
 
 	if (rel == NULL)
-	{
-		dw_progress_phase(db->progress, DW_WORK_SWEEP, DW_PHASE_WAITING);
 		return dw_extension_gone ? DW_NEVER : dw_now() + RETRY_US;
-	}
 
 	slice_removed = 0;
 	follow_marks();
@@ -642,10 +637,12 @@ dw_sweep_some(void)
 	{
 		bool		ended;
 
-		dw_progress_begin(db->progress, DW_WORK_SWEEP, DW_PHASE_SWEEPING);
-		dw_history_collect();
+		dw_worker_activity(STATE_RUNNING, "delay_wheel: removing rows of cancelled tasks");
+		dw_each_wing(wing, batch_begins)
+			wing->batch_begins();
 		ended = sweep_slice(rel);
-		dw_history_write_collected();
+		dw_each_wing(wing, batch_ends)
+			wing->batch_ends();
 		write_all_progress(ended);
 		if (ended)
 			end_sweep_pass();
@@ -657,20 +654,19 @@ dw_sweep_some(void)
 		 * check which holders have ended
 		 */
 		publish_waits(false);
-		dw_progress_begin(db->progress, DW_WORK_SWEEP, DW_PHASE_SWEEPING);
 		waited = false;
 	}
 	else
 	{
 		publish_waits(true);
-		dw_progress_begin(db->progress, DW_WORK_SWEEP, DW_PHASE_WAITING);
+		dw_worker_activity(STATE_RUNNING, "delay_wheel: waiting for transactions that may bring cancelled tasks");
 		next = dw_now() + wait_us;
 		wait_us = Min(wait_us * 2, WAIT_MAX_US);
 		waited = true;
 	}
 	DW_INJECT("sweep-before-commit");
 	dw_read_end(rel);
-	note_sweep_progress();
+	dw_worker_progress(slice_removed);
 	pgstat_report_stat(!passing);
 	return next;
 }

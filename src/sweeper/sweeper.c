@@ -35,11 +35,11 @@
 
 #include "../base/clock.h"
 #include "../base/compat.h"
+#include "../base/wing.h"
 #include "../base/worker.h"
 #include "../ending/ending.h"
 #include "../rows/catalog.h"
 #include "../shmem/places.h"
-#include "../shmem/progress.h"
 #include "../shmem/shared.h"
 #include "../shmem/starts.h"
 #include "../shmem/suspects.h"
@@ -79,7 +79,6 @@ end_serving(int code, Datum arg)
 
 	/* an error may have struck while this process held an LWLock */
 	LWLockReleaseAll();
-	dw_progress_leave(my_db->progress, DW_FIRST_OF_SWEEPER, DW_WORKS - 1);
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	dw_process_ends(&my_db->sweeper, failed ? DW_PROCESS_FAILED :
 					made_way ? DW_PROCESS_MADE_WAY : DW_PROCESS_FINISHED);
@@ -153,8 +152,8 @@ sweeper_asked_to_end(void)
 static void
 handle_interrupts(void)
 {
-	if (dw_worker_interrupts() && dw_retention_obey_settings(my_db))
-		dw_failed_restart();
+	if (dw_worker_interrupts())
+		dw_retention_obey_settings(my_db);
 }
 
 /*
@@ -183,21 +182,32 @@ do_in_time(DwJob job, TimestampTz (*work) (DwDatabase *db, bool *more))
 	return dw_job_at(news, job);
 }
 
-/* Does a slice of each job whose time has come; returns when more is due. */
+/* Does a slice of each of these jobs whose time has come; returns when more is due. */
+static TimestampTz
+do_jobs_of(const DwWingJob *jobs, int njobs)
+{
+	TimestampTz at = DW_NEVER;
+
+	for (int i = 0; i < njobs; i++)
+		at = Min(at, do_in_time(jobs[i].job, jobs[i].work));
+	return at;
+}
+
+/* The same, of all jobs. */
 static TimestampTz
 do_jobs(void)
 {
-	TimestampTz notify_at = do_in_time(DW_JOB_NOTIFY, dw_queues_notify);
-	TimestampTz rollbacks_at = do_in_time(DW_JOB_ROLLBACKS, dw_rollbacks_end);
-	TimestampTz leases_at = do_in_time(DW_JOB_LEASES, dw_leases_end);
-	TimestampTz failed_at = do_in_time(DW_JOB_FAILED, dw_failed_trim);
-	TimestampTz history_at = do_in_time(DW_JOB_HISTORY, dw_history_turn);
-	TimestampTz periods_at = do_in_time(DW_JOB_PERIODS, dw_periods_end);
-	TimestampTz audit_at = do_in_time(DW_JOB_AUDIT, dw_audit_trim);
-	TimestampTz local_at = do_in_time(DW_JOB_LOCAL, dw_local_times_follow);
+	static const DwWingJob jobs[] = {
+		{DW_JOB_NOTIFY, dw_queues_notify},
+		{DW_JOB_ROLLBACKS, dw_rollbacks_end},
+		{DW_JOB_LEASES, dw_leases_end},
+		{DW_JOB_PERIODS, dw_periods_end}
+	};
+	TimestampTz at = do_jobs_of(jobs, lengthof(jobs));
 
-	return Min(Min(Min(notify_at, periods_at), Min(audit_at, local_at)),
-			   Min(Min(rollbacks_at, leases_at), Min(failed_at, history_at)));
+	dw_each_wing(wing, jobs)
+		at = Min(at, do_jobs_of(wing->jobs, wing->njobs));
+	return at;
 }
 
 /*
@@ -277,7 +287,7 @@ dw_sweeper_main(Datum number)
 	dw_worker_begin();
 	begin_serving(number);
 	dw_sweep_begin(my_db);
-	(void) dw_retention_obey_settings(my_db);
+	dw_retention_obey_settings(my_db);
 	round_context = AllocSetContextCreate(TopMemoryContext, "delay_wheel sweeper",
 										  ALLOCSET_DEFAULT_SIZES);
 
@@ -287,7 +297,7 @@ dw_sweeper_main(Datum number)
 		uint32		calls = dw_process_looks(&my_db->sweeper);
 		TimestampTz sweep_at;
 		TimestampTz job_at;
-		TimestampTz repair_at;
+		TimestampTz wings_at;
 
 		MemoryContextReset(round_context);
 		MemoryContextSwitchTo(round_context);
@@ -296,30 +306,31 @@ dw_sweeper_main(Datum number)
 		(void) dw_sweeper_take(&my_db->sweeper_news, DW_LOOK_FOR_MARKS);
 		sweep_at = dw_sweep_some();
 		job_at = do_jobs();
-		repair_at = dw_recurring_repair(my_db);
+		wings_at = DW_NEVER;
+		dw_each_wing(wing, sweep)
+			wings_at = Min(wings_at, wing->sweep(my_db));
 		if (dw_worker_clock_set_back() > 0)
 		{
 			/* times in shared memory may be too late by the new clock: set them again */
-			dw_failed_restart();
 			dw_retention_begin(my_db);
 			continue;
 		}
 		if (sweeper_asked_to_end() || dw_extension_gone)
 			break;
-		if (sweep_at == DW_NEVER && job_at > dw_now() + LINGER_US && repair_at == DW_NEVER)
+		if (sweep_at == DW_NEVER && job_at > dw_now() + LINGER_US && wings_at == DW_NEVER)
 		{
 			if (!dw_sweeper_is_told(&my_db->sweeper_news, DW_LOOK_FOR_MARKS))
 				break;
 			continue;
 		}
-		made_way = !rest(began, calls, Min(Min(sweep_at, job_at), repair_at));
+		made_way = !rest(began, calls, Min(Min(sweep_at, job_at), wings_at));
 		if (made_way)
 		{
 			/*
 			 * the timer learns of other work from the times in shared memory, and from the
 			 * marks, but not of this work
 			 */
-			if (repair_at != DW_NEVER)
+			if (wings_at != DW_NEVER)
 				dw_sweeper_tell(&my_db->sweeper_news, DW_LOOK_AT_RECURRING);
 			break;
 		}

@@ -20,33 +20,26 @@ extern PGDLLEXPORT void dw_sweeper_main(Datum number);
 
 /*---- aged_rows.c: the sweeper removes rows whose time has come ----*/
 
+/* Rows that go by a time. */
+typedef struct DwAged
+{
+	DwJob		job;
+	size_t		table;			/* place of its OID in DwCatalog */
+	size_t		index;			/* the same of an index that begins with the time */
+	AttrNumber	column;			/* of the time */
+	TimestampTz reached;		/* where the next slice of this pass begins */
+} DwAged;
+
+extern TimestampTz dw_aged_remove(DwDatabase *db, DwAged *kind, int64 age, bool *more);
 extern TimestampTz dw_periods_end(DwDatabase *db, bool *more);
-extern TimestampTz dw_audit_trim(DwDatabase *db, bool *more);
-
-/*---- failed.c: how long failed tasks are kept ----*/
-
-extern void dw_failed_restart(void);
-extern TimestampTz dw_failed_trim(DwDatabase *db, bool *more);
-
-/*---- history_tables.c ----*/
-
-extern TimestampTz dw_history_turn(DwDatabase *db, bool *more);
 
 /*---- leases.c: the sweeper ends messages whose last lease has ended ----*/
 
 extern TimestampTz dw_leases_end(DwDatabase *db, bool *more);
 
-/*---- local_times.c: the sweeper moves tasks whose local time has got another instant ----*/
-
-extern TimestampTz dw_local_times_follow(DwDatabase *db, bool *more);
-
 /*---- leases.c: the sweeper notifies channels of queues ----*/
 
 extern TimestampTz dw_queues_notify(DwDatabase *db, bool *more);
-
-/*---- repair.c ----*/
-
-extern TimestampTz dw_recurring_repair(DwDatabase *db);
 
 /*---- leases.c: the sweeper counts attempts whose transactions were rolled back ----*/
 

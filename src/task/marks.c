@@ -22,7 +22,7 @@
  * where an old mark, which did not hit the task before, would hit it.
  *
  * Numbers count within one origin, the database that a row was written in.  A mark
- * that came with a copy of another database (backend/arm.c) hits the tasks that came
+ * that came with a copy of another database (copies/arm.c) hits the tasks that came
  * with it, and no others.  The sweeper leaves such a mark, since more tasks of that
  * origin may come; delay_arm() removes it.
  *

@@ -136,7 +136,7 @@ extern TimestampTz dw_next_connection(int64 lost, int sqlstate);
 extern TimestampTz dw_next_attempt(const DwTerms *terms, const DwRetry *retry, int failed);
 extern void dw_keep_error(Datum *values, bool *nulls, const ErrorData *error);
 
-/*---- audit.c: the audit: who has done what to tasks and queues ----*/
+/*---- actions.c: what sessions do to tasks and queues, as wings are told ----*/
 
 /* What was done.  All that is zero or NULL is null in the row, but for the owner. */
 typedef struct DwAction

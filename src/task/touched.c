@@ -73,6 +73,7 @@
 #include "../base/compat.h"
 #include "../base/inject.h"
 #include "../base/settings.h"
+#include "../base/wing.h"
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
 #include "../shmem/committing.h"
@@ -82,7 +83,6 @@
 #include "../shmem/outcome.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
-#include "../shmem/waiters.h"
 #include "task.h"
 #include "touched.h"
 
@@ -534,10 +534,11 @@ find_place_late(bool committed)
 static void
 tell_waiters(DwDatabase *db, bool committed)
 {
-	for (int i = 0; i < nended && committed; i++)
-		dw_tell_waiters(db, ended[i].id, ended[i].outcome);
+	dw_each_wing(wing, end_committed)
+		for (int i = 0; i < nended && committed; i++)
+			wing->end_committed(db, ended[i].id, ended[i].outcome);
 	if (control_changed || prepared_ended || all_touched || more_ended)
-		dw_make_waiters_look(db);
+		dw_wings_doubt_ends(db);
 }
 
 /*
@@ -846,8 +847,9 @@ touched_release_callback(ResourceReleasePhase phase, bool committed, bool top_le
 	if (!delivers)
 		return;
 	deliver_all(true);
-	for (int i = 0; i < nended; i++)
-		dw_let_waiters_go(dw_my_pinned_database(), ended[i].id);
+	dw_each_wing(wing, end_visible)
+		for (int i = 0; i < nended; i++)
+			wing->end_visible(dw_my_pinned_database(), ended[i].id);
 	forget_touched();
 }
 

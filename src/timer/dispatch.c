@@ -56,7 +56,7 @@
 #include "../ring/ring.h"
 #include "../shmem/executors.h"
 #include "../shmem/groups.h"
-#include "../shmem/lanes.h"
+#include "../shmem/owners.h"
 #include "../shmem/places.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/ready.h"

@@ -33,12 +33,12 @@
 #include "utils/lsyscache.h"
 
 #include "../base/clock.h"
+#include "../base/wing.h"
 #include "../ring/ring.h"
 #include "../rows/catalog.h"
 #include "../shmem/executors.h"
 #include "../shmem/receivers.h"
 #include "../shmem/shared.h"
-#include "../shmem/waiters.h"
 #include "../task/task.h"
 #include "timer.h"
 
@@ -227,7 +227,7 @@ dw_give_way(DwDatabase *db)
 		if (any_executor(runs_long, db, now) || dw_receivers_oldest(db) <= now - DW_GIVE_WAY_US)
 			look_who_waits(db);
 		if (any_executor(is_stuck, db, now))
-			dw_make_waiters_look(db);
+			dw_wings_doubt_ends(db);
 	}
 	return next_look(db, looked, now);
 }

@@ -49,7 +49,8 @@
 #include "../base/compat.h"
 #include "../base/inject.h"
 #include "../base/settings.h"
-#include "../recurring/recurring.h"
+#include "../base/wing.h"
+#include "../base/worker.h"
 #include "../ring/lane_heap.h"
 #include "../ring/ring.h"
 #include "../rows/catalog.h"
@@ -57,7 +58,6 @@
 #include "../rows/task_rows.h"
 #include "../shmem/groups.h"
 #include "../shmem/lanes.h"
-#include "../shmem/progress.h"
 #include "../shmem/ready.h"
 #include "../shmem/shared.h"
 #include "timer.h"
@@ -105,7 +105,7 @@ static struct
 
 /* lanes_missing of the last discovery that reached the table's end. */
 static bool lanes_missing = false;
-/* Tasks read into memory and not yet counted in the view "progress". */
+/* Tasks read into memory that pg_stat_activity does not show yet. */
 static int64 added = 0;
 /* Discovery failed, and is not tried again before this time. */
 static TimestampTz discover_after = PG_INT64_MIN;
@@ -258,7 +258,7 @@ empty_prepared(void)
 static void
 begin_discovery(void)
 {
-	dw_progress_begin(db->progress, DW_WORK_LOAD, DW_PHASE_LOOKING);
+	dw_worker_activity(STATE_RUNNING, "delay_wheel: looking for tasks of the near future");
 	discovery.from = dw_reload_take(&db->timer_news);
 	discovery.under_way = true;
 	discovery.unarmed = discovery.lanes_missing = false;
@@ -272,6 +272,16 @@ begin_discovery(void)
 	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
 		dw_near_cut(&dw_lanes[i], discovery.from, PG_INT64_MIN);
 	dw_near_apply_cuts();
+}
+
+/* True if a wing has rows that came with a copy of another database. */
+static bool
+wings_have_unarmed(void)
+{
+	dw_each_wing(wing, has_unarmed)
+		if (wing->has_unarmed())
+			return true;
+	return false;
 }
 
 /*
@@ -296,9 +306,8 @@ go_on_discovering(void)
 			if (ended)
 			{
 				lanes_missing = discovery.lanes_missing;
-				report_unarmed(discovery.unarmed || dw_recurring_unarmed());
+				report_unarmed(discovery.unarmed || wings_have_unarmed());
 				empty_prepared();
-				dw_progress_phase(db->progress, DW_WORK_LOAD, DW_PHASE_LOADING);
 			}
 			discovery.under_way = !ended;
 			ok = true;
@@ -317,11 +326,11 @@ go_on_discovering(void)
 		discovery.under_way = false;
 		dw_reload_ask(&db->timer_news, discovery.from);
 		discover_after = dw_now() + LOCKED_RETRY_US;
-		dw_progress_phase(db->progress, DW_WORK_LOAD, DW_PHASE_WAITING);
 	}
-	/* all rows are in doubt, so plain SQL may have deleted runs, too */
+	/* all rows were in doubt: plain SQL may have deleted any */
 	else if (!discovery.under_way && discovery.from == PG_INT64_MIN)
-		dw_recurring_begin(db);
+		dw_each_wing(wing, rows_in_doubt)
+			wing->rows_in_doubt(db);
 }
 
 /*
@@ -817,27 +826,6 @@ look_at_lanes(TimestampTz now)
 }
 
 /*
- * Publishes the progress of loading for the view "progress".  The view shows the work that
- * begins with discovery and ends when each lane has in memory what it can have.  Later
- * loads, of single lanes that run low, are too short to be shown.
- */
-static void
-note_load_progress(void)
-{
-	dw_progress_add(db->progress, DW_WORK_LOAD, added);
-	added = 0;
-	if (!dw_progress_is_active(db->progress, DW_WORK_LOAD))
-		return;
-	dw_progress_steps(db->progress, DW_WORK_LOAD, Max((int32) db->nlanes - to_load.n, 0), db->nlanes);
-	if (discovery.under_way || dw_reload_asked(&db->timer_news) != DW_NEVER)
-		return;
-	if (to_load.n > 0 || dw_lane_heap_first_key(&agenda) <= dw_now() + BEHIND_US)
-		dw_progress_phase(db->progress, DW_WORK_LOAD, DW_PHASE_LOADING);
-	else
-		dw_progress_end(db->progress, DW_WORK_LOAD);
-}
-
-/*
  * Loads the lanes in to_load, one after the other, for about SLICE_US.  Returns true if any
  * was loaded: then the timer must look for due tasks.
  */
@@ -851,12 +839,13 @@ load_lanes(TimestampTz now)
 	{
 		DwLane	   *lane = &dw_lanes[dw_lane_heap_first(&to_load)];
 
-		dw_progress_show(DW_WORK_LOAD);
+		dw_worker_activity(STATE_RUNNING, "delay_wheel: loading tasks of the near future");
 		dw_lane_heap_remove(&to_load, lane - dw_lanes);
 		if (load_time(lane, now) <= now)
 			load_lane(lane);
 		schedule_load(lane, dw_now());
-		note_load_progress();
+		dw_worker_progress(added);
+		added = 0;
 		loaded = true;
 	}
 	return loaded;
@@ -896,7 +885,6 @@ dw_load_some(void)
 	look_at_lanes(now);
 	more = dw_orphans_some();
 	more |= load_lanes(now);
-	note_load_progress();
 	return more || discovery.under_way;
 }
 

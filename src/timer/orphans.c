@@ -33,17 +33,16 @@
 #include "../base/clock.h"
 #include "../base/inject.h"
 #include "../base/settings.h"
-#include "../recurring/recurring.h"
+#include "../base/wing.h"
+#include "../base/worker.h"
 #include "../ring/lane_heap.h"
 #include "../rows/catalog.h"
 #include "../rows/lane_scan.h"
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
-#include "../shmem/progress.h"
 #include "../shmem/ready.h"
 #include "../shmem/shared.h"
 #include "../shmem/stats.h"
-#include "../shmem/waiters.h"
 #include "../task/marks.h"
 #include "../task/task.h"
 #include "timer.h"
@@ -232,7 +231,7 @@ begin_moving(void)
 static void
 begin_lane(DwLane *lane)
 {
-	dw_progress_begin(db->progress, DW_WORK_ORPHANS, DW_PHASE_MOVING);
+	dw_worker_activity(STATE_RUNNING, "delay_wheel: moving tasks of dropped roles to the failed ones");
 	emptying = lane - dw_lanes;
 	reached = dw_lane_begin(lane);
 	rows_locked = false;
@@ -320,7 +319,8 @@ dw_orphans_some(void)
 	if (dw_news_take(&db->timer_news, DW_NEWS_ROLES))
 	{
 		dw_orphans_check_all();
-		dw_recurring_begin(db);
+		dw_each_wing(wing, rows_in_doubt)
+			wing->rows_in_doubt(db);
 	}
 	if (dw_orphans_next() > now)
 		return false;
@@ -356,21 +356,18 @@ dw_orphans_some(void)
 		}
 		emptying = DW_NO_LANE;
 		check_after = now + RETRY_US;
-		dw_progress_phase(db->progress, DW_WORK_ORPHANS, DW_PHASE_WAITING);
 	}
 	else
 	{
 		moved += slice.moved;
-		dw_progress_add(db->progress, DW_WORK_ORPHANS, slice.moved);
+		dw_worker_progress(slice.moved);
 		if (slice.moved > 0)
 		{
-			dw_make_waiters_look(db);
+			dw_wings_doubt_ends(db);
 			dw_failed_recorded(db, slice.moved);
 		}
 		if (slice.ended)
 			end_lane(lane);
-		if (next_orphan() == NULL)
-			dw_progress_end(db->progress, DW_WORK_ORPHANS);
 	}
 	return ok && dw_orphans_next() <= now;
 }

@@ -37,13 +37,11 @@
 #include "../base/settings.h"
 #include "../base/worker.h"
 #include "../ending/ending.h"
-#include "../recurring/recurring.h"
 #include "../ring/ring.h"
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
 #include "../shmem/groups.h"
 #include "../shmem/places.h"
-#include "../shmem/progress.h"
 #include "../shmem/shared.h"
 #include "../shmem/starts.h"
 #include "../shmem/suspects.h"
@@ -101,7 +99,6 @@ give_database_back(int code, Datum arg)
 {
 	/* an error may have struck while this process held an LWLock */
 	LWLockReleaseAll();
-	dw_progress_leave(db->progress, DW_WORK_LOAD, DW_WORK_ORPHANS);
 
 	/* without the extension, there is nothing left for executors to run */
 	if (dw_extension_gone)

@@ -220,7 +220,7 @@ for my $call (
 	q{count(*) FROM delay_wheel.running}, q{count(*) FROM delay_wheel.ring},
 	q{count(*) FROM delay_wheel.status}, q{delay_wheel_internal.count_due('{2100-01-01}')}, q{delay_wheel_internal.next_due()},
 	q{count(*) FROM delay_wheel.forecast}, q{delay_wheel.ring_svg()}, q{delay_wheel.forecast_svg()},
-	q{delay_wheel.lateness_svg()}, q{count(*) FROM delay_wheel.progress}, q{count(*) FROM delay_wheel.waiting},
+	q{delay_wheel.lateness_svg()}, q{count(*) FROM delay_wheel.waiting},
 	q{count(*) FROM delay_wheel.lateness}, q{count(*) FROM delay_wheel.recurring_status}, q{delay_wheel.page_data()})
 {
 	($ret, $out, $err) = $bare->psql('postgres', '\set VERBOSITY verbose' . "\nSELECT $call");

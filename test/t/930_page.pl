@@ -119,7 +119,7 @@ export('full');
 $d = feed();
 is_deeply([ map { $d->{$_}{total} } qw(running failed queues recurring) ], [ 1, 3, 2, 1 ], 'what runs, what failed, queues, recurring tasks');
 ok($d->{waiting_since}, 'since when the first due task waits');
-is_deeply($d->{progress}, [], 'nothing goes on in the background');
+is_deeply($d->{background}, [], 'nothing goes on in the background');
 is($d->{running}{rows}[0]{sql}, "SELECT pg_sleep(3600) /* running $evil */", 'with the SQL of what runs');
 is_deeply([ sort map { "$_->{sqlstate} $_->{tasks}" } @{ $d->{failed}{errors} } ], [ '22012 1', 'P0001 2' ], 'and how often each error came');
 is_deeply([ scalar @{ $d->{forecast}{minutes} }, scalar @{ $d->{forecast}{hours} }, scalar @{ $d->{forecast}{days} } ], [ 60, 48, 31 ], 'when tasks are due');
@@ -461,7 +461,7 @@ SKIP:
 	my $ages_ago = sub { $_[0]{now} = '2020-01-01T00:00:00+00:00' };
 	variant('old', 'full', $ages_ago);
 	variant('stopped', 'full', sub { my $d = shift; @{ $d->{status} }{qw(state parked unarmed last_problem last_problem_at)} = ('stopped', 2, JSON::PP::true, "no worker $evil", $d->{now}) });
-	variant('loading', 'full', sub { $_[0]{progress} = [ { work => "load $evil", phase => 'loading', started => $_[0]{now}, done => 1234567, unit => 'tasks' } ] });
+	variant('loading', 'full', sub { $_[0]{background} = [ { process => 'delay_wheel timer', work => "load $evil", since => $_[0]{now} } ] });
 	variant('estimates', 'full', sub { my $f = $_[0]{forecast}; $f->{exact} = JSON::PP::false; $f->{hours}[$_] = [ $f->{hours}[$_][0], 5000, JSON::PP::false ] for 3 .. 6 });
 	variant('fine', 'empty', sub { });
 	variant('junk', 'full', sub {

@@ -41,20 +41,20 @@
 
 #include "../base/clock.h"
 #include "../base/inject.h"
+#include "../base/worker.h"
 #include "../ending/ending.h"
-#include "../recurring/recurring.h"
 #include "../rows/catalog.h"
 #include "../rows/more.h"
 #include "../rows/task_rows.h"
 #include "../shmem/committing.h"
 #include "../shmem/outcome.h"
-#include "../shmem/progress.h"
 #include "../shmem/shared.h"
 #include "../shmem/suspects.h"
+#include "../sweeper/sweeper.h"
 #include "../task/marks.h"
 #include "../task/task.h"
 #include "../task/touched.h"
-#include "sweeper.h"
+#include "recurring.h"
 
 /* Maximum number of definitions that the sweeper checks in one transaction. */
 #define REPAIR_SLICE	500
@@ -288,13 +288,7 @@ end_look(DwDatabase *db, const Pass *pass)
 				(errmsg_plural("%d recurring task of database \"%s\" goes on by the clock, which was set back",
 							   "%d recurring tasks of database \"%s\" go on by the clock, which was set back",
 							   pass->brought_forward, pass->brought_forward, db->name)));
-	if (!pass->any_locked)
-	{
-		dw_progress_end(db->progress, DW_WORK_RECURRING);
-		return DW_NEVER;
-	}
-	dw_progress_phase(db->progress, DW_WORK_RECURRING, DW_PHASE_WAITING);
-	return dw_now() + REPAIR_RETRY_US;
+	return pass->any_locked ? dw_now() + REPAIR_RETRY_US : DW_NEVER;
 }
 
 /*
@@ -318,7 +312,7 @@ dw_recurring_repair(DwDatabase *db)
 		after = PG_INT64_MIN;
 		memset(&pass, 0, sizeof(pass));
 	}
-	dw_progress_begin(db->progress, DW_WORK_RECURRING, DW_PHASE_CHECKING);
+	dw_worker_activity(STATE_RUNNING, "delay_wheel: looking whether recurring tasks have their runs");
 	rel = begin_repair();
 	if (rel != NULL)
 	{
@@ -334,7 +328,7 @@ dw_recurring_repair(DwDatabase *db)
 		after = PG_INT64_MAX;
 		pass.any_locked = !dw_extension_gone;
 	}
-	dw_progress_add(db->progress, DW_WORK_RECURRING, n);
+	dw_worker_progress(n);
 	look_at = after == PG_INT64_MAX ? end_look(db, &pass) : PG_INT64_MIN;
 	return look_at;
 }

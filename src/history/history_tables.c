@@ -53,11 +53,11 @@
 #include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/inject.h"
-#include "../ending/ending.h"
+#include "../base/worker.h"
 #include "../rows/catalog.h"
-#include "../shmem/progress.h"
 #include "../shmem/shared.h"
-#include "sweeper.h"
+#include "../sweeper/sweeper.h"
+#include "history.h"
 
 /*
  * Minimum and maximum pause before the next try, in microseconds, if a table is locked or an
@@ -196,17 +196,13 @@ empty_table(Oid table)
 	return true;
 }
 
-/* Pages of the table that the present step has emptied. */
-static BlockNumber emptied = 0;
-
 /* Empties the table with this number; returns TURN_DONE or TURN_LOCKED. */
 static Turn
 empty_oldest(DwDatabase *db, const DwCatalog *cat, const Tables *tables, int number)
 {
-	dw_progress_begin(db->progress, DW_WORK_HISTORY, DW_PHASE_EMPTYING);
+	dw_worker_activity(STATE_RUNNING, "delay_wheel: emptying the oldest table of the history");
 	if (!empty_table(cat->history[number]))
 		return TURN_LOCKED;
-	emptied = tables->table[number].pages;
 	return TURN_DONE;
 }
 
@@ -297,7 +293,6 @@ put_turn_off(DwDatabase *db)
 	TimestampTz again;
 	int64		lasts;
 
-	dw_progress_begin(db->progress, DW_WORK_HISTORY, DW_PHASE_WAITING);
 	lasts = dw_history_locked_for(&db->sweeper_news, now);
 	again = now + Min(Max(lasts, RETRY_MIN_US), RETRY_MAX_US);
 	dw_job_put_off(&db->sweeper_news, DW_JOB_HISTORY, again);
@@ -317,17 +312,11 @@ dw_history_turn(DwDatabase *db, bool *more)
 	Step		step = {.turn = TURN_GONE, .next = DW_NEVER};
 
 	*more = false;
-	emptied = 0;
 	if (!dw_slice_do(db, do_step, &step))
 		return put_turn_off(db);
 	DW_INJECT("history-after-commit");
 	if (step.turn != TURN_GONE)
-	{
 		dw_history_unlocked(&db->sweeper_news);
-		dw_progress_add(db->progress, DW_WORK_HISTORY, emptied);
-	}
-	if (step.turn == TURN_NOT_YET)
-		dw_progress_end(db->progress, DW_WORK_HISTORY);
 	pgstat_report_stat(true);
 	*more = step.turn == TURN_DONE;
 	return step.next;

@@ -38,12 +38,13 @@
 #include "../base/clock.h"
 #include "../base/inject.h"
 #include "../base/settings.h"
+#include "../base/worker.h"
 #include "../rows/catalog.h"
 #include "../rows/lane_scan.h"
-#include "../shmem/progress.h"
 #include "../shmem/shared.h"
 #include "../shmem/stats.h"
-#include "sweeper.h"
+#include "../sweeper/sweeper.h"
+#include "failed.h"
 
 /* A slice ends after this many deleted rows, or microseconds. */
 #define SLICE_DELETED	1000
@@ -110,8 +111,8 @@ static struct
 }			pass;
 
 /* Gives up the current pass: settings or the clock have changed, so it does not hold. */
-void
-dw_failed_restart(void)
+static void
+restart(void)
 {
 	pass.phase = NO_PASS;
 }
@@ -332,7 +333,6 @@ end_trim_pass(DwDatabase *db)
 
 	pass.phase = NO_PASS;
 	forget_owners();
-	dw_progress_end(db->progress, DW_WORK_FAILED);
 	/* tells autovacuum of the deleted rows */
 	pgstat_report_stat(true);
 	dw_job_put_off(&db->sweeper_news, DW_JOB_FAILED, now + pause);
@@ -369,12 +369,9 @@ trim_slice(DwDatabase *db, const DwCatalog *cat, void *state)
 		begin_trim_pass(db);
 	rel = dw_slice_open(cat->failed);
 	if (rel == NULL)
-	{
-		dw_progress_begin(db->progress, DW_WORK_FAILED, DW_PHASE_WAITING);
 		return false;
-	}
-	dw_progress_begin(db->progress, DW_WORK_FAILED,
-					  pass.phase == COUNTING ? DW_PHASE_COUNTING : DW_PHASE_DELETING);
+	dw_worker_activity(STATE_RUNNING, pass.phase == COUNTING ?
+					   "delay_wheel: counting rows of failed tasks" : "delay_wheel: removing old rows of failed tasks");
 	*trimmed = TRIMMED_SOME;
 	if (pass.phase == COUNTING)
 		count_rows(rel);
@@ -385,26 +382,16 @@ trim_slice(DwDatabase *db, const DwCatalog *cat, void *state)
 	return true;
 }
 
-/* Publishes the progress of a slice, which has been committed, for the view "progress". */
-static void
-note_trim_progress(DwDatabase *db)
-{
-	if (pass.phase == COUNTING)
-		dw_progress_set(db->progress, DW_WORK_FAILED, pass.counted,
-						Max(pass.counted, dw_failed_max_count));
-	else
-		dw_progress_set(db->progress, DW_WORK_FAILED, pass.deleted, DW_TOTAL_UNKNOWN);
-}
-
 /*
  * Removes a slice of the failed tasks that are too old or too many, in a transaction of its
  * own.  Sets *more to true if it must be called again at once.  Otherwise returns when it
  * must be called again, as far as is known now; DW_NEVER if no row is to be removed.
  */
-TimestampTz
-dw_failed_trim(DwDatabase *db, bool *more)
+static TimestampTz
+trim_failed(DwDatabase *db, bool *more)
 {
 	Trimmed		trimmed = TRIMMED_NOTHING;
+	int64		before = pass.phase == NO_PASS ? 0 : pass.counted + pass.deleted;
 	bool		done = dw_slice_do(db, trim_slice, &trimmed);
 
 	*more = false;
@@ -414,9 +401,36 @@ dw_failed_trim(DwDatabase *db, bool *more)
 		pass.phase = NO_PASS;
 		return done ? DW_NEVER : dw_now() + RETRY_US;
 	}
-	note_trim_progress(db);
+	dw_worker_progress(pass.counted + pass.deleted - before);
 	if (trimmed == TRIMMED_LAST)
 		return end_trim_pass(db);
 	*more = true;
 	return DW_NEVER;
 }
+
+/*---- The wing ----*/
+
+/*
+ * Asks the sweeper to look at all failed tasks, if there may be any.  In the sweeper itself a
+ * pass begins anew.
+ */
+static void
+doubt_failed(DwDatabase *db, bool settings)
+{
+	restart();
+	if (!settings)
+		dw_job_put_off(&db->sweeper_news, DW_JOB_FAILED, PG_INT64_MIN);
+	if (!settings && !dw_any_may_have_rows(offsetof(DwCatalog, failed), 1))
+		return;
+	dw_failed_limit_set(&db->sweeper_news, 0);
+	dw_ask_sweeper(db, DW_JOB_FAILED, dw_now());
+}
+
+static const DwWingJob jobs[] = {{DW_JOB_FAILED, trim_failed}};
+
+const DwWing dw_failed_wing = {
+	.name = "failed",
+	.jobs_in_doubt = doubt_failed,
+	.jobs = jobs,
+	.njobs = lengthof(jobs)
+};

@@ -30,6 +30,7 @@
 #include "../base/settings.h"
 #include "../base/signature.h"
 #include "../ending/ending.h"
+#include "../history/history.h"
 #include "../rows/catalog.h"
 #include "../rows/more.h"
 #include "../rows/task_rows.h"
@@ -38,7 +39,7 @@
 #include "../shmem/shared.h"
 #include "../task/marks.h"
 #include "../task/task.h"
-#include "backend.h"
+#include "ends.h"
 
 PG_FUNCTION_INFO_V1(dw_outcome);
 

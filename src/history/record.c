@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * history.c
+ * record.c
  *	  The record of how tasks ended, delay_wheel.history.
  *
  * Run by the process that ends a task, mostly an executor, in the transaction that has
@@ -64,7 +64,7 @@
 #include "../statement/statement.h"
 #include "../task/queues.h"
 #include "../task/task.h"
-#include "ending.h"
+#include "history.h"
 
 PG_FUNCTION_INFO_V1(dw_history_guard);
 
@@ -209,7 +209,7 @@ is_planned(DwOutcome outcome)
  * each one or a share of them.
  */
 bool
-dw_history_wants(int16 queue, DwOutcome outcome)
+dw_history_wants(int16 queue, int outcome)
 {
 	return level_of(queue) >= (is_planned(outcome) ? DW_HISTORY_SAMPLE : DW_HISTORY_ERRORS);
 }
@@ -478,7 +478,7 @@ dw_history_record(const DwEnded *ended)
 }
 
 /*
- * For batches and slices: from here on rows are collected, until dw_history_write_collected() or
+ * For batches and slices: from here on rows are collected, until dw_history_dw_history_write_collected() or
  * dw_history_forget().
  */
 void

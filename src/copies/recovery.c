@@ -3,7 +3,7 @@
  * recovery.c
  *	  Whether a server that came out of recovery must wait before it runs tasks.
  *
- * Run by the postmaster and the launcher; sessions ask dw_recovery_is_held().
+ * Run by the postmaster and the launcher; sessions ask is_held().
  *
  * A physical copy of a server (a base backup restored for staging, a snapshot of a
  * standby) cannot be told from a failover: both come out of archive recovery, or are
@@ -29,8 +29,9 @@
 #include "storage/fd.h"
 
 #include "../base/settings.h"
-#include "recovery.h"
-#include "shared.h"
+#include "../base/wing.h"
+#include "../shmem/shared.h"
+#include "copies.h"
 
 /* The mark, in the data directory. */
 #define MARK		"delay_wheel.recovered"
@@ -81,8 +82,8 @@ leave_mark(void)
  * Finds out whether the server comes out of recovery, and sets dw_shared->recovered.
  * Called by the postmaster when it sets up shared memory.
  */
-void
-dw_recovery_note(void)
+static void
+note_recovery(void)
 {
 	bool		recovers = file_exists(STANDBY_SIGNAL_FILE) ||
 		file_exists(RECOVERY_SIGNAL_FILE) || file_exists(BACKUP_LABEL_FILE);
@@ -99,8 +100,8 @@ dw_recovery_note(void)
  * The launcher asks at its start and, while it must wait, after each reload of the
  * settings.  If it need not wait, the mark is removed.
  */
-bool
-dw_recovery_must_wait(void)
+static bool
+stays_held(void)
 {
 	static bool waited = false;
 
@@ -131,8 +132,15 @@ dw_recovery_must_wait(void)
 }
 
 /* True if the launcher waits.  For other processes; changes nothing. */
-bool
-dw_recovery_is_held(void)
+static bool
+is_held(void)
 {
 	return dw_shared->recovered && dw_start_after_recovery == DW_START_HOLD;
 }
+
+const DwWing dw_copies_wing = {
+	.name = "copies",
+	.memory_is_ready = note_recovery,
+	.is_held = is_held,
+	.stays_held = stays_held
+};

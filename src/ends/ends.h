@@ -1,17 +1,19 @@
 /*-------------------------------------------------------------------------
  *
- * waiters.h
- *	  Slots of sessions that wait in delay_wait().
+ * ends.h
+ *	  What follows from the end of a task: who waits for it, notifications, follow-ups.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef DW_WAITERS_H
-#define DW_WAITERS_H
+#ifndef DW_ENDS_H
+#define DW_ENDS_H
 
 #include "postgres.h"
 
-#include "outcome.h"
-#include "shared.h"
+#include "../base/wing.h"
+#include "../shmem/outcome.h"
+#include "../shmem/shared.h"
+#include "../task/task.h"
 
 /*
  * Maximum time between two looks of a waiting session at the row: nobody tells the
@@ -35,11 +37,12 @@ extern DwWaiter *dw_my_waiter(void);
 extern void dw_wait_begin(DwDatabase *db, int64 id);
 extern void dw_wait_end(int code, Datum db);
 extern DwOutcome dw_wait_read(bool *look);
-extern void dw_wait_request(void);
-extern void dw_wait_init(void);
 
-extern void dw_tell_waiters(DwDatabase *db, int64 id, DwOutcome outcome);
-extern void dw_let_waiters_go(DwDatabase *db, int64 id);
-extern void dw_make_waiters_look(DwDatabase *db);
+extern const char *dw_outcome_if_ended(int64 id);
 
-#endif							/* DW_WAITERS_H */
+extern void dw_ends_follow(const DwEnded *ended);
+
+extern const DwWing dw_ends_wing;
+
+
+#endif							/* DW_ENDS_H */

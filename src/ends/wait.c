@@ -45,15 +45,16 @@
 #include "../base/errors.h"
 #include "../base/settings.h"
 #include "../ending/ending.h"
+#include "../history/history.h"
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
 #include "../shmem/committing.h"
 #include "../shmem/executors.h"
 #include "../shmem/outcome.h"
 #include "../shmem/shared.h"
-#include "../shmem/waiters.h"
 #include "../task/marks.h"
 #include "../task/task.h"
+#include "ends.h"
 
 /* The state of a task as its rows show it */
 typedef enum State

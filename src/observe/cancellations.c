@@ -1,12 +1,11 @@
 /*-------------------------------------------------------------------------
  *
- * progress_view.c
- *	  The views "progress" and "cancellations".
+ * cancellations.c
+ *	  The view "cancellations".
  *
  * Run by sessions.
  *
- * "progress" shows the work of timers and sweepers, as they publish it in shared memory.
- * "cancellations" shows the marks: rows that cancel many tasks at once (task/marks.c),
+ * It shows the marks: rows that cancel many tasks at once (task/marks.c),
  * until the sweeper has removed these tasks.
  *
  *-------------------------------------------------------------------------
@@ -36,14 +35,12 @@
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../shmem/places.h"
-#include "../shmem/progress.h"
 #include "../shmem/shared.h"
 #include "../task/marks.h"
 #include "../task/task.h"
 #include "views.h"
 
 PG_FUNCTION_INFO_V1(dw_get_cancellations);
-PG_FUNCTION_INFO_V1(dw_get_progress);
 
 /* The state of this database's sweeper. */
 typedef struct SweepState
@@ -52,8 +49,6 @@ typedef struct SweepState
 	bool		waits;			/* for transactions that may yet bring cancelled tasks */
 	Datum		pids;			/* array, of some of these transactions; 0: a prepared one */
 } SweepState;
-
-/*---- The view "cancellations" ----*/
 
 /*
  * Returns the tasks that executors of this database are running, for dw_mark_hits(); *n
@@ -135,8 +130,10 @@ put_cancellation(FunctionCallInfo fcinfo, Relation rel, HeapTuple tuple, const S
 	const char *state;
 
 	dw_deform(rel, tuple, &row, &nulls);
-	if (!dw_may_read(DatumGetObjectId(row[Anum_cancellation_made_by - 1])))
+	if (!dw_may_watch(DatumGetObjectId(row[Anum_cancellation_made_by - 1])))
 		return;
+	/* a tag is what somebody has written */
+	nulls[Anum_cancellation_tag - 1] |= !dw_may_read(DatumGetObjectId(row[Anum_cancellation_made_by - 1]));
 	ours = DatumGetInt64(row[Anum_cancellation_origin - 1]) == dw_origin_stamp();
 	state = !ours ? "unarmed" : !sweep->runs ? "queued" : sweep->waits ? "waiting" : "sweeping";
 	/* a column of the table that is shown as it is */
@@ -191,77 +188,5 @@ dw_get_cancellations(PG_FUNCTION_ARGS)
 	}
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
-	return (Datum) 0;
-}
-
-/*---- The view "progress" ----*/
-
-/*
- * Copies the progress of all kinds of work in a database, and the pids of the processes
- * that do them.  False if the current user may not see the database.
- */
-static bool
-copy_progress(int number, Oid *database, DwProgress *copy, pid_t *pids)
-{
-	DwDatabase *db = dw_database(number);
-
-	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
-	*database = db->oid;
-	for (int i = 0; i < DW_WORKS && OidIsValid(db->oid); i++)
-	{
-		dw_progress_copy(db->progress, i, &copy[i]);
-		pids[i] = i < DW_FIRST_OF_SWEEPER ? db->timer.pid : db->sweeper.pid;
-	}
-	LWLockRelease(dw_shared->table_lock);
-	return dw_may_see_database(db);
-}
-
-/* Returns a column with a number; null if it is not known. */
-static DwColumn
-count_or_null(int64 count)
-{
-	return dw_null_if(count == DW_TOTAL_UNKNOWN, DW_INT8(count));
-}
-
-/* Adds a row of the view to the result: a kind of work in a database of this name. */
-static void
-put_progress(FunctionCallInfo fcinfo, const char *name, DwWork work, const DwProgress *progress,
-			 pid_t pid)
-{
-	bool		active = dw_progress_runs(progress);
-	int64		took = Max((active ? dw_uptime() : progress->ended) - progress->began, 0);
-	Interval   *duration = palloc0(sizeof(Interval));
-
-	duration->time = took;
-	dw_put_row(fcinfo, dw_name_or_null(name), dw_text_or_null(dw_works[work].name),
-			   dw_text_or_null(dw_phases[progress->phase]), DW_BOOL(active),
-			   dw_null_if(!active || pid == 0, DW_INT4(pid)), DW_TIME(progress->started),
-			   {INTERVALOID, IntervalPGetDatum(duration), false}, dw_text_or_null(dw_works[work].unit),
-			   DW_INT8(progress->done), count_or_null(progress->total),
-			   dw_null_if(took == 0, DW_FLOAT8(took == 0 ? 0 : progress->done * 1e6 / took)),
-			   count_or_null(progress->steps), count_or_null(progress->steps_total),
-			   DW_INT8(progress->times));
-}
-
-/* The view "progress": each kind of work that was done at least once, by database. */
-Datum
-dw_get_progress(PG_FUNCTION_ARGS)
-{
-	InitMaterializedSRF(fcinfo, 0);
-	dw_require_shared();
-	for (int i = 0; i < dw_max_databases; i++)
-	{
-		DwProgress	progress[DW_WORKS];
-		pid_t		pids[DW_WORKS];
-		Oid			database;
-		char	   *name;
-
-		if (!copy_progress(i, &database, progress, pids))
-			continue;
-		name = get_database_name(database);
-		for (int work = 0; work < DW_WORKS && name != NULL; work++)
-			if (progress[work].phase != DW_PHASE_NONE)
-				put_progress(fcinfo, name, work, &progress[work], pids[work]);
-	}
 	return (Datum) 0;
 }

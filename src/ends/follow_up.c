@@ -3,7 +3,7 @@
  * follow_up.c
  *	  Tasks that follow the end of another one.
  *
- * Run by the process that ends a task, see attempt_end.c.  The follow-up is a task of the
+ * Run by the process that ends a task, see conclude.c.  The follow-up is a task of the
  * same owner.  The transaction that ends the first task writes it, so it exists
  * exactly once, and only if that end is committed.
  *
@@ -17,13 +17,15 @@
 #include "utils/builtins.h"
 #include "utils/json.h"
 
+#include "../base/signature.h"
+#include "../ending/ending.h"
 #include "../rows/catalog.h"
 #include "../rows/more.h"
 #include "../rows/task_rows.h"
 #include "../shmem/outcome.h"
 #include "../task/queues.h"
 #include "../task/task.h"
-#include "ending.h"
+#include "ends.h"
 
 /* Limit of an error message that is passed to a follow-up, in bytes. */
 #define MAX_MESSAGE		16384
@@ -82,8 +84,8 @@ set_args(DwNewTask *task, const DwEnded *ended)
  * Schedules the follow-up that the task's option on_success or on_failure asks for, if
  * the option fits the outcome.  To be called by dw_conclude().
  */
-void
-dw_follow_up(const DwEnded *ended)
+static void
+follow_up(const DwEnded *ended)
 {
 	bool		done = ended->outcome == DW_DONE;
 	DwNewTask	task;
@@ -121,19 +123,12 @@ dw_follow_up(const DwEnded *ended)
 /*---- Notifications of the end of a task ----*/
 
 /*
- * Run by the process that ends a task, see attempt_end.c.  The notification is part of
+ * Run by the process that ends a task, see conclude.c.  The notification is part of
  * the transaction that ends the task, so it is sent when that transaction commits.
  */
 
 /* A payload must be shorter than this, in bytes: NOTIFY_PAYLOAD_MAX_LENGTH of async.c. */
 #define MAX_PAYLOAD		(BLCKSZ - NAMEDATALEN - 128)
-
-/* True if the text can be the name of a notification channel. */
-bool
-dw_is_channel(const char *name)
-{
-	return name[0] != '\0' && strlen(name) < NAMEDATALEN;
-}
 
 static void
 append_text(StringInfo payload, const char *name, const char *value)
@@ -175,8 +170,8 @@ make_payload(const DwEnded *ended)
 }
 
 /* Notifies the channel that the task's option notify names, if any, at the commit. */
-void
-dw_notify_end(const DwEnded *ended)
+static void
+notify_end(const DwEnded *ended)
 {
 	char	   *channel;
 
@@ -187,4 +182,16 @@ dw_notify_end(const DwEnded *ended)
 	/* the row may have been written by plain SQL, without checks */
 	if (channel != NULL && dw_is_channel(channel))
 		Async_Notify(channel, make_payload(ended));
+}
+
+/*---- Both ----*/
+
+/* What the end of a task leads to.  Most tasks have neither. */
+void
+dw_ends_follow(const DwEnded *ended)
+{
+	if (ended->nulls[Anum_task_more - 1])
+		return;
+	notify_end(ended);
+	follow_up(ended);
 }

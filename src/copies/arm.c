@@ -9,7 +9,7 @@
  * scheduled.  A task with another origin came with a copy (a restored dump, a TEMPLATE
  * copy, logical replication, pg_upgrade).  Such a task is not "armed": it does not
  * run, since the original task may run in the other database.  delay_arm() makes
- * such tasks, and the definitions of recurring tasks, this database's own.
+ * such tasks, and rows of wings, this database's own.
  *
  * The rows are read lane by lane.  A lane is the tasks of one owner, queue and priority
  * (here also of one origin), in the order of their due times.  Each row is deleted and
@@ -35,7 +35,7 @@
 #include "utils/syscache.h"
 
 #include "../base/inject.h"
-#include "../recurring/recurring.h"
+#include "../base/wing.h"
 #include "../rows/catalog.h"
 #include "../rows/lane_scan.h"
 #include "../rows/task_rows.h"
@@ -62,54 +62,6 @@ typedef struct Arming
 	bool		left;			/* true if rows were left unarmed for any reason */
 	bool		changed;		/* true if other transactions changed rows: do another pass */
 } Arming;
-
-/*
- * Arms the definitions of all recurring tasks.  *left becomes true if some stay
- * unarmed: the current user lacks the owner's rights, or the owner does not exist.
- */
-static void
-arm_definitions(bool *left)
-{
-	Relation	rel = table_open(dw_catalog()->recurring, RowExclusiveLock);
-	bool		changed;
-
-	do
-	{
-		Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-		SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, snapshot, 0, NULL);
-		HeapTuple	tuple;
-
-		changed = false;
-		while ((tuple = systable_getnext(scan)) != NULL)
-		{
-			DwDefinition def;
-
-			CHECK_FOR_INTERRUPTS();
-			dw_definition_read(rel, heap_copytuple(tuple), &def);
-			if (dw_definition_is_armed(&def))
-				continue;
-			if (!has_privs_of_role(GetUserId(), dw_definition_owner(&def)) ||
-				!SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(dw_definition_owner(&def))))
-			{
-				*left = true;
-				continue;
-			}
-			/* another transaction has changed it since it was read */
-			if (dw_definition_lock(rel, &def, LockWaitBlock) != TM_Ok)
-			{
-				changed = true;
-				continue;
-			}
-			dw_definition_set(&def, Anum_recurring_origin, Int64GetDatum(dw_origin_stamp()));
-			if (!dw_recurring_has_run(&def))
-				dw_definition_insert_run(&def);
-			dw_definition_write(rel, &def);
-		}
-		systable_endscan(scan);
-		UnregisterSnapshot(snapshot);
-	} while (changed);
-	table_close(rel, NoLock);
-}
 
 /*
  * Notes that the lane will have tasks of this database's origin, from the due time of
@@ -239,7 +191,8 @@ dw_arm(PG_FUNCTION_ARGS)
 	do
 		arm_all(&arming);
 	while (arming.changed);
-	arm_definitions(&arming.left);
+	dw_each_wing(wing, arm)
+		wing->arm(&arming.left);
 	if (!arming.left)
 		dw_marks_armed();
 	MemoryContextDelete(arming.row_context);

@@ -21,16 +21,14 @@
 #include "storage/spin.h"
 
 #include "../base/compat.h"
-#include "outcome.h"
-#include "shared.h"
-#include "waiters.h"
+#include "ends.h"
 
 /* One slot for each process; its index is dw_my_proc() - 1. */
 static DwWaiter *slots = NULL;
 
 /* Requests shared memory for the slots. */
-void
-dw_wait_request(void)
+static void
+request_slots(void)
 {
 	ShmemRequestStruct(.name = "delay_wheel waiters",
 					   .size = mul_size(MaxBackends, sizeof(DwWaiter)),
@@ -38,8 +36,8 @@ dw_wait_request(void)
 }
 
 /* Initializes the slots.  Called once for each shared memory. */
-void
-dw_wait_init(void)
+static void
+init_slots(void)
 {
 	memset(slots, 0, mul_size(MaxBackends, sizeof(DwWaiter)));
 	for (int i = 0; i < MaxBackends; i++)
@@ -68,8 +66,8 @@ anybody_waits(DwDatabase *db)
  * Writes the outcome of a task into the slots that wait for it; the sessions go on
  * waiting until they are let go.  For commit callbacks.
  */
-void
-dw_tell_waiters(DwDatabase *db, int64 id, DwOutcome outcome)
+static void
+tell_end(DwDatabase *db, int64 id, int outcome)
 {
 	if (!anybody_waits(db))
 		return;
@@ -91,8 +89,8 @@ dw_tell_waiters(DwDatabase *db, int64 id, DwOutcome outcome)
  * Lets those sessions return that wait for the task and know its outcome: the
  * transaction that ended it has given its locks back.  For commit callbacks.
  */
-void
-dw_let_waiters_go(DwDatabase *db, int64 id)
+static void
+let_waiters_go(DwDatabase *db, int64 id)
 {
 	if (!anybody_waits(db))
 		return;
@@ -116,8 +114,8 @@ dw_let_waiters_go(DwDatabase *db, int64 id)
  * Makes all waiting sessions of the database look at their tasks' rows, since something
  * has changed that may concern many of them.  For commit callbacks.
  */
-void
-dw_make_waiters_look(DwDatabase *db)
+static void
+make_waiters_look(DwDatabase *db)
 {
 	if (!anybody_waits(db))
 		return;
@@ -189,3 +187,16 @@ dw_wait_read(bool *look)
 	SpinLockRelease(&slot->lock);
 	return outcome;
 }
+
+/*---- The wing ----*/
+
+const DwWing dw_ends_wing = {
+	.name = "ends",
+	.request_memory = request_slots,
+	.memory_is_ready = init_slots,
+	.task_ended = dw_ends_follow,
+	.end_committed = tell_end,
+	.end_visible = let_waiters_go,
+	.ends_in_doubt = make_waiters_look,
+	.outcome_of = dw_outcome_if_ended
+};

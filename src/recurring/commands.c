@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * recurring.c
+ * commands.c
  *	  The SQL functions that declare, change, remove, pause and resume recurring tasks.
  *
  * Run by sessions, and by executors whose tasks call these functions.
@@ -52,16 +52,16 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
+#include "../backend/backend.h"
 #include "../base/compat.h"
 #include "../base/errors.h"
 #include "../base/settings.h"
 #include "../ending/ending.h"
-#include "../recurring/recurring.h"
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
 #include "../task/task.h"
 #include "../task/touched.h"
-#include "backend.h"
+#include "recurring.h"
 
 PG_FUNCTION_INFO_V1(dw_every);
 PG_FUNCTION_INFO_V1(dw_cron);

@@ -1,0 +1,76 @@
+/*-------------------------------------------------------------------------
+ *
+ * conclude.c
+ *	  Concluding a task: all that follows from its end, or from that of an attempt.
+ *
+ * Run by the process that ends the task, in the transaction that has deleted the
+ * task's row: mostly an executor, else a session that cancels a task or runs one at
+ * once, or the sweeper.  So all that is done here is committed with the task's own
+ * work, or with the record of its failure, or not at all.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "../base/wing.h"
+#include "../rows/catalog.h"
+#include "../rows/task_rows.h"
+#include "../shmem/outcome.h"
+#include "../shmem/shared.h"
+#include "../shmem/stats.h"
+#include "../shmem/suspects.h"
+#include "../task/task.h"
+#include "../task/touched.h"
+#include "ending.h"
+
+/*
+ * Does all that follows from the end of a task or of an attempt: history, end of the period
+ * in which its key is unique, and what wings do: notification, follow-up, next run.
+ *
+ * To be called once for each end, in the transaction that has deleted the row, as one
+ * of its last actions.  An error undoes this transaction.
+ */
+void
+dw_conclude(const DwEnded *ended)
+{
+	if (ended->outcome != DW_RETRIED)
+		dw_touch_ended(ended->key->id, ended->outcome);
+	if (!ended->nulls[Anum_task_more - 1] && ended->outcome != DW_DONE && ended->outcome != DW_RETRIED)
+		dw_period_end(ended->values, ended->nulls);
+	dw_each_wing(wing, task_ended)
+		wing->task_ended(ended);
+}
+
+/*
+ * Concludes a task that was not run, whose row the caller has just deleted.  error is
+ * NULL unless the task counts as failed.
+ */
+void
+dw_conclude_row(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwOutcome outcome,
+				const ErrorData *error)
+{
+	DwEnded		ended = {.key = key, .outcome = outcome, .error = error};
+	Datum	   *values;
+	bool	   *nulls;
+
+	dw_deform(rel, tuple, &values, &nulls);
+	ended.values = values;
+	ended.nulls = nulls;
+	dw_conclude(&ended);
+}
+
+/*
+ * To be called when a claim has found that a mark (delay_cancel_all) has hit the task.
+ * The claim's transaction changes nothing; the sweeper removes the row.  Counts the
+ * cancellation, and tells sessions that wait for the task.
+ */
+void
+dw_task_was_cancelled(DwDatabase *db, const DwEntry *entry)
+{
+	dw_count_end(db, &dw_lanes[entry->lane], DW_CANCELLED);
+	dw_each_wing(wing, end_committed)
+		wing->end_committed(db, entry->id, DW_CANCELLED);
+	dw_each_wing(wing, end_visible)
+		wing->end_visible(db, entry->id);
+	dw_crashes_end(db->oid, entry->id, 0);
+}

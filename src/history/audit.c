@@ -1,0 +1,142 @@
+/*-------------------------------------------------------------------------
+ *
+ * audit.c
+ *	  The audit: who has done what to tasks and queues.
+ *
+ * Run by sessions, and by executors whose tasks call functions of the extension; the sweeper
+ * removes rows that are old.
+ *
+ * A row is written in the transaction of what was done.  So the rows are those of what has taken
+ * effect: what is rolled back leaves none.  A row is written with the functions of the heap,
+ * whatever rights the caller has, and no role but the owner of the table can write one by SQL
+ * (dw_history_guard()).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup.h"
+#include "commands/sequence.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
+#include "utils/guc.h"
+
+#include "../base/clock.h"
+#include "../base/compat.h"
+#include "../base/settings.h"
+#include "../base/signature.h"
+#include "../rows/catalog.h"
+#include "../rows/task_rows.h"
+#include "../shmem/executors.h"
+#include "../shmem/shared.h"
+#include "../sweeper/sweeper.h"
+#include "../task/task.h"
+#include "history.h"
+
+/* Limit of texts in a row, in bytes */
+#define MAX_TEXT	1000
+
+/* A row that is being made. */
+typedef struct Row
+{
+	Datum		values[Natts_audit];
+	bool		nulls[Natts_audit];
+} Row;
+
+static void
+put(Row *row, AttrNumber column, Datum value)
+{
+	row->values[column - 1] = value;
+	row->nulls[column - 1] = false;
+}
+
+/* Sets a column to the first bytes of a text; leaves it null if the text is NULL. */
+static void
+put_text(Row *row, AttrNumber column, const char *text)
+{
+	if (text != NULL)
+		put(row, column, dw_clipped_text(text, strlen(text), MAX_TEXT));
+}
+
+/*
+ * The role that this session has connected as, whatever SET ROLE and SET SESSION AUTHORIZATION
+ * say.  An executor may be connected as another role than that of its tasks.
+ */
+static Oid
+login_role(void)
+{
+	return dw_this_executor != NULL ? dw_this_executor->owner : GetAuthenticatedUserId();
+}
+
+/* Sets the columns about the session. */
+static void
+set_session(Row *row)
+{
+	LOCAL_FCINFO(call, 0);
+	Datum		address;
+
+	put_text(row, Anum_audit_login_role, GetUserNameFromId(login_role(), true));
+	put_text(row, Anum_audit_role, GetUserNameFromId(GetUserId(), true));
+	put(row, Anum_audit_pid, Int32GetDatum(MyProcPid));
+	if (application_name != NULL && application_name[0] != '\0')
+		put_text(row, Anum_audit_application_name, application_name);
+	/* null for a connection by a Unix socket, and in a background worker */
+	InitFunctionCallInfoData(*call, NULL, 0, InvalidOid, NULL, NULL);
+	address = inet_client_addr(call);
+	if (!call->isnull)
+		put(row, Anum_audit_client_addr, DirectFunctionCall1(network_host, address));
+}
+
+/* Writes a row. */
+void
+dw_audit_record(const DwAction *action)
+{
+	DwDatabase *db = dw_my_database();
+	Row			row;
+
+	memset(row.nulls, true, sizeof(row.nulls));
+	put(&row, Anum_audit_id, Int64GetDatum(nextval_internal(dw_catalog()->audit_id_seq, false)));
+	put(&row, Anum_audit_at, TimestampTzGetDatum(dw_now()));
+	put(&row, Anum_audit_owner,
+		ObjectIdGetDatum(OidIsValid(action->owner) ? action->owner : GetUserId()));
+	put_text(&row, Anum_audit_action, action->what);
+	if (action->task != 0)
+		put(&row, Anum_audit_task, Int64GetDatum(action->task));
+	if (action->with_queue)
+		put(&row, Anum_audit_queue, Int16GetDatum(action->queue));
+	if (action->due != 0)
+		put(&row, Anum_audit_due, TimestampTzGetDatum(action->due));
+	if (action->rows != 0)
+		put(&row, Anum_audit_rows, Int64GetDatum(action->rows));
+	if (action->key != NULL)
+		put(&row, Anum_audit_key, PointerGetDatum(action->key));
+	if (action->tag != NULL)
+		put(&row, Anum_audit_tag, PointerGetDatum(action->tag));
+	put_text(&row, Anum_audit_name, action->name);
+	put_text(&row, Anum_audit_detail, action->detail);
+	set_session(&row);
+	dw_audit_insert(row.values, row.nulls);
+	if (db != NULL && dw_audit_max_age >= 0)
+		dw_ask_sweeper(db, DW_JOB_AUDIT,
+					   Max(dw_time_add(dw_now(), dw_audit_max_age * USECS_PER_MINUTE),
+						   dw_job_soonest(&db->sweeper_news, DW_JOB_AUDIT)));
+}
+
+/*---- Old rows ----*/
+
+/* Removes old rows of the audit; result and *more as for dw_aged_remove(). */
+TimestampTz
+dw_audit_trim(DwDatabase *db, bool *more)
+{
+	static DwAged audit = {
+		DW_JOB_AUDIT, offsetof(DwCatalog, audit), offsetof(DwCatalog, audit_pkey),
+		Anum_audit_at, DT_NOBEGIN
+	};
+
+	*more = false;
+	if (dw_audit_max_age < 0)
+		return DW_NEVER;
+	return dw_aged_remove(db, &audit, dw_audit_max_age * USECS_PER_MINUTE, more);
+}

@@ -1,0 +1,63 @@
+/*-------------------------------------------------------------------------
+ *
+ * history.h
+ *	  The record of how tasks ended, and who has done what.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DW_HISTORY_H
+#define DW_HISTORY_H
+
+#include "postgres.h"
+
+#include "datatype/timestamp.h"
+#include "storage/block.h"
+#include "utils/snapshot.h"
+
+#include "../base/wing.h"
+#include "../shmem/outcome.h"
+#include "../shmem/shared.h"
+#include "../task/task.h"
+
+/*---- record.c: delay_wheel.history ----*/
+
+/* Age, in us, at which the current table is due to be replaced by the next one. */
+#define dw_history_turn_us()		(dw_history_max_age_us() / 3)
+
+/* What the history tells of a task. */
+typedef struct DwHistoryEnd
+{
+	DwOutcome	outcome;		/* DW_NOT_ENDED: no end is there, only failed attempts, or nothing */
+	TimestampTz ended;			/* of the end, or the latest failed attempt */
+	int16		attempt;		/* its number; 0 if it was not run */
+	char	   *sqlstate;		/* its error, or NULL */
+	char	   *message;
+} DwHistoryEnd;
+
+extern int	dw_history_max_result(int16 queue);
+extern bool dw_history_wants(int16 queue, int outcome);
+extern void dw_history_record(const DwEnded *ended);
+extern bool dw_history_lock_if_free(void);
+extern void dw_history_collect(void);
+extern void dw_history_write_collected(void);
+extern void dw_history_forget(void);
+extern const char *dw_history_newest_end(int64 id);
+extern void dw_history_find(int64 id, Snapshot snapshot, DwHistoryEnd *end);
+extern int64 dw_history_max_age_us(void);
+extern BlockNumber dw_history_max_pages(void);
+extern BlockNumber dw_history_turn_pages(BlockNumber room);
+extern int dw_history_read_current(Oid sequence);
+extern void dw_history_set_full(DwDatabase *db, bool full);
+
+/*---- history_tables.c: which of its tables is written ----*/
+
+extern TimestampTz dw_history_turn(DwDatabase *db, bool *more);
+
+/*---- audit.c: delay_wheel.audit ----*/
+
+extern void dw_audit_record(const DwAction *action);
+extern TimestampTz dw_audit_trim(DwDatabase *db, bool *more);
+
+extern const DwWing dw_history_wing;
+
+#endif							/* DW_HISTORY_H */
