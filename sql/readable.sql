@@ -46,9 +46,16 @@ CREATE VIEW delay_wheel_data.queue_name AS SELECT id, name FROM delay_wheel_data
 COMMENT ON VIEW delay_wheel_data.queue_name IS 'names of all queues, for the views';
 CREATE VIEW delay_wheel_data.mark AS SELECT * FROM delay_wheel_data.cancellation;
 COMMENT ON VIEW delay_wheel_data.mark IS 'calls of delay_cancel_all() of all roles, for the view delay_wheel.tasks';
+-- one row for each owner; OFFSET keeps it from being read again for each task
+CREATE VIEW delay_wheel_data.owner_mark AS
+SELECT c.id, c.origin, o.owner, c.queue, c.tag, c.due_from, c.due_until
+FROM delay_wheel_data.cancellation c CROSS JOIN LATERAL pg_catalog.unnest(c.owners) o(owner)
+OFFSET 0;
+COMMENT ON VIEW delay_wheel_data.owner_mark IS 'calls of delay_cancel_all() of single roles, for the view delay_wheel.tasks';
+COMMENT ON COLUMN delay_wheel_data.owner_mark.owner IS 'a role whose tasks are cancelled';
 CREATE VIEW delay_wheel_data.keyed AS SELECT id, origin, owner, queue, key FROM delay_wheel_data.task WHERE key IS NOT NULL;
 COMMENT ON VIEW delay_wheel_data.keyed IS 'tasks of all roles that have a key, for the view delay_wheel.tasks';
-GRANT SELECT ON delay_wheel_data.queue_name, delay_wheel_data.mark, delay_wheel_data.keyed TO PUBLIC;
+GRANT SELECT ON delay_wheel_data.queue_name, delay_wheel_data.mark, delay_wheel_data.owner_mark, delay_wheel_data.keyed TO PUBLIC;
 
 DO $$
 DECLARE
@@ -73,7 +80,7 @@ BEGIN
 	END LOOP;
 	FOR command IN
 		SELECT pg_catalog.format('COMMENT ON COLUMN %s.%I IS %L', v.name::regclass, a.attname, pg_catalog.col_description(t.attrelid, t.attnum))
-			FROM (VALUES ('delay_wheel_data.queue_name', 'delay_wheel_data.queue'), ('delay_wheel_data.mark', 'delay_wheel_data.cancellation'), ('delay_wheel_data.keyed', 'delay_wheel_data.task')) v(name, of)
+			FROM (VALUES ('delay_wheel_data.queue_name', 'delay_wheel_data.queue'), ('delay_wheel_data.mark', 'delay_wheel_data.cancellation'), ('delay_wheel_data.owner_mark', 'delay_wheel_data.cancellation'), ('delay_wheel_data.keyed', 'delay_wheel_data.task')) v(name, of)
 				JOIN pg_catalog.pg_attribute a ON a.attrelid = v.name::regclass::oid
 				JOIN pg_catalog.pg_attribute t ON t.attrelid = v.of::regclass::oid AND t.attname = a.attname
 			WHERE a.attnum > 0

@@ -60,9 +60,8 @@ WHERE NOT EXISTS (
 			AND (c.due_from IS NULL OR COALESCE(t.first_due, t.due) >= c.due_from)
 			AND (c.due_until IS NULL OR COALESCE(t.first_due, t.due) < c.due_until))
 	AND NOT EXISTS (
-		SELECT FROM delay_wheel_data.mark c CROSS JOIN LATERAL pg_catalog.unnest(c.owners) o(owner)
-		WHERE o.owner OPERATOR(pg_catalog.=) t.owner AND COALESCE(t.spared, t.id) < c.id
-			AND (pg_catalog.pg_has_role(o.owner::oid, 'USAGE') OR pg_catalog.pg_has_role('pg_read_all_data'::name, 'USAGE'))
+		SELECT FROM delay_wheel_data.owner_mark c
+		WHERE c.owner OPERATOR(pg_catalog.=) t.owner AND COALESCE(t.spared, t.id) < c.id
 			AND (c.origin = t.origin OR c.origin = delay_wheel_internal.origin())
 			AND (c.queue IS NULL OR c.queue = t.queue)
 			AND (c.tag IS NULL OR c.tag = t.tag)

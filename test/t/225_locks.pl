@@ -107,7 +107,7 @@ for (
 	my $begun = time();
 	$node->safe_psql('postgres', $sql);
 	in_time($begun, $what);
-	my $reason = qr/delay_wheel task $id is put back, because process \d+ waits for a lock on delay_wheel\.\w+/;
+	my $reason = qr/delay_wheel task $id is put back, because process \d+ waits for a lock on delay_wheel_data\.\w+/;
 	ok(wait_until(60, sub { log_since($node, $position) =~ $reason }), "$what: the log tells why");
 	serves($what);
 	wait_for($node, "SELECT count(*) FROM delay_wheel.running WHERE task = $id", "$what: the long task runs again", 60,

@@ -351,7 +351,7 @@ group hidden => sub {
 	# as if it were owned by a role that may do nothing
 	$hidden->safe_psql('postgres', q{
 		CREATE ROLE nobody;
-		GRANT USAGE ON SCHEMA delay_wheel TO nobody;
+		GRANT USAGE ON SCHEMA delay_wheel_data TO nobody;
 		CREATE FUNCTION citus_add_local_table_to_metadata(name regclass) RETURNS void LANGUAGE plpgsql AS $$
 		BEGIN
 			EXECUTE format('CREATE TRIGGER note AFTER INSERT ON %s EXECUTE FUNCTION remote_note_write()', name);
