@@ -9,16 +9,8 @@
  * delay_run() deletes the task's row as an executor does, and then runs the task's SQL.
  * Both belong to the caller's transaction.
  *
- * If the session belongs to the task's owner, the SQL runs like any other SQL of the
- * session.  In all other sessions, above all those of superusers, the SQL must not get
- * rights that the owner lacks, neither now nor later.  So it runs as the owner, in a
- * security-restricted operation (statement/restricted.c).  Such an operation does not
- * protect cursors and large objects, so they are handled here:
- *
- * - The caller's cursors are hidden, so the task can neither see, read, close nor
- *	 replace them.  The task's cursors are closed.
- * - A caller with open large objects gets an error, since their descriptors belong to
- *	 the session, and cannot be hidden.
+ * The session must belong to the task's owner, so that the SQL gets no rights that the owner
+ * lacks, neither now nor later: it runs like any other SQL of the session.
  *
  * delay_run_due() runs all tasks of the current user that are due by some time; it is
  * meant for tests of applications.  It finds each next task with a new snapshot, so
@@ -37,7 +29,6 @@
 
 #include "access/table.h"
 #include "access/xact.h"
-#include "catalog/pg_type.h"
 #include "commands/sequence.h"
 #include "datatype/timestamp.h"
 #include "fmgr.h"
@@ -45,10 +36,8 @@
 #include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
-#include "utils/fmgrprotos.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
-#include "utils/portal.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
@@ -80,14 +69,6 @@ PG_FUNCTION_INFO_V1(dw_delay_now);
  */
 #define MAX_ROUNDS	1000
 
-/* A cursor of the caller, hidden from the task, and its state before that */
-typedef struct HiddenCursor
-{
-	const char *name;
-	PortalStatus status;
-	bool		visible;		/* listed, with its query, in pg_cursors */
-} HiddenCursor;
-
 /* A task that was taken: this transaction has deleted its row */
 typedef struct Taken
 {
@@ -115,16 +96,29 @@ is_own_session(Oid owner)
 	return GetSessionUserId() == owner && GetAuthenticatedUserId() == owner;
 }
 
+/* Raises an error if the session is not that of the tasks' owner. */
+static void
+require_own_session(Oid owner)
+{
+	dw_require_role(owner);
+	if (!is_own_session(owner))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("tasks of role \"%s\" cannot run in this session", GetUserNameFromId(owner, false)),
+				 errdetail("Only a session that has logged in as the role, and is it still, can run them itself."),
+				 errhint("To run a task at once in a session of its owner, use %s and %s.",
+						 "delay_reschedule(id, '0')", "delay_wait(id)")));
+}
+
 /*---- How its text is read ----*/
 
 /*
  * Sets what decides how the task's text is read (task/login.c), until the current nest level of
  * settings ends: to the task's search_path, and to what a new session of its owner has.  What
- * else the task has kept is set when its SQL is run.  If the session is not the owner's own,
- * the temporary schema comes last, since the task cannot mean the caller's temporary objects.
+ * else the task has kept is set when its SQL is run.
  */
 static void
-set_reading(const Taken *task, bool own)
+set_reading(const Taken *task)
 {
 	const DwLogin *login = dw_login(task->key.owner);
 
@@ -139,142 +133,11 @@ set_reading(const Taken *task, bool own)
 			/* not known: PostgreSQL's default */
 			else if (value == NULL)
 				value = "\"$user\", public";
-			if (!own)
-				value = psprintf("%s%spg_temp", value, value[0] != '\0' ? ", " : "");
 		}
 		else if (value == NULL || !dw_login_differs(login, i))
 			continue;
 		(void) set_config_option(dw_login_settings[i], value, PGC_USERSET, PGC_S_SESSION,
 								 GUC_ACTION_SAVE, true, 0, false);
-	}
-}
-
-/*---- Cursors ----*/
-
-/*
- * Hides all cursors, and returns a list of what restore_cursors() needs.  A portal that
- * is active can be neither read nor closed, so all are marked as active, and as not
- * visible.
- */
-static List *
-hide_cursors(void)
-{
-	List	   *hidden = NIL;
-	ListCell   *lc;
-
-	foreach(lc, dw_cursors_list())
-	{
-		HiddenCursor *cursor = palloc(sizeof(HiddenCursor));
-		Portal		portal = GetPortalByName(lfirst(lc));
-
-		cursor->name = lfirst(lc);
-		cursor->status = portal->status;
-		cursor->visible = portal->visible;
-		hidden = lappend(hidden, cursor);
-	}
-	foreach(lc, hidden)
-	{
-		Portal		portal = GetPortalByName(((HiddenCursor *) lfirst(lc))->name);
-
-		portal->status = PORTAL_ACTIVE;
-		portal->visible = false;
-	}
-	return hidden;
-}
-
-/* Gives the hidden cursors back their states; an abort may have removed some. */
-static void
-restore_cursors(List *hidden)
-{
-	ListCell   *lc;
-
-	foreach(lc, hidden)
-	{
-		HiddenCursor *cursor = lfirst(lc);
-		Portal		portal = GetPortalByName(cursor->name);
-
-		if (portal != NULL)
-		{
-			portal->status = cursor->status;
-			portal->visible = cursor->visible;
-		}
-	}
-}
-
-/* Closes the cursors that the task has opened: all that are not marked as active. */
-static void
-close_cursors(void)
-{
-	ListCell   *lc;
-
-	foreach(lc, dw_cursors_list())
-	{
-		Portal		portal = GetPortalByName(lfirst(lc));
-
-		if (portal->status != PORTAL_ACTIVE)
-			PortalDrop(portal, false);
-	}
-}
-
-/*---- Large objects ----*/
-
-/*
- * Returns an upper limit for the descriptors of large objects, mostly 0.  PostgreSQL
- * keeps an array of them in a memory context that it makes for the first one; no
- * function gives access to it, so it is found by its name, and measured.
- */
-static int
-max_descriptors(void)
-{
-	Size		size = 0;
-
-	for (MemoryContext context = TopMemoryContext->firstchild; context; context = context->nextchild)
-		if (strcmp(context->name, "Filesystem") == 0)
-			size += MemoryContextMemAllocated(context, false);
-	return (int) Min(size / sizeof(void *), PG_INT32_MAX);
-}
-
-/*
- * True if the descriptor of a large object is open.  Only the error of lo_tell64() tells
- * that; the error for a descriptor that is not open leaves nothing to clean up.
- */
-static bool
-is_open_descriptor(int fd)
-{
-	MemoryContext context = CurrentMemoryContext;
-	volatile bool is_open = true;
-
-	PG_TRY();
-	{
-		(void) DirectFunctionCall1(be_lo_tell64, Int32GetDatum(fd));
-	}
-	PG_CATCH();
-	{
-		MemoryContextSwitchTo(context);
-		is_open = geterrcode() != ERRCODE_UNDEFINED_OBJECT;
-		FlushErrorState();
-	}
-	PG_END_TRY();
-	return is_open;
-}
-
-/*
- * Raises an error if the session has open large objects: the task could read and write
- * them by their descriptors, without a check of rights.
- */
-static void
-refuse_large_objects(void)
-{
-	int			max = max_descriptors();
-
-	for (int fd = 0; fd < max; fd++)
-	{
-		CHECK_FOR_INTERRUPTS();
-		if (is_open_descriptor(fd))
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_IN_USE),
-					 errmsg("cannot run a task of another role while large objects are open"),
-					 errhint("Close them with lo_close() first.")));
 	}
 }
 
@@ -301,68 +164,22 @@ run_sql_now(const Taken *task)
 	return result;
 }
 
-/*
- * Runs a task's SQL in a session that is not the owner's.  After an error, the abort of
- * the (sub)transaction restores the user and the settings.
- *
- * The list of hidden cursors has a memory context of its own.  If a DO block in the task
- * fails, PL/pgSQL frees the memory of the expression that has called this function, but
- * the list is still needed after the error.
- */
-static DwSpiResult
-run_sql_restricted(const Taken *task)
-{
-	DwSpiResult result = {0};
-	MemoryContext outer = CurrentMemoryContext;
-	MemoryContext kept = AllocSetContextCreate(CurTransactionContext, "delay_wheel cursors",
-											   ALLOCSET_SMALL_SIZES);
-	List	   *hidden;
-
-	refuse_large_objects();
-	MemoryContextSwitchTo(kept);
-	hidden = hide_cursors();
-	MemoryContextSwitchTo(outer);
-
-	PG_TRY();
-	{
-		DwRestricted state;
-
-		dw_restricted_begin(&state, task->key.owner);
-		result = run_sql_now(task);
-		close_cursors();
-		dw_restricted_end(&state);
-	}
-	PG_FINALLY();
-	{
-		dw_restricted_leave();
-		restore_cursors(hidden);
-		MemoryContextDelete(kept);
-	}
-	PG_END_TRY();
-	return result;
-}
-
 /* Error context callback; arg is a Taken. */
 static void
 run_context(void *arg)
 {
 	const Taken *task = arg;
 
-	if (is_own_session(task->key.owner))
-		errcontext("task %lld, run by %s", (long long) task->key.id, task->function);
-	else
-		errcontext("task %lld, run by %s in a session that is not its owner's",
-				   (long long) task->key.id, task->function);
+	errcontext("task %lld, run by %s", (long long) task->key.id, task->function);
 }
 
-/* Runs a task's SQL, with the task's search path and the rights of its owner. */
+/* Runs a task's SQL, with the task's search path. */
 static DwSpiResult
 run_task(Taken *task)
 {
 	DwSpiResult result = {0};
 	int64		outer_id = dw_run_now_id;
 	Oid			outer_owner = dw_run_now_owner;
-	bool		own = is_own_session(task->key.owner);
 	int			nest_level = NewGUCNestLevel();
 	ErrorContextCallback callback = {
 		.previous = error_context_stack,
@@ -371,15 +188,12 @@ run_task(Taken *task)
 	};
 
 	error_context_stack = &callback;
-	set_reading(task, own);
+	set_reading(task);
 	dw_run_now_id = task->key.id;
 	dw_run_now_owner = task->key.owner;
 	PG_TRY();
 	{
-		if (own)
-			result = run_sql_now(task);
-		else
-			result = run_sql_restricted(task);
+		result = run_sql_now(task);
 	}
 	PG_FINALLY();
 	{
@@ -425,7 +239,7 @@ run_and_conclude(Taken *task)
 		.started = dw_now()
 	};
 
-	dw_require_role(task->key.owner);
+	require_own_session(task->key.owner);
 	if (task->nulls[Anum_task_sql - 1])
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -641,9 +455,6 @@ run_and_settle(Taken *task)
 	if (claim.verdict == DW_RUN)
 	{
 		ended.started = dw_now();
-		/* the caller's session is at fault, not the task */
-		if (!is_own_session(task->key.owner))
-			refuse_large_objects();
 		error = try_task(task, &ended.result);
 		for (int i = 0; error != NULL && dw_is_transient(error->sqlerrcode) && i < DW_MAX_REPEATS; i++)
 			error = try_task(task, &ended.result);
@@ -779,6 +590,7 @@ dw_run_due(PG_FUNCTION_ARGS)
 	progress.as_executor = !PG_ARGISNULL(1) && PG_GETARG_BOOL(1);
 	progress.until = PG_ARGISNULL(0) ? GetCurrentTransactionStartTimestamp() : PG_GETARG_TIMESTAMPTZ(0);
 	progress.at.owner = GetUserId();
+	require_own_session(progress.at.owner);
 	progress.at.origin = dw_origin_stamp();
 	PG_TRY();
 	{

@@ -12,8 +12,8 @@
  *   roles): executors and timers start anew after the commit (recycle.c).
  * - DROP ROLE: the timers of all databases look for tasks of the role.
  * - SET CONSTRAINTS, TRUNCATE, COPY, ANALYZE, IMPORT FOREIGN SCHEMA: a task that runs one
- *   of these is the last one of its batch.  SET CONSTRAINTS is refused in a session that
- *   runs another role's task (statement/restricted.c).
+ *   of these is the last one of its batch.  SET CONSTRAINTS is refused in code of
+ *   a stranger's type (statement/args.c).
  * - PREPARE TRANSACTION: its name is noted.  Under that name the transaction writes down
  *   what it touched (task/touched.c).
  * - COMMIT PREPARED and ROLLBACK PREPARED: the backend tells the timer what the prepared
@@ -578,15 +578,13 @@ tell_of_tasks(List *roles)
 /*---- SET CONSTRAINTS ----*/
 
 /*
- * Raises an error in a session that runs another role's task (a restricted session).
- *
- * SET CONSTRAINTS can fire the triggers for all that the transaction has done so far.
- * The session has not allowed the task to decide when its own deferred triggers fire.
+ * Raises an error in code of a stranger's type, which is being read.  SET CONSTRAINTS can
+ * fire the triggers for all that the transaction has done so far.
  */
 static void
 refuse_set_constraints(void)
 {
-	if (dw_is_restricted())
+	if (dw_is_reading_as())
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("cannot execute %s within security-restricted operation", "SET CONSTRAINTS")));

@@ -753,26 +753,45 @@ stranger(Oid type)
 
 /*---- Reading stored arguments ----*/
 
-/* Read a value by an input function, with the rights of that role. */
+/* Number of nested calls of read_as(): the code may read such a value itself */
+static int	reading_as = 0;
+
+/*
+ * Read a value by an input function, with the rights of that role, in a
+ * security-restricted operation.  After an error, the abort of the (sub)transaction
+ * restores role and settings.
+ */
 static Datum
 read_as(Oid role, Oid input, char *string, Oid io_param, int32 typmod)
 {
 	Datum		result = (Datum) 0;
+	int			nest_level = NewGUCNestLevel();
+	Oid			userid;
+	int			context;
 
+	GetUserIdAndSecContext(&userid, &context);
+	reading_as++;
 	PG_TRY();
 	{
-		DwRestricted state;
-
-		dw_restricted_begin(&state, role);
+		SetUserIdAndSecContext(role, context |
+							   SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION);
 		result = OidInputFunctionCall(input, string, io_param, typmod);
-		dw_restricted_end(&state);
 	}
 	PG_FINALLY();
 	{
-		dw_restricted_leave();
+		reading_as--;
 	}
 	PG_END_TRY();
+	SetUserIdAndSecContext(userid, context);
+	AtEOXact_GUC(false, nest_level);
 	return result;
+}
+
+/* True while code of a stranger's type runs in this process. */
+bool
+dw_is_reading_as(void)
+{
+	return reading_as > 0;
 }
 
 /*

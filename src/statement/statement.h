@@ -85,6 +85,7 @@ extern DwBinding *dw_args_binding(ParamListInfo params, const char *sql);
 extern void dw_args_bind(DwBinding *binding, ParamListInfo params);
 extern void dw_args_parser_setup(struct ParseState *pstate, void *binding);
 extern List *dw_args_analyze(RawStmt *raw, const char *sql, ParamListInfo params);
+extern bool dw_is_reading_as(void);
 
 /*---- first_row.c: the first row that the SQL of a task returns ----*/
 
@@ -146,22 +147,6 @@ extern void dw_check_plan(const text *sql, Datum args, bool args_null,
 
 /*---- plans.c: runs tasks' SQL by plans that an executor keeps ----*/
 
-
-/*---- restricted.c: runs code with the rights of another role, safely for the session ----*/
-
-/* The state of the session before the code, to be restored after it */
-typedef struct DwRestricted
-{
-	Oid			userid;
-	int			context;		/* security context flags */
-	int			nest_level;		/* of settings */
-	CommandId	began;			/* the first command of the code */
-} DwRestricted;
-
-extern void dw_restricted_begin(DwRestricted *state, Oid role);
-extern void dw_restricted_end(const DwRestricted *state);
-extern void dw_restricted_leave(void);
-extern bool dw_is_restricted(void);
 
 /*---- plans.c: runs the SQL of a task ----*/
 

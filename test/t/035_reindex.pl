@@ -45,7 +45,7 @@ note("$rounds rounds of REINDEX CONCURRENTLY");
 foreach my $index (qw(task_pkey task_lane_due_idx))
 {
 	my ($code, undef, $problem) = $node->psql('postgres',
-		"SELECT bt_index_parent_check('delay_wheel.$index', true)");
+		"SELECT bt_index_parent_check('delay_wheel_data.$index', true)");
 	is($code, 0, "$index has all rows") or diag($problem);
 }
 

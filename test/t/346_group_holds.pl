@@ -24,7 +24,7 @@ delay_wheel.max_executors = 6
 
 sub query { return $node->safe_psql('postgres', $_[0]); }
 
-sub as { my ($role, $sql) = @_; return query("SET SESSION AUTHORIZATION $role; $sql"); }
+sub as { my ($role, $sql) = @_; return $node->safe_psql('postgres', $sql, extra_params => [ '-U', $role ]); }
 
 sub session { return $node->background_psql('postgres', on_error_stop => 0, timeout => 3 * $PostgreSQL::Test::Utils::timeout_default); }
 

@@ -110,11 +110,10 @@ ran(4, 1, 'an executor runs the task');
 my $all = q{CREATE TEMP TABLE own_temp (i int); INSERT INTO deferred VALUES (%d); DECLARE own CURSOR WITH HOLD FOR SELECT 1;
 	SELECT delay_schedule('0', 'INSERT INTO effects VALUES (%d)'); SET work_mem = '123kB'};
 schedule('owner', '1 day', sprintf($all, 5, 5));
-like(as('member', "SELECT delay_run($id)"), qr/within security-restricted operation/, 'a member may not do all that the owner may');
-like(as('member', "SET ROLE owner; SELECT delay_run($id)"), qr/within security-restricted operation/, 'nor in the role of the owner');
-like(as('postgres', "SET SESSION AUTHORIZATION owner; SELECT delay_run($id)"), qr/within security-restricted operation/,
-	'nor can a superuser');
-like(as('member', "SELECT delay_run($id)"), qr/run by delay_run\(\) in a session that is not its owner's/, 'the context says why');
+my $elsewhere = qr/tasks of role "owner" cannot run in this session/;
+like(as('member', "SELECT delay_run($id)"), $elsewhere, 'a member may not run it');
+like(as('member', "SET ROLE owner; SELECT delay_run($id)"), $elsewhere, 'nor in the role of the owner');
+like(as('postgres', "SET SESSION AUTHORIZATION owner; SELECT delay_run($id)"), $elsewhere, 'nor can a superuser');
 is(as('owner', "SELECT delay_run($id); SHOW work_mem; FETCH own"), "t\n4MB\n1", 'the owner can');
 ran(5, 1, 'what it has scheduled is run');
 
@@ -146,19 +145,19 @@ is($node->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel.failed'), 0, '
 sub path_of_owner
 {
 	schedule('owner', '1 day', 'INSERT INTO public.effects VALUES (8)');
-	is(as('postgres', "SET search_path = pg_catalog; SELECT public.delay_run($id)"), 't', 'run by a superuser');
+	is(as('owner', "SET search_path = pg_catalog; SELECT public.delay_run($id)"), 't', 'run by its owner');
 	return $node->safe_psql('postgres', 'DELETE FROM effects WHERE n = 8 RETURNING path');
 }
 
-is(path_of_owner(), 'public, conf, pg_temp', 'search_path of the server');
+is(path_of_owner(), 'public, conf', 'search_path of the server');
 $node->safe_psql('postgres', 'ALTER DATABASE postgres SET search_path = conf, public');
-is(path_of_owner(), 'conf, public, pg_temp', 'search_path of the database');
+is(path_of_owner(), 'conf, public', 'search_path of the database');
 $node->safe_psql('postgres', 'ALTER ROLE owner SET search_path = conf');
-is(path_of_owner(), 'conf, pg_temp', 'search_path of the role');
+is(path_of_owner(), 'conf', 'search_path of the role');
 $node->safe_psql('postgres', 'ALTER ROLE owner IN DATABASE postgres SET search_path = public');
-is(path_of_owner(), 'public, pg_temp', 'search_path of the role in the database');
+is(path_of_owner(), 'public', 'search_path of the role in the database');
 $node->safe_psql('postgres', q{ALTER ROLE owner IN DATABASE postgres SET search_path = ''});
-is(path_of_owner(), '"", pg_temp', 'an empty one');
+is(path_of_owner(), '""', 'an empty one');
 
 nothing_pending('nothing is left');
 $node->stop;

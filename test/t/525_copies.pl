@@ -90,7 +90,7 @@ sub check
 
 		# all are overdue
 		$q->(q{UPDATE delay_wheel_data.task SET due = now() - interval '1 min'});
-		my (undef, undef, $err) = $node->psql($db, q{SET SESSION AUTHORIZATION anna; SELECT delay_run(id) FROM delay_wheel.tasks WHERE key = 'order 1'});
+		my (undef, undef, $err) = $node->psql($db, q{SELECT delay_run(id) FROM delay_wheel.tasks WHERE key = 'order 1'}, extra_params => [ '-U', 'anna' ]);
 		like($err, qr/ERROR:  task \d+ is not armed/, 'an unarmed task cannot be run by hand');
 		new_tasks($db, 'new');
 		is($q->($effects), 'new 2', 'those of the copy do not');

@@ -162,74 +162,24 @@ group attacks => sub {
 		'>=', 8 * @attacks, 'they have failed');
 	is($node->safe_psql('postgres', "SELECT string_agg(DISTINCT who, ' ') FROM seen"), 'hand mallory', 'checks, casts and operators ran as the owners of the tasks');
 
-	# put back by a superuser, and run by one, in his session
+	# put back by a superuser
 	is(out_as('boss', q{SELECT count(*) > 100 FROM (SELECT delay_redrive() OFFSET 0) r, delay_wheel.failed}) =~ /^[tf]$/, 1, 'a superuser puts them back');
 	wait_until_done('they have been run again');
 	no_loot('put back by a superuser');
 	out_as('boss', 'TRUNCATE seen; DELETE FROM delay_wheel_data.failed_task');
-	for my $role ('mallory', 'hand')
+	# nobody else's session runs them
+	out_as('mallory', "SET ROLE $_; SELECT delay_schedule_task('SELECT evil.loot(1)', delay => '1 hour', key => '$_', on_failure => 'SELECT evil.loot(2)')") for 'mallory', 'hand';
+	for my $as ('RESET ROLE', 'SET ROLE mallory', 'SET ROLE hand', 'SET SESSION AUTHORIZATION mallory', 'SET SESSION AUTHORIZATION hand')
 	{
-		my @sql = ("SET ROLE $role");
-		for my $attack (@attacks)
+		for my $role ('mallory', 'hand')
 		{
-			(my $quoted = $attack =~ /DECLARE|evil\.deferred/ ? $attack : "$attack; INSERT INTO public.loot VALUES ('x')") =~ s/'/''/g;
-			push @sql, "SELECT delay_schedule_task('$quoted', delay => '1 hour', on_failure => 'SELECT evil.loot(''after'')')";
+			(undef, $err) = as('boss', "SELECT id FROM delay_wheel.tasks WHERE key = '$role' \\gset\n$as;\nSELECT delay_run(:id);\nSELECT delay_run_due('infinity');");
+			my @errors = $err =~ /ERROR:  (\S+ \S+)/g;
+			my $own = $as eq 'RESET ROLE' ? 0 : 1;
+			is(scalar(grep { /^(?:tasks of|permission denied)/ } @errors), 1 + $own, "$as: a task of $role is not run by a superuser") or diag($err);
 		}
-		push @sql, "SELECT delay_schedule_task('SELECT 1', delay => '1 hour', on_success => 'SELECT evil.loot(''after'', ''RESET ROLE'')')",
-			"SELECT delay_schedule('1 hour', 'SELECT \$1, \$2', 'x'::evil.domain, '(1,x)'::evil.pair)",
-			"SELECT delay_schedule('1 hour', 'SET search_path = evil, pg_catalog; SET work_mem = ''64kB''; SELECT evil.try(''of a superuser'', ''RESET ROLE'')')",
-			"SELECT delay_schedule('1 hour', 'SELECT evil.try(''cursor'', ''FETCH ALL FROM mine''), evil.try(''cursor'', ''MOVE mine''), evil.try(''cursor'', ''CLOSE mine''), evil.try(''listen'', ''LISTEN a'')')",
-			"SELECT delay_every('r', '1 hour', 'SELECT evil.loot(''recurring'', ''RESET ROLE'')')";
-		out_as('mallory', join(";\n", @sql) . ';');
 	}
-	($out, $err) = as('boss', q{
-		SET work_mem = '5MB';
-		BEGIN;
-		DECLARE mine CURSOR FOR SELECT 'x' FROM generate_series(1, 3);
-		DO $$
-		DECLARE
-			i bigint;
-		BEGIN
-			FOR i IN SELECT id FROM delay_wheel.tasks WHERE owner IN ('mallory', 'hand') LOOP
-				BEGIN
-					PERFORM delay_run(i);
-				EXCEPTION WHEN OTHERS THEN
-					IF SQLSTATE LIKE 'XX%' THEN
-						RAISE EXCEPTION 'internal: %', SQLERRM;
-					END IF;
-				END;
-			END LOOP;
-		END $$;
-		SELECT count(*) FROM pg_cursors WHERE name = 'mine';
-		FETCH 1 FROM mine;
-		SELECT current_user, session_user, current_setting('work_mem'), current_setting('search_path') LIKE '%evil%', count(*) FROM pg_prepared_statements;
-		COMMIT;
-		SELECT count(*) FROM pg_cursors;
-		SELECT count(*) FROM pg_class WHERE relnamespace = pg_my_temp_schema()});
-	is("$out$err", qq{1\nx\nboss|boss|5MB|f|0\n0\n0}, 'run by a superuser, they leave nothing in his session');
 	no_loot('run by a superuser');
-	is($node->safe_psql('postgres', "SELECT string_agg(DISTINCT who, ' ') FROM seen"), 'hand mallory', 'what they have called ran as their owners');
-	# descriptors of large objects are the session's, whoever uses them
-	out_as('mallory', q{SELECT delay_schedule_task('SELECT evil.try(''large object: '' || convert_from(loread(0, 100), ''UTF8''))', delay => '1 hour', key => 'lo')});
-	($out, $err) = as('boss', qq{
-		SELECT lo_from_bytea(4711, '$secret');
-		BEGIN;
-		SELECT lo_open(4711, x'60000'::int);
-		SELECT lo_open(4711, x'60000'::int), lo_close(0);
-		SAVEPOINT a;
-		SELECT delay_run(id) FROM delay_wheel.tasks WHERE key = 'lo';
-		ROLLBACK TO a;
-	SELECT count(lo_open(4711, x'60000'::int)) FROM generate_series(1, 70);
-	SELECT count(lo_close(n)) FROM generate_series(0, 69) n;
-	SAVEPOINT b;
-	SELECT delay_run(id) FROM delay_wheel.tasks WHERE key = 'lo';
-	ROLLBACK TO b;
-	SELECT lo_close(70);
-		SELECT delay_run(id) FROM delay_wheel.tasks WHERE key = 'lo';
-		COMMIT});
-	like($err, qr/^[^\n]*ERROR:  cannot run a task of another role while large objects are open(?:(?!ERROR).)*ERROR:  cannot run a task of another role while large objects are open(?:(?!ERROR).)*ERROR:  invalid large-object descriptor: 0/s, 'large objects that a superuser has open are not read');
-	wait_until_done('follow-ups of them have been run');
-	no_loot('follow-ups');
 	out_as('mallory', "SELECT delay_cancel_all(due_from => '-infinity'); SELECT delay_unschedule(name) FROM delay_wheel.recurring");
 	out_as('mallory', "SET ROLE hand; SELECT delay_cancel_all(due_from => '-infinity'); SELECT delay_unschedule(name) FROM delay_wheel.recurring");
 

@@ -209,8 +209,8 @@ is($node->safe_psql('postgres', $owners, extra_params => [ '-U', 'nobody' ]), ''
 
 # the next run ends it
 $node->safe_psql('postgres', q{SET SESSION AUTHORIZATION other;
-	SELECT delay_every('secret', '1 day', 'SELECT 1', starts => now()), delay_every('skips', '1 day', 'SELECT 1'), delay_unschedule('stops'), delay_resume_recurring('rests');
-	SELECT delay_run(task) FROM delay_wheel.recurring WHERE name IN ('secret', 'skips')});
+	SELECT delay_every('secret', '1 day', 'SELECT 1', starts => now()), delay_every('skips', '1 day', 'SELECT 1'), delay_unschedule('stops'), delay_resume_recurring('rests')});
+$node->safe_psql('postgres', q{SELECT delay_run(task) FROM delay_wheel.recurring WHERE name IN ('secret', 'skips')}, extra_params => [ '-U', 'other' ]);
 is(trouble(), '5 0 0 0 0', 'after another run, all is well');
 
 #

@@ -415,7 +415,7 @@ RESET SESSION AUTHORIZATION;
 GRANT CREATE ON SCHEMA public TO regress_dw_victim;
 SET SESSION AUTHORIZATION regress_dw_victim;
 CREATE FUNCTION public.escapes_note_later(x anyelement) RETURNS boolean LANGUAGE sql SECURITY DEFINER SET search_path = public AS
-	$$SELECT delay_schedule('0', 'INSERT INTO escapes_seen (label) SELECT format(''type %s %s %s'', pg_typeof($1), $1, current_setting(''search_path''))', x) > 0$$;
+	$$SELECT delay_schedule('0', 'SET CONSTRAINTS ALL IMMEDIATE; INSERT INTO escapes_seen (label) SELECT format(''type %s %s %s'', pg_typeof($1), $1, current_setting(''search_path''))', x) > 0$$;
 RESET SESSION AUTHORIZATION;
 REVOKE CREATE ON SCHEMA public FROM regress_dw_victim;
 CREATE FUNCTION escapes.is_own(i int) RETURNS boolean LANGUAGE plpgsql AS $$

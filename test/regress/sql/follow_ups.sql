@@ -115,12 +115,19 @@ SELECT public.delay_schedule_task('INSERT INTO effect (args) VALUES (''main'')',
 	on_success => 'INSERT INTO effect (args) VALUES ($2)') AS id \gset
 RESET search_path;
 RESET SESSION AUTHORIZATION;
+\set boss :USER
+\c - regress_dw_follow
 BEGIN;
 SELECT delay_run(:id);
 SELECT owner, due = now() AS at_once, queue, priority, key, tag, sql, args[1] = :'id' AS id, args[2] AS rows FROM delay_wheel.tasks;
-SELECT arg_types, max_attempts, timeout, search_path, more FROM delay_wheel_data.task;
 ROLLBACK;
 SELECT sql FROM delay_wheel.tasks;
+SELECT delay_run(:id);
+\c - :boss
+\set ECHO none
+\i :helpers
+\set ECHO all
+SELECT arg_types, max_attempts, timeout, search_path, more FROM delay_wheel_data.task;
 SELECT delay_resume('follow');
 SELECT pg_temp.wait_for('count(*) = 2 FROM follow_schema.effect');
 SELECT * FROM follow_schema.effect;

@@ -399,8 +399,8 @@ SELECT count(*), count(result) FROM delay_wheel.history;
 \set VERBOSITY sqlstate
 SET delay_wheel.history_result = '5kB';
 \set VERBOSITY default
--- run by a session, as the owner, who is another role: a cast has no other rights
-SET delay_wheel.history_result = '100B';
+-- of a task of another role: a cast has no other rights
+ALTER ROLE regress_dw_h_all SET delay_wheel.history_result = '100B';
 GRANT SELECT, INSERT ON history_rows TO PUBLIC;
 ALTER FUNCTION history_bad_json(history_bad) RENAME TO history_bad_unused;
 DROP CAST (history_bad AS json);
@@ -409,7 +409,13 @@ CREATE CAST (history_bad AS json) WITH FUNCTION history_whose_json;
 SET ROLE regress_dw_h_all;
 SELECT delay_schedule_task('SELECT ''b''::history_bad AS whose', delay => '1 hour', queue => 'history_q') AS id \gset
 RESET ROLE;
+\set boss :USER
+\c - regress_dw_h_all
 SELECT delay_run(:id);
+\c - :boss
+\set ECHO none
+\i :helpers
+\set ECHO all
 SELECT owner, result FROM delay_wheel.history WHERE task = :id;
 SET ROLE regress_dw_h_off;
 SELECT count(*) FROM delay_wheel.history WHERE result IS NOT NULL;
@@ -430,7 +436,12 @@ CALL history_result('100', ARRAY['SELECT mood FROM history_other.moods', 'SELECT
 	'SELECT ARRAY[mood] FROM history_other.moods', 'SELECT ARRAY[pair] FROM history_other.moods', 'SELECT ROW(ROW(mood)) FROM history_other.moods', 'SELECT ARRAY[ROW(mood)] FROM history_other.moods',
 	'SELECT mood::text FROM history_other.moods', 'SELECT NULL::history_other.mood AS mood, ARRAY[ROW(1)] AS rows']);
 SELECT sql, outcome, result FROM delay_wheel.history WHERE queue = 'history_q' ORDER BY sql COLLATE "C";
+\c - regress_dw_h_all
 SELECT delay_run(:id);
+\c - :boss
+\set ECHO none
+\i :helpers
+\set ECHO all
 SELECT owner, result FROM delay_wheel.history WHERE task = :id;
 SET client_min_messages = warning;
 DROP SCHEMA history_other CASCADE;

@@ -116,7 +116,7 @@ RESET SESSION AUTHORIZATION;
 TRUNCATE keep_effect;
 
 --
--- Run at once: in a session of the owner, of another role; what was not set is empty
+-- Run at once, in sessions of the owner; what was not set is empty
 --
 SET keep.tenant = '7';
 SET TimeZone = 'Asia/Tokyo';
@@ -130,7 +130,7 @@ RESET SESSION AUTHORIZATION;
 SET keep.tenant = '8';
 SET keep.unset = 'a secret';
 RESET TimeZone;
-SELECT delay_run(:id), delay_run(:id2);
+SELECT delay_run(:id);
 SELECT keep_seen(), current_setting('keep.unset');
 BEGIN;
 SELECT delay_schedule_task('INSERT INTO keep_effect SELECT ''due '' || $1, keep_seen()', args => '{1}', keep_settings => '{keep.tenant}') > 0 AS ok;
@@ -140,8 +140,16 @@ SELECT delay_schedule_task('INSERT INTO keep_effect SELECT ''due '' || $1, keep_
 SELECT delay_run_due();
 SELECT keep_seen();
 COMMIT;
+\set boss :USER
+\c - regress_dw_keeper
+SET keep.unset = 'a secret';
+SELECT delay_run(:id2);
+SELECT keep_seen(), current_setting('keep.unset');
+\c - :boss
+\set ECHO none
+\i :helpers
+\set ECHO all
 SELECT * FROM keep_effect ORDER BY label, value;
-RESET keep.unset;
 TRUNCATE keep_effect;
 
 --
@@ -191,7 +199,13 @@ RESET SESSION AUTHORIZATION;
 SELECT pg_temp.wait_until_done();
 ALTER ROLE regress_dw_strong NOSUPERUSER;
 GRANT ALL ON keep_effect TO regress_dw_strong;
-SELECT code, message FROM pg_temp.error_of(format('SELECT delay_run(%s)', :id));
+SELECT delay_wheel.allow('regress_dw_strong');
+\c - regress_dw_strong
+SELECT delay_run(:id);
+\c - :boss
+\set ECHO none
+\i :helpers
+\set ECHO all
 SELECT delay_reschedule(:id, '0');
 SELECT pg_temp.wait_for(format('EXISTS (SELECT FROM delay_wheel.failed WHERE id = %s)', :id));
 SELECT sqlstate, message FROM delay_wheel.failed WHERE id = :id;
@@ -245,7 +259,7 @@ DROP TABLE keep_document, keep_effect, keep_row;
 DROP FUNCTION keep_seen;
 DROP PROCEDURE keep_twice;
 DROP SEQUENCE keep_seq;
-SELECT delay_wheel.disallow('regress_dw_keeper');
+SELECT delay_wheel.disallow('regress_dw_keeper', 'regress_dw_strong');
 DROP ROLE regress_dw_keeper, regress_dw_strong;
 RESET keep.tenant;
 RESET TimeZone;

@@ -16,11 +16,11 @@ CREATE TABLE meaning (label text, d date, ts timestamptz, i interval, ds date[],
 CREATE DOMAIN meaning_day AS date CHECK (VALUE > '2000-12-31');
 GRANT ALL ON meaning TO PUBLIC;
 -- what was written, as no setting changes it
-CREATE FUNCTION pg_temp.written() RETURNS TABLE (label text, d text, ts text, i text, ds text, zone text, n bigint)
+CREATE FUNCTION meaning_written() RETURNS TABLE (label text, d text, ts text, i text, ds text, zone text, n bigint)
 LANGUAGE sql SET datestyle = 'ISO, YMD' SET timezone = 'UTC' SET intervalstyle = 'postgres' AS
 $$SELECT label, d::text, ts::text, i::text, ds::text, zone, count(*) FROM public.meaning GROUP BY label, d, ts, i, ds, zone ORDER BY label, d, ts$$;
 -- what the last task keeps
-CREATE FUNCTION pg_temp.kept() RETURNS text LANGUAGE sql AS
+CREATE FUNCTION meaning_kept() RETURNS text LANGUAGE sql AS
 $$SELECT COALESCE(settings::text, 'nothing') FROM delay_wheel.tasks ORDER BY id DESC LIMIT 1$$;
 SELECT delay_queue('meaning', users => '{public}', keep_settings => '{work_mem}');
 
@@ -81,7 +81,7 @@ RESET timezone;
 RESET intervalstyle;
 SELECT pg_temp.wait_for('count(*) = 22 FROM meaning');
 SELECT pg_temp.wait_until_done();
-SELECT * FROM pg_temp.written();
+SELECT * FROM meaning_written();
 TRUNCATE meaning;
 SELECT delay_discard(id) FROM delay_wheel.failed;
 SET ROLE regress_dw_means;
@@ -106,7 +106,7 @@ BEGIN
 END $$;
 SELECT delay_resume();
 SELECT pg_temp.wait_until_done();
-SELECT * FROM pg_temp.written();
+SELECT * FROM meaning_written();
 TRUNCATE meaning;
 
 --
@@ -118,21 +118,23 @@ SET SESSION AUTHORIZATION regress_dw_means;
 SET datestyle = 'ISO, YMD';
 SET timezone = 'Asia/Kolkata';
 SELECT delay_schedule('1 hour', $$INSERT INTO meaning (label, d, ts) VALUES ('of a session', $1, '2026-02-03 10:00')$$, '26/02/03') AS id \gset
-SELECT pg_temp.kept();
+SELECT meaning_kept();
 SET datestyle = 'ISO, DMY';
 RESET timezone;
 SELECT delay_schedule('1 hour', $$INSERT INTO meaning (label, d, ts) VALUES ('of a new one', $1, '2026-02-03 10:00')$$, '03/02/2026') AS id2 \gset
-SELECT pg_temp.kept();
+SELECT meaning_kept();
+RESET SESSION AUTHORIZATION;
+\set boss :USER
+\c - regress_dw_means
 SET datestyle = 'ISO, MDY';
 SET timezone = 'Asia/Tokyo';
-BEGIN;
 SELECT delay_run(:id), delay_run(:id2);
 SELECT current_setting('datestyle'), current_setting('timezone');
-SELECT * FROM pg_temp.written();
-ROLLBACK;
-RESET SESSION AUTHORIZATION;
-SELECT delay_run(:id), delay_run(:id2);
-SELECT * FROM pg_temp.written();
+\c - :boss
+\set ECHO none
+\i :helpers
+\set ECHO all
+SELECT * FROM meaning_written();
 TRUNCATE meaning;
 RESET datestyle;
 RESET timezone;
@@ -146,7 +148,7 @@ SET timezone = 'UTC';
 SELECT delay_run_due();
 RESET timezone;
 SELECT delay_resume();
-SELECT * FROM pg_temp.written();
+SELECT * FROM meaning_written();
 TRUNCATE meaning;
 
 --
@@ -158,7 +160,7 @@ DECLARE
 BEGIN
 	EXECUTE command;
 	PERFORM public.delay_schedule('1 hour', 'SELECT 1');
-	kept := pg_temp.kept();
+	kept := meaning_kept();
 	RAISE SQLSTATE 'DWXXX';
 EXCEPTION WHEN SQLSTATE 'DWXXX' THEN
 	RETURN kept;
@@ -272,22 +274,22 @@ SELECT delay_schedule('0', $$SELECT delay_schedule('0', 'INSERT INTO meaning (la
 INSERT INTO delay_wheel_data.task (due, sql, args, arg_types) VALUES (now(), 'INSERT INTO meaning (label, ts) VALUES (''plain SQL'', $1)', '{2026-02-03 10:00}', '{-}');
 RESET timezone;
 SELECT pg_temp.wait_for('count(*) = 2 FROM meaning');
-SELECT * FROM pg_temp.written();
+SELECT * FROM meaning_written();
 TRUNCATE meaning;
 -- messages have no text; their follow-ups have
 SELECT delay_queue('meaning_messages', external => true);
 SET datestyle = 'DMY';
 SELECT delay_send('meaning_messages', '1') > 0 AS ok;
-SELECT pg_temp.kept();
+SELECT meaning_kept();
 SELECT delay_send('meaning_messages', '2', on_success => $$INSERT INTO meaning (label, d) VALUES ('after a message', '03/02/2026')$$) > 0 AS ok;
-SELECT pg_temp.kept();
+SELECT meaning_kept();
 RESET datestyle;
 SELECT pg_temp.wait_for('sum(ready) = 2 FROM delay_wheel.queues WHERE name = ''meaning_messages''');
 BEGIN;
 SELECT payload FROM delay_receive('meaning_messages', 2) ORDER BY 1;
 COMMIT;
 SELECT pg_temp.wait_for('count(*) = 1 FROM meaning');
-SELECT * FROM pg_temp.written();
+SELECT * FROM meaning_written();
 TRUNCATE meaning;
 SELECT delay_queue_drop('meaning_messages');
 
@@ -296,7 +298,7 @@ SELECT delay_queue_drop('meaning_messages');
 --
 SET timezone = 'Asia/Kolkata';
 SELECT delay_schedule_task('SELECT $1, $2', args => '{2026-02-03 10:00,7}', arg_types => '{-,int}', delay => '1 hour', keep_settings => '{work_mem}') AS id \gset
-SELECT pg_temp.kept();
+SELECT meaning_kept();
 SET timezone = 'Asia/Tokyo';
 SET datestyle = 'DMY';
 -- the text is read in Kolkata, still
@@ -307,7 +309,7 @@ SELECT delay_update(:id, args => '{03/02/2026 12:00,9}');
 SELECT args, arg_types, settings FROM delay_wheel.tasks WHERE id = :id;
 SELECT delay_update(:id, args => '{NULL,9}', arg_types => '{-,int}');
 SELECT delay_update(:id, priority => 1, tag => 'x');
-SELECT pg_temp.kept();
+SELECT meaning_kept();
 SELECT delay_update(:id, sql_text => 'SELECT $1, $2, now()', args => '{03/02/2026 11:00,8}');
 SELECT args, arg_types, settings FROM delay_wheel.tasks WHERE id = :id;
 RESET datestyle;
@@ -319,7 +321,7 @@ SELECT delay_update(:id, args => '{2026-02-03 11:00,8}');
 RESET datestyle;
 RESET timezone;
 SELECT delay_update(:id, sql_text => 'SELECT $1, $2');
-SELECT pg_temp.kept();
+SELECT meaning_kept();
 SELECT delay_cancel(:id);
 
 --
@@ -331,20 +333,20 @@ SET delay_wheel.keep_settings = TimeZone, datestyle;
 SELECT pg_temp.keeps('SET datestyle = ''SQL, DMY''');
 BEGIN;
 SELECT delay_schedule_task('SELECT 1', delay => '1 hour', keep_settings => '{}') > 0 AS ok;
-SELECT pg_temp.kept();
+SELECT meaning_kept();
 SELECT delay_schedule_task('SELECT 1', delay => '1 hour', keep_settings => '{work_mem}') > 0 AS ok;
-SELECT pg_temp.kept();
+SELECT meaning_kept();
 SELECT delay_schedule_task('SELECT 1', delay => '1 hour', queue => 'meaning') > 0 AS ok;
-SELECT pg_temp.kept();
+SELECT meaning_kept();
 SELECT delay_every('meaning', '1 hour', 'SELECT 1') AS id \gset
 SELECT settings FROM delay_wheel.recurring WHERE name = 'meaning';
 SET LOCAL delay_wheel.keep_settings = 'work_mem';
 SELECT delay_update(:id, sql_text => 'SELECT 2');
-SELECT pg_temp.kept();
+SELECT meaning_kept();
 -- a message keeps nothing
 SELECT delay_queue('meaning_messages', external => true);
 SELECT delay_send('meaning_messages', '1') > 0 AS ok;
-SELECT pg_temp.kept();
+SELECT meaning_kept();
 ROLLBACK;
 RESET delay_wheel.keep_settings;
 -- pinned: a default that changes makes no difference
@@ -360,7 +362,7 @@ SET ROLE regress_dw_means;
 SELECT delay_resume();
 RESET ROLE;
 SELECT pg_temp.wait_until_done();
-SELECT * FROM pg_temp.written();
+SELECT * FROM meaning_written();
 -- what is no list; names that are none; what the user may not set
 SET delay_wheel.keep_settings = 'a,,b';
 SELECT code, message, detail FROM pg_temp.error_of($$SET delay_wheel.keep_settings = '"a'$$);
@@ -379,7 +381,7 @@ SELECT count(*) AS pending FROM delay_wheel.tasks;
 SELECT delay_queue_drop('meaning');
 DELETE FROM delay_wheel_data.failed_task;
 DROP TABLE meaning, meaning_other, meaning_row;
-DROP FUNCTION meaning_of_role, meaning_with_set, meaning_fails_once, meaning_set;
+DROP FUNCTION meaning_of_role, meaning_with_set, meaning_fails_once, meaning_set, meaning_written, meaning_kept;
 DROP PROCEDURE meaning_write;
 DROP DOMAIN meaning_day;
 DROP SEQUENCE meaning_seq;

@@ -171,7 +171,6 @@ CREATE ROLE regress_dw_due LOGIN;
 SELECT delay_wheel.allow('regress_dw_due');
 SET SESSION AUTHORIZATION regress_dw_due;
 SELECT delay_schedule('1 hour', 'SELECT ''ANOTHER OWNER''') IS NOT NULL AS ok;
-SELECT delay_run_due(now() + interval '30 min');
 RESET SESSION AUTHORIZATION;
 SELECT pg_advisory_lock(4712);
 SELECT delay_schedule('0', 'SELECT pg_advisory_xact_lock_shared(4712)') AS id \gset
@@ -187,10 +186,18 @@ SELECT array_agg(label ORDER BY n) FROM due_effect;
 ROLLBACK;
 SELECT pg_advisory_unlock(4712);
 SELECT pg_temp.wait_until_done();
--- as another role's member, in its name: only that role's, and with its rights
+-- only in a session of the role
 SET ROLE regress_dw_due;
 SELECT delay_run_due(now() + interval '1 day');
 RESET ROLE;
+\set boss :USER
+\c - regress_dw_due
+SELECT delay_run_due(now() + interval '30 min');
+SELECT delay_run_due(now() + interval '1 day');
+\c - :boss
+\set ECHO none
+\i :helpers
+\set ECHO all
 SELECT count(*) FROM delay_wheel.tasks;
 
 -- As an executor: a failure is the task's, and undoes what it did; further attempts are run in their time.
@@ -344,9 +351,12 @@ SELECT delay_run_due(now() + interval '1 day');
 ROLLBACK;
 CREATE ROLE regress_dw_due_other LOGIN;
 SELECT delay_wheel.allow('regress_dw_due_other');
-SET SESSION AUTHORIZATION regress_dw_due_other;
+\c - regress_dw_due_other
 SELECT delay_run_due(now() + interval '1 day', true);
-RESET SESSION AUTHORIZATION;
+\c - :boss
+\set ECHO none
+\i :helpers
+\set ECHO all
 SELECT delay_cancel(:id);
 SELECT delay_wheel.disallow('regress_dw_due_other');
 DROP ROLE regress_dw_due_other;
