@@ -43,8 +43,10 @@ MODULE_big = delay_wheel
 # The script of CREATE EXTENSION, of files that are joined in this order.
 SCRIPT = delay_wheel--1.0.sql
 DATA_built = $(SCRIPT)
-TOPICS = begin tables triggers schedule failed recurring queues messages rights \
-	readable views state forecast nodes pictures page end
+WINGS = failed history recurring ends copies
+TOPICS = $(addprefix sql/,begin tables triggers schedule queues messages rights readable views) \
+	$(foreach wing,$(WINGS),src/$(wing)/$(wing)) \
+	$(addprefix sql/,state forecast nodes pictures page end)
 
 SOURCES = $(sort $(wildcard src/*/*.c))
 OWN_HEADERS = $(wildcard src/*/*.h)
@@ -104,8 +106,8 @@ build/flags: FORCE
 	@mkdir -p build
 	@echo '$(subst ','\'',$(BUILD_FLAGS))' | cmp -s - $@ || echo '$(subst ','\'',$(BUILD_FLAGS))' > $@
 
-$(SCRIPT): $(TOPICS:%=sql/%.sql) Makefile
-	for topic in $(TOPICS); do cat sql/$$topic.sql && echo || exit 1; done > $@
+$(SCRIPT): $(TOPICS:%=%.sql) Makefile
+	for topic in $(TOPICS); do cat $$topic.sql && echo || exit 1; done > $@
 
 $(OBJS): $(OWN_HEADERS) Makefile build/flags
 

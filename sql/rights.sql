@@ -1,34 +1,5 @@
 /*---- Who may schedule ----*/
 
--- nobody but their owner and superusers, until allowed to
-REVOKE EXECUTE ON FUNCTION
-	delay_schedule(interval, text), delay_schedule(interval, text, VARIADIC "any"),
-	delay_schedule(text, text), delay_schedule(text, text, VARIADIC "any"),
-	delay_schedule_at(timestamptz, text), delay_schedule_at(timestamptz, text, VARIADIC "any"),
-	delay_schedule_task(text, anycompatiblearray, regtype[], jsonb, interval, timestamptz, text, text, text, text, integer, integer, interval, interval, interval, interval, text, text, text, text, text, interval, text[], text[], text[], interval, text, text),
-	delay_put(text, anycompatiblearray, regtype[], jsonb, interval, timestamptz, text, text, text, text, integer, integer, interval, interval, interval, interval, text, text, text, text, text, interval, text[], text[], text[], interval, text, text),
-	delay_schedule_local(timestamp, text, text, anycompatiblearray, regtype[], jsonb, text, text, text, text, integer, integer, interval, interval, interval, interval, text, text, text, text, text, interval, text[], text[], text[], interval, text, text),
-	delay_cancel(bigint, boolean, boolean), delay_cancel_key(text, text),
-	delay_cancel_all(text, text, timestamptz, timestamptz),
-	delay_wait(bigint, interval), delay_outcome(bigint), delay_reschedule(bigint, interval), delay_reschedule(bigint, text), delay_reschedule_at(bigint, timestamptz),
-	delay_reschedule_key(text, interval, text), delay_reschedule_key(text, text, text), delay_reschedule_key_at(text, timestamptz, text),
-	delay_update(bigint, text, anycompatiblearray, regtype[], jsonb, integer, text, integer, interval, text, jsonb),
-	delay_update_key(text, text, text, anycompatiblearray, regtype[], jsonb, integer, text, integer, interval, text, jsonb),
-	delay_pause(text), delay_resume(text),
-	delay_schedule_trigger(), delay_send_trigger(),
-	delay_send(text, jsonb, interval, timestamptz, text, text, text, integer, integer, interval, interval, interval, text, text, text, text, interval, interval, text),
-	delay_put_message(text, jsonb, interval, timestamptz, text, text, text, integer, integer, interval, interval, interval, text, text, text, text, interval, interval, text),
-	delay_receive(text, integer, boolean), delay_fail(bigint, bigint, text, interval, boolean),
-	delay_lease(text, integer, interval), delay_done(bigint, bigint, jsonb), delay_done_all(bigint[], bigint[]),
-	delay_extend(bigint, bigint, interval), delay_release(bigint, bigint, interval),
-	delay_run(bigint), delay_run_due(timestamptz, boolean), delay_now(), delay_retry(bigint),
-	delay_redrive(text, text, text, timestamptz, timestamptz, integer),
-	delay_every(text, interval, text, anycompatiblearray, regtype[], timestamptz, text, timestamptz, bigint, text, text, text, integer, integer, interval, interval, interval, text, text, text, text, text, interval, text[], text[], text[], text, text),
-	delay_cron(text, text, text, anycompatiblearray, regtype[], timestamptz, text, timestamptz, bigint, text, text, text, integer, integer, interval, interval, interval, text, text, text, text, text, interval, text[], text[], text[], text, text),
-	delay_unschedule(text), delay_pause_recurring(text), delay_resume_recurring(text)
-	FROM PUBLIC;
-REVOKE EXECUTE ON PROCEDURE delay_await(text, interval, boolean) FROM PUBLIC;
-
 CREATE FUNCTION delay_wheel.allow(VARIADIC roles name[]) RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_allow' LANGUAGE C VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp;

@@ -142,64 +142,10 @@ AS 'MODULE_PATHNAME', 'dw_cancel_key' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_cancel_key(text, text) IS
 'cancels the pending task of the current user that has this key in this queue (null: the default queue), if this transaction commits: cancelled; running, if an executor runs it just now (it is not stopped) and none is pending; gone, if there is none. Null if the key is null. Waits for another session''s open change of the task as UPDATE does; does not see tasks that others have not committed. A queue that does not exist is an error, SQLSTATE 42704';
 
-CREATE FUNCTION delay_schedule_local(
-	local_time timestamp,
-	time_zone text,
-	sql_text text,
-	args anycompatiblearray DEFAULT NULL::text[],
-	arg_types regtype[] DEFAULT NULL,
-	named jsonb DEFAULT NULL,
-	key text DEFAULT NULL,
-	if_exists text DEFAULT 'keep',
-	queue text DEFAULT NULL,
-	tag text DEFAULT NULL,
-	priority integer DEFAULT NULL,
-	max_attempts integer DEFAULT NULL,
-	retry_delay interval DEFAULT NULL,
-	timeout interval DEFAULT NULL,
-	expires interval DEFAULT NULL,
-	skip_after interval DEFAULT NULL,
-	notify text DEFAULT NULL,
-	on_success text DEFAULT NULL,
-	on_failure text DEFAULT NULL,
-	mode text DEFAULT NULL,
-	retry_backoff text DEFAULT NULL,
-	retry_max_delay interval DEFAULT NULL,
-	retry_on text[] DEFAULT NULL,
-	give_up_on text[] DEFAULT NULL,
-	keep_settings text[] DEFAULT NULL,
-	unique_for interval DEFAULT NULL,
-	check_sql text DEFAULT NULL,
-	group_key text DEFAULT NULL)
-RETURNS bigint
-AS 'MODULE_PATHNAME', 'dw_schedule_local' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION delay_schedule_local(timestamp, text, text, anycompatiblearray, regtype[], jsonb, text, text, text, text, integer, integer, interval, interval, interval, interval, text, text, text, text, text, interval, text[], text[], text[], interval, text, text) IS
-'like delay_schedule_task(), for a local time: the task is due when the clocks of the time zone show it. delay_schedule_local(''2027-03-28 09:00'', ''Europe/Berlin'', ''SELECT f()'').
-local_time: as AT TIME ZONE has it, of a time that comes twice, when clocks are set back, the second one is meant, and one that is left out, when they are set forward, is moved by what is left out: 02:30 is 03:30.
-time_zone: a name of the view pg_timezone_names, or a POSIX time zone, as for the setting TimeZone; no other abbreviations. An unknown one is an error, SQLSTATE 22023.
-The time zone is kept with the task: if its rules change, the task is moved. The rules are those of the server''s time zone data; pending tasks are looked at when the server starts, and once a day. A zone that is gone from the data leaves the due time as it is. The spread of the queue is added. A task that is moved by delay_reschedule(), or by if_exists (earlier, later), or whose due time is that of another one (replace_keep_due), and one that has failed and is tried again, has a due time like others, and does not follow any more; delay_update() leaves the local time.
-The other arguments are those of delay_schedule_task(). A null local_time or time_zone, SQLSTATE 22004, an infinite local_time, and one that is out of range, 22008, are errors';
-
 CREATE FUNCTION delay_cancel(id bigint, stop_running boolean DEFAULT false, tell_end boolean DEFAULT false) RETURNS text
 AS 'MODULE_PATHNAME', 'dw_cancel' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_cancel(bigint, boolean, boolean) IS
 'cancels a pending task, if this transaction commits: cancelled; running, if an executor runs it just now (it is not stopped, unless stop_running is true); gone, if there is no such task (any more). Waits for another session''s open change of the task as UPDATE does. With stop_running, a task that runs is stopped at once, whatever becomes of this transaction: stopping; it fails with SQLSTATE 57014 and a message that says who stopped it, and is not tried again. A task that is just committing may still be done, and one that is not interruptible (as a function in C that does not look for cancels) goes on until it is; delay_wait(id) tells. With tell_end, how a task has ended stands in place of gone, as far as it is known: done, failed, skipped or cancelled; it is found as delay_outcome() finds it, so gone is said then of a task of which nothing is known. Null if an argument is null. Only for members of the owner role and superusers, for others an error, SQLSTATE 42501';
-
-CREATE FUNCTION delay_wait(id bigint, timeout interval DEFAULT NULL) RETURNS text
-AS 'MODULE_PATHNAME', 'dw_wait' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION delay_wait(bigint, interval) IS
-'waits until a task has ended, at most for timeout (null: without limit; zero or less: not at all; a day counts 24 hours, a month 30 days): done, failed, skipped, cancelled, or timeout if it has not. A failed attempt that is followed by another, and a task that is moved, are waited on. A task that had ended before the call is failed if it stands in delay_wheel.failed; else done, skipped or cancelled is looked for among the newest rows of the history (512 kB, some thousand of them), which has all of them if the setting delay_wheel.history, or its queue, says all; else gone: done, skipped, cancelled, failed and discarded, or never there as far as this session can see; delay_outcome() looks at older rows, too. An error, SQLSTATE 55000, if this very transaction has written or locked the task, or is the task. It does not poll. A task whose row plain SQL has deleted counts as cancelled. The waiting transaction stays open, with its locks and its snapshot: a task that needs one of the locks is not waited for successfully. If somebody waits for one of its locks on the tables of delay_wheel (VACUUM FULL, say), so that no task can begin, it is an error, SQLSTATE 40P01. Only for members of the owner role and superusers: for others an error while the task is pending, and gone afterwards';
-
-CREATE FUNCTION delay_outcome(id bigint, OUT state text, OUT at timestamptz, OUT attempts integer, OUT sqlstate text, OUT message text)
-RETURNS record
-AS 'MODULE_PATHNAME', 'dw_outcome' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION delay_outcome(bigint) IS
-'what became of a task, in one row; it does not wait for its end, as delay_wait() does.
-state: pending; running, by an executor, or received by a transaction that is open; leased, see delay_lease(); done; failed: given up, see delay_wheel.failed; skipped: it came too late; cancelled; or unknown: never there, or gone without a record. Done and cancelled are known if the setting delay_wheel.history, or its queue, says all, and skipped unless it says off, as long as the history keeps the row. A task that has failed, and was put back, discarded, or removed as too old, and of whose end then there is no record, is unknown, with its last error.
-at: when it is due (pending), when it began (running), when its lease ends (leased), when it ended; of those that delay_cancel_all() has cancelled, when its row was removed. Null if it is unknown, if its row is still to be removed, and of a message that an open transaction has received.
-attempts: how often it was run, this time included; 0 is never. Null if that is not known, and of tasks that were skipped or cancelled.
-sqlstate, message: the error of its last failed attempt, or null; the message is cut as where it was found: in the task, in delay_wheel.failed, or in the history.
-It is as in the view delay_wheel.tasks and the others: for members of the owner role, pg_read_all_data and superusers; for all others each task is unknown. It shows what is committed at the moment of the call, or done by this transaction, at any isolation level; a message that this transaction has received is unknown until it ends. Of a task that a batch has just now it waits for the end, some milliseconds. Of a task that is gone it reads the newest rows of the history first (512 kB), and then all of it, a second for 1 GB, unless there are indexes on the column task of its three tables. A null id is an error, SQLSTATE 22004';
 
 CREATE FUNCTION delay_cancel_all(queue text DEFAULT NULL, tag text DEFAULT NULL, due_from timestamptz DEFAULT NULL, due_until timestamptz DEFAULT NULL)
 RETURNS bigint
@@ -293,9 +239,3 @@ CREATE FUNCTION delay_now() RETURNS timestamptz
 AS 'MODULE_PATHNAME', 'dw_delay_now' LANGUAGE C STABLE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION delay_now() IS
 'now(), the start of this transaction; in a task that delay_run_due() runs the time that delays count from: the due time of the task (with as_executor: the highest one so far), if that is later. For the SQL of tasks that asks for the time and is to be tested so';
-
-CREATE FUNCTION delay_arm() RETURNS bigint
-AS 'MODULE_PATHNAME', 'dw_arm' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-REVOKE EXECUTE ON FUNCTION delay_arm() FROM PUBLIC;
-COMMENT ON FUNCTION delay_arm() IS
-'makes tasks that came with a copy of another database (a restored dump, CREATE DATABASE ... TEMPLATE, logical replication, pg_upgrade) this database''s own, if this transaction commits: how many. Until then they are not run. Those that are overdue run at once, begun in the order of their due times, so look before: SELECT * FROM delay_wheel.tasks WHERE NOT armed; delay_cancel and delay_reschedule work on them. Arms the tasks of all roles whose rights the caller has, of all roles for a superuser; tasks of roles that do not exist are left, with a warning. Only for superusers and the owner of the function, unless granted';

@@ -254,38 +254,7 @@ COMMENT ON COLUMN delay_wheel.silent.process IS 'executor, timer, sweeper or lau
 COMMENT ON COLUMN delay_wheel.silent.pid IS 'its pid; null if the process has not come up';
 COMMENT ON COLUMN delay_wheel.silent.since IS 'when it was called, should have woken by itself, or began the work that it has not ended';
 
-CREATE FUNCTION delay_wheel_internal.get_recurring(
-	OUT owner regrole, OUT task bigint, OUT failed boolean, OUT skipped boolean, OUT paused boolean,
-	OUT ended timestamptz, OUT due timestamptz)
-RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'dw_get_recurring' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION delay_wheel_internal.get_recurring() IS
-'how one''s own recurring tasks stand, a row for each, all of them for pg_read_all_stats and superusers, without their texts; due is null unless the run was due more than a minute ago. See delay_wheel.recurring_status';
-
-CREATE VIEW delay_wheel.recurring_status AS
-SELECT pg_catalog.pg_get_userbyid(d.owner::oid)::text AS owner, pg_catalog.count(*) AS tasks,
-	   pg_catalog.count(*) FILTER (WHERE d.failed) AS failed,
-	   pg_catalog.min(d.ended) FILTER (WHERE d.failed) AS oldest_failure,
-	   pg_catalog.count(*) FILTER (WHERE d.skipped) AS skipped,
-	   pg_catalog.count(*) FILTER (WHERE d.paused) AS paused,
-	   pg_catalog.count(d.due) FILTER (WHERE r.task IS NULL) AS overdue,
-	   pg_catalog.min(d.due) FILTER (WHERE r.task IS NULL) AS first_due
-FROM delay_wheel_internal.get_recurring() d
-	 -- two executors may hold the same task for a moment, until one has claimed it
-	 LEFT JOIN (SELECT DISTINCT task FROM delay_wheel_internal.get_running()) r ON r.task OPERATOR(pg_catalog.=) d.task
-GROUP BY d.owner;
-COMMENT ON VIEW delay_wheel.recurring_status IS
-'which recurring tasks of this database are in trouble: a row for each role that has some, without names and texts. One''s own; all of them for pg_read_all_stats and superusers. Those that came with a copy and are not armed are left out. delay_wheel.recurring has them one by one';
-COMMENT ON COLUMN delay_wheel.recurring_status.owner IS 'role that declared them';
-COMMENT ON COLUMN delay_wheel.recurring_status.tasks IS 'its recurring tasks, those that are finished included';
-COMMENT ON COLUMN delay_wheel.recurring_status.failed IS 'those whose last run failed, or that have no further run because of an error, such as a time zone that is gone; also if they are paused or finished; until another run ends otherwise, or delay_unschedule()';
-COMMENT ON COLUMN delay_wheel.recurring_status.oldest_failure IS 'when the last run of these ended, the earliest one; null if there is none';
-COMMENT ON COLUMN delay_wheel.recurring_status.skipped IS 'those whose last run was skipped, since it would have been too late, see skip_after of delay_every()';
-COMMENT ON COLUMN delay_wheel.recurring_status.paused IS 'those that delay_pause_recurring() has paused, or a crash; pauses of roles, queues and the database do not count';
-COMMENT ON COLUMN delay_wheel.recurring_status.overdue IS 'those whose run has been due for more than a minute and is not running: for want of an executor, by a limit or a pause of its queue, role or database';
-COMMENT ON COLUMN delay_wheel.recurring_status.first_due IS 'due time of the one of these that has waited longest; null if there is none';
-
-GRANT SELECT ON delay_wheel.ring, delay_wheel.lanes, delay_wheel.groups, delay_wheel.queues, delay_wheel.status, delay_wheel.waiting, delay_wheel.lateness, delay_wheel.silent, delay_wheel.recurring_status
+GRANT SELECT ON delay_wheel.ring, delay_wheel.lanes, delay_wheel.groups, delay_wheel.queues, delay_wheel.status, delay_wheel.waiting, delay_wheel.lateness, delay_wheel.silent
 	TO PUBLIC;
-GRANT EXECUTE ON FUNCTION delay_wheel_internal.get_ring(), delay_wheel_internal.get_lanes(), delay_wheel_internal.get_groups(integer), delay_wheel_internal.get_queues(), delay_wheel_internal.get_status(), delay_wheel_internal.get_waiting(), delay_wheel_internal.get_lateness(), delay_wheel_internal.get_silent(), delay_wheel_internal.get_recurring()
+GRANT EXECUTE ON FUNCTION delay_wheel_internal.get_ring(), delay_wheel_internal.get_lanes(), delay_wheel_internal.get_groups(integer), delay_wheel_internal.get_queues(), delay_wheel_internal.get_status(), delay_wheel_internal.get_waiting(), delay_wheel_internal.get_lateness(), delay_wheel_internal.get_silent()
 	TO PUBLIC;

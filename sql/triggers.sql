@@ -38,12 +38,6 @@ REVOKE EXECUTE ON FUNCTION delay_wheel_internal.task_guard() FROM PUBLIC;
 CREATE TRIGGER task_guard BEFORE INSERT OR UPDATE ON delay_wheel_data.task
 	FOR EACH ROW EXECUTE FUNCTION delay_wheel_internal.task_guard();
 ALTER TABLE delay_wheel_data.task ENABLE ALWAYS TRIGGER task_guard;
-CREATE TRIGGER task_guard BEFORE INSERT OR UPDATE ON delay_wheel_data.failed_task
-	FOR EACH ROW EXECUTE FUNCTION delay_wheel_internal.task_guard();
-ALTER TABLE delay_wheel_data.failed_task ENABLE ALWAYS TRIGGER task_guard;
-CREATE TRIGGER task_guard BEFORE INSERT OR UPDATE ON delay_wheel_data.recurring_task
-	FOR EACH ROW EXECUTE FUNCTION delay_wheel_internal.task_guard();
-ALTER TABLE delay_wheel_data.recurring_task ENABLE ALWAYS TRIGGER task_guard;
 
 -- queues and pauses that plain SQL changes reach timer and executors, too
 CREATE FUNCTION delay_wheel_internal.queue_changed() RETURNS trigger
@@ -82,62 +76,9 @@ CREATE TRIGGER cancellation_guard BEFORE INSERT OR UPDATE OR DELETE ON delay_whe
 	FOR EACH ROW EXECUTE FUNCTION delay_wheel_internal.cancellation_guard();
 ALTER TABLE delay_wheel_data.cancellation ENABLE ALWAYS TRIGGER cancellation_guard;
 
--- what happened is not for others to say: neither for those who may write to
--- any table, nor for a publisher
-CREATE FUNCTION delay_wheel_internal.history_guard() RETURNS trigger
-AS 'MODULE_PATHNAME', 'dw_history_guard' LANGUAGE C;
-COMMENT ON FUNCTION delay_wheel_internal.history_guard() IS
-'refuses plain SQL that changes rows of delay_wheel.history and delay_wheel.audit, but by superusers and the owner of the table; leaves out what is replicated: the history and the audit of a publisher are its own';
-REVOKE EXECUTE ON FUNCTION delay_wheel_internal.history_guard() FROM PUBLIC;
-CREATE TRIGGER history_guard BEFORE INSERT OR UPDATE OR DELETE ON delay_wheel_data.history_0
-	FOR EACH ROW EXECUTE FUNCTION delay_wheel_internal.history_guard();
-ALTER TABLE delay_wheel_data.history_0 ENABLE ALWAYS TRIGGER history_guard;
-CREATE TRIGGER history_guard BEFORE INSERT OR UPDATE OR DELETE ON delay_wheel_data.history_1
-	FOR EACH ROW EXECUTE FUNCTION delay_wheel_internal.history_guard();
-ALTER TABLE delay_wheel_data.history_1 ENABLE ALWAYS TRIGGER history_guard;
-CREATE TRIGGER history_guard BEFORE INSERT OR UPDATE OR DELETE ON delay_wheel_data.history_2
-	FOR EACH ROW EXECUTE FUNCTION delay_wheel_internal.history_guard();
-ALTER TABLE delay_wheel_data.history_2 ENABLE ALWAYS TRIGGER history_guard;
-CREATE TRIGGER history_guard BEFORE INSERT OR UPDATE OR DELETE ON delay_wheel_data.audit
-	FOR EACH ROW EXECUTE FUNCTION delay_wheel_internal.history_guard();
-ALTER TABLE delay_wheel_data.audit ENABLE ALWAYS TRIGGER history_guard;
-
 -- plain SQL that writes to a table leaves a row in the audit, also what changes the audit itself
 CREATE FUNCTION delay_wheel_internal.plain_sql() RETURNS trigger
 AS 'MODULE_PATHNAME', 'dw_plain_sql' LANGUAGE C;
 COMMENT ON FUNCTION delay_wheel_internal.plain_sql() IS
 'records in delay_wheel.audit that plain SQL has written to a table of the extension, if the setting delay_wheel.audit says so';
 REVOKE EXECUTE ON FUNCTION delay_wheel_internal.plain_sql() FROM PUBLIC;
-CREATE TRIGGER plain_sql AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON delay_wheel_data.task
-	FOR EACH STATEMENT EXECUTE FUNCTION delay_wheel_internal.plain_sql();
-ALTER TABLE delay_wheel_data.task ENABLE ALWAYS TRIGGER plain_sql;
-CREATE TRIGGER plain_sql AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON delay_wheel_data.failed_task
-	FOR EACH STATEMENT EXECUTE FUNCTION delay_wheel_internal.plain_sql();
-ALTER TABLE delay_wheel_data.failed_task ENABLE ALWAYS TRIGGER plain_sql;
-CREATE TRIGGER plain_sql AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON delay_wheel_data.recurring_task
-	FOR EACH STATEMENT EXECUTE FUNCTION delay_wheel_internal.plain_sql();
-ALTER TABLE delay_wheel_data.recurring_task ENABLE ALWAYS TRIGGER plain_sql;
-CREATE TRIGGER plain_sql AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON delay_wheel_data.queue
-	FOR EACH STATEMENT EXECUTE FUNCTION delay_wheel_internal.plain_sql();
-ALTER TABLE delay_wheel_data.queue ENABLE ALWAYS TRIGGER plain_sql;
-CREATE TRIGGER plain_sql AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON delay_wheel_data.pause
-	FOR EACH STATEMENT EXECUTE FUNCTION delay_wheel_internal.plain_sql();
-ALTER TABLE delay_wheel_data.pause ENABLE ALWAYS TRIGGER plain_sql;
-CREATE TRIGGER plain_sql AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON delay_wheel_data.cancellation
-	FOR EACH STATEMENT EXECUTE FUNCTION delay_wheel_internal.plain_sql();
-ALTER TABLE delay_wheel_data.cancellation ENABLE ALWAYS TRIGGER plain_sql;
-CREATE TRIGGER plain_sql AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON delay_wheel_data.unique_key
-	FOR EACH STATEMENT EXECUTE FUNCTION delay_wheel_internal.plain_sql();
-ALTER TABLE delay_wheel_data.unique_key ENABLE ALWAYS TRIGGER plain_sql;
-CREATE TRIGGER plain_sql AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON delay_wheel_data.audit
-	FOR EACH STATEMENT EXECUTE FUNCTION delay_wheel_internal.plain_sql();
-ALTER TABLE delay_wheel_data.audit ENABLE ALWAYS TRIGGER plain_sql;
-CREATE TRIGGER plain_sql AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON delay_wheel_data.history_0
-	FOR EACH STATEMENT EXECUTE FUNCTION delay_wheel_internal.plain_sql();
-ALTER TABLE delay_wheel_data.history_0 ENABLE ALWAYS TRIGGER plain_sql;
-CREATE TRIGGER plain_sql AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON delay_wheel_data.history_1
-	FOR EACH STATEMENT EXECUTE FUNCTION delay_wheel_internal.plain_sql();
-ALTER TABLE delay_wheel_data.history_1 ENABLE ALWAYS TRIGGER plain_sql;
-CREATE TRIGGER plain_sql AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON delay_wheel_data.history_2
-	FOR EACH STATEMENT EXECUTE FUNCTION delay_wheel_internal.plain_sql();
-ALTER TABLE delay_wheel_data.history_2 ENABLE ALWAYS TRIGGER plain_sql;

@@ -289,11 +289,9 @@ dw_push_jsonb(JsonbInState *state, JsonbIteratorToken token, JsonbValue *value)
 #endif
 
 /* ALTER SUBSCRIPTION ... REFRESH PUBLICATION; and WAIT FOR, which is new in 19 */
-#if PG_VERSION_NUM >= 190000
-#define dw_is_wait_for(stmt)	IsA(stmt, WaitStmt)
-#else
+#if PG_VERSION_NUM < 190000
 #define ALTER_SUBSCRIPTION_REFRESH_PUBLICATION	ALTER_SUBSCRIPTION_REFRESH
-#define dw_is_wait_for(stmt)	((void) (stmt), false)
+#define T_WaitStmt			T_Invalid
 #endif
 
 /* The part of a setting's record that depends on its type */

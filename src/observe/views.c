@@ -68,6 +68,7 @@ PG_FUNCTION_INFO_V1(dw_get_queues);
 PG_FUNCTION_INFO_V1(dw_get_status);
 
 PG_FUNCTION_INFO_V1(dw_is_running);
+PG_FUNCTION_INFO_V1(dw_is_readable);
 PG_FUNCTION_INFO_V1(dw_readable_owners);
 
 /*
@@ -117,6 +118,32 @@ dw_readable_owners(PG_FUNCTION_ARGS)
 	if (fcinfo->flinfo->fn_extra == NULL)
 		fcinfo->flinfo->fn_extra = my_roles(fcinfo);
 	PG_RETURN_ARRAYTYPE_P(fcinfo->flinfo->fn_extra);
+}
+
+/* True if one of the roles is 0, which stands for all, or the current user has its rights. */
+static bool
+has_any_role(ArrayType *roles)
+{
+	Oid		   *role = (Oid *) ARR_DATA_PTR(roles);
+
+	for (int i = 0; i < ArrayGetNItems(ARR_NDIM(roles), ARR_DIMS(roles)); i++)
+		if (role[i] == InvalidOid || has_privs_of_role(GetUserId(), role[i]))
+			return true;
+	return false;
+}
+
+/*
+ * SQL function for row level security: true if the current user has the rights of the role,
+ * or of one of those in further arguments, which are arrays of roles.
+ */
+Datum
+dw_is_readable(PG_FUNCTION_ARGS)
+{
+	bool		result = has_privs_of_role(GetUserId(), PG_GETARG_OID(0));
+
+	for (int i = 1; !result && i < PG_NARGS(); i++)
+		result = has_any_role(PG_GETARG_ARRAYTYPE_P(i));
+	PG_RETURN_BOOL(result);
 }
 
 /*

@@ -53,14 +53,22 @@
 /* Limit for the digits of a number that may differ; so many always are an integer constant */
 #define MAX_KNOWN_DIGITS	9
 
-/* The reason why a statement cannot be a task, or part of one */
+/* Why a statement cannot be part of a task */
+typedef struct Reason
+{
+	int			code;			/* SQLSTATE */
+	bool		autonomous;		/* true: a task with a mode can run it */
+	const char *detail;
+} Reason;
+
+/* Statements that can never run as part of a task */
 typedef struct Refusal
 {
-	const char *command;		/* the statement's name in messages */
-	int			code;			/* SQLSTATE */
-	const char *detail;
-	const char *hint;
-	bool		autonomous;		/* true: the statement is allowed in a task with a mode */
+	NodeTag		tag;
+	bool		(*concerns) (const Node *node); /* NULL: all statements with the tag */
+	const Reason *reason;
+	const char *command;		/* its name in messages; NULL: that of its command tag */
+	const char *hint;			/* NULL: none, but that of a mode */
 } Refusal;
 
 /* The meaning of $n inside a statement */
@@ -124,289 +132,172 @@ has_option(List *options, const char *name)
 	return false;
 }
 
-/*
- * Fill in *refusal for a command that cannot run inside a transaction block; hint
- * may be NULL.  Always true.
- *
- * All functions refuses... below have the same contract: true if the statement can
- * never run as (part of) a task, and then *refusal says why.
- */
 static bool
-needs_no_transaction(Refusal *refusal, const char *command, const char *hint)
-{
-	refusal->command = command;
-	refusal->code = ERRCODE_ACTIVE_SQL_TRANSACTION;
-	refusal->detail = "The command cannot run inside a transaction block, and a task runs inside one, unless it has a mode.";
-	refusal->hint = hint;
-	refusal->autonomous = true;
-	return true;
-}
-
-static bool
-refuses_reindex(ReindexStmt *stmt, Refusal *refusal)
-{
-	if (option_is_on(stmt->params, "concurrently", false))
-		return needs_no_transaction(refusal, "REINDEX CONCURRENTLY",
-									"Use REINDEX without CONCURRENTLY.");
-
-	switch (stmt->kind)
-	{
-		case REINDEX_OBJECT_SCHEMA:
-			return needs_no_transaction(refusal, "REINDEX SCHEMA",
-										"Use REINDEX TABLE for each table.");
-		case REINDEX_OBJECT_SYSTEM:
-			return needs_no_transaction(refusal, "REINDEX SYSTEM", NULL);
-		case REINDEX_OBJECT_DATABASE:
-			return needs_no_transaction(refusal, "REINDEX DATABASE",
-										"Use REINDEX TABLE for each table.");
-		default:
-			return false;
-	}
-}
-
-/* REPACK of all tables, while others write, or with ANALYZE; CLUSTER of all tables */
-static bool
-refuses_repack(RepackStmt *stmt, Refusal *refusal)
-{
-	bool		is_cluster = dw_repack_command(stmt) == REPACK_COMMAND_CLUSTER;
-
-	if (stmt->relation == NULL)
-		return is_cluster ?
-			needs_no_transaction(refusal, "CLUSTER without a table", "Use CLUSTER for each table.") :
-			needs_no_transaction(refusal, "REPACK without a table", "Use REPACK for each table.");
-	if (is_cluster)
-		return false;
-	if (option_is_on(stmt->params, "concurrently", false))
-		return needs_no_transaction(refusal, "REPACK (CONCURRENTLY)",
-									"Use REPACK without CONCURRENTLY.");
-	return (option_is_on(stmt->params, "analyze", false) || option_is_on(stmt->params, "analyse", false)) &&
-		needs_no_transaction(refusal, "REPACK (ANALYZE)", "Use REPACK, and ANALYZE after it.");
-}
-
-static bool
-refuses_alter_table(AlterTableStmt *stmt, Refusal *refusal)
+detaches_concurrently(const Node *node)
 {
 	ListCell   *lc;
 
-	foreach(lc, stmt->cmds)
+	foreach(lc, ((const AlterTableStmt *) node)->cmds)
 	{
-		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
+		const AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
 
-		if (cmd->subtype == AT_DetachPartition &&
-			castNode(PartitionCmd, cmd->def)->concurrent)
-			return needs_no_transaction(refusal,
-										"ALTER TABLE ... DETACH PARTITION CONCURRENTLY",
-										"Use DETACH PARTITION without CONCURRENTLY.");
-	}
-	return false;
-}
-
-static bool
-refuses_create_subscription(CreateSubscriptionStmt *stmt, Refusal *refusal)
-{
-	/* without a connection, a slot is created only if an option says so */
-	bool		connect = option_is_on(stmt->options, "connect", true);
-
-	if (option_is_on(stmt->options, "create_slot", connect))
-		return needs_no_transaction(refusal,
-									"CREATE SUBSCRIPTION ... WITH (create_slot = true)",
-									"Create the replication slot beforehand and use WITH (create_slot = false).");
-	return false;
-}
-
-/*
- * Refuse the forms that connect to the publisher.  They fail for a disabled
- * subscription, too, so they can run in no state of the database.
- */
-static bool
-refuses_alter_subscription(AlterSubscriptionStmt *stmt, Refusal *refusal)
-{
-	switch (stmt->kind)
-	{
-		case ALTER_SUBSCRIPTION_REFRESH_PUBLICATION:
-			return needs_no_transaction(refusal, "ALTER SUBSCRIPTION ... REFRESH PUBLICATION",
-										NULL);
-		case ALTER_SUBSCRIPTION_SET_PUBLICATION:
-		case ALTER_SUBSCRIPTION_ADD_PUBLICATION:
-		case ALTER_SUBSCRIPTION_DROP_PUBLICATION:
-			if (option_is_on(stmt->options, "refresh", true))
-				return needs_no_transaction(refusal,
-											"ALTER SUBSCRIPTION with refresh",
-											"Use WITH (refresh = false).");
-			return false;
-		case ALTER_SUBSCRIPTION_OPTIONS:
-			/* options that 17 and 18 introduced; older majors do not know them */
-			if (has_option(stmt->options, "failover"))
-				return needs_no_transaction(refusal,
-											"ALTER SUBSCRIPTION ... SET (failover)",
-											NULL);
-			if (!option_is_on(stmt->options, "two_phase", true))
-				return needs_no_transaction(refusal,
-											"ALTER SUBSCRIPTION ... SET (two_phase = false)",
-											NULL);
-			return false;
-		default:
-			return false;
-	}
-}
-
-/* Refuse COPY from and to the client. */
-static bool
-refuses_copy(CopyStmt *stmt, Refusal *refusal)
-{
-	if (stmt->filename != NULL)
-		return false;
-
-	refusal->command = stmt->is_from ? "COPY FROM STDIN" : "COPY TO STDOUT";
-	refusal->code = ERRCODE_FEATURE_NOT_SUPPORTED;
-	refusal->detail = "A task runs in the background, without a client.";
-	refusal->hint = stmt->is_from ?
-		"Use INSERT, or COPY from a file or program." :
-		"Use COPY to a file or program.";
-	return true;
-}
-
-/*
- * Refuse all transaction control, savepoints included: SPI refuses it, too.
- */
-static bool
-refuses_transaction_control(Node *stmt, Refusal *refusal)
-{
-	refusal->command = GetCommandTagName(CreateCommandTag(stmt));
-	refusal->code = ERRCODE_FEATURE_NOT_SUPPORTED;
-	refusal->detail = "A task runs in a transaction that ends when the task has ended.";
-	refusal->hint = "Leave the command out; to undo part of the work on an error, use a PL/pgSQL block with an EXCEPTION clause.";
-	return true;
-}
-
-static bool
-refuses_listen(Refusal *refusal)
-{
-	refusal->command = "LISTEN";
-	refusal->code = ERRCODE_FEATURE_NOT_SUPPORTED;
-	refusal->detail = "A task runs in the background, without a client that could be notified.";
-	refusal->hint = "Use LISTEN in the session that is to be notified.";
-	return true;
-}
-
-/* Refuse WAIT FOR, which SPI cannot run. */
-static bool
-refuses_wait_for(Refusal *refusal)
-{
-	refusal->command = "WAIT FOR";
-	refusal->code = ERRCODE_FEATURE_NOT_SUPPORTED;
-	refusal->detail = "The command can run only at top level, and a task does not, unless it has a mode.";
-	refusal->autonomous = true;
-	return true;
-}
-
-/*
- * Refuse SET TRANSACTION where it would fail, since a task's transaction has begun
- * its work before the task's SQL.  READ ONLY can still be set, and the isolation
- * level that the transaction has already, mostly READ COMMITTED.
- */
-static bool
-refuses_set(VariableSetStmt *stmt, Refusal *refusal)
-{
-	ListCell   *lc;
-
-	refusal->code = ERRCODE_ACTIVE_SQL_TRANSACTION;
-	refusal->detail = "The transaction of a task has begun before its SQL.";
-	refusal->hint = "Leave the command out.";
-	if (stmt->kind != VAR_SET_MULTI)
-		return false;
-	if (strcmp(stmt->name, "TRANSACTION SNAPSHOT") == 0)
-	{
-		refusal->command = "SET TRANSACTION SNAPSHOT";
-		return true;
-	}
-	if (strcmp(stmt->name, "TRANSACTION") != 0)
-		return false;
-	foreach(lc, stmt->args)
-	{
-		DefElem    *mode = lfirst_node(DefElem, lc);
-
-		if (strcmp(mode->defname, "transaction_deferrable") == 0)
-		{
-			refusal->command = "SET TRANSACTION [NOT] DEFERRABLE";
+		if (cmd->subtype == AT_DetachPartition && castNode(PartitionCmd, cmd->def)->concurrent)
 			return true;
-		}
+	}
+	return false;
+}
+
+/* True for the forms that connect to the publisher; they fail for a disabled subscription, too. */
+static bool
+refreshes(const Node *node)
+{
+	const AlterSubscriptionStmt *stmt = (const AlterSubscriptionStmt *) node;
+
+	return (stmt->kind == ALTER_SUBSCRIPTION_SET_PUBLICATION ||
+			stmt->kind == ALTER_SUBSCRIPTION_ADD_PUBLICATION ||
+			stmt->kind == ALTER_SUBSCRIPTION_DROP_PUBLICATION) &&
+		option_is_on(stmt->options, "refresh", true);
+}
+
+static bool
+sets_of_transaction(const Node *node, const char *name)
+{
+	const VariableSetStmt *stmt = (const VariableSetStmt *) node;
+
+	return stmt->kind == VAR_SET_MULTI && strcmp(stmt->name, name) == 0;
+}
+
+/* True if another isolation level is set than the transaction mostly has already. */
+static bool
+sets_isolation(const Node *node)
+{
+	ListCell   *lc;
+
+	foreach(lc, ((const VariableSetStmt *) node)->args)
+	{
+		const DefElem *mode = lfirst_node(DefElem, lc);
+
 		if (strcmp(mode->defname, "transaction_isolation") == 0 &&
 			strcmp(strVal(&castNode(A_Const, mode->arg)->val), "read committed") != 0)
-		{
-			refusal->command = "SET TRANSACTION ISOLATION LEVEL";
-			refusal->hint = "A task runs at the isolation level that a new session of its owner has: set default_transaction_isolation by ALTER ROLE or ALTER DATABASE.";
 			return true;
-		}
 	}
 	return false;
 }
 
-/*
- * True if the statement can never run as part of a task that has no mode; *refusal
- * says why.
- */
-static bool
-refuses(Node *stmt, Refusal *refusal)
+/* A condition on the node of a statement, by name: for the table below. */
+#define CONDITION(name, Stmt, condition) \
+static bool \
+name(const Node *node) \
+{ \
+	const Stmt *stmt = (const Stmt *) node; \
+\
+	return (condition); \
+}
+
+CONDITION(sets_snapshot, Node, sets_of_transaction(stmt, "TRANSACTION SNAPSHOT"))
+CONDITION(sets_deferrable, VariableSetStmt, sets_of_transaction(node, "TRANSACTION") && has_option(stmt->args, "transaction_deferrable"))
+CONDITION(sets_level, Node, sets_of_transaction(stmt, "TRANSACTION") && sets_isolation(stmt))
+CONDITION(copies_from_client, CopyStmt, stmt->is_from && stmt->filename == NULL)
+CONDITION(copies_to_client, CopyStmt, !stmt->is_from && stmt->filename == NULL)
+/* ANALYZE has the same node type, and can run */
+CONDITION(vacuums, VacuumStmt, stmt->is_vacuumcmd)
+CONDITION(clusters_all, RepackStmt, stmt->relation == NULL && dw_repack_command(stmt) == REPACK_COMMAND_CLUSTER)
+CONDITION(repacks_all, RepackStmt, stmt->relation == NULL)
+CONDITION(repacks_concurrently, RepackStmt, dw_repack_command(stmt) != REPACK_COMMAND_CLUSTER && option_is_on(stmt->params, "concurrently", false))
+CONDITION(repack_analyzes, RepackStmt, dw_repack_command(stmt) != REPACK_COMMAND_CLUSTER &&
+		  (option_is_on(stmt->params, "analyze", false) || option_is_on(stmt->params, "analyse", false)))
+CONDITION(reindexes_concurrently, ReindexStmt, option_is_on(stmt->params, "concurrently", false))
+CONDITION(reindexes_schema, ReindexStmt, stmt->kind == REINDEX_OBJECT_SCHEMA)
+CONDITION(reindexes_system, ReindexStmt, stmt->kind == REINDEX_OBJECT_SYSTEM)
+CONDITION(reindexes_database, ReindexStmt, stmt->kind == REINDEX_OBJECT_DATABASE)
+CONDITION(indexes_concurrently, IndexStmt, stmt->concurrent)
+CONDITION(drops_concurrently, DropStmt, stmt->removeType == OBJECT_INDEX && stmt->concurrent)
+CONDITION(moves_database, AlterDatabaseStmt, has_option(stmt->options, "tablespace"))
+CONDITION(discards_all, DiscardStmt, stmt->target == DISCARD_ALL)
+/* without a connection, a slot is created only if an option says so */
+CONDITION(creates_slot, CreateSubscriptionStmt, option_is_on(stmt->options, "create_slot", option_is_on(stmt->options, "connect", true)))
+CONDITION(refreshes_publication, AlterSubscriptionStmt, stmt->kind == ALTER_SUBSCRIPTION_REFRESH_PUBLICATION)
+/* options that 17 and 18 introduced; older majors do not know them */
+CONDITION(sets_failover, AlterSubscriptionStmt, stmt->kind == ALTER_SUBSCRIPTION_OPTIONS && has_option(stmt->options, "failover"))
+CONDITION(sets_one_phase, AlterSubscriptionStmt, stmt->kind == ALTER_SUBSCRIPTION_OPTIONS && !option_is_on(stmt->options, "two_phase", true))
+
+static const Reason block = {
+	ERRCODE_ACTIVE_SQL_TRANSACTION, true,
+	"The command cannot run inside a transaction block, and a task runs inside one, unless it has a mode."
+};
+static const Reason top_level = {
+	ERRCODE_FEATURE_NOT_SUPPORTED, true,
+	"The command can run only at top level, and a task does not, unless it has a mode."
+};
+static const Reason transaction = {
+	ERRCODE_FEATURE_NOT_SUPPORTED, false,
+	"A task runs in a transaction that ends when the task has ended."
+};
+static const Reason begun = {
+	ERRCODE_ACTIVE_SQL_TRANSACTION, false,
+	"The transaction of a task has begun before its SQL."
+};
+static const Reason client = {
+	ERRCODE_FEATURE_NOT_SUPPORTED, false,
+	"A task runs in the background, without a client."
+};
+static const Reason notified = {
+	ERRCODE_FEATURE_NOT_SUPPORTED, false,
+	"A task runs in the background, without a client that could be notified."
+};
+
+/* The first one that concerns a statement counts. */
+static const Refusal refusals[] = {
+	/* SPI refuses WAIT FOR, and all transaction control, savepoints included */
+	{T_WaitStmt, NULL, &top_level, "WAIT FOR", NULL},
+	{T_TransactionStmt, NULL, &transaction, NULL,
+	"Leave the command out; to undo part of the work on an error, use a PL/pgSQL block with an EXCEPTION clause."},
+	{T_ListenStmt, NULL, &notified, "LISTEN", "Use LISTEN in the session that is to be notified."},
+	/* a transaction that has begun its work still takes READ ONLY, and the level that it has */
+	{T_VariableSetStmt, sets_snapshot, &begun, "SET TRANSACTION SNAPSHOT", "Leave the command out."},
+	{T_VariableSetStmt, sets_deferrable, &begun, "SET TRANSACTION [NOT] DEFERRABLE", "Leave the command out."},
+	{T_VariableSetStmt, sets_level, &begun, "SET TRANSACTION ISOLATION LEVEL",
+	"A task runs at the isolation level that a new session of its owner has: set default_transaction_isolation by ALTER ROLE or ALTER DATABASE."},
+	{T_CopyStmt, copies_from_client, &client, "COPY FROM STDIN", "Use INSERT, or COPY from a file or program."},
+	{T_CopyStmt, copies_to_client, &client, "COPY TO STDOUT", "Use COPY to a file or program."},
+	{T_VacuumStmt, vacuums, &block, "VACUUM", "ANALYZE can run inside one."},
+	{T_RepackStmt, clusters_all, &block, "CLUSTER without a table", "Use CLUSTER for each table."},
+	{T_RepackStmt, repacks_all, &block, "REPACK without a table", "Use REPACK for each table."},
+	{T_RepackStmt, repacks_concurrently, &block, "REPACK (CONCURRENTLY)", "Use REPACK without CONCURRENTLY."},
+	{T_RepackStmt, repack_analyzes, &block, "REPACK (ANALYZE)", "Use REPACK, and ANALYZE after it."},
+	{T_ReindexStmt, reindexes_concurrently, &block, "REINDEX CONCURRENTLY", "Use REINDEX without CONCURRENTLY."},
+	{T_ReindexStmt, reindexes_schema, &block, "REINDEX SCHEMA", "Use REINDEX TABLE for each table."},
+	{T_ReindexStmt, reindexes_system, &block, "REINDEX SYSTEM", NULL},
+	{T_ReindexStmt, reindexes_database, &block, "REINDEX DATABASE", "Use REINDEX TABLE for each table."},
+	{T_IndexStmt, indexes_concurrently, &block, "CREATE INDEX CONCURRENTLY", "Use CREATE INDEX without CONCURRENTLY."},
+	{T_DropStmt, drops_concurrently, &block, "DROP INDEX CONCURRENTLY", "Use DROP INDEX without CONCURRENTLY."},
+	{T_AlterTableStmt, detaches_concurrently, &block, "ALTER TABLE ... DETACH PARTITION CONCURRENTLY",
+	"Use DETACH PARTITION without CONCURRENTLY."},
+	{T_CreatedbStmt, NULL, &block, "CREATE DATABASE", NULL},
+	{T_DropdbStmt, NULL, &block, "DROP DATABASE", NULL},
+	{T_AlterDatabaseStmt, moves_database, &block, "ALTER DATABASE SET TABLESPACE", NULL},
+	{T_CreateTableSpaceStmt, NULL, &block, "CREATE TABLESPACE", NULL},
+	{T_DropTableSpaceStmt, NULL, &block, "DROP TABLESPACE", NULL},
+	{T_AlterSystemStmt, NULL, &block, "ALTER SYSTEM", NULL},
+	{T_DiscardStmt, discards_all, &block, "DISCARD ALL",
+	"Leave the command out: a task does not see the session state of others."},
+	{T_CreateSubscriptionStmt, creates_slot, &block, "CREATE SUBSCRIPTION ... WITH (create_slot = true)",
+	"Create the replication slot beforehand and use WITH (create_slot = false)."},
+	{T_AlterSubscriptionStmt, refreshes_publication, &block, "ALTER SUBSCRIPTION ... REFRESH PUBLICATION", NULL},
+	{T_AlterSubscriptionStmt, refreshes, &block, "ALTER SUBSCRIPTION with refresh", "Use WITH (refresh = false)."},
+	{T_AlterSubscriptionStmt, sets_failover, &block, "ALTER SUBSCRIPTION ... SET (failover)", NULL},
+	{T_AlterSubscriptionStmt, sets_one_phase, &block, "ALTER SUBSCRIPTION ... SET (two_phase = false)", NULL}
+};
+
+/* Returns why the statement can never run as part of a task that has no mode; NULL if it may. */
+static const Refusal *
+refusal_of(const Node *stmt)
 {
-	if (dw_is_wait_for(stmt))
-		return refuses_wait_for(refusal);
-	switch (nodeTag(stmt))
-	{
-		case T_TransactionStmt:
-			return refuses_transaction_control(stmt, refusal);
-		case T_ListenStmt:
-			return refuses_listen(refusal);
-		case T_VariableSetStmt:
-			return refuses_set((VariableSetStmt *) stmt, refusal);
-		case T_CopyStmt:
-			return refuses_copy((CopyStmt *) stmt, refusal);
-		case T_VacuumStmt:
-			/* ANALYZE has the same node type, and can run */
-			return ((VacuumStmt *) stmt)->is_vacuumcmd &&
-				needs_no_transaction(refusal, "VACUUM",
-									 "ANALYZE can run inside one.");
-		case T_RepackStmt:
-			return refuses_repack((RepackStmt *) stmt, refusal);
-		case T_ReindexStmt:
-			return refuses_reindex((ReindexStmt *) stmt, refusal);
-		case T_IndexStmt:
-			return ((IndexStmt *) stmt)->concurrent &&
-				needs_no_transaction(refusal, "CREATE INDEX CONCURRENTLY",
-									 "Use CREATE INDEX without CONCURRENTLY.");
-		case T_DropStmt:
-			return ((DropStmt *) stmt)->removeType == OBJECT_INDEX &&
-				((DropStmt *) stmt)->concurrent &&
-				needs_no_transaction(refusal, "DROP INDEX CONCURRENTLY",
-									 "Use DROP INDEX without CONCURRENTLY.");
-		case T_AlterTableStmt:
-			return refuses_alter_table((AlterTableStmt *) stmt, refusal);
-		case T_CreatedbStmt:
-			return needs_no_transaction(refusal, "CREATE DATABASE", NULL);
-		case T_DropdbStmt:
-			return needs_no_transaction(refusal, "DROP DATABASE", NULL);
-		case T_AlterDatabaseStmt:
-			return has_option(((AlterDatabaseStmt *) stmt)->options, "tablespace") &&
-				needs_no_transaction(refusal, "ALTER DATABASE SET TABLESPACE", NULL);
-		case T_CreateTableSpaceStmt:
-			return needs_no_transaction(refusal, "CREATE TABLESPACE", NULL);
-		case T_DropTableSpaceStmt:
-			return needs_no_transaction(refusal, "DROP TABLESPACE", NULL);
-		case T_AlterSystemStmt:
-			return needs_no_transaction(refusal, "ALTER SYSTEM", NULL);
-		case T_DiscardStmt:
-			return ((DiscardStmt *) stmt)->target == DISCARD_ALL &&
-				needs_no_transaction(refusal, "DISCARD ALL",
-									 "Leave the command out: a task does not see the session state of others.");
-		case T_CreateSubscriptionStmt:
-			return refuses_create_subscription((CreateSubscriptionStmt *) stmt,
-											   refusal);
-		case T_AlterSubscriptionStmt:
-			return refuses_alter_subscription((AlterSubscriptionStmt *) stmt,
-											  refusal);
-		default:
-			return false;
-	}
+	for (int i = 0; i < lengthof(refusals); i++)
+		if (refusals[i].tag == nodeTag(stmt) &&
+			(refusals[i].concerns == NULL || refusals[i].concerns(stmt)))
+			return &refusals[i];
+	return NULL;
 }
 
 /*
@@ -440,17 +331,18 @@ begin_of(const char *sql, const RawStmt *raw)
 static void
 check_statement(const char *sql, RawStmt *raw, bool autonomous)
 {
-	Refusal		refusal = {0};
+	const Refusal *refusal = refusal_of(raw->stmt);
 
-	if (!refuses(raw->stmt, &refusal) || (autonomous && refusal.autonomous))
+	if (refusal == NULL || (autonomous && refusal->reason->autonomous))
 		return;
 
 	ereport(ERROR,
-			(errcode(refusal.code),
+			(errcode(refusal->reason->code),
 	/* translator: %s is an SQL command */
-			 errmsg("cannot execute %s in a delayed task", refusal.command),
-			 errdetail("%s", refusal.detail),
-			 errhint("%s", refusal.autonomous ? hint_with_mode(refusal.hint) : refusal.hint),
+			 errmsg("cannot execute %s in a delayed task",
+					refusal->command != NULL ? refusal->command : GetCommandTagName(CreateCommandTag(raw->stmt))),
+			 errdetail("%s", refusal->reason->detail),
+			 errhint("%s", refusal->reason->autonomous ? hint_with_mode(refusal->hint) : refusal->hint),
 			 dw_sql_text_errposition(sql, begin_of(sql, raw))));
 }
 

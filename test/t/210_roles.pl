@@ -181,8 +181,7 @@ foreach my $owner ('service', 'plain')
 		(map { "select wipe('$owner batch')" } 1 .. 20));
 	sql(qq{SET ROLE $owner;
 		SELECT delay_schedule_task('select 1', delay => '0', on_success => 'select wipe(''$owner on_success'')');
-		SELECT delay_schedule_task('select 1/0 as x', delay => '0', max_attempts => 1, on_failure => 'select wipe(''$owner on_failure'')');
-		SELECT delay_run(delay_schedule('1 hour', 'select 1'));});
+		SELECT delay_schedule_task('select 1/0 as x', delay => '0', max_attempts => 1, on_failure => 'select wipe(''$owner on_failure'')')});
 	schedule_as($owner, qq{do \$d\$ begin perform delay_run(delay_schedule('1 hour', 'select wipe(''$owner delay_run'')')); end \$d\$});
 	schedule_as($owner, qq{set max_parallel_workers_per_gather = 2; set parallel_setup_cost = 0; set parallel_tuple_cost = 0;
 		set min_parallel_table_scan_size = 0; set parallel_leader_participation = off;

@@ -74,7 +74,8 @@ group unique => sub {
 	# given away
 	my $as = sub { return $q->("SET ROLE $_[0]; SELECT put('given'" . ($_[1] // '') . ')') };
 	my $done = sub {
-		$q->('SELECT count(delay_run(id)) FROM delay_wheel.tasks');
+		$q->("SELECT count(delay_reschedule(id, '0')) FROM delay_wheel.tasks");
+		wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel_data.task', 'they are run');
 		return;
 	};
 	is($as->('anna'), 'new', "anna's task");

@@ -29,7 +29,7 @@
 #include "../base/signature.h"
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
-#include "views.h"
+#include "../observe/views.h"
 
 PG_FUNCTION_INFO_V1(dw_get_recurring);
 
