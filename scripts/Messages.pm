@@ -175,7 +175,7 @@ sub codes
 	return ('errno') if $call =~ /\berrcode_for_file_access\b/;
 	my @codes = $expression =~ /\b((?:DW_)?ERRCODE_\w+)/g;
 	# one that was noted before, in a variable of that name
-	@codes = $source->{text} =~ /\b$1 = (ERRCODE_\w+);/g if !@codes && $expression =~ /\.(\w+)\)$/;
+	@codes = $source->{text} =~ /\b$1 = (ERRCODE_\w+)[;,]/g if !@codes && $expression =~ /(?:\.|->)(\w+)\)$/;
 	@codes = ('task') if !@codes && $expression =~ /->sqlerrcode/;
 	return distinct(@codes);
 }

@@ -6,7 +6,7 @@ DECLARE
 BEGIN
 	FOR command IN
 		SELECT pg_catalog.format(c.command, t.oid::regclass)
-			FROM pg_catalog.pg_class t CROSS JOIN pg_catalog.unnest(CASE WHEN t.relname LIKE 'readable\_%' THEN ARRAY[
+			FROM pg_catalog.pg_class t CROSS JOIN pg_catalog.unnest(CASE WHEN t.relname LIKE 'readable\_%'::text THEN ARRAY[
 					'COMMENT ON TABLE %s IS ''rows of a table that the reader may read, for the views''',
 					'ALTER TABLE %s ENABLE ROW LEVEL SECURITY',
 					-- the second condition says the same, to an index
@@ -20,7 +20,7 @@ BEGIN
 				WHEN t.relname <> 'prepared' THEN ARRAY[
 					'CREATE TRIGGER plain_sql AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON %s FOR EACH STATEMENT EXECUTE FUNCTION delay_wheel_internal.plain_sql()',
 					'ALTER TABLE %s ENABLE ALWAYS TRIGGER plain_sql'] END) WITH ORDINALITY c(command, n)
-			WHERE t.relnamespace = 'delay_wheel_data'::regnamespace AND t.relkind = 'r'
+			WHERE t.relnamespace = 'delay_wheel_data'::regnamespace::oid AND t.relkind = 'r'
 			ORDER BY t.oid, c.n
 	LOOP
 		EXECUTE command;
@@ -34,7 +34,7 @@ BEGIN
 		SELECT pg_catalog.format('ALTER TABLE %s %s', a.attrelid::regclass,
 				pg_catalog.string_agg(pg_catalog.format('ALTER COLUMN %I SET STATISTICS 0', a.attname), ', '))
 			FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_class c ON c.oid = a.attrelid
-			WHERE c.relnamespace = 'delay_wheel_data'::regnamespace AND c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped AND a.attname <> 'owner'
+			WHERE c.relnamespace = 'delay_wheel_data'::regnamespace::oid AND c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped AND a.attname <> 'owner'
 			GROUP BY a.attrelid
 	LOOP
 		EXECUTE command;
@@ -44,7 +44,7 @@ BEGIN
 		SELECT pg_catalog.format('REVOKE EXECUTE ON ROUTINE %s FROM PUBLIC', d.objid::regprocedure)
 			FROM pg_catalog.pg_depend d JOIN pg_catalog.pg_extension e ON e.oid = d.refobjid AND e.extname = 'delay_wheel'
 				JOIN pg_catalog.pg_proc p ON p.oid = d.objid
-			WHERE d.classid = 'pg_proc'::regclass AND d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e' AND p.pronamespace = e.extnamespace
+			WHERE d.classid = 'pg_proc'::regclass::oid AND d.refclassid = 'pg_extension'::regclass::oid AND d.deptype = 'e' AND p.pronamespace = e.extnamespace
 	LOOP
 		EXECUTE command;
 	END LOOP;
@@ -63,7 +63,7 @@ BEGIN
 	FOR command IN
 		SELECT pg_catalog.format('GRANT SELECT ON %s TO pg_database_owner', c.oid::regclass)
 			FROM pg_catalog.pg_class c
-			WHERE c.relnamespace = 'delay_wheel_data'::regnamespace AND c.relkind IN ('r', 'S') AND c.relname NOT LIKE 'readable\_%'
+			WHERE c.relnamespace = 'delay_wheel_data'::regnamespace::oid AND c.relkind IN ('r', 'S') AND c.relname NOT LIKE 'readable\_%'::text
 	LOOP
 		EXECUTE command;
 	END LOOP;

@@ -119,7 +119,6 @@ CREATE TABLE delay_wheel_data.queue
 	retry_delay interval,
 	spread interval,
 	history text,
-	more jsonb,
 	external boolean NOT NULL DEFAULT false,
 	receivers regrole[] NOT NULL DEFAULT '{}',
 	lease interval,
@@ -182,7 +181,6 @@ COMMENT ON COLUMN delay_wheel_data.queue.users IS 'roles that may schedule into 
 COMMENT ON COLUMN delay_wheel_data.queue.retry_delay IS 'of tasks that say none: pause before the second attempt, which grows as retry_backoff says; zero is at once, but a second after 100 attempts; null is 10 seconds';
 COMMENT ON COLUMN delay_wheel_data.queue.spread IS 'due times of its tasks are put off, each by another part of this; null is not at all';
 COMMENT ON COLUMN delay_wheel_data.queue.history IS 'which ends of its tasks are recorded: off, errors, sample or all; null is as the setting delay_wheel.history says';
-COMMENT ON COLUMN delay_wheel_data.queue.more IS 'for what few queues will have; nothing reads it so far';
 COMMENT ON COLUMN delay_wheel_data.queue.external IS 'it has messages, which sessions receive; else SQL tasks, which executors run';
 COMMENT ON COLUMN delay_wheel_data.queue.lease IS 'if external: how long a lease is that says nothing; null is a minute';
 COMMENT ON COLUMN delay_wheel_data.queue.receive_timeout IS 'if external: how long a transaction that has received may be idle, in milliseconds; 0 is without limit, null a minute';

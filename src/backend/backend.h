@@ -25,7 +25,6 @@
 
 /*---- cursors.c: the session's cursors, and those that have received messages ----*/
 
-extern List *dw_cursors_list(void);
 extern void dw_cursors_note(void);
 extern void dw_cursors_undo(SubTransactionId subid);
 extern void dw_cursors_forget(void);

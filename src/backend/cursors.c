@@ -33,8 +33,8 @@ typedef struct Reader
 static List *readers = NIL;
 
 /* Returns the names of all cursors, including those of the protocol. */
-List *
-dw_cursors_list(void)
+static List *
+list_cursors(void)
 {
 	MemoryContext context = CurrentMemoryContext;
 	List	   *names = NIL;
@@ -67,7 +67,7 @@ dw_cursors_note(void)
 
 	if (!IsSubTransaction())
 		return;
-	foreach(lc, dw_cursors_list())
+	foreach(lc, list_cursors())
 	{
 		const char *name = lfirst(lc);
 		Portal		portal = GetPortalByName(name);

@@ -38,7 +38,6 @@
 #include "utils/timestamp.h"
 
 #include "../base/compat.h"
-#include "../base/errors.h"
 #include "../base/signature.h"
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"

@@ -29,15 +29,13 @@ typedef struct DwWingJob
 /* Each function may be NULL. */
 typedef struct DwWing
 {
-	const char *name;
-
 	/* Asks for shared memory.  By the postmaster. */
 	void		(*request_memory) (void);
 	/* Shared memory has been set up.  By the postmaster. */
 	void		(*memory_is_ready) (void);
 	/* True if no task may run on this server yet.  Changes nothing. */
 	bool		(*is_held) (void);
-	/* The same, by the launcher: at its start, and after each reload until it is false. */
+	/* The same, by the launcher: at its start, and whenever it wakes until it is false. */
 	bool		(*stays_held) (void);
 	/* A task, or an attempt, has ended.  By who ends it, in the transaction that has deleted the row. */
 	void		(*task_ended) (const struct DwEnded *ended);
@@ -45,7 +43,7 @@ typedef struct DwWing
 	bool		(*wants_end) (int16 queue, int outcome);
 	/* How many bytes of what a task of the queue returns are wanted. */
 	int			(*max_result) (int16 queue);
-	/* Ends of a batch, or of the sweeper's slice, come, have come (before the commit), were undone. */
+	/* Ends of a batch, or of the sweeper's slice, come, have come (before the commit); those of a batch were undone. */
 	void		(*batch_begins) (void);
 	void		(*batch_ends) (void);
 	void		(*batch_undone) (void);

@@ -11,10 +11,10 @@
  * A database that is served has a place: its part of shared memory, of which there are
  * delay_wheel.max_databases.  The launcher cannot see which databases have the extension.
  * So at its start it gives places to those that were served before, by the file that it
- * keeps (launcher.c), and starts a timer in each other database, one after the other; a timer
+ * keeps, and starts a timer in each other database, one after the other; a timer
  * that finds no extension ends at once.  We call that a probe.  Later the launcher probes new
  * databases, which may be copies of one that has the extension.  It starts a timer when
- * a process asks for one (DwDatabase.wanted): after CREATE EXTENSION, and when a task is
+ * a process asks for one (DW_NEWS_START): after CREATE EXTENSION, and when a task is
  * scheduled while there is no timer.  A timer that ends for another reason is started
  * again, unless a command holds the database (hold.c).  In between the launcher sleeps on
  * its latch.

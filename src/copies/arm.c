@@ -14,8 +14,7 @@
  * The rows are read lane by lane.  A lane is the tasks of one owner, queue and priority
  * (here also of one origin), in the order of their due times.  Each row is deleted and
  * inserted again with this database's stamp, as delay_reschedule() does.  If another
- * transaction is
- * changing a row, delay_arm() waits for its end as UPDATE would.  The row may then
+ * transaction is changing a row, delay_arm() waits for its end as UPDATE would.  The row may then
  * have moved, so all rows are read again until a pass has found no changed row.
  *
  *-------------------------------------------------------------------------

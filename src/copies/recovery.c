@@ -139,7 +139,6 @@ is_held(void)
 }
 
 const DwWing dw_copies_wing = {
-	.name = "copies",
 	.memory_is_ready = note_recovery,
 	.is_held = is_held,
 	.stays_held = stays_held

@@ -24,8 +24,8 @@
 #include "ending.h"
 
 /*
- * Does all that follows from the end of a task or of an attempt: history, end of the period
- * in which its key is unique, and what wings do: notification, follow-up, next run.
+ * Does all that follows from the end of a task or of an attempt: the end of the period
+ * in which its key is unique, and what wings do: history, notification, follow-up, next run.
  *
  * To be called once for each end, in the transaction that has deleted the row, as one
  * of its last actions.  An error undoes this transaction.

@@ -145,7 +145,5 @@ extern bool dw_key_retry_allowed(Relation rel, HeapTuple tuple, int64 *newer);
 
 extern void dw_retention_begin(DwDatabase *db);
 extern void dw_retention_obey_settings(DwDatabase *db);
-extern void dw_retention_tell_settings(DwDatabase *db);
-extern bool dw_retention_missed_reload(DwDatabase *db);
 
 #endif							/* DW_ENDING_H */

@@ -26,7 +26,6 @@
 #include "miscadmin.h"
 
 #include "../base/clock.h"
-#include "../rows/catalog.h"
 #include "../rows/lane_scan.h"
 #include "../shmem/shared.h"
 #include "../task/marks.h"

@@ -53,31 +53,3 @@ dw_retention_obey_settings(DwDatabase *db)
 		dw_each_wing(wing, jobs_in_doubt)
 			wing->jobs_in_doubt(db, true);
 }
-
-/*
- * As dw_retention_obey_settings(), for a timer: tells the sweeper its settings before it asks
- * for something.
- */
-void
-dw_retention_tell_settings(DwDatabase *db)
-{
-	int			set[DW_RETENTION_SETTINGS];
-
-	dw_retention_settings(set);
-	dw_retention_publish(&db->sweeper_news, set);
-	dw_retention_obey_settings(db);
-}
-
-/*
- * True if this process, the sweeper, has other settings than the timer that asks it for
- * something.  The server ignores SIGHUP for a worker that is just starting, so a reload may
- * not have reached the sweeper.
- */
-bool
-dw_retention_missed_reload(DwDatabase *db)
-{
-	int			set[DW_RETENTION_SETTINGS];
-
-	dw_retention_settings(set);
-	return dw_retention_differs(&db->sweeper_news, set);
-}

@@ -27,7 +27,6 @@
 #include "utils/timestamp.h"
 
 #include "../base/errors.h"
-#include "../base/settings.h"
 #include "../base/signature.h"
 #include "../ending/ending.h"
 #include "../history/history.h"

@@ -6,7 +6,7 @@
  * Run by sessions, and by executors whose tasks call delay_wait().  The process that
  * waits is called the waiter here.
  *
- * Each process has a slot in shared memory (shmem/waiters.c).  A waiter writes into its
+ * Each process has a slot in shared memory (waiters.c).  A waiter writes into its
  * slot for which task it waits.  The process that ends a task, an executor or a session
  * that cancels, looks for slots with this task when its transaction has committed
  * (task/touched.c), and writes the outcome into them.  Some events concern many tasks: a

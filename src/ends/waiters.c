@@ -191,7 +191,6 @@ dw_wait_read(bool *look)
 /*---- The wing ----*/
 
 const DwWing dw_ends_wing = {
-	.name = "ends",
 	.request_memory = request_slots,
 	.memory_is_ready = init_slots,
 	.task_ended = dw_ends_follow,

@@ -58,7 +58,6 @@
 #include "../rows/catalog.h"
 #include "../rows/more.h"
 #include "../rows/task_finder.h"
-#include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../shmem/groups.h"
 #include "../shmem/outcome.h"

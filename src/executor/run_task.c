@@ -65,7 +65,6 @@
 #include "../ring/ring.h"
 #include "../rows/catalog.h"
 #include "../rows/more.h"
-#include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../shmem/lanes.h"
 #include "../shmem/outcome.h"

@@ -7,7 +7,8 @@
  * the run with dw_settle() in the transaction that has deleted the task's row (the
  * claim): the task is concluded (ending/conclude.c), recorded as failed, or put back for
  * another attempt (ending/attempt_end.c).  After the commit, dw_settled() counts the outcome.  Tasks that run
- * alone, in a batch or with a mode are all settled here. *
+ * alone, in a batch or with a mode are all settled here.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -21,7 +22,6 @@
 #include "../ending/ending.h"
 #include "../rows/catalog.h"
 #include "../rows/more.h"
-#include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../shmem/stats.h"
 #include "../shmem/suspects.h"

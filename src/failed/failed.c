@@ -429,7 +429,6 @@ doubt_failed(DwDatabase *db, bool settings)
 static const DwWingJob jobs[] = {{DW_JOB_FAILED, trim_failed}};
 
 const DwWing dw_failed_wing = {
-	.name = "failed",
 	.jobs_in_doubt = doubt_failed,
 	.jobs = jobs,
 	.njobs = lengthof(jobs)

@@ -26,7 +26,6 @@
 #include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/settings.h"
-#include "../base/signature.h"
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"

@@ -198,7 +198,7 @@ empty_table(Oid table)
 
 /* Empties the table with this number; returns TURN_DONE or TURN_LOCKED. */
 static Turn
-empty_oldest(DwDatabase *db, const DwCatalog *cat, const Tables *tables, int number)
+empty_oldest(const DwCatalog *cat, int number)
 {
 	dw_worker_activity(STATE_RUNNING, "delay_wheel: emptying the oldest table of the history");
 	if (!empty_table(cat->history[number]))
@@ -255,9 +255,9 @@ look_at_tables(DwDatabase *db, const DwCatalog *cat, TimestampTz *next)
 	turns = tables.table[tables.current].pages >= dw_history_turn_pages(room_of_current(&tables)) ||
 		dw_time_add(tables.table[tables.current].first, dw_history_turn_us()) <= now;
 	if (has_expired(&tables, oldest, now) || (turns && tables.table[oldest].pages > 0))
-		return empty_oldest(db, cat, &tables, oldest);
+		return empty_oldest(cat, oldest);
 	if (has_expired(&tables, older, now))
-		return empty_oldest(db, cat, &tables, older);
+		return empty_oldest(cat, older);
 	if (turns)
 	{
 		(void) DirectFunctionCall2(setval_oid, ObjectIdGetDatum(cat->history_seq), Int64GetDatum(oldest));

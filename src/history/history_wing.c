@@ -47,7 +47,6 @@ static const DwWingJob jobs[] = {
 };
 
 const DwWing dw_history_wing = {
-	.name = "history",
 	.task_ended = dw_history_record,
 	.wants_end = dw_history_wants,
 	.max_result = dw_history_max_result,

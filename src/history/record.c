@@ -478,7 +478,7 @@ dw_history_record(const DwEnded *ended)
 }
 
 /*
- * For batches and slices: from here on rows are collected, until dw_history_dw_history_write_collected() or
+ * For batches and slices: from here on rows are collected, until dw_history_write_collected() or
  * dw_history_forget().
  */
 void

@@ -28,7 +28,6 @@
 
 #include "../base/clock.h"
 #include "../base/compat.h"
-#include "../base/settings.h"
 #include "../base/signature.h"
 #include "../ring/ring.h"
 #include "../rows/catalog.h"

@@ -33,7 +33,6 @@
 #include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
 #include "../shmem/starts.h"
-#include "../shmem/stats.h"
 #include "../shmem/suspects.h"
 #include "views.h"
 

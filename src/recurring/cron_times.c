@@ -110,7 +110,7 @@ dw_cron_times(PG_FUNCTION_ARGS)
  * The rules of time zones change, sometimes at short notice.  So the row of such a task keeps
  * the local time and the zone, and the instant that they stood for when the row was written.
  * If they stand for another instant later, the sweeper moves the due time by the difference
- * (sweeper/local_times.c).  The due time itself may be later than the instant, by the spread
+ * (local_times.c).  The due time itself may be later than the instant, by the spread
  * of the queue.
  *
  * A process reads the rules of a zone when it first needs them, and keeps them to its end.

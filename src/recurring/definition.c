@@ -11,7 +11,7 @@
  * or the cron schedule; next_due is the ideal time of the current run.
  *
  * This file finds, locks and writes definitions, computes next_due, and inserts the next
- * run when a run ends.  backend/recurring.c describes the locks and their order.
+ * run when a run ends.  README.md describes the locks and their order.
  *
  *-------------------------------------------------------------------------
  */
@@ -284,7 +284,7 @@ dw_definition_set_next(DwDefinition *def, TimestampTz after)
 
 /*
  * Returns the latest ideal time whose run would be skipped as too late by now (see
- * executor/claim.c); DT_NOBEGIN if the definition has no skip_after.  There may be
+ * ending/claim.c); DT_NOBEGIN if the definition has no skip_after.  There may be
  * millions of such times, so no runs are inserted for them.
  */
 static TimestampTz
@@ -370,7 +370,7 @@ dw_definition_set_first(DwDefinition *def)
 	(void) dw_definition_follow_clock(def, dw_definition_clock_shown(def), false);
 }
 
-/* See definition.h. */
+/* See recurring.h. */
 const AttrNumber dw_definition_and_task[DW_DEFINITION_AND_TASK][2] = {
 	{Anum_recurring_timeout, Anum_task_timeout},
 	{Anum_recurring_max_attempts, Anum_task_max_attempts},

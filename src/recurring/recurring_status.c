@@ -25,7 +25,6 @@
 #include "utils/snapmgr.h"
 
 #include "../base/clock.h"
-#include "../base/settings.h"
 #include "../base/signature.h"
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"

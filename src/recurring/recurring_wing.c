@@ -10,7 +10,6 @@
 #include "../base/clock.h"
 #include "../rows/catalog.h"
 #include "../shmem/shared.h"
-#include "../task/touched.h"
 #include "recurring.h"
 
 /* Asks for a look at local times, if there are any: the rules of time zones may be others. */
@@ -24,7 +23,6 @@ doubt_local_times(DwDatabase *db, bool settings)
 static const DwWingJob jobs[] = {{DW_JOB_LOCAL, dw_local_times_follow}};
 
 const DwWing dw_recurring_wing = {
-	.name = "recurring",
 	.task_ended = dw_recurring_ended,
 	.may_remove = dw_recurring_may_end,
 	.task_lost = dw_recurring_ask,

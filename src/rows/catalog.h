@@ -138,7 +138,6 @@ enum
 	Anum_queue_retry_delay,
 	Anum_queue_spread,
 	Anum_queue_history,
-	Anum_queue_more,
 	Anum_queue_external,
 	Anum_queue_receivers,
 	Anum_queue_lease,

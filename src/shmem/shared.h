@@ -21,8 +21,7 @@
  *				database's timer changes them; views read them.
  * ready lock	one per database: the ready lists of its lanes, and what its
  *				executors run.  Timer and executors change them.
- * spinlocks	one each for inbox, last problem and each kind of long work of a
- *				database
+ * spinlocks	one each for inbox and last problem of a database
  * (atomics)	committing sessions write these without any lock
  *
  * A process holds at most one of the LWLocks at a time, except that the ready

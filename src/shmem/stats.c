@@ -11,7 +11,6 @@
 
 #include "../base/clock.h"
 #include "../base/settings.h"
-#include "../ring/ring.h"
 #include "executors.h"
 #include "outcome.h"
 #include "queue_limits.h"

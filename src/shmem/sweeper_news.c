@@ -27,8 +27,6 @@ dw_sweeper_news_init(DwSweeperNews *news)
 		pg_atomic_init_u64(&news->job_at[i], (uint64) DW_NEVER);
 		pg_atomic_init_u64(&news->job_after[i], (uint64) PG_INT64_MIN);
 	}
-	for (int i = 0; i < DW_RETENTION_SETTINGS; i++)
-		pg_atomic_init_u32(&news->retention[i], 0);
 	pg_atomic_init_u64(&news->failed_limit, 0);
 	pg_atomic_init_u64(&news->history_locked_since, (uint64) DW_NEVER);
 	pg_atomic_init_u32(&news->history_current, 0);
@@ -104,24 +102,6 @@ dw_job_soonest(DwSweeperNews *news, DwJob job)
 }
 
 /*---- How much there may be ----*/
-
-/* Publishes the settings of the timer, before it asks for a job because of them. */
-void
-dw_retention_publish(DwSweeperNews *news, const int *settings)
-{
-	for (int i = 0; i < DW_RETENTION_SETTINGS; i++)
-		pg_atomic_write_u32(&news->retention[i], (uint32) settings[i]);
-}
-
-/* True if the timer's settings are others than these. */
-bool
-dw_retention_differs(DwSweeperNews *news, const int *settings)
-{
-	for (int i = 0; i < DW_RETENTION_SETTINGS; i++)
-		if (pg_atomic_read_u32(&news->retention[i]) != (uint32) settings[i])
-			return true;
-	return false;
-}
 
 /* The value of the counter of failed tasks at which the sweeper must count them. */
 uint64

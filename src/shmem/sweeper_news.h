@@ -13,7 +13,6 @@
 #include "datatype/timestamp.h"
 #include "port/atomics.h"
 
-#include "../base/settings.h"
 
 /* Flags. */
 typedef enum DwSweeperFlag
@@ -54,8 +53,6 @@ typedef struct DwSweeperNews
 	pg_atomic_uint64 job_at[DW_JOBS];	/* when the job must be done; DW_NEVER: not asked */
 	pg_atomic_uint64 job_after[DW_JOBS];	/* not before then, since it has just been done */
 
-	pg_atomic_uint32 retention[DW_RETENTION_SETTINGS];	/* these settings, as the timer knows
-														 * them */
 	pg_atomic_uint64 failed_limit;	/* ask for DW_JOB_FAILED when the counter of failed tasks
 									 * reaches this value */
 	pg_atomic_uint64 history_locked_since;	/* since when a lock keeps the sweeper from
@@ -82,9 +79,6 @@ extern TimestampTz dw_job_at(DwSweeperNews *news, DwJob job);
 extern void dw_job_begin(DwSweeperNews *news, DwJob job);
 extern void dw_job_put_off(DwSweeperNews *news, DwJob job, TimestampTz after);
 extern TimestampTz dw_job_soonest(DwSweeperNews *news, DwJob job);
-
-extern void dw_retention_publish(DwSweeperNews *news, const int *settings);
-extern bool dw_retention_differs(DwSweeperNews *news, const int *settings);
 
 extern uint64 dw_failed_limit(DwSweeperNews *news);
 extern void dw_failed_limit_set(DwSweeperNews *news, uint64 limit);

@@ -222,28 +222,34 @@ CONDITION(sets_failover, AlterSubscriptionStmt, stmt->kind == ALTER_SUBSCRIPTION
 CONDITION(sets_one_phase, AlterSubscriptionStmt, stmt->kind == ALTER_SUBSCRIPTION_OPTIONS && !option_is_on(stmt->options, "two_phase", true))
 
 static const Reason block = {
-	ERRCODE_ACTIVE_SQL_TRANSACTION, true,
-	"The command cannot run inside a transaction block, and a task runs inside one, unless it has a mode."
+	.code = ERRCODE_ACTIVE_SQL_TRANSACTION,
+	.autonomous = true,
+	.detail = "The command cannot run inside a transaction block, and a task runs inside one, unless it has a mode."
 };
 static const Reason top_level = {
-	ERRCODE_FEATURE_NOT_SUPPORTED, true,
-	"The command can run only at top level, and a task does not, unless it has a mode."
+	.code = ERRCODE_FEATURE_NOT_SUPPORTED,
+	.autonomous = true,
+	.detail = "The command can run only at top level, and a task does not, unless it has a mode."
 };
 static const Reason transaction = {
-	ERRCODE_FEATURE_NOT_SUPPORTED, false,
-	"A task runs in a transaction that ends when the task has ended."
+	.code = ERRCODE_FEATURE_NOT_SUPPORTED,
+	.autonomous = false,
+	.detail = "A task runs in a transaction that ends when the task has ended."
 };
 static const Reason begun = {
-	ERRCODE_ACTIVE_SQL_TRANSACTION, false,
-	"The transaction of a task has begun before its SQL."
+	.code = ERRCODE_ACTIVE_SQL_TRANSACTION,
+	.autonomous = false,
+	.detail = "The transaction of a task has begun before its SQL."
 };
 static const Reason client = {
-	ERRCODE_FEATURE_NOT_SUPPORTED, false,
-	"A task runs in the background, without a client."
+	.code = ERRCODE_FEATURE_NOT_SUPPORTED,
+	.autonomous = false,
+	.detail = "A task runs in the background, without a client."
 };
 static const Reason notified = {
-	ERRCODE_FEATURE_NOT_SUPPORTED, false,
-	"A task runs in the background, without a client that could be notified."
+	.code = ERRCODE_FEATURE_NOT_SUPPORTED,
+	.autonomous = false,
+	.detail = "A task runs in the background, without a client that could be notified."
 };
 
 /* The first one that concerns a statement counts. */

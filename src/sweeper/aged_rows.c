@@ -26,7 +26,6 @@
 #include "utils/snapmgr.h"
 
 #include "../base/clock.h"
-#include "../base/settings.h"
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
 #include "../shmem/shared.h"

@@ -109,8 +109,7 @@ static MemoryContext sweep_context = NULL;
 static Sweep *sweeps = NULL;
 static int	nsweeps = 0;
 
-/* For the view "progress": marks met since there was none, and rows removed by this slice. */
-static int	nmet = 0;
+/* Rows removed by this slice, for pg_stat_activity. */
 static int64 slice_removed = 0;
 
 /* True while a pass goes on; its next slice begins at the key "cursor". */
@@ -226,7 +225,6 @@ follow_marks(void)
 		else
 		{
 			sweep->id = mark->id;
-			nmet++;
 			note_holders(sweep, mark);
 			wait_us = WAIT_MIN_US;
 		}

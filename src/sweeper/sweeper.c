@@ -28,7 +28,6 @@
 
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
-#include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "utils/memutils.h"
@@ -171,11 +170,6 @@ do_in_time(DwJob job, TimestampTz (*work) (DwDatabase *db, bool *more))
 		return at;
 	/* S1: before the work is done, so that a request made meanwhile is not lost */
 	dw_job_begin(news, job);
-	if (dw_retention_missed_reload(my_db))
-	{
-		ConfigReloadPending = true;
-		handle_interrupts();
-	}
 	at = work(my_db, &more);
 	/* S5 */
 	(void) dw_job_ask(news, job, more ? PG_INT64_MIN : at);

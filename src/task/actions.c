@@ -24,7 +24,6 @@
 #include "../base/signature.h"
 #include "../base/wing.h"
 #include "../rows/catalog.h"
-#include "../rows/task_rows.h"
 #include "task.h"
 
 PG_FUNCTION_INFO_V1(dw_plain_sql);

@@ -40,7 +40,7 @@
 
 /*
  * Class (field 4) of the advisory locks of keys.  The SQL functions for advisory locks
- * use 1 and 2.  See row_lock.c and backend/recurring.c for our other classes.
+ * use 1 and 2.  See row_lock.c and recurring/commands.c for our other classes.
  */
 #define KEY_LOCK_CLASS	0xDE1A
 

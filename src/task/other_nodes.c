@@ -61,7 +61,6 @@
 
 #include "../base/compat.h"
 #include "../base/own_sql.h"
-#include "../base/signature.h"
 #include "../shmem/executors.h"
 #include "task.h"
 

@@ -20,7 +20,6 @@
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
-#include "../base/errors.h"
 #include "../rows/catalog.h"
 #include "../rows/more.h"
 #include "queues.h"

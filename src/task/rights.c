@@ -29,7 +29,6 @@
 #include "utils/builtins.h"
 #include "utils/syscache.h"
 
-#include "../base/errors.h"
 #include "../base/settings.h"
 #include "../rows/task_rows.h"
 #include "marks.h"

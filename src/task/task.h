@@ -164,7 +164,7 @@ extern void dw_audit_row(const char *what, Relation rel, HeapTuple tuple, Timest
 						 const char *detail);
 extern void dw_audit_count(Relation rel);
 
-/*---- ended.c: a task that has ended, as the code that ends it passes it on ----*/
+/*---- A task that has ended, as the code that ends it passes it on ----*/
 
 /* A task that has ended.  Its row is deleted already; values and nulls are its columns. */
 typedef struct DwEnded

@@ -33,7 +33,7 @@
  * of the transaction, however it ends, may be what the group waits for: so it ends the hold.
  *
  * The tasks that the transaction ended are noted in the same way, for sessions that
- * wait for them (backend/wait.c).  Callbacks must not fail, wait or allocate, so the
+ * wait for them (ends/wait.c).  Callbacks must not fail, wait or allocate, so the
  * functions that note something reserve the memory.
  *
  * A commit has three moments: it becomes visible; it tells other processes what it has

@@ -86,7 +86,7 @@ $archive->start;
 my $columns = $node->safe_psql('postgres', q{
 	SELECT string_agg(attname || ' ' || CASE WHEN atttypid = 'regrole'::regtype THEN 'text' ELSE format_type(atttypid, atttypmod) END, ', ' ORDER BY attnum)
 	FROM pg_attribute WHERE attrelid = 'delay_wheel_data.audit'::regclass AND attnum > 0});
-$archive->safe_psql('postgres', "CREATE SCHEMA delay_wheel_internal; CREATE TABLE delay_wheel_data.audit ($columns)");
+$archive->safe_psql('postgres', "CREATE SCHEMA delay_wheel_data; CREATE TABLE delay_wheel_data.audit ($columns)");
 $node->safe_psql('postgres', q{CREATE PUBLICATION audit FOR TABLE delay_wheel_data.audit WITH (publish = 'insert')});
 $archive->safe_psql('postgres', 'CREATE SUBSCRIPTION audit CONNECTION $$' . $node->connstr('postgres') . '$$ PUBLICATION audit');
 wait_for($archive, q{SELECT count(*) > 10 FROM delay_wheel_data.audit}, 'another server has a copy');

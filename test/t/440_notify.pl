@@ -31,7 +31,7 @@ $node->safe_psql('postgres', q{
 sub sql
 {
 	my ($sql) = @_;
-	return $node->safe_psql('postgres', "SET ROLE worker;\n$sql");
+	return $node->safe_psql('postgres', $sql, extra_params => [ '-U', 'worker' ]);
 }
 
 # One that hears what is told on the channel.

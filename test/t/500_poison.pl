@@ -433,7 +433,7 @@ group off => sub {
 		$node->append_conf('postgresql.conf', 'delay_wheel.enabled = ' . ($i < 4 ? 'off' : 'on') . "\n");
 		$node->start;
 	}
-	ok(wait_until($limit, sub { slurp_file($node->logfile) =~ /task $id stays in delay_wheel\.task and is not run any more/ }), 'then it is not run any more');
+	ok(wait_until($limit, sub { slurp_file($node->logfile) =~ /task $id stays in delay_wheel_data\.task and is not run any more/ }), 'then it is not run any more');
 	q_(q{SELECT delay_schedule('0', 'INSERT INTO done VALUES (''after'')')});
 	wait_for($node, q{SELECT count(*) FROM done WHERE name = 'after'}, 'others are run', $limit, expected => 1);
 	is(q_(q{SELECT id, crashes FROM delay_wheel.tasks}), "$id|4", 'its row is as it was');

@@ -391,7 +391,7 @@ my %columns;
 for my $line (split /\n/, $node->safe_psql('postgres', q{
 	SELECT c.oid::regclass, a.attname, format_type(a.atttypid, NULL), a.attnotnull, a.atthasdef
 	FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
-	WHERE c.relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_data'::regnamespace, 'delay_wheel_internal'::regnamespace) AND c.relkind = 'r' AND a.attnum > 0
+	WHERE c.relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_data'::regnamespace, 'delay_wheel_internal'::regnamespace) AND c.relkind = 'r' AND c.relname NOT LIKE 'readable%' AND a.attnum > 0
 	ORDER BY c.relname, a.attnum}))
 {
 	my ($table, @column) = split /\|/, $line;

@@ -572,7 +572,7 @@ SKIP:
 	like(join("\n", @{ $r->{stopped}{problems} }), qr/^bad: ✖ No task is run: there is no timer process.*bad: ✖ 2 lanes.*warn: ▲ There are tasks that came with a copy.*warn: ▲ Last problem: no worker \Q<img\E/s, 'stopped: what is wrong');
 	unlike(join(' ', map { /^(\w+)/ } @{ $r->{stopped}{problems} }), qr/warn.*bad/, 'stopped: the worst first');
 	like($r->{stopped}{title}, qr/^✖ delay_wheel postgres/, 'stopped: also in the title of the tab');
-	like($r->{loading}{text}, qr/In the background\s.*load <img.*loading.*1,234,567 tasks/s, 'loading: what goes on in the background');
+	like($r->{loading}{text}, qr/In the background\s.*load <img/s, 'loading: what goes on in the background');
 	like($r->{loading}{text}, qr/Due and waiting\s+1\s+the first for \d/, 'and for how long a due task has waited');
 	is($r->{estimates}{estimates}, 4, 'estimates: are drawn otherwise');
 	like($r->{estimates}{text}, qr/About \d+ tasks are pending.*Hatched bars are estimates/s, 'estimates: and called so');

@@ -35,9 +35,9 @@ SELECT c.oid::regclass AS relation, p.privilege
 	WHERE relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_data'::regnamespace, 'delay_wheel_internal'::regnamespace) AND relkind IN ('r', 'v', 'f', 'S')
 		AND CASE WHEN relkind = 'S' THEN p.privilege IN ('SELECT', 'UPDATE') AND has_sequence_privilege('public', c.oid, p.privilege)
 			ELSE has_table_privilege('public', c.oid, p.privilege) END
-	ORDER BY 1, 2;
+	ORDER BY c.oid::regclass::text COLLATE "C", 2;
 -- what a dump takes along
-SELECT c::regclass, condition FROM pg_extension e, unnest(extconfig, extcondition) u(c, condition) WHERE extname = 'delay_wheel' ORDER BY 1;
+SELECT c::regclass, condition FROM pg_extension e, unnest(extconfig, extcondition) u(c, condition) WHERE extname = 'delay_wheel' ORDER BY c::regclass::text COLLATE "C";
 
 -- created in the transaction that already uses it
 CREATE TABLE install_effect (label text);

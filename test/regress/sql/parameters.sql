@@ -195,7 +195,7 @@ SELECT c.relname, a.attname, format_type(a.atttypid, a.atttypmod) FROM pg_class 
 SELECT p.oid::regprocedure FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e'
 	JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'delay_wheel'
 	WHERE p.pronamespace <> 'delay_wheel_internal'::regnamespace AND p.prorettype NOT IN ('bigint'::regtype, 'text'::regtype, 'boolean'::regtype, 'trigger'::regtype, 'bigint[]'::regtype)
-	ORDER BY 1;
+	ORDER BY p.oid::regprocedure::text COLLATE "C";
 CREATE ROLE "regress_dw Odd ""Name" LOGIN;
 SELECT delay_wheel.allow('regress_dw Odd "Name');
 SELECT delay_queue('parameters', users => '{public,"regress_dw Odd \"Name"}');
