@@ -17,10 +17,12 @@ BEGIN
 					'CREATE RULE no_insert AS ON INSERT TO %s DO INSTEAD NOTHING',
 					'CREATE RULE no_update AS ON UPDATE TO %s DO INSTEAD NOTHING',
 					'CREATE RULE no_delete AS ON DELETE TO %s DO INSTEAD NOTHING']
-				WHEN t.relname <> 'prepared' THEN ARRAY[
+				WHEN t.relkind = 'S' OR t.relname = 'prepared' THEN ARRAY['REVOKE ALL ON %s FROM PUBLIC']
+				ELSE ARRAY[
+					'REVOKE ALL ON %s FROM PUBLIC',
 					'CREATE TRIGGER plain_sql AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON %s FOR EACH STATEMENT EXECUTE FUNCTION delay_wheel_internal.plain_sql()',
 					'ALTER TABLE %s ENABLE ALWAYS TRIGGER plain_sql'] END) WITH ORDINALITY c(command, n)
-			WHERE t.relnamespace = 'delay_wheel_data'::regnamespace::oid AND t.relkind = 'r'
+			WHERE t.relnamespace = 'delay_wheel_data'::regnamespace::oid AND t.relkind IN ('r', 'S')
 			ORDER BY t.oid, c.n
 	LOOP
 		EXECUTE command;

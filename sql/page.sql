@@ -9,6 +9,7 @@ GRANT EXECUTE ON FUNCTION delay_wheel_internal.readable(json) TO PUBLIC;
 CREATE FUNCTION delay_wheel.page_data(max_rows integer DEFAULT 50, texts boolean DEFAULT true) RETURNS json
 LANGUAGE sql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
+SET row_security = on
 AS $$
 WITH params AS (
 	SELECT LEAST(GREATEST(COALESCE(max_rows, 50), 0), 1000) AS n,

@@ -4,13 +4,19 @@ CREATE FUNCTION delay_wheel_internal.readable_owners() RETURNS regrole[]
 AS 'MODULE_PATHNAME', 'dw_readable_owners' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION delay_wheel_internal.readable_owners() IS
 'roles whose tasks the current user may read: those whose rights it has';
--- by its costs these are asked first: other conditions see rows that the reader may read
+-- They are planned as if they cost nothing, and so asked first: other conditions see only
+-- rows that the reader may read.
+CREATE FUNCTION delay_wheel_internal.costs_nothing(internal) RETURNS internal
+AS 'MODULE_PATHNAME', 'dw_costs_nothing' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION delay_wheel_internal.costs_nothing(internal) IS
+'tells the planner that delay_wheel_internal.is_readable() costs nothing';
+REVOKE EXECUTE ON FUNCTION delay_wheel_internal.costs_nothing(internal) FROM PUBLIC;
 CREATE FUNCTION delay_wheel_internal.is_readable(owner regrole) RETURNS boolean
-AS 'MODULE_PATHNAME', 'dw_is_readable' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 0.000001;
+AS 'MODULE_PATHNAME', 'dw_is_readable' LANGUAGE C STABLE STRICT PARALLEL SAFE SUPPORT delay_wheel_internal.costs_nothing;
 COMMENT ON FUNCTION delay_wheel_internal.is_readable(regrole) IS
 'true if the current user has the rights of the role, and so may read its tasks';
 CREATE FUNCTION delay_wheel_internal.is_readable(owner regrole, users regrole[], receivers regrole[]) RETURNS boolean
-AS 'MODULE_PATHNAME', 'dw_is_readable' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 0.000001;
+AS 'MODULE_PATHNAME', 'dw_is_readable' LANGUAGE C STABLE STRICT PARALLEL SAFE SUPPORT delay_wheel_internal.costs_nothing;
 COMMENT ON FUNCTION delay_wheel_internal.is_readable(regrole, regrole[], regrole[]) IS
 'true if the current user has the rights of one of the roles; 0 stands for all roles';
 GRANT EXECUTE ON FUNCTION delay_wheel_internal.readable_owners(), delay_wheel_internal.is_readable(regrole), delay_wheel_internal.is_readable(regrole, regrole[], regrole[]) TO PUBLIC;
@@ -45,9 +51,7 @@ FROM delay_wheel_data.cancellation c CROSS JOIN LATERAL pg_catalog.unnest(c.owne
 OFFSET 0;
 COMMENT ON VIEW delay_wheel_data.owner_mark IS 'calls of delay_cancel_all() of single roles, for the view delay_wheel.tasks';
 COMMENT ON COLUMN delay_wheel_data.owner_mark.owner IS 'a role whose tasks are cancelled';
-CREATE VIEW delay_wheel_data.keyed AS SELECT id, origin, owner, queue, key FROM delay_wheel_data.task WHERE key IS NOT NULL;
-COMMENT ON VIEW delay_wheel_data.keyed IS 'tasks of all roles that have a key, for the view delay_wheel.tasks';
-GRANT SELECT ON delay_wheel_data.queue_name, delay_wheel_data.mark, delay_wheel_data.owner_mark, delay_wheel_data.keyed TO PUBLIC;
+GRANT SELECT ON delay_wheel_data.queue_name, delay_wheel_data.mark, delay_wheel_data.owner_mark TO PUBLIC;
 
 -- the same words for the same columns
 DO $$
@@ -56,7 +60,7 @@ DECLARE
 BEGIN
 	FOR command IN
 		SELECT pg_catalog.format('COMMENT ON COLUMN %s.%I IS %L', v.name::regclass, a.attname, pg_catalog.col_description(t.attrelid, t.attnum))
-			FROM (VALUES ('delay_wheel_data.queue_name', 'delay_wheel_data.queue'), ('delay_wheel_data.mark', 'delay_wheel_data.cancellation'), ('delay_wheel_data.owner_mark', 'delay_wheel_data.cancellation'), ('delay_wheel_data.keyed', 'delay_wheel_data.task')) v(name, of)
+			FROM (VALUES ('delay_wheel_data.queue_name', 'delay_wheel_data.queue'), ('delay_wheel_data.mark', 'delay_wheel_data.cancellation'), ('delay_wheel_data.owner_mark', 'delay_wheel_data.cancellation')) v(name, of)
 				JOIN pg_catalog.pg_attribute a ON a.attrelid = v.name::regclass::oid
 				JOIN pg_catalog.pg_attribute t ON t.attrelid = v.of::regclass::oid AND t.attname = a.attname
 			WHERE a.attnum > 0

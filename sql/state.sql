@@ -78,7 +78,7 @@ COMMENT ON COLUMN delay_wheel.groups.first_due IS 'since when the first of the t
 COMMENT ON COLUMN delay_wheel.groups.waits_until IS 'when it can go on, if it is asleep; or when it is looked at again, if it is held';
 COMMENT ON COLUMN delay_wheel.groups.owner IS 'role whose tasks these are';
 COMMENT ON COLUMN delay_wheel.groups.priority IS '-9 to 9';
-COMMENT ON COLUMN delay_wheel.groups.group_hash IS 'all that is in memory of its name: groups with the same one are one group; null for tasks without a group';
+COMMENT ON COLUMN delay_wheel.groups.group_hash IS 'all that is in memory of its name: groups with the same one are one group; null for tasks without a group. For who may not read its tasks another number, which stands for the group until the server starts anew';
 
 CREATE FUNCTION delay_wheel_internal.get_queues(
 	OUT id smallint, OUT state text, OUT reason text, OUT running integer, OUT near bigint, OUT ready bigint,

@@ -45,8 +45,8 @@ FROM delay_wheel_data.readable_task t
 		END AS us) l
 -- superseded by a newer one; what a receiver has under a lease is not
 WHERE NOT EXISTS (
-		SELECT FROM delay_wheel_data.keyed n
-		WHERE n.owner OPERATOR(pg_catalog.=) t.owner AND n.queue = t.queue AND n.key = t.key AND n.id > t.id
+		SELECT FROM delay_wheel_data.readable_task n
+		WHERE n.key IS NOT NULL AND n.owner OPERATOR(pg_catalog.=) t.owner AND n.queue = t.queue AND n.key = t.key AND n.id > t.id
 			AND (t.token IS NULL OR t.due <= pg_catalog.now())
 			AND (n.origin = t.origin OR n.origin = delay_wheel_internal.origin()))
 	-- as in marks.c: what is cancelled of all roles, and of its own.  Each of these is compared with the tasks

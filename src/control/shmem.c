@@ -128,6 +128,8 @@ init_memory(void *unused)
 	pg_atomic_init_u64(&dw_shared->unlooked_at, 0);
 	pg_atomic_init_u64(&dw_shared->clock_was, (uint64) PG_INT64_MIN);
 	pg_atomic_init_u32(&dw_shared->nquits, 0);
+	if (!pg_strong_random(&dw_shared->salt, sizeof(dw_shared->salt)))
+		dw_shared->salt = (uint64) dw_now();
 	dw_logins_init(&dw_shared->logins);
 	dw_shared->other_workers = count_other_workers();
 	dw_shared->nexecutors = dw_executor_places();

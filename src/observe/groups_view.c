@@ -163,6 +163,18 @@ state_of(const DwGroupCopy *group, TimestampTz now, bool *waits)
 	return group->held_until > now ? "held" : "asleep";
 }
 
+/*
+ * The number that stands for a group: the hash of its name, for who may read the name; else one that
+ * tells nothing of it.
+ */
+static int32
+number_of(const Shown *shown)
+{
+	uint32		hash = shown->group.hash;
+
+	return dw_may_read(shown->owner) ? (int32) hash : (int32) dw_secret_hash(&hash, sizeof(hash), 0);
+}
+
 static void
 put_group(FunctionCallInfo fcinfo, Relation rel, const Shown *shown, TimestampTz now)
 {
@@ -172,7 +184,7 @@ put_group(FunctionCallInfo fcinfo, Relation rel, const Shown *shown, TimestampTz
 	const char *state = state_of(group, now, &waits);
 
 	dw_put_row(fcinfo, DW_ROLE(shown->owner), DW_INT2(shown->queue), DW_INT2(shown->priority),
-			   dw_null_if(ungrouped, DW_INT4((int32) group->hash)),
+			   dw_null_if(ungrouped, DW_INT4(number_of(shown))),
 			   dw_text_or_null(ungrouped ? NULL : name_of(rel, shown)), dw_text_or_null(state),
 			   DW_INT8(group->ready), DW_BOOL(group->left), DW_INT4(group->running),
 			   dw_null_if(group->first_due == DW_NEVER, DW_TIME(group->first_due)),

@@ -24,6 +24,7 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "nodes/supportnodes.h"
 #include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/array.h"
@@ -67,6 +68,7 @@ PG_FUNCTION_INFO_V1(dw_get_queues);
 PG_FUNCTION_INFO_V1(dw_get_status);
 
 PG_FUNCTION_INFO_V1(dw_is_running);
+PG_FUNCTION_INFO_V1(dw_costs_nothing);
 PG_FUNCTION_INFO_V1(dw_is_readable);
 PG_FUNCTION_INFO_V1(dw_readable_owners);
 
@@ -132,14 +134,47 @@ has_any_role(ArrayType *roles)
 }
 
 /*
+ * Support function of is_readable(): lets the planner put it before all conditions of the
+ * reader, also those that cost nothing, as IS NULL.  Of equal costs PostgreSQL asks those of
+ * row level security first.
+ */
+Datum
+dw_costs_nothing(PG_FUNCTION_ARGS)
+{
+	SupportRequestCost *request = (SupportRequestCost *) PG_GETARG_POINTER(0);
+
+	if (!IsA(request, SupportRequestCost))
+		PG_RETURN_POINTER(NULL);
+	request->startup = 0;
+	request->per_tuple = 0;
+	PG_RETURN_POINTER(request);
+}
+
+/*
  * SQL function for row level security: true if the current user has the rights of the role,
  * or of one of those in further arguments, which are arrays of roles.
  */
 Datum
 dw_is_readable(PG_FUNCTION_ARGS)
 {
-	bool		result = has_privs_of_role(GetUserId(), PG_GETARG_OID(0));
+	struct
+	{
+		Oid			user;
+		Oid			owner;
+		bool		result;
+	}		   *last = fcinfo->flinfo->fn_extra;
+	bool		result;
 
+	/* a scan of all rows meets those of one owner in a row; a user may have thousands of roles */
+	if (last == NULL)
+		last = fcinfo->flinfo->fn_extra = MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, sizeof(*last));
+	if (last->user != GetUserId() || last->owner != PG_GETARG_OID(0))
+	{
+		last->result = has_privs_of_role(GetUserId(), PG_GETARG_OID(0));
+		last->user = GetUserId();
+		last->owner = PG_GETARG_OID(0);
+	}
+	result = last->result;
 	for (int i = 1; !result && i < PG_NARGS(); i++)
 		result = has_any_role(PG_GETARG_ARRAYTYPE_P(i));
 	PG_RETURN_BOOL(result);

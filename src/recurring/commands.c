@@ -39,7 +39,6 @@
 #include "access/xact.h"
 #include "catalog/pg_collation.h"
 #include "commands/sequence.h"
-#include "common/hashfn.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
@@ -127,8 +126,7 @@ look_for_name(Relation rel, Oid owner, text *name, DwDefinition *def, Transactio
 static bool
 find_name(Relation rel, text *name, bool keep_lock, DwDefinition *def)
 {
-	uint64		hash = hash_bytes_extended((unsigned char *) VARDATA_ANY(name),
-										   VARSIZE_ANY_EXHDR(name), GetUserId());
+	uint64		hash = dw_secret_hash(VARDATA_ANY(name), VARSIZE_ANY_EXHDR(name), GetUserId());
 
 	SET_LOCKTAG_ADVISORY(name_lock, MyDatabaseId, (uint32) (hash >> 32), (uint32) hash,
 						 NAME_LOCK_CLASS);

@@ -469,6 +469,8 @@ dw_catalog(void)
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("extension \"%s\" is not complete in this database", "delay_wheel"),
+					 OidIsValid(get_extension_oid("delay_wheel", true)) ?
+					 errhint("One of its tables or indexes was dropped, renamed or moved to another schema.") :
 					 errhint("Use CREATE EXTENSION delay_wheel.")));
 		/* set before the check, whose locks may bring an invalidation that resets it */
 		catalog_valid = true;

@@ -16,6 +16,7 @@
 #include "postgres.h"
 
 #include "catalog/pg_authid.h"
+#include "common/hashfn.h"
 #include "datatype/timestamp.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
@@ -242,6 +243,16 @@ dw_ask_sweeper(DwDatabase *db, DwJob job, TimestampTz at)
 	/* the timer looks at the times of jobs when control has changed */
 	dw_control_raise(&db->timer_news);
 	dw_wake_timer(db, DW_AWAKE);
+}
+
+/*
+ * A hash that nobody can compute from a guess, since it changes with each start of the server:
+ * pg_locks and some views show it to all.
+ */
+uint64
+dw_secret_hash(const void *data, int length, uint64 seed)
+{
+	return hash_bytes_extended(data, length, seed ^ (dw_shared != NULL ? dw_shared->salt : 0));
 }
 
 /*

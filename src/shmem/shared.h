@@ -348,6 +348,7 @@ typedef struct DwShared
 	pg_atomic_uint64 unlooked_at;	/* since when, a TimestampTz */
 	pg_atomic_uint64 clock_was; /* the latest time that the clock showed before it was set back, a
 								 * TimestampTz; PG_INT64_MIN: it was not.  Written by the launcher */
+	uint64		salt;			/* drawn at the start of the server, for numbers that all may see */
 	int			other_workers;	/* background workers that others have registered at the start of
 								 * the server, as the launcher of logical replication */
 	bool		recovered;		/* the server came out of recovery, see copies/recovery.c; only
@@ -398,6 +399,7 @@ extern void dw_lane_dirty(DwDatabase *db, const DwLane *lane);
 extern void dw_wake_timer(DwDatabase *db, TimestampTz needed);
 extern void dw_wake_timer_if_any(DwDatabase *db);
 extern int64 dw_rest_margin(void);
+extern uint64 dw_secret_hash(const void *data, int length, uint64 seed);
 extern void dw_ask_sweeper(DwDatabase *db, DwJob job, TimestampTz at);
 extern void dw_call_timer(DwDatabase *db, DwRestart restart);
 extern TimestampTz dw_restart_at(DwDatabase *db);

@@ -23,7 +23,6 @@
 #include "access/htup_details.h"
 #include "access/stratnum.h"
 #include "catalog/pg_collation.h"
-#include "common/hashfn.h"
 #include "miscadmin.h"
 #include "storage/lock.h"
 #include "utils/fmgroids.h"
@@ -75,9 +74,8 @@ dw_key_of(Relation rel, HeapTuple tuple, DwKey *key, DwTaskKey *task)
 void
 dw_key_lock(const DwKey *key)
 {
-	uint64		hash = hash_bytes_extended((unsigned char *) VARDATA_ANY(key->key),
-										   VARSIZE_ANY_EXHDR(key->key),
-										   ((uint64) key->owner << 16) | (uint16) key->queue);
+	uint64		hash = dw_secret_hash(VARDATA_ANY(key->key), VARSIZE_ANY_EXHDR(key->key),
+									  ((uint64) key->owner << 16) | (uint16) key->queue);
 
 	SET_LOCKTAG_ADVISORY(key_lock, MyDatabaseId, (uint32) (hash >> 32), (uint32) hash,
 						 KEY_LOCK_CLASS);

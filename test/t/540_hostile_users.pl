@@ -406,7 +406,14 @@ group create => sub {
 			SELECT relacl, relowner FROM pg_class WHERE relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_data'::regnamespace, 'delay_wheel_internal'::regnamespace) UNION ALL SELECT nspacl, nspowner FROM pg_namespace WHERE nspname IN ('delay_wheel', 'delay_wheel_data', 'delay_wheel_internal') UNION ALL
 			SELECT proacl, proowner FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e' JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'delay_wheel') o(acl, owner),
 			LATERAL aclexplode(acl) a WHERE a.grantee <> owner ORDER BY 1, 2}), "-|EXECUTE\n-|SELECT\n-|USAGE\npg_database_owner|SELECT\npg_database_owner|USAGE", 'default privileges give nobody anything of it');
-	is($node->safe_psql('prepared', q{SELECT has_schema_privilege('mallory', 'delay_wheel_data', 'USAGE')}), 'f', 'nor the schema of the tables');
+	is($node->safe_psql('prepared', q{SELECT DISTINCT a.grantee::regrole, a.privilege_type FROM pg_class, LATERAL aclexplode(relacl) a
+			WHERE relnamespace = 'delay_wheel_data'::regnamespace AND relkind IN ('r', 'S') AND relname NOT LIKE 'readable%' AND a.grantee <> relowner}),
+		'pg_database_owner|SELECT', 'nor any of the tables and sequences');
+	is($node->safe_psql('prepared', q{SELECT has_schema_privilege('mallory', 'delay_wheel_data', 'USAGE')}), 'f', 'nor their schema');
+	# a sequence is found by its number, without its schema
+	my $sequence = $node->safe_psql('prepared', q{SELECT 'delay_wheel_data.history_seq'::regclass::oid});
+	($out, $err) = as('mallory', "SELECT nextval($sequence)", 'prepared');
+	like($err, qr/permission denied for sequence history_seq/, 'so no number is taken');
 	($out, $err) = as('mallory', q{SET search_path = pg_catalog; SELECT count(*) FROM delay_wheel_data.task; SELECT trap.delay_schedule('0', 'SELECT 1'); SELECT trap.delay_arm(); CREATE TABLE delay_wheel.t (); BEGIN; LOCK delay_wheel.tasks}, 'prepared');
 	is(() = $err =~ /ERROR:  permission denied/g, 5, 'so nothing is allowed to who is not');
 	($out, $err) = as('boss', q{SET search_path = trap, pg_catalog;
@@ -538,7 +545,10 @@ group leaks => sub {
 		SELECT count(delay_send('hidden_post', jsonb_build_object('a', i), key => 'message ' || i)) FROM generate_series(1, 30) i;
 		CALL delay_await('hidden_post', '60 s');
 		SELECT count(*) FROM delay_lease('hidden_post', 5, '1 day');
-		SELECT delay_cancel_all(tag => 'tag 7')});
+		SELECT delay_cancel_all(tag => 'tag 7');
+		-- what is stored out of line is read when it is asked for
+		SELECT delay_send('hidden_post', (SELECT jsonb_object_agg('a' || i, md5(i::text)) FROM generate_series(1, 3000) i), tag => 'large');
+		SELECT delay_schedule_task('SELECT $1, $2', args => ARRAY[(SELECT string_agg(md5(i::text), '') FROM generate_series(1, 3000) i), 'b'], arg_types => '{text,text}', delay => '1 day', tag => 'large')});
 	wait_for($node, q{SELECT count(*) >= 30 FROM delay_wheel.failed}, 'there are failed tasks of the victim');
 	out_as('mallory', q{SELECT count(delay_schedule_task('SELECT 1', delay => '1 day', key => 'mine ' || i)) FROM generate_series(1, 5) i});
 	$node->safe_psql('postgres', 'ANALYZE');
@@ -586,7 +596,10 @@ group leaks => sub {
 		'delay_wheel.tasks' => [ [ "owner = 'victim' AND key = 'unpaid 4711'", "owner = 'victim' AND key = 'unpaid 4'" ], [ "key = 'unpaid 4711'", "key = 'unpaid 4'" ], [ "key >= 'zzz'", "key >= 'aaa'" ],
 			[ "sql > 'z'", "sql > 'S'" ], [ "args[1] = 'none'", "args[1] = 'a4'" ], [ "tag = 'none'", "tag = 'tag 4'" ], [ "due > '2500-01-01'", "due > '1999-01-01'" ],
 			[ "queue = 'none'", "queue = 'hidden'" ], [ q{payload = '{"a": -4}'}, q{payload = '{"a": 4}'} ],
-			[ "leased_until > '2500-01-01'", "leased_until > '1999-01-01'" ], [ "attempts > 9", "attempts < 9" ], [ "last_error > 'z'", "last_error > '0'" ], [ "group_key = 'none'", "group_key = 'g1'" ] ],
+			[ "leased_until > '2500-01-01'", "leased_until > '1999-01-01'" ], [ "attempts > 9", "attempts < 9" ], [ "last_error > 'z'", "last_error > '0'" ], [ "group_key = 'none'", "group_key = 'g1'" ],
+			# conditions that cost nothing
+			[ 'args[3] IS NOT NULL AND args[1] IS NOT NULL', 'args[2] IS NOT NULL AND args[1] IS NOT NULL' ],
+			[ q{payload['none'] IS NOT NULL AND payload['a2'] IS NOT NULL}, q{payload['a1'] IS NOT NULL AND payload['a2'] IS NOT NULL} ], [ 'tag IS NULL AND args[2] IS NOT NULL', 'group_key IS NULL AND args[2] IS NOT NULL' ] ],
 		'delay_wheel.failed' => [ [ "key = 'none'", "key = 'fails 4'" ], [ "sqlstate = '99999'", "sqlstate = '22012'" ], [ "message > 'z'", "message > 'd'" ], [ "context > 'z'", "context > 'A'" ] ],
 		'delay_wheel_internal.newest_failed' => [ [ "message > 'z'", "message > 'd'" ] ],
 		'delay_wheel.history' => [ [ "message > 'z'", "message > 'd'" ], [ "outcome = 'none'", "outcome = 'failed'" ], [ "ended > '2500-01-01'", "ended > '1999-01-01'" ] ],
@@ -600,7 +613,7 @@ group leaks => sub {
 			my $seqscan = shift @$pair;
 			my @plan = map {
 				my $where = $_;
-				my ($plan) = out_as('stranger', "SET enable_seqscan = $seqscan; EXPLAIN SELECT * FROM $view WHERE $where;
+				my ($plan) = out_as('stranger', "SET max_parallel_workers_per_gather = 0; SET enable_seqscan = $seqscan; EXPLAIN SELECT * FROM $view WHERE $where;
 					EXPLAIN (ANALYZE, TIMING OFF, SUMMARY OFF, BUFFERS OFF) SELECT * FROM $view WHERE $where;
 					SELECT count(*) FROM $view WHERE $where");
 				# what was asked is in the plan
@@ -615,16 +628,48 @@ group leaks => sub {
 	push @{ $pairs{$_} }, [ "owner = 'boss'", "owner = 'victim'" ] for keys %pairs;
 	for my $view (sort keys %pairs)
 	{
-		for my $pair (@{ $pairs{$view} })
+		for my $pair (map { my $pair = $_; map { [ $_, @$pair ] } qw(on off) } @{ $pairs{$view} })
 		{
+			my $index = shift @$pair;
+			my $set = "SET max_parallel_workers_per_gather = 0; SET enable_indexscan = $index; SET enable_bitmapscan = $index;";
 			my @hits = map {
-				my @runs = out_as('stranger', join(';', ("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM $view WHERE $_") x 3)) =~ /"Plan": \{.*?"Shared Hit Blocks": (\d+)/sg;
+				my @runs = out_as('stranger', join(';', $set, ("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM $view WHERE $_") x 3)) =~ /"Plan": \{.*?"Shared Hit Blocks": (\d+)/sg;
 				$runs[-1];
 			} @$pair;
-			push @pages, "$view, $pair->[1]: $hits[1], not $hits[0]" if $hits[0] != $hits[1];
+			push @pages, "$view, enable_indexscan $index, $pair->[1]: $hits[1], not $hits[0]" if $hits[0] != $hits[1];
 		}
 	}
 	is(join("\n", @pages), '', 'so are the pages that are read');
+	# nor whether others have a task of a key that one has oneself
+	out_as('mallory', q{SELECT delay_schedule_task('SELECT 1', delay => '1 day', key => k) FROM unnest('{unpaid 5,unpaid 4711}'::text[]) k});
+	my @keyed = map {
+		my ($plan) = out_as('mallory', "SET enable_nestloop = off; SET enable_indexscan = off; SET enable_bitmapscan = off; EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF, BUFFERS OFF) SELECT id FROM delay_wheel.tasks WHERE key = '$_'");
+		$plan =~ s/'unpaid \d+'//gr;
+	} 'unpaid 5', 'unpaid 4711';
+	is($keyed[0], $keyed[1], 'a plan does not tell whether others have a task of a key');
+	out_as('mallory', q{SELECT delay_cancel_key(k) FROM unnest('{unpaid 5,unpaid 4711}'::text[]) k});
+	# locks of keys, which all may see, cannot be told from guesses
+	$node->safe_psql('postgres', q{
+		CREATE FUNCTION sightings(guess bigint, OUT all_locks bigint, OUT guessed bigint) LANGUAGE plpgsql AS $$
+		DECLARE
+			seen record;
+		BEGIN
+			all_locks = 0;
+			guessed = 0;
+			FOR i IN 1 .. 1000000 LOOP
+				EXIT WHEN all_locks >= 20;
+				FOR seen IN SELECT classid, objid FROM pg_locks WHERE locktype = 'advisory' AND objsubid = -8678 LOOP
+					all_locks = all_locks + 1;
+					guessed = guessed + (seen.classid::bigint = (guess >> 32) & 4294967295 AND seen.objid::bigint = guess & 4294967295)::int;
+				END LOOP;
+			END LOOP;
+		END $$});
+	my $busy = $node->background_psql('postgres', extra_params => [ '-U', 'victim' ]);
+	$busy->query_until(qr/started/, "\\echo started\nDO 'BEGIN LOOP PERFORM delay_schedule_task(''SELECT 1'', delay => ''1 day'', key => ''unpaid 4''); END LOOP; END';\n");
+	is(out_as('mallory', q{SELECT all_locks > 0, guessed FROM sightings(hashtextextended('unpaid 4', 'victim'::regrole::oid::bigint << 16))}), 't|0',
+		'a lock of a key does not tell the key');
+	$node->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'victim' AND backend_type = 'client backend'; DROP FUNCTION sightings});
+	eval { $busy->{run}->kill_kill };
 	# what is shown is what was shown
 	my $shown = q{SELECT count(*), count(*) FILTER (WHERE owner = 'victim') > 290, bool_or(key = 'unpaid 7') IS TRUE FROM delay_wheel.tasks};
 	like(out_as('boss', $shown), qr/^\d{3}\|t\|f$/, 'who may read all sees them, but those that are cancelled');

@@ -211,6 +211,8 @@ my @functions = map { [ split /\|/, $_, -1 ] } split /\n/, $node->safe_psql('pos
 		p.provariadic <> 0, COALESCE(array_to_string((p.proargnames)[1:p.pronargs], ';'), ''), p.pronargdefaults, p.prokind
 	FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e'
 		JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'delay_wheel'
+	-- who calls that is the planner alone
+	WHERE p.prorettype <> 'internal'::regtype
 	ORDER BY p.oid});
 cmp_ok(scalar(@functions), '>', 40, 'the functions of the extension are known');
 is(join(', ', grep { !$pool{$_} } map { split /;/, $_->[1] } @functions), '', 'there are values for each type that they take');

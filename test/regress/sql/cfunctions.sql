@@ -15,7 +15,9 @@ SELECT pg_postmaster_start_time() AS started, pid AS timer FROM pg_stat_activity
 CREATE VIEW cfunctions AS
 	SELECT p.*, p.oid::regprocedure AS function
 	FROM pg_extension e JOIN pg_depend d ON d.refobjid = e.oid AND d.deptype = 'e' JOIN pg_proc p ON p.oid = d.objid
-	WHERE e.extname = 'delay_wheel' AND d.classid = 'pg_proc'::regclass AND p.probin IS NOT NULL AND p.prokind = 'f';
+	WHERE e.extname = 'delay_wheel' AND d.classid = 'pg_proc'::regclass AND p.probin IS NOT NULL AND p.prokind = 'f'
+		-- that one is for the planner
+		AND p.prorettype <> 'internal'::regtype;
 
 -- NULL everywhere
 CREATE FUNCTION pg_temp.outcome(command text) RETURNS text LANGUAGE plpgsql AS $$

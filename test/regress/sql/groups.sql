@@ -168,7 +168,8 @@ RESET SESSION AUTHORIZATION;
 -- who watches sees groups without their names
 CREATE ROLE regress_dw_tenant_m IN ROLE pg_monitor;
 SET ROLE regress_dw_tenant_m;
-SELECT queue, group_key, state, ready, owner, group_hash IS NOT NULL AS hash FROM delay_wheel.groups WHERE queue IN ('grouped', 'turns') AND (queue = 'grouped' OR owner LIKE 'regress_dw_tenant%');
+SELECT queue, group_key, state, ready, owner, group_hash IS NOT NULL AS hash,
+	group_hash IN (SELECT hashtext(name) FROM unnest('{of a 1,of a 2,of b}'::text[]) name) AS told FROM delay_wheel.groups WHERE queue IN ('grouped', 'turns') AND (queue = 'grouped' OR owner LIKE 'regress_dw_tenant%');
 RESET ROLE;
 DROP ROLE regress_dw_tenant_m;
 -- the first of each group begins, and the others wait for the rate
