@@ -127,7 +127,7 @@ ALTER TABLE delay_wheel_data.pause ALTER COLUMN since TYPE timestamp;
 SELECT delay_schedule('0', 'SELECT 1');
 ROLLBACK;
 -- PostgreSQL lets nobody change one that is inherited
-\set VERBOSITY terse
+\set VERBOSITY sqlstate
 ALTER TABLE delay_wheel_data.task ALTER COLUMN timeout TYPE bigint;
 \set VERBOSITY default
 SELECT delay_cancel(delay_schedule('1 hour', 'SELECT 1'));
