@@ -33,15 +33,19 @@ sub fails
 sql('SELECT delay_wheel.set_up_citus()');
 my $cannot = qr/table "\w+" of delay_wheel cannot be distributed\n.*HINT:  Tables of delay_wheel are local to each node/;
 for my $sql (
-	q{create_distributed_table('delay_wheel_data.task', 'id')}, q{create_distributed_table_concurrently('delay_wheel_data.task', 'id')},
-	q{create_distributed_table('delay_wheel_data.failed_task', 'id')}, q{create_distributed_table('delay_wheel_data.history_0', 'task')},
-	q{create_distributed_table('delay_wheel_data.queue', NULL)}, q{create_reference_table('delay_wheel_data.queue')},
-	q{citus_add_local_table_to_metadata('delay_wheel_data.task')})
+	q{create_distributed_table('delay_wheel_data.pause', 'owner')}, q{create_distributed_table_concurrently('delay_wheel_data.pause', 'owner')},
+	q{create_distributed_table('delay_wheel_data.pause', NULL)}, q{create_reference_table('delay_wheel_data.cancellation')},
+	q{citus_add_local_table_to_metadata('delay_wheel_data.prepared')})
 {
 	fails("SET citus.enable_unsafe_triggers = on; SELECT $sql", $cannot, "refused: $sql");
 }
-for my $sql (q{citus_add_local_table_to_metadata('delay_wheel_data.task', cascade_via_foreign_keys => true)}, q{citus_schema_distribute('delay_wheel')},
-	q{citus_schema_distribute('delay_wheel_internal')})
+# those that inherit Citus refuses itself
+for my $sql (
+	q{create_distributed_table('delay_wheel_data.task', 'id')}, q{create_distributed_table_concurrently('delay_wheel_data.task', 'id')},
+	q{create_distributed_table('delay_wheel_data.history_0', 'task')}, q{create_reference_table('delay_wheel_data.queue')},
+	q{create_reference_table('delay_wheel_data.readable_task')},
+	q{citus_add_local_table_to_metadata('delay_wheel_data.task', cascade_via_foreign_keys => true)}, q{citus_schema_distribute('delay_wheel')},
+	q{citus_schema_distribute('delay_wheel_data')}, q{citus_schema_distribute('delay_wheel_internal')})
 {
 	fails("SET citus.enable_unsafe_triggers = on; SELECT $sql", qr/ERROR/, "refused: $sql");
 }
