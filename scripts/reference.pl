@@ -521,7 +521,7 @@ sub relation_entry
 }
 
 # what the views are made of
-sub is_internal { return $_[0]{name} =~ /^delay_wheel_(?:internal\.|data\.(?:readable_|keyed$|mark$|owner_mark$|queue_name$))/ }
+sub is_internal { return $_[0]{name} =~ /^delay_wheel_(?:internal\.|data\.(?:readable_|mark$|owner_mark$|queue_name$))/ }
 
 sub views_part
 {

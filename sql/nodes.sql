@@ -10,7 +10,6 @@ COMMENT ON FUNCTION delay_wheel.set_up_citus() IS
 CREATE FUNCTION delay_follow_shards() RETURNS bigint
 AS 'MODULE_PATHNAME', 'dw_follow_shards' LANGUAGE C VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp;
-REVOKE EXECUTE ON FUNCTION delay_follow_shards() FROM PUBLIC;
 COMMENT ON FUNCTION delay_follow_shards() IS
 'to be called after Citus has moved shards: moves the pending tasks of their rows to the nodes that have the shards now, and returns how many. Those are tasks and messages that delay_schedule_trigger() and delay_send_trigger() have made; others do not name a shard, and stay, and so do tasks of a shard that was split or dropped, with a notice. A task moves once, in one two-phase commit, a thousand at a time; these are not undone by ROLLBACK. It gets a new id; all else it keeps, its key, attempts and due time, too; delay_wait() for its old id says cancelled. If the new node has a task of its key already, that one is kept, and the other one is not run: so keys should contain the distribution column. Tasks that run just then, and messages under a lease, stay. Queues must exist on the new node, else an error. For superusers; from any node. Errors: 55000 without Citus, or without delay_wheel.set_up_citus(), also after a dump was restored; HV000 if a node could not, with its error; to call it again is right after any error';
 

@@ -11,7 +11,6 @@ CREATE FUNCTION delay_queue(name text, max_running integer DEFAULT NULL, rate in
 	group_max_running integer DEFAULT NULL, group_rate integer DEFAULT NULL, group_per interval DEFAULT NULL,
 	group_burst integer DEFAULT NULL, group_order text DEFAULT NULL) RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_queue' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-REVOKE EXECUTE ON FUNCTION delay_queue(text, integer, integer, integer, interval, integer, interval, boolean, interval, name[], text, boolean, name[], interval, interval, text, text, interval, text[], text[], text[], interval, integer, boolean, integer, integer, interval, integer, text) FROM PUBLIC;
 COMMENT ON FUNCTION delay_queue(text, integer, integer, integer, interval, integer, interval, boolean, interval, name[], text, boolean, name[], interval, interval, text, text, interval, text[], text[], text[], interval, integer, boolean, integer, integer, interval, integer, text) IS
 'declares a queue, which the current user owns, or changes one, if this transaction commits; acts at once. What is null is left as it is, or is the default of a new queue.
 name: up to 63 bytes, not ''default''.
@@ -43,7 +42,6 @@ Limits hold for the whole database, whoever owns the tasks. To be called by thos
 
 CREATE FUNCTION delay_queue_drop(name text) RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_queue_drop' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-REVOKE EXECUTE ON FUNCTION delay_queue_drop(text) FROM PUBLIC;
 COMMENT ON FUNCTION delay_queue_drop(text) IS
 'drops a queue, if this transaction commits. An error, SQLSTATE 55006, if tasks are pending in it, recurring tasks name it, or open transactions have scheduled some; nothing is waited for. A queue that does not exist is one, too, 42704. Failed tasks of it stay, without the name. To be called by those granted it, for queues of roles that they are members of. Returns true';
 
@@ -59,12 +57,10 @@ COMMENT ON FUNCTION delay_resume(text) IS
 
 CREATE FUNCTION delay_pause_database() RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_pause_database' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-REVOKE EXECUTE ON FUNCTION delay_pause_database() FROM PUBLIC;
 COMMENT ON FUNCTION delay_pause_database() IS
 'pauses all tasks of this database, as delay_pause does those of one role. Only for superusers and the owner of the function, unless granted. Returns true';
 
 CREATE FUNCTION delay_resume_database() RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_resume_database' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-REVOKE EXECUTE ON FUNCTION delay_resume_database() FROM PUBLIC;
 COMMENT ON FUNCTION delay_resume_database() IS
 'ends what delay_pause_database began; pauses of roles and queues stay. Only for superusers and the owner of the function, unless granted. Returns true';

@@ -12,7 +12,7 @@
 
 #include "nodes/pg_list.h"
 
-/*---- ddl.c: sQL commands of users that delay_wheel must act on ----*/
+/*---- ddl.c: SQL commands of users that delay_wheel must act on ----*/
 
 extern void dw_ddl_install(void);
 
@@ -34,9 +34,6 @@ extern List *dw_concern(List *concerns, Oid database, Oid role, bool settings);
 extern List *dw_concern_members(List *concerns, Oid role);
 extern void dw_recycle(const List *concerns);
 extern void dw_recycle_databases(void);
-
-/*---- launcher.c: the file that tells which databases were served ----*/
-
 
 /*---- shmem.c: request and set-up of shared memory ----*/
 

@@ -121,18 +121,6 @@ dw_readable_owners(PG_FUNCTION_ARGS)
 	PG_RETURN_ARRAYTYPE_P(fcinfo->flinfo->fn_extra);
 }
 
-/* True if one of the roles is 0, which stands for all, or the current user has its rights. */
-static bool
-has_any_role(ArrayType *roles)
-{
-	Oid		   *role = (Oid *) ARR_DATA_PTR(roles);
-
-	for (int i = 0; i < ArrayGetNItems(ARR_NDIM(roles), ARR_DIMS(roles)); i++)
-		if (role[i] == InvalidOid || has_privs_of_role(GetUserId(), role[i]))
-			return true;
-	return false;
-}
-
 /*
  * Support function of is_readable(): lets the planner put it before all conditions of the
  * reader, also those that cost nothing, as IS NULL.  Of equal costs PostgreSQL asks those of
@@ -176,7 +164,11 @@ dw_is_readable(PG_FUNCTION_ARGS)
 	}
 	result = last->result;
 	for (int i = 1; !result && i < PG_NARGS(); i++)
-		result = has_any_role(PG_GETARG_ARRAYTYPE_P(i));
+	{
+		ArrayType  *roles = PG_GETARG_ARRAYTYPE_P(i);
+
+		result = dw_has_any_role((Oid *) ARR_DATA_PTR(roles), ArrayGetNItems(ARR_NDIM(roles), ARR_DIMS(roles)));
+	}
 	PG_RETURN_BOOL(result);
 }
 

@@ -276,12 +276,7 @@ lock_queue_by_name(const char *name)
 static bool
 has_rights_of(const Oid *roles, int n)
 {
-	if (has_privs_of_role(GetUserId(), found->owner))
-		return true;
-	for (int i = 0; i < n; i++)
-		if (roles[i] == InvalidOid || has_privs_of_role(GetUserId(), roles[i]))
-			return true;
-	return false;
+	return has_privs_of_role(GetUserId(), found->owner) || dw_has_any_role(roles, n);
 }
 
 /* True if no queue was changed since *found was read. */

@@ -45,6 +45,16 @@ dw_may_read(Oid owner)
 		has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_DATA);
 }
 
+/* True if one of n roles is 0, which stands for all roles, or the current user has its rights. */
+bool
+dw_has_any_role(const Oid *roles, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (roles[i] == InvalidOid || has_privs_of_role(GetUserId(), roles[i]))
+			return true;
+	return false;
+}
+
 /* Raises an error unless the current user has the privileges of the task's owner. */
 void
 dw_require_task_owner(int64 id, Oid owner)

@@ -275,6 +275,7 @@ extern char *dw_retry_refusal(const DwRetry *retry, int sqlstate);
 /*---- rights.c: rights: to schedule tasks, how many, and to change a task of another role ----*/
 
 extern bool dw_may_read(Oid owner);
+extern bool dw_has_any_role(const Oid *roles, int n);
 extern void dw_require_task_owner(int64 id, Oid owner);
 extern void dw_require_role(Oid owner);
 extern void dw_require_room(Oid owner);
