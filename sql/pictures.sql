@@ -108,14 +108,14 @@ WITH shape AS (	-- slots are drawn as at most 60 segments; null without the libr
 	SELECT clock_timestamp() AS now, next_due() AS due
 ), facts AS MATERIALIZED (
 	SELECT c.now, COALESCE(s.state, 'stopped') AS state, COALESCE(s.near, 0) AS near, COALESCE(s.ready, 0) AS ready, COALESCE(s.running, 0) AS running,
-		   COALESCE(s.current_index, i.slot) AS slot, n.slot AS next_slot, CASE WHEN s.horizon >= c.now THEN h.slot END AS far_slot,
+		   COALESCE(s.current_index, slot(c.now)) AS slot, n.slot AS next_slot, CASE WHEN s.horizon >= c.now THEN h.slot END AS far_slot,
 		   'next due: ' || COALESCE(format('slot %s, in %s', n.slot, svg_duration(1e6 * EXTRACT(epoch FROM GREATEST(c.due - c.now, '0'))))
 				|| CASE WHEN n.cycle_num > 0 THEN ' (' || svg_count(n.cycle_num, 'turn') || ')' ELSE '' END, 'nothing') AS next_text,
 		   CASE WHEN s.horizon >= c.now THEN format('horizon: slot %s, in %s', h.slot, svg_duration(1e6 * EXTRACT(epoch FROM s.horizon - c.now)))
 				WHEN s.horizon < c.now THEN 'horizon: passed, more is being loaded'
 				ELSE 'no horizon: all tasks are in memory' END AS far_text
 	FROM clock c LEFT JOIN delay_wheel.status s ON s.database = current_database(),
-		 place(c.now) i, place(c.due) n, place(s.horizon) h
+		 LATERAL (SELECT slot(c.due), cycle_num(c.due)) n(slot, cycle_num), LATERAL (SELECT slot(s.horizon)) h(slot)
 ), held AS (
 	SELECT slot / width * width AS first, sum(tasks) AS tasks, max(max_cycle) AS cycle FROM shape, delay_wheel.ring WHERE tasks > 0 GROUP BY 1
 ), segment AS MATERIALIZED (

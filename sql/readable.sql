@@ -44,11 +44,10 @@ CREATE VIEW delay_wheel_data.queue_name AS SELECT id, name FROM delay_wheel_data
 COMMENT ON VIEW delay_wheel_data.queue_name IS 'names of all queues, for the views';
 CREATE VIEW delay_wheel_data.mark AS SELECT * FROM delay_wheel_data.cancellation;
 COMMENT ON VIEW delay_wheel_data.mark IS 'calls of delay_cancel_all() of all roles, for the view delay_wheel.tasks';
--- one row for each owner; OFFSET keeps it from being read again for each task
+-- one row for each owner; DISTINCT keeps it from being read again for each task, and lets workers read it
 CREATE VIEW delay_wheel_data.owner_mark AS
-SELECT c.id, c.origin, o.owner, c.queue, c.tag, c.due_from, c.due_until
-FROM delay_wheel_data.cancellation c CROSS JOIN LATERAL pg_catalog.unnest(c.owners) o(owner)
-OFFSET 0;
+SELECT DISTINCT c.id, c.origin, o.owner, c.queue, c.tag, c.due_from, c.due_until
+FROM delay_wheel_data.cancellation c CROSS JOIN LATERAL pg_catalog.unnest(c.owners) o(owner);
 COMMENT ON VIEW delay_wheel_data.owner_mark IS 'calls of delay_cancel_all() of single roles, for the view delay_wheel.tasks';
 COMMENT ON COLUMN delay_wheel_data.owner_mark.owner IS 'a role whose tasks are cancelled';
 GRANT SELECT ON delay_wheel_data.queue_name, delay_wheel_data.mark, delay_wheel_data.owner_mark TO PUBLIC;

@@ -1,9 +1,14 @@
 /*---- Views of tasks: pending, running, cancelled ----*/
 
-CREATE FUNCTION delay_wheel_internal.place(due timestamptz, OUT slot integer, OUT cycle_num bigint)
-AS 'MODULE_PATHNAME', 'dw_place' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
-COMMENT ON FUNCTION delay_wheel_internal.place(timestamptz) IS
-'slot of the ring and whole turns until a due time';
+CREATE FUNCTION delay_wheel_internal.slot(due timestamptz) RETURNS integer
+AS 'MODULE_PATHNAME', 'dw_slot' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION delay_wheel_internal.slot(timestamptz) IS
+'slot of the ring that a due time belongs into';
+
+CREATE FUNCTION delay_wheel_internal.cycle_num(due timestamptz) RETURNS bigint
+AS 'MODULE_PATHNAME', 'dw_cycle_num' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION delay_wheel_internal.cycle_num(timestamptz) IS
+'whole turns of the ring until a due time';
 
 CREATE FUNCTION delay_wheel_internal.crashes(id bigint) RETURNS smallint
 AS 'MODULE_PATHNAME', 'dw_crashes' LANGUAGE C STABLE STRICT PARALLEL SAFE;
@@ -12,7 +17,7 @@ COMMENT ON FUNCTION delay_wheel_internal.crashes(bigint) IS
 
 CREATE VIEW delay_wheel.tasks WITH (security_invoker) AS
 SELECT t.id, COALESCE(t.first_due, t.due) AS due, pg_catalog.pg_get_userbyid(t.owner::oid)::text AS owner, COALESCE(q.name, CASE t.queue WHEN 0 THEN 'default' END) AS queue, t.priority, t.key, t.tag, t.sql, t.args,
-	   (delay_wheel_internal.place(t.due)).slot, (delay_wheel_internal.place(t.due)).cycle_num, COALESCE(t.attempts, 0::smallint) AS attempts,
+	   delay_wheel_internal.slot(t.due) AS slot, delay_wheel_internal.cycle_num(t.due) AS cycle_num, COALESCE(t.attempts, 0::smallint) AS attempts,
 	   t.more OPERATOR(pg_catalog.->>) 'last_error'::text AS last_error,
 	   t.origin = delay_wheel_internal.origin() AS armed,
 	   t.more OPERATOR(pg_catalog.->>) 'mode'::text AS mode,
@@ -172,5 +177,5 @@ COMMENT ON COLUMN delay_wheel.unique_keys.until IS 'end of the period';
 
 GRANT SELECT ON delay_wheel.tasks, delay_wheel.running, delay_wheel.cancellations, delay_wheel.unique_keys
 	TO PUBLIC;
-GRANT EXECUTE ON FUNCTION delay_wheel_internal.place(timestamptz), delay_wheel_internal.crashes(bigint), delay_wheel_internal.is_running(bigint), delay_wheel_internal.get_running(), delay_wheel_internal.get_cancellations()
+GRANT EXECUTE ON FUNCTION delay_wheel_internal.slot(timestamptz), delay_wheel_internal.cycle_num(timestamptz), delay_wheel_internal.crashes(bigint), delay_wheel_internal.is_running(bigint), delay_wheel_internal.get_running(), delay_wheel_internal.get_cancellations()
 	TO PUBLIC;

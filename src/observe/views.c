@@ -59,7 +59,8 @@
 /* A receiver that has looked for messages within this time, in us, has come lately. */
 #define LATELY_US		(10 * USECS_PER_SEC)
 
-PG_FUNCTION_INFO_V1(dw_place);
+PG_FUNCTION_INFO_V1(dw_slot);
+PG_FUNCTION_INFO_V1(dw_cycle_num);
 PG_FUNCTION_INFO_V1(dw_crashes);
 PG_FUNCTION_INFO_V1(dw_get_running);
 PG_FUNCTION_INFO_V1(dw_get_ring);
@@ -185,18 +186,22 @@ ring_shape(void)
 	return shape;
 }
 
-/* SQL function: the slot and the cycle number (whole turns of the ring) of a due time. */
+/* SQL function: the slot of the ring that a due time belongs into. */
 Datum
-dw_place(PG_FUNCTION_ARGS)
+dw_slot(PG_FUNCTION_ARGS)
 {
 	DwRing		shape = ring_shape();
-	TimestampTz due = PG_GETARG_TIMESTAMPTZ(0);
-	DwColumn	row[] = {
-		DW_INT4(dw_ring_index(&shape, dw_ring_tick(&shape, due))),
-		DW_INT8(dw_ring_cycle(&shape, due))
-	};
 
-	PG_RETURN_DATUM(dw_make_row(fcinfo, row, lengthof(row)));
+	PG_RETURN_INT32(dw_ring_index(&shape, dw_ring_tick(&shape, PG_GETARG_TIMESTAMPTZ(0))));
+}
+
+/* SQL function: the cycle number, that is whole turns of the ring, until a due time. */
+Datum
+dw_cycle_num(PG_FUNCTION_ARGS)
+{
+	DwRing		shape = ring_shape();
+
+	PG_RETURN_INT64(dw_ring_cycle(&shape, PG_GETARG_TIMESTAMPTZ(0)));
 }
 
 /* True if the current user may see the task in the view "tasks". */

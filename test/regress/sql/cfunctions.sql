@@ -43,9 +43,11 @@ SELECT call, pg_temp.outcome('SELECT ' || call) FROM unnest(ARRAY[
 	'delay_schedule(NULL, ''SELECT 1'', 1)', 'delay_schedule(''1 h'', NULL, 1)', 'delay_schedule(''1 h'', ''SELECT $1'', VARIADIC NULL::int[])',
 	'delay_cancel(NULL)', 'delay_reschedule(NULL, ''1 h'')', 'delay_reschedule(1, NULL)',
 	'delay_reschedule_at(NULL, now())', 'delay_reschedule_at(1, NULL)']) call;
+CREATE FUNCTION pg_temp.place(due timestamptz, OUT slot int, OUT cycle_num bigint) STRICT LANGUAGE sql
+	AS 'SELECT delay_wheel_internal.slot(due), delay_wheel_internal.cycle_num(due)';
 -- the ends of time (by UTC: what a zone was 6,000 years ago depends on its rules' age)
 SELECT due AT TIME ZONE 'UTC' AS due, slot BETWEEN 0 AND current_setting('delay_wheel.slots')::int - 1 AS slot, sign(cycle_num)
-	FROM unnest('{-infinity, infinity, 4714-11-24 00:00:00+00 BC, 294276-12-31 23:59:59+00}'::timestamptz[]) due, delay_wheel_internal.place(due);
+	FROM unnest('{-infinity, infinity, 4714-11-24 00:00:00+00 BC, 294276-12-31 23:59:59+00}'::timestamptz[]) due, pg_temp.place(due);
 
 SELECT pg_postmaster_start_time() = :'started' AS same_server, pid = :timer AS same_timer FROM pg_stat_activity
 	WHERE backend_type = 'delay_wheel timer' AND datname = current_database();

@@ -12,31 +12,33 @@
 SELECT current_setting('delay_wheel.slots')::int AS slots, extract(epoch FROM current_setting('delay_wheel.tick')::interval) AS tick \gset
 CREATE TABLE views_effect (label text);
 
+CREATE FUNCTION pg_temp.place(due timestamptz, OUT slot int, OUT cycle_num bigint) STRICT LANGUAGE sql
+	AS 'SELECT delay_wheel_internal.slot(due), delay_wheel_internal.cycle_num(due)';
 -- A slot later for each tick, the same one after each turn; turns counted
 -- whole, none for what is past.
 SELECT bool_and((p.slot - h.slot + :slots) % :slots = (s % :slots + :slots) % :slots) AS slots_follow, min(p.slot) >= 0 AND max(p.slot) < :slots AS in_range
 	FROM (SELECT now() AS t0) t, generate_series(-2 * :slots, 2 * :slots, 7) s,
-		delay_wheel_internal.place(t0) h, delay_wheel_internal.place(t0 + s * :tick * interval '1 s') p;
+		pg_temp.place(t0) h, pg_temp.place(t0 + s * :tick * interval '1 s') p;
 SELECT n, p.slot = h.slot AS same_slot, q.cycle_num = n AS turns
 	FROM generate_series(0, 1000, 250) n,
-		delay_wheel_internal.place(now()) h, delay_wheel_internal.place(now() + n * :slots * :tick * interval '1 s') p,
-		delay_wheel_internal.place(clock_timestamp() + (n * :slots + 0.5) * :tick * interval '1 s') q
+		pg_temp.place(now()) h, pg_temp.place(now() + n * :slots * :tick * interval '1 s') p,
+		pg_temp.place(clock_timestamp() + (n * :slots + 0.5) * :tick * interval '1 s') q
 	ORDER BY n;
-SELECT slot BETWEEN 0 AND :slots - 1 AS slot_ok, cycle_num FROM delay_wheel_internal.place('1900-01-01 00:00:00.000001+00');
-SELECT slot BETWEEN 0 AND :slots - 1 AS slot_ok, cycle_num > 0 AS far FROM delay_wheel_internal.place('294276-12-31 23:59:59.999999+00');
-SELECT slot BETWEEN 0 AND :slots - 1 AS slot_ok, cycle_num FROM delay_wheel_internal.place('4714-11-24 00:00:00+00 BC');
-SELECT delay_wheel_internal.place(NULL);
+SELECT slot BETWEEN 0 AND :slots - 1 AS slot_ok, cycle_num FROM pg_temp.place('1900-01-01 00:00:00.000001+00');
+SELECT slot BETWEEN 0 AND :slots - 1 AS slot_ok, cycle_num > 0 AS far FROM pg_temp.place('294276-12-31 23:59:59.999999+00');
+SELECT slot BETWEEN 0 AND :slots - 1 AS slot_ok, cycle_num FROM pg_temp.place('4714-11-24 00:00:00+00 BC');
+SELECT pg_temp.place(NULL);
 
 -- the article's example: 3610 seconds from slot 1 on are slot 11, a turn later
 SELECT (p.slot - h.slot + :slots) % :slots = (3610 / :tick)::int % :slots AS ten_slots_on,
 	   p.cycle_num IN (floor(3610 / :tick / :slots), floor(3609 / :tick / :slots)) AS a_turn_later
-	FROM delay_wheel_internal.place(now()) h, delay_wheel_internal.place(now() + interval '3610 s') p;
+	FROM pg_temp.place(now()) h, pg_temp.place(now() + interval '3610 s') p;
 
 -- in the view, the same
 BEGIN;
 SELECT delay_schedule('3610 s', 'SELECT 1', VARIADIC NULL::text[]) AS id \gset
 SELECT t.slot = p.slot AND abs(t.cycle_num - p.cycle_num) <= 1 AS as_placed, queue, priority, key, tag, attempts, last_error, armed
-	FROM delay_wheel.tasks t, delay_wheel_internal.place(now() + interval '3610 s') p WHERE id = :id;
+	FROM delay_wheel.tasks t, pg_temp.place(now() + interval '3610 s') p WHERE id = :id;
 ROLLBACK;
 
 -- all that delay_schedule_task() and delay_every() take; and which one a run is of
@@ -140,8 +142,8 @@ SELECT delay_cancel(:id5);
 SELECT delay_queue_drop('views_far');
 
 -- The current index is the clock's.
-SELECT pg_temp.wait_for('current_index = p.slot FROM delay_wheel.status, delay_wheel_internal.place(clock_timestamp()) p WHERE database = current_database()');
-SELECT pg_temp.wait_for('r.slot = p.slot FROM delay_wheel.ring r, delay_wheel_internal.place(clock_timestamp()) p WHERE is_current');
+SELECT pg_temp.wait_for('current_index = p.slot FROM delay_wheel.status, pg_temp.place(clock_timestamp()) p WHERE database = current_database()');
+SELECT pg_temp.wait_for('r.slot = p.slot FROM delay_wheel.ring r, pg_temp.place(clock_timestamp()) p WHERE is_current');
 
 -- running: which task, since when, until it is done
 SELECT pg_advisory_lock(4711);
