@@ -27,7 +27,9 @@ GRANT EXECUTE ON FUNCTION delay_wheel_internal.readable_owners(), delay_wheel_in
  * have none themselves: with it pg_dump, which sets row_security to off, would fail for
  * all but superusers.
  */
-CREATE TABLE delay_wheel_data.readable_task (LIKE delay_wheel_data.task INCLUDING COMMENTS) USING heap;
+CREATE TABLE delay_wheel_data.readable_task (LIKE delay_wheel_data.task INCLUDING COMMENTS,
+	-- so that the planner leaves it out where rows with a key are looked for
+	CONSTRAINT readable_task_is_empty CHECK (key IS NULL) NO INHERIT) USING heap;
 -- a generated column has no place in it
 ALTER TABLE delay_wheel_data.readable_task DROP COLUMN group_hash;
 ALTER TABLE delay_wheel_data.task INHERIT delay_wheel_data.readable_task;
@@ -42,13 +44,17 @@ ALTER TABLE delay_wheel_data.unique_key INHERIT delay_wheel_data.readable_unique
 -- for views that are read with the rights of the reader, and compare its rows with these
 CREATE VIEW delay_wheel_data.queue_name AS SELECT id, name FROM delay_wheel_data.queue;
 COMMENT ON VIEW delay_wheel_data.queue_name IS 'names of all queues, for the views';
-CREATE VIEW delay_wheel_data.mark AS SELECT * FROM delay_wheel_data.cancellation;
-COMMENT ON VIEW delay_wheel_data.mark IS 'calls of delay_cancel_all() of all roles, for the view delay_wheel.tasks';
--- one row for each owner; DISTINCT keeps it from being read again for each task, and lets workers read it
+-- DISTINCT keeps these two from being read again for each task, and lets workers read them
+CREATE VIEW delay_wheel_data.mark AS
+SELECT DISTINCT id, origin, queue, tag, due_from, due_until
+FROM delay_wheel_data.cancellation
+WHERE owners IS NULL;
+COMMENT ON VIEW delay_wheel_data.mark IS 'calls of delay_cancel_all() for the tasks of all roles, for the view delay_wheel.tasks';
+-- one row for each owner
 CREATE VIEW delay_wheel_data.owner_mark AS
 SELECT DISTINCT c.id, c.origin, o.owner, c.queue, c.tag, c.due_from, c.due_until
 FROM delay_wheel_data.cancellation c CROSS JOIN LATERAL pg_catalog.unnest(c.owners) o(owner);
-COMMENT ON VIEW delay_wheel_data.owner_mark IS 'calls of delay_cancel_all() of single roles, for the view delay_wheel.tasks';
+COMMENT ON VIEW delay_wheel_data.owner_mark IS 'calls of delay_cancel_all() for the tasks of single roles, for the view delay_wheel.tasks';
 COMMENT ON COLUMN delay_wheel_data.owner_mark.owner IS 'a role whose tasks are cancelled';
 GRANT SELECT ON delay_wheel_data.queue_name, delay_wheel_data.mark, delay_wheel_data.owner_mark TO PUBLIC;
 

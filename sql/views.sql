@@ -58,7 +58,7 @@ WHERE NOT EXISTS (
 	-- of its role only, and those of roles whose tasks are not shown with none: they can be many
 	AND NOT EXISTS (
 		SELECT FROM delay_wheel_data.mark c
-		WHERE c.owners IS NULL AND COALESCE(t.spared, t.id) < c.id
+		WHERE COALESCE(t.spared, t.id) < c.id
 			AND (c.origin = t.origin OR c.origin = delay_wheel_internal.origin())
 			AND (c.queue IS NULL OR c.queue = t.queue)
 			AND (c.tag IS NULL OR c.tag = t.tag)
