@@ -187,7 +187,8 @@ await(DwDatabase *db, int16 id, uint32 control, int64 deadline)
 static Awaited
 await_and_leave(DwDatabase *db, int16 id, uint32 control, int64 deadline)
 {
-	Awaited		result;
+	/* set here for static analysis alone */
+	Awaited		result = AWAITED_TIMEOUT;
 
 	PG_ENSURE_ERROR_CLEANUP(leave_wait, PointerGetDatum(db));
 	{
