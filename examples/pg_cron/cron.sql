@@ -184,18 +184,17 @@ DECLARE
 	role_before CONSTANT text := current_setting('role');
 	path CONSTANT text := cron.default_search_path(owner);
 	zone CONSTANT text := cron.time_zone();
-	called oid;
 	statement text;
 	other_path boolean;
 	answer text;
 BEGIN
-	SELECT p.oid, format('SELECT %I.%I', n.nspname, p.proname) INTO STRICT called, statement
+	SELECT format('SELECT %I.%I', n.nspname, p.proname) INTO STRICT statement
 	FROM pg_proc p
 		 JOIN pg_namespace n ON n.oid = p.pronamespace
 		 JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
 		 JOIN pg_extension e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
 	WHERE e.extname = 'delay_wheel' AND p.proname = function;
-	IF NOT has_function_privilege(owner, called, 'EXECUTE') THEN
+	IF NOT has_table_privilege(owner, 'delay_wheel.tasks'::regclass::oid, 'INSERT') THEN
 		RAISE EXCEPTION 'role "%" may not schedule tasks', owner_name
 			USING ERRCODE = 'insufficient_privilege',
 				HINT = format('A superuser allows it: SELECT delay_wheel.allow(%L).', owner_name);

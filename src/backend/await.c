@@ -255,6 +255,7 @@ dw_await(PG_FUNCTION_ARGS)
 	char	   *name;
 	bool		found;
 
+	dw_require_right();
 	dw_require_shared();
 	PreventCommandDuringRecovery("delay_await()");
 	require_top_level(fcinfo);

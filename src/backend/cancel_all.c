@@ -233,6 +233,7 @@ dw_cancel_all(PG_FUNCTION_ARGS)
 	bool		is_stop;
 	int64		id;
 
+	dw_require_right();
 	if (PG_ARGISNULL(0) && PG_ARGISNULL(1) && PG_ARGISNULL(2) && PG_ARGISNULL(3))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),

@@ -816,6 +816,7 @@ set_owner_paused(Oid owner, bool paused)
 static Datum
 pause_or_resume(FunctionCallInfo fcinfo, const char *function, bool paused)
 {
+	dw_require_right();
 	dw_require_writable(function);
 	if (PG_ARGISNULL(0))
 		set_owner_paused(GetUserId(), paused);

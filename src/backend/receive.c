@@ -833,6 +833,7 @@ receive_or_lease(FunctionCallInfo fcinfo, int64 lease, bool leasing)
 Datum
 dw_receive(PG_FUNCTION_ARGS)
 {
+	dw_require_right();
 	dw_require_writable("delay_receive()");
 	dw_refuse_null(PG_ARGISNULL(0), "queue name");
 	check_call(fcinfo, "delay_receive()");
@@ -847,6 +848,7 @@ dw_lease(PG_FUNCTION_ARGS)
 {
 	int64		lease;
 
+	dw_require_right();
 	dw_require_writable("delay_lease()");
 	dw_refuse_null(PG_ARGISNULL(0), "queue name");
 	lease = dw_option_lease(fcinfo, 2, "lease");
@@ -903,6 +905,7 @@ dw_fail(PG_FUNCTION_ARGS)
 	DwClaim		claim;
 	Taken	   *t;
 
+	dw_require_right();
 	dw_require_writable("delay_fail()");
 	dw_refuse_null(PG_ARGISNULL(0), "message id");
 	if (!PG_ARGISNULL(2))

@@ -271,6 +271,7 @@ dw_run(PG_FUNCTION_ARGS)
 	HeapTuple	tuple;
 	bool		ready;
 
+	dw_require_right();
 	dw_require_writable("delay_run()");
 	dw_refuse_null(PG_ARGISNULL(0), "task id");
 	rel = table_open(dw_catalog()->task, RowExclusiveLock);
@@ -586,6 +587,7 @@ dw_run_due(PG_FUNCTION_ARGS)
 		.round_end = PG_INT64_MIN
 	};
 
+	dw_require_right();
 	dw_require_writable("delay_run_due()");
 	progress.as_executor = !PG_ARGISNULL(1) && PG_GETARG_BOOL(1);
 	progress.until = PG_ARGISNULL(0) ? GetCurrentTransactionStartTimestamp() : PG_GETARG_TIMESTAMPTZ(0);
@@ -618,5 +620,6 @@ dw_run_due(PG_FUNCTION_ARGS)
 Datum
 dw_delay_now(PG_FUNCTION_ARGS)
 {
+	dw_require_right();
 	PG_RETURN_TIMESTAMPTZ(dw_schedule_now());
 }

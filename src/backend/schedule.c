@@ -279,6 +279,7 @@ schedule_plain(FunctionCallInfo fcinfo, TimestampTz due)
 Datum
 dw_schedule(PG_FUNCTION_ARGS)
 {
+	dw_require_right();
 	dw_require_writable("delay_schedule()");
 	dw_refuse_null(PG_ARGISNULL(0), "delay");
 	PG_RETURN_INT64(schedule_plain(fcinfo, dw_due_after(PG_GETARG_INTERVAL_P(0))));
@@ -288,6 +289,7 @@ dw_schedule(PG_FUNCTION_ARGS)
 Datum
 dw_schedule_text(PG_FUNCTION_ARGS)
 {
+	dw_require_right();
 	dw_require_writable("delay_schedule()");
 	dw_refuse_null(PG_ARGISNULL(0), "delay");
 	PG_RETURN_INT64(schedule_plain(fcinfo, dw_due_after_text(PG_GETARG_TEXT_PP(0))));
@@ -297,6 +299,7 @@ dw_schedule_text(PG_FUNCTION_ARGS)
 Datum
 dw_schedule_at(PG_FUNCTION_ARGS)
 {
+	dw_require_right();
 	dw_require_writable("delay_schedule_at()");
 	dw_refuse_null(PG_ARGISNULL(0), "due time");
 	PG_RETURN_INT64(schedule_plain(fcinfo, dw_finite_due(PG_GETARG_TIMESTAMPTZ(0))));
@@ -309,6 +312,7 @@ dw_schedule_task(PG_FUNCTION_ARGS)
 	DwNewTask	task;
 	int			nargs;
 
+	dw_require_right();
 	dw_require_writable("delay_schedule_task()");
 	nargs = dw_options_read(fcinfo, &task);
 	PG_RETURN_INT64(dw_schedule_new(&task, nargs));
@@ -341,6 +345,7 @@ dw_put(PG_FUNCTION_ARGS)
 	DwNewTask	task;
 	int			nargs;
 
+	dw_require_right();
 	dw_require_writable("delay_put()");
 	nargs = dw_options_read(fcinfo, &task);
 	return schedule_and_tell(fcinfo, &task, nargs);
@@ -408,7 +413,10 @@ dw_cancel(PG_FUNCTION_ARGS)
 	DwTaskKey	key = {0};
 	const char *result = NULL;
 
-	dw_refuse_null(PG_ARGISNULL(0), "task id");
+	dw_require_right();
+	/* as if it were STRICT, but for the right */
+	if (PG_ARGISNULL(0) || PG_ARGISNULL(1) || PG_ARGISNULL(2))
+		PG_RETURN_NULL();
 	dw_require_writable("delay_cancel()");
 	id = PG_GETARG_INT64(0);
 	rel = table_open(dw_catalog()->task, RowExclusiveLock);
@@ -497,6 +505,7 @@ dw_cancel_key(PG_FUNCTION_ARGS)
 	DwKey		key;
 	DwTakeResult result;
 
+	dw_require_right();
 	dw_require_writable("delay_cancel_key()");
 	if (PG_ARGISNULL(0))
 		PG_RETURN_NULL();
@@ -512,6 +521,7 @@ dw_cancel_key(PG_FUNCTION_ARGS)
 static void
 require_call(FunctionCallInfo fcinfo, const char *function, const char *task, const char *when)
 {
+	dw_require_right();
 	dw_require_writable(function);
 	dw_refuse_null(PG_ARGISNULL(0), task);
 	dw_refuse_null(PG_ARGISNULL(1), when);
@@ -635,6 +645,7 @@ dw_send(PG_FUNCTION_ARGS)
 {
 	DwNewTask	message;
 
+	dw_require_right();
 	dw_require_writable("delay_send()");
 	read_message(fcinfo, &message);
 	PG_RETURN_INT64(dw_schedule_new(&message, DW_SQL_CHECKED));
@@ -646,6 +657,7 @@ dw_put_message(PG_FUNCTION_ARGS)
 {
 	DwNewTask	message;
 
+	dw_require_right();
 	dw_require_writable("delay_put_message()");
 	read_message(fcinfo, &message);
 	return schedule_and_tell(fcinfo, &message, DW_SQL_CHECKED);

@@ -14,8 +14,8 @@
  * with the partition's column numbers.
  *
  * The current user, who writes the row, schedules the task as if he called
- * delay_schedule(), or sends the message as if he called delay_send(): he needs the right
- * to call that function, and owns the task or message.
+ * delay_schedule(), or sends the message as if he called delay_send(): he needs the same
+ * right, and owns the task or message.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,7 +23,6 @@
 
 #include "access/tupdesc.h"
 #include "catalog/pg_attribute.h"
-#include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "executor/tuptable.h"
@@ -59,24 +58,17 @@ typedef struct Kind
 {
 	bool		sends;			/* a message; else it schedules a task */
 	const char *function;		/* its own name */
-	const char *stands_for;		/* the function that the user must be allowed to call */
-	int			ntypes;			/* argument types of that function */
-	Oid			types[19];
+	const char *stands_for;		/* the function that does the same for a caller */
 	const char *needs;			/* its first two arguments, for messages */
 	const char *example;
 } Kind;
 
 static const Kind schedules = {
-	false, "delay_schedule_trigger", "delay_schedule", 2, {INTERVALOID, TEXTOID},
-	"a delay and an SQL text",
+	false, "delay_schedule_trigger", "delay_schedule", "a delay and an SQL text",
 	"delay_schedule_trigger('48 hours', 'update t_order set stars = 5 where oid = $1', 'oid')"
 };
 static const Kind sends = {
-	true, "delay_send_trigger", "delay_send", 19,
-	{TEXTOID, JSONBOID, INTERVALOID, TIMESTAMPTZOID, TEXTOID, TEXTOID, TEXTOID, INT4OID, INT4OID,
-	INTERVALOID, INTERVALOID, INTERVALOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, INTERVALOID,
-	INTERVALOID, TEXTOID},
-	"a delay and the name of a queue",
+	true, "delay_send_trigger", "delay_send", "a delay and the name of a queue",
 	"delay_send_trigger('30 minutes', 'mail', 'id', 'email')"
 };
 
@@ -135,9 +127,6 @@ static const char *const option_names[NOPTIONS] = {"key", "queue", "tag", "group
 /* The templates of this session, by the OIDs of triggers */
 static HTAB *known_triggers = NULL;
 
-/* The roles that passed require_allowed() last, by Kind.sends; InvalidOid: check again */
-static Oid	allowed_roles[2];
-
 /*---- Checks of the call ----*/
 
 /*
@@ -174,49 +163,40 @@ require_trigger(FunctionCallInfo fcinfo, const Kind *kind)
 	return trigger;
 }
 
-/* Called when a system cache that require_allowed() watches changes. */
+/* Error context callback; arg is a TriggerData. */
 static void
-forget_allowed(Datum arg, int cacheid, uint32 hash)
+trigger_callback(void *arg)
 {
-	allowed_roles[false] = allowed_roles[true] = InvalidOid;
+	const TriggerData *trigger = (const TriggerData *) arg;
+
+	errcontext("trigger \"%s\" on table \"%s\"", trigger->tg_trigger->tgname,
+			   RelationGetRelationName(trigger->tg_relation));
 }
 
-/*
- * Raises an error unless the current user has the right to call the function that the
- * trigger function "me" stands for, in the schema of "me".
- */
+/* Error context callback of require_right_of_writer(); arg is a TriggerData. */
 static void
-require_allowed(Oid me, const Kind *kind)
+writer_callback(void *arg)
 {
-	/* rights on functions and memberships of roles depend on these */
-	static const int caches[] = {PROCOID, AUTHOID, AUTHMEMROLEMEM, DATABASEOID};
-	static bool watching = false;
-	Oid			user = GetUserId();
-	Oid			function;
+	const char *writer = GetUserNameFromId(GetUserId(), true);
 
-	if (user == allowed_roles[kind->sends])
-		return;
-	for (size_t i = 0; i < lengthof(caches) && !watching; i++)
-		CacheRegisterSyscacheCallback(caches[i], forget_allowed, (Datum) 0);
-	watching = true;
-	function = GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid,
-							   CStringGetDatum(kind->stands_for),
-							   PointerGetDatum(buildoidvector(kind->types, kind->ntypes)),
-							   ObjectIdGetDatum(get_func_namespace(me)));
-	if (!OidIsValid(function))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_FUNCTION),
-				 errmsg("function %s() does not exist in the schema of \"%s\"",
-						kind->stands_for, kind->function)));
-	if (dw_function_aclcheck(function, user, ACL_EXECUTE) != ACLCHECK_OK)
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("permission denied for function %s", kind->stands_for),
-				 errdetail("Role \"%s\", who writes the row, would own the task.",
-						   GetUserNameFromId(user, false)),
-				 errhint("Allow the role to schedule tasks with %s, or have the table's owner schedule them in a SECURITY DEFINER trigger function that calls %s().",
-						 "delay_wheel.allow()", kind->stands_for)));
-	allowed_roles[kind->sends] = user;
+	if (writer != NULL)
+		errdetail("Role \"%s\", who writes the row, would own the task.", writer);
+	trigger_callback(arg);
+}
+
+/* Raises an error unless the current user, who writes the row, has the right to use delay_wheel. */
+static void
+require_right_of_writer(TriggerData *trigger)
+{
+	ErrorContextCallback callback = {
+		.previous = error_context_stack,
+		.callback = writer_callback,
+		.arg = trigger
+	};
+
+	error_context_stack = &callback;
+	dw_require_right();
+	error_context_stack = callback.previous;
 }
 
 /*---- Parsing the arguments of a trigger ----*/
@@ -722,31 +702,25 @@ schedule_for_row(const Template *template, TupleTableSlot *row)
 	(void) dw_schedule_new(&task, DW_SQL_CHECKED);
 }
 
-/* Error context callback; arg is a TriggerData. */
-static void
-trigger_callback(void *arg)
-{
-	const TriggerData *trigger = (const TriggerData *) arg;
-
-	errcontext("trigger \"%s\" on table \"%s\"", trigger->tg_trigger->tgname,
-			   RelationGetRelationName(trigger->tg_relation));
-}
-
 /* The trigger functions. */
 static Datum
 fire(FunctionCallInfo fcinfo, const Kind *kind)
 {
-	TriggerData *trigger = require_trigger(fcinfo, kind);
+	TriggerData *trigger;
 	const Template *template;
 	ErrorContextCallback callback = {
 		.previous = error_context_stack,
-		.callback = trigger_callback,
-		.arg = trigger
+		.callback = trigger_callback
 	};
 
+	if (CALLED_AS_TRIGGER(fcinfo))
+		require_right_of_writer((TriggerData *) fcinfo->context);
+	else
+		dw_require_right();
+	trigger = require_trigger(fcinfo, kind);
+	callback.arg = trigger;
 	error_context_stack = &callback;
 	dw_require_writable(psprintf("%s()", kind->function));
-	require_allowed(fcinfo->flinfo->fn_oid, kind);
 	template = template_of(trigger, kind);
 	if (!is_of_other_node(template, trigger->tg_relation))
 		schedule_for_row(template, TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ?

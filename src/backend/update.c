@@ -361,6 +361,7 @@ update_named(FunctionCallInfo fcinfo, const char *function, int queue)
 	DwTaskKey	key;
 	bool		taken;
 
+	dw_require_right();
 	dw_require_writable(function);
 	dw_refuse_null(PG_ARGISNULL(0), queue == DW_BY_ID ? "task id" : "key");
 	read_changes(fcinfo, queue + 1, &changes);

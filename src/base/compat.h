@@ -365,6 +365,14 @@ dw_push_jsonb(JsonbInState *state, JsonbIteratorToken token, JsonbValue *value)
 #endif
 
 #if PG_VERSION_NUM >= 160000
+#define dw_schema_aclcheck(schema, role, mode) \
+	object_aclcheck(NamespaceRelationId, schema, role, mode)
+#else
+#define dw_schema_aclcheck(schema, role, mode) \
+	pg_namespace_aclcheck(schema, role, mode)
+#endif
+
+#if PG_VERSION_NUM >= 160000
 #define dw_function_aclcheck(function, role, mode) \
 	object_aclcheck(ProcedureRelationId, function, role, mode)
 #else

@@ -19,7 +19,7 @@
  * - COMMIT PREPARED and ROLLBACK PREPARED: the backend tells the timer what the prepared
  *   transaction touched, and of an extension that it created.
  * - CREATE TABLE for a shard of one of our tables: refused.
- * - GRANT of the role delay_wheel_user: the role gets its rights (task/allow.c).
+ * - GRANT of the role delay_wheel_user: the role gets its right (task/allow.c).
  * - Any command: the last one of a task is noted for the history (statement/plans.c).
  *
  * The extension can be dropped in many ways (DROP OWNED, DROP SCHEMA CASCADE).  An object

@@ -249,6 +249,7 @@ dw_outcome(PG_FUNCTION_ARGS)
 {
 	Found		found;
 
+	dw_require_right();
 	dw_refuse_null(PG_ARGISNULL(0), "task id");
 	find_out(PG_GETARG_INT64(0), &found);
 	{

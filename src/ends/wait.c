@@ -344,6 +344,7 @@ dw_wait(PG_FUNCTION_ARGS)
 	int64		deadline = DW_NEVER;	/* by dw_uptime() */
 	const char *result;
 
+	dw_require_right();
 	dw_refuse_null(PG_ARGISNULL(0), "task id");
 	dw_require_shared();
 	PreventCommandDuringRecovery("delay_wait()");

@@ -376,6 +376,7 @@ deal_with_one(FunctionCallInfo fcinfo, const char *function, bool discards)
 	FailedRow	row;
 	Outcome		outcome;
 
+	dw_require_right();
 	dw_require_writable(function);
 	dw_refuse_null(PG_ARGISNULL(0), "task id");
 	begin_retrying(&retrying, discards);
@@ -517,6 +518,7 @@ deal_with_many(FunctionCallInfo fcinfo, const char *function, bool discards, int
 	int64		id;
 	int64		done = 0;
 
+	dw_require_right();
 	dw_require_writable(function);
 	read_filter(fcinfo, &filter);
 	if (max < 0)

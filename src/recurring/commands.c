@@ -612,6 +612,7 @@ declare_from_args(FunctionCallInfo fcinfo, bool is_cron)
 	DwDefinition wanted = {.values = values, .nulls = nulls};
 	int64		task;
 
+	dw_require_right();
 	dw_require_writable(is_cron ? "delay_cron()" : "delay_every()");
 	memset(nulls, true, sizeof(nulls));
 	dw_definition_set(&wanted, Anum_recurring_name, PointerGetDatum(read_name(fcinfo)));
@@ -652,6 +653,7 @@ take_named(FunctionCallInfo fcinfo, const char *function, bool only_paused, DwDe
 {
 	Relation	rel;
 
+	dw_require_right();
 	dw_require_writable(function);
 	dw_refuse_null(PG_ARGISNULL(0), "name");
 	rel = table_open(dw_catalog()->recurring, RowExclusiveLock);

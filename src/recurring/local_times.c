@@ -253,6 +253,7 @@ dw_schedule_local(PG_FUNCTION_ARGS)
 	int			nargs;
 	int64		id;
 
+	dw_require_right();
 	dw_require_writable("delay_schedule_local()");
 	read_local_time(fcinfo, &local);
 	nargs = read_task_options(fcinfo, &task);

@@ -5,22 +5,26 @@
  *
  * Run by sessions.
  *
- * allow() and disallow() save the user the list of functions to GRANT, and run with the
- * rights of their caller.  Default privileges (ALTER DEFAULT PRIVILEGES) would grant more
- * to others; the install script revokes that again.
+ * There is one right, INSERT on the view delay_wheel.tasks (rights.c).  allow() grants it,
+ * and USAGE on the schema of the functions to roles that lack it; disallow() revokes it.
+ * Both run with the rights of their caller.  Default privileges (ALTER DEFAULT PRIVILEGES)
+ * would grant more to others; the install script revokes that again.
  *
- * On Citus a role that schedules needs the rights on all nodes, and on nodes that are
- * added later: a trigger on a shard would fail there, and so would the move of a shard.
- * Citus passes roles on, and their members, but no rights on functions of an extension.
- * So on Citus allow() makes the role a member of a group, delay_wheel_user.  On each node
- * the group gets its rights from that node's own delay_wheel: when the GRANT arrives
- * there (control/ddl.c), or when CREATE EXTENSION finds the group.
+ * On Citus a role that schedules needs the right on all nodes, and on nodes that are
+ * added later: a trigger on a shard fires there.  Citus passes roles on, and their
+ * members, but no rights on objects of an extension.  So on Citus allow() makes the role a
+ * member of a group, delay_wheel_user.  On each node the group gets its right from that
+ * node's own delay_wheel: when the GRANT arrives there (control/ddl.c), or when CREATE
+ * EXTENSION finds the group.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
 #include "access/xact.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_namespace.h"
 #include "catalog/pg_type.h"
 #include "commands/extension.h"
 #include "executor/spi.h"
@@ -30,7 +34,10 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
 
+#include "../base/compat.h"
 #include "../base/errors.h"
 #include "../base/own_sql.h"
 #include "task.h"
@@ -66,53 +73,37 @@ list_roles(ArrayType *array)
 	return list.data;
 }
 
-/*
- * Returns the extension's functions for applications as a list for GRANT: those in
- * the schema given to CREATE EXTENSION.  NULL if the database does not have the extension.
- * *owned: the current user owns them.  The caller has connected to SPI.
- */
-static char *
-list_functions(bool *owned)
+/* Returns the OID of the role; that of PUBLIC for public, as in GRANT. */
+static Oid
+role_named(const char *name)
 {
-	static const char *const query =
-		"SELECT pg_catalog.string_agg(p.oid::regprocedure::text, ', '),"
-		" pg_catalog.bool_and(pg_catalog.pg_has_role(p.proowner, 'USAGE'))"
-		" FROM pg_catalog.pg_extension e"
-		" JOIN pg_catalog.pg_depend d ON d.refobjid = e.oid"
-		" JOIN pg_catalog.pg_proc p ON p.oid = d.objid AND p.pronamespace = e.extnamespace"
-		" WHERE e.extname = 'delay_wheel' AND d.deptype = 'e'"
-		/* these concern the tasks of all roles, so an application is not given them */
-		" AND p.proname <> ALL ('{delay_arm,delay_queue,delay_queue_drop,"
-		"delay_pause_database,delay_resume_database,delay_follow_shards}')"
-		" AND d.refclassid = 'pg_catalog.pg_extension'::regclass"
-		" AND d.classid = 'pg_catalog.pg_proc'::regclass";
-	HeapTuple	row;
-	bool		isnull;
-
-	if (SPI_execute(query, true, 0) != SPI_OK_SELECT || SPI_processed != 1)
-		elog(ERROR, "could not list the functions of the extension");
-	row = SPI_tuptable->vals[0];
-	*owned = DatumGetBool(SPI_getbinval(row, SPI_tuptable->tupdesc, 2, &isnull)) && !isnull;
-	return SPI_getvalue(row, SPI_tuptable->tupdesc, 1);
+	return strcmp(name, "public") == 0 ? ACL_ID_PUBLIC : get_role_oid(name, false);
 }
 
-/* As list_functions(); raises an error if there are none, or the current user does not own them. */
-static char *
-list_own_functions(void)
+/* True if the current user owns the view whose INSERT is the right, or is a superuser. */
+static bool
+owns_right(void)
 {
-	bool		owned;
-	char	   *list = list_functions(&owned);
+	Oid			view = dw_right_view();
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(view));
+	Oid			owner;
 
-	if (list == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("extension \"%s\" has no functions", "delay_wheel")));
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for relation %u", view);
+	owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
+	ReleaseSysCache(tuple);
+	return has_privs_of_role(GetUserId(), owner);
+}
+
+/* Raises an error unless the current user may give the right. */
+static void
+require_owner_of_right(void)
+{
 	/* GRANT itself would only warn */
-	if (!owned)
+	if (!owns_right())
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("must be owner of the functions of extension \"%s\"", "delay_wheel")));
-	return list;
+				 errmsg("must be owner of view \"%s\"", DW_RIGHT_VIEW)));
 }
 
 /* Executes a GRANT, REVOKE or CREATE ROLE.  The caller has connected to SPI. */
@@ -121,6 +112,29 @@ change_rights(const char *command)
 {
 	if (SPI_execute(command, false, 0) != SPI_OK_UTILITY)
 		elog(ERROR, "could not change the rights");
+}
+
+/* Returns the schema given to CREATE EXTENSION.  The caller has connected to SPI. */
+static Oid
+extension_schema(void)
+{
+	Datum		schema;
+	bool		isnull;
+
+	if (SPI_execute("SELECT extnamespace FROM pg_catalog.pg_extension WHERE extname = 'delay_wheel'",
+					true, 1) != SPI_OK_SELECT || SPI_processed != 1)
+		elog(ERROR, "could not find the schema of the extension");
+	schema = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
+	return DatumGetObjectId(schema);
+}
+
+/* Grants a role USAGE on the schema of the functions if it does not have it.  The caller has connected to SPI. */
+static void
+grant_schema(Oid schema, const char *role)
+{
+	if (dw_schema_aclcheck(schema, role_named(role), ACL_USAGE) != ACLCHECK_OK)
+		change_rights(psprintf("GRANT USAGE ON SCHEMA %s TO %s",
+							   quote_identifier(get_namespace_name(schema)), quote_identifier(role)));
 }
 
 /*---- All nodes of Citus ----*/
@@ -132,18 +146,19 @@ change_rights(const char *command)
 void
 dw_group_allow(void)
 {
-	bool		owned;
-	const char *functions;
 	int			nest_level;
 
 	if (!OidIsValid(get_role_oid(DW_GROUP, true)) ||
 		!OidIsValid(get_extension_oid("delay_wheel", true)) ||
-		!OidIsValid(get_extension_oid("citus", true)))
+		!OidIsValid(get_extension_oid("citus", true)) ||
+		!owns_right())
 		return;
 	nest_level = dw_own_sql_begin();
-	functions = list_functions(&owned);
-	if (functions != NULL && owned)
-		change_rights(psprintf("GRANT EXECUTE ON ROUTINE %s TO " DW_GROUP, functions));
+	/* each node does this itself */
+	(void) set_config_option("citus.enable_ddl_propagation", "off", PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
+	change_rights("GRANT INSERT ON " DW_RIGHT_VIEW " TO " DW_GROUP);
+	grant_schema(extension_schema(), DW_GROUP);
 	dw_own_sql_end(nest_level);
 }
 
@@ -193,22 +208,35 @@ join_group(ArrayType *roles)
 
 /*---- allow() and disallow() ----*/
 
+/* Grants the roles the right on this node.  The caller has connected to SPI. */
+static void
+grant_right(ArrayType *roles)
+{
+	Oid			schema = extension_schema();
+	Datum	   *names;
+	int			n;
+
+	change_rights(psprintf("GRANT INSERT ON " DW_RIGHT_VIEW " TO %s", list_roles(roles)));
+	deconstruct_array(roles, NAMEOID, NAMEDATALEN, false, TYPALIGN_CHAR, &names, NULL, &n);
+	for (int i = 0; i < n; i++)
+		grant_schema(schema, NameStr(*DatumGetName(names[i])));
+}
+
 /* SQL function delay_wheel.allow(). */
 Datum
 dw_allow(PG_FUNCTION_ARGS)
 {
 	ArrayType  *roles;
-	const char *functions;
 
 	dw_refuse_null(PG_ARGISNULL(0), "role name");
 	roles = PG_GETARG_ARRAYTYPE_P(0);
+	require_owner_of_right();
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "could not connect to the SPI manager");
-	functions = list_own_functions();
 	if (has_other_nodes())
 		join_group(roles);
 	else
-		change_rights(psprintf("GRANT EXECUTE ON ROUTINE %s TO %s", functions, list_roles(roles)));
+		grant_right(roles);
 	if (dw_audits(DW_AUDIT_CONTROL))
 		dw_audit_write(&(DwAction) {.what = "allow",.detail = list_roles(roles)});
 	SPI_finish();
@@ -223,9 +251,10 @@ dw_disallow(PG_FUNCTION_ARGS)
 
 	dw_refuse_null(PG_ARGISNULL(0), "role name");
 	roles = PG_GETARG_ARRAYTYPE_P(0);
+	require_owner_of_right();
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "could not connect to the SPI manager");
-	change_rights(psprintf("REVOKE EXECUTE ON ROUTINE %s FROM %s", list_own_functions(), list_roles(roles)));
+	change_rights(psprintf("REVOKE INSERT ON " DW_RIGHT_VIEW " FROM %s", list_roles(roles)));
 	if (has_other_nodes() && OidIsValid(get_role_oid(DW_GROUP, true)))
 		change_rights(psprintf("REVOKE " DW_GROUP " FROM %s", list_roles(roles)));
 	if (dw_audits(DW_AUDIT_CONTROL))
@@ -246,7 +275,7 @@ dw_disallow(PG_FUNCTION_ARGS)
  *
  * A script of the extension creates this function first and calls it last.  Only
  * objects that were created in between count: an administrator may have granted
- * privileges on older ones.  Then allows the group all functions.
+ * privileges on older ones.  Then gives the group its right.
  */
 Datum
 dw_revoke_defaults(PG_FUNCTION_ARGS)

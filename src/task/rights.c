@@ -1,11 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * rights.c
- *	  Rights: to schedule tasks, how many, and to read or change a task of another role.
+ *	  Rights: to use delay_wheel, to have so many tasks, and to read or change a task of
+ *	  another role.
  *
  * Run by sessions, and by executors whose tasks schedule others.
  *
- * GRANT decides which roles may schedule (allow.c).
+ * The right to use delay_wheel is INSERT on the view delay_wheel.tasks, which GRANT and
+ * REVOKE change (allow.c).  The view itself refuses INSERT.  Everybody may execute the
+ * functions in the schema given to CREATE EXTENSION: each of them asks for this right
+ * first, with two exceptions.  Functions for administrators need EXECUTE instead.  Code
+ * that works without a caller does not ask: executors, follow-ups, recurring tasks.
  *
  * No process keeps the number of a role's pending tasks: a counter would have to
  * follow every transaction, its subtransactions and its end.  If there is a limit
@@ -18,6 +23,7 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "catalog/namespace.h"
 #include "catalog/pg_authid.h"
 #include "catalog/pg_type.h"
 #include "commands/extension.h"
@@ -27,6 +33,8 @@
 #include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
 #include "../base/settings.h"
@@ -36,6 +44,72 @@
 
 /* Time after which a session counts the rows again, even if it may still schedule some. */
 #define ALLOWANCE_US	(2 * USECS_PER_SEC)
+
+/* The role that passed dw_require_right() last; InvalidOid: look again */
+static Oid	allowed_role = InvalidOid;
+
+/* Raised when a right may have changed */
+static uint64 changes_of_rights = 0;
+
+/* Returns the OID of the view delay_wheel.tasks, whose INSERT is the right to use delay_wheel. */
+Oid
+dw_right_view(void)
+{
+	Oid			view = get_relname_relid("tasks", get_namespace_oid("delay_wheel", false));
+
+	if (!OidIsValid(view))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("view \"%s\" does not exist", DW_RIGHT_VIEW),
+				 errhint("Create the extension again.")));
+	return view;
+}
+
+/* Called when a system cache that dw_require_right() watches changes. */
+static void
+forget_allowed_role(Datum arg, int cacheid, uint32 hash)
+{
+	allowed_role = InvalidOid;
+	changes_of_rights++;
+}
+
+/* Forgets the role that was allowed when rights or memberships of roles change. */
+static void
+watch_rights(void)
+{
+	/* the members of pg_database_owner depend on the last one */
+	static const int caches[] = {RELOID, AUTHOID, AUTHMEMROLEMEM, DATABASEOID};
+	static bool watching = false;
+
+	for (size_t i = 0; i < lengthof(caches) && !watching; i++)
+		CacheRegisterSyscacheCallback(caches[i], forget_allowed_role, (Datum) 0);
+	watching = true;
+}
+
+/*
+ * Raises an error unless the current user has the right to use delay_wheel.  The first
+ * thing that SQL functions of the extension do.
+ */
+void
+dw_require_right(void)
+{
+	Oid			user = GetUserId();
+	uint64		changes;
+
+	if (user == allowed_role)
+		return;
+	watch_rights();
+	changes = changes_of_rights;
+	if (pg_class_aclcheck(dw_right_view(), user, ACL_INSERT) != ACLCHECK_OK)
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied to use delay_wheel"),
+				 errhint("Ask a superuser for: SELECT delay_wheel.allow(%s)",
+						 quote_literal_cstr(GetUserNameFromId(user, false)))));
+	/* the check itself may have learned of a change */
+	if (changes == changes_of_rights)
+		allowed_role = user;
+}
 
 /* True if the current user may read the tasks of a role. */
 bool

@@ -272,8 +272,13 @@ extern int64 dw_retry_pause(const DwRetry *retry, int64 retry_delay, int failed)
 extern bool dw_retry_gives_up(const DwRetry *retry, int sqlstate);
 extern char *dw_retry_refusal(const DwRetry *retry, int sqlstate);
 
-/*---- rights.c: rights: to schedule tasks, how many, and to change a task of another role ----*/
+/*---- rights.c: rights: to use delay_wheel, how many tasks, and to change a task of another role ----*/
 
+/* The view whose INSERT is the right to use delay_wheel. */
+#define DW_RIGHT_VIEW	"delay_wheel.tasks"
+
+extern Oid	dw_right_view(void);
+extern void dw_require_right(void);
 extern bool dw_may_read(Oid owner);
 extern bool dw_has_any_role(const Oid *roles, int n);
 extern void dw_require_task_owner(int64 id, Oid owner);

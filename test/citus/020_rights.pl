@@ -13,8 +13,8 @@ use Test::More;
 
 my ($coordinator, @workers) = new_cluster(2);
 my @nodes = ($coordinator, @workers);
-my $may = q{has_function_privilege('%s', 'delay_schedule(interval, text)', 'EXECUTE')
-	AND has_function_privilege('%1$s', 'delay_schedule_trigger()', 'EXECUTE')
+my $may = q{has_table_privilege('%s', 'delay_wheel.tasks', 'INSERT')
+	AND has_schema_privilege('%1$s', 'public', 'USAGE')
 	AND NOT has_function_privilege('%1$s', 'delay_arm()', 'EXECUTE')};
 
 sub may
@@ -61,23 +61,23 @@ may('other', 'f', 'without propagation no other node', @workers);
 $coordinator->safe_psql('postgres', q{SELECT delay_wheel.disallow('other')});
 may('other', 'f', 'disallow() takes a direct grant, too', $coordinator);
 
-# the group gets its rights by GRANT from whoever may give them, whatever the search_path
+# the group gets its right by GRANT from whoever may give them, whatever the search_path
 sql(q{CREATE ROLE maker LOGIN CREATEROLE; CREATE ROLE trapper LOGIN; CREATE SCHEMA trap AUTHORIZATION trapper});
 sql(q{SET ROLE trapper;
 	CREATE FUNCTION trap.spring(oid, oid) RETURNS bool LANGUAGE plpgsql AS 'BEGIN RAISE ''sprung as %'', current_user; END';
 	CREATE OPERATOR trap.= (FUNCTION = trap.spring, LEFTARG = oid, RIGHTARG = oid)});
-my $group_may = q{SELECT EXISTS (SELECT FROM pg_proc p, aclexplode(p.proacl) a WHERE p.oid = 'public.delay_schedule(interval, text)'::regprocedure AND a.grantee = 'delay_wheel_user'::regrole)};
-sql(q{REVOKE EXECUTE ON ALL ROUTINES IN SCHEMA public FROM delay_wheel_user});
+my $group_may = q{SELECT EXISTS (SELECT FROM pg_class c, aclexplode(c.relacl) a WHERE c.oid = 'delay_wheel.tasks'::regclass AND a.grantee = 'delay_wheel_user'::regrole)};
+sql(q{REVOKE INSERT ON delay_wheel.tasks FROM delay_wheel_user});
 sql(q{SET ROLE maker; GRANT delay_wheel_user TO other}) if $coordinator->pg_version < 16;
-is(sql($group_may), 'f', 'a role that does not own the functions gives the group no rights');
+is(sql($group_may), 'f', 'a role that does not own the view gives the group no right');
 my (undef, undef, $sprung) = $coordinator->psql('postgres', q{SET search_path = trap, pg_catalog, public; GRANT delay_wheel_user TO shop});
 unlike($sprung, qr/sprung/, 'GRANT of the group calls nothing that the search_path leads to');
-is(sql($group_may), 't', 'a superuser gives them with GRANT of the group');
+is(sql($group_may), 't', 'a superuser gives it with GRANT of the group');
 sql(q{DROP SCHEMA trap CASCADE; REVOKE delay_wheel_user FROM other});
 # of databases of Citus only
 sql('CREATE DATABASE plain');
 $coordinator->safe_psql('plain', 'CREATE EXTENSION delay_wheel');
-is($coordinator->safe_psql('plain', $group_may), 'f', 'in a database without Citus the group has no rights');
+is($coordinator->safe_psql('plain', $group_may), 'f', 'in a database without Citus the group has no right');
 
 # nodes that come later: bare, and with the extension
 $coordinator->safe_psql('postgres', q{

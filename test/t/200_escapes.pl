@@ -247,16 +247,21 @@ $node->safe_psql('postgres', 'SELECT delay_cancel(id) FROM delay_wheel.tasks; AL
 #
 # A dump takes the grants along, as they differ from those of CREATE EXTENSION.
 #
-my $grants = q{SELECT p.oid::regprocedure, a.grantee::regrole, a.is_grantable
-	FROM pg_depend d JOIN pg_proc p ON p.oid = d.objid AND d.classid = 'pg_proc'::regclass
+my $grants = q{SELECT o.name, a.grantee::regrole, a.privilege_type, a.is_grantable
+	FROM pg_depend d JOIN (
+			SELECT 'pg_proc'::regclass, oid, oid::regprocedure::text, COALESCE(proacl, acldefault('f', proowner)) FROM pg_proc
+			UNION ALL SELECT 'pg_class'::regclass, oid, oid::regclass::text, relacl FROM pg_class WHERE relkind = 'v') o(class, oid, name, acl)
+			ON o.class = d.classid AND o.oid = d.objid
 		JOIN pg_extension e ON e.oid = d.refobjid AND d.deptype = 'e' AND e.extname = 'delay_wheel',
-		LATERAL aclexplode(COALESCE(p.proacl, acldefault('f', p.proowner))) a
-	ORDER BY p.oid::regprocedure::text COLLATE "C", 2, 3};
+		LATERAL aclexplode(o.acl) a
+	ORDER BY o.name COLLATE "C", 2, 3, 4};
 $node->safe_psql('postgres', q{
 	SELECT delay_wheel.disallow('eve');
 	CREATE ROLE "Odd "" Role";
 	SELECT delay_wheel.allow('Odd " Role');
-	GRANT EXECUTE ON FUNCTION delay_schedule(interval, text) TO eve WITH GRANT OPTION;
+	CREATE ROLE grantor;
+	GRANT INSERT ON delay_wheel.tasks TO grantor WITH GRANT OPTION;
+	GRANT EXECUTE ON FUNCTION delay_arm() TO eve WITH GRANT OPTION;
 	GRANT SELECT ON delay_wheel_data.failed_task TO eve;
 	REVOKE SELECT ON delay_wheel.ring FROM PUBLIC});
 my $dump = PostgreSQL::Test::Utils::tempdir() . '/dump';
@@ -269,14 +274,14 @@ for my $format ('p', 'c')
 		? [ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-f', $dump, '-d', $node->connstr("restored_$format") ]
 		: [ 'pg_restore', '-e', '-d', $node->connstr("restored_$format"), $dump ],
 		'restored');
-	is($node->safe_psql("restored_$format", $grants), $node->safe_psql('postgres', $grants), 'with the grants on functions');
+	is($node->safe_psql("restored_$format", $grants), $node->safe_psql('postgres', $grants), 'with the right, and the grants on functions');
 	is($node->safe_psql("restored_$format", q{SELECT has_table_privilege('eve', 'delay_wheel_data.failed_task', 'SELECT'),
 			has_table_privilege('public', 'delay_wheel.ring', 'SELECT'), has_table_privilege('public', 'delay_wheel.tasks', 'SELECT')}),
 		't|f|t', 'and on tables');
 	my ($out, $err) = as('alice', "SELECT delay_cancel(delay_schedule('1 hour', 'SELECT 1'))", db => "restored_$format");
 	is($out, 'cancelled', 'who was allowed still is') or diag($err);
 	(undef, $err) = as('eve', "SELECT delay_cancel(1)", db => "restored_$format");
-	like($err, qr/permission denied for function delay_cancel/, 'who was not is not');
+	like($err, qr/permission denied to use delay_wheel/, 'who was not is not');
 }
 
 $node->stop;

@@ -34,7 +34,7 @@ my $roles = q{
 };
 my $extension = q{
 	CREATE EXTENSION delay_wheel;
-	GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO PUBLIC;
+	GRANT INSERT ON delay_wheel.tasks TO PUBLIC; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO PUBLIC;
 };
 
 sub schedule

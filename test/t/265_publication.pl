@@ -25,7 +25,7 @@ my $create = q{
 	GRANT ALL ON effects TO PUBLIC;
 };
 my $roles = q{CREATE ROLE anna LOGIN; CREATE ROLE other LOGIN; CREATE ROLE bert LOGIN};
-my $allow = 'GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO PUBLIC';
+my $allow = 'GRANT INSERT ON delay_wheel.tasks TO PUBLIC; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO PUBLIC';
 
 my $publisher = new_node('publisher', conf => $conf, init => [ allows_streaming => 'logical' ]);
 $publisher->safe_psql('postgres', "$roles; $create; $allow; CREATE PUBLICATION everything FOR ALL TABLES");

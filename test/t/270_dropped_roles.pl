@@ -17,14 +17,14 @@ log_statement = none
 delay_wheel.max_executors = 2
 });
 $node->safe_psql('postgres', q{
-	GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO PUBLIC;
+	GRANT INSERT ON delay_wheel.tasks TO PUBLIC;
 	CREATE ROLE keeper LOGIN;
 	CREATE TABLE effects (label text, who name DEFAULT current_user);
 	GRANT ALL ON effects TO PUBLIC;
 	CREATE DATABASE second;
 	CREATE DATABASE without;
 });
-$node->safe_psql('second', 'CREATE EXTENSION delay_wheel; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO PUBLIC');
+$node->safe_psql('second', 'CREATE EXTENSION delay_wheel; GRANT INSERT ON delay_wheel.tasks TO PUBLIC');
 
 sub schedule
 {
@@ -227,7 +227,7 @@ SKIP:
 	skip 'needs the build with injection points', 4 unless has_injection();
 
 	$node = new_node('slices', injection => 1, conf => "log_statement = none\n");
-	$node->safe_psql('postgres', 'GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO PUBLIC');
+	$node->safe_psql('postgres', 'GRANT INSERT ON delay_wheel.tasks TO PUBLIC');
 	$oid = create_role('gone');
 	schedule('postgres', 'gone', 'NEVER', '1 hour', 20000);
 	attach($node, 'orphans-before-move', 'wait', 1, 1);

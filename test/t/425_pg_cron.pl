@@ -273,7 +273,7 @@ my $trap = sub
 };
 as('bob', join ' ',
 	(map { my $schema = $_; map { $trap->("$schema.$_", 'text') } 'current_setting(text)', 'set_config(text, text, boolean)', 'format(text, text)', 'to_regrole(text)',
-		'has_function_privilege(regrole, oid, text)', 'pg_get_userbyid(regrole)', 'quote_ident(name)', 'lower(text)' } qw(trap public)),
+		'has_table_privilege(regrole, oid, text)', 'pg_get_userbyid(regrole)', 'quote_ident(name)', 'lower(text)' } qw(trap public)),
 	(map { $trap->("public.$_", 'bigint') } 'delay_every(name text, every interval, sql_text text, tag text, mode text)',
 		'delay_cron(name text, schedule text, sql_text text, tag text, mode text)',
 		'delay_cron(a text, b text, c text, d text[], e regtype[], f timestamptz, g text, h timestamptz, i bigint, j text, k text, l text, m int, n int, o interval, p interval, q interval, r text, s text, t name, u name)'),

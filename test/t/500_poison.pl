@@ -33,7 +33,7 @@ for my $db (@dbs)
 {
 	$node->safe_psql($db, 'CREATE EXTENSION IF NOT EXISTS delay_wheel');
 	$node->safe_psql($db, q{
-		GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO PUBLIC;
+		GRANT INSERT ON delay_wheel.tasks TO PUBLIC;
 		CREATE FUNCTION die(text) RETURNS void AS 'delay_wheel', 'dw_inject_die' LANGUAGE C STRICT;
 		CREATE FUNCTION die_in_parallel(text) RETURNS bool AS 'delay_wheel', 'dw_inject_die' LANGUAGE C STRICT PARALLEL SAFE;
 		CREATE TABLE done (name text, who text DEFAULT current_user, at timestamptz DEFAULT clock_timestamp());

@@ -387,9 +387,9 @@ wait_for($node, q{SELECT string_agg(n::text, ' ' ORDER BY n) FROM effects WHERE 
 	60, expected => join(' ', 6000 .. 6009, 6012 .. 6019));
 is($node->safe_psql('postgres', q{SELECT string_agg(DISTINCT owner::text, ' ') || ' ' || count(*) FROM delay_wheel.tasks WHERE tag = 'pooled'}), 'a 5',
 	'pooled: a queue that one role may use is refused to the next');
-is(join(' ', $refusals =~ /ERROR: +(permission denied for \w+ "?\w+|division)/g), join(' ',
+is(join(' ', $refusals =~ /ERROR: +(permission denied (?:for|to) \w+ "?\w+|division)/g), join(' ',
 	('permission denied for queue "ours') x 1, 'division', 'permission denied for queue "ours', 'division',
-	map { "permission denied for function $_" } qw(delay_schedule delay_schedule_task delay_schedule)) . ' permission denied for queue "ours' x 2,
+	('permission denied to use delay_wheel') x 3) . ' permission denied for queue "ours' x 2,
 	'pooled: each is told why');
 
 SKIP:

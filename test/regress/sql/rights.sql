@@ -17,27 +17,63 @@ CREATE ROLE "regress_dw Odd ""Name'" LOGIN;
 CREATE TABLE rights_effect (label text, who text DEFAULT current_user);
 GRANT ALL ON rights_effect TO PUBLIC;
 
--- the functions of the extension, and what of them everybody may call
+-- the functions of the extension; what everybody may call beside those in its schema
 CREATE VIEW rights_functions AS
 	SELECT p.oid, p.oid::regprocedure AS function, p.pronamespace = e.extnamespace AS public
 	FROM pg_extension e JOIN pg_depend d ON d.refobjid = e.oid AND d.deptype = 'e' JOIN pg_proc p ON p.oid = d.objid
 	WHERE e.extname = 'delay_wheel' AND d.classid = 'pg_proc'::regclass;
-SELECT function FROM rights_functions WHERE has_function_privilege('public', oid, 'EXECUTE') ORDER BY function::text COLLATE "C";
+SELECT function FROM rights_functions WHERE has_function_privilege('public', oid, 'EXECUTE') AND NOT public ORDER BY function::text COLLATE "C";
+
+-- Calls each function in the schema given to CREATE EXTENSION, with null for each argument, as a
+-- role of the caller's choice.  None is forgotten: the catalog has the list
+CREATE FUNCTION rights_calls(role name, OUT function text, OUT code text, OUT message text, OUT hint text)
+	RETURNS SETOF record LANGUAGE plpgsql AS $$
+DECLARE
+	f record;
+BEGIN
+	FOR f IN
+		SELECT p.oid::regprocedure::text AS function,
+			CASE prokind WHEN 'p' THEN 'CALL ' ELSE 'SELECT ' END || p.oid::regproc || '('
+				|| COALESCE((SELECT string_agg(format('NULL::%s', CASE t::regtype::text WHEN '"any"' THEN 'text' WHEN 'anycompatiblearray' THEN 'text[]' ELSE t::regtype::text END), ', ' ORDER BY n)
+					FROM unnest(proargtypes::oid[]) WITH ORDINALITY a(t, n)), '') || ')' AS call
+		FROM rights_functions JOIN pg_proc p USING (oid)
+		WHERE public
+		ORDER BY p.oid::regprocedure::text COLLATE "C"
+	LOOP
+		function := f.function;
+		BEGIN
+			EXECUTE format('SET LOCAL ROLE %I', role);
+			EXECUTE f.call;
+			code := '00000';
+			message := 'called';
+			hint := NULL;
+			RESET ROLE;
+		EXCEPTION WHEN OTHERS THEN
+			GET STACKED DIAGNOSTICS code = RETURNED_SQLSTATE, message = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
+		END;
+		RETURN NEXT;
+	END LOOP;
+END $$;
+SELECT code, message, hint, count(*) FROM rights_calls('regress_dw_plain') GROUP BY 1, 2, 3 ORDER BY 4 DESC, message COLLATE "C";
+SELECT hint FROM rights_calls('regress_dw Odd "Name''') WHERE function = 'delay_cancel_key(text,text)';
 SET SESSION AUTHORIZATION regress_dw_plain;
 SELECT delay_schedule('0', 'SELECT 1');
 SELECT delay_cancel(1);
 -- looking is for all
 SELECT count(*) FROM delay_wheel.tasks;
 
--- only for the owner of the functions and superusers, also if granted
+-- only for the owner of the view and superusers, also if granted
 SELECT delay_wheel.allow('regress_dw_plain');
 SELECT delay_wheel.disallow('regress_dw_plain');
 RESET SESSION AUTHORIZATION;
-GRANT EXECUTE ON FUNCTION delay_wheel.allow(name[]), delay_schedule(interval, text) TO regress_dw_plain;
+GRANT EXECUTE ON FUNCTION delay_wheel.allow(name[]), delay_wheel.disallow(name[]) TO regress_dw_plain;
+GRANT INSERT ON delay_wheel.tasks TO regress_dw_plain;
 SET SESSION AUTHORIZATION regress_dw_plain;
 SELECT delay_wheel.allow('regress_dw_member');
+SELECT delay_wheel.disallow('regress_dw_plain');
 RESET SESSION AUTHORIZATION;
-REVOKE EXECUTE ON FUNCTION delay_wheel.allow(name[]), delay_schedule(interval, text) FROM regress_dw_plain;
+REVOKE EXECUTE ON FUNCTION delay_wheel.allow(name[]), delay_wheel.disallow(name[]) FROM regress_dw_plain;
+REVOKE INSERT ON delay_wheel.tasks FROM regress_dw_plain;
 
 -- names
 SELECT delay_wheel.allow('regress_dw_no_such_role');
@@ -47,7 +83,7 @@ SELECT delay_wheel.allow('regress_dw_plain', NULL);
 SELECT delay_wheel.allow(VARIADIC NULL);
 SELECT delay_wheel.allow(VARIADIC '{}');
 SELECT delay_wheel.disallow('regress_dw_no_such_role');
-SELECT count(*) FROM rights_functions WHERE has_function_privilege('regress_dw_plain', oid, 'EXECUTE') AND public;
+SELECT has_table_privilege('regress_dw_plain', 'delay_wheel.tasks', 'INSERT');
 
 -- allowed: one role, several, a strange name; nothing of it through the
 -- search_path of the caller
@@ -64,11 +100,22 @@ SELECT delay_wheel.allow('regress_dw Odd "Name''', 'regress_dw_plain');
 SELECT public.delay_reschedule(:id, '2 hours');
 SELECT public.delay_cancel(:id);
 RESET search_path;
--- all but those that concern the tasks of others, which is not an application's decision
-SELECT r AS role, bool_and(has) FILTER (WHERE public) AS "all", bool_or(has) FILTER (WHERE public) AS "any"
-	FROM (SELECT * FROM rights_functions WHERE function::text !~ '^delay_(arm|queue|queue_drop|pause_database|resume_database|follow_shards)\(') f, unnest(ARRAY['regress_dw Odd "Name''', 'regress_dw_plain', 'regress_dw_member', 'public']::name[]) r,
-		LATERAL has_function_privilege(r, f.oid, 'EXECUTE') has
-	GROUP BY r ORDER BY r COLLATE "C";
+SELECT r AS role, has_table_privilege(r, 'delay_wheel.tasks', 'INSERT') FROM unnest(ARRAY['regress_dw Odd "Name''', 'regress_dw_plain', 'regress_dw_member', 'public']::name[]) r ORDER BY r COLLATE "C";
+-- it is the only one, and a role that has it may call each function but those for administrators
+SELECT pg_describe_object(classid, objid, objsubid) FROM pg_shdepend WHERE refobjid = 'regress_dw_plain'::regrole AND dbid = (SELECT oid FROM pg_database WHERE datname = current_database());
+SELECT code, message FROM rights_calls('regress_dw_plain') WHERE code = '42501';
+-- the view does not let anybody write
+SET SESSION AUTHORIZATION regress_dw_plain;
+SELECT command, e.code, e.message FROM unnest(ARRAY[
+	$$INSERT INTO delay_wheel.tasks (sql) VALUES ('SELECT 1')$$, 'INSERT INTO delay_wheel.tasks DEFAULT VALUES',
+	'INSERT INTO delay_wheel.tasks (id) VALUES (1) ON CONFLICT DO NOTHING', 'INSERT INTO delay_wheel.tasks SELECT * FROM delay_wheel.tasks',
+	'UPDATE delay_wheel.tasks SET due = now()', 'DELETE FROM delay_wheel.tasks', 'LOCK delay_wheel.tasks IN ROW EXCLUSIVE MODE',
+	'CREATE RULE r AS ON INSERT TO delay_wheel.tasks DO INSTEAD NOTHING',
+	$$CREATE TRIGGER t INSTEAD OF INSERT ON delay_wheel.tasks FOR EACH ROW EXECUTE FUNCTION delay_schedule_trigger('1 h', 'SELECT 1')$$]) command, pg_temp.error_of(command) e;
+COPY delay_wheel.tasks FROM STDIN;
+\.
+RESET SESSION AUTHORIZATION;
+SELECT count(*) FROM delay_wheel_data.task WHERE owner = 'regress_dw_plain'::regrole;
 SET SESSION AUTHORIZATION "regress_dw Odd ""Name'";
 SELECT delay_schedule('0', $$INSERT INTO rights_effect VALUES ('allowed')$$) > 0 AS ok;
 SET SESSION AUTHORIZATION regress_dw_plain;
@@ -93,13 +140,119 @@ SET SESSION AUTHORIZATION regress_dw_plain;
 SELECT delay_schedule('0', $$INSERT INTO rights_effect VALUES ('all are allowed')$$) > 0 AS ok;
 RESET SESSION AUTHORIZATION;
 SELECT delay_wheel.disallow('public', 'regress_dw Odd "Name''');
-SELECT function AS still_granted FROM rights_functions WHERE public
-	AND (has_function_privilege('public', oid, 'EXECUTE') OR has_function_privilege('regress_dw Odd "Name''', oid, 'EXECUTE'));
-GRANT EXECUTE ON FUNCTION delay_schedule(text, text) TO regress_dw_plain;
+SELECT r AS still_allowed FROM unnest(ARRAY['regress_dw Odd "Name''', 'public']::name[]) r WHERE has_table_privilege(r, 'delay_wheel.tasks', 'INSERT');
+GRANT INSERT ON delay_wheel.tasks TO regress_dw_plain;
 SET SESSION AUTHORIZATION regress_dw_plain;
 SELECT delay_schedule('0', $$INSERT INTO rights_effect VALUES ('by GRANT')$$) > 0 AS ok;
 RESET SESSION AUTHORIZATION;
-REVOKE EXECUTE ON FUNCTION delay_schedule(text, text) FROM regress_dw_plain;
+REVOKE INSERT ON delay_wheel.tasks FROM regress_dw_plain;
+
+--
+-- Whose right counts, and when: that of the current user, at the time of the call
+--
+-- granted and taken back in a transaction, and after savepoints
+BEGIN;
+SAVEPOINT s;
+SELECT delay_wheel.allow('regress_dw_plain');
+SET LOCAL ROLE regress_dw_plain;
+SELECT delay_cancel_key('none');
+ROLLBACK TO s;
+SET LOCAL ROLE regress_dw_plain;
+SELECT code FROM pg_temp.error_of($$SELECT delay_cancel_key('none')$$);
+RESET ROLE;
+SELECT delay_wheel.allow('regress_dw_plain');
+SAVEPOINT s;
+SELECT delay_wheel.disallow('regress_dw_plain');
+SET LOCAL ROLE regress_dw_plain;
+SELECT code FROM pg_temp.error_of($$SELECT delay_cancel_key('none')$$);
+ROLLBACK TO s;
+SET LOCAL ROLE regress_dw_plain;
+SELECT delay_cancel_key('none');
+ROLLBACK;
+-- SET ROLE to one that may, and to one that may not
+SELECT delay_wheel.allow('regress_dw_group');
+GRANT regress_dw_plain TO regress_dw_group;
+SET SESSION AUTHORIZATION regress_dw_member;
+SELECT delay_cancel_key('none');
+SET ROLE regress_dw_group;
+SELECT delay_cancel_key('none');
+SET ROLE regress_dw_plain;
+SELECT delay_cancel_key('none');
+RESET SESSION AUTHORIZATION;
+REVOKE regress_dw_plain FROM regress_dw_group;
+-- in a SECURITY DEFINER function that of its owner: also if the caller has it and the owner has not
+CREATE FUNCTION rights_by_owner() RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$BEGIN RETURN delay_cancel_key('none'); END$$;
+ALTER FUNCTION rights_by_owner OWNER TO regress_dw_group;
+SET SESSION AUTHORIZATION regress_dw_plain;
+SELECT rights_by_owner();
+RESET SESSION AUTHORIZATION;
+ALTER FUNCTION rights_by_owner OWNER TO regress_dw_plain;
+SET SESSION AUTHORIZATION regress_dw_member;
+SELECT rights_by_owner();
+RESET SESSION AUTHORIZATION;
+SELECT delay_wheel.disallow('regress_dw_group');
+DROP FUNCTION rights_by_owner;
+-- a task of a role whose right was taken back runs, and its follow-up, and a recurring one goes on;
+-- what a task schedules itself is refused
+SELECT delay_wheel.allow('regress_dw_plain');
+SET SESSION AUTHORIZATION regress_dw_plain;
+SELECT delay_schedule_task($$INSERT INTO rights_effect VALUES ('right taken back')$$, delay => '1 hour',
+	on_success => $$INSERT INTO rights_effect VALUES ('follow-up without right')$$) AS with_follow_up \gset
+SELECT delay_schedule('1 hour', $$SELECT delay_schedule('0', 'SELECT 1')$$) AS schedules \gset
+SELECT delay_every('rights', '1 second', $$INSERT INTO rights_effect SELECT 'recurring without right' WHERE NOT has_table_privilege('delay_wheel.tasks', 'INSERT')$$) > 0 AS ok;
+RESET SESSION AUTHORIZATION;
+SELECT delay_wheel.disallow('regress_dw_plain');
+SELECT delay_reschedule(id, '0') FROM unnest(ARRAY[:with_follow_up, :schedules]) id;
+SELECT pg_temp.wait_for($$count(*) >= 2 FROM rights_effect WHERE label = 'recurring without right'$$);
+SELECT pg_temp.wait_for($$count(*) = 2 FROM rights_effect WHERE label IN ('right taken back', 'follow-up without right')$$);
+SELECT pg_temp.wait_for(format('count(*) = 1 FROM delay_wheel.failed WHERE id = %s', :schedules));
+SELECT sqlstate, message FROM delay_wheel.failed WHERE id = :schedules;
+SET SESSION AUTHORIZATION regress_dw_plain;
+SELECT code FROM pg_temp.error_of($$SELECT delay_unschedule('rights')$$);
+RESET SESSION AUTHORIZATION;
+SET ROLE regress_dw_plain;
+SELECT code FROM pg_temp.error_of($$SELECT delay_pause_recurring('rights')$$);
+RESET ROLE;
+SELECT delay_wheel.allow('regress_dw_plain');
+SET ROLE regress_dw_plain;
+SELECT delay_unschedule('rights');
+RESET ROLE;
+SELECT delay_wheel.disallow('regress_dw_plain');
+SELECT pg_temp.wait_until_done();
+DELETE FROM rights_effect WHERE label = 'recurring without right';
+DELETE FROM delay_wheel_data.failed_task;
+-- who may write all tables may
+CREATE ROLE regress_dw_writes_all IN ROLE pg_write_all_data;
+SET SESSION AUTHORIZATION regress_dw_writes_all;
+SELECT delay_cancel_key('none');
+SELECT code, message FROM pg_temp.error_of($$INSERT INTO delay_wheel.tasks (sql) VALUES ('SELECT 1')$$);
+RESET SESSION AUTHORIZATION;
+DROP ROLE regress_dw_writes_all;
+
+--
+-- The schema of the functions
+--
+CREATE ROLE regress_dw_no_schema;
+REVOKE USAGE ON SCHEMA public FROM PUBLIC;
+SELECT delay_wheel.allow('regress_dw_no_schema');
+SELECT has_schema_privilege('regress_dw_no_schema', 'public', 'USAGE') AS role, has_schema_privilege('public', 'public', 'USAGE') AS public;
+SET SESSION AUTHORIZATION regress_dw_no_schema;
+SELECT delay_cancel_key('none');
+RESET SESSION AUTHORIZATION;
+-- two lines: the right, and the schema
+DROP ROLE regress_dw_no_schema;
+SELECT delay_wheel.disallow('regress_dw_no_schema');
+SELECT has_schema_privilege('regress_dw_no_schema', 'public', 'USAGE') AS role;
+REVOKE USAGE ON SCHEMA public FROM regress_dw_no_schema;
+SELECT delay_wheel.allow('public');
+SELECT has_schema_privilege('public', 'public', 'USAGE') AS public;
+SELECT delay_wheel.disallow('public');
+-- who has it gets no grant of it: one line
+SELECT delay_wheel.allow('regress_dw_no_schema');
+DROP ROLE regress_dw_no_schema;
+SELECT delay_wheel.disallow('regress_dw_no_schema');
+DROP ROLE regress_dw_no_schema;
+
 -- a SECURITY DEFINER trigger schedules as its owner, whoever writes the row
 CREATE FUNCTION rights_definer() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 BEGIN
@@ -271,6 +424,7 @@ ROLLBACK;
 
 SELECT delay_wheel.disallow('regress_dw_plain', 'regress_dw_member', 'regress_dw_limited');
 DROP TABLE rights_effect, rights_order;
+DROP FUNCTION rights_calls;
 DROP VIEW rights_functions;
 DROP FUNCTION rights_definer;
 SET client_min_messages = warning;

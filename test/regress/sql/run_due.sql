@@ -366,10 +366,10 @@ BEGIN READ ONLY;
 SELECT delay_run_due();
 ROLLBACK;
 SET SESSION AUTHORIZATION regress_dw_due;
-SELECT has_function_privilege('delay_run_due(timestamptz, boolean)', 'EXECUTE');
+SELECT has_table_privilege('delay_wheel.tasks', 'INSERT');
 RESET SESSION AUTHORIZATION;
 SELECT delay_wheel.disallow('regress_dw_due');
-SELECT has_function_privilege('regress_dw_due', 'delay_run_due(timestamptz, boolean)', 'EXECUTE');
+SELECT has_table_privilege('regress_dw_due', 'delay_wheel.tasks', 'INSERT');
 
 DROP VIEW due_failed;
 DROP SEQUENCE due_tries;

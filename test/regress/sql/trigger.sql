@@ -347,7 +347,7 @@ SELECT regress_dw_schema.definer(3);
 RESET SESSION AUTHORIZATION;
 -- a right that is granted, inherited, taken back: known at once, also in the middle of a transaction
 BEGIN;
-GRANT EXECUTE ON FUNCTION delay_schedule(interval, text) TO regress_dw_group;
+GRANT INSERT ON delay_wheel.tasks TO regress_dw_group;
 SET LOCAL ROLE regress_dw_writer;
 SELECT code FROM pg_temp.error_of('INSERT INTO regress_dw_schema.t VALUES (4)');
 RESET ROLE;
@@ -363,7 +363,7 @@ GRANT regress_dw_group TO regress_dw_writer;
 SET LOCAL ROLE regress_dw_writer;
 INSERT INTO regress_dw_schema.t VALUES (7);
 RESET ROLE;
-REVOKE EXECUTE ON FUNCTION delay_schedule(interval, text) FROM regress_dw_group;
+REVOKE INSERT ON delay_wheel.tasks FROM regress_dw_group;
 SET LOCAL ROLE regress_dw_writer;
 SELECT code FROM pg_temp.error_of('INSERT INTO regress_dw_schema.t VALUES (8)');
 RESET ROLE;
