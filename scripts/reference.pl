@@ -35,7 +35,8 @@ my $width = 118;
 # What is there
 #
 
-# Rights are tried: a role that was allowed, and one that was not.
+# Rights are tried: a role that was allowed, and one that was not.  The functions in the schema
+# given to CREATE EXTENSION look themselves whether their caller was allowed.
 my $catalog_query = <<'END';
 \set ON_ERROR_STOP 1
 \set QUIET 1
@@ -56,8 +57,8 @@ SELECT json_build_object(
 			'identity', pg_get_function_identity_arguments(p.oid), 'comment', obj_description(p.oid, 'pg_proc'),
 			'arg_names', (SELECT json_agg(name) FROM unnest(proargnames, proargmodes) a(name, mode)
 				WHERE COALESCE(mode, 'i') IN ('i', 'v')),
-			'everybody', has_function_privilege('dw_reference_nobody', p.oid, 'EXECUTE'),
-			'allowed', has_function_privilege('dw_reference_allowed', p.oid, 'EXECUTE'))
+			'everybody', n.oid <> e.extnamespace AND has_function_privilege('dw_reference_nobody', p.oid, 'EXECUTE'),
+			'allowed', n.oid = e.extnamespace AND has_function_privilege('dw_reference_allowed', p.oid, 'EXECUTE'))
 			ORDER BY proname COLLATE "C", pronargs, pg_get_function_arguments(p.oid) COLLATE "C")
 		FROM members m JOIN pg_proc p ON p.oid = m.objid
 		JOIN pg_namespace n ON n.oid = pronamespace, pg_extension e

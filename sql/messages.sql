@@ -59,7 +59,7 @@ COMMENT ON FUNCTION delay_put_message(text, jsonb, interval, timestamptz, text, 
 CREATE FUNCTION delay_send_trigger() RETURNS trigger
 AS 'MODULE_PATHNAME', 'dw_send_trigger' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_send_trigger() IS
-'for CREATE TRIGGER ... AFTER INSERT OR UPDATE ... FOR EACH ROW EXECUTE FUNCTION delay_send_trigger(delay, queue [, column ...] [, option ...]): each row sends a message of the current user, who must be allowed to call delay_send() and to send into the queue. Names of columns are written as in the catalog, without quotes.
+'for CREATE TRIGGER ... AFTER INSERT OR UPDATE ... FOR EACH ROW EXECUTE FUNCTION delay_send_trigger(delay, queue [, column ...] [, option ...]): each row sends a message of the current user, who must be allowed to use delay_wheel, see delay_wheel.allow(), and to send into the queue. Names of columns are written as in the catalog, without quotes.
 delay: as in delay_schedule_trigger(). queue: the name of an external queue. column ...: those that become the payload, an object with their names, as row_to_json() makes it; without any, all columns of the table.
 Options: key=, tag=, group_key=, if_exists=, as in delay_schedule_trigger(). All else is as the queue says.
 Wrong arguments and wrong kinds of triggers are errors when the trigger first fires, others as in delay_send()';

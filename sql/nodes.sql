@@ -53,4 +53,5 @@ COMMENT ON COLUMN delay_wheel.nodes.lateness_max IS 'the same, highest value';
 COMMENT ON COLUMN delay_wheel.nodes.last_problem IS 'as in delay_wheel.status';
 COMMENT ON COLUMN delay_wheel.nodes.error IS 'why the node has not answered; else null';
 
+GRANT EXECUTE ON FUNCTION delay_wheel_internal.get_nodes() TO PUBLIC;
 GRANT SELECT ON delay_wheel.nodes TO PUBLIC;

@@ -136,3 +136,4 @@ SELECT delay_wheel_internal.readable(json_strip_nulls(json_build_object(
 $$;
 COMMENT ON FUNCTION delay_wheel.page_data(integer, boolean) IS
 'all that web/delay_wheel.html shows, as one JSON document: what the views of delay_wheel show to the caller, in a form that stays small. Each list has its first max_rows entries (default 50, at most 1000; null is the default), those in trouble first, and the number of all. Failed tasks are counted up to 10,001, and the ring has at most 360 parts. texts => false leaves out SQL and the texts of errors, which can contain values of tables. The document never has values of arguments. In a database whose encoding is SQL_ASCII each byte that is not valid in the client''s encoding stands as a question mark. It reads and changes nothing, also in a read-only transaction and on a standby. SQLSTATE 55000 if delay_wheel is not in shared_preload_libraries';
+GRANT EXECUTE ON FUNCTION delay_wheel.page_data(integer, boolean) TO PUBLIC;

@@ -132,7 +132,7 @@ All of it is so if this transaction commits';
 CREATE FUNCTION delay_schedule_trigger() RETURNS trigger
 AS 'MODULE_PATHNAME', 'dw_schedule_trigger' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_schedule_trigger() IS
-'for CREATE TRIGGER ... AFTER INSERT OR UPDATE ... FOR EACH ROW EXECUTE FUNCTION delay_schedule_trigger(delay, sql [, column ...] [, option ...]): each row schedules a task of the current user, who must be allowed to call delay_schedule(interval, text). Names of columns are written as in the catalog, without quotes.
+'for CREATE TRIGGER ... AFTER INSERT OR UPDATE ... FOR EACH ROW EXECUTE FUNCTION delay_schedule_trigger(delay, sql [, column ...] [, option ...]): each row schedules a task of the current user, who must be allowed to use delay_wheel, see delay_wheel.allow(). Names of columns are written as in the catalog, without quotes.
 delay: the name of a column of type interval (counted from the start of the transaction) or timestamptz (point in time), or else an interval. Null in the column: no task, and with if_exists=replace or replace_keep_due the pending one of the key is cancelled. sql: as in delay_schedule. column ...: for $1, $2 ..., bound with their types.
 Options: key=, queue=, tag=, group_key=, each with the name of a column, of any type, or else text; null in the column: none. Keys are those of the current user and the queue: two triggers with the same keys replace each other''s tasks. if_exists= what to do if a task of the key is pending: replace (the default), keep, replace_keep_due, earlier, later, error; see delay_schedule_task. All else is as the queue says.
 Wrong arguments and wrong kinds of triggers are errors when the trigger first fires, others as in delay_schedule';

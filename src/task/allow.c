@@ -208,15 +208,29 @@ join_group(ArrayType *roles)
 
 /*---- allow() and disallow() ----*/
 
+/* Error context callback of grant_right(): the grants of a view are one row, which is not stored elsewhere. */
+static void
+grant_callback(void *arg)
+{
+	if (geterrcode() == ERRCODE_PROGRAM_LIMIT_EXCEEDED)
+		errhint("Allow a group of roles, and make roles its members.");
+}
+
 /* Grants the roles the right on this node.  The caller has connected to SPI. */
 static void
 grant_right(ArrayType *roles)
 {
 	Oid			schema = extension_schema();
+	ErrorContextCallback callback = {
+		.previous = error_context_stack,
+		.callback = grant_callback
+	};
 	Datum	   *names;
 	int			n;
 
+	error_context_stack = &callback;
 	change_rights(psprintf("GRANT INSERT ON " DW_RIGHT_VIEW " TO %s", list_roles(roles)));
+	error_context_stack = callback.previous;
 	deconstruct_array(roles, NAMEOID, NAMEDATALEN, false, TYPALIGN_CHAR, &names, NULL, &n);
 	for (int i = 0; i < n; i++)
 		grant_schema(schema, NameStr(*DatumGetName(names[i])));

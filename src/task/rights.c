@@ -58,10 +58,7 @@ dw_right_view(void)
 	Oid			view = get_relname_relid("tasks", get_namespace_oid("delay_wheel", false));
 
 	if (!OidIsValid(view))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("view \"%s\" does not exist", DW_RIGHT_VIEW),
-				 errhint("Create the extension again.")));
+		elog(ERROR, "view \"%s\" does not exist", DW_RIGHT_VIEW);
 	return view;
 }
 
