@@ -73,7 +73,7 @@ WHERE NOT EXISTS (
 			AND (c.due_from IS NULL OR COALESCE(t.first_due, t.due) >= c.due_from)
 			AND (c.due_until IS NULL OR COALESCE(t.first_due, t.due) < c.due_until));
 COMMENT ON VIEW delay_wheel.tasks IS
-'one''s own pending tasks; all of them for pg_read_all_data and superusers';
+'one''s own pending tasks; all of them for pg_read_all_data and superusers. INSERT on it is the right to use delay_wheel, see delay_wheel.allow(); nothing can be inserted';
 COMMENT ON COLUMN delay_wheel.tasks.id IS 'number of the task, as delay_schedule returned it; the order of ids is the order of scheduling';
 COMMENT ON COLUMN delay_wheel.tasks.due IS 'the task runs at this time or after, never before; of a task that is tried again, the time of the next attempt';
 COMMENT ON COLUMN delay_wheel.tasks.owner IS 'role that scheduled the task and whose rights it has';

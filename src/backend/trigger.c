@@ -177,10 +177,10 @@ trigger_callback(void *arg)
 static void
 writer_callback(void *arg)
 {
-	const char *writer = GetUserNameFromId(GetUserId(), true);
-
-	if (writer != NULL)
-		errdetail("Role \"%s\", who writes the row, would own the task.", writer);
+	/* any other error may be one after which nothing can be looked up */
+	if (geterrcode() == ERRCODE_INSUFFICIENT_PRIVILEGE)
+		errdetail("Role \"%s\", who writes the row, would own the task.",
+				  GetUserNameFromId(GetUserId(), false));
 	trigger_callback(arg);
 }
 

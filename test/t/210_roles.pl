@@ -368,6 +368,10 @@ is(sql(q{SELECT count(*) FROM pg_roles r WHERE rolname LIKE 'many\_%' AND EXISTS
 my (undef, undef, $dependent) = $node->psql('postgres', 'DROP ROLE many_600');
 like($dependent, qr/because some objects depend on it\nDETAIL:  privileges for view delay_wheel\.tasks\n?\z/, 'DROP ROLE names one privilege');
 sql(q{SELECT delay_wheel.disallow(VARIADIC array_agg(format('many_%s', i)::name)) FROM generate_series(1, 600) i; DROP ROLE many_600});
+my (undef, undef, $too_many) = $node->psql('postgres', q{BEGIN;
+	DO $$BEGIN FOR i IN 1 .. 4000 LOOP EXECUTE format('CREATE ROLE crowd_%s', i); END LOOP; END$$;
+	SELECT delay_wheel.allow(VARIADIC array_agg(format('crowd_%s', i)::name)) FROM generate_series(1, 4000) i; ROLLBACK});
+like($too_many, qr/ERROR:  row is too big.*\nHINT:  Allow a group of roles/, 'more than there is room for: the error says what to do');
 
 #
 # The group that has the right on all nodes of Citus means nothing on a server by itself.
