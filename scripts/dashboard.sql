@@ -60,7 +60,7 @@ WITH status AS MATERIALIZED (
 		CASE WHEN o.exact THEN '' ELSE 'about ' END, o.tasks, CASE WHEN l.exact THEN '' ELSE 'about ' END, l.tasks)
 		FROM next n, forecast o, forecast l WHERE o.step = 'overdue' AND l.step = 'later'
 	UNION ALL
-	SELECT 10, 6, 'There are tasks that came with a copy of another database: see delay_arm().'
+	SELECT 10, 6, 'There are tasks that came with a copy of another database: see delay_wheel.arm().'
 		FROM status s WHERE s.unarmed
 	UNION ALL
 	SELECT CASE step WHEN 'minute' THEN 20 ELSE 30 END, 0,

@@ -36,7 +36,7 @@ my $width = 118;
 #
 
 # Rights are tried: a role that was allowed, and one that was not.  The functions in the schema
-# given to CREATE EXTENSION look themselves whether their caller was allowed.
+# given to CREATE EXTENSION, and those that pause a queue, look themselves whether their caller was allowed.
 my $catalog_query = <<'END';
 \set ON_ERROR_STOP 1
 \set QUIET 1
@@ -57,12 +57,14 @@ SELECT json_build_object(
 			'identity', pg_get_function_identity_arguments(p.oid), 'comment', obj_description(p.oid, 'pg_proc'),
 			'arg_names', (SELECT json_agg(name) FROM unnest(proargnames, proargmodes) a(name, mode)
 				WHERE COALESCE(mode, 'i') IN ('i', 'v')),
-			'everybody', n.oid <> e.extnamespace AND has_function_privilege('dw_reference_nobody', p.oid, 'EXECUTE'),
-			'allowed', n.oid = e.extnamespace AND has_function_privilege('dw_reference_allowed', p.oid, 'EXECUTE'))
+			'everybody', NOT asks AND has_function_privilege('dw_reference_nobody', p.oid, 'EXECUTE'),
+			'allowed', asks AND has_function_privilege('dw_reference_allowed', p.oid, 'EXECUTE'))
 			ORDER BY proname COLLATE "C", pronargs, pg_get_function_arguments(p.oid) COLLATE "C")
 		FROM members m JOIN pg_proc p ON p.oid = m.objid
-		JOIN pg_namespace n ON n.oid = pronamespace, pg_extension e
+		JOIN pg_namespace n ON n.oid = pronamespace, pg_extension e,
+			LATERAL (VALUES (n.oid = e.extnamespace OR proname IN ('pause_queue', 'resume_queue'))) a(asks)
 		WHERE m.classid = 'pg_proc'::regclass AND e.extname = 'delay_wheel'),
+	'options', (SELECT json_agg(o) FROM delay_wheel.options o),
 	'relations', (
 		SELECT json_agg(json_build_object(
 			'name', c.oid::regclass::text, 'kind', relkind, 'comment', obj_description(c.oid, 'pg_class'),
@@ -424,13 +426,14 @@ sub heading
 
 my @groups = (
 	[ 'Scheduling', qr/^delay_schedule/ ],
-	[ 'Cancelling, moving, waiting', qr/^delay_(?:cancel|reschedule|wait)/ ],
-	[ 'Running now, and again', qr/^delay_(?:run|retry|redrive|discard)/ ],
+	[ 'Cancelling, changing, waiting', qr/^delay_(?:cancel|reschedule|update|wait|status)/ ],
+	[ 'Running now, and again', qr/^delay_(?:run|now$|retry|discard)/ ],
 	[ 'Recurring tasks', qr/^(?:delay_(?:every|cron|unschedule|\w+_recurring)|cron_times)$/ ],
 	[ 'Messages', qr/^delay_(?:send|receive|lease|done|fail|extend|release|await)/ ],
-	[ 'Queues and pauses', qr/^delay_(?:queue|pause|resume)/ ],
+	[ 'Queues and pauses', qr/^(?:delay_(?:pause|resume)|(?:create|drop|pause|resume)_queue$|(?:pause|resume)_database$)/ ],
 	[ 'Rights', qr/^(?:dis)?allow$/ ],
-	[ 'Copies of a database', qr/^delay_arm$/ ],
+	[ 'Copies of a database', qr/^arm$/ ],
+	[ 'Citus', qr/^(?:set_up_citus|follow_shards)$/ ],
 	[ 'Forecast, pictures, pages', qr/_svg$|page|^forecast/ ],
 	[ 'What the views call', qr/^(?!task_|queue_|cancellation_|history_)/ ],
 	[ 'Trigger functions of the tables', qr/./ ]);
@@ -489,6 +492,35 @@ sub function_entry
 	return $out . ($rights eq '' ? '' : wrap($rights =~ s/\n//r) . "\n");
 }
 
+# What somebody may look for that has another name here.
+my @sought = (
+	[ 'delay_at, delay_schedule with timestamptz', 'delay_schedule_at()' ],
+	[ 'delay_reschedule_all', "SELECT count(delay_reschedule(id, '1 hour')) FROM delay_wheel.tasks WHERE ..." ],
+	[ 'delay_delete, delay_remove', 'delay_cancel(), delay_unschedule() of a recurring task, delay_discard() of a failed one' ],
+	[ 'delay_list', 'the views delay_wheel.tasks, delay_wheel.failed, delay_wheel.status; delay_status() of one task' ],
+	[ 'delay_redrive, delay_requeue', 'delay_retry(), delay_retry_all()' ],
+	[ 'delay_pause, delay_resume', 'delay_pause_all() of a role, delay_wheel.pause_queue(), delay_wheel.pause_database(), delay_pause_recurring()' ],
+	[ 'delay_queue', 'delay_wheel.create_queue()' ],
+	[ 'delay_stop, delay_kill', 'delay_cancel() with stop_running' ]);
+
+sub sought_part
+{
+	return heading(3, 'You may look for') . "| name | here |\n|---|---|\n"
+	  . join('', map { "| $_->[0] | " . in_cell($_->[1], '') . " |\n" } @sought) . "\n";
+}
+
+sub options_part
+{
+	my $out = heading(3, 'Options') . paragraphs('What the functions take by name: as parameters, or in the JSON object of their parameter options. '
+		  . 'What they mean stands with delay_schedule_task(), delay_every() and delay_wheel.create_queue(). In JSON, intervals and points in time are '
+		  . 'texts, and arrays are arrays of texts; an interval needs a unit. delay_send_trigger() takes what is of triggers and of messages. The view delay_wheel.options has the same table.')
+	  . "\n| option | type | from | to | of |\n|---|---|---|---|---|\n";
+
+	$out .= sprintf("| `%s` | %s | %s | %s | %s |\n", $_->{name}, short_types($_->{type}), $_->{minimum} // '', $_->{maximum} // '', join(', ', @{ $_->{given_to} }))
+	  for @{ $catalog->{options} };
+	return "$out\n";
+}
+
 sub functions_part
 {
 	my @in_group = map { [] } @groups;
@@ -500,11 +532,12 @@ sub functions_part
 		'Functions without a schema here are in the schema given to CREATE EXTENSION. What views and triggers call is in '
 		  . 'delay_wheel_internal: it is not meant to be called otherwise, and may change with each version.',
 		'Times are timestamptz. A delay counts from the start of the transaction. Intervals are those of PostgreSQL.')
-	  . "\n";
+	  . "\n" . sought_part();
 	for my $i (grep { @{ $in_group[$_] } } 0 .. $#groups)
 	{
 		$out .= heading(3, $groups[$i][0]);
 		$out .= function_entry(@{ $by_name{$_} }) for @{ $in_group[$i] };
+		$out .= options_part() if $i == 0;
 	}
 	return $out;
 }
@@ -586,8 +619,22 @@ sub settings_part
 	return heading(2, 'Settings')
 	  . wrap('They are there when the library is in `shared_preload_libraries`. How they play together is in '
 		  . '[operations.md](../operations.md#settings).')
+	  . "\n| can be changed | settings |\n|---|---|\n"
+	  . join('', map { "| $_->[1] | " . settings_of($_->[0]) . " |\n" }
+		[ postmaster => 'at the start of the server' ],
+		[ sighup => 'by a reload, for the server' ],
+		[ superuser => 'by a reload; by superusers, and who has the right, also for a database, a role, or a session' ],
+		[ user => 'by a reload; by everybody also for a role or a session, by its owner for a database' ])
 	  . "\n"
 	  . join('', map { setting_entry($_) } @{ $catalog->{settings} });
+}
+
+# Links to the settings of a context.
+sub settings_of
+{
+	my ($context) = @_;
+
+	return join ', ', map { "[$_](" . '#' . ($_ =~ s/[.]//r) . ')' } map { $_->{name} } grep { $_->{context} eq $context } @{ $catalog->{settings} };
 }
 
 sub note_text

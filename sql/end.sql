@@ -42,10 +42,9 @@ BEGIN
 		EXECUTE command;
 	END LOOP;
 	-- everybody may execute the functions, also where default privileges say otherwise: they ask
-	-- for INSERT on the view tasks themselves.  Those for administrators concern the tasks of all roles
+	-- for INSERT on the view tasks themselves
 	FOR command IN
-		SELECT pg_catalog.format(CASE WHEN p.proname = ANY ('{delay_arm,delay_queue,delay_queue_drop,delay_pause_database,delay_resume_database,delay_follow_shards}'::name[])
-				THEN 'REVOKE EXECUTE ON ROUTINE %s FROM PUBLIC' ELSE 'GRANT EXECUTE ON ROUTINE %s TO PUBLIC' END, d.objid::regprocedure)
+		SELECT pg_catalog.format('GRANT EXECUTE ON ROUTINE %s TO PUBLIC', d.objid::regprocedure)
 			FROM pg_catalog.pg_depend d JOIN pg_catalog.pg_extension e ON e.oid = d.refobjid AND e.extname = 'delay_wheel'
 				JOIN pg_catalog.pg_proc p ON p.oid = d.objid
 			WHERE d.classid = 'pg_proc'::regclass::oid AND d.refclassid = 'pg_extension'::regclass::oid AND d.deptype = 'e' AND p.pronamespace = e.extnamespace

@@ -6,66 +6,35 @@ CREATE FUNCTION delay_send(
 	delay interval DEFAULT NULL,
 	due timestamptz DEFAULT NULL,
 	key text DEFAULT NULL,
-	if_exists text DEFAULT 'keep',
+	if_exists text DEFAULT NULL,
 	tag text DEFAULT NULL,
 	priority integer DEFAULT NULL,
 	max_attempts integer DEFAULT NULL,
-	retry_delay interval DEFAULT NULL,
-	expires interval DEFAULT NULL,
-	skip_after interval DEFAULT NULL,
-	notify text DEFAULT NULL,
-	on_success text DEFAULT NULL,
-	on_failure text DEFAULT NULL,
-	retry_backoff text DEFAULT NULL,
-	retry_max_delay interval DEFAULT NULL,
-	unique_for interval DEFAULT NULL,
-	group_key text DEFAULT NULL)
+	group_key text DEFAULT NULL,
+	headers jsonb DEFAULT NULL,
+	options jsonb DEFAULT NULL)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'dw_send' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION delay_send(text, jsonb, interval, timestamptz, text, text, text, integer, integer, interval, interval, interval, text, text, text, text, interval, interval, text) IS
-'sends a message into an external queue, see delay_queue(), if this transaction commits: from its due time on, one of the queue''s receivers gets it. Returns its id. A message is a task whose work is done elsewhere: it is cancelled, moved, paused, waited for and seen in the views as tasks are, by these functions.
+COMMENT ON FUNCTION delay_send(text, jsonb, interval, timestamptz, text, text, text, integer, integer, text, jsonb, jsonb) IS
+'sends a message into an external queue, see delay_wheel.create_queue(), if this transaction commits: from its due time on, one of the queue''s receivers gets it. Returns its id. A message is a task whose work is done elsewhere: it is cancelled, moved, paused, waited for and seen in the views as tasks are, by these functions.
 queue: its name; the current user must own it, or be one of its users.
 payload: what the receiver gets, up to 1 MB.
-delay, due, key, if_exists, tag, priority, max_attempts, retry_delay, retry_backoff, retry_max_delay, expires, skip_after, notify, unique_for, group_key: as in delay_schedule_task(); max_attempts of a queue that says none is 20. A message that a transaction has received, and that is still open, counts as running.
+delay, due, key, if_exists, tag, priority, max_attempts, group_key: as in delay_schedule_task(); max_attempts of a queue that says none is 20. A message that a transaction has received, and that is still open, counts as running.
+headers: a JSON object beside the payload, up to 64 kB, for what is not the work itself: a trace, a version; the receiver gets it, too. Null is none.
+options: a JSON object, as in delay_schedule_task(), with retry_delay, retry_backoff, retry_max_delay, expires, skip_after, unique_for, notify, on_success, on_failure.
 on_success, on_failure: as in delay_schedule_task(), SQL that is scheduled when the message was received and that transaction commits, or when it is given up; a task of the sender in the default queue. $1 is the message''s id in both; $2 of on_success is the result (jsonb) that delay_done() was given, null without one or if the message was received in a transaction; $2 and $3 of on_failure are SQLSTATE and message (text).
 Errors: a null queue or payload, SQLSTATE 22004; a queue that does not exist, 42704, is not external, 55000, or is not for the current user, 42501; a payload that is too long, 54000; others as in delay_schedule_task()';
-
-CREATE FUNCTION delay_put_message(
-	queue text,
-	payload jsonb,
-	delay interval DEFAULT NULL,
-	due timestamptz DEFAULT NULL,
-	key text DEFAULT NULL,
-	if_exists text DEFAULT 'keep',
-	tag text DEFAULT NULL,
-	priority integer DEFAULT NULL,
-	max_attempts integer DEFAULT NULL,
-	retry_delay interval DEFAULT NULL,
-	expires interval DEFAULT NULL,
-	skip_after interval DEFAULT NULL,
-	notify text DEFAULT NULL,
-	on_success text DEFAULT NULL,
-	on_failure text DEFAULT NULL,
-	retry_backoff text DEFAULT NULL,
-	retry_max_delay interval DEFAULT NULL,
-	unique_for interval DEFAULT NULL,
-	group_key text DEFAULT NULL,
-	OUT id bigint, OUT outcome text, OUT due_at timestamptz)
-RETURNS record
-AS 'MODULE_PATHNAME', 'dw_put_message' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION delay_put_message(text, jsonb, interval, timestamptz, text, text, text, integer, integer, interval, interval, interval, text, text, text, text, interval, interval, text) IS
-'like delay_send(), with the same arguments and errors, but it returns a row that says what it did with the key, see delay_put()';
 
 CREATE FUNCTION delay_send_trigger() RETURNS trigger
 AS 'MODULE_PATHNAME', 'dw_send_trigger' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_send_trigger() IS
 'for CREATE TRIGGER ... AFTER INSERT OR UPDATE ... FOR EACH ROW EXECUTE FUNCTION delay_send_trigger(delay, queue [, column ...] [, option ...]): each row sends a message of the current user, who must be allowed to use delay_wheel, see delay_wheel.allow(), and to send into the queue. Names of columns are written as in the catalog, without quotes.
 delay: as in delay_schedule_trigger(). queue: the name of an external queue. column ...: those that become the payload, an object with their names, as row_to_json() makes it; without any, all columns of the table.
-Options: key=, tag=, group_key=, if_exists=, as in delay_schedule_trigger(). All else is as the queue says.
+Options: key=, tag=, group_key=, if_exists=, and others that messages have, as in delay_schedule_trigger(). All else is as the queue says.
 Wrong arguments and wrong kinds of triggers are errors when the trigger first fires, others as in delay_send()';
 
 CREATE FUNCTION delay_receive(queue text, messages integer DEFAULT 1, autocommit boolean DEFAULT false,
-	OUT id bigint, OUT payload jsonb, OUT attempt integer, OUT due timestamptz)
+	OUT id bigint, OUT payload jsonb, OUT attempt integer, OUT due timestamptz, OUT headers jsonb)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'dw_receive' LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 10;
 COMMENT ON FUNCTION delay_receive(text, integer, boolean) IS
@@ -76,15 +45,16 @@ autocommit: outside of a transaction block a SELECT is committed before its clie
 id: of the message; payload: as sent; attempt: 1, and one more after each delay_fail() and each lease; due: when it was due.
 Only messages that the snapshot of the statement sees are taken. What a LIMIT or WHERE of the same query, or a cursor that is closed early, leaves out was received nevertheless: use it in FROM, alone. Higher priorities come first, else they come in the order in which they became due, or came back; messages of several senders come in turn. Refused are EXPLAIN ANALYZE, a call in the target list, 0A000, PREPARE TRANSACTION after it, 0A000, read-only transactions and standbys, 25006. Errors: a null queue, 22004, one that does not exist, 42704, is not external, 55000, or is not for the current user, 42501; another number of messages, 22023, more than 1000, 54000';
 
-CREATE FUNCTION delay_lease(queue text, messages integer DEFAULT 1, lease interval DEFAULT NULL,
-	OUT id bigint, OUT token bigint, OUT payload jsonb, OUT attempt integer, OUT due timestamptz)
+CREATE FUNCTION delay_lease(queue text, messages integer DEFAULT 1, lease interval DEFAULT NULL, receiver text DEFAULT NULL,
+	OUT id bigint, OUT token bigint, OUT payload jsonb, OUT attempt integer, OUT due timestamptz, OUT headers jsonb)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'dw_lease' LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 10;
-COMMENT ON FUNCTION delay_lease(text, integer, interval) IS
+COMMENT ON FUNCTION delay_lease(text, integer, interval, text) IS
 'gives due messages of an external queue to the caller for some time, at most as many as asked for, and returns them; skips those that others have, and never waits. Until the lease ends nobody else gets them. Then the receiver says how it went, with id and token: delay_done(), delay_fail(), delay_release(), or delay_extend() for more time. A message whose lease ends without a word is due again at once, and counts as an attempt; after the last one it is given up, and stands in delay_wheel.failed with SQLSTATE DW006. For work outside of this database, which is done at least once. The statement commits by itself, so it must be a SELECT of its own, outside of a transaction block.
 queue: its name; the current user must own it, or be one of its receivers.
 messages, 1 to 1000: null is 1.
 lease, 1 ms to 366 days, from now on: null is the queue''s, or else a minute.
+receiver, 1 to 1000 bytes: a name of the caller, for the view delay_wheel.tasks; null is none.
 id: of the message; token: a random number, of this lease; payload: as sent; attempt: 1, and one more with each lease; due: when it was due first.
 Within a transaction block, a function or DO it is an error, SQLSTATE 25001. Others as in delay_receive()';
 

@@ -5,12 +5,13 @@ AS 'MODULE_PATHNAME', 'dw_set_up_citus' LANGUAGE C VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp;
 REVOKE EXECUTE ON FUNCTION delay_wheel.set_up_citus() FROM PUBLIC;
 COMMENT ON FUNCTION delay_wheel.set_up_citus() IS
-'prepares a cluster of Citus, once, at the coordinator: creates the tables delay_wheel_data.two_phase, by which tasks that write to other nodes commit in two phases from PostgreSQL 16 on, and delay_wheel_data.handover, which delay_follow_shards() needs; nothing is ever stored in them. Does nothing if they exist; tables that a dump has restored it makes known to Citus again. For superusers. Errors: 55000 if the database has no Citus, and those of Citus. Returns true';
+'prepares a cluster of Citus, once, at the coordinator: creates the tables delay_wheel_data.two_phase, by which tasks that write to other nodes commit in two phases from PostgreSQL 16 on, and delay_wheel_data.handover, which delay_wheel.follow_shards() needs; nothing is ever stored in them. Does nothing if they exist; tables that a dump has restored it makes known to Citus again. For superusers. Errors: 55000 if the database has no Citus, and those of Citus. Returns true';
 
-CREATE FUNCTION delay_follow_shards() RETURNS bigint
+CREATE FUNCTION delay_wheel.follow_shards() RETURNS bigint
 AS 'MODULE_PATHNAME', 'dw_follow_shards' LANGUAGE C VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp;
-COMMENT ON FUNCTION delay_follow_shards() IS
+REVOKE EXECUTE ON FUNCTION delay_wheel.follow_shards() FROM PUBLIC;
+COMMENT ON FUNCTION delay_wheel.follow_shards() IS
 'to be called after Citus has moved shards: moves the pending tasks of their rows to the nodes that have the shards now, and returns how many. Those are tasks and messages that delay_schedule_trigger() and delay_send_trigger() have made; others do not name a shard, and stay, and so do tasks of a shard that was split or dropped, with a notice. A task moves once, in one two-phase commit, a thousand at a time; these are not undone by ROLLBACK. It gets a new id; all else it keeps, its key, attempts and due time, too; delay_wait() for its old id says cancelled. If the new node has a task of its key already, that one is kept, and the other one is not run: so keys should contain the distribution column. Tasks that run just then, and messages under a lease, stay. Queues must exist on the new node, else an error. For superusers; from any node. Errors: 55000 without Citus, or without delay_wheel.set_up_citus(), also after a dump was restored; HV000 if a node could not, with its error; to call it again is right after any error';
 
 CREATE FUNCTION delay_wheel_internal.leave_shards() RETURNS bigint
@@ -18,7 +19,7 @@ AS 'MODULE_PATHNAME', 'dw_leave_shards' LANGUAGE C VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp;
 REVOKE EXECUTE ON FUNCTION delay_wheel_internal.leave_shards() FROM PUBLIC;
 COMMENT ON FUNCTION delay_wheel_internal.leave_shards() IS
-'hands up to a thousand tasks of this node over whose shards are on other nodes, and returns how many; called on each node by delay_follow_shards()';
+'hands up to a thousand tasks of this node over whose shards are on other nodes, and returns how many; called on each node by delay_wheel.follow_shards()';
 
 CREATE FUNCTION delay_wheel_internal.take_over() RETURNS trigger
 AS 'MODULE_PATHNAME', 'dw_take_over' LANGUAGE C

@@ -59,7 +59,7 @@ WITH params AS (
 		   row_number() OVER (ORDER BY first_due, queue, group_hash) AS pos
 	FROM delay_wheel.groups WHERE state <> 'running'
 ), recurring AS (
-	SELECT name, owner, state, schedule, time_zone, EXTRACT(epoch FROM every::interval) AS every_s, next_due, last_due, last_ended, last_outcome,
+	SELECT name, owner, state, schedule, timezone, EXTRACT(epoch FROM every::interval) AS every_s, next_due, last_due, last_ended, last_outcome,
 		   CASE WHEN texts THEN "left"(last_error, 500) END AS last_error, runs, failures, skipped, queue,
 		   count(*) OVER () AS total,
 		   row_number() OVER (ORDER BY COALESCE(last_outcome = 'failed', false) DESC, next_due NULLS LAST, name, owner) AS pos

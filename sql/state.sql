@@ -20,7 +20,7 @@ CREATE FUNCTION delay_wheel_internal.get_lanes(
 	OUT horizon timestamptz, OUT recheck_at timestamptz,
 	OUT done bigint, OUT failed bigint, OUT retried bigint, OUT cancelled bigint,
 	OUT lateness_p50 double precision, OUT lateness_p95 double precision, OUT lateness_max double precision,
-	OUT skipped bigint)
+	OUT skipped bigint, OUT lateness_p99 double precision)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'dw_get_lanes' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 COMMENT ON FUNCTION delay_wheel_internal.get_lanes() IS 'one''s own lanes of this database, all of them for pg_read_all_stats and superusers; see delay_wheel.lanes';
@@ -28,7 +28,7 @@ COMMENT ON FUNCTION delay_wheel_internal.get_lanes() IS 'one''s own lanes of thi
 CREATE VIEW delay_wheel.lanes AS
 SELECT pg_catalog.pg_get_userbyid(l.owner::oid)::text AS owner, COALESCE(q.name, CASE l.queue WHEN 0 THEN 'default' ELSE l.queue::text END) AS queue, l.priority, l.state, l.reason, l.retry_at,
 	   l.near, l.ready, l.running, l.horizon, l.recheck_at,
-	   l.done, l.failed, l.retried, l.cancelled, l.lateness_p50, l.lateness_p95, l.lateness_max, l.skipped
+	   l.done, l.failed, l.retried, l.cancelled, l.lateness_p50, l.lateness_p95, l.lateness_max, l.skipped, l.lateness_p99
 FROM delay_wheel_internal.get_lanes() l
 	 LEFT JOIN delay_wheel_data.queue q ON q.id = l.queue;
 COMMENT ON VIEW delay_wheel.lanes IS
@@ -50,6 +50,7 @@ COMMENT ON COLUMN delay_wheel.lanes.retried IS 'attempts that failed and are fol
 COMMENT ON COLUMN delay_wheel.lanes.cancelled IS 'tasks that turned out to be cancelled by delay_cancel_all when they were due, since the lane was entered; those cancelled earlier are not counted';
 COMMENT ON COLUMN delay_wheel.lanes.lateness_p50 IS 'milliseconds from due to start, median, since the lane was entered; right to about 20%. Waiting for limits, and pauses, are part of it';
 COMMENT ON COLUMN delay_wheel.lanes.lateness_p95 IS 'the same, 95th percentile';
+COMMENT ON COLUMN delay_wheel.lanes.lateness_p99 IS 'the same, 99th percentile';
 COMMENT ON COLUMN delay_wheel.lanes.lateness_max IS 'the same, highest value, exact';
 COMMENT ON COLUMN delay_wheel.lanes.skipped IS 'tasks that were not run since it was too late, see skip_after of delay_schedule_task, since the lane was entered';
 
@@ -83,7 +84,8 @@ COMMENT ON COLUMN delay_wheel.groups.group_hash IS 'all that is in memory of its
 CREATE FUNCTION delay_wheel_internal.get_queues(
 	OUT id smallint, OUT state text, OUT reason text, OUT running integer, OUT near bigint, OUT ready bigint,
 	OUT lanes integer, OUT done bigint, OUT failed bigint, OUT retried bigint, OUT cancelled bigint, OUT skipped bigint,
-	OUT first_due timestamptz, OUT leased integer, OUT lapsed bigint, OUT awaiting integer)
+	OUT first_due timestamptz, OUT leased integer, OUT lapsed bigint, OUT awaiting integer,
+	OUT lateness_p50 double precision, OUT lateness_p95 double precision, OUT lateness_p99 double precision, OUT lateness_max double precision)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'dw_get_queues' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 COMMENT ON FUNCTION delay_wheel_internal.get_queues() IS 'how the queues of this database stand that one may use, all of them for pg_read_all_stats and superusers; see delay_wheel.queues';
@@ -103,14 +105,15 @@ SELECT q.name, pg_catalog.pg_get_userbyid(q.owner::oid)::text AS owner,
 	   CASE WHEN q.external THEN COALESCE(q.lease, '1 minute'::interval)::text END AS lease,
 	   CASE WHEN q.external THEN pg_catalog.make_interval(secs => pg_catalog.float8(COALESCE(q.receive_timeout, 60000)) / 1000::double precision)::text END AS receive_timeout,
 	   q.notify_channel, s.first_due, s.awaiting, s.leased, s.lapsed,
-	   COALESCE(q.retry_backoff, 'exponential') AS retry_backoff, q.retry_max_delay::text AS retry_max_delay, q.retry_on, q.give_up_on, q.keep_settings
+	   COALESCE(q.retry_backoff, 'exponential') AS retry_backoff, q.retry_max_delay::text AS retry_max_delay, q.retry_on, q.give_up_on, q.keep_settings,
+	   s.lateness_p50, s.lateness_p95, s.lateness_p99, s.lateness_max
 FROM delay_wheel_data.readable_queue q
 	 LEFT JOIN delay_wheel_internal.get_queues() s ON s.id OPERATOR(pg_catalog.=) q.id;
 COMMENT ON VIEW delay_wheel.queues IS
-'declared queues that one owns or may schedule into, see delay_queue(), and how they stand; all of them for pg_read_all_data, pg_read_all_stats and superusers. Null is no limit. Numbers are of all owners'' tasks, and null if the timer does not know the queue (yet), or one may not see them';
+'declared queues that one owns or may schedule into, see delay_wheel.create_queue(), and how they stand; all of them for pg_read_all_data, pg_read_all_stats and superusers. Null is no limit. Numbers are of all owners'' tasks, and null if the timer does not know the queue (yet), or one may not see them';
 COMMENT ON COLUMN delay_wheel.queues.name IS 'name of the queue';
 COMMENT ON COLUMN delay_wheel.queues.owner IS 'role whose members may change, pause and drop it';
-COMMENT ON COLUMN delay_wheel.queues.paused IS 'whether delay_pause() holds for it';
+COMMENT ON COLUMN delay_wheel.queues.paused IS 'whether delay_wheel.pause_queue() holds for it';
 COMMENT ON COLUMN delay_wheel.queues.priority IS 'of tasks that say none: -9 to 9';
 COMMENT ON COLUMN delay_wheel.queues.timeout IS 'an interval as text: of tasks that say none; null is the roles setting';
 COMMENT ON COLUMN delay_wheel.queues.max_attempts IS 'of tasks that say none: how often one is run if it fails';
@@ -140,6 +143,10 @@ COMMENT ON COLUMN delay_wheel.queues.failed IS 'tasks that were given up, since 
 COMMENT ON COLUMN delay_wheel.queues.retried IS 'attempts that failed and are followed by another one, since then';
 COMMENT ON COLUMN delay_wheel.queues.cancelled IS 'tasks that turned out to be cancelled by delay_cancel_all when they were due, since then; those cancelled earlier are not counted';
 COMMENT ON COLUMN delay_wheel.queues.skipped IS 'tasks that were not run since it was too late, see skip_after of delay_schedule_task, since then';
+COMMENT ON COLUMN delay_wheel.queues.lateness_p50 IS 'milliseconds from due to start, median of its lanes, since each was entered; right to about 20%. Waiting for limits, and pauses, are part of it';
+COMMENT ON COLUMN delay_wheel.queues.lateness_p95 IS 'the same, 95th percentile';
+COMMENT ON COLUMN delay_wheel.queues.lateness_p99 IS 'the same, 99th percentile';
+COMMENT ON COLUMN delay_wheel.queues.lateness_max IS 'the same, highest value, exact';
 COMMENT ON COLUMN delay_wheel.queues.external IS 'whether it has messages, which sessions receive, and not SQL tasks, which executors run';
 COMMENT ON COLUMN delay_wheel.queues.lease IS 'an interval as text: if external: how long a lease is that says nothing, see delay_lease(); else null';
 COMMENT ON COLUMN delay_wheel.queues.receive_timeout IS 'an interval as text: if external: how long a transaction that has received may be idle, 0 is without limit; else null';
@@ -184,7 +191,7 @@ COMMENT ON COLUMN delay_wheel.status.lateness_p99 IS 'the same, 99th percentile'
 COMMENT ON COLUMN delay_wheel.status.lateness_max IS 'the same, highest value';
 COMMENT ON COLUMN delay_wheel.status.last_problem IS 'what last kept tasks from being run, as the reference lists it; null if there was nothing since the start of the server, and for roles that are neither in pg_monitor nor in pg_read_all_stats. It stays when it is over. The message of an error that it quotes is shown to pg_read_all_data and superusers, since it can contain SQL and values of a task; others are referred to the server''s log';
 COMMENT ON COLUMN delay_wheel.status.last_problem_at IS 'when that was';
-COMMENT ON COLUMN delay_wheel.status.state IS 'starting; running; silent: the timer does not answer, or the launcher that is to start one, see delay_wheel.silent, and due tasks do not begin; resting: there is no timer process, since nothing is to be done before rests_until, and one is started in time, or as soon as a session needs it (delay_wheel.timer_idle_timeout); disabled: delay_wheel.enabled is off; paused: by delay_pause_database(); stopped: there is no timer process, or no background worker was free to see whether this database has the extension; no place: delay_wheel.max_databases others are served, and tasks of this database wait until one of them is not; standby: the server is in recovery; held: it came out of recovery, and delay_wheel.start_after_recovery is hold';
+COMMENT ON COLUMN delay_wheel.status.state IS 'starting; running; silent: the timer does not answer, or the launcher that is to start one, see delay_wheel.silent, and due tasks do not begin; resting: there is no timer process, since nothing is to be done before rests_until, and one is started in time, or as soon as a session needs it (delay_wheel.timer_idle_timeout); disabled: delay_wheel.enabled is off; paused: by delay_wheel.pause_database(); stopped: there is no timer process, or no background worker was free to see whether this database has the extension; no place: delay_wheel.max_databases others are served, and tasks of this database wait until one of them is not; standby: the server is in recovery; held: it came out of recovery, and delay_wheel.start_after_recovery is hold';
 COMMENT ON COLUMN delay_wheel.status.rests_until IS 'if there is no timer process since nothing is to be done: when there is something to do again, as to load a task an hour ahead; null if never, as far as is known';
 COMMENT ON COLUMN delay_wheel.status.silent IS 'processes that do not answer, the launcher included: kind and pid of each, see delay_wheel.silent; null if all answer';
 COMMENT ON COLUMN delay_wheel.status.current_index IS 'slot that the clock is in';
@@ -199,7 +206,7 @@ COMMENT ON COLUMN delay_wheel.status.done IS 'tasks that were run with success';
 COMMENT ON COLUMN delay_wheel.status.failed IS 'tasks that were given up; each is counted once';
 COMMENT ON COLUMN delay_wheel.status.retried IS 'attempts that failed and were followed by another one; repeats at once after serialization failures and deadlocks are not counted';
 COMMENT ON COLUMN delay_wheel.status.skipped IS 'tasks that were not run since it was too late, see skip_after of delay_schedule_task';
-COMMENT ON COLUMN delay_wheel.status.unarmed IS 'there are tasks that came with a copy of another database and are not run, see delay_arm(); known from the start, from plain SQL, restores and replication since then, and from delay_arm() itself: true may be late to become false if they were cancelled';
+COMMENT ON COLUMN delay_wheel.status.unarmed IS 'there are tasks that came with a copy of another database and are not run, see delay_wheel.arm(); known from the start, from plain SQL, restores and replication since then, and from delay_wheel.arm() itself: true may be late to become false if they were cancelled';
 
 CREATE FUNCTION delay_wheel_internal.get_waiting(
 	OUT database name, OUT state text, OUT lanes bigint, OUT tasks bigint, OUT first_due timestamptz)

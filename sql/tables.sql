@@ -74,7 +74,7 @@ COMMENT ON TABLE delay_wheel_data.task IS
 'one row for each pending task; the row is removed in the transaction that runs the task. Use the view delay_wheel.tasks to read it and the functions delay_schedule, delay_cancel, delay_reschedule to change it; these do not fire triggers, nor check constraints or foreign keys that are added to the table';
 COMMENT ON COLUMN delay_wheel_data.task.id IS 'number of the task, as delay_schedule returned it';
 COMMENT ON COLUMN delay_wheel_data.task.due IS 'the task runs at this time or after, never before';
-COMMENT ON COLUMN delay_wheel_data.task.origin IS 'database that the task was scheduled in, see delay_wheel_internal.origin(); in another one, it is not run until delay_arm() is called';
+COMMENT ON COLUMN delay_wheel_data.task.origin IS 'database that the task was scheduled in, see delay_wheel_internal.origin(); in another one, it is not run until delay_wheel.arm() is called';
 COMMENT ON COLUMN delay_wheel_data.task.owner IS 'role that scheduled the task and whose rights it has';
 COMMENT ON COLUMN delay_wheel_data.task.queue IS 'queue, see delay_wheel_data.queue; 0 is the default queue';
 COMMENT ON COLUMN delay_wheel_data.task.priority IS '-9 to 9; higher first among due tasks';
@@ -166,11 +166,11 @@ USING heap;
 ALTER SEQUENCE delay_wheel_data.queue_id_seq OWNED BY delay_wheel_data.queue.id;
 -- none for queue 0: it would be in the way of a copy of the rows
 COMMENT ON TABLE delay_wheel_data.queue IS
-'queues, as delay_queue declared them; tasks are in queue 0, the default queue, which needs no row, unless said otherwise. Read it by the view delay_wheel.queues';
+'queues, as delay_wheel.create_queue declared them; tasks are in queue 0, the default queue, which needs no row, unless said otherwise. Read it by the view delay_wheel.queues';
 COMMENT ON COLUMN delay_wheel_data.queue.id IS 'number of the queue, in delay_wheel_data.task.queue; it is not given again when the queue is dropped';
 COMMENT ON COLUMN delay_wheel_data.queue.priority IS 'of tasks that say none: -9 to 9';
 COMMENT ON COLUMN delay_wheel_data.queue.max_attempts IS 'of tasks that say nothing: how often one may be run in all; null is once, and 20 times if external';
-COMMENT ON COLUMN delay_wheel_data.queue.paused IS 'no task of the queue is started, see delay_pause';
+COMMENT ON COLUMN delay_wheel_data.queue.paused IS 'no task of the queue is started, see delay_wheel.pause_queue()';
 COMMENT ON COLUMN delay_wheel_data.queue.batch IS 'tasks of it may share a transaction with others';
 COMMENT ON COLUMN delay_wheel_data.queue.owner IS 'role whose members may change, pause and drop the queue';
 COMMENT ON COLUMN delay_wheel_data.queue.max_running IS 'how many of its tasks run at a time at most; null is no limit';
@@ -209,7 +209,7 @@ CREATE TABLE delay_wheel_data.pause
 )
 USING heap;
 COMMENT ON TABLE delay_wheel_data.pause IS
-'whose tasks are paused by delay_pause(): no task of the role in owner is started; of none at all, for ''-'', by delay_pause_database()';
+'whose tasks are paused by delay_pause_all(): no task of the role in owner is started; of none at all, for ''-'', by delay_wheel.pause_database()';
 COMMENT ON COLUMN delay_wheel_data.pause.owner IS 'role whose tasks are paused; ''-'' stands for all roles';
 COMMENT ON COLUMN delay_wheel_data.pause.since IS 'start of the transaction that paused them';
 

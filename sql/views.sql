@@ -32,16 +32,21 @@ SELECT t.id, COALESCE(t.first_due, t.due) AS due, pg_catalog.pg_get_userbyid(t.o
 	   t.more OPERATOR(pg_catalog.->>) 'on_success'::text AS on_success,
 	   t.more OPERATOR(pg_catalog.->>) 'on_failure'::text AS on_failure, t.payload, t.group_key,
 	   CASE WHEN t.token IS NOT NULL AND t.due > pg_catalog.clock_timestamp() THEN t.due END AS leased_until,
+	   CASE WHEN t.token IS NOT NULL AND t.due > pg_catalog.clock_timestamp() THEN t.more OPERATOR(pg_catalog.->>) 'receiver'::text END AS receiver,
 	   t.more OPERATOR(pg_catalog.->>) 'retry_backoff'::text AS retry_backoff,
 	   CASE WHEN pg_catalog.jsonb_typeof(t.more OPERATOR(pg_catalog.->) 'retry_max_delay'::text) = 'number' THEN
 			pg_catalog.make_interval(secs => LEAST(GREATEST((t.more OPERATOR(pg_catalog.->) 'retry_max_delay'::text)::numeric, 0::numeric), 1e15::numeric)::double precision / 1000000::double precision)::text
 	   END AS retry_max_delay,
 	   pg_catalog.string_to_array(t.more OPERATOR(pg_catalog.->>) 'retry_on'::text, ','::text) AS retry_on,
 	   pg_catalog.string_to_array(t.more OPERATOR(pg_catalog.->>) 'give_up_on'::text, ','::text) AS give_up_on,
-	   t.more OPERATOR(pg_catalog.->) 'settings'::text AS settings,
+	   t.more OPERATOR(pg_catalog.->) 'settings'::text AS settings, t.more OPERATOR(pg_catalog.->) 'headers'::text AS headers,
 	   ('2000-01-01'::timestamp + pg_catalog.make_interval(days => pg_catalog.div(l.us, 86400000000::numeric)::integer,
 			secs => pg_catalog.mod(l.us, 86400000000::numeric)::double precision / 1000000::double precision))::text AS local_time,
-	   t.more OPERATOR(pg_catalog.#>>) '{local,zone}'::text[] AS time_zone
+	   t.more OPERATOR(pg_catalog.#>>) '{local,zone}'::text[] AS timezone,
+	   -- whatever plain SQL may have written
+	   CASE WHEN pg_catalog.jsonb_typeof(t.more OPERATOR(pg_catalog.->) 'snoozes'::text) = 'number' THEN
+			LEAST(GREATEST((t.more OPERATOR(pg_catalog.->) 'snoozes'::text)::numeric, 0::numeric), 9223372036854775807::numeric)::bigint
+	   END AS snoozes
 FROM delay_wheel_data.readable_task t
 	 LEFT JOIN delay_wheel_data.queue_name q ON q.id = t.queue
 	 CROSS JOIN LATERAL (
@@ -83,14 +88,17 @@ COMMENT ON COLUMN delay_wheel.tasks.key IS 'at most one pending task for each ow
 COMMENT ON COLUMN delay_wheel.tasks.tag IS 'free grouping, for instance a sender or a campaign; null if it has none';
 COMMENT ON COLUMN delay_wheel.tasks.sql IS 'one or several SQL statements';
 COMMENT ON COLUMN delay_wheel.tasks.leased_until IS 'of a message that a receiver has, see delay_lease(): when its lease ends; else null';
+COMMENT ON COLUMN delay_wheel.tasks.receiver IS 'the name that its receiver has given to delay_lease(), while the lease lasts';
+COMMENT ON COLUMN delay_wheel.tasks.headers IS 'what the sender says beside the payload, see headers of delay_send()';
+COMMENT ON COLUMN delay_wheel.tasks.snoozes IS 'how often it has put itself off by delay_snooze(); null is never';
 COMMENT ON COLUMN delay_wheel.tasks.payload IS 'of a message, see delay_send(); null for an SQL task';
-COMMENT ON COLUMN delay_wheel.tasks.group_key IS 'the group that it belongs to, see delay_queue(); null is none';
+COMMENT ON COLUMN delay_wheel.tasks.group_key IS 'the group that it belongs to, see delay_wheel.create_queue(); null is none';
 COMMENT ON COLUMN delay_wheel.tasks.args IS 'values of $1, $2 ... in text form; null if there are none';
 COMMENT ON COLUMN delay_wheel.tasks.attempts IS 'how often the task was run and failed; 0 is never';
 COMMENT ON COLUMN delay_wheel.tasks.last_error IS 'SQLSTATE and message of the last attempt that failed, with a colon between; null if none has';
 COMMENT ON COLUMN delay_wheel.tasks.slot IS 'slot of the ring that the due time belongs into';
 COMMENT ON COLUMN delay_wheel.tasks.cycle_num IS 'whole turns of the ring until the task is due';
-COMMENT ON COLUMN delay_wheel.tasks.armed IS 'false for a task that came with a copy of another database; it is not run until delay_arm() is called';
+COMMENT ON COLUMN delay_wheel.tasks.armed IS 'false for a task that came with a copy of another database; it is not run until delay_wheel.arm() is called';
 COMMENT ON COLUMN delay_wheel.tasks.crashes IS 'how often the process that ran it has crashed: it is run alone then, and set aside as failed after three times; 4: the server crashed even when it was to be set aside, so it is not run any more';
 COMMENT ON COLUMN delay_wheel.tasks.mode IS 'at_most_once or at_least_once: it runs outside of a transaction, see delay_schedule_task(); null for all others';
 COMMENT ON COLUMN delay_wheel.tasks.arg_types IS 'types of the args; ''-'' for an untyped literal, which takes its type from the statement; null if there are none';
@@ -100,8 +108,8 @@ COMMENT ON COLUMN delay_wheel.tasks.retry_backoff IS 'how the pause before furth
 COMMENT ON COLUMN delay_wheel.tasks.retry_max_delay IS 'an interval as text: no pause is longer; 0 is an hour, or retry_delay if that is longer; null is the queue''s, or else 0';
 COMMENT ON COLUMN delay_wheel.tasks.retry_on IS 'SQLSTATEs, or their classes, after which alone it is tried again; empty is after all; null is the queue''s, or else empty';
 COMMENT ON COLUMN delay_wheel.tasks.settings IS 'settings of the caller that were kept for it, see keep_settings of delay_schedule_task(): names with their values, null for what was not set; null is none';
-COMMENT ON COLUMN delay_wheel.tasks.local_time IS 'a timestamp as text, of a task of delay_schedule_local(): what the clocks of time_zone show when it is due; null of one that was moved, or has failed and is tried again';
-COMMENT ON COLUMN delay_wheel.tasks.time_zone IS 'of a task that has local_time: the name of its time zone';
+COMMENT ON COLUMN delay_wheel.tasks.local_time IS 'a timestamp as text, of a task of delay_schedule_local(): what the clocks of timezone show when it is due; null of one that was moved, or has failed and is tried again';
+COMMENT ON COLUMN delay_wheel.tasks.timezone IS 'of a task that has local_time: the name of its time zone';
 COMMENT ON COLUMN delay_wheel.tasks.give_up_on IS 'SQLSTATEs, or their classes, after which it is not tried again; null is the queue''s, or else empty';
 COMMENT ON COLUMN delay_wheel.tasks.timeout IS 'an interval as text: time that each attempt may take; 0 is any; null is the queue''s, or else the shorter one of the role''s settings statement_timeout and delay_wheel.default_timeout';
 COMMENT ON COLUMN delay_wheel.tasks.expires IS 'an interval as text: the task fails if it cannot begin within that after it was due; null is at any time';
@@ -159,7 +167,7 @@ COMMENT ON COLUMN delay_wheel.cancellations.id IS 'as delay_cancel_all() returne
 COMMENT ON COLUMN delay_wheel.cancellations.owners IS 'roles whose tasks are cancelled; null is all';
 COMMENT ON COLUMN delay_wheel.cancellations.running IS 'its tasks that were running before and still are; delay_cancel_all() does not stop them';
 COMMENT ON COLUMN delay_wheel.cancellations.removed IS 'rows of tasks removed so far, as of a second ago';
-COMMENT ON COLUMN delay_wheel.cancellations.state IS 'sweeping: rows are being removed; waiting: all that can be seen are removed, but transactions are open that may have scheduled more before, see waiting_for; queued: the process that removes them is not there yet, for want of a background worker perhaps, see delay_wheel.status.last_problem; unarmed: it came with a copy of another database, concerns tasks that came with it, and ends with delay_arm()';
+COMMENT ON COLUMN delay_wheel.cancellations.state IS 'sweeping: rows are being removed; waiting: all that can be seen are removed, but transactions are open that may have scheduled more before, see waiting_for; queued: the process that removes them is not there yet, for want of a background worker perhaps, see delay_wheel.status.last_problem; unarmed: it came with a copy of another database, concerns tasks that came with it, and ends with delay_wheel.arm()';
 COMMENT ON COLUMN delay_wheel.cancellations.waiting_for IS 'pids of some of the transactions waited for, 0 for prepared ones, and of executors whose task, of mode at_most_once, may yet be tried again; null in other states';
 
 CREATE VIEW delay_wheel.unique_keys WITH (security_invoker) AS

@@ -35,7 +35,7 @@ CREATE ROLE greeter LOGIN;
 CREATE ROLE clock LOGIN;
 SELECT delay_wheel.allow('greeter', 'clock') \g /dev/null
 -- A campaign has a queue: it can be limited, paused and stopped by itself.
-SELECT delay_queue('spring', users => '{greeter}', rate => :campaign_rate) \g /dev/null
+SELECT delay_wheel.create_queue('spring', users => '{greeter}', rate => :campaign_rate) \g /dev/null
 GRANT CREATE ON DATABASE :"DBNAME" TO greeter;
 
 \echo

@@ -4,7 +4,7 @@ const { Client } = require('pg');
 
 async function deliver(db, id) { // within the caller's transaction
 	await db.query("UPDATE orders SET state = 'delivered' WHERE id = $1", [id]);
-	await db.query("SELECT delay_schedule('48 hours', 'UPDATE orders SET stars = 5 WHERE id = $1 AND stars IS NULL', $1)", [id]);
+	await db.query("SELECT delay_schedule_task('UPDATE orders SET stars = 5 WHERE id = :id AND stars IS NULL', delay => '48 hours', named => $1)", [{ id }]);
 }
 
 async function testIsRatedAfterTwoDays(db) {

@@ -3,8 +3,8 @@ CREATE EXTENSION IF NOT EXISTS delay_wheel;
 CREATE ROLE shop LOGIN;
 CREATE ROLE mailer LOGIN;
 SELECT delay_wheel.allow('shop', 'mailer');
-SELECT delay_queue('mail', external => true, users => '{shop}', receivers => '{mailer}',
-	lease => '1 minute', max_attempts => 5, retry_delay => '1 minute');
+SELECT delay_wheel.create_queue('mail', external => true, users => '{shop}', receivers => '{mailer}', max_attempts => 5,
+	options => '{"lease": "1 minute", "retry_delay": "1 minute"}');
 
 CREATE TABLE purchase (id int PRIMARY KEY, email text NOT NULL, at interval NOT NULL DEFAULT '30 minutes');
 GRANT SELECT, INSERT, UPDATE ON purchase TO shop;

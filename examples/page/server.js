@@ -25,8 +25,8 @@ const db = pool();
 // what the page may do: the call, whose values are parameters; never more than this
 const actions = new Map(process.env.ACTIONS !== 'on' ? [] : Object.entries({
 	retry: 'delay_retry($1::bigint)', cancel: 'delay_cancel($1::bigint)', stop: 'delay_cancel($1::bigint, true)',
-	move: 'delay_reschedule_at($1::bigint, $2::timestamptz)', run: "delay_reschedule($1::bigint, interval '0')",
-	pause: 'delay_pause($1::text)', resume: 'delay_resume($1::text)',
+	move: 'delay_reschedule($1::bigint, $2::timestamptz)', run: "delay_reschedule($1::bigint, interval '0')",
+	pause: 'delay_wheel.pause_queue($1::text)', resume: 'delay_wheel.resume_queue($1::text)',
 	pause_recurring: 'delay_pause_recurring($1::text)', resume_recurring: 'delay_resume_recurring($1::text)',
 }));
 const token = crypto.randomBytes(32).toString('hex'); // only a page that has read the data knows it
@@ -41,7 +41,7 @@ async function act({ action, values }) {
 		client = await actor.connect();
 		await client.query("BEGIN; SET LOCAL statement_timeout = '20s'");
 		const where = (await client.query(schema)).rows[0].name;
-		const { result } = (await client.query(`SELECT ${where}.${call} AS result`, values)).rows[0];
+		const { result } = (await client.query(`SELECT ${call.startsWith('delay_wheel.') ? '' : `${where}.`}${call} AS result`, values)).rows[0];
 		await client.query('COMMIT');
 		client.release();
 		return [200, { result }];

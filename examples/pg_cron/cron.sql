@@ -35,7 +35,7 @@ COMMENT ON SCHEMA cron IS 'functions and views of pg_cron, on top of delay_wheel
  * The queue of all runs.  It records how each of them ends, whatever the setting
  * delay_wheel.history says.
  */
-SELECT pg_catalog.format('SELECT %I.delay_queue(''pg_cron'', users => ''{public}'', history => ''all'')', n.nspname)
+SELECT pg_catalog.format('SELECT delay_wheel.create_queue(''pg_cron'', users => ''{public}'', options => ''{"history": "all"}'')')
 FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace
 WHERE e.extname = 'delay_wheel'
 \gexec
@@ -117,10 +117,10 @@ GRANT DELETE ON cron.job_run_details TO PUBLIC;
  * Roles cannot read pg_cron's setting while its library is loaded, and without it anybody
  * could set it.  So its value is kept.
  */
-SELECT format('CREATE FUNCTION cron.time_zone() RETURNS text LANGUAGE sql IMMUTABLE RETURN %L::text',
+SELECT format('CREATE FUNCTION cron.timezone() RETURNS text LANGUAGE sql IMMUTABLE RETURN %L::text',
 	COALESCE(NULLIF(current_setting('cron.timezone', true), ''), 'GMT'))
 \gexec
-COMMENT ON FUNCTION cron.time_zone() IS
+COMMENT ON FUNCTION cron.timezone() IS
 'time zone of the schedules of new jobs, and of those that are changed: what cron.timezone was when this file was loaded, or GMT. CREATE OR REPLACE FUNCTION gives another one';
 
 CREATE FUNCTION cron.read_schedule(schedule text, OUT every interval, OUT fields text) LANGUAGE plpgsql
@@ -183,7 +183,7 @@ DECLARE
 	owner_name CONSTANT text := pg_get_userbyid(owner);
 	role_before CONSTANT text := current_setting('role');
 	path CONSTANT text := cron.default_search_path(owner);
-	zone CONSTANT text := cron.time_zone();
+	zone CONSTANT text := cron.timezone();
 	statement text;
 	other_path boolean;
 	answer text;
@@ -202,10 +202,9 @@ BEGIN
 	statement := statement || CASE
 		WHEN command IS NULL THEN '($1)'
 		ELSE '($1, ' || CASE WHEN every IS NULL THEN '$3' ELSE '$2' END || ', $4, '
-			'NULL::pg_catalog.text[], NULL::pg_catalog.regtype[], NULL::pg_catalog.timestamptz, $5, '
-			'NULL::pg_catalog.timestamptz, NULL::pg_catalog.int8, ''skip''::pg_catalog.text, ''pg_cron''::pg_catalog.text, $6, '
-			'NULL::pg_catalog.int4, NULL::pg_catalog.int4, NULL::pg_catalog."interval", NULL::pg_catalog."interval", '
-			'NULL::pg_catalog."interval", NULL::pg_catalog.text, NULL::pg_catalog.text, NULL::pg_catalog.text, $7)'
+			'NULL::pg_catalog.text[], NULL::pg_catalog.jsonb, NULL::pg_catalog.timestamptz, NULL::pg_catalog.timestamptz, $5, '
+			'''pg_cron''::pg_catalog.text, $6, NULL::pg_catalog.int4, NULL::pg_catalog.int4, '
+			'CASE WHEN $7 IS NOT NULL THEN pg_catalog.jsonb_build_object(''mode'', $7) END)'
 		END;
 	-- the default, where it is the owner's, is not kept with the task
 	PERFORM set_config('search_path', NULL, true);

@@ -26,7 +26,7 @@ CREATE ROLE customer LOGIN;
 SELECT delay_wheel.allow('store', 'customer') \g /dev/null
 -- For the expiry of orders: it can be paused by itself, and its keys are numbers
 -- of orders.
-SELECT delay_queue('unpaid', users => '{store}') \g /dev/null
+SELECT delay_wheel.create_queue('unpaid', users => '{store}') \g /dev/null
 GRANT CREATE ON DATABASE :"DBNAME" TO store;
 
 \echo

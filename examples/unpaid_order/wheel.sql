@@ -14,7 +14,7 @@ BEGIN
 	UPDATE purchase SET status = 'paid', ended = clock_timestamp() WHERE id = order_id AND status = 'placed';
 	accepted := FOUND;
 	IF accepted THEN
-		task := delay_cancel_key(order_id::text, 'unpaid');
+		task := delay_cancel(key => order_id::text, queue => 'unpaid');
 	END IF;
 	INSERT INTO payment VALUES (order_id, accepted, task);
 	RETURN accepted;

@@ -5,7 +5,7 @@
 \echo 'for the message without polling, and takes it in a transaction, exactly once.'
 \echo
 \set ECHO queries
-SELECT delay_queue('mail', external => true);
+SELECT delay_wheel.create_queue('mail', external => true);
 
 SELECT delay_send('mail', '{"to": "ann"}', delay => '2 seconds') AS id \gset
 CALL delay_await('mail', '1 minute');

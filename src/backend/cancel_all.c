@@ -39,6 +39,7 @@
 #include "../rows/task_rows.h"
 #include "../shmem/shared.h"
 #include "../task/marks.h"
+#include "../task/options.h"
 #include "../task/queues.h"
 #include "../task/task.h"
 #include "../task/touched.h"

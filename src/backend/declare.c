@@ -14,14 +14,12 @@
  * for a resume that has not committed yet.
  *
  * Dropping a queue needs a lock that conflicts with those of sessions that schedule
- * into it.  delay_queue_drop() does not wait for this lock but raises an error, since
+ * into it.  delay_wheel.drop_queue() does not wait for this lock but raises an error, since
  * all other sessions that schedule into the queue would have to wait behind it.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
-
-#include <limits.h>
 
 #include "access/genam.h"
 #include "access/htup_details.h"
@@ -58,22 +56,20 @@
 #include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
 #include "../statement/statement.h"
+#include "../task/options.h"
 #include "../task/queues.h"
 #include "../task/task.h"
 #include "../task/touched.h"
 #include "backend.h"
 
-/* Limit for the rate of a queue, in tasks per second or a longer time */
-#define MAX_RATE		1000000
-/* Limit for the burst of a queue: times the longest time between two starts it fits into an int64 */
-#define MAX_BURST		100000
-
 PG_FUNCTION_INFO_V1(dw_queue_changed);
 PG_FUNCTION_INFO_V1(dw_queue_guard);
-PG_FUNCTION_INFO_V1(dw_queue);
-PG_FUNCTION_INFO_V1(dw_queue_drop);
-PG_FUNCTION_INFO_V1(dw_pause);
-PG_FUNCTION_INFO_V1(dw_resume);
+PG_FUNCTION_INFO_V1(dw_create_queue);
+PG_FUNCTION_INFO_V1(dw_drop_queue);
+PG_FUNCTION_INFO_V1(dw_pause_queue);
+PG_FUNCTION_INFO_V1(dw_resume_queue);
+PG_FUNCTION_INFO_V1(dw_pause_all);
+PG_FUNCTION_INFO_V1(dw_resume_all);
 PG_FUNCTION_INFO_V1(dw_pause_database);
 PG_FUNCTION_INFO_V1(dw_resume_database);
 
@@ -110,7 +106,7 @@ dw_queue_guard(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("permission denied to write to table \"%s.%s\"", "delay_wheel_data",
 						RelationGetRelationName(trigger->tg_relation)),
-				 errhint("Use %s, %s and %s.", "delay_queue()", "delay_pause()", "delay_resume()")));
+				 errhint("Use %s, %s and %s.", "delay_wheel.create_queue()", "delay_wheel.pause_queue()", "delay_pause_all()")));
 	if (!dw_accept_replicated(trigger, row))
 		return PointerGetDatum(NULL);
 	/* an apply worker of logical replication does not fire the statement trigger */
@@ -134,8 +130,8 @@ queue_name(FunctionCallInfo fcinfo)
 				(errcode(ERRCODE_RESERVED_NAME),
 				 errmsg("queue \"%s\" cannot be declared, changed or paused", name),
 				 errdetail("It is the queue of tasks that name none."),
-				 errhint("Declare a queue of another name with %s; %s without a name pauses one's own tasks, in whichever queue.",
-						 "delay_queue()", "delay_pause()")));
+				 errhint("Declare a queue of another name with %s; %s pauses one's own tasks, in whichever queue.",
+						 "delay_wheel.create_queue()", "delay_pause_all()")));
 	return name;
 }
 
@@ -285,6 +281,25 @@ check_kind_options(const Change *change, bool external)
 					 external ? 0 : errhint("Add external => true, or leave it out.")));
 }
 
+/* Takes away what means nothing any more in a row of a queue that was of the other kind. */
+static void
+reset_kind_options(bool external, Datum *values, bool *nulls)
+{
+	for (int i = 0; i < lengthof(kind_options); i++)
+	{
+		AttrNumber	column = kind_options[i].column;
+
+		if (kind_options[i].external == external)
+			continue;
+		if (column == Anum_queue_batch)
+			values[column - 1] = BoolGetDatum(true);
+		else if (column == Anum_queue_receivers)
+			values[column - 1] = PointerGetDatum(construct_empty_array(REGROLEOID));
+		else
+			nulls[column - 1] = true;
+	}
+}
+
 /* Makes a change in the columns of a row. */
 static void
 apply_change(const Change *change, Datum *values, bool *nulls)
@@ -362,6 +377,14 @@ changes_kind(const Change *change, const Datum *values)
 		DatumGetBool(values[Anum_queue_external - 1]);
 }
 
+/* True if the change takes the groups away that the queue's tasks may have. */
+static bool
+ends_groups(const Change *change, const Datum *values, const bool *nulls)
+{
+	return change->given[Anum_queue_groups - 1] && !DatumGetBool(change->values[Anum_queue_groups - 1]) &&
+		!nulls[Anum_queue_groups - 1] && DatumGetBool(values[Anum_queue_groups - 1]);
+}
+
 /*
  * Changes a queue: its row is deleted, and a row with the same id is inserted.  False
  * if there is no queue of that name.
@@ -378,12 +401,14 @@ change_queue(Relation rel, const char *name, const Change *change)
 		if (tuple == NULL)
 			return false;
 		dw_deform(rel, tuple, &values, &nulls);
-		if (changes_kind(change, values))
+		if (changes_kind(change, values) || ends_groups(change, values, nulls))
 		{
 			/* nobody may use the queue meanwhile, which the lock taken so far allows */
 			tuple = take_queue(rel, name, AccessExclusiveLock, false);
 			require_empty(rel, name, tuple);
 		}
+		if (changes_kind(change, values))
+			reset_kind_options(DatumGetBool(change->values[Anum_queue_external - 1]), values, nulls);
 		apply_change(change, values, nulls);
 		if (!delete_queue_row(rel, tuple))
 			continue;
@@ -414,7 +439,7 @@ require_place(Relation rel)
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 				 errmsg("too many queues are declared: the limit of %d is reached", dw_max_queues),
 				 errhint("Drop some with %s, in any database, or increase \"%s\" and restart the server.",
-						 "delay_queue_drop()", "delay_wheel.max_queues")));
+						 "delay_wheel.drop_queue()", "delay_wheel.max_queues")));
 }
 
 /*
@@ -458,7 +483,7 @@ create_queue(Relation rel, const char *name, const Change *change)
 	dw_touch_control();
 }
 
-/*---- The arguments of delay_queue() ----*/
+/*---- The options of create_queue() ----*/
 
 /*
  * Turns an array of role names into one of role OIDs.  The name "public" stands for all
@@ -484,196 +509,163 @@ users_of(ArrayType *array)
 	return PointerGetDatum(construct_array(names, n, REGROLEOID, sizeof(Oid), true, TYPALIGN_INT));
 }
 
-/*
- * Adds an integer argument to the change; 0 means no limit, and sets the column to
- * null.  As in all functions here, a null argument changes nothing.
- */
+/* Adds an option to the change as it is, if it is given. */
 static void
-take_limit(FunctionCallInfo fcinfo, int arg, const char *what, int max, AttrNumber column, Change *change)
+take_value(const DwOptions *options, DwOption option, AttrNumber column, Change *change)
 {
-	int			value;
+	if (!options->values[option].isnull)
+		give(change, column, options->values[option].value, false);
+}
 
-	if (PG_ARGISNULL(arg))
+/* Adds a number to the change; 0 means no limit, and sets the column to null. */
+static void
+take_limit(const DwOptions *options, DwOption option, AttrNumber column, Change *change)
+{
+	if (!options->values[option].isnull)
+		give(change, column, options->values[option].value, DatumGetInt32(options->values[option].value) == 0);
+}
+
+/* Adds a number to the change, for a column of smallint. */
+static void
+take_small(const DwOptions *options, DwOption option, AttrNumber column, Change *change)
+{
+	if (!options->values[option].isnull)
+		give(change, column, Int16GetDatum(DatumGetInt32(options->values[option].value)), false);
+}
+
+/* Adds a time span to the change; 0 sets the column to null. */
+static void
+take_span(const DwOptions *options, DwOption option, AttrNumber column, Change *change)
+{
+	if (!options->values[option].isnull)
+		give(change, column, options->values[option].value, dw_option_us(options, option) == 0);
+}
+
+/* Adds names of roles to the change. */
+static void
+take_roles(const DwOptions *options, DwOption option, AttrNumber column, Change *change)
+{
+	if (!options->values[option].isnull)
+		give(change, column, users_of(DatumGetArrayTypeP(options->values[option].value)), false);
+}
+
+/* Adds a list of SQLSTATEs to the change; an empty list sets the column to null. */
+static void
+take_errors(const DwOptions *options, DwOption option, AttrNumber column, Change *change)
+{
+	ArrayType  *errors;
+
+	if (options->values[option].isnull)
 		return;
-	value = PG_GETARG_INT32(arg);
-	if (value < 0 || value > max)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("%s must be between %d and %d", what, 0, max),
-				 errhint("0 is no limit.")));
-	give(change, column, Int32GetDatum(value), value == 0);
+	errors = DatumGetArrayTypeP(options->values[option].value);
+	dw_errors_check(errors, dw_option_name(option));
+	give(change, column, PointerGetDatum(errors), ARR_NDIM(errors) == 0);
 }
 
-/* Adds a column to the change, if the argument is given. */
+/* Adds the order of groups to the change; "any" sets the column to null. */
 static void
-take_column(FunctionCallInfo fcinfo, int arg, AttrNumber column, Datum value, bool isnull, Change *change)
-{
-	if (!PG_ARGISNULL(arg))
-		give(change, column, value, isnull);
-}
-
-/* Adds a time that a rate is for to the change. */
-static void
-take_per(FunctionCallInfo fcinfo, int arg, const char *what, AttrNumber column, Change *change)
-{
-	int64		per = dw_option_pause(fcinfo, arg, what);
-
-	if (!PG_ARGISNULL(arg) && per < USECS_PER_SEC)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("%s must be at least a second", what)));
-	take_column(fcinfo, arg, column, PG_GETARG_DATUM(arg), false, change);
-}
-
-/* Adds a burst of a rate to the change. */
-static void
-take_burst(FunctionCallInfo fcinfo, int arg, const char *what, AttrNumber column, Change *change)
-{
-	int32		burst = dw_option_number(fcinfo, arg, what, 0, MAX_BURST);
-
-	take_column(fcinfo, arg, column, Int32GetDatum(burst), burst == 0, change);
-}
-
-/* Adds the argument group_order to the change; "any" sets the column to null. */
-static void
-take_group_order(FunctionCallInfo fcinfo, int arg, Change *change)
+take_group_order(const DwOptions *options, Change *change)
 {
 	char	   *order;
 	bool		is_any;
 
-	if (PG_ARGISNULL(arg))
+	if (!dw_given(options, GROUP_ORDER))
 		return;
-	order = text_to_cstring(PG_GETARG_TEXT_PP(arg));
+	order = dw_option_cstring(options, GROUP_ORDER);
 	is_any = strcmp(order, "any") == 0;
 	if (!is_any && dw_group_order_named(order) == DW_ORDER_NONE)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("group_order must be hold, pass or any, not \"%s\"", order)));
-	give(change, Anum_queue_group_order, PG_GETARG_DATUM(arg), is_any);
+	give(change, Anum_queue_group_order, dw_option(options, GROUP_ORDER), is_any);
 }
 
-/* Reads the arguments of delay_queue() on groups. */
+/* Adds what is recorded to the change; "default" sets the column to null. */
 static void
-take_groups(FunctionCallInfo fcinfo, Change *change)
-{
-	take_column(fcinfo, 23, Anum_queue_groups, PG_GETARG_DATUM(23), false, change);
-	take_limit(fcinfo, 24, "group_max_running", INT_MAX, Anum_queue_group_max_running, change);
-	take_limit(fcinfo, 25, "group_rate", MAX_RATE, Anum_queue_group_rate, change);
-	take_per(fcinfo, 26, "group_per", Anum_queue_group_per, change);
-	take_burst(fcinfo, 27, "group_burst", Anum_queue_group_burst, change);
-	take_group_order(fcinfo, 28, change);
-}
-
-/* Adds the argument history to the change; "default" sets the column to null. */
-static void
-take_history(FunctionCallInfo fcinfo, int arg, Change *change)
+take_history(const DwOptions *options, Change *change)
 {
 	char	   *level;
 	bool		is_default;
 
-	if (PG_ARGISNULL(arg))
+	if (!dw_given(options, HISTORY))
 		return;
-	level = text_to_cstring(PG_GETARG_TEXT_PP(arg));
+	level = dw_option_cstring(options, HISTORY);
 	is_default = strcmp(level, "default") == 0;
 	if (!is_default && dw_history_level(level) == DW_HISTORY_UNSET)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("history must be off, errors, sample, all or default, not \"%s\"", level)));
-	give(change, Anum_queue_history, PG_GETARG_DATUM(arg), is_default);
+	give(change, Anum_queue_history, dw_option(options, HISTORY), is_default);
 }
 
-/* Adds the argument notify_channel to the change; an empty text sets the column to null. */
+/* Adds the channel to the change; an empty text sets the column to null. */
 static void
-take_channel(FunctionCallInfo fcinfo, int arg, Change *change)
+take_channel(const DwOptions *options, Change *change)
 {
 	char	   *channel;
 
-	if (PG_ARGISNULL(arg))
+	if (!dw_given(options, NOTIFY_CHANNEL))
 		return;
-	channel = text_to_cstring(PG_GETARG_TEXT_PP(arg));
+	channel = dw_option_cstring(options, NOTIFY_CHANNEL);
 	if (channel[0] != '\0' && !dw_is_channel(channel))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("invalid channel name for notify_channel: \"%s\"", channel),
 				 errdetail("It must have between 1 and %d bytes.", NAMEDATALEN - 1)));
-	give(change, Anum_queue_notify_channel, PG_GETARG_DATUM(arg), channel[0] == '\0');
+	give(change, Anum_queue_notify_channel, dw_option(options, NOTIFY_CHANNEL), channel[0] == '\0');
 }
 
-/* Adds an argument that lists SQLSTATEs to the change; an empty list sets the column to null. */
+/* Adds the names of settings that are kept to the change; an empty list sets the column to null. */
 static void
-take_errors(FunctionCallInfo fcinfo, int arg, const char *what, AttrNumber column, Change *change)
-{
-	ArrayType  *errors;
-
-	if (PG_ARGISNULL(arg))
-		return;
-	errors = PG_GETARG_ARRAYTYPE_P(arg);
-	dw_errors_check(errors, what);
-	give(change, column, PointerGetDatum(errors), ARR_NDIM(errors) == 0);
-}
-
-/* Reads the arguments of delay_queue() on retries that follow each other. */
-static void
-take_retry(FunctionCallInfo fcinfo, Change *change)
-{
-	int64		max_delay = dw_option_pause(fcinfo, 17, "retry_max_delay");
-
-	if (!PG_ARGISNULL(16))
-		dw_backoff_check(text_to_cstring(PG_GETARG_TEXT_PP(16)));
-	take_column(fcinfo, 16, Anum_queue_retry_backoff, PG_GETARG_DATUM(16), false, change);
-	take_column(fcinfo, 17, Anum_queue_retry_max_delay, PG_GETARG_DATUM(17), max_delay == 0, change);
-	take_errors(fcinfo, 18, "retry_on", Anum_queue_retry_on, change);
-	take_errors(fcinfo, 19, "give_up_on", Anum_queue_give_up_on, change);
-}
-
-/* Adds the argument keep_settings to the change; an empty list sets the column to null. */
-static void
-take_settings(FunctionCallInfo fcinfo, int arg, Change *change)
+take_settings(const DwOptions *options, Change *change)
 {
 	ArrayType  *names;
 
-	if (PG_ARGISNULL(arg))
+	if (!dw_given(options, KEEP_SETTINGS))
 		return;
-	names = PG_GETARG_ARRAYTYPE_P(arg);
+	names = DatumGetArrayTypeP(dw_option(options, KEEP_SETTINGS));
 	dw_kept_settings_check(names);
 	give(change, Anum_queue_keep_settings, PointerGetDatum(names), ARR_NDIM(names) == 0);
 }
 
-/* Reads the arguments of delay_queue() that follow the name. */
+/* Reads the options of a queue. */
 static void
-read_change(FunctionCallInfo fcinfo, Change *change)
+read_change(const DwOptions *options, Change *change)
 {
-	int32		timeout = dw_option_timeout(fcinfo, 4, "timeout");
-	int64		spread;
+	int32		timeout = dw_option_ms(options, DW_OPT_TIMEOUT);
 
-	take_limit(fcinfo, 1, "max_running", INT_MAX, Anum_queue_max_running, change);
-	take_limit(fcinfo, 2, "rate", MAX_RATE, Anum_queue_rate, change);
-	take_column(fcinfo, 3, Anum_queue_priority,
-		 Int16GetDatum(dw_option_number(fcinfo, 3, "priority", DW_MIN_PRIORITY, DW_MAX_PRIORITY)), false, change);
-	take_column(fcinfo, 4, Anum_queue_timeout, Int32GetDatum(timeout), timeout == 0, change);
-	take_column(fcinfo, 5, Anum_queue_max_attempts,
-		 Int16GetDatum(dw_option_number(fcinfo, 5, "max_attempts", 1, SHRT_MAX)), false, change);
-	(void) dw_option_pause(fcinfo, 6, "retry_delay");
-	take_column(fcinfo, 6, Anum_queue_retry_delay, PG_GETARG_DATUM(6), false, change);
-	take_column(fcinfo, 7, Anum_queue_batch, PG_GETARG_DATUM(7), false, change);
-	spread = dw_option_pause(fcinfo, 8, "spread");
-	take_column(fcinfo, 8, Anum_queue_spread, PG_GETARG_DATUM(8), spread == 0, change);
-	if (!PG_ARGISNULL(9))
-		give(change, Anum_queue_users, users_of(PG_GETARG_ARRAYTYPE_P(9)), false);
-	take_history(fcinfo, 10, change);
-	take_column(fcinfo, 11, Anum_queue_external, PG_GETARG_DATUM(11), false, change);
-	if (!PG_ARGISNULL(12))
-		give(change, Anum_queue_receivers, users_of(PG_GETARG_ARRAYTYPE_P(12)), false);
-	(void) dw_option_lease(fcinfo, 13, "lease");
-	take_column(fcinfo, 13, Anum_queue_lease, PG_GETARG_DATUM(13), false, change);
-	take_column(fcinfo, 14, Anum_queue_receive_timeout,
-		 Int32GetDatum(dw_option_timeout(fcinfo, 14, "receive_timeout")), false, change);
-	take_channel(fcinfo, 15, change);
-	take_retry(fcinfo, change);
-	take_settings(fcinfo, 20, change);
-	take_per(fcinfo, 21, "per", Anum_queue_per, change);
-	take_burst(fcinfo, 22, "burst", Anum_queue_burst, change);
-	take_groups(fcinfo, change);
+	take_limit(options, DW_OPT_MAX_RUNNING, Anum_queue_max_running, change);
+	take_limit(options, DW_OPT_RATE, Anum_queue_rate, change);
+	take_value(options, DW_OPT_PER, Anum_queue_per, change);
+	take_limit(options, DW_OPT_BURST, Anum_queue_burst, change);
+	take_small(options, DW_OPT_PRIORITY, Anum_queue_priority, change);
+	if (dw_given(options, TIMEOUT))
+		give(change, Anum_queue_timeout, Int32GetDatum(timeout), timeout == 0);
+	take_small(options, DW_OPT_MAX_ATTEMPTS, Anum_queue_max_attempts, change);
+	take_value(options, DW_OPT_RETRY_DELAY, Anum_queue_retry_delay, change);
+	if (dw_given(options, RETRY_BACKOFF))
+		dw_backoff_check(dw_option_cstring(options, RETRY_BACKOFF));
+	take_value(options, DW_OPT_RETRY_BACKOFF, Anum_queue_retry_backoff, change);
+	take_span(options, DW_OPT_RETRY_MAX_DELAY, Anum_queue_retry_max_delay, change);
+	take_errors(options, DW_OPT_RETRY_ON, Anum_queue_retry_on, change);
+	take_errors(options, DW_OPT_GIVE_UP_ON, Anum_queue_give_up_on, change);
+	take_settings(options, change);
+	take_value(options, DW_OPT_BATCH, Anum_queue_batch, change);
+	take_span(options, DW_OPT_SPREAD, Anum_queue_spread, change);
+	take_history(options, change);
+	take_roles(options, DW_OPT_USERS, Anum_queue_users, change);
+	take_value(options, DW_OPT_EXTERNAL, Anum_queue_external, change);
+	take_roles(options, DW_OPT_RECEIVERS, Anum_queue_receivers, change);
+	take_value(options, DW_OPT_LEASE, Anum_queue_lease, change);
+	if (dw_given(options, RECEIVE_TIMEOUT))
+		give(change, Anum_queue_receive_timeout, Int32GetDatum(dw_option_ms(options, DW_OPT_RECEIVE_TIMEOUT)), false);
+	take_channel(options, change);
+	take_value(options, DW_OPT_GROUPS, Anum_queue_groups, change);
+	take_limit(options, DW_OPT_GROUP_MAX_RUNNING, Anum_queue_group_max_running, change);
+	take_limit(options, DW_OPT_GROUP_RATE, Anum_queue_group_rate, change);
+	take_value(options, DW_OPT_GROUP_PER, Anum_queue_group_per, change);
+	take_limit(options, DW_OPT_GROUP_BURST, Anum_queue_group_burst, change);
+	take_group_order(options, change);
 }
 
 /* Returns the columns that are given, with their values, as "max_running = 2, rate = 10". */
@@ -706,15 +698,20 @@ audit_control(const char *what, const char *name, const char *detail)
 		dw_audit_write(&(DwAction) {.what = what,.name = name,.detail = detail});
 }
 
-/* SQL function delay_queue(): declares a queue, or changes it. */
+/* SQL function delay_wheel.create_queue(): declares a queue, or changes it. */
 Datum
-dw_queue(PG_FUNCTION_ARGS)
+dw_create_queue(PG_FUNCTION_ARGS)
 {
+	static const DwOption parameters[] = {
+		DW_OPT_NAME, DW_OPT_MAX_RUNNING, DW_OPT_RATE, DW_OPT_PER, DW_OPT_BURST, DW_OPT_PRIORITY, DW_OPT_MAX_ATTEMPTS,
+		DW_OPT_GROUPS, DW_OPT_EXTERNAL, DW_OPT_USERS, DW_OPT_RECEIVERS, DW_OPT_JSON
+	};
+	DwOptions	options;
 	Change		change = {0};
 	Relation	rel;
 	char	   *name;
 
-	dw_require_writable("delay_queue()");
+	dw_require_writable("delay_wheel.create_queue()");
 	name = queue_name(fcinfo);
 	if (name[0] == '\0')
 		ereport(ERROR,
@@ -724,7 +721,8 @@ dw_queue(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_NAME_TOO_LONG),
 				 errmsg("queue name must be less than %d bytes long", NAMEDATALEN)));
-	read_change(fcinfo, &change);
+	dw_options_take(fcinfo, parameters, lengthof(parameters), DW_FOR_QUEUE, &options);
+	read_change(&options, &change);
 
 	rel = table_open(dw_catalog()->queue, RowExclusiveLock);
 	if (!change_queue(rel, name, &change))
@@ -734,20 +732,20 @@ dw_queue(PG_FUNCTION_ARGS)
 		if (!change_queue(rel, name, &change))
 			create_queue(rel, name, &change);
 	}
-	audit_control("queue", name, dw_audits(DW_AUDIT_CONTROL) ? describe(rel, &change) : NULL);
+	audit_control("create_queue", name, dw_audits(DW_AUDIT_CONTROL) ? describe(rel, &change) : NULL);
 	table_close(rel, NoLock);
 	PG_RETURN_BOOL(true);
 }
 
-/* SQL function delay_queue_drop(). */
+/* SQL function delay_wheel.drop_queue(). */
 Datum
-dw_queue_drop(PG_FUNCTION_ARGS)
+dw_drop_queue(PG_FUNCTION_ARGS)
 {
 	Relation	rel;
 	HeapTuple	tuple;
 	char	   *name;
 
-	dw_require_writable("delay_queue_drop()");
+	dw_require_writable("delay_wheel.drop_queue()");
 	name = queue_name(fcinfo);
 	rel = table_open(dw_catalog()->queue, RowExclusiveLock);
 	do
@@ -757,7 +755,7 @@ dw_queue_drop(PG_FUNCTION_ARGS)
 			raise_unknown_queue(name);
 		require_empty(rel, name, tuple);
 	} while (!delete_queue_row(rel, tuple));
-	audit_control("queue_drop", name, NULL);
+	audit_control("drop_queue", name, NULL);
 	table_close(rel, NoLock);
 	PG_RETURN_BOOL(true);
 }
@@ -812,51 +810,67 @@ set_owner_paused(Oid owner, bool paused)
 	table_close(rel, NoLock);
 }
 
-/* delay_pause() and delay_resume(): a queue, or the current user's tasks if none is named. */
+/* Pauses or resumes a queue, which is argument 0. */
 static Datum
-pause_or_resume(FunctionCallInfo fcinfo, const char *function, bool paused)
+pause_queue(FunctionCallInfo fcinfo, const char *action, bool paused)
 {
 	dw_require_right();
-	dw_require_writable(function);
-	if (PG_ARGISNULL(0))
-		set_owner_paused(GetUserId(), paused);
-	else
-		set_queue_paused(queue_name(fcinfo), paused);
-	audit_control(paused ? "pause" : "resume",
-				  PG_ARGISNULL(0) ? NULL : queue_name(fcinfo), NULL);
+	dw_require_writable(psprintf("delay_wheel.%s()", action));
+	set_queue_paused(queue_name(fcinfo), paused);
+	audit_control(action, queue_name(fcinfo), NULL);
 	PG_RETURN_BOOL(true);
 }
 
-/* SQL function delay_pause(). */
+/* SQL function delay_wheel.pause_queue(). */
 Datum
-dw_pause(PG_FUNCTION_ARGS)
+dw_pause_queue(PG_FUNCTION_ARGS)
 {
-	return pause_or_resume(fcinfo, "delay_pause()", true);
+	return pause_queue(fcinfo, "pause_queue", true);
 }
 
-/* SQL function delay_resume(). */
+/* SQL function delay_wheel.resume_queue(). */
 Datum
-dw_resume(PG_FUNCTION_ARGS)
+dw_resume_queue(PG_FUNCTION_ARGS)
 {
-	return pause_or_resume(fcinfo, "delay_resume()", false);
+	return pause_queue(fcinfo, "resume_queue", false);
 }
 
-/* SQL function delay_pause_database(). */
+/* Pauses or resumes all tasks of a role, InvalidOid: of the database. */
+static Datum
+pause_owner(const char *function, const char *action, Oid owner, bool paused)
+{
+	if (OidIsValid(owner))
+		dw_require_right();
+	dw_require_writable(function);
+	set_owner_paused(owner, paused);
+	audit_control(action, NULL, NULL);
+	PG_RETURN_BOOL(true);
+}
+
+/* SQL function delay_pause_all(): the current user's tasks. */
+Datum
+dw_pause_all(PG_FUNCTION_ARGS)
+{
+	return pause_owner("delay_pause_all()", "pause_all", GetUserId(), true);
+}
+
+/* SQL function delay_resume_all(). */
+Datum
+dw_resume_all(PG_FUNCTION_ARGS)
+{
+	return pause_owner("delay_resume_all()", "resume_all", GetUserId(), false);
+}
+
+/* SQL function delay_wheel.pause_database(). */
 Datum
 dw_pause_database(PG_FUNCTION_ARGS)
 {
-	dw_require_writable("delay_pause_database()");
-	set_owner_paused(InvalidOid, true);
-	audit_control("pause_database", NULL, NULL);
-	PG_RETURN_BOOL(true);
+	return pause_owner("delay_wheel.pause_database()", "pause_database", InvalidOid, true);
 }
 
-/* SQL function delay_resume_database(). */
+/* SQL function delay_wheel.resume_database(). */
 Datum
 dw_resume_database(PG_FUNCTION_ARGS)
 {
-	dw_require_writable("delay_resume_database()");
-	set_owner_paused(InvalidOid, false);
-	audit_control("resume_database", NULL, NULL);
-	PG_RETURN_BOOL(true);
+	return pause_owner("delay_wheel.resume_database()", "resume_database", InvalidOid, false);
 }

@@ -7,7 +7,7 @@
  *
  * A trigger on a distributed table schedules a task on the node that has the row's shard,
  * and the task's row names the shard ("more").  When Citus moves a shard, its tasks stay
- * behind.  delay_follow_shards() moves them to the node that has the shard now.
+ * behind.  delay_wheel.follow_shards() moves them to the node that has the shard now.
  *
  * The table delay_wheel_data.handover takes them there.  It is a reference table of Citus, so
  * an INSERT is executed on all nodes, and committed on all or none by two-phase commit.
@@ -261,7 +261,7 @@ dw_leave_shards(PG_FUNCTION_ARGS)
 	uint64		n = 0;
 
 	require_citus();
-	dw_require_writable("delay_follow_shards()");
+	dw_require_writable("delay_wheel.follow_shards()");
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "could not connect to the SPI manager");
 	execute(find, SPI_OK_SELECT);
@@ -308,7 +308,7 @@ sum_over_nodes(const char *statement, int64 moved)
 }
 
 /*
- * SQL function delay_follow_shards(): lets each node hand over its tasks, until none is
+ * SQL function delay_wheel.follow_shards(): lets each node hand over its tasks, until none is
  * left.  Each thousand of them is a transaction of its own, on the connections of Citus.
  */
 Datum
@@ -397,7 +397,7 @@ dw_take_over(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("permission denied to hand tasks over")));
-	dw_require_writable("delay_follow_shards()");
+	dw_require_writable("delay_wheel.follow_shards()");
 	for (int i = 0; i < 2; i++)
 		values[i] = SPI_getbinval(trigger->tg_trigtuple, desc, i + 2, &isnull);
 	if (SPI_connect() != SPI_OK_CONNECT)

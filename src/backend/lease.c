@@ -45,6 +45,7 @@
 #include "../shmem/stats.h"
 #include "../task/marks.h"
 #include "../task/queues.h"
+#include "../task/options.h"
 #include "../task/task.h"
 #include "../task/touched.h"
 #include "backend.h"
@@ -323,7 +324,7 @@ dw_extend(PG_FUNCTION_ARGS)
 	bool		held;
 
 	read_lease(fcinfo, "delay_extend()", &id, &token);
-	lease = dw_option_lease(fcinfo, 2, "lease");
+	lease = dw_span_argument(fcinfo, 2, "lease", 1000);
 	rel = dw_tasks_open();
 	held = take_leased(rel, id, token, true, &claim);
 	if (held)
@@ -354,7 +355,7 @@ dw_release(PG_FUNCTION_ARGS)
 	bool		held;
 
 	read_lease(fcinfo, "delay_release()", &id, &token);
-	delay = dw_option_pause(fcinfo, 2, "delay");
+	delay = dw_span_argument(fcinfo, 2, "delay", 0);
 	rel = dw_tasks_open();
 	held = take_leased(rel, id, token, false, &claim);
 	if (held)

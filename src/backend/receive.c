@@ -60,6 +60,7 @@
 #include "../base/wing.h"
 #include "../ending/ending.h"
 #include "../rows/catalog.h"
+#include "../rows/more.h"
 #include "../rows/lease_scan.h"
 #include "../rows/task_rows.h"
 #include "../shmem/groups.h"
@@ -73,6 +74,7 @@
 #include "../shmem/shared.h"
 #include "../shmem/stats.h"
 #include "../task/marks.h"
+#include "../task/options.h"
 #include "../task/queues.h"
 #include "../task/task.h"
 #include "../task/touched.h"
@@ -132,6 +134,7 @@ typedef struct Wish
 	int16		queue;
 	int			n;				/* messages at most */
 	int64		lease;			/* us; 0: they are received in this transaction */
+	const char *receiver;		/* of a lease: who that is; NULL: unknown */
 } Wish;
 
 /*---- Checks of the call ----*/
@@ -615,8 +618,9 @@ claim_taken(DwDatabase *db, Relation rel, Taken *t, DwClaim *claim)
 static void
 put_message(ReturnSetInfo *result, const DwClaim *claim, int64 token)
 {
-	Datum		values[5];
-	bool		nulls[5] = {0};
+	Datum		values[6];
+	bool		nulls[6] = {0};
+	Jsonb	   *headers = dw_more_object(claim->values, claim->nulls, Anum_task_more, DW_MORE_HEADERS);
 	int			i = 0;
 
 	values[i++] = Int64GetDatum(claim->key.id);
@@ -626,6 +630,8 @@ put_message(ReturnSetInfo *result, const DwClaim *claim, int64 token)
 	values[i++] = PointerGetDatum(PG_DETOAST_DATUM(claim->values[Anum_task_payload - 1]));
 	values[i++] = Int32GetDatum(claim->key.attempts + 1);
 	values[i++] = TimestampTzGetDatum(dw_claim_first_due(claim));
+	nulls[i] = headers == NULL;
+	values[i++] = PointerGetDatum(headers);
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
@@ -651,9 +657,9 @@ new_token(void)
  * which is returned.
  */
 static int64
-lease_claimed(Relation rel, Taken *t, DwClaim *claim, int64 lease)
+lease_claimed(Relation rel, Taken *t, DwClaim *claim, const Wish *wish)
 {
-	TimestampTz until = dw_time_add(dw_now(), lease);
+	TimestampTz until = dw_time_add(dw_now(), wish->lease);
 	int64		token = new_token();
 	int			attempts = claim->key.attempts + 1;
 	TimestampTz due = dw_claim_first_due(claim);
@@ -667,6 +673,10 @@ lease_claimed(Relation rel, Taken *t, DwClaim *claim, int64 lease)
 	values[Anum_task_leased_at - 1] = TimestampTzGetDatum(t->since);
 	nulls[Anum_task_first_due - 1] = nulls[Anum_task_token - 1] = nulls[Anum_task_attempts - 1] = false;
 	nulls[Anum_task_leased_at - 1] = false;
+	if (wish->receiver != NULL)
+		dw_more_set_text(values, nulls, Anum_task_more, DW_MORE_RECEIVER, wish->receiver);
+	else
+		dw_more_remove(values, nulls, Anum_task_more, DW_MORE_RECEIVER);
 	/* no hint: most leases do not come to their end, see timer/lease_watch.c */
 	(void) dw_task_insert_again(rel, values, nulls);
 	t->state = TAKEN_LEASED;
@@ -684,7 +694,7 @@ give_claimed(Relation rel, Taken *t, DwClaim *claim, const Wish *wish, ReturnSet
 
 	t->since = dw_now();
 	if (wish->lease > 0)
-		token = lease_claimed(rel, t, claim, wish->lease);
+		token = lease_claimed(rel, t, claim, wish);
 	else
 	{
 		t->state = TAKEN_HELD;
@@ -814,6 +824,13 @@ receive_or_lease(FunctionCallInfo fcinfo, int64 lease, bool leasing)
 		dw_warn_no_place();
 		return (Datum) 0;
 	}
+	if (leasing && !PG_ARGISNULL(3))
+	{
+		text	   *receiver = PG_GETARG_TEXT_PP(3);
+
+		dw_option_check_text(receiver, "receiver");
+		wish.receiver = text_to_cstring(receiver);
+	}
 	if (leasing)
 		wish.lease = lease > 0 ? lease : dw_lease_of_queue(db, wish.queue);
 	if (taken == NULL)
@@ -851,7 +868,7 @@ dw_lease(PG_FUNCTION_ARGS)
 	dw_require_right();
 	dw_require_writable("delay_lease()");
 	dw_refuse_null(PG_ARGISNULL(0), "queue name");
-	lease = dw_option_lease(fcinfo, 2, "lease");
+	lease = dw_span_argument(fcinfo, 2, "lease", 1000);
 	check_call(fcinfo, "delay_lease()");
 	if (!is_select_of_its_own((ReturnSetInfo *) fcinfo->resultinfo))
 		ereport(ERROR,
@@ -917,7 +934,7 @@ dw_fail(PG_FUNCTION_ARGS)
 															DW_MAX_ERROR_TEXT));
 	}
 	if (!PG_ARGISNULL(3))
-		due = dw_time_add(dw_now(), dw_option_pause(fcinfo, 3, "retry_in"));
+		due = dw_time_add(dw_now(), dw_span_argument(fcinfo, 3, "retry_in", 0));
 	if (!PG_ARGISNULL(1))
 		PG_RETURN_BOOL(dw_lease_fail(PG_GETARG_INT64(0), PG_GETARG_INT64(1), due, give_up, &error));
 

@@ -56,12 +56,14 @@
 #include "../shmem/outcome.h"
 #include "../statement/statement.h"
 #include "../task/marks.h"
+#include "../task/options.h"
 #include "../task/task.h"
 #include "backend.h"
 
 PG_FUNCTION_INFO_V1(dw_run);
 PG_FUNCTION_INFO_V1(dw_run_due);
 PG_FUNCTION_INFO_V1(dw_delay_now);
+PG_FUNCTION_INFO_V1(dw_delay_snooze);
 
 /*
  * Limit for the rounds of one due time.  Tasks of a round are scheduled, for the same
@@ -101,6 +103,7 @@ static void
 require_own_session(Oid owner)
 {
 	dw_require_role(owner);
+	dw_refuse_superuser(owner);
 	if (!is_own_session(owner))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -153,6 +156,8 @@ run_sql_now(const Taken *task)
 
 	if (settings != NULL)
 		(void) dw_kept_settings_set(settings, GUC_ACTION_SAVE);
+	/* that of a task that has called delay_run(), which gets it back */
+	(void) dw_snooze_take();
 	PushActiveSnapshot(GetTransactionSnapshot());
 	result = dw_spi_run_once(sql, dw_args_params(sql,
 												 task->values[Anum_task_args - 1],
@@ -161,6 +166,7 @@ run_sql_now(const Taken *task)
 												 task->nulls[Anum_task_arg_types - 1]),
 							 dw_wings_max_result(task->key.queue));
 	PopActiveSnapshot();
+	result.again_at = dw_snooze_take();
 	return result;
 }
 
@@ -225,11 +231,31 @@ have_taken(Relation rel, HeapTuple tuple, Taken *task)
 }
 
 /*
- * Runs a task that was taken, and concludes it: history, notification, follow-up, next
- * run.  Raises an error if the task cannot run here.
+ * Ends a task that was run without an error: concludes it (history, notification, follow-up,
+ * next run), or puts it back if it has called delay_snooze(), as executors do
+ * (executor/settle.c).  Returns what became of it.
  */
-static void
-run_and_conclude(Taken *task)
+static const char *
+end_now(Relation rel, const Taken *task, DwEnded *ended)
+{
+	const char *answer = "done";
+	DwClaim		claim;
+
+	if (ended->result.again_at != 0)
+	{
+		dw_claim_read(dw_my_database(), rel, task->tuple, &claim);
+		if (dw_attempt_snooze(rel, &claim, ended->result.again_at))
+			return "moved";
+		ended->outcome = DW_CANCELLED;
+		answer = "cancelled";
+	}
+	dw_conclude(ended);
+	return answer;
+}
+
+/* Runs a task that was taken, and ends it.  Raises an error if the task cannot run here. */
+static const char *
+run_and_end(Relation rel, Taken *task)
 {
 	DwEnded		ended = {
 		.key = &task->key,
@@ -251,7 +277,7 @@ run_and_conclude(Taken *task)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("task %lld is not armed", (long long) task->key.id),
 				 errdetail("It came with a copy of another database."),
-				 errhint("See delay_arm().")));
+				 errhint("See delay_wheel.arm().")));
 	if (dw_mode(task->values, task->nulls) != DW_IN_TRANSACTION)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -259,30 +285,34 @@ run_and_conclude(Taken *task)
 				 errdetail("It was scheduled with a mode, to be run outside of one."),
 				 errhint("To run it at once, use delay_reschedule(id, '0').")));
 	ended.result = run_task(task);
-	dw_conclude(&ended);
+	return end_now(rel, task, &ended);
 }
 
-/* SQL function delay_run(); false if the task is not pending. */
+/* SQL function delay_run(); says so if the task is not pending. */
 Datum
 dw_run(PG_FUNCTION_ARGS)
 {
 	Taken		task = {.function = "delay_run()"};
 	Relation	rel;
 	HeapTuple	tuple;
-	bool		ready;
+	DwTakeResult result;
+	const char *answer = "done";
 
 	dw_require_right();
 	dw_require_writable("delay_run()");
 	dw_refuse_null(PG_ARGISNULL(0), "task id");
 	rel = table_open(dw_catalog()->task, RowExclusiveLock);
-	ready = dw_take_pending(rel, PG_GETARG_INT64(0), &tuple, &task.key) == DW_TAKEN &&
-		have_taken(rel, tuple, &task);
+	result = dw_take_pending(rel, PG_GETARG_INT64(0), &tuple, &task.key);
+	if (result == DW_TAKEN && !have_taken(rel, tuple, &task))
+		result = DW_GONE;
+	if (result == DW_TAKEN)
+	{
+		if (dw_audits(DW_AUDIT_CONTROL))
+			dw_audit_task("run", task.values, task.nulls, 0, NULL);
+		answer = run_and_end(rel, &task);
+	}
 	table_close(rel, NoLock);
-	if (ready && dw_audits(DW_AUDIT_CONTROL))
-		dw_audit_task("run", task.values, task.nulls, 0, NULL);
-	if (ready)
-		run_and_conclude(&task);
-	PG_RETURN_BOOL(ready);
+	PG_RETURN_TEXT_P(cstring_to_text(dw_take_answer(result, answer)));
 }
 
 /*---- Running all tasks that are due ----*/
@@ -461,7 +491,7 @@ run_and_settle(Taken *task)
 			error = try_task(task, &ended.result);
 		ended.outcome = DW_DONE;
 		if (error == NULL)
-			dw_conclude(&ended);
+			(void) end_now(rel, task, &ended);
 		else
 			(void) dw_attempt_end(rel, &claim, DW_NEVER, false, ended.started, error);
 	}
@@ -489,10 +519,12 @@ run_pass(Progress *progress)
 												  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext outer = MemoryContextSwitchTo(context);
 	Taken		task = {.function = "delay_run_due()"};
+	Relation	rel;
 	bool		ready;
 
 	progress->at.due = progress->at.id = PG_INT64_MIN;
 	progress->left = 0;
+	rel = dw_tasks_open();
 	while (take_next_due(progress, &task, &ready))
 	{
 		if (ready)
@@ -501,12 +533,13 @@ run_pass(Progress *progress)
 			progress->taken++;
 			dw_run_now_clock = progress->as_executor ? progress->reached : task.key.due;
 			if (!progress->as_executor)
-				run_and_conclude(&task);
+				(void) run_and_end(rel, &task);
 			if (!progress->as_executor || run_and_settle(&task))
 				progress->done++;
 		}
 		MemoryContextReset(context);
 	}
+	table_close(rel, NoLock);
 	MemoryContextSwitchTo(outer);
 	MemoryContextDelete(context);
 }
@@ -622,4 +655,26 @@ dw_delay_now(PG_FUNCTION_ARGS)
 {
 	dw_require_right();
 	PG_RETURN_TIMESTAMPTZ(dw_schedule_now());
+}
+
+/*
+ * SQL function delay_snooze(): the task that calls it is run again after the delay, if this run
+ * ends without an error.  Its deferred triggers come too late.
+ */
+Datum
+dw_delay_snooze(PG_FUNCTION_ARGS)
+{
+	int64		delay;
+
+	dw_require_right();
+	dw_refuse_null(PG_ARGISNULL(0), "delay");
+	delay = dw_span_argument(fcinfo, 0, "delay", 1000);
+	if (dw_run_now_id == 0 && (dw_this_executor == NULL || !dw_may_snooze))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("no task is running here that could be run again later"),
+				 errdetail("Only the SQL of a task can call delay_snooze(), not its deferred triggers."),
+				 errhint("To move a pending task, use %s.", "delay_reschedule()")));
+	dw_snooze(dw_time_add(dw_time_reached(), delay));
+	PG_RETURN_VOID();
 }

@@ -37,6 +37,7 @@
 #include "../shmem/executors.h"
 #include "../shmem/shared.h"
 #include "../statement/statement.h"
+#include "../task/options.h"
 #include "../task/queues.h"
 #include "../task/task.h"
 #include "../task/touched.h"
@@ -49,15 +50,12 @@ PG_FUNCTION_INFO_V1(dw_schedule);
 PG_FUNCTION_INFO_V1(dw_schedule_text);
 PG_FUNCTION_INFO_V1(dw_schedule_at);
 PG_FUNCTION_INFO_V1(dw_schedule_task);
-PG_FUNCTION_INFO_V1(dw_put);
+PG_FUNCTION_INFO_V1(dw_scheduled);
+PG_FUNCTION_INFO_V1(dw_send);
 PG_FUNCTION_INFO_V1(dw_cancel);
-PG_FUNCTION_INFO_V1(dw_cancel_key);
 PG_FUNCTION_INFO_V1(dw_reschedule);
 PG_FUNCTION_INFO_V1(dw_reschedule_text);
-PG_FUNCTION_INFO_V1(dw_reschedule_at);
-PG_FUNCTION_INFO_V1(dw_reschedule_key);
-PG_FUNCTION_INFO_V1(dw_reschedule_key_text);
-PG_FUNCTION_INFO_V1(dw_reschedule_key_at);
+PG_FUNCTION_INFO_V1(dw_reschedule_due);
 
 /*---- Tables of tasks, and plain SQL that writes them ----*/
 
@@ -243,6 +241,51 @@ dw_schedule_row(DwNewTask *task, bool limited)
 	return id;
 }
 
+/* What became of the last task that this transaction wanted to schedule, for delay_scheduled() */
+static struct
+{
+	int			level;			/* nest level of the transaction; 0: there is none */
+	int64		id;
+	DwScheduled outcome;
+	TimestampTz due;
+}			last_scheduled;
+
+/* Forgets what a transaction, or a subtransaction that is rolled back, has scheduled. */
+static void
+forget_transaction(XactEvent event, void *arg)
+{
+	last_scheduled.level = 0;
+}
+
+static void
+forget_subtransaction(SubXactEvent event, SubTransactionId mine, SubTransactionId parent, void *arg)
+{
+	if (last_scheduled.level < GetCurrentTransactionNestLevel())
+		return;
+	if (event == SUBXACT_EVENT_ABORT_SUB)
+		last_scheduled.level = 0;
+	else if (event == SUBXACT_EVENT_COMMIT_SUB)
+		last_scheduled.level--;
+}
+
+/* Keeps in mind what became of a task. */
+static void
+remember(int64 id, const DwNewTask *task)
+{
+	static bool registered = false;
+
+	if (!registered)
+	{
+		RegisterXactCallback(forget_transaction, NULL);
+		RegisterSubXactCallback(forget_subtransaction, NULL);
+		registered = true;
+	}
+	last_scheduled.level = GetCurrentTransactionNestLevel();
+	last_scheduled.id = id;
+	last_scheduled.outcome = task->outcome;
+	last_scheduled.due = task->due;
+}
+
 /*
  * Schedules a new task in the current transaction: judges it, and inserts its row as
  * dw_schedule_row() does, whose result it returns.  nargs is as for dw_new_task_check().
@@ -250,14 +293,18 @@ dw_schedule_row(DwNewTask *task, bool limited)
 int64
 dw_schedule_new(DwNewTask *task, int nargs)
 {
+	int64		id;
+
 	dw_new_task_check(task, nargs);
 	dw_new_task_keep(task);
-	return dw_schedule_row(task, true);
+	id = dw_schedule_row(task, true);
+	remember(id, task);
+	return id;
 }
 
 /*
- * delay_schedule() and delay_schedule_at(): the SQL text is argument 1 (counted from 0),
- * and the task's arguments follow.
+ * delay_schedule() and delay_schedule_at(): the SQL text is argument 1 (counted from 0), and the task's arguments
+ * follow; none if that is the parameter's default.
  */
 static int64
 schedule_plain(FunctionCallInfo fcinfo, TimestampTz due)
@@ -275,7 +322,7 @@ schedule_plain(FunctionCallInfo fcinfo, TimestampTz due)
 	return dw_schedule_new(&task, nargs);
 }
 
-/* SQL function delay_schedule(). */
+/* SQL function delay_schedule(), after a delay. */
 Datum
 dw_schedule(PG_FUNCTION_ARGS)
 {
@@ -285,14 +332,14 @@ dw_schedule(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(schedule_plain(fcinfo, dw_due_after(PG_GETARG_INTERVAL_P(0))));
 }
 
-/* SQL function delay_schedule() with a delay as text. */
+/* SQL function delay_schedule(), after a delay or at a time, which a text says. */
 Datum
 dw_schedule_text(PG_FUNCTION_ARGS)
 {
 	dw_require_right();
 	dw_require_writable("delay_schedule()");
 	dw_refuse_null(PG_ARGISNULL(0), "delay");
-	PG_RETURN_INT64(schedule_plain(fcinfo, dw_due_after_text(PG_GETARG_TEXT_PP(0))));
+	PG_RETURN_INT64(schedule_plain(fcinfo, dw_due_of_text(PG_GETARG_TEXT_PP(0))));
 }
 
 /* SQL function delay_schedule_at(). */
@@ -309,46 +356,76 @@ dw_schedule_at(PG_FUNCTION_ARGS)
 Datum
 dw_schedule_task(PG_FUNCTION_ARGS)
 {
+	static const DwOption parameters[] = {
+		DW_OPT_SQL, DW_OPT_ARGS, DW_OPT_NAMED, DW_OPT_DELAY, DW_OPT_DUE, DW_OPT_KEY, DW_OPT_IF_EXISTS,
+		DW_OPT_QUEUE, DW_OPT_TAG, DW_OPT_PRIORITY, DW_OPT_MAX_ATTEMPTS, DW_OPT_GROUP_KEY, DW_OPT_JSON
+	};
+	DwOptions	options;
 	DwNewTask	task;
 	int			nargs;
 
 	dw_require_right();
 	dw_require_writable("delay_schedule_task()");
-	nargs = dw_options_read(fcinfo, &task);
+	dw_options_take(fcinfo, parameters, lengthof(parameters), DW_FOR_TASK, &options);
+	nargs = dw_options_task(&options, &task);
 	PG_RETURN_INT64(dw_schedule_new(&task, nargs));
 }
 
 /*
- * Schedules a new task as dw_schedule_new() does; returns a row that says what became of it,
- * as the result of the SQL function.
+ * SQL function delay_send(): a message is a task with a payload in place of SQL, and its options
+ * are read by the same code.
  */
-static Datum
-schedule_and_tell(FunctionCallInfo fcinfo, DwNewTask *task, int nargs)
+Datum
+dw_send(PG_FUNCTION_ARGS)
+{
+	static const DwOption parameters[] = {
+		DW_OPT_QUEUE, DW_OPT_PAYLOAD, DW_OPT_DELAY, DW_OPT_DUE, DW_OPT_KEY, DW_OPT_IF_EXISTS,
+		DW_OPT_TAG, DW_OPT_PRIORITY, DW_OPT_MAX_ATTEMPTS, DW_OPT_GROUP_KEY, DW_OPT_HEADERS, DW_OPT_JSON
+	};
+	DwOptions	options;
+	DwNewTask	message;
+
+	dw_require_right();
+	dw_require_writable("delay_send()");
+	dw_options_take(fcinfo, parameters, lengthof(parameters), DW_FOR_MESSAGE, &options);
+	dw_options_message(&options, &message);
+	PG_RETURN_INT64(dw_schedule_new(&message, DW_SQL_CHECKED));
+}
+
+/*
+ * SQL function delay_scheduled(): what became of the task that this transaction wanted to
+ * schedule last.  An id, as of a call within the same FROM, must be that of this task.
+ */
+Datum
+dw_scheduled(PG_FUNCTION_ARGS)
 {
 	static const char *const outcomes[] = {
 		[DW_NEW] = "new", [DW_REPLACED] = "replaced", [DW_KEPT] = "kept", [DW_MOVED] = "moved",
 		[DW_REFUSED] = "refused"
 	};
-	int64		id = dw_schedule_new(task, nargs);
-	const DwColumn row[] = {
-		DW_INT8(id), dw_text_or_null(outcomes[task->outcome]),
-		dw_null_if(task->outcome == DW_REFUSED, DW_TIME(task->due))
-	};
-
-	return dw_make_row(fcinfo, row, lengthof(row));
-}
-
-/* SQL function delay_put(): as delay_schedule_task(), and tells what it has done. */
-Datum
-dw_put(PG_FUNCTION_ARGS)
-{
-	DwNewTask	task;
-	int			nargs;
 
 	dw_require_right();
-	dw_require_writable("delay_put()");
-	nargs = dw_options_read(fcinfo, &task);
-	return schedule_and_tell(fcinfo, &task, nargs);
+	/* a target list calls it, and what it is called with, once for each column of (f(...)).* */
+	if (fcinfo->resultinfo == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("%s must be called in FROM", "delay_scheduled()"),
+				 errhint("Use SELECT * FROM %s.", "delay_scheduled()")));
+	if (last_scheduled.level == 0 || (!PG_ARGISNULL(0) && PG_GETARG_INT64(0) != last_scheduled.id))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 PG_ARGISNULL(0) ? errmsg("it is not known which task this transaction has scheduled last") :
+				 errmsg("task %lld is not the one that this transaction has scheduled last", (long long) PG_GETARG_INT64(0)),
+				 errdetail("It has scheduled none since its begin, or since it was rolled back to a savepoint."),
+				 errhint("Ask at once: SELECT * FROM delay_scheduled(delay_schedule_task(...)).")));
+	{
+		const DwColumn row[] = {
+			DW_INT8(last_scheduled.id), dw_text_or_null(outcomes[last_scheduled.outcome]),
+			dw_null_if(last_scheduled.outcome == DW_REFUSED, DW_TIME(last_scheduled.due))
+		};
+
+		return dw_make_row(fcinfo, row, lengthof(row));
+	}
 }
 
 /*---- Cancelling ----*/
@@ -374,7 +451,7 @@ end_lease(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 
 /* Records that a running task was told to stop; the owner is not known of one without a row. */
 static void
-audit_stop(int64 id, const DwTaskKey *key)
+audit_stop(int64 id, const DwTaskKey *key, bool at_once)
 {
 	DwAction	action = {
 		.what = "cancel",
@@ -382,7 +459,7 @@ audit_stop(int64 id, const DwTaskKey *key)
 		.owner = key->owner,
 		.queue = key->queue,
 		.with_queue = OidIsValid(key->owner),
-		.detail = "stops the running task"
+		.detail = at_once ? "stops the running task" : "this attempt is its last"
 	};
 
 	dw_audit_write(&action);
@@ -401,88 +478,44 @@ known_outcome(int64 id)
 }
 
 /*
- * SQL function delay_cancel(): cancels a pending task, stops a running one if asked to, and if
- * asked to tells how a task has ended that is gone.
+ * Reads which pending task a call names: argument 0 is its id, or else argument "key" is its key and
+ * the next one the name of its queue (null: the default queue).  An error unless one of them is
+ * given.  The key is one of the current user.
  */
-Datum
-dw_cancel(PG_FUNCTION_ARGS)
+void
+dw_named_task(FunctionCallInfo fcinfo, int key, DwNamedTask *named)
 {
-	int64		id;
-	Relation	rel;
-	HeapTuple	tuple;
-	DwTaskKey	key = {0};
-	const char *result = NULL;
-
-	dw_require_right();
-	/* as if it were STRICT, but for the right */
-	if (PG_ARGISNULL(0) || PG_ARGISNULL(1) || PG_ARGISNULL(2))
-		PG_RETURN_NULL();
-	dw_require_writable("delay_cancel()");
-	id = PG_GETARG_INT64(0);
-	rel = table_open(dw_catalog()->task, RowExclusiveLock);
-	while (result == NULL)
-		switch (dw_take_pending(rel, id, &tuple, &key))
-		{
-			case DW_TAKEN:
-				CommandCounterIncrement();
-				dw_conclude_row(rel, tuple, &key, DW_CANCELLED, NULL);
-				if (dw_audits(DW_AUDIT_CONTROL))
-					dw_audit_row("cancel", rel, tuple, 0, NULL);
-				result = "cancelled";
-				break;
-			case DW_GONE:
-				result = PG_GETARG_BOOL(2) ? known_outcome(id) : NULL;
-				if (result == NULL)
-					result = "gone";
-				break;
-			case DW_RUNNING:
-				/* a task that delay_run() runs in this session cannot be stopped by itself */
-				if (!PG_GETARG_BOOL(1) || dw_run_now_id == id)
-					result = "running";
-				else if (key.is_message)
-					result = end_lease(rel, tuple, &key);
-				else if (dw_stop_task(dw_my_database(), id))
-				{
-					if (dw_audits(DW_AUDIT_CONTROL))
-						audit_stop(id, &key);
-					result = "stopping";
-				}
-				/* else the task has just ended, or was put back: look again */
-				break;
-		}
-	table_close(rel, NoLock);
-	PG_RETURN_TEXT_P(cstring_to_text(result));
-}
-
-/*
- * Reads a key of the current user from the argument that has the name of its queue (null: the
- * default queue); the key is argument 0.
- */
-static DwKey
-key_argument(FunctionCallInfo fcinfo, int queue)
-{
-	DwKey		key = {.owner = GetUserId()};
-
+	named->by_key = !PG_ARGISNULL(key);
+	if (PG_ARGISNULL(0) && !named->by_key)
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("neither a task id nor a key is given"),
+				 errhint("Name the task by its id, or with key => ... by its key.")));
+	if (!PG_ARGISNULL(0) && named->by_key)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("a task id and a key cannot both be given")));
+	if (!named->by_key && !PG_ARGISNULL(key + 1))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("a queue is for a task that is named by its key")));
+	if (!named->by_key)
+	{
+		named->id = PG_GETARG_INT64(0);
+		return;
+	}
+	named->key.owner = GetUserId();
 	/* the user need not (any more) have the right to schedule into the queue */
-	key.queue = PG_ARGISNULL(queue) ? 0 : dw_queue_named(text_to_cstring(PG_GETARG_TEXT_PP(queue)));
-	key.key = PG_GETARG_TEXT_PP(0);
-	return key;
+	named->key.queue = PG_ARGISNULL(key + 1) ? 0 : dw_queue_named(text_to_cstring(PG_GETARG_TEXT_PP(key + 1)));
+	named->key.key = PG_GETARG_TEXT_PP(key);
 }
 
-/*
- * Takes the pending task that argument 0 names, as dw_take_pending(): by its id if queue is
- * DW_BY_ID, else by its key, and queue is the argument with the name of the key's queue.
- * False if the task is not pending.
- */
-bool
-dw_take_named(FunctionCallInfo fcinfo, int queue, Relation rel, HeapTuple *tuple, DwTaskKey *key)
+/* Takes the pending task that is named, as dw_take_pending() does. */
+DwTakeResult
+dw_take_named(const DwNamedTask *named, Relation rel, HeapTuple *tuple, DwTaskKey *key)
 {
-	DwKey		wanted;
-
-	if (queue == DW_BY_ID)
-		return dw_take_pending(rel, PG_GETARG_INT64(0), tuple, key) == DW_TAKEN;
-	wanted = key_argument(fcinfo, queue);
-	return dw_key_take(rel, &wanted, tuple, key) == DW_TAKEN;
+	return named->by_key ? dw_key_take(rel, &named->key, tuple, key) :
+		dw_take_pending(rel, named->id, tuple, key);
 }
 
 /* Cancels the pending task with a key, in the current transaction. */
@@ -498,167 +531,137 @@ dw_schedule_cancel(const DwKey *key)
 	return state;
 }
 
-/* SQL function delay_cancel_key(). */
-Datum
-dw_cancel_key(PG_FUNCTION_ARGS)
+/*
+ * Cancels a pending task by its id, stops a running one, or lets this attempt be its last, if
+ * asked to, and if asked to tells how a task has ended that is gone.
+ */
+static const char *
+cancel_by_id(int64 id, bool stop_running, bool no_retry, bool tell_end)
 {
-	DwKey		key;
-	DwTakeResult result;
+	Relation	rel = table_open(dw_catalog()->task, RowExclusiveLock);
+	HeapTuple	tuple;
+	DwTaskKey	key = {0};
+	const char *result = NULL;
+
+	while (result == NULL)
+		switch (dw_take_pending(rel, id, &tuple, &key))
+		{
+			case DW_TAKEN:
+				CommandCounterIncrement();
+				dw_conclude_row(rel, tuple, &key, DW_CANCELLED, NULL);
+				if (dw_audits(DW_AUDIT_CONTROL))
+					dw_audit_row("cancel", rel, tuple, 0, NULL);
+				result = "cancelled";
+				break;
+			case DW_GONE:
+				result = tell_end ? known_outcome(id) : NULL;
+				if (result == NULL)
+					result = "gone";
+				break;
+			case DW_RUNNING:
+				/* a task that delay_run() runs in this session cannot be stopped by itself */
+				if (!(stop_running || no_retry) || dw_run_now_id == id || (key.is_message && !stop_running))
+					result = "running";
+				else if (key.is_message)
+					result = end_lease(rel, tuple, &key);
+				else if (dw_stop_task(dw_my_database(), id, stop_running))
+				{
+					if (dw_audits(DW_AUDIT_CONTROL))
+						audit_stop(id, &key, stop_running);
+					result = stop_running ? "stopping" : "ending";
+				}
+				/* else the task has just ended, or was put back: look again */
+				break;
+		}
+	table_close(rel, NoLock);
+	return result;
+}
+
+/* What functions answer that found the task, in the way of dw_take_named(), or did not. */
+const char *
+dw_take_answer(DwTakeResult result, const char *taken)
+{
+	return result == DW_TAKEN ? taken : result == DW_RUNNING ? "running" : "gone";
+}
+
+/* SQL function delay_cancel(). */
+Datum
+dw_cancel(PG_FUNCTION_ARGS)
+{
+	DwNamedTask named;
+	bool		stop_running = !PG_ARGISNULL(1) && PG_GETARG_BOOL(1);
+	bool		tell_end = !PG_ARGISNULL(2) && PG_GETARG_BOOL(2);
+	bool		no_retry = !PG_ARGISNULL(5) && PG_GETARG_BOOL(5);
+	const char *result;
 
 	dw_require_right();
-	dw_require_writable("delay_cancel_key()");
-	if (PG_ARGISNULL(0))
-		PG_RETURN_NULL();
-	key = key_argument(fcinfo, 1);
-	result = dw_schedule_cancel(&key);
-	PG_RETURN_TEXT_P(cstring_to_text(result == DW_TAKEN ? "cancelled" :
-									 result == DW_RUNNING ? "running" : "gone"));
+	dw_require_writable("delay_cancel()");
+	dw_named_task(fcinfo, 3, &named);
+	if (named.by_key && (stop_running || no_retry || tell_end))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s is for a task that is named by its id", stop_running ? "stop_running" : no_retry ? "no_retry" : "tell_end")));
+	if (!named.by_key)
+		result = cancel_by_id(named.id, stop_running, no_retry, tell_end);
+	else
+		result = dw_take_answer(dw_schedule_cancel(&named.key), "cancelled");
+	PG_RETURN_TEXT_P(cstring_to_text(result));
 }
 
 /*---- Rescheduling ----*/
 
-/* Raises an error if the call cannot change anything, or has no task or no time. */
-static void
-require_call(FunctionCallInfo fcinfo, const char *function, const char *task, const char *when)
-{
-	dw_require_right();
-	dw_require_writable(function);
-	dw_refuse_null(PG_ARGISNULL(0), task);
-	dw_refuse_null(PG_ARGISNULL(1), when);
-}
-
 /*
  * Gives a pending task another due time: its row is deleted, and inserted again with the
- * same id.  Returns false if the task is not pending.  The arguments name the task as in
- * dw_take_named().
+ * same id.  Returns what functions answer.  The arguments name the task as in dw_named_task().
  */
 static Datum
-reschedule(FunctionCallInfo fcinfo, int queue, TimestampTz due)
+reschedule(FunctionCallInfo fcinfo, TimestampTz due)
 {
-	Relation	rel = table_open(dw_catalog()->task, RowExclusiveLock);
+	DwNamedTask named;
+	Relation	rel;
 	HeapTuple	tuple;
 	DwTaskKey	key;
-	bool		taken = dw_take_named(fcinfo, queue, rel, &tuple, &key);
+	DwTakeResult result;
 
-	if (taken)
+	dw_named_task(fcinfo, 2, &named);
+	rel = table_open(dw_catalog()->task, RowExclusiveLock);
+	result = dw_take_named(&named, rel, &tuple, &key);
+	if (result == DW_TAKEN)
 	{
 		dw_pending_move(rel, tuple, &key, due);
 		if (dw_audits(DW_AUDIT_CONTROL))
 			dw_audit_row("reschedule", rel, tuple, due, NULL);
 	}
 	table_close(rel, NoLock);
-	PG_RETURN_BOOL(taken);
+	PG_RETURN_TEXT_P(cstring_to_text(dw_take_answer(result, "moved")));
 }
 
-/* SQL function delay_reschedule(). */
+/* SQL function delay_reschedule(), by a delay. */
 Datum
 dw_reschedule(PG_FUNCTION_ARGS)
 {
-	require_call(fcinfo, "delay_reschedule()", "task id", "delay");
-	return reschedule(fcinfo, DW_BY_ID, dw_due_after(PG_GETARG_INTERVAL_P(1)));
+	dw_require_right();
+	dw_require_writable("delay_reschedule()");
+	dw_refuse_null(PG_ARGISNULL(1), "delay");
+	return reschedule(fcinfo, dw_due_after(PG_GETARG_INTERVAL_P(1)));
 }
 
-/* SQL function delay_reschedule() with a delay as text. */
+/* SQL function delay_reschedule(), by a delay or to a time, which a text says. */
 Datum
 dw_reschedule_text(PG_FUNCTION_ARGS)
 {
-	require_call(fcinfo, "delay_reschedule()", "task id", "delay");
-	return reschedule(fcinfo, DW_BY_ID, dw_due_after_text(PG_GETARG_TEXT_PP(1)));
-}
-
-/* SQL function delay_reschedule_at(). */
-Datum
-dw_reschedule_at(PG_FUNCTION_ARGS)
-{
-	require_call(fcinfo, "delay_reschedule_at()", "task id", "due time");
-	return reschedule(fcinfo, DW_BY_ID, dw_finite_due(PG_GETARG_TIMESTAMPTZ(1)));
-}
-
-/* SQL function delay_reschedule_key(). */
-Datum
-dw_reschedule_key(PG_FUNCTION_ARGS)
-{
-	require_call(fcinfo, "delay_reschedule_key()", "key", "delay");
-	return reschedule(fcinfo, 2, dw_due_after(PG_GETARG_INTERVAL_P(1)));
-}
-
-/* SQL function delay_reschedule_key() with a delay as text. */
-Datum
-dw_reschedule_key_text(PG_FUNCTION_ARGS)
-{
-	require_call(fcinfo, "delay_reschedule_key()", "key", "delay");
-	return reschedule(fcinfo, 2, dw_due_after_text(PG_GETARG_TEXT_PP(1)));
-}
-
-/* SQL function delay_reschedule_key_at(). */
-Datum
-dw_reschedule_key_at(PG_FUNCTION_ARGS)
-{
-	require_call(fcinfo, "delay_reschedule_key_at()", "key", "due time");
-	return reschedule(fcinfo, 2, dw_finite_due(PG_GETARG_TIMESTAMPTZ(1)));
-}
-
-/*---- delay_send() and delay_put_message(): send a message into an external queue ----*/
-
-/*
- * Run by sessions, and by executors whose tasks call it.  A message is a task with a
- * payload in place of SQL: the options are those of delay_schedule_task(), and are read
- * by the same code.
- */
-
-PG_FUNCTION_INFO_V1(dw_send);
-PG_FUNCTION_INFO_V1(dw_put_message);
-
-/*
- * The arguments of delay_send(), in the order of the install script: which argument of
- * delay_schedule_task() each one is.  The payload, argument PAYLOAD, is none.
- */
-static const int option_of[] = {
-	DW_ARG_QUEUE, -1, DW_ARG_DELAY, DW_ARG_DUE, DW_ARG_KEY, DW_ARG_IF_EXISTS, DW_ARG_TAG,
-	DW_ARG_PRIORITY, DW_ARG_MAX_ATTEMPTS, DW_ARG_RETRY_DELAY, DW_ARG_EXPIRES,
-	DW_ARG_SKIP_AFTER, DW_ARG_NOTIFY, DW_ARG_ON_SUCCESS, DW_ARG_ON_FAILURE,
-	DW_ARG_RETRY_BACKOFF, DW_ARG_RETRY_MAX_DELAY, DW_ARG_UNIQUE_FOR, DW_ARG_GROUP_KEY
-};
-
-#define PAYLOAD		1
-
-/* Makes a message of the arguments of delay_send().  An invalid one raises an error. */
-static void
-read_message(FunctionCallInfo fcinfo, DwNewTask *message)
-{
-	LOCAL_FCINFO(options, DW_NARGS);
-
-	dw_refuse_null(PG_ARGISNULL(0), "queue name");
-	dw_refuse_null(PG_ARGISNULL(PAYLOAD), "payload");
-	InitFunctionCallInfoData(*options, fcinfo->flinfo, DW_NARGS, InvalidOid, NULL, NULL);
-	for (int i = 0; i < DW_NARGS; i++)
-		options->args[i].isnull = true;
-	for (int i = 0; i < lengthof(option_of); i++)
-		if (option_of[i] >= 0)
-			options->args[option_of[i]] = fcinfo->args[i];
-	dw_options_read_message(options, PG_GETARG_DATUM(PAYLOAD), message);
-}
-
-/* SQL function delay_send(). */
-Datum
-dw_send(PG_FUNCTION_ARGS)
-{
-	DwNewTask	message;
-
 	dw_require_right();
-	dw_require_writable("delay_send()");
-	read_message(fcinfo, &message);
-	PG_RETURN_INT64(dw_schedule_new(&message, DW_SQL_CHECKED));
+	dw_require_writable("delay_reschedule()");
+	dw_refuse_null(PG_ARGISNULL(1), "delay");
+	return reschedule(fcinfo, dw_due_of_text(PG_GETARG_TEXT_PP(1)));
 }
 
-/* SQL function delay_put_message(): as delay_send(), and tells what it has done. */
+/* SQL function delay_reschedule(), to a time. */
 Datum
-dw_put_message(PG_FUNCTION_ARGS)
+dw_reschedule_due(PG_FUNCTION_ARGS)
 {
-	DwNewTask	message;
-
 	dw_require_right();
-	dw_require_writable("delay_put_message()");
-	read_message(fcinfo, &message);
-	return schedule_and_tell(fcinfo, &message, DW_SQL_CHECKED);
+	dw_require_writable("delay_reschedule()");
+	dw_refuse_null(PG_ARGISNULL(1), "due time");
+	return reschedule(fcinfo, dw_finite_due(PG_GETARG_TIMESTAMPTZ(1)));
 }

@@ -44,6 +44,7 @@
 #include "../rows/more.h"
 #include "../rows/task_rows.h"
 #include "../statement/statement.h"
+#include "../task/options.h"
 #include "../task/task.h"
 #include "backend.h"
 
@@ -84,6 +85,10 @@ typedef struct Source
 /* The parsed arguments of a trigger */
 typedef struct Template
 {
+	MemoryContext context;		/* holds the template */
+	int			users;			/* how often the trigger is firing: what its row's values call, such
+								 * as a cast, may write rows, too */
+	bool		is_forgotten;	/* to be freed when the last one has ended */
 	Source		delay;			/* of the delay or the due time, if it is a column */
 	Interval   *interval;		/* the delay, if it is not a column */
 	text	   *sql;			/* NULL for a message */
@@ -97,6 +102,7 @@ typedef struct Template
 	Source		tag;
 	Source		group_key;
 	DwIfExists	if_exists;
+	DwOptions	options;		/* further ones, the same for all rows */
 	DwShard		shard;			/* that the table is, on Citus */
 	Datum		more;			/* names it, if it is one */
 } Template;
@@ -107,22 +113,8 @@ typedef struct Known
 	Oid			trigger;		/* hash key */
 	Oid			table;
 	bool		is_valid;		/* false: the table has changed since */
-	MemoryContext context;		/* holds the template */
 	Template   *template;
 } Known;
-
-/* The options that a trigger's arguments may give as name=value */
-typedef enum Option
-{
-	OPTION_KEY,
-	OPTION_QUEUE,
-	OPTION_TAG,
-	OPTION_GROUP_KEY,
-	OPTION_IF_EXISTS,
-	NOPTIONS
-} Option;
-
-static const char *const option_names[NOPTIONS] = {"key", "queue", "tag", "group_key", "if_exists"};
 
 /* The templates of this session, by the OIDs of triggers */
 static HTAB *known_triggers = NULL;
@@ -159,7 +151,7 @@ require_trigger(FunctionCallInfo fcinfo, const Kind *kind)
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 				 errmsg("function \"%s\" must be fired by INSERT or UPDATE", kind->function),
 				 errhint("To cancel a task when a row is deleted, call %s in a trigger function of your own.",
-						 "delay_cancel_key()")));
+						 "delay_cancel()")));
 	return trigger;
 }
 
@@ -254,8 +246,7 @@ parse_interval(const char *string)
 	Interval   *interval;
 
 	error_context_stack = &callback;
-	interval = DatumGetIntervalP(DirectFunctionCall3(interval_in, CStringGetDatum(string),
-													 ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1)));
+	interval = dw_interval_of_text(string, "delay");
 	error_context_stack = callback.previous;
 	return interval;
 }
@@ -281,71 +272,61 @@ read_delay(Template *template, Relation rel, const char *argument)
 				 errhint("Use a column of type interval, which counts from the start of the transaction, or timestamp with time zone.")));
 }
 
-/*
- * Parses the value of an option: the name of a column, or a constant.  Raises an error
- * if the constant is not valid.
- */
-static void
-read_source(Source *source, Option option, Relation rel, const char *value)
-{
-	AttrNumber	column = column_named(rel, value);
-
-	if (column != 0)
-	{
-		read_from_column(source, rel, column);
-		return;
-	}
-	source->constant = cstring_to_text(value);
-	dw_option_check_text(source->constant, option_names[option]);
-}
-
-/*
- * Splits an argument of the form name=value; false if it has no "=".  An unknown name
- * raises an error.
- */
-static bool
-is_option(const char *argument, Option *option, const char **value)
-{
-	const char *equals = strchr(argument, '=');
-
-	if (equals == NULL)
-		return false;
-	for (int i = 0; i < NOPTIONS; i++)
-		if (strncmp(argument, option_names[i], equals - argument) == 0 &&
-			option_names[i][equals - argument] == '\0')
-		{
-			*option = i;
-			*value = equals + 1;
-			return true;
-		}
-	ereport(ERROR,
-			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("unrecognized option \"%s\"", pnstrdup(argument, equals - argument)),
-			 errhint("Options are %s, %s, %s, %s and %s; all other options are the queue's.",
-					 "key=", "queue=", "tag=", "group_key=", "if_exists=")));
-}
-
-/* Parses the value of an option into the template. */
-static void
-read_option(Template *template, Option option, Relation rel, const char *value)
+/* Returns where the template keeps an option that may be a column; NULL if it may not. */
+static Source *
+source_of(Template *template, DwOption option)
 {
 	switch (option)
 	{
-		case OPTION_KEY:
-			read_source(&template->key, option, rel, value);
-			break;
-		case OPTION_QUEUE:
-			read_source(&template->queue, option, rel, value);
-			break;
-		case OPTION_TAG:
-			read_source(&template->tag, option, rel, value);
-			break;
-		case OPTION_GROUP_KEY:
-			read_source(&template->group_key, option, rel, value);
-			break;
+		case DW_OPT_KEY:
+			return &template->key;
+		case DW_OPT_QUEUE:
+			return &template->queue;
+		case DW_OPT_TAG:
+			return &template->tag;
+		case DW_OPT_GROUP_KEY:
+			return &template->group_key;
 		default:
-			template->if_exists = dw_if_exists_named(value);
+			return NULL;
 	}
+}
+
+/*
+ * Parses an argument of the form name=value into the template; false if it has no "=".  The
+ * value of some options may be the name of a column.  An option that is unknown, or not for
+ * triggers, or given twice, raises an error, and so does a value that is not valid.
+ */
+static bool
+read_option(Template *template, Relation rel, const char *argument, const Kind *kind)
+{
+	const char *equals = strchr(argument, '=');
+	DwOption	option;
+	Source	   *source;
+	AttrNumber	column;
+
+	if (equals == NULL)
+		return false;
+	option = dw_option_named(argument, equals - argument,
+							 DW_FOR_TRIGGER | (kind->sends ? DW_FOR_MESSAGE : DW_FOR_TASK));
+	source = source_of(template, option);
+	if (source == NULL)
+	{
+		dw_option_set_text(&template->options, option, equals + 1);
+		return true;
+	}
+	if (source->column != 0 || source->constant != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("option \"%s\" is given twice", dw_option_name(option))));
+	column = column_named(rel, equals + 1);
+	if (column != 0)
+		read_from_column(source, rel, column);
+	else
+	{
+		source->constant = cstring_to_text(equals + 1);
+		dw_option_check_text(source->constant, dw_option_name(option));
+	}
+	return true;
 }
 
 /* Raises an error for a column that the trigger names and the table does not have. */
@@ -374,38 +355,41 @@ static void
 read_args_and_options(Template *template, Relation rel, char **arguments, int n, const Kind *kind)
 {
 	Datum	   *types = palloc(n * sizeof(Datum));
-	bool		given[NOPTIONS] = {0};
 
 	template->args = palloc0(n * sizeof(Source));
 	for (int i = 0; i < n; i++)
 	{
 		AttrNumber	column = column_named(rel, arguments[i]);
-		Option		option;
-		const char *value;
 
 		if (column != 0)
 			read_arg(template, rel, column, types);
-		else if (is_option(arguments[i], &option, &value))
-		{
-			/* the queue of a message is the second argument */
-			if (given[option] || (kind->sends && option == OPTION_QUEUE))
-				ereport(ERROR,
-						(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-						 errmsg("option \"%s\" is given twice", option_names[option])));
-			given[option] = true;
-			read_option(template, option, rel, value);
-		}
-		else
+		else if (!read_option(template, rel, arguments[i], kind))
 			raise_no_column(rel, arguments[i], kind);
 	}
-	if (given[OPTION_IF_EXISTS] && !given[OPTION_KEY])
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("option \"%s\" needs a key", option_names[OPTION_IF_EXISTS]),
-				 errhint("Only a task with a key can exist already.")));
 	if (template->nargs > 0)
 		template->arg_types = PointerGetDatum(construct_array(types, template->nargs, REGTYPEOID,
 														  sizeof(Oid), true, TYPALIGN_INT));
+}
+
+/* Judges the options that are the same for all rows; an invalid one raises an error. */
+static void
+check_options(Template *template, const Kind *kind)
+{
+	const DwOptions *options = &template->options;
+	DwNewTask	task;
+
+	if (template->key.column == 0 && template->key.constant == NULL)
+		for (DwOption i = 0; i < DW_NOPTIONS; i++)
+			if (!options->values[i].isnull && (i == DW_OPT_IF_EXISTS || i == DW_OPT_UNIQUE_FOR))
+				ereport(ERROR,
+						(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						 errmsg("option \"%s\" needs a key", dw_option_name(i)),
+						 errhint("Only a task with a key can exist already.")));
+	/* by default, a changed row replaces its task by the one that it now asks for */
+	template->if_exists = dw_given(options, IF_EXISTS) ? dw_if_exists_named(dw_option_cstring(options, IF_EXISTS)) :
+		DW_REPLACE;
+	dw_new_task_init(&task, kind->sends ? NULL : cstring_to_text(""));
+	dw_options_set(options, &task);
 }
 
 /* Adds all columns of the table to the template, as if they were named. */
@@ -470,11 +454,11 @@ make_template(const TriggerData *trigger, const Kind *kind)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("function \"%s\" needs at least two arguments, %s", kind->function, kind->needs),
 				 errhint("For example, %s.", kind->example)));
-	/* by default, a changed row replaces its task by the one that it now asks for */
-	template->if_exists = DW_REPLACE;
+	dw_options_none(&template->options, DW_FOR_TRIGGER);
 	read_shard(template, rel);
 	read_delay(template, rel, definition->tgargs[0]);
 	read_args_and_options(template, rel, definition->tgargs + 2, definition->tgnargs - 2, kind);
+	check_options(template, kind);
 	if (kind->sends)
 	{
 		template->queue.constant = cstring_to_text(definition->tgargs[1]);
@@ -506,14 +490,38 @@ forget_table(Datum arg, Oid table)
 			known->is_valid = false;
 }
 
-/* Removes a trigger's template. */
+/* Removes a trigger's template; it is freed when it is not in use. */
 static void
 forget_trigger(Known *known)
 {
-	MemoryContext context = known->context;
+	Template   *template = known->template;
 
 	(void) hash_search(known_triggers, &known->trigger, HASH_REMOVE, NULL);
-	MemoryContextDelete(context);
+	template->is_forgotten = true;
+	if (template->users == 0)
+		MemoryContextDelete(template->context);
+}
+
+/* Callback of a memory context: the trigger has fired, or failed. */
+static void
+end_use(void *arg)
+{
+	Template   *template = arg;
+
+	if (--template->users == 0 && template->is_forgotten)
+		MemoryContextDelete(template->context);
+}
+
+/* The template is in use until the caller's memory context, which is that of one row, is reset. */
+static void
+begin_use(Template *template)
+{
+	MemoryContextCallback *end = palloc(sizeof(MemoryContextCallback));
+
+	end->func = end_use;
+	end->arg = template;
+	template->users++;
+	MemoryContextRegisterResetCallback(CurrentMemoryContext, end);
 }
 
 /*
@@ -534,8 +542,8 @@ add_known_trigger(const TriggerData *trigger, const Kind *kind)
 	MemoryContextSetParent(context, CacheMemoryContext);
 	known->table = RelationGetRelid(trigger->tg_relation);
 	known->is_valid = true;
-	known->context = context;
 	known->template = template;
+	template->context = context;
 	return template;
 }
 
@@ -543,7 +551,7 @@ add_known_trigger(const TriggerData *trigger, const Kind *kind)
  * Returns the template of a trigger.  The statement has locked the table: earlier
  * changes were reported when the table was opened, and later ones have to wait.
  */
-static const Template *
+static Template *
 template_of(const TriggerData *trigger, const Kind *kind)
 {
 	HASH_SEQ_STATUS scan;
@@ -587,7 +595,7 @@ get_argument(const Source *source, TupleTableSlot *row, DwArgument *argument)
  * null.  Trailing blanks of a char(n) are removed, as in a cast to text.
  */
 static text *
-get_text(const Source *source, Option option, TupleTableSlot *row)
+get_text(const Source *source, DwOption option, TupleTableSlot *row)
 {
 	DwArgument	argument;
 	text	   *value;
@@ -599,7 +607,7 @@ get_text(const Source *source, Option option, TupleTableSlot *row)
 	if (argument.type == BPCHAROID)
 		argument.value = DirectFunctionCall1(rtrim1, argument.value);
 	value = DatumGetTextPP(dw_argument_text(&argument));
-	dw_option_check_text(value, option_names[option]);
+	dw_option_check_text(value, dw_option_name(option));
 	return value;
 }
 
@@ -668,21 +676,38 @@ is_of_other_node(const Template *template, Relation rel)
 	return !now.is_first;
 }
 
+/* Sets the options that are the same for all rows, and were judged. */
+static void
+set_options(const Template *template, bool has_key, DwNewTask *task)
+{
+	DwCheck		check = task->check;
+
+	task->check = DW_CHECK_OFF;
+	dw_options_set(&template->options, task);
+	task->check = check;
+	if (has_key && dw_given(&template->options, UNIQUE_FOR))
+		dw_new_task_unique_for(task, dw_option_us(&template->options, DW_OPT_UNIQUE_FOR));
+}
+
 /* Schedules the task of a row, or sends its message; or cancels it if the row wants none. */
 static void
 schedule_for_row(const Template *template, TupleTableSlot *row)
 {
-	text	   *key = get_text(&template->key, OPTION_KEY, row);
-	text	   *queue = get_text(&template->queue, OPTION_QUEUE, row);
-	text	   *tag = get_text(&template->tag, OPTION_TAG, row);
-	text	   *group_key = get_text(&template->group_key, OPTION_GROUP_KEY, row);
+	text	   *key = get_text(&template->key, DW_OPT_KEY, row);
+	text	   *queue = get_text(&template->queue, DW_OPT_QUEUE, row);
+	text	   *tag = get_text(&template->tag, DW_OPT_TAG, row);
+	text	   *group_key = get_text(&template->group_key, DW_OPT_GROUP_KEY, row);
+	int16		priority = dw_given(&template->options, PRIORITY) ?
+		DatumGetInt32(dw_option(&template->options, PRIORITY)) : DW_NO_PRIORITY;
 	DwNewTask	task;
 
 	dw_new_task_init(&task, template->sql);
 	task.if_exists = template->if_exists;
 	dw_new_task_set(&task, Anum_task_group_key, PointerGetDatum(group_key), group_key == NULL);
 	if (queue != NULL || group_key != NULL)
-		dw_new_task_queue(&task, queue ? text_to_cstring(queue) : NULL, DW_NO_PRIORITY);
+		dw_new_task_queue(&task, queue ? text_to_cstring(queue) : NULL, priority);
+	else if (priority != DW_NO_PRIORITY)
+		task.priority = priority;
 	if (!get_due(template, row, &task.due))
 	{
 		DwKey		pending = {.owner = task.owner, .queue = task.queue, .key = key};
@@ -699,6 +724,7 @@ schedule_for_row(const Template *template, TupleTableSlot *row)
 	dw_new_task_set(&task, Anum_task_key, PointerGetDatum(key), key == NULL);
 	dw_new_task_set(&task, Anum_task_tag, PointerGetDatum(tag), tag == NULL);
 	dw_new_task_set(&task, Anum_task_more, template->more, template->shard.id == 0);
+	set_options(template, key != NULL, &task);
 	(void) dw_schedule_new(&task, DW_SQL_CHECKED);
 }
 
@@ -707,7 +733,7 @@ static Datum
 fire(FunctionCallInfo fcinfo, const Kind *kind)
 {
 	TriggerData *trigger;
-	const Template *template;
+	Template   *template;
 	ErrorContextCallback callback = {
 		.previous = error_context_stack,
 		.callback = trigger_callback
@@ -722,6 +748,7 @@ fire(FunctionCallInfo fcinfo, const Kind *kind)
 	error_context_stack = &callback;
 	dw_require_writable(psprintf("%s()", kind->function));
 	template = template_of(trigger, kind);
+	begin_use(template);
 	if (!is_of_other_node(template, trigger->tg_relation))
 		schedule_for_row(template, TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ?
 						 trigger->tg_newslot : trigger->tg_trigslot);

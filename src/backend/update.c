@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * update.c
- *	  delay_update() and delay_update_key(): change what a pending task is.
+ *	  delay_update(): changes what a pending task is, and when it is due.
  *
- * Run by sessions, and by executors whose tasks call these functions.
+ * Run by sessions, and by executors whose tasks call the function.
  *
  * The row of the task is deleted and inserted again in the caller's transaction, with the same
  * id, as when a task is moved.  What is given is judged as for a new task.  A new SQL text, or
@@ -30,36 +30,23 @@
 #include "../base/settings.h"
 #include "../ending/ending.h"
 #include "../rows/catalog.h"
+#include "../rows/more.h"
 #include "../rows/task_rows.h"
 #include "../statement/statement.h"
+#include "../task/options.h"
 #include "../task/queues.h"
 #include "../task/task.h"
 #include "../task/touched.h"
 #include "backend.h"
 
 PG_FUNCTION_INFO_V1(dw_update);
-PG_FUNCTION_INFO_V1(dw_update_key);
 
-/* The arguments of both functions after those that name the task, in the order of the install script */
-enum
-{
-	SQL,
-	ARGS,
-	ARG_TYPES,
-	NAMED,
-	PRIORITY,
-	TO_QUEUE,
-	MAX_ATTEMPTS,
-	TIMEOUT,
-	TAG,
-	PAYLOAD,
-	NCHANGES
-};
-
-/* What is to be changed; only what is given is set. */
+/* What is to be changed */
 typedef struct Changes
 {
-	bool		given[NCHANGES];
+	DwOptions	options;		/* what is given */
+	bool		has_sql;		/* the SQL text */
+	bool		has_args;		/* its arguments, or their types */
 	text	   *sql;
 	int			nargs;
 	Datum		args;
@@ -67,80 +54,62 @@ typedef struct Changes
 	bool		no_args;
 	ArrayType  *untyped;		/* args as given, if they are texts whose types were not given, and
 								 * neither was an SQL text; else NULL */
-	int16		priority;
 	char	   *queue_name;
 	DwQueueForTask queue;
-	int16		max_attempts;
-	int32		timeout;
-	text	   *tag;			/* NULL: none from now on */
-	Datum		payload;
 } Changes;
 
 /*---- Reading the arguments ----*/
 
 /* Reads the SQL text and its arguments; those that have names are numbered. */
 static void
-read_sql(FunctionCallInfo fcinfo, int first, Changes *changes)
+read_sql(Changes *changes)
 {
-	ArrayType  *args = NULL;
+	const DwOptions *options = &changes->options;
+	ArrayType  *types = dw_given(options, ARG_TYPES) ? DatumGetArrayTypeP(dw_option(options, ARG_TYPES)) : NULL;
+	ArrayType  *args;
 
-	dw_option_refuse_both(changes->given[NAMED], changes->given[ARGS] || changes->given[ARG_TYPES]);
-	if (changes->given[NAMED] && !changes->given[SQL])
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("named needs an SQL text"),
-				 errhint("The text that is stored has numbers in place of names: use args, or pass sql_text, too.")));
-	if (changes->given[SQL])
-		changes->sql = PG_GETARG_TEXT_PP(first + SQL);
-	if (changes->given[NAMED])
-		changes->sql = dw_named_numbered(changes->sql, PG_GETARG_JSONB_P(first + NAMED), &args);
-	else if (changes->given[ARGS])
-		args = PG_GETARG_ARRAYTYPE_P(first + ARGS);
-	changes->given[ARGS] |= changes->given[NAMED] || changes->given[ARG_TYPES];
-	if (args != NULL && !changes->given[SQL] && !changes->given[ARG_TYPES] && (ARR_ELEMTYPE(args) == TEXTOID || ARR_ELEMTYPE(args) == VARCHAROID))
+	changes->sql = dw_options_sql(options, &args);
+	changes->has_sql = changes->sql != NULL;
+	changes->has_args = dw_given(options, ARGS) || dw_given(options, NAMED) || types != NULL;
+	if (args != NULL && !changes->has_sql && types == NULL && (ARR_ELEMTYPE(args) == TEXTOID || ARR_ELEMTYPE(args) == VARCHAROID))
 		changes->untyped = args;
-	if (changes->given[ARGS])
-		changes->nargs = dw_args_parse(args, changes->given[ARG_TYPES] ?
-									   PG_GETARG_ARRAYTYPE_P(first + ARG_TYPES) : NULL,
-									   &changes->args, &changes->arg_types, &changes->no_args);
+	if (changes->has_args)
+		changes->nargs = dw_args_parse(args, types, &changes->args, &changes->arg_types, &changes->no_args);
 }
 
 /*
- * Reads the changes from the arguments, of which first is the number of the first one.  An
- * invalid one raises an error, and so does a call without any.
+ * Reads the changes.  An invalid one raises an error, and so does a call without any.
  */
 static void
-read_changes(FunctionCallInfo fcinfo, int first, Changes *changes)
+read_changes(FunctionCallInfo fcinfo, Changes *changes)
 {
+	/* DW_OPT_NAME stands for those that name the task */
+	static const DwOption parameters[] = {
+		DW_OPT_NAME, DW_OPT_DELAY, DW_OPT_DUE, DW_OPT_SQL, DW_OPT_ARGS, DW_OPT_NAMED, DW_OPT_PAYLOAD, DW_OPT_TAG,
+		DW_OPT_PRIORITY, DW_OPT_MAX_ATTEMPTS, DW_OPT_JSON
+	};
+	const DwOptions *options = &changes->options;
 	bool		any = false;
 
 	memset(changes, 0, sizeof(Changes));
-	for (int i = 0; i < NCHANGES; i++)
-		any |= changes->given[i] = !PG_ARGISNULL(first + i);
+	dw_options_take(fcinfo, parameters, lengthof(parameters), DW_FOR_UPDATE, &changes->options);
+	changes->options.values[DW_OPT_NAME].isnull = true;
+	for (int i = 0; i < DW_NOPTIONS; i++)
+		any |= !options->values[i].isnull;
 	if (!any)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("nothing is to be changed"),
 				 errhint("Pass what the task shall have, by name, as in %s.",
 						 "delay_update(7, priority => 1)")));
-	read_sql(fcinfo, first, changes);
-	if (changes->given[PRIORITY])
-		changes->priority = dw_option_number(fcinfo, first + PRIORITY, "priority", DW_MIN_PRIORITY,
-												DW_MAX_PRIORITY);
-	if (changes->given[TO_QUEUE])
+	read_sql(changes);
+	if (dw_given(options, TO_QUEUE))
 	{
-		changes->queue_name = text_to_cstring(PG_GETARG_TEXT_PP(first + TO_QUEUE));
+		changes->queue_name = dw_option_cstring(options, TO_QUEUE);
 		dw_queue_find(changes->queue_name, &changes->queue);
 	}
-	changes->max_attempts = dw_option_number(fcinfo, first + MAX_ATTEMPTS, "max_attempts", 1, PG_INT16_MAX);
-	changes->timeout = dw_option_timeout(fcinfo, first + TIMEOUT, "timeout");
-	if (changes->given[TAG] && VARSIZE_ANY_EXHDR(PG_GETARG_TEXT_PP(first + TAG)) > 0)
-		changes->tag = dw_option_text(fcinfo, first + TAG, "tag");
-	if (changes->given[PAYLOAD])
-	{
-		changes->payload = PG_GETARG_DATUM(first + PAYLOAD);
-		dw_option_refuse_long_json(changes->payload, "payload");
-	}
+	if (dw_given(options, PAYLOAD))
+		dw_option_refuse_long_json(dw_option(options, PAYLOAD), "payload");
 }
 
 /*---- Changing a task ----*/
@@ -149,17 +118,20 @@ read_changes(FunctionCallInfo fcinfo, int first, Changes *changes)
 static void
 require_kind(const Changes *changes, const DwTaskKey *key)
 {
-	if (key->is_message && (changes->given[SQL] || changes->given[ARGS] || changes->given[TIMEOUT]))
+	const DwOptions *options = &changes->options;
+
+	if (key->is_message && (changes->has_sql || changes->has_args || dw_given(options, TIMEOUT) ||
+							dw_given(options, RETRY_ON) || dw_given(options, GIVE_UP_ON)))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("task %lld is a message", (long long) key->id),
-				 errdetail("It has a payload, and no SQL text, arguments or timeout.")));
-	if (!key->is_message && changes->given[PAYLOAD])
+				 errdetail("It has a payload, and no SQL text, arguments, timeout, retry_on or give_up_on.")));
+	if (!key->is_message && dw_given(options, PAYLOAD))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("task %lld is not a message", (long long) key->id),
 				 errdetail("It has an SQL text, and no payload.")));
-	if (changes->given[TO_QUEUE])
+	if (dw_given(options, TO_QUEUE))
 		dw_queue_require_kind(changes->queue_name, changes->queue.external, key->is_message);
 }
 
@@ -221,9 +193,9 @@ change_sql(const Changes *changes, const DwTaskKey *key, DwNewTask *task)
 {
 	int			nargs = changes->nargs;
 
-	if (changes->given[SQL])
+	if (changes->has_sql)
 		dw_new_task_set(task, Anum_task_sql, PointerGetDatum(changes->sql), false);
-	if (changes->given[ARGS])
+	if (changes->has_args)
 		change_args(changes, task);
 	else if (!task->nulls[Anum_task_args - 1])
 	{
@@ -232,10 +204,10 @@ change_sql(const Changes *changes, const DwTaskKey *key, DwNewTask *task)
 		nargs = ArrayGetNItems(ARR_NDIM(args), ARR_DIMS(args));
 	}
 	/* a text that is new runs with the search_path of this session, others need not */
-	task->check = changes->given[SQL] && task->owner == GetUserId() ? dw_check_sql_text :
+	task->check = changes->has_sql && task->owner == GetUserId() ? dw_check_sql_text :
 		Min(dw_check_sql_text, DW_CHECK_ON);
 	dw_new_task_check(task, nargs);
-	if (changes->given[SQL])
+	if (changes->has_sql)
 	{
 		/* read as in this session from now on; of other settings it keeps what it has kept */
 		dw_new_task_set(task, Anum_task_search_path, (Datum) 0, true);
@@ -246,28 +218,66 @@ change_sql(const Changes *changes, const DwTaskKey *key, DwNewTask *task)
 		require_reading(task, key);
 }
 
+/* Raises an error if the task has a group, and its queue, which may be another one now, has none. */
+static void
+require_groups(const Changes *changes, const DwNewTask *task)
+{
+	DwQueueForTask queue = changes->queue;
+	char	   *name = changes->queue_name;
+
+	if (task->nulls[Anum_task_group_key - 1] ||
+		(name == NULL && !dw_given(&changes->options, GROUP_KEY)))
+		return;
+	if (name == NULL)
+	{
+		name = task->queue == 0 ? NULL : dw_queue_name_of(task->queue);
+		dw_queue_find(name, &queue);
+	}
+	dw_queue_require_groups(name, &queue);
+}
+
+/* Sets the due time, if one is given; it is not that of the task's local time any more then. */
+static void
+change_due(const DwOptions *options, DwNewTask *task)
+{
+	if (!dw_given(options, DELAY) && !dw_given(options, DUE))
+		return;
+	dw_options_set_due(options, task);
+	task->values[Anum_task_due - 1] = TimestampTzGetDatum(task->due);
+	dw_more_remove(task->values, task->nulls, Anum_task_more, DW_MORE_NOT_BEFORE);
+	dw_more_remove(task->values, task->nulls, Anum_task_more, DW_MORE_LOCAL);
+}
+
 /* Makes the changes in the columns of the task's row. */
 static void
 apply_changes(const Changes *changes, const DwTaskKey *key, DwNewTask *task)
 {
+	const DwOptions *options = &changes->options;
+
 	require_kind(changes, key);
-	if (changes->given[SQL] || changes->given[ARGS])
+	/* follow-ups run as the owner, too */
+	if (changes->has_sql || changes->has_args || dw_given(options, ON_SUCCESS) || dw_given(options, ON_FAILURE))
 	{
+		dw_refuse_superuser(key->owner);
 		require_becoming(key);
-		change_sql(changes, key, task);
 	}
-	if (changes->given[PRIORITY])
-		task->priority = changes->priority;
-	if (changes->given[TO_QUEUE])
+	if (changes->has_sql || changes->has_args)
+		change_sql(changes, key, task);
+	dw_options_set(options, task);
+	change_due(options, task);
+	if (dw_given(options, PRIORITY))
+		task->priority = DatumGetInt32(dw_option(options, PRIORITY));
+	if (dw_given(options, TO_QUEUE))
 		task->queue = changes->queue.id;
-	if (changes->given[MAX_ATTEMPTS])
-		dw_new_task_set(task, Anum_task_max_attempts, Int16GetDatum(changes->max_attempts), false);
-	if (changes->given[TIMEOUT])
-		dw_new_task_set(task, Anum_task_timeout, Int32GetDatum(changes->timeout), false);
-	if (changes->given[TAG])
-		dw_new_task_set(task, Anum_task_tag, PointerGetDatum(changes->tag), changes->tag == NULL);
-	if (changes->given[PAYLOAD])
-		dw_new_task_set(task, Anum_task_payload, changes->payload, false);
+	if (dw_given(options, NEW_KEY))
+	{
+		text	   *label = DatumGetTextPP(dw_option(options, NEW_KEY));
+
+		dw_new_task_set(task, Anum_task_key, PointerGetDatum(label), VARSIZE_ANY_EXHDR(label) == 0);
+	}
+	if (dw_given(options, PAYLOAD))
+		dw_new_task_set(task, Anum_task_payload, dw_option(options, PAYLOAD), false);
+	require_groups(changes, task);
 	dw_new_task_set(task, Anum_task_priority, Int16GetDatum(task->priority), false);
 	dw_new_task_set(task, Anum_task_queue, Int16GetDatum(task->queue), false);
 }
@@ -293,21 +303,16 @@ enter_key(Relation rel, const DwTaskKey *key, const DwNewTask *task)
 				 errhint("Wait until it has run, or cancel it.")));
 }
 
-/* Returns the names of the arguments that were given. */
+/* Returns the names of the options that were given. */
 static char *
 names_of(const Changes *changes)
 {
-	static const char *const names[NCHANGES] = {
-		[SQL] = "sql_text", [ARGS] = "args", [ARG_TYPES] = "arg_types", [NAMED] = "named",
-		[PRIORITY] = "priority", [TO_QUEUE] = "to_queue", [MAX_ATTEMPTS] = "max_attempts",
-		[TIMEOUT] = "timeout", [TAG] = "tag", [PAYLOAD] = "payload"
-	};
 	StringInfoData text;
 
 	initStringInfo(&text);
-	for (int i = 0; i < NCHANGES; i++)
-		if (changes->given[i])
-			appendStringInfo(&text, "%s%s", text.len > 0 ? ", " : "", names[i]);
+	for (int i = 0; i < DW_NOPTIONS; i++)
+		if (!changes->options.values[i].isnull)
+			appendStringInfo(&text, "%s%s", text.len > 0 ? ", " : "", dw_option_name(i));
 	return text.data;
 }
 
@@ -334,7 +339,7 @@ update_taken(Relation rel, HeapTuple tuple, const DwTaskKey *key, const Changes 
 		lane = dw_lane_if_any(task.owner, task.queue, task.priority);
 	else
 		lane = dw_require_lane(task.owner, task.queue, task.priority);
-	enters = task.queue != key->queue && !task.nulls[Anum_task_key - 1];
+	enters = (task.queue != key->queue || dw_given(&changes->options, NEW_KEY)) && !task.nulls[Anum_task_key - 1];
 	if (enters)
 	{
 		dw_period_prepare();
@@ -349,40 +354,27 @@ update_taken(Relation rel, HeapTuple tuple, const DwTaskKey *key, const Changes 
 }
 
 /*
- * Changes a pending task; false if it is not pending.  The arguments name the task as in
- * dw_take_named(), and what is to be changed comes behind.
+ * SQL function delay_update().  The arguments name the task as in dw_named_task(), with the
+ * parameter options between them.
  */
-static Datum
-update_named(FunctionCallInfo fcinfo, const char *function, int queue)
+Datum
+dw_update(PG_FUNCTION_ARGS)
 {
+	DwNamedTask named;
 	Changes		changes;
 	Relation	rel;
 	HeapTuple	tuple;
 	DwTaskKey	key;
-	bool		taken;
+	DwTakeResult result;
 
 	dw_require_right();
-	dw_require_writable(function);
-	dw_refuse_null(PG_ARGISNULL(0), queue == DW_BY_ID ? "task id" : "key");
-	read_changes(fcinfo, queue + 1, &changes);
+	dw_require_writable("delay_update()");
+	dw_named_task(fcinfo, 11, &named);
+	read_changes(fcinfo, &changes);
 	rel = table_open(dw_catalog()->task, RowExclusiveLock);
-	taken = dw_take_named(fcinfo, queue, rel, &tuple, &key);
-	if (taken)
+	result = dw_take_named(&named, rel, &tuple, &key);
+	if (result == DW_TAKEN)
 		update_taken(rel, tuple, &key, &changes);
 	table_close(rel, NoLock);
-	PG_RETURN_BOOL(taken);
-}
-
-/* SQL function delay_update(). */
-Datum
-dw_update(PG_FUNCTION_ARGS)
-{
-	return update_named(fcinfo, "delay_update()", DW_BY_ID);
-}
-
-/* SQL function delay_update_key(). */
-Datum
-dw_update_key(PG_FUNCTION_ARGS)
-{
-	return update_named(fcinfo, "delay_update_key()", 1);
+	PG_RETURN_TEXT_P(cstring_to_text(dw_take_answer(result, "changed")));
 }

@@ -36,6 +36,9 @@ int			dw_fail_batches = 0;
 #endif
 int			dw_plan_cache = 4 * 1024;
 bool		dw_enabled = true;
+bool		dw_superuser_tasks = true;
+char	   *dw_traceparent = NULL;
+char	   *dw_snoozed_until = "";
 int			dw_start_after_recovery = DW_START_ON;
 int			dw_default_timeout = 0;
 int			dw_log_min_duration = -1;
@@ -240,6 +243,11 @@ dw_define_settings(void)
 							 "For the whole server, or for one database by ALTER DATABASE. When it is off tasks are still accepted; those that run go on to their end.",
 							 &dw_enabled, true,
 							 PGC_SUSET, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable("delay_wheel.superuser_tasks",
+							 "Run tasks of superusers.",
+							 "When it is off superusers cannot schedule any, nor run them themselves, and those that are pending wait; one that runs goes on to its end.",
+							 &dw_superuser_tasks, true,
+							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomEnumVariable("delay_wheel.start_after_recovery",
 							 "Whether tasks run on a server that was promoted or came out of archive recovery.",
 							 "With \"hold\", none runs there before this is set to \"on\". A recovery after a crash does not count.",
@@ -250,6 +258,17 @@ dw_define_settings(void)
 							 "\"on\" parses it. With \"plan\" names, types and rights are looked up, too, as a prepared statement would; what is not there yet is an error then. When it is \"off\", syntax errors and the like show only when the task runs.",
 							 &dw_check_sql_text, DW_CHECK_ON, check_options,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomStringVariable(DW_TRACEPARENT,
+							   "The trace that a task belongs to, while it runs.",
+							   "It is the text traceparent of its headers, as the W3C's Trace Context has it. A session may set it, and keep it with tasks by keep_settings.",
+							   &dw_traceparent, "",
+							   PGC_USERSET, 0, NULL, NULL, NULL);
+	/* how a task says it, see dw_snooze() */
+	DefineCustomStringVariable(DW_SNOOZED_UNTIL,
+							   "When the running task is to be run again, after delay_snooze(); for internal use.",
+							   NULL, &dw_snoozed_until, "",
+							   PGC_INTERNAL, GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE | GUC_DISALLOW_IN_FILE,
+							   NULL, NULL, NULL);
 	DefineCustomStringVariable("delay_wheel.keep_settings",
 							   "Settings of a session that are kept with each task that it schedules.",
 							   "Their values hold while the task runs, as those of its option keep_settings, which takes precedence, and so does that of its queue. How its text is read (search_path, TimeZone and others) is kept without this, where it is not what a new session of its owner has.",

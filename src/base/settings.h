@@ -65,6 +65,15 @@ extern int	dw_fail_batches;	/* one batch of this many fails, 0 = none */
 #endif
 extern int	dw_plan_cache;		/* kB, 0 = none */
 extern bool dw_enabled;
+extern bool dw_superuser_tasks;
+
+/* The setting by which a task knows the trace that it belongs to. */
+#define DW_TRACEPARENT	"delay_wheel.traceparent"
+extern char *dw_traceparent;
+
+/* When the running task wants to be run again: microseconds, as a TimestampTz, or empty. */
+#define DW_SNOOZED_UNTIL "delay_wheel.snoozed_until"
+extern char *dw_snoozed_until;
 extern int	dw_start_after_recovery;	/* DwStartAfterRecovery */
 extern int	dw_default_timeout;		/* ms, 0 = none */
 extern int	dw_log_min_duration;	/* ms, -1 = off */

@@ -62,7 +62,7 @@ typedef struct DwWing
 	void		(*rows_in_doubt) (struct DwDatabase *db);
 	/* True if it has rows that came with a copy.  By the timer, which does not wait. */
 	bool		(*has_unarmed) (void);
-	/* delay_arm() takes such rows over; *left becomes true if some stay. */
+	/* delay_wheel.arm() takes such rows over; *left becomes true if some stay. */
 	void		(*arm) (bool *left);
 	/* Raises an error if the queue, which is to be dropped, is needed. */
 	void		(*require_unused) (int16 queue, const char *name);

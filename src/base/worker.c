@@ -37,6 +37,7 @@
 #include "clock.h"
 #include "compat.h"
 #include "wing.h"
+#include "settings.h"
 #include "worker.h"
 
 static const DwWing *const no_wings[] = {NULL};
@@ -314,6 +315,8 @@ dw_session_access(Oid owner)
 	can_log_in = ((Form_pg_authid) GETSTRUCT(tuple))->rolcanlogin;
 	ReleaseSysCache(tuple);
 
+	if (!dw_superuser_tasks && superuser_arg(owner))
+		return DW_ACCESS_SUPERUSER;
 	if (!database_is_open())
 		return DW_ACCESS_CLOSED;
 	if (dw_database_aclcheck(MyDatabaseId, owner, ACL_CONNECT) != ACLCHECK_OK)

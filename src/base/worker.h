@@ -19,6 +19,7 @@ typedef enum DwAccess
 	DW_ACCESS_LOGIN,			/* yes, the role can log in */
 	DW_ACCESS_NO_LOGIN,			/* the role may connect, but has no LOGIN attribute */
 	DW_ACCESS_NO_ROLE,			/* the role does not exist */
+	DW_ACCESS_SUPERUSER,		/* tasks of superusers are switched off */
 	DW_ACCESS_NO_CONNECT,		/* the role lacks CONNECT on the database */
 	DW_ACCESS_CLOSED			/* the database does not exist or allows no connections */
 } DwAccess;

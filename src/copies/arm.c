@@ -1,20 +1,20 @@
 /*-------------------------------------------------------------------------
  *
  * arm.c
- *	  delay_arm(): takes over tasks that came with a copy of another database.
+ *	  delay_wheel.arm(): takes over tasks that came with a copy of another database.
  *
  * Run by sessions, and by executors whose tasks call it.
  *
  * Each row of a task has an origin, the stamp of the database in which the task was
  * scheduled.  A task with another origin came with a copy (a restored dump, a TEMPLATE
  * copy, logical replication, pg_upgrade).  Such a task is not "armed": it does not
- * run, since the original task may run in the other database.  delay_arm() makes
+ * run, since the original task may run in the other database.  delay_wheel.arm() makes
  * such tasks, and rows of wings, this database's own.
  *
  * The rows are read lane by lane.  A lane is the tasks of one owner, queue and priority
  * (here also of one origin), in the order of their due times.  Each row is deleted and
  * inserted again with this database's stamp, as delay_reschedule() does.  If another
- * transaction is changing a row, delay_arm() waits for its end as UPDATE would.  The row may then
+ * transaction is changing a row, delay_wheel.arm() waits for its end as UPDATE would.  The row may then
  * have moved, so all rows are read again until a pass has found no changed row.
  *
  *-------------------------------------------------------------------------
@@ -47,7 +47,7 @@
 
 PG_FUNCTION_INFO_V1(dw_arm);
 
-/* The state of a call of delay_arm() */
+/* The state of a call of delay_wheel.arm() */
 typedef struct Arming
 {
 	Relation	rel;			/* the table of tasks */
@@ -176,16 +176,16 @@ arm_all(Arming *arming)
 	UnregisterSnapshot(arming->snapshot);
 }
 
-/* SQL function delay_arm(); returns the number of tasks that were armed. */
+/* SQL function delay_wheel.arm(); returns the number of tasks that were armed. */
 Datum
 dw_arm(PG_FUNCTION_ARGS)
 {
 	Arming		arming = {0};
 
-	dw_require_writable("delay_arm()");
+	dw_require_writable("delay_wheel.arm()");
 	arming.rel = table_open(dw_catalog()->task, RowExclusiveLock);
 	arming.origin = dw_origin_stamp();
-	arming.row_context = AllocSetContextCreate(CurrentMemoryContext, "delay_arm",
+	arming.row_context = AllocSetContextCreate(CurrentMemoryContext, "delay_wheel.arm",
 											   ALLOCSET_DEFAULT_SIZES);
 	do
 		arm_all(&arming);
@@ -206,6 +206,6 @@ dw_arm(PG_FUNCTION_ARGS)
 				 errmsg_plural("%lld task is left unarmed, since its owner does not exist",
 							   "%lld tasks are left unarmed, since their owners do not exist",
 							   arming.ownerless, (long long) arming.ownerless),
-				 errhint("Cancel them, or give them to another role by UPDATE of delay_wheel_data.task and call delay_arm() again.")));
+				 errhint("Cancel them, or give them to another role by UPDATE of delay_wheel_data.task and call delay_wheel.arm() again.")));
 	PG_RETURN_INT64(arming.armed);
 }

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * attempt_end.c
- *	  The end of a failed attempt: another one, or none.
+ *	  The end of an attempt after which the task is not done: another one, or none.
  *
  * Run by executors, and by sessions that put a message back, or run a task as an executor
  * would, in the transaction that has deleted the task's row (the claim).
@@ -113,17 +113,15 @@ holds_group_back(const DwClaim *claim)
 }
 
 /*
- * Writes the row of a claimed task again, to be tried again at that time, as the end of a run
- * that was begun at "started" and failed with the error.  A task that holds its group back
- * keeps its due time, and so its place.
+ * Writes the row of a claimed task again, to be run again at that time.  A task that holds its
+ * group back keeps its due time, and so its place.
  */
 static void
-put_back(DwClaim *claim, TimestampTz again_at, TimestampTz started, const ErrorData *error)
+put_back(DwClaim *claim, TimestampTz again_at)
 {
 	DwHint		hint = {.id = claim->key.id};
 	Relation	rel;
 
-	conclude_attempt(claim, DW_RETRIED, started, error);
 	if (holds_group_back(claim))
 	{
 		dw_more_set_number(claim->values, claim->nulls, Anum_task_more, DW_MORE_NOT_BEFORE, again_at);
@@ -136,7 +134,6 @@ put_back(DwClaim *claim, TimestampTz again_at, TimestampTz started, const ErrorD
 	dw_row_end_lease(claim->nulls);
 	/* its local time was that of the attempt that has ended */
 	dw_more_remove(claim->values, claim->nulls, Anum_task_more, DW_MORE_LOCAL);
-	dw_keep_error(claim->values, claim->nulls, error);
 
 	DW_INJECT("retry-before-insert");
 	/* enters the database in shared memory; the end of the transaction hints there */
@@ -145,6 +142,43 @@ put_back(DwClaim *claim, TimestampTz again_at, TimestampTz started, const ErrorD
 	hint.tid = dw_task_insert(rel, claim->values, claim->nulls);
 	table_close(rel, NoLock);
 	dw_touch_row(&hint, DW_TOUCH_WRITTEN);
+}
+
+/* Puts a claimed task back after a run that was begun at "started" and failed with the error. */
+static void
+put_back_failed(DwClaim *claim, TimestampTz again_at, TimestampTz started, const ErrorData *error)
+{
+	conclude_attempt(claim, DW_RETRIED, started, error);
+	dw_keep_error(claim->values, claim->nulls, error);
+	put_back(claim, again_at);
+}
+
+/*
+ * Puts a claimed task back that has called delay_snooze() and was run without an error: due
+ * then, with as many attempts as before, and without a word in the history.  False if a newer
+ * task of its key is there, which takes its place; then nothing was done.
+ */
+bool
+dw_attempt_snooze(Relation rel, DwClaim *claim, TimestampTz due)
+{
+	int64		newer;
+	int64		before;
+	bool		allowed = dw_key_retry_allowed(rel, claim->tuple, &newer);
+
+	if (allowed)
+	{
+		if (!dw_more_number(claim->values, claim->nulls, Anum_task_more, DW_MORE_SNOOZES, &before))
+			before = 0;
+		dw_more_set_number(claim->values, claim->nulls, Anum_task_more, DW_MORE_SNOOZES, before + 1);
+		put_back(claim, due);
+	}
+	/* others of its group may come first now, or must not begin */
+	if (allowed && !claim->nulls[Anum_task_group_key - 1])
+		dw_batch_close();
+	/* not held until the end of a transaction that may be long */
+	if (!claim->nulls[Anum_task_key - 1])
+		dw_key_leave();
+	return allowed;
 }
 
 /*
@@ -159,7 +193,7 @@ dw_attempt_retry(DwClaim *claim, TimestampTz due, int failed, TimestampTz starte
 	/* fits: max_attempts is a smallint */
 	claim->values[Anum_task_attempts - 1] = Int16GetDatum(failed);
 	claim->nulls[Anum_task_attempts - 1] = false;
-	put_back(claim, due, started, error);
+	put_back_failed(claim, due, started, error);
 	ereport(LOG,
 			(errcode(error->sqlerrcode),
 			 errmsg("delay_wheel task %lld failed and will be tried again: %s",
@@ -181,7 +215,7 @@ dw_attempt_lost(DwClaim *claim, TimestampTz due, int64 lost, TimestampTz started
 	TimestampTz now = dw_now();
 
 	dw_more_set_number(claim->values, claim->nulls, Anum_task_more, DW_MORE_LOST, lost);
-	put_back(claim, due, started, error);
+	put_back_failed(claim, due, started, error);
 	if (now >= logged && now < logged + LOST_LOG_US)
 		return;
 	logged = now;

@@ -77,7 +77,7 @@ extern TimestampTz dw_claim_first_due(const DwClaim *claim);
 extern TimestampTz dw_claim_leased_at(const DwClaim *claim);
 extern char *dw_claim_text(const DwClaim *claim, AttrNumber column);
 
-/*---- attempt_end.c: the end of a failed attempt: another one, or none ----*/
+/*---- attempt_end.c: the end of an attempt after which the task is not done ----*/
 
 extern void dw_error_add_detail(ErrorData *error, const char *sentence);
 extern DwOutcome dw_attempt_end(Relation rel, DwClaim *claim, TimestampTz due, bool give_up,
@@ -86,6 +86,7 @@ extern void dw_attempt_fail(const DwClaim *claim, int attempts, TimestampTz star
 							const ErrorData *error);
 extern void dw_attempt_lost(DwClaim *claim, TimestampTz due, int64 lost, TimestampTz started,
 							const ErrorData *error);
+extern bool dw_attempt_snooze(Relation rel, DwClaim *claim, TimestampTz due);
 extern void dw_attempt_retry(DwClaim *claim, TimestampTz due, int failed, TimestampTz started,
 							 const ErrorData *error);
 
@@ -95,13 +96,6 @@ extern void dw_task_was_cancelled(DwDatabase *db, const DwEntry *entry);
 extern void dw_conclude(const DwEnded *ended);
 extern void dw_conclude_row(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwOutcome outcome,
 							const ErrorData *error);
-
-/*
- * Number of a follow-up's arguments: id and rows, of a message id and result; or id,
- * SQLSTATE and message.
- */
-#define DW_ON_SUCCESS_ARGS	2
-#define DW_ON_FAILURE_ARGS	3
 
 
 /*---- group_first.c: which task of an ordered group comes first ----*/

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * find_out.c
- *	  delay_outcome(): what became of a task.
+ *	  delay_status(): what became of a task.
  *
  * Run by sessions, and by executors whose tasks call it.
  *
@@ -40,7 +40,7 @@
 #include "../task/task.h"
 #include "ends.h"
 
-PG_FUNCTION_INFO_V1(dw_outcome);
+PG_FUNCTION_INFO_V1(dw_status_of);
 
 /* What became of a task, as far as the current user may know. */
 typedef struct Found
@@ -243,9 +243,9 @@ dw_outcome_if_ended(int64 id)
 	return dw_outcome_names[found.end];
 }
 
-/* SQL function delay_outcome(): returns a row. */
+/* SQL function delay_status(): returns a row. */
 Datum
-dw_outcome(PG_FUNCTION_ARGS)
+dw_status_of(PG_FUNCTION_ARGS)
 {
 	Found		found;
 

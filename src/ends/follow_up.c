@@ -23,6 +23,7 @@
 #include "../rows/more.h"
 #include "../rows/task_rows.h"
 #include "../shmem/outcome.h"
+#include "../task/options.h"
 #include "../task/queues.h"
 #include "../task/task.h"
 #include "ends.h"

@@ -250,8 +250,12 @@ dw_autonomous_run(const DwClaim *claim, const char *sql)
 	CHECK_FOR_INTERRUPTS();
 	PortalStart(portal, params, 0, InvalidSnapshot);
 	dw_first_row_init(&row, dw_wings_max_result(claim->key.queue));
+	(void) dw_snooze_take();
+	dw_may_snooze = true;
 	(void) dw_portal_run(portal, &row.pub, &qc);
 	result = result_of(plans, &qc);
+	result.again_at = dw_snooze_take();
+	dw_may_snooze = false;
 	/* the statement may have ended transactions; its context has not been switched back */
 	MemoryContextSwitchTo(context);
 	result.first_row = dw_first_row_take(&row);

@@ -80,7 +80,7 @@ extern void dw_session_clean(bool used_temp);
 typedef struct DwRun
 {
 	DwEntry		entry;
-	DwOutcome	outcome;		/* dw_settle() may change DW_FAILED to DW_RETRIED */
+	DwOutcome	outcome;		/* dw_settle() changes it for a task that is put back */
 	bool		was_run;		/* counts as an attempt: the SQL was begun, now or in an
 								 * executor that the task has ended */
 	int			attempts;		/* number of attempts before this one */

@@ -178,8 +178,15 @@ dw_run_sql(const DwClaim *claimed, const char *sql)
 										  claimed->nulls[Anum_task_arg_types - 1]);
 
 	int			max_row = dw_wings_max_result(claimed->key.queue);
+	DwSpiResult result;
 
-	return may_keep ? dw_spi_run(sql, params, max_row) : dw_spi_run_once(sql, params, max_row);
+	/* of a task that failed after it had committed */
+	(void) dw_snooze_take();
+	dw_may_snooze = true;
+	result = may_keep ? dw_spi_run(sql, params, max_row) : dw_spi_run_once(sql, params, max_row);
+	result.again_at = dw_snooze_take();
+	dw_may_snooze = false;
+	return result;
 }
 
 /*
@@ -566,7 +573,7 @@ claim_and_run(void)
 	}
 	/* an error while a task is settled that did not run is none of its own: tried again */
 	dw_settle(work.db, work.me, run, &claimed);
-	if (run->outcome == DW_DONE)
+	if (run->was_run && run->error == NULL)
 		commit_run(work.me, &claimed);
 	else
 		dw_claim_commit_transaction();

@@ -211,6 +211,13 @@ limit_parallel_workers(void)
 	dw_int_setting(parallel_workers)->max = max_parallel_workers;
 }
 
+/* False if tasks of superusers are switched off, and this is a session of one. */
+static bool
+may_go_on(void)
+{
+	return dw_superuser_tasks || strcmp(GetConfigOption("is_superuser", false, false), "on") != 0;
+}
+
 /*
  * Handles signals and reads changed settings, as dw_worker_interrupts() does.  Returns
  * false if the session may differ from a new one now: then the executor must end
@@ -225,7 +232,7 @@ dw_session_interrupts(void)
 	if (parallel_workers == NULL)
 	{
 		(void) dw_worker_interrupts();
-		return true;
+		return may_go_on();
 	}
 	/* a reload of the configuration may allow more */
 	setting = dw_int_setting(parallel_workers);
@@ -239,7 +246,7 @@ dw_session_interrupts(void)
 		limit = setting->reset_val;
 	}
 	setting->max = limit;
-	return true;
+	return may_go_on();
 }
 
 /*

@@ -196,17 +196,39 @@ settle_failed_run(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)
 	else if (newer != 0)
 		dw_error_add_detail(&said, psprintf("The task was not tried again, since task %lld of the same key is newer.",
 								   (long long) newer));
+	else if (again && me->is_last)
+		dw_error_add_detail(&said, "The task was not tried again, as delay_cancel() had asked for.");
 	else if (refusal != NULL)
 		dw_error_add_detail(&said, refusal);
 	dw_attempt_fail(claim, run->attempts + (run->was_run ? 1 : 0), started_of(run), &said);
+}
+
+/*
+ * Settles a run without an error whose task has called delay_snooze(): puts the task back.
+ * It counts as cancelled if a newer task of its key takes its place, or if a session wants it
+ * to end.  No session can stop a task of a batch.
+ */
+static void
+settle_snoozed_run(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)
+{
+	Relation	rel = table_open(dw_catalog()->task, RowExclusiveLock);
+
+	if ((me->in_batch || dw_stop_forbid(db, me)) &&
+		dw_attempt_snooze(rel, claim, run->result.again_at))
+		run->outcome = DW_NOT_ENDED;
+	else
+		run->outcome = DW_CANCELLED;
+	table_close(rel, NoLock);
+	if (run->outcome == DW_CANCELLED)
+		conclude(run, claim);
 }
 
 /*---- All outcomes ----*/
 
 /*
  * Records the outcome of a run, with all that follows from it, in the transaction
- * that has deleted the task's row.  run->outcome DW_FAILED becomes DW_RETRIED if the
- * task is put back.  An error undoes the transaction; the caller may then claim the
+ * that has deleted the task's row.  If the task is put back, run->outcome becomes DW_RETRIED
+ * after a failure, DW_NOT_ENDED after delay_snooze().  An error undoes the transaction; the caller may then claim the
  * task and settle the run again in another transaction.
  */
 void
@@ -215,6 +237,11 @@ dw_settle(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)
 	switch (run->outcome)
 	{
 		case DW_DONE:
+			if (run->result.again_at != 0)
+				settle_snoozed_run(db, me, run, claim);
+			else
+				conclude(run, claim);
+			break;
 		case DW_SKIPPED:
 		case DW_CANCELLED:
 			conclude(run, claim);

@@ -35,7 +35,7 @@ USING heap
 WITH (autovacuum_vacuum_scale_factor = 0.05, vacuum_truncate = off);
 CREATE INDEX failed_task_failed_at_idx ON delay_wheel_data.failed_task (failed_at, id);
 COMMENT ON TABLE delay_wheel_data.failed_task IS
-'tasks that were given up, with the error of the last attempt; read it by the view delay_wheel.failed. Rows stay until delay_wheel.failed_max_age or delay_wheel.failed_max_count is reached, delay_retry() or delay_redrive() puts the task back, or they are deleted';
+'tasks that were given up, with the error of the last attempt; read it by the view delay_wheel.failed. Rows stay until delay_wheel.failed_max_age or delay_wheel.failed_max_count is reached, delay_retry() or delay_retry_all() puts the task back, or they are deleted';
 COMMENT ON COLUMN delay_wheel_data.failed_task.id IS 'number of the task';
 COMMENT ON COLUMN delay_wheel_data.failed_task.failed_at IS 'when it was given up';
 COMMENT ON COLUMN delay_wheel_data.failed_task.due IS 'due time of its last attempt';
@@ -122,22 +122,22 @@ $$;
 
 GRANT SELECT ON delay_wheel.failed, delay_wheel_internal.newest_failed TO PUBLIC;
 
-CREATE FUNCTION delay_retry(id bigint) RETURNS boolean
+CREATE FUNCTION delay_retry(id bigint) RETURNS text
 AS 'MODULE_PATHNAME', 'dw_retry' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_retry(bigint) IS
-'puts a failed task back, to be run at once with all its attempts if this transaction commits; the id stays, and the row in delay_wheel.failed goes. False if there is no failed task of that id (any more); waits for another session that does the same. An error if the task, or another one of the same key, is pending (or a newer one runs), SQLSTATE 23505, if it is running, 55006, or if its queue or its owner does not exist any more, 42704. Only for members of the owner role and superusers; counts for delay_wheel.max_pending. Cancellations that are committed do not concern it, those of transactions that are still open do. A null id is an error, SQLSTATE 22004';
+'puts a failed task back, to be run at once with all its attempts if this transaction commits; the id stays, and the row in delay_wheel.failed goes: retried; gone, if there is no failed task of that id (any more); waits for another session that does the same. An error if the task, or another one of the same key, is pending (or a newer one runs), SQLSTATE 23505, if it is running, 55006, or if its queue or its owner does not exist any more, 42704. Only for members of the owner role and superusers; counts for delay_wheel.max_pending. Cancellations that are committed do not concern it, those of transactions that are still open do. A null id is an error, SQLSTATE 22004';
 
-CREATE FUNCTION delay_redrive(queue text DEFAULT NULL, tag text DEFAULT NULL, sqlstate text DEFAULT NULL,
+CREATE FUNCTION delay_retry_all(queue text DEFAULT NULL, tag text DEFAULT NULL, sqlstate text DEFAULT NULL,
 	failed_from timestamptz DEFAULT NULL, failed_until timestamptz DEFAULT NULL, max_tasks integer DEFAULT NULL)
 RETURNS bigint
-AS 'MODULE_PATHNAME', 'dw_redrive' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION delay_redrive(text, text, text, timestamptz, timestamptz, integer) IS
+AS 'MODULE_PATHNAME', 'dw_retry_all' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_retry_all(text, text, text, timestamptz, timestamptz, integer) IS
 'puts failed tasks back as delay_retry() does, those that failed first before others, at most max_tasks; returns how many. Those whose rights the caller has, all of them for a superuser, that are in this queue, have this tag and this SQLSTATE (five characters), and failed in [failed_from, failed_until); null stands for any, so without arguments all of one''s own. Tasks that delay_retry() would refuse, or for which it would have to wait since another transaction changes them, are left, with a notice of their number. A queue that does not exist, SQLSTATE 42704, a malformed sqlstate and a negative max_tasks, 22023, are errors';
 
-CREATE FUNCTION delay_discard(id bigint) RETURNS boolean
+CREATE FUNCTION delay_discard(id bigint) RETURNS text
 AS 'MODULE_PATHNAME', 'dw_discard' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_discard(bigint) IS
-'removes a failed task from delay_wheel.failed for good, if this transaction commits; the history keeps it. False if there is no failed task of that id (any more); waits for another session that puts it back or discards it. A pending task is not concerned, see delay_cancel(). Only for members of the owner role and superusers, for others an error, SQLSTATE 42501; a task that runs just now, 55006; a null id, 22004';
+'removes a failed task from delay_wheel.failed for good, if this transaction commits; the history keeps it: discarded; gone, if there is no failed task of that id (any more); waits for another session that puts it back or discards it. A pending task is not concerned, see delay_cancel(). Only for members of the owner role and superusers, for others an error, SQLSTATE 42501; a task that runs just now, 55006; a null id, 22004';
 
 CREATE FUNCTION delay_discard_all(queue text DEFAULT NULL, tag text DEFAULT NULL, sqlstate text DEFAULT NULL,
 	failed_from timestamptz DEFAULT NULL, failed_until timestamptz DEFAULT NULL, max_tasks integer DEFAULT NULL)

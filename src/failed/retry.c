@@ -48,7 +48,7 @@
 #include "../task/touched.h"
 
 PG_FUNCTION_INFO_V1(dw_retry);
-PG_FUNCTION_INFO_V1(dw_redrive);
+PG_FUNCTION_INFO_V1(dw_retry_all);
 PG_FUNCTION_INFO_V1(dw_discard);
 PG_FUNCTION_INFO_V1(dw_discard_all);
 
@@ -86,7 +86,7 @@ typedef struct FailedRow
 	int16		priority;
 } FailedRow;
 
-/* Criteria for the tasks that delay_redrive() and delay_discard_all() deal with */
+/* Criteria for the tasks that delay_retry_all() and delay_discard_all() deal with */
 typedef struct Filter
 {
 	int			queue;			/* -1: any */
@@ -386,17 +386,17 @@ deal_with_one(FunctionCallInfo fcinfo, const char *function, bool discards)
 	if (outcome == DEALT_WITH && dw_audits(DW_AUDIT_CONTROL))
 		audit_one(&row, discards);
 	end_retrying(&retrying);
-	PG_RETURN_BOOL(outcome == DEALT_WITH);
+	PG_RETURN_TEXT_P(cstring_to_text(outcome == NOT_THERE ? "gone" : discards ? "discarded" : "retried"));
 }
 
-/* SQL function delay_retry(): puts a failed task back; false if there is none. */
+/* SQL function delay_retry(): puts a failed task back; "gone" if there is none. */
 Datum
 dw_retry(PG_FUNCTION_ARGS)
 {
 	return deal_with_one(fcinfo, "delay_retry()", false);
 }
 
-/* SQL function delay_discard(): discards a failed task; false if there is none. */
+/* SQL function delay_discard(): discards a failed task; "gone" if there is none. */
 Datum
 dw_discard(PG_FUNCTION_ARGS)
 {
@@ -476,7 +476,7 @@ audit_many(const Filter *filter, int64 n, bool discards)
 {
 	StringInfoData detail;
 	DwAction	action = {
-		.what = discards ? "discard_all" : "redrive",
+		.what = discards ? "discard_all" : "retry_all",
 		.rows = n,
 		.queue = filter->queue,
 		.with_queue = filter->queue >= 0,
@@ -499,7 +499,7 @@ audit_many(const Filter *filter, int64 n, bool discards)
 }
 
 /*
- * delay_redrive() and delay_discard_all(): puts back or discards failed tasks that match
+ * delay_retry_all() and delay_discard_all(): puts back or discards failed tasks that match
  * the filter, beginning with those that failed first; returns their number.  *left becomes
  * the number of matching tasks that could not be put back or discarded.
  */
@@ -561,12 +561,12 @@ deal_with_many(FunctionCallInfo fcinfo, const char *function, bool discards, int
 	return done;
 }
 
-/* SQL function delay_redrive(): puts many failed tasks back; returns how many. */
+/* SQL function delay_retry_all(): puts many failed tasks back; returns how many. */
 Datum
-dw_redrive(PG_FUNCTION_ARGS)
+dw_retry_all(PG_FUNCTION_ARGS)
 {
 	int64		left;
-	int64		done = deal_with_many(fcinfo, "delay_redrive()", false, &left);
+	int64		done = deal_with_many(fcinfo, "delay_retry_all()", false, &left);
 
 	if (left > 0)
 		ereport(NOTICE,

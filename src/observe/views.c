@@ -456,7 +456,8 @@ put_lane(FunctionCallInfo fcinfo, DwDatabase *db, int32 number)
 			   lateness_column(dw_lane_lateness_percentile(&lane.lateness, 0.5)),
 			   lateness_column(dw_lane_lateness_percentile(&lane.lateness, 0.95)),
 			   lateness_column(dw_lane_lateness_percentile(&lane.lateness, 1)),
-			   DW_INT8(dw_counted(&lane.counters, DW_SKIPPED)));
+			   DW_INT8(dw_counted(&lane.counters, DW_SKIPPED)),
+			   lateness_column(dw_lane_lateness_percentile(&lane.lateness, 0.99)));
 }
 
 /*
@@ -516,6 +517,7 @@ typedef struct QueueSum
 	TimestampTz first_due;		/* of these; DW_NEVER if there is none */
 	int32		leased;			/* messages under a lease; -1 if not known */
 	DwLimit		limit;			/* of the queue, if it holds a lane with ready tasks back */
+	DwLaneLateness lateness;	/* of its lanes */
 } QueueSum;
 
 static int
@@ -545,6 +547,7 @@ collect_queues(DwDatabase *db, QueueSum *sums)
 		LWLockRelease(dw_ready_lock(db));
 		sum->first_due = DW_NEVER;
 		sum->leased = -1;
+		dw_lane_lateness_init(&sum->lateness);
 		if (sum->queue.database == db->oid)
 			n++;
 	}
@@ -554,7 +557,7 @@ collect_queues(DwDatabase *db, QueueSum *sums)
 
 /* Adds a lane to the sums of its queue.  Takes the ready lock if it has due tasks. */
 static void
-add_lane_to_queue(DwDatabase *db, const DwLane *lane, TimestampTz now, QueueSum *sum)
+add_lane_to_queue(DwDatabase *db, DwLane *lane, TimestampTz now, QueueSum *sum)
 {
 	int64		ready = dw_ready_count(lane);
 	DwLimit		limit;
@@ -564,6 +567,7 @@ add_lane_to_queue(DwDatabase *db, const DwLane *lane, TimestampTz now, QueueSum 
 	sum->lanes++;
 	sum->near += lane->waiting;
 	sum->ready += ready;
+	dw_lane_lateness_add(&sum->lateness, &lane->lateness);
 	if (ready == 0)
 		return;
 	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
@@ -670,7 +674,11 @@ put_queue(FunctionCallInfo fcinfo, QueueSum *sum)
 			   dw_null_if(sum->first_due == DW_NEVER, DW_TIME(sum->first_due)),
 			   dw_null_if(!queue->external || sum->leased < 0, DW_INT4(sum->leased)),
 			   dw_null_if(!queue->external, DW_INT8(pg_atomic_read_u64(&queue->lapsed))),
-			   dw_null_if(!queue->external, DW_INT4(queue->waiting)));
+			   dw_null_if(!queue->external, DW_INT4(queue->waiting)),
+			   lateness_column(dw_lane_lateness_percentile(&sum->lateness, 0.5)),
+			   lateness_column(dw_lane_lateness_percentile(&sum->lateness, 0.95)),
+			   lateness_column(dw_lane_lateness_percentile(&sum->lateness, 0.99)),
+			   lateness_column(dw_lane_lateness_percentile(&sum->lateness, 1)));
 }
 
 /* Returns the sums of a queue; NULL if there are none, or the user may not see the queue. */

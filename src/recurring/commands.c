@@ -58,6 +58,7 @@
 #include "../ending/ending.h"
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
+#include "../task/options.h"
 #include "../task/task.h"
 #include "../task/touched.h"
 #include "recurring.h"
@@ -251,80 +252,28 @@ audit_definition(const char *what, const DwDefinition *def)
 	dw_audit_write(&action);
 }
 
-/*---- The arguments of delay_every() and delay_cron() ----*/
+/*---- The options of delay_every() and delay_cron() ----*/
 
-/* The arguments of both, in the order of the install script */
-enum
-{
-	ARG_NAME,
-	ARG_TIMES,
-	ARG_SQL,
-	ARG_ARGS,
-	ARG_ARG_TYPES,
-	ARG_STARTS,
-	ARG_TIME_ZONE,
-	ARG_UNTIL,
-	ARG_MAX_RUNS,
-	ARG_CATCH_UP,
-	ARG_QUEUE,
-	ARG_TAG,
-	ARG_PRIORITY,
-	ARG_MAX_ATTEMPTS,
-	ARG_RETRY_DELAY,
-	ARG_TIMEOUT,
-	ARG_SKIP_AFTER,
-	ARG_NOTIFY,
-	ARG_ON_SUCCESS,
-	ARG_ON_FAILURE,
-	ARG_MODE,
-	ARG_RETRY_BACKOFF,
-	ARG_RETRY_MAX_DELAY,
-	ARG_RETRY_ON,
-	ARG_GIVE_UP_ON,
-	ARG_KEEP_SETTINGS,
-	ARG_CHECK_SQL,
-	ARG_GROUP_KEY,
-	NARGS
+/* The parameters of both */
+static const DwOption parameters[] = {
+	DW_OPT_NAME, DW_OPT_WHEN, DW_OPT_SQL, DW_OPT_ARGS, DW_OPT_NAMED, DW_OPT_STARTS, DW_OPT_UNTIL, DW_OPT_TIME_ZONE,
+	DW_OPT_QUEUE, DW_OPT_TAG, DW_OPT_PRIORITY, DW_OPT_MAX_ATTEMPTS, DW_OPT_JSON
 };
 
-/*
- * The arguments that are options of delay_schedule_task(), by the numbers that they have
- * there; 0 for all others, and for ARG_SQL.
- */
-static const int option_of[NARGS] = {
-	[ARG_SQL] = DW_ARG_SQL,
-	[ARG_ARGS] = DW_ARG_ARGS,
-	[ARG_ARG_TYPES] = DW_ARG_ARG_TYPES,
-	[ARG_QUEUE] = DW_ARG_QUEUE,
-	[ARG_TAG] = DW_ARG_TAG,
-	[ARG_PRIORITY] = DW_ARG_PRIORITY,
-	[ARG_MAX_ATTEMPTS] = DW_ARG_MAX_ATTEMPTS,
-	[ARG_RETRY_DELAY] = DW_ARG_RETRY_DELAY,
-	[ARG_TIMEOUT] = DW_ARG_TIMEOUT,
-	[ARG_SKIP_AFTER] = DW_ARG_SKIP_AFTER,
-	[ARG_NOTIFY] = DW_ARG_NOTIFY,
-	[ARG_ON_SUCCESS] = DW_ARG_ON_SUCCESS,
-	[ARG_ON_FAILURE] = DW_ARG_ON_FAILURE,
-	[ARG_MODE] = DW_ARG_MODE,
-	[ARG_RETRY_BACKOFF] = DW_ARG_RETRY_BACKOFF,
-	[ARG_RETRY_MAX_DELAY] = DW_ARG_RETRY_MAX_DELAY,
-	[ARG_RETRY_ON] = DW_ARG_RETRY_ON,
-	[ARG_GIVE_UP_ON] = DW_ARG_GIVE_UP_ON,
-	[ARG_KEEP_SETTINGS] = DW_ARG_KEEP_SETTINGS,
-	[ARG_CHECK_SQL] = DW_ARG_CHECK_SQL,
-	[ARG_GROUP_KEY] = DW_ARG_GROUP_KEY
-};
-
-/* Returns the argument name; an error if it is null, empty or too long. */
+/* Returns the name; an error if it is null, empty or too long. */
 static text *
-read_name(FunctionCallInfo fcinfo)
+read_name(const DwOptions *options)
 {
-	dw_refuse_null(PG_ARGISNULL(ARG_NAME), "name");
-	if (VARSIZE_ANY_EXHDR(PG_GETARG_TEXT_PP(ARG_NAME)) == 0)
+	text	   *name;
+
+	dw_refuse_null(!dw_given(options, NAME), "name");
+	name = DatumGetTextPP(dw_option(options, NAME));
+	if (VARSIZE_ANY_EXHDR(name) == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("name must not be empty")));
-	return dw_option_text(fcinfo, ARG_NAME, "name");
+	dw_option_refuse_long(name, "name");
+	return name;
 }
 
 /* Raises an error if a task cannot recur at this interval. */
@@ -347,38 +296,37 @@ check_every(const Interval *every)
 
 /* Reads the interval or the cron schedule, and the time zone, into the definition. */
 static void
-read_times(FunctionCallInfo fcinfo, bool is_cron, DwDefinition *def)
+read_times(const DwOptions *options, bool is_cron, DwDefinition *def)
 {
 	pg_tz	   *zone = session_timezone;
 
-	dw_refuse_null(PG_ARGISNULL(ARG_TIMES), is_cron ? "schedule" : "every");
+	dw_refuse_null(!dw_given(options, WHEN), is_cron ? "schedule" : "every");
 	if (is_cron)
 	{
 		DwCron		cron;
 
-		dw_cron_read(text_to_cstring(PG_GETARG_TEXT_PP(ARG_TIMES)), &cron);
-		dw_definition_set(def, Anum_recurring_schedule, PG_GETARG_DATUM(ARG_TIMES));
+		dw_cron_read(dw_option_cstring(options, WHEN), &cron);
+		dw_definition_set(def, Anum_recurring_schedule, dw_option(options, WHEN));
 	}
 	else
 	{
-		check_every(PG_GETARG_INTERVAL_P(ARG_TIMES));
-		dw_definition_set(def, Anum_recurring_every, PG_GETARG_DATUM(ARG_TIMES));
+		check_every(DatumGetIntervalP(dw_option(options, WHEN)));
+		dw_definition_set(def, Anum_recurring_every, dw_option(options, WHEN));
 	}
-	if (!PG_ARGISNULL(ARG_TIME_ZONE))
-		zone = dw_time_zone(text_to_cstring(PG_GETARG_TEXT_PP(ARG_TIME_ZONE)));
+	if (dw_given(options, TIME_ZONE))
+		zone = dw_time_zone(dw_option_cstring(options, TIME_ZONE));
 	dw_definition_set(def, Anum_recurring_time_zone, CStringGetTextDatum(pg_get_timezone_name(zone)));
 }
 
-/* Reads the arguments starts, until, max_runs and catch_up into the definition. */
+/* Reads the options starts, until, max_runs and catch_up into the definition. */
 static void
-read_limits(FunctionCallInfo fcinfo, DwDefinition *def)
+read_limits(const DwOptions *options, DwDefinition *def)
 {
-	char	   *catch_up = PG_ARGISNULL(ARG_CATCH_UP) ? "skip" :
-		text_to_cstring(PG_GETARG_TEXT_PP(ARG_CATCH_UP));
+	const char *catch_up = dw_given(options, CATCH_UP) ? dw_option_cstring(options, CATCH_UP) : "skip";
 
-	if (!PG_ARGISNULL(ARG_STARTS))
+	if (dw_given(options, STARTS))
 	{
-		TimestampTz starts = PG_GETARG_TIMESTAMPTZ(ARG_STARTS);
+		TimestampTz starts = DatumGetTimestampTz(dw_option(options, STARTS));
 
 		if (TIMESTAMP_NOT_FINITE(starts))
 			ereport(ERROR,
@@ -386,16 +334,10 @@ read_limits(FunctionCallInfo fcinfo, DwDefinition *def)
 					 errmsg("%s must not be infinite", "starts")));
 		dw_definition_set_time(def, Anum_recurring_starts, starts);
 	}
-	if (!PG_ARGISNULL(ARG_UNTIL))
-		dw_definition_set(def, Anum_recurring_until, PG_GETARG_DATUM(ARG_UNTIL));
-	if (!PG_ARGISNULL(ARG_MAX_RUNS))
-	{
-		if (PG_GETARG_INT64(ARG_MAX_RUNS) <= 0)
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("%s must be greater than zero", "max_runs")));
-		dw_definition_set(def, Anum_recurring_max_runs, PG_GETARG_DATUM(ARG_MAX_RUNS));
-	}
+	if (dw_given(options, UNTIL))
+		dw_definition_set(def, Anum_recurring_until, dw_option(options, UNTIL));
+	if (dw_given(options, MAX_RUNS))
+		dw_definition_set(def, Anum_recurring_max_runs, dw_option(options, MAX_RUNS));
 	if (strcmp(catch_up, "skip") != 0 && strcmp(catch_up, "all") != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -404,24 +346,13 @@ read_limits(FunctionCallInfo fcinfo, DwDefinition *def)
 	dw_definition_set(def, Anum_recurring_catch_up, CStringGetTextDatum(catch_up));
 }
 
-/*
- * Reads the arguments that describe a run into the definition.  They are passed to the
- * functions that read the options of delay_schedule_task().
- */
+/* Reads the options that describe a run into the definition. */
 static void
-read_task(FunctionCallInfo fcinfo, DwDefinition *def)
+read_task(const DwOptions *options, DwDefinition *def)
 {
-	LOCAL_FCINFO(options, DW_NARGS);
 	DwNewTask	task;
 
-	InitFunctionCallInfoData(*options, fcinfo->flinfo, DW_NARGS, fcinfo->fncollation, NULL, NULL);
-	for (int i = 0; i < DW_NARGS; i++)
-		options->args[i].isnull = true;
-	for (int i = 0; i < NARGS; i++)
-		if (i == ARG_SQL || option_of[i] != 0)
-			options->args[option_of[i]] = fcinfo->args[i];
-
-	dw_new_task_check(&task, dw_options_read(options, &task));
+	dw_new_task_check(&task, dw_options_task(options, &task));
 	dw_new_task_keep(&task);
 
 	dw_definition_set(def, Anum_recurring_queue, Int16GetDatum(task.queue));
@@ -610,15 +541,17 @@ declare_from_args(FunctionCallInfo fcinfo, bool is_cron)
 	Datum		values[Natts_recurring] = {0};
 	bool		nulls[Natts_recurring];
 	DwDefinition wanted = {.values = values, .nulls = nulls};
+	DwOptions	options;
 	int64		task;
 
 	dw_require_right();
 	dw_require_writable(is_cron ? "delay_cron()" : "delay_every()");
+	dw_options_take(fcinfo, parameters, lengthof(parameters), DW_FOR_RECURRING, &options);
 	memset(nulls, true, sizeof(nulls));
-	dw_definition_set(&wanted, Anum_recurring_name, PointerGetDatum(read_name(fcinfo)));
-	read_times(fcinfo, is_cron, &wanted);
-	read_limits(fcinfo, &wanted);
-	read_task(fcinfo, &wanted);
+	dw_definition_set(&wanted, Anum_recurring_name, PointerGetDatum(read_name(&options)));
+	read_times(&options, is_cron, &wanted);
+	read_limits(&options, &wanted);
+	read_task(&options, &wanted);
 	task = declare(&wanted);
 	if (task == 0)
 		PG_RETURN_NULL();

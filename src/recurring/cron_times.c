@@ -64,7 +64,7 @@ dw_time_zone(const char *name)
 }
 
 /*
- * delay_wheel.cron_times(schedule, time_zone, after, n): the next n times of a schedule
+ * delay_wheel.cron_times(schedule, timezone, after, n): the next n times of a schedule
  * after a time.  The time zone may be null, for that of the session.
  */
 Datum

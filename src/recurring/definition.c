@@ -136,7 +136,7 @@ dw_definition_owner(const DwDefinition *def)
 }
 
 /*
- * True if the definition was written, or armed by delay_arm(), in this database of this
+ * True if the definition was written, or armed by delay_wheel.arm(), in this database of this
  * cluster.  A definition that came with a copy gets no run before it is armed.
  */
 bool
@@ -689,7 +689,7 @@ dw_recurring_has_run(const DwDefinition *def)
 
 /*
  * True if there is a definition of another origin (it came with a copy) that has a next
- * time: it gets no run before delay_arm().  Reads only the first rows of the table, where
+ * time: it gets no run before delay_wheel.arm().  Reads only the first rows of the table, where
  * a copy puts such definitions.
  *
  * Run by the timer, which does not wait: false if the table is locked.
@@ -769,7 +769,7 @@ dw_recurring_begin(DwDatabase *db)
 		dw_recurring_ask(db);
 }
 
-/*---- delay_arm() ----*/
+/*---- delay_wheel.arm() ----*/
 
 /*
  * Arms the definitions of all recurring tasks.  *left becomes true if some stay

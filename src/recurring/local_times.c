@@ -40,6 +40,7 @@
 #include "../shmem/shared.h"
 #include "../sweeper/sweeper.h"
 #include "../task/marks.h"
+#include "../task/options.h"
 #include "../task/task.h"
 #include "../task/touched.h"
 #include "recurring.h"
@@ -203,27 +204,8 @@ dw_local_times_follow(DwDatabase *db, bool *more)
 
 PG_FUNCTION_INFO_V1(dw_schedule_local);
 
-/* The arguments, in the order of the install script; those of OPTIONS follow. */
 #define LOCAL_TIME		0
 #define TIME_ZONE		1
-#define OPTIONS			2
-
-/* Reads the options; returns the number of the arguments of the SQL. */
-static int
-read_task_options(FunctionCallInfo fcinfo, DwNewTask *task)
-{
-	LOCAL_FCINFO(options, DW_NARGS);
-	int			from = OPTIONS;
-
-	InitFunctionCallInfoData(*options, fcinfo->flinfo, DW_NARGS, InvalidOid, NULL, NULL);
-	for (int i = 0; i < DW_NARGS; i++)
-		if (i == DW_ARG_DELAY || i == DW_ARG_DUE)
-			options->args[i].isnull = true;
-		else
-			options->args[i] = fcinfo->args[from++];
-	Assert(from == PG_NARGS());
-	return dw_options_read(options, task);
-}
 
 /* Reads when the task is due. */
 static void
@@ -247,8 +229,13 @@ read_local_time(FunctionCallInfo fcinfo, DwLocalTime *local)
 Datum
 dw_schedule_local(PG_FUNCTION_ARGS)
 {
+	static const DwOption parameters[] = {
+		DW_OPT_WHEN, DW_OPT_TIME_ZONE, DW_OPT_SQL, DW_OPT_ARGS, DW_OPT_NAMED, DW_OPT_KEY, DW_OPT_IF_EXISTS,
+		DW_OPT_QUEUE, DW_OPT_TAG, DW_OPT_PRIORITY, DW_OPT_MAX_ATTEMPTS, DW_OPT_GROUP_KEY, DW_OPT_JSON
+	};
 	DwDatabase *db;
 	DwLocalTime local;
+	DwOptions	options;
 	DwNewTask	task;
 	int			nargs;
 	int64		id;
@@ -256,7 +243,8 @@ dw_schedule_local(PG_FUNCTION_ARGS)
 	dw_require_right();
 	dw_require_writable("delay_schedule_local()");
 	read_local_time(fcinfo, &local);
-	nargs = read_task_options(fcinfo, &task);
+	dw_options_take(fcinfo, parameters, lengthof(parameters), DW_FOR_TASK, &options);
+	nargs = dw_options_task(&options, &task);
 	task.due = local.instant;
 	dw_local_time_write(task.values, task.nulls, &local);
 	id = dw_schedule_new(&task, nargs);

@@ -26,7 +26,7 @@ CREATE TABLE delay_wheel_data.recurring_task
 	-- found by an index, whose order the library must know
 	name text COLLATE "C" NOT NULL,
 	schedule text,
-	time_zone text NOT NULL,
+	timezone text NOT NULL,
 	catch_up text NOT NULL DEFAULT 'skip',
 	last_outcome text,
 	last_error text,
@@ -65,7 +65,7 @@ COMMENT ON COLUMN delay_wheel_data.recurring_task.group_key IS 'of its runs, as 
 COMMENT ON COLUMN delay_wheel_data.recurring_task.id IS 'number of the recurring task, from the same sequence as those of tasks';
 COMMENT ON COLUMN delay_wheel_data.recurring_task.task IS 'id of the task that is the run which is pending or going on; null if there is none';
 COMMENT ON COLUMN delay_wheel_data.recurring_task.next_due IS 'ideal time of that run; null if there are no runs any more';
-COMMENT ON COLUMN delay_wheel_data.recurring_task.origin IS 'database that it was declared in, see delay_wheel_internal.origin(); in another one, it has no runs until delay_arm() is called';
+COMMENT ON COLUMN delay_wheel_data.recurring_task.origin IS 'database that it was declared in, see delay_wheel_internal.origin(); in another one, it has no runs until delay_wheel.arm() is called';
 COMMENT ON COLUMN delay_wheel_data.recurring_task.starts IS 'first ideal time, from which the others are counted; with a cron schedule, there is none before';
 COMMENT ON COLUMN delay_wheel_data.recurring_task.until IS 'no ideal time is later; null is no limit';
 COMMENT ON COLUMN delay_wheel_data.recurring_task.last_due IS 'ideal time of the last run that has ended';
@@ -81,7 +81,7 @@ COMMENT ON COLUMN delay_wheel_data.recurring_task.paused IS 'it has no runs, see
 COMMENT ON COLUMN delay_wheel_data.recurring_task.every IS 'interval between ideal times; null if it has a cron schedule';
 COMMENT ON COLUMN delay_wheel_data.recurring_task.name IS 'name, unique for its owner';
 COMMENT ON COLUMN delay_wheel_data.recurring_task.schedule IS 'cron schedule; null if it has an interval';
-COMMENT ON COLUMN delay_wheel_data.recurring_task.time_zone IS 'time zone that days and months, and the cron schedule, are counted in';
+COMMENT ON COLUMN delay_wheel_data.recurring_task.timezone IS 'time zone that days and months, and the cron schedule, are counted in';
 COMMENT ON COLUMN delay_wheel_data.recurring_task.catch_up IS 'what to do with ideal times that have passed: skip or all';
 COMMENT ON COLUMN delay_wheel_data.recurring_task.last_outcome IS 'how the last run ended: done, failed, skipped or cancelled';
 COMMENT ON COLUMN delay_wheel_data.recurring_task.last_error IS 'its error, or why there is no further run; null if there was none';
@@ -101,7 +101,7 @@ SELECT d.name, pg_catalog.pg_get_userbyid(d.owner::oid)::text AS owner,
 			WHEN r.task IS NOT NULL THEN 'running'
 			WHEN d.paused THEN 'paused'
 			ELSE 'waiting' END AS state,
-	   d.every::text AS every, d.schedule, d.time_zone, d.starts, d.until, d.max_runs, d.catch_up,
+	   d.every::text AS every, d.schedule, d.timezone, d.starts, d.until, d.max_runs, d.catch_up,
 	   CASE WHEN d.task IS NOT NULL THEN d.next_due END AS next_due, d.task,
 	   d.last_due, d.last_started, d.last_ended, d.last_outcome, d.last_error,
 	   d.runs, d.failures, d.skipped, d.paused,
@@ -123,6 +123,7 @@ SELECT d.name, pg_catalog.pg_get_userbyid(d.owner::oid)::text AS owner,
 	   pg_catalog.string_to_array(d.more OPERATOR(pg_catalog.->>) 'retry_on'::text, ','::text) AS retry_on,
 	   pg_catalog.string_to_array(d.more OPERATOR(pg_catalog.->>) 'give_up_on'::text, ','::text) AS give_up_on,
 	   d.more OPERATOR(pg_catalog.->) 'settings'::text AS settings,
+	   d.more OPERATOR(pg_catalog.->) 'headers'::text AS headers,
 	   d.group_key
 FROM delay_wheel_data.readable_recurring_task d
 	 LEFT JOIN delay_wheel_data.queue_name q ON q.id = d.queue
@@ -134,7 +135,7 @@ COMMENT ON COLUMN delay_wheel.recurring.name IS 'as given to delay_every() or de
 COMMENT ON COLUMN delay_wheel.recurring.owner IS 'role that declared it, whose rights its runs have';
 COMMENT ON COLUMN delay_wheel.recurring.every IS 'interval, as text, between ideal times; null if it has a cron schedule';
 COMMENT ON COLUMN delay_wheel.recurring.schedule IS 'cron schedule; null if it has an interval';
-COMMENT ON COLUMN delay_wheel.recurring.time_zone IS 'in which days, months and the cron schedule are counted';
+COMMENT ON COLUMN delay_wheel.recurring.timezone IS 'in which days, months and the cron schedule are counted';
 COMMENT ON COLUMN delay_wheel.recurring.starts IS 'first ideal time, from which the others are counted; with a cron schedule, there is none before';
 COMMENT ON COLUMN delay_wheel.recurring.until IS 'no ideal time is later; null is no limit';
 COMMENT ON COLUMN delay_wheel.recurring.max_runs IS 'no further run after so many; null is no limit';
@@ -147,7 +148,7 @@ COMMENT ON COLUMN delay_wheel.recurring.group_key IS 'the group that its runs be
 COMMENT ON COLUMN delay_wheel.recurring.tag IS 'of its runs, or null';
 COMMENT ON COLUMN delay_wheel.recurring.sql IS 'of its runs';
 COMMENT ON COLUMN delay_wheel.recurring.args IS 'of its runs: values of $1, $2 ... in text form; null if there are none';
-COMMENT ON COLUMN delay_wheel.recurring.state IS 'waiting for its next run; running (if one may see that in delay_wheel.running); paused by delay_pause_recurring(); finished: there are no runs any more; unarmed: it came with a copy of another database, see delay_arm()';
+COMMENT ON COLUMN delay_wheel.recurring.state IS 'waiting for its next run; running (if one may see that in delay_wheel.running); paused by delay_pause_recurring(); finished: there are no runs any more; unarmed: it came with a copy of another database, see delay_wheel.arm()';
 COMMENT ON COLUMN delay_wheel.recurring.next_due IS 'ideal time of the next run, or of the one that is going on; null if there is none';
 COMMENT ON COLUMN delay_wheel.recurring.task IS 'id of that run in delay_wheel.tasks, which has its own due time if it was moved or is tried again';
 COMMENT ON COLUMN delay_wheel.recurring.last_due IS 'ideal time of the last run that has ended';
@@ -165,6 +166,7 @@ COMMENT ON COLUMN delay_wheel.recurring.retry_backoff IS 'of its runs: how the p
 COMMENT ON COLUMN delay_wheel.recurring.retry_max_delay IS 'an interval as text: of its runs: no pause is longer; 0 is an hour, or retry_delay if that is longer; null is the queue''s, or else 0';
 COMMENT ON COLUMN delay_wheel.recurring.retry_on IS 'of its runs: SQLSTATEs, or their classes, after which alone it is tried again; empty is after all; null is the queue''s, or else empty';
 COMMENT ON COLUMN delay_wheel.recurring.settings IS 'of its runs: settings of the caller that were kept for it, see keep_settings of delay_schedule_task(): names with their values, null for what was not set; null is none';
+COMMENT ON COLUMN delay_wheel.recurring.headers IS 'of its runs, see headers of delay_schedule_task(); null is none';
 COMMENT ON COLUMN delay_wheel.recurring.give_up_on IS 'of its runs: SQLSTATEs, or their classes, after which it is not tried again; null is the queue''s, or else empty';
 COMMENT ON COLUMN delay_wheel.recurring.timeout IS 'of its runs, as in delay_wheel.tasks';
 COMMENT ON COLUMN delay_wheel.recurring.skip_after IS 'of its runs, as in delay_wheel.tasks';
@@ -206,41 +208,26 @@ COMMENT ON COLUMN delay_wheel.recurring_status.first_due IS 'due time of the one
 
 CREATE FUNCTION delay_schedule_local(
 	local_time timestamp,
-	time_zone text,
+	timezone text,
 	sql_text text,
 	args anycompatiblearray DEFAULT NULL::text[],
-	arg_types regtype[] DEFAULT NULL,
 	named jsonb DEFAULT NULL,
 	key text DEFAULT NULL,
-	if_exists text DEFAULT 'keep',
+	if_exists text DEFAULT NULL,
 	queue text DEFAULT NULL,
 	tag text DEFAULT NULL,
 	priority integer DEFAULT NULL,
 	max_attempts integer DEFAULT NULL,
-	retry_delay interval DEFAULT NULL,
-	timeout interval DEFAULT NULL,
-	expires interval DEFAULT NULL,
-	skip_after interval DEFAULT NULL,
-	notify text DEFAULT NULL,
-	on_success text DEFAULT NULL,
-	on_failure text DEFAULT NULL,
-	mode text DEFAULT NULL,
-	retry_backoff text DEFAULT NULL,
-	retry_max_delay interval DEFAULT NULL,
-	retry_on text[] DEFAULT NULL,
-	give_up_on text[] DEFAULT NULL,
-	keep_settings text[] DEFAULT NULL,
-	unique_for interval DEFAULT NULL,
-	check_sql text DEFAULT NULL,
-	group_key text DEFAULT NULL)
+	group_key text DEFAULT NULL,
+	options jsonb DEFAULT NULL)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'dw_schedule_local' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION delay_schedule_local(timestamp, text, text, anycompatiblearray, regtype[], jsonb, text, text, text, text, integer, integer, interval, interval, interval, interval, text, text, text, text, text, interval, text[], text[], text[], interval, text, text) IS
+COMMENT ON FUNCTION delay_schedule_local(timestamp, text, text, anycompatiblearray, jsonb, text, text, text, text, integer, integer, text, jsonb) IS
 'like delay_schedule_task(), for a local time: the task is due when the clocks of the time zone show it. delay_schedule_local(''2027-03-28 09:00'', ''Europe/Berlin'', ''SELECT f()'').
 local_time: as AT TIME ZONE has it, of a time that comes twice, when clocks are set back, the second one is meant, and one that is left out, when they are set forward, is moved by what is left out: 02:30 is 03:30.
-time_zone: a name of the view pg_timezone_names, or a POSIX time zone, as for the setting TimeZone; no other abbreviations. An unknown one is an error, SQLSTATE 22023.
+timezone: a name of the view pg_timezone_names, or a POSIX time zone, as for the setting TimeZone; no other abbreviations. An unknown one is an error, SQLSTATE 22023.
 The time zone is kept with the task: if its rules change, the task is moved. The rules are those of the server''s time zone data; pending tasks are looked at when the server starts, and once a day. A zone that is gone from the data leaves the due time as it is. The spread of the queue is added. A task that is moved by delay_reschedule(), or by if_exists (earlier, later), or whose due time is that of another one (replace_keep_due), and one that has failed and is tried again, has a due time like others, and does not follow any more; delay_update() leaves the local time.
-The other arguments are those of delay_schedule_task(). A null local_time or time_zone, SQLSTATE 22004, an infinite local_time, and one that is out of range, 22008, are errors';
+The other arguments are those of delay_schedule_task(). A null local_time or timezone, SQLSTATE 22004, an infinite local_time, and one that is out of range, 22008, are errors';
 
 GRANT SELECT ON delay_wheel.recurring, delay_wheel.recurring_status TO PUBLIC;
 GRANT EXECUTE ON FUNCTION delay_wheel_internal.get_recurring() TO PUBLIC;
@@ -250,44 +237,30 @@ CREATE FUNCTION delay_every(
 	every interval,
 	sql_text text,
 	args anycompatiblearray DEFAULT NULL::text[],
-	arg_types regtype[] DEFAULT NULL,
+	named jsonb DEFAULT NULL,
 	starts timestamptz DEFAULT NULL,
-	time_zone text DEFAULT NULL,
 	until timestamptz DEFAULT NULL,
-	max_runs bigint DEFAULT NULL,
-	catch_up text DEFAULT 'skip',
+	timezone text DEFAULT NULL,
 	queue text DEFAULT NULL,
 	tag text DEFAULT NULL,
 	priority integer DEFAULT NULL,
 	max_attempts integer DEFAULT NULL,
-	retry_delay interval DEFAULT NULL,
-	timeout interval DEFAULT NULL,
-	skip_after interval DEFAULT NULL,
-	notify text DEFAULT NULL,
-	on_success text DEFAULT NULL,
-	on_failure text DEFAULT NULL,
-	mode text DEFAULT NULL,
-	retry_backoff text DEFAULT NULL,
-	retry_max_delay interval DEFAULT NULL,
-	retry_on text[] DEFAULT NULL,
-	give_up_on text[] DEFAULT NULL,
-	keep_settings text[] DEFAULT NULL,
-	check_sql text DEFAULT NULL,
-	group_key text DEFAULT NULL)
+	options jsonb DEFAULT NULL)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'dw_every' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION delay_every(text, interval, text, anycompatiblearray, regtype[], timestamptz, text, timestamptz, bigint, text, text, text, integer, integer, interval, interval, interval, text, text, text, text, text, interval, text[], text[], text[], text, text) IS
+COMMENT ON FUNCTION delay_every(text, interval, text, anycompatiblearray, jsonb, timestamptz, timestamptz, text, text, text, integer, integer, jsonb) IS
 'declares a recurring task of the current user, if this transaction commits, or changes the one of this name; returns the id of the task that is its next run (while a run is going on, of that one; null if there is none). Each run is an ordinary task, which schedules the next one in its own transaction, also if it fails; so no two of them ever overlap. Null is always: not given.
 name, 1 to 1000 bytes: unique for its owner.
-every, 100 ms at least, without negative parts: ideal times are starts plus 0, 1, 2 ... times every, computed from starts, never from an actual start; months and days are counted in time_zone (null: that of this session), as timestamptz + interval does: 31 January plus n months is the last day of shorter months; 24 hours are elapsed time.
+every, 100 ms at least, without negative parts: ideal times are starts plus 0, 1, 2 ... times every, computed from starts, never from an actual start; months and days are counted in timezone (null: that of this session), as timestamptz + interval does: 31 January plus n months is the last day of shorter months; 24 hours are elapsed time.
 starts: the first one; null is every after the start of this transaction; it may be past.
-time_zone: a name as in pg_timezone_names; null is that of this session.
+timezone: a name as in pg_timezone_names; null is that of this session.
 until: no run has a later ideal time; null is no limit.
+args, named, queue, tag, priority, max_attempts: of each run, as in delay_schedule_task.
+options: a JSON object, as in delay_schedule_task(), with max_runs, catch_up and, of each run, arg_types, group_key, retry_delay, retry_backoff, retry_max_delay, retry_on, give_up_on, timeout, skip_after, notify, on_success, on_failure, headers, mode, check_sql, keep_settings (the values of the declaration).
 max_runs: no run after so many; null is no limit. A recurring task without further runs stays listed in delay_wheel.recurring until delay_unschedule.
 catch_up: what to do with ideal times that have passed, since the server was down, a run took longer than every, or its queue was paused: skip (the default) makes the run that was waiting at once, then goes on with the first ideal time that is not past; all makes all of them, in order, one after the other. With a starts that is past, skip begins with the first ideal time from now on, all with starts.
-args, arg_types, queue, tag, priority, max_attempts, retry_delay, timeout, notify, on_success, on_failure, mode, retry_backoff, retry_max_delay, retry_on, give_up_on, keep_settings (the values of the declaration), check_sql, group_key: of each run, as in delay_schedule_task.
 skip_after: of each run, too: a run that is later than that is left out, and with catch_up => all, only ideal times that are not too late by then are made up for. What a queue spreads is not spread here. A run that is cancelled (delay_cancel) is left out; one that is moved (delay_reschedule), or made early (delay_run), leaves the ideal times as they are.
-If the task exists, all is as given now, what is null included; but if starts is null, and every and time_zone are as before, starts stays, and so does the ideal time of the next run. A run that waits is replaced by a new one; one that is going on is not touched, and its end goes by what is declared then. It stays paused if it was. If nothing is changed nothing is done. Waits for another session''s open change of the same as INSERT does, and for the end of a run that delay_run makes in an open transaction.
+If the task exists, all is as given now, what is null included; but if starts is null, and every and timezone are as before, starts stays, and so does the ideal time of the next run. A run that waits is replaced by a new one; one that is going on is not touched, and its end goes by what is declared then. It stays paused if it was. If nothing is changed nothing is done. Waits for another session''s open change of the same as INSERT does, and for the end of a run that delay_run makes in an open transaction.
 Errors as in delay_schedule_task (more than 65535 arguments, and on_success and on_failure of more than 128 MB together, SQLSTATE 54000, among them); also an interval or a schedule that is none, and a new one that would never have a run, SQLSTATE 22023';
 
 CREATE FUNCTION delay_cron(
@@ -295,34 +268,19 @@ CREATE FUNCTION delay_cron(
 	schedule text,
 	sql_text text,
 	args anycompatiblearray DEFAULT NULL::text[],
-	arg_types regtype[] DEFAULT NULL,
+	named jsonb DEFAULT NULL,
 	starts timestamptz DEFAULT NULL,
-	time_zone text DEFAULT NULL,
 	until timestamptz DEFAULT NULL,
-	max_runs bigint DEFAULT NULL,
-	catch_up text DEFAULT 'skip',
+	timezone text DEFAULT NULL,
 	queue text DEFAULT NULL,
 	tag text DEFAULT NULL,
 	priority integer DEFAULT NULL,
 	max_attempts integer DEFAULT NULL,
-	retry_delay interval DEFAULT NULL,
-	timeout interval DEFAULT NULL,
-	skip_after interval DEFAULT NULL,
-	notify text DEFAULT NULL,
-	on_success text DEFAULT NULL,
-	on_failure text DEFAULT NULL,
-	mode text DEFAULT NULL,
-	retry_backoff text DEFAULT NULL,
-	retry_max_delay interval DEFAULT NULL,
-	retry_on text[] DEFAULT NULL,
-	give_up_on text[] DEFAULT NULL,
-	keep_settings text[] DEFAULT NULL,
-	check_sql text DEFAULT NULL,
-	group_key text DEFAULT NULL)
+	options jsonb DEFAULT NULL)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'dw_cron' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION delay_cron(text, text, text, anycompatiblearray, regtype[], timestamptz, text, timestamptz, bigint, text, text, text, integer, integer, interval, interval, interval, text, text, text, text, text, interval, text[], text[], text[], text, text) IS
-'like delay_every, with a cron schedule, see delay_wheel.cron_times(); ideal times are those of the schedule in time_zone (null: that of this session) that are not before starts (null: the start of this transaction)';
+COMMENT ON FUNCTION delay_cron(text, text, text, anycompatiblearray, jsonb, timestamptz, timestamptz, text, text, text, integer, integer, jsonb) IS
+'like delay_every, with a cron schedule, see delay_wheel.cron_times(); ideal times are those of the schedule in timezone (null: that of this session) that are not before starts (null: the start of this transaction)';
 
 CREATE FUNCTION delay_unschedule(name text) RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_unschedule' LANGUAGE C VOLATILE PARALLEL UNSAFE;
@@ -339,11 +297,11 @@ AS 'MODULE_PATHNAME', 'dw_resume_recurring' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_resume_recurring(text) IS
 'ends what delay_pause_recurring began, if this transaction commits: the next run is at the first ideal time from now on, whatever catch_up says. False if there is none of this name; nothing is changed if it is not paused. Waits as delay_every does. Errors: a null name, SQLSTATE 22004; more pending tasks than delay_wheel.max_pending allows, 53400';
 
-CREATE FUNCTION delay_wheel.cron_times(schedule text, time_zone text DEFAULT NULL,
+CREATE FUNCTION delay_wheel.cron_times(schedule text, timezone text DEFAULT NULL,
 	after timestamptz DEFAULT pg_catalog.now(), n integer DEFAULT 1) RETURNS SETOF timestamptz
 AS 'MODULE_PATHNAME', 'dw_cron_times' LANGUAGE C STABLE PARALLEL SAFE;
 COMMENT ON FUNCTION delay_wheel.cron_times(text, text, timestamptz, integer) IS
 'the next n times (1, the default, to 10000) of a cron schedule that are later than after (now by default), in order; fewer, or none, if there are no more of them.
 schedule: five fields, minute, hour, day of month, month and day of week, or six with the second before them, each with *, values, ranges, steps and lists, months and days of the week also by name; L is the last day of the month, friL its last Friday, fri#2 the second; or @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually. If neither day of month nor day of week begins with *, either is enough.
-time_zone: a name as in pg_timezone_names; null is that of the session. When the clock is changed, hours that do not begin with * are fixed: a time that the clock leaves out comes at the end of the gap, one that it shows twice comes once, at the first; otherwise each instant counts at which the clock shows such a time. Nothing is run. A text that is no schedule, of more than 1000 bytes for instance, an unknown time zone, an infinite after and other n are errors, SQLSTATE 22023; null for schedule, after or n 22004';
+timezone: a name as in pg_timezone_names; null is that of the session. When the clock is changed, hours that do not begin with * are fixed: a time that the clock leaves out comes at the end of the gap, one that it shows twice comes once, at the first; otherwise each instant counts at which the clock shows such a time. Nothing is run. A text that is no schedule, of more than 1000 bytes for instance, an unknown time zone, an infinite after and other n are errors, SQLSTATE 22023; null for schedule, after or n 22004';
 GRANT EXECUTE ON FUNCTION delay_wheel.cron_times(text, text, timestamptz, integer) TO PUBLIC;

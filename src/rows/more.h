@@ -16,12 +16,15 @@
 #define DW_MORE_LAST_ERROR	"last_error"	/* text: error of the last attempt */
 #define DW_MORE_LOST		"lost"	/* number: how often the task lost its connection to
 									 * another node, and was put back for that */
+#define DW_MORE_SNOOZES		"snoozes"	/* number: how often it has called delay_snooze() */
 #define DW_MORE_SHARD		"shard"	/* number: the shard of Citus whose trigger
 									 * scheduled the task */
 #define DW_MORE_SKIP_AFTER	"skip_after"	/* number: the task is skipped if it would
 											 * begin more than this after its due time, in us */
 #define DW_MORE_UNIQUE_FOR	"unique_for"	/* number: its key is unique for that long after it
 											 * was scheduled, in us */
+#define DW_MORE_HEADERS		"headers"	/* object: what the sender says beside the payload */
+#define DW_MORE_RECEIVER		"receiver"	/* text: who has leased the message last */
 #define DW_MORE_NOTIFY		"notify"	/* text: channel for a NOTIFY at the end */
 #define DW_MORE_ON_SUCCESS	"on_success"	/* text: SQL of a follow-up task */
 #define DW_MORE_ON_FAILURE	"on_failure"	/* text: SQL of a follow-up task */

@@ -69,6 +69,7 @@ typedef struct DwExecutor
 	bool		in_batch;		/* current shares its transaction with other tasks; the
 								 * transaction ends soon, see batch.c */
 	DwPosition	position;		/* where its batch takes tasks in the ready list */
+	bool		is_last;		/* current is not to be run again if this attempt fails */
 	bool		unstoppable;	/* current is being put back, and must not be stopped, see
 								 * stop.c */
 	bool		blameless;		/* the process ends for another reason than its task; set in
@@ -134,7 +135,7 @@ extern DwExecutor *dw_executors;
 
 /*---- stop.c: stopping a task that runs ----*/
 
-extern bool dw_stop_task(DwDatabase *db, int64 id);
+extern bool dw_stop_task(DwDatabase *db, int64 id, bool at_once);
 
 /* True if the task of this executor must be stopped. */
 static inline bool

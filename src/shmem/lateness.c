@@ -132,6 +132,19 @@ dw_count_lane_lateness(DwLaneLateness *lateness, uint64 us)
 		pg_atomic_write_u32(&lateness->buckets[i], pg_atomic_read_u32(&lateness->buckets[i]) / 2);
 }
 
+/* Adds the histogram of a lane to that of several ones; a bucket that is full stays so. */
+void
+dw_lane_lateness_add(DwLaneLateness *sum, DwLaneLateness *lateness)
+{
+	raise_to(&sum->max, pg_atomic_read_u64(&lateness->max));
+	for (int i = 0; i < DW_LANE_BUCKETS; i++)
+	{
+		uint64		n = (uint64) pg_atomic_read_u32(&sum->buckets[i]) + pg_atomic_read_u32(&lateness->buckets[i]);
+
+		pg_atomic_write_u32(&sum->buckets[i], Min(n, PG_UINT32_MAX));
+	}
+}
+
 /*
  * The lateness in microseconds that this fraction of the lane's tasks did not exceed;
  * below 0 if no task was counted.

@@ -36,6 +36,7 @@ extern double dw_lateness_percentile(DwLateness *lateness, double fraction);
 
 extern void dw_lane_lateness_init(DwLaneLateness *lateness);
 extern void dw_count_lane_lateness(DwLaneLateness *lateness, uint64 us);
+extern void dw_lane_lateness_add(DwLaneLateness *sum, DwLaneLateness *lateness);
 extern double dw_lane_lateness_percentile(DwLaneLateness *lateness, double fraction);
 
 #endif							/* DW_LATENESS_H */

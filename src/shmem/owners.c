@@ -461,6 +461,8 @@ dw_block_text(DwBlock reason)
 			return "no background worker is free";
 		case DW_BLOCK_NO_ROLE:
 			return "the role does not exist";
+		case DW_BLOCK_SUPERUSER:
+			return "tasks of superusers are switched off";
 		case DW_BLOCK_NO_CONNECT:
 			return "the role does not have CONNECT privilege on the database";
 		case DW_BLOCK_CLOSED:

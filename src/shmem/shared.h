@@ -80,6 +80,7 @@ typedef enum DwBlock
 	DW_BLOCK_NONE = 0,
 	DW_BLOCK_NO_WORKER,			/* no background worker is free */
 	DW_BLOCK_NO_ROLE,			/* the role was dropped */
+	DW_BLOCK_SUPERUSER,			/* tasks of superusers are switched off */
 	DW_BLOCK_NO_CONNECT,		/* the role lacks CONNECT on the database */
 	DW_BLOCK_CLOSED,			/* the database allows no connections */
 	DW_BLOCK_NOT_CONNECTED,		/* an executor could not connect */
@@ -276,7 +277,7 @@ typedef struct DwDatabase
 	DwAccount	account;
 
 	/* written under both table lock and ready lock */
-	bool		paused;			/* delay_pause_database() was called */
+	bool		paused;			/* delay_wheel.pause_database() was called */
 	bool		queues_missing;	/* a declared queue has no place in dw_queues */
 
 	/* ready lock */

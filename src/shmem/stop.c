@@ -16,7 +16,8 @@
  * A task whose run has failed may be put back, to be run again.  From this decision
  * until the transaction has ended, the task is unstoppable.  A session that wants to
  * stop it waits for the end of the transaction, and then cancels the pending task.  So
- * a task that was reported as stopping is never run again.
+ * a task that was reported as stopping is never run again.  Likewise one that was told to end
+ * with this attempt.
  *
  *-------------------------------------------------------------------------
  */
@@ -35,14 +36,15 @@
 #include "shared.h"
 
 /*
- * Tells the executor of a running task to stop it.  Called by sessions.
+ * Tells the executor of a running task to stop it at once, or else not to run it again if
+ * this attempt fails.  Called by sessions.
  *
  * Returns false if the caller must look at the task anew: it does not run any more,
  * runs in a batch, or was about to be put back; the end of that transaction was waited
  * for.
  */
 bool
-dw_stop_task(DwDatabase *db, int64 id)
+dw_stop_task(DwDatabase *db, int64 id, bool at_once)
 {
 	bool		stopping = false;
 	TransactionId putting_back = InvalidTransactionId;
@@ -63,11 +65,14 @@ dw_stop_task(DwDatabase *db, int64 id)
 			putting_back = pg_atomic_read_u32(&e->xid);
 			continue;
 		}
+		stopping = true;
+		e->is_last = true;
+		if (!at_once)
+			continue;
 		/* before the signal, so that the executor finds the reason */
 		e->stop_by = GetUserId();
 		pg_atomic_write_u32(&e->stop, 1);
 		(void) kill(e->pid, SIGINT);
-		stopping = true;
 	}
 	LWLockRelease(dw_ready_lock(db));
 
@@ -93,7 +98,7 @@ dw_stop_allow(DwDatabase *db, DwExecutor *me)
 
 /*
  * Makes the task unstoppable, since the executor puts it back.  False if the task must
- * be stopped already, and so must not be put back.  Called by executors; takes the
+ * be stopped already, or was told to end with this attempt, and so must not be put back.  Called by executors; takes the
  * ready lock.
  */
 bool
@@ -102,7 +107,7 @@ dw_stop_forbid(DwDatabase *db, DwExecutor *me)
 	bool		allowed;
 
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	allowed = !dw_stop_requested(me);
+	allowed = !dw_stop_requested(me) && !me->is_last;
 	me->unstoppable = allowed;
 	LWLockRelease(dw_ready_lock(db));
 	return allowed;
@@ -130,7 +135,7 @@ dw_stop_over(DwExecutor *me)
 	bool		requested = dw_stop_requested(me);
 
 	pg_atomic_write_u32(&me->stop, 0);
-	me->unstoppable = false;
+	me->unstoppable = me->is_last = false;
 	return requested;
 }
 

@@ -15,7 +15,7 @@
 
 /*
  * Flags in DwTimerNews.unarmed.  An unarmed task has another origin than this server, so
- * it does not run before delay_arm().  MET: such tasks are in the table.  LOOKING: the
+ * it does not run before delay_wheel.arm().  MET: such tasks are in the table.  LOOKING: the
  * timer is reading the table to find out; a session that commits a newer answer clears
  * this flag.
  */

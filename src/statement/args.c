@@ -444,6 +444,9 @@ fetch_arguments(FunctionCallInfo fcinfo, int first, DwArgument **result)
 	/* the parser accepts only an array here, and reduces a domain to its array type */
 	if (get_fn_expr_variadic(fcinfo->flinfo))
 		return PG_ARGISNULL(first) ? 0 : fetch_from_array(PG_GETARG_ARRAYTYPE_P(first), result);
+	/* the default of the parameter, whose type no value has */
+	if (count == 1 && get_fn_expr_argtype(fcinfo->flinfo, first) == VOIDOID)
+		return 0;
 
 	*result = palloc(count * sizeof(DwArgument));
 	for (int i = 0; i < count; i++)

@@ -63,6 +63,8 @@ is_named(const char *listed, const char *name)
 static void
 refuse_setting(const char *name)
 {
+	if (pg_strcasecmp(name, DW_TRACEPARENT) == 0)
+		return;
 	for (size_t i = 0; i < lengthof(refused); i++)
 		if (is_named(refused[i].name, name))
 			ereport(ERROR,

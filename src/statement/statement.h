@@ -157,6 +157,8 @@ typedef struct DwSpiResult
 	CommandTag	utility;		/* the command, if code is SPI_OK_UTILITY */
 	uint64		rows;			/* that the statement processed */
 	Jsonb	   *first_row;		/* that it returned, if that was wanted, or NULL */
+	TimestampTz again_at;		/* of a task: run it again then, since it has called
+								 * delay_snooze(); 0 else */
 } DwSpiResult;
 
 extern DwSpiResult dw_spi_run(const char *sql, ParamListInfo params, int max_row);

@@ -24,7 +24,7 @@
  * Numbers count within one origin, the database that a row was written in.  A mark
  * that came with a copy of another database (copies/arm.c) hits the tasks that came
  * with it, and no others.  The sweeper leaves such a mark, since more tasks of that
- * origin may come; delay_arm() removes it.
+ * origin may come; delay_wheel.arm() removes it.
  *
  * No claim succeeds after the commit of a mark has returned.  The process that commits
  * a mark raises control when the mark is visible to all, and before its client
@@ -572,7 +572,7 @@ dw_marks_spare(Datum *values, bool *nulls)
 }
 
 /*
- * Deletes all marks that came with a copy of another database; called by delay_arm()
+ * Deletes all marks that came with a copy of another database; called by delay_wheel.arm()
  * when it has left no task that they could hit.  Waits for the locks of the rows.
  */
 void

@@ -12,6 +12,8 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
 #include "utils/timestamp.h"
 
 #include "../base/clock.h"
@@ -30,6 +32,7 @@ int64		dw_run_now_id = 0;
 Oid			dw_run_now_owner = InvalidOid;
 TimestampTz dw_run_now_clock = DT_NOBEGIN;
 bool		dw_batch_is_closed = false;
+bool		dw_may_snooze = false;
 
 /*
  * The place that was found last.  While it is not pinned, the launcher may give it to
@@ -183,4 +186,35 @@ dw_owner_of_task_here(int64 id)
 	if (dw_run_now_id != 0 && dw_run_now_id == id)
 		return dw_run_now_owner;
 	return dw_executor_runs_here(id) ? dw_this_executor->owner : InvalidOid;
+}
+
+/*
+ * The running task wants to be run again then, or, with 0, not any more.
+ *
+ * That is a setting.  So PostgreSQL takes it back with the subtransaction that it was set in,
+ * keeps it over the commits of a procedure, and gives the task that called delay_run() its own
+ * one back.
+ */
+void
+dw_snooze(TimestampTz until)
+{
+	char		text[MAXINT8LEN + 1] = "";
+
+	if (until != 0)
+		pg_lltoa(until, text);
+	(void) set_config_option(DW_SNOOZED_UNTIL, text, PGC_INTERNAL, PGC_S_SESSION,
+							 GUC_ACTION_SET, true, 0, false);
+}
+
+/* Returns when the task that has run wants to be run again, and forgets it; 0 if it does not. */
+TimestampTz
+dw_snooze_take(void)
+{
+	TimestampTz until;
+
+	if (likely(dw_snoozed_until[0] == '\0'))
+		return 0;
+	until = pg_strtoint64(dw_snoozed_until);
+	dw_snooze(0);
+	return until;
 }

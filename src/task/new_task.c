@@ -10,6 +10,8 @@
  */
 #include "postgres.h"
 
+#include <ctype.h>
+
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/namespace.h"
@@ -70,12 +72,70 @@ dw_due_after(const Interval *delay)
 	return due;
 }
 
+/* What interval_in() passes over before and after a number. */
+#define BLANKS " \t\n\r\f\v"
+
 /*
- * Returns the interval that a text means, read as a literal would be.  It is kept: an
- * application schedules with the same few delays again and again.
+ * Raises an error if the text of an interval is a number, which would be one of seconds: a
+ * program that passes milliseconds must hear of it.  Zero is not refused.
+ */
+static void
+refuse_number(const char *text, const char *what)
+{
+	const char *begin = text + strspn(text, BLANKS);
+	const char *number = begin + strspn(begin, BLANKS "+-@");
+	size_t		length = strspn(number, "0123456789.");
+
+	if (length > 0 && number[length + strspn(number + length, BLANKS)] == '\0' &&
+		text[strcspn(text, "123456789")] != '\0')
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_DATETIME_FORMAT),
+				 errmsg("%s has no unit: \"%s\"", what, text),
+				 errhint("Write '%.*s seconds', or what else it means.", (int) (number + length - begin), begin)));
+}
+
+/*
+ * Returns the interval that a text means, read as a literal would be, but that a number alone is
+ * an error; what is its word for the message.
+ */
+Interval *
+dw_interval_of_text(const char *text, const char *what)
+{
+	refuse_number(text, what);
+	return DatumGetIntervalP(DirectFunctionCall3(interval_in, CStringGetDatum(text),
+												 ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1)));
+}
+
+/* Error context callback of read_when(): adds a hint. */
+static void
+when_callback(void *arg)
+{
+	if (geterrcode() == ERRCODE_INVALID_DATETIME_FORMAT)
+		errhint("A text is a delay, such as '48 hours', or a point in time if it begins with its date, such as '2027-03-01 09:00'.");
+}
+
+/* Calls the input function of interval or timestamptz. */
+static Datum
+read_when(PGFunction input, const char *text)
+{
+	ErrorContextCallback callback = {
+		.previous = error_context_stack,
+		.callback = when_callback
+	};
+	Datum		result;
+
+	error_context_stack = &callback;
+	result = DirectFunctionCall3(input, CStringGetDatum(text), ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1));
+	error_context_stack = callback.previous;
+	return result;
+}
+
+/*
+ * Returns the delay that a text means.  It is kept: an application schedules with the same few
+ * delays again and again.
  */
 static Interval *
-interval_of_text(const text *delay)
+delay_of_text(const text *delay)
 {
 	static char kept_text[32];
 	static bool is_kept = false;
@@ -83,13 +143,15 @@ interval_of_text(const text *delay)
 	static int	kept_style;
 	static Interval kept;
 	int			length = VARSIZE_ANY_EXHDR(delay);
+	const char *string;
 	Interval   *result;
 
 	if (is_kept && length == kept_length && kept_style == IntervalStyle &&
 		memcmp(VARDATA_ANY(delay), kept_text, length) == 0)
 		return &kept;
-	result = DatumGetIntervalP(DirectFunctionCall3(interval_in, CStringGetDatum(text_to_cstring(delay)),
-												   ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1)));
+	string = text_to_cstring(delay);
+	refuse_number(string, "delay");
+	result = DatumGetIntervalP(read_when(interval_in, string));
 	if (length <= sizeof(kept_text))
 	{
 		memcpy(kept_text, VARDATA_ANY(delay), length);
@@ -101,11 +163,33 @@ interval_of_text(const text *delay)
 	return result;
 }
 
-/* Returns the due time after a delay that is given as text, as dw_due_after() does. */
-TimestampTz
-dw_due_after_text(const text *delay)
+/*
+ * True if the text begins as a date does: 2027-03-28, 2027/3/28 or 20270328.  The latter two, and
+ * 2027-03 without a day, would be intervals of thousands of years.
+ */
+static bool
+begins_with_date(const char *when)
 {
-	return dw_due_after(interval_of_text(delay));
+	const char *year = when + strspn(when, BLANKS);
+	size_t		length = strspn(year, "0123456789");
+
+	if (length >= 4 && (year[length] == '-' || year[length] == '/'))
+		return true;
+	return length == 8 && (year[8] == 'T' || (year[8] != '\0' && strchr(BLANKS, year[8]) != NULL)) &&
+		isdigit((unsigned char) year[8 + 1 + strspn(year + 8 + 1, BLANKS)]);
+}
+
+/*
+ * Returns the due time that a text says: a delay, or a point in time if it begins with a date.
+ * Both are read as literals are.
+ */
+TimestampTz
+dw_due_of_text(const text *when)
+{
+	const char *string = text_to_cstring(when);
+
+	return begins_with_date(string) ? dw_finite_due(DatumGetTimestampTz(read_when(timestamptz_in, string))) :
+		dw_due_after(delay_of_text(when));
 }
 
 /* Returns the due time as it is; an error if it is not finite. */
@@ -164,6 +248,59 @@ kept_settings(const DwNewTask *task)
 	return dw_more_object(task->values, task->nulls, Anum_task_more, DW_MORE_SETTINGS);
 }
 
+/* Returns the text "traceparent" of the task's headers; NULL if there is none. */
+static char *
+trace_of(const DwNewTask *task)
+{
+	Jsonb	   *headers = dw_more_object(task->values, task->nulls, Anum_task_more, DW_MORE_HEADERS);
+	JsonbValue	trace;
+
+	if (headers == NULL ||
+		getKeyJsonValueFromContainer(&headers->root, "traceparent", strlen("traceparent"), &trace) == NULL ||
+		trace.type != jbvString)
+		return NULL;
+	return pnstrdup(trace.val.string.val, trace.val.string.len);
+}
+
+/*
+ * Makes the traceparent of an SQL task's headers a setting while the task runs, as if it was
+ * kept; it precedes one that is kept.
+ */
+void
+dw_new_task_keep_trace(DwNewTask *task)
+{
+	char	   *trace = trace_of(task);
+	Jsonb	   *settings;
+	Datum		kept = (Datum) 0;
+	bool		none;
+
+	if (trace == NULL || task->nulls[Anum_task_sql - 1])
+		return;
+	settings = dw_more_object(task->values, task->nulls, Anum_task_more, DW_MORE_SETTINGS);
+	none = settings == NULL;
+	if (!none)
+		kept = JsonbPGetDatum(settings);
+	dw_more_set_text(&kept, &none, 1, DW_TRACEPARENT, trace);
+	dw_more_set_object(task->values, task->nulls, Anum_task_more, DW_MORE_SETTINGS, DatumGetJsonbP(kept));
+}
+
+/* Takes away the setting that came from the task's headers. */
+void
+dw_new_task_forget_trace(DwNewTask *task)
+{
+	Jsonb	   *settings = dw_more_object(task->values, task->nulls, Anum_task_more, DW_MORE_SETTINGS);
+	Datum		kept = JsonbPGetDatum(settings);
+	bool		none = false;
+
+	if (settings == NULL || trace_of(task) == NULL)
+		return;
+	dw_more_remove(&kept, &none, 1, DW_TRACEPARENT);
+	if (none)
+		dw_more_remove(task->values, task->nulls, Anum_task_more, DW_MORE_SETTINGS);
+	else
+		dw_more_set_object(task->values, task->nulls, Anum_task_more, DW_MORE_SETTINGS, DatumGetJsonbP(kept));
+}
+
 /*
  * Keeps with the task what this session has and a new one of its owner would not have: its
  * search_path, and other settings that decide how its text is read (login.c), or that of
@@ -198,6 +335,7 @@ dw_new_task_keep(DwNewTask *task)
 	if (before != NULL)
 		settings = DatumGetJsonbP(DirectFunctionCall2(jsonb_concat, JsonbPGetDatum(before), JsonbPGetDatum(settings)));
 	dw_more_set_object(task->values, task->nulls, Anum_task_more, DW_MORE_SETTINGS, settings);
+	dw_new_task_keep_trace(task);
 }
 
 /*
@@ -221,6 +359,18 @@ dw_new_task_reads_otherwise(const DwNewTask *task)
 	return NULL;
 }
 
+/* Raises an error if the owner of a task is a superuser, whose tasks are switched off. */
+void
+dw_refuse_superuser(Oid owner)
+{
+	if (!dw_superuser_tasks && superuser_arg(owner))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("tasks of superusers are switched off"),
+				 errdetail("\"%s\" is off.", "delay_wheel.superuser_tasks"),
+				 errhint("Use SET ROLE, and schedule the task as a role that is no superuser.")));
+}
+
 /*
  * Raises an error if the task cannot be scheduled: its SQL, which has nargs arguments, or
  * its latest due time.  How the SQL is checked says task->check; it is not parsed if nargs
@@ -231,6 +381,7 @@ dw_new_task_check(DwNewTask *task, int nargs)
 {
 	TimestampTz latest = task->due;
 
+	dw_refuse_superuser(task->owner);
 	if (task->check != DW_CHECK_OFF && nargs != DW_SQL_CHECKED)
 	{
 		const text *sql = DatumGetTextPP(task->values[Anum_task_sql - 1]);

@@ -237,7 +237,7 @@ raise_unknown(const char *name)
 	ereport(ERROR,
 			(errcode(ERRCODE_UNDEFINED_OBJECT),
 			 errmsg("queue \"%s\" does not exist", name),
-			 errhint("Declare it with %s.", "delay_queue()")));
+			 errhint("Declare it with %s.", "delay_wheel.create_queue()")));
 }
 
 /*
@@ -351,8 +351,11 @@ dw_queue_find(const char *name, DwQueueForTask *queue)
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("permission denied for queue \"%s\"", name),
 				 errdetail("Only members of the role that owns the queue, roles that it was declared for, and superusers may schedule into it."),
-				 errhint("Its owner can name users with %s.", "delay_queue()")));
+				 errhint("Its owner can name users with %s.", "delay_wheel.create_queue()")));
 	*queue = found->queue;
+	/* user code that looks for a queue may run before the names are used */
+	if (queue->keep_settings != NULL)
+		queue->keep_settings = DatumGetArrayTypePCopy(PointerGetDatum(queue->keep_settings));
 }
 
 /*
@@ -371,7 +374,7 @@ dw_queue_find_to_receive(const char *name)
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("permission denied to receive from queue \"%s\"", name),
 				 errdetail("Only members of the role that owns the queue, its receivers, and superusers may receive from it."),
-				 errhint("Its owner can name receivers with %s.", "delay_queue()")));
+				 errhint("Its owner can name receivers with %s.", "delay_wheel.create_queue()")));
 	dw_queue_require_kind(name, found->queue.external, true);
 	return found->queue.id;
 }
@@ -387,12 +390,24 @@ dw_queue_require_kind(const char *name, bool external, bool message)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("queue \"%s\" is not external", name),
 				 errdetail("It has SQL tasks, which executors run."),
-				 errhint("Declare a queue for messages with %s.", "delay_queue(..., external => true)")));
+				 errhint("Declare a queue for messages with %s.", "delay_wheel.create_queue(..., external => true)")));
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("queue \"%s\" is external", name),
 			 errdetail("It has messages, which sessions receive; no executor runs SQL of it."),
 			 errhint("Use %s, or another queue.", "delay_send()")));
+}
+
+/* Raises an error if a task is to have a group in a queue without groups; NULL: the default queue. */
+void
+dw_queue_require_groups(const char *name, const DwQueueForTask *queue)
+{
+	if (!queue->groups)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("queue \"%s\" has no groups", name ? name : "default"),
+				 errdetail("So a task of it cannot have a group_key."),
+				 errhint("Declare a queue with %s.", "delay_wheel.create_queue(..., groups => true)")));
 }
 
 /* Returns the name of a queue as it is now, or NULL if there is none of this id. */

@@ -29,8 +29,7 @@ typedef struct DwQueueForTask
 	int64		spread;			/* due times are moved by less than this, in us */
 	bool		external;		/* has messages, which sessions receive; else SQL tasks */
 	bool		groups;			/* its tasks may have groups */
-	ArrayType  *keep_settings;	/* names of settings that its tasks keep, or NULL; until the
-								 * next look for a queue */
+	ArrayType  *keep_settings;	/* names of settings that its tasks keep, or NULL */
 } DwQueueForTask;
 
 /* The order in which tasks of one group run. */
@@ -87,6 +86,7 @@ extern void dw_queue_require(int16 id, bool message);
 extern int16 dw_queue_find_to_receive(const char *name);
 extern void dw_queue_require_receiver(int16 id);
 extern void dw_queue_require_kind(const char *name, bool external, bool message);
+extern void dw_queue_require_groups(const char *name, const DwQueueForTask *queue);
 extern bool dw_queue_keep(int16 id);
 extern int16 dw_queue_named(const char *name);
 extern HeapTuple dw_queue_row(Relation rel, const char *name);

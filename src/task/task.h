@@ -66,18 +66,22 @@ typedef struct DwNewTask
 	bool		nulls[Natts_task];
 } DwNewTask;
 
+extern void dw_refuse_superuser(Oid owner);
 extern void dw_check_expires(TimestampTz due, Datum expires);
 extern void dw_new_task_init(DwNewTask *task, text *sql);
 extern void dw_new_task_set(DwNewTask *task, AttrNumber column, Datum value, bool isnull);
 extern TimestampTz dw_new_task_due(const DwNewTask *task, int64 id);
 extern void dw_new_task_check(DwNewTask *task, int nargs);
 extern void dw_new_task_keep(DwNewTask *task);
+extern void dw_new_task_keep_trace(DwNewTask *task);
+extern void dw_new_task_forget_trace(DwNewTask *task);
 extern const char *dw_new_task_reads_otherwise(const DwNewTask *task);
 extern int64 dw_new_task_insert(Relation rel, DwNewTask *task, DwLaneRef lane);
 extern int64 dw_schedule_successor(DwNewTask *task);
 extern TimestampTz dw_schedule_now(void);
 extern TimestampTz dw_due_after(const Interval *delay);
-extern TimestampTz dw_due_after_text(const text *delay);
+extern Interval *dw_interval_of_text(const char *text, const char *what);
+extern TimestampTz dw_due_of_text(const text *when);
 extern TimestampTz dw_finite_due(TimestampTz due);
 
 /*---- allow.c: delay_wheel.allow() and disallow(): the rights of applications ----*/
@@ -226,6 +230,9 @@ extern TimestampTz dw_run_now_clock;
 /* True if the batch that this executor is running must take no more tasks. */
 extern bool dw_batch_is_closed;
 
+/* True while the executor's task may call delay_snooze(): its deferred triggers may not. */
+extern bool dw_may_snooze;
+
 extern DwDatabase *dw_my_database(void);
 extern DwDatabase *dw_my_pinned_database(void);
 extern DwDatabase *dw_my_database_find(void);
@@ -236,6 +243,8 @@ extern bool dw_executor_runs_here(int64 id);
 extern Oid	dw_owner_of_task_here(int64 id);
 extern TimestampTz dw_time_reached(void);
 extern void dw_batch_close(void);
+extern void dw_snooze(TimestampTz until);
+extern TimestampTz dw_snooze_take(void);
 
 /*---- other_nodes.c: effects of tasks on other nodes, and what they read there ----*/
 

@@ -328,7 +328,7 @@ dw_control_is_touched(void)
 
 /*
  * Notes that this transaction wrote rows of another origin (left is true), or that
- * delay_arm() has left none.
+ * delay_wheel.arm() has left none.
  */
 void
 dw_touch_unarmed(bool left)

@@ -169,6 +169,8 @@ hint_for(DwBlock reason)
 	{
 		case DW_BLOCK_NO_WORKER:
 			return "You may need to increase \"max_worker_processes\".";
+		case DW_BLOCK_SUPERUSER:
+			return "Set \"delay_wheel.superuser_tasks\" to on, or cancel the tasks.";
 		case DW_BLOCK_NO_CONNECT:
 			return "Use GRANT CONNECT ON DATABASE, or cancel the tasks.";
 		case DW_BLOCK_CLOSED:
@@ -230,6 +232,8 @@ ask_access(Oid owner, bool *can_log_in)
 	{
 		case DW_ACCESS_NO_ROLE:
 			return DW_BLOCK_NO_ROLE;
+		case DW_ACCESS_SUPERUSER:
+			return DW_BLOCK_SUPERUSER;
 		case DW_ACCESS_NO_CONNECT:
 			return DW_BLOCK_NO_CONNECT;
 		case DW_ACCESS_CLOSED:

@@ -154,7 +154,7 @@ report_unarmed(bool met)
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("database \"%s\" holds tasks that came with a copy; they are not run",
 					get_database_name(MyDatabaseId)),
-			 errhint("Look at them with \"SELECT * FROM delay_wheel.tasks WHERE NOT armed\", and at delay_wheel.recurring, and call delay_arm(), or cancel them.")));
+			 errhint("Look at them with \"SELECT * FROM delay_wheel.tasks WHERE NOT armed\", and at delay_wheel.recurring, and call delay_wheel.arm(), or cancel them.")));
 }
 
 /*

@@ -187,8 +187,9 @@ obey_settings(void)
 	dw_database_disable(db, !dw_enabled);
 	dw_dispatch_end_surplus(db);
 	dw_retention_obey_settings(db);
-	/* more executors may be allowed now, and the window of a load may be longer */
+	/* more executors may be allowed now, or tasks of superusers, and the window of a load may be longer */
 	dw_news_tell(&db->timer_news, DW_NEWS_EXECUTORS);
+	dw_news_tell(&db->timer_news, DW_NEWS_RIGHTS);
 	dw_load_settings_changed();
 }
 

@@ -27,7 +27,7 @@ my %script = (
 	update => "\\set oid random(1, :orders)\n${update}:oid;\n",
 	day => "SELECT nextval('day_order') AS oid \\gset\n"
 	  . "SELECT delay_schedule_task('update t_order set status=1 where oid=\$1', delay => :delay::interval, key => 'day ' || :oid, args => ARRAY[:oid]::text[]);\n"
-	  . "\\set paid :oid - :behind\n\\if :paid > 0 and :paid % 10 <> 0\nSELECT delay_cancel_key('day ' || :paid);\n\\endif\n");
+	  . "\\set paid :oid - :behind\n\\if :paid > 0 and :paid % 10 <> 0\nSELECT delay_cancel(key => 'day ' || :paid);\n\\endif\n");
 
 my ($opt, $rounds, $record, $sync_commit);
 

@@ -51,7 +51,7 @@ sub make_tables
 	shop()->query(q{
 		CREATE TABLE floor_message (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, due timestamptz NOT NULL, attempts int NOT NULL DEFAULT 0, payload jsonb NOT NULL) WITH (vacuum_truncate = off);
 		CREATE INDEX ON floor_message (due)});
-	run(q{SELECT delay_queue('bench', external => true, users => '{shop}', receivers => '{shop}')});
+	run(q{SELECT delay_wheel.create_queue('bench', external => true, users => '{shop}', receivers => '{shop}')});
 	return if !$opt->{pgmq};
 	open(my $in, '<', $opt->{pgmq}) or die "$opt->{pgmq}: $!";
 	run(do { local $/ = undef; scalar readline $in });

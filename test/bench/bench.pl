@@ -553,12 +553,12 @@ sub group_drain
 
 	clean();
 	shop()->query("SELECT new_orders($n)");
-	run("SELECT delay_pause('$queue')");
+	run("SELECT delay_wheel.pause_queue('$queue')");
 	shop()->query("SELECT count(delay_schedule_task($text, queue => '$queue'$args$group)) FROM generate_series(1, $n) oid");
 	settle();
 	wait_for("$n tasks are ready", 60 + $n / 1000, $ready);
 	my $begun = time();
-	run("SELECT delay_resume('$queue')");
+	run("SELECT delay_wheel.resume_queue('$queue')");
 	wait_for("$n tasks", 60 + $n / 1000,
 		'SELECT done >= ' . ($done + $n) . ' FROM delay_wheel.status WHERE database = current_database()', 0.01);
 	my $rate = $n / (time() - $begun);
@@ -573,7 +573,7 @@ sub row_groups
 	my %queue = @group_queues;
 
 	sync_commit('on');
-	run("SELECT delay_queue('$queue{plain}', users => '{shop}'), delay_queue('$queue{groups}', groups => true, group_max_running => 10, users => '{shop}')");
+	run("SELECT delay_wheel.create_queue('$queue{plain}', users => '{shop}'), delay_wheel.create_queue('$queue{groups}', groups => true, users => '{shop}', options => '{\"group_max_running\": 10}')");
 	for my $task ([ 'an UPDATE', "'$bound_text'", ', args => ARRAY[oid]' ], [ 'SELECT 1', q{'SELECT 1'}, '' ])
 	{
 		my ($name, @task) = @$task;
@@ -587,7 +587,7 @@ sub row_groups
 		record('groups', %figures, place => 57, variant => "$name, $n, 2 executors", sync => 'on',
 			unit => 'tasks/s', reach => [ '>=', 0.80 ]);
 	}
-	run("SELECT delay_queue_drop(name) FROM unnest(ARRAY['$queue{plain}', '$queue{groups}']) name");
+	run("SELECT delay_wheel.drop_queue(name) FROM unnest(ARRAY['$queue{plain}', '$queue{groups}']) name");
 	clean();
 	return;
 }

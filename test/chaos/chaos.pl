@@ -176,15 +176,15 @@ sub set_up
 			'CREATE PROCEDURE note(t text) LANGUAGE plpgsql AS $$BEGIN COMMIT; INSERT INTO effects (token) VALUES (t); COMMIT; END$$',
 			'CREATE TABLE probe (n int)', 'CREATE TABLE ballast (x text)',
 			'CREATE TABLE parallel AS SELECT 1 AS x FROM generate_series(1, 20000)', 'ALTER TABLE parallel SET (parallel_workers = 12)',
-			q{SELECT delay_queue('narrow', max_running => 1, users => '{public}')},
-			q{SELECT delay_queue('steady', rate => 200, users => '{public}')},
-			q{SELECT delay_queue('single', batch => false, users => '{public}')},
-			q{SELECT delay_queue('grouped', groups => true, group_max_running => 2, users => '{public}')},
-			q{SELECT delay_queue('ordered', groups => true, group_order => 'hold', users => '{public}')},
+			q{SELECT delay_wheel.create_queue('narrow', max_running => 1, users => '{public}')},
+			q{SELECT delay_wheel.create_queue('steady', rate => 200, users => '{public}')},
+			q{SELECT delay_wheel.create_queue('single', users => '{public}', options => '{"batch": false}')},
+			q{SELECT delay_wheel.create_queue('grouped', groups => true, users => '{public}', options => '{"group_max_running": 2}')},
+			q{SELECT delay_wheel.create_queue('ordered', groups => true, users => '{public}', options => '{"group_order": "hold"}')},
 			# of messages; a rollback is an attempt now and then
-			q{SELECT delay_queue(q, external => true, users => '{public}', receivers => '{public}', max_attempts => 30000, retry_delay => '50 ms') FROM unnest('{inbox,letters}'::text[]) q},
-			q{SELECT delay_queue('parcels', external => true, users => '{public}', receivers => '{public}', max_attempts => 30000, retry_delay => '50 ms', groups => true, group_max_running => 2)},
-			q{SELECT delay_queue('ledger', external => true, users => '{public}', receivers => '{public}', max_attempts => 30000, retry_delay => '50 ms', groups => true, group_order => 'hold')},
+			q{SELECT delay_wheel.create_queue(q, external => true, users => '{public}', receivers => '{public}', max_attempts => 30000, options => '{"retry_delay": "50 ms"}') FROM unnest('{inbox,letters}'::text[]) q},
+			q{SELECT delay_wheel.create_queue('parcels', external => true, users => '{public}', receivers => '{public}', max_attempts => 30000, groups => true, options => '{"retry_delay": "50 ms", "group_max_running": 2}')},
+			q{SELECT delay_wheel.create_queue('ledger', external => true, users => '{public}', receivers => '{public}', max_attempts => 30000, groups => true, options => '{"retry_delay": "50 ms", "group_order": "hold"}')},
 			'GRANT ALL ON effects, client_tx, orders, probe, ballast TO PUBLIC');
 	}
 	# each point at which the sources can be made to fail
@@ -465,7 +465,7 @@ sub put_back
 
 	for my $row (@{ $dbh->selectall_arrayref("SELECT id, sqlstate, sql, args::text FROM delay_wheel.failed WHERE $which", { Slice => {} }) })
 	{
-		my ($done) = eval { $dbh->selectrow_array('SELECT delay_retry(?)', undef, $row->{id}) };
+		my ($done) = eval { $dbh->selectrow_array(q{SELECT delay_retry(?) = 'retried'}, undef, $row->{id}) };
 		# one that was put back just now: when that has run
 		if ($@ =~ /another task of key/)
 		{

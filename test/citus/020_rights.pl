@@ -15,7 +15,7 @@ my ($coordinator, @workers) = new_cluster(2);
 my @nodes = ($coordinator, @workers);
 my $may = q{has_table_privilege('%s', 'delay_wheel.tasks', 'INSERT')
 	AND has_schema_privilege('%1$s', 'public', 'USAGE')
-	AND NOT has_function_privilege('%1$s', 'delay_arm()', 'EXECUTE')};
+	AND NOT has_function_privilege('%1$s', 'delay_wheel.arm()', 'EXECUTE')};
 
 sub may
 {

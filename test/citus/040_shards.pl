@@ -71,7 +71,7 @@ for my $name ("\x{c3}\x{a9}" x 30, 'n' x 63, 'Odd "name", 1')
 #
 # Shards that move.
 #
-fails('SELECT delay_follow_shards()', qr/ERROR:  table "delay_wheel_data.handover" does not exist, or is no reference table\n.*HINT:  Call delay_wheel.set_up_citus\(\) once/, 'it must be set up');
+fails('SELECT delay_wheel.follow_shards()', qr/ERROR:  table "delay_wheel_data.handover" does not exist, or is no reference table\n.*HINT:  Call delay_wheel.set_up_citus\(\) once/, 'it must be set up');
 fails(q{SET ROLE shop; SELECT delay_wheel.set_up_citus()}, qr/permission denied/, 'by superusers');
 sql('SELECT delay_wheel.set_up_citus()') for 1 .. 2;
 
@@ -83,12 +83,12 @@ my $known = q{SELECT c.relname, p.partmethod, count(t.tgname)
 my $as_set_up = sql($known);
 sql(q{SET citus.enable_unsafe_triggers = on; SELECT undistribute_table(t) FROM unnest('{delay_wheel_data.handover,delay_wheel_data.two_phase}'::regclass[]) t});
 is(sql('SELECT count(*) FROM pg_dist_partition WHERE logicalrelid IN (SELECT oid FROM pg_class WHERE relnamespace = $$delay_wheel$$::regnamespace)'), '0', 'the tables are ordinary ones');
-fails('SELECT delay_follow_shards()', qr/ERROR:  table "delay_wheel_data.handover" does not exist, or is no reference table/, 'an ordinary table takes no tasks over');
+fails('SELECT delay_wheel.follow_shards()', qr/ERROR:  table "delay_wheel_data.handover" does not exist, or is no reference table/, 'an ordinary table takes no tasks over');
 sql('SELECT delay_wheel.set_up_citus()');
 is(sql($known), $as_set_up, 'they are set up again');
-fails(q{SET ROLE shop; SELECT delay_follow_shards()}, qr/permission denied/, 'to let tasks follow is for superusers');
+fails(q{SET ROLE shop; SELECT delay_wheel.follow_shards()}, qr/permission denied/, 'to let tasks follow is for superusers');
 fails(q{SET ROLE shop; INSERT INTO delay_wheel_data.handover (node, task) VALUES (0, '{}')}, qr/permission denied/, 'nobody else hands tasks over');
-is(sql('SELECT delay_follow_shards()'), '0', 'nothing is to be moved');
+is(sql('SELECT delay_wheel.follow_shards()'), '0', 'nothing is to be moved');
 
 sql(q{SET ROLE shop;
 	CREATE TABLE t_order (oid bigint PRIMARY KEY, runs int NOT NULL DEFAULT 0, note text);
@@ -97,9 +97,9 @@ sql(q{SET ROLE shop;
 	CREATE TRIGGER later AFTER INSERT OR UPDATE OF note ON t_order FOR EACH ROW EXECUTE FUNCTION delay_schedule_trigger('1 hour',
 		'UPDATE public.t_order SET runs = runs + 1 WHERE oid = $1', 'oid', 'key=oid', 'queue=orders', 'tag=note')});
 fails(q{SET ROLE shop; INSERT INTO t_order VALUES (1)}, qr/queue "orders" does not exist/, 'queues are declared on each node');
-sql(q{SELECT run_command_on_all_nodes($$SELECT delay_queue('orders', max_attempts => 3, users => '{shop}')$$)});
+sql(q{SELECT run_command_on_all_nodes($$SELECT delay_wheel.create_queue('orders', max_attempts => 3, users => '{shop}')$$)});
 # queues have another number on each node
-$workers[1]->safe_psql('postgres', q{SELECT delay_queue_drop('orders'); SELECT delay_queue('other'); SELECT delay_queue('orders', max_attempts => 3, users => '{shop}')});
+$workers[1]->safe_psql('postgres', q{SELECT delay_wheel.drop_queue('orders'); SELECT delay_wheel.create_queue('other'); SELECT delay_wheel.create_queue('orders', max_attempts => 3, users => '{shop}')});
 sql("SET ROLE shop; INSERT INTO t_order SELECT i, 0, 'note ' || i FROM generate_series(1, $n) i");
 is(sum_of($tasks, @nodes), $n, 'a task for each row');
 my ($key) = split /\n/, $workers[0]->safe_psql('postgres', q{SELECT key FROM delay_wheel.tasks ORDER BY id LIMIT 1});
@@ -127,15 +127,15 @@ cmp_ok($workers[0]->safe_psql('postgres', $tasks), '>', 1000, 'the tasks stay be
 sql("SET ROLE shop; UPDATE t_order SET note = 'newer' WHERE oid = $key");
 is(sum_of("SELECT count(*) FROM delay_wheel_data.task WHERE key = '$key'", @nodes), 2, 'in between the same key makes a second task');
 
-my $moved = sql('SELECT delay_follow_shards()');
+my $moved = sql('SELECT delay_wheel.follow_shards()');
 cmp_ok($moved, '>', 1000, "$moved tasks follow their shards");
 is($workers[0]->safe_psql('postgres', $tasks), '0', 'none stays behind');
 is(sum_of($tasks, @nodes), $n, 'each is there once');
 is(sql(q{SELECT count(*) FROM delay_wheel_data.handover}), '0', 'nothing is stored on the way');
 is($workers[1]->safe_psql('postgres', "SELECT string_agg(tag, ' ') FROM delay_wheel.tasks WHERE key = '$key'"), 'newer', 'of a key, the task on the new node is kept');
 is(join("\n", sort map { split /\n/ } on_nodes($whole, @workers)), $before, 'they are what they were');
-is(sql('SELECT delay_follow_shards()'), '0', 'once');
-is($workers[1]->safe_psql('postgres', q{SET ROLE shop; SELECT delay_cancel_key('7', queue => 'orders')}), 'cancelled', 'a key works on the new node');
+is(sql('SELECT delay_wheel.follow_shards()'), '0', 'once');
+is($workers[1]->safe_psql('postgres', q{SET ROLE shop; SELECT delay_cancel(key => '7', queue => 'orders')}), 'cancelled', 'a key works on the new node');
 is(sum_of($tasks, @nodes), $n - 1, 'that task is gone');
 
 # tasks that fall due while they move, and the move fails: they run nevertheless, at once
@@ -157,9 +157,9 @@ is(sum_of(q{SELECT count(delay_reschedule(id, interval '1 ms' * (id % 5000))) FR
 for my $mode (qw(block_writes force_logical))
 {
 	drain($workers[1], $workers[0], $mode);
-	note(sql('SELECT delay_follow_shards()') . ' follow');
+	note(sql('SELECT delay_wheel.follow_shards()') . ' follow');
 	drain($workers[0], $workers[1], $mode);
-	note($workers[0]->safe_psql('postgres', 'SELECT delay_follow_shards()') . ' follow, as a worker says');
+	note($workers[0]->safe_psql('postgres', 'SELECT delay_wheel.follow_shards()') . ' follow, as a worker says');
 }
 wait_for_sum($tasks, 0, 'all run', 120, @nodes);
 is(sql('SELECT count(*) FROM t_order WHERE runs <> 1'), '1', 'each once, but for the one that was cancelled');
@@ -168,17 +168,17 @@ is(sum_of('SELECT count(*) FROM delay_wheel.failed', @nodes), 0, 'none has faile
 # a node that comes later, by logical replication of the reference tables, too
 my $new = new_worker('worker3');
 add_worker($coordinator, $new);
-$new->safe_psql('postgres', q{SELECT delay_queue('orders', users => '{shop}')});
+$new->safe_psql('postgres', q{SELECT delay_wheel.create_queue('orders', users => '{shop}')});
 sql(q{SET ROLE shop; INSERT INTO t_order SELECT i, 0, 'new' FROM generate_series(200001, 200100) i});
 sql(q{SELECT citus_rebalance_start(shard_transfer_mode => 'auto'); SELECT citus_rebalance_wait()});
-cmp_ok(sql('SELECT delay_follow_shards()'), '>', 10, 'after a rebalance tasks follow to the new node');
+cmp_ok(sql('SELECT delay_wheel.follow_shards()'), '>', 10, 'after a rebalance tasks follow to the new node');
 is(sum_of($tasks, @nodes, $new), 100, 'each is there once');
 
 #
 # Messages follow as tasks do; one under a lease stays until its lease has ended.
 #
 push @nodes, $new;
-$_->safe_psql('postgres', q{SELECT delay_queue('mail', external => true, users => '{shop}', receivers => '{shop}')}) for @nodes;
+$_->safe_psql('postgres', q{SELECT delay_wheel.create_queue('mail', external => true, users => '{shop}', receivers => '{shop}')}) for @nodes;
 sql(q{SET ROLE shop;
 	CREATE TABLE customer (id bigint PRIMARY KEY);
 	SELECT create_distributed_table('customer', 'id', shard_count => 4, colocate_with => 'none');
@@ -195,7 +195,7 @@ my ($id, $token) = split /\|/, $from->safe_psql('postgres', q{SET ROLE shop; SEL
 $shard = $from->safe_psql('postgres', "SELECT more->'shard' FROM delay_wheel_data.task WHERE id = $id");
 $sent = $from->safe_psql('postgres', sprintf($mails, $shard));
 is(move_shard($coordinator, $shard, $from, $to), 0, 'the shard of a leased message moves');
-is(sql('SELECT delay_follow_shards()'), $sent - 1, 'its messages follow');
+is(sql('SELECT delay_wheel.follow_shards()'), $sent - 1, 'its messages follow');
 is($from->safe_psql('postgres', sprintf($mails, $shard)), '1', 'the leased one stays');
 is($to->safe_psql('postgres', sprintf($mails, $shard)), $sent - 1, 'the others are there');
 is($from->safe_psql('postgres', "SET ROLE shop; SELECT delay_done($id, $token)"), 't', 'it is done where it was leased');
@@ -214,7 +214,7 @@ cmp_ok($of_shard, '>', 0, "$of_shard tasks of a shard");
 my $all = pending_everywhere(@nodes);
 sql("SELECT citus_split_shard_by_split_points($shard, ARRAY['$middle'], ARRAY[$node_id, $node_id], 'block_writes')");
 is(pending_everywhere(@nodes), $all, 'a split schedules nothing');
-fails('SELECT delay_follow_shards()', qr/NOTICE:  $of_shard tasks? stays? where (it is|they are), since (its|their) shards? exists? no more\n.*DETAIL:  Citus has split/, 'its tasks stay');
+fails('SELECT delay_wheel.follow_shards()', qr/NOTICE:  $of_shard tasks? stays? where (it is|they are), since (its|their) shards? exists? no more\n.*DETAIL:  Citus has split/, 'its tasks stay');
 sql(q{SET ROLE shop; INSERT INTO t_order SELECT i, 0, 'split' FROM generate_series(300001, 300100) i});
 is(pending_everywhere(@nodes), $all + 100, 'rows of the parts have tasks');
 is(sum_of(q{SELECT count(delay_reschedule(id, '0')) FROM delay_wheel.tasks WHERE queue = 'orders'}, @nodes) > $of_shard, 1, 'all are due');

@@ -121,7 +121,7 @@ my %faults = (
 		if ($pid == 0)
 		{
 			open(STDERR, '>', '/dev/null');
-			eval { $coordinator->psql('postgres', 'SELECT delay_follow_shards()') };
+			eval { $coordinator->psql('postgres', 'SELECT delay_wheel.follow_shards()') };
 			POSIX::_exit(0);
 		}
 		sleep(rand(0.15));
@@ -158,7 +158,7 @@ waitpid($_, 0) for @clients;
 #
 # The end: all that is pending runs.
 #
-wait_until(60, sub { return $coordinator->psql('postgres', 'SELECT delay_follow_shards()') == 0; });
+wait_until(60, sub { return $coordinator->psql('postgres', 'SELECT delay_wheel.follow_shards()') == 0; });
 wait_for_sum('SELECT count(*) FROM pg_prepared_xacts', 0, 'no prepared transaction is left', 120, @nodes);
 # a lost connection leads to pauses
 wait_until(60, sub {

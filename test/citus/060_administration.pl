@@ -68,7 +68,7 @@ my ($from) = grep { $_->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel_
 ok($from, 'all tasks of a tenant are on its worker');
 my ($to) = grep { $_ != $from } @workers;
 sql(sprintf(q{SELECT citus_schema_move('tenant1', '127.0.0.1', %d, 'block_writes')}, $to->port));
-is(sql('SELECT delay_follow_shards()'), '100', 'a tenant that moves takes its tasks along');
+is(sql('SELECT delay_wheel.follow_shards()'), '100', 'a tenant that moves takes its tasks along');
 wait_for($coordinator, 'SELECT count(*) FILTER (WHERE runs = 1) FROM tenant1.t_order', 'they run', 30, expected => 100);
 is($to->safe_psql('postgres', 'SELECT done FROM delay_wheel.status'), '100', 'there');
 
@@ -81,9 +81,9 @@ sql(q{SET ROLE shop; CREATE TABLE t_order (oid bigint PRIMARY KEY);
 	CREATE TRIGGER later AFTER INSERT ON t_order FOR EACH ROW EXECUTE FUNCTION delay_schedule_trigger('1 h', 'SELECT $1', 'oid', 'tag=spring');
 	INSERT INTO t_order SELECT generate_series(1, 100)});
 is(sql('SELECT sum(pending) FROM delay_wheel.nodes'), '100', 'pending on all nodes');
-sql(q{BEGIN; SELECT run_command_on_all_nodes($$SELECT delay_queue('mail', max_running => 2)$$); ROLLBACK});
+sql(q{BEGIN; SELECT run_command_on_all_nodes($$SELECT delay_wheel.create_queue('mail', max_running => 2)$$); ROLLBACK});
 is(sum_of(q{SELECT count(*) FROM delay_wheel.queues WHERE name = 'mail'}, @nodes), 3, 'a queue on all nodes, in spite of ROLLBACK');
-sql(q{SELECT run_command_on_all_nodes($$SELECT delay_pause('mail')$$)});
+sql(q{SELECT run_command_on_all_nodes($$SELECT delay_wheel.pause_queue('mail')$$)});
 is(sum_of(q{SELECT count(*) FROM delay_wheel.queues WHERE name = 'mail' AND paused}, @nodes), 3, 'paused on all nodes');
 is(sql(q{SELECT bool_and(success) FROM run_command_on_all_nodes($$SELECT delay_cancel_all(tag => 'spring')$$)}), 't', 'a campaign is stopped on all nodes');
 wait_for($coordinator, 'SELECT sum(pending) FROM delay_wheel.nodes', 'none is pending', 30, expected => 0);
@@ -95,7 +95,7 @@ is(sql(q{SET ROLE shop; SELECT count(*) FROM delay_wheel.nodes WHERE state = 'ru
 my $port = $workers[1]->port;
 $workers[1]->stop('fast');
 is(sql(q{SELECT string_agg(node, ' ') FROM delay_wheel.nodes WHERE state IS NULL AND error <> ''}), "127.0.0.1:$port", 'a node that is down has its error');
-fails('SELECT delay_follow_shards()', qr/ERROR:  node 127.0.0.1:$port could not hand its tasks over/, 'nor can it hand over');
+fails('SELECT delay_wheel.follow_shards()', qr/ERROR:  node 127.0.0.1:$port could not hand its tasks over/, 'nor can it hand over');
 
 #
 # Background workers: early, with the number to set.

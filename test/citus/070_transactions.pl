@@ -26,9 +26,9 @@ my @nodes = ($coordinator, @workers);
 sub sql { return $coordinator->safe_psql('postgres', $_[0]); }
 
 sql(q{SELECT delay_wheel.set_up_citus();
-	SELECT delay_queue('jobs', groups => true, group_order => 'hold', max_attempts => 1000, retry_delay => '10 ms', users => '{shop}');
-	SELECT delay_queue('mail', external => true, groups => true, group_order => 'hold', max_attempts => 1000, retry_delay => '10 ms', users => '{shop}', receivers => '{shop}');
-	SELECT delay_queue('leased', external => true, groups => true, group_order => 'hold', max_attempts => 1000, retry_delay => '10 ms', users => '{shop}', receivers => '{shop}')});
+	SELECT delay_wheel.create_queue('jobs', groups => true, max_attempts => 1000, users => '{shop}', options => '{"group_order": "hold", "retry_delay": "10 ms"}');
+	SELECT delay_wheel.create_queue('mail', external => true, groups => true, max_attempts => 1000, users => '{shop}', receivers => '{shop}', options => '{"group_order": "hold", "retry_delay": "10 ms"}');
+	SELECT delay_wheel.create_queue('leased', external => true, groups => true, max_attempts => 1000, users => '{shop}', receivers => '{shop}', options => '{"group_order": "hold", "retry_delay": "10 ms"}')});
 # sent: by a client; done: the order in which a task or a message took effect
 sql(q{SET ROLE shop;
 	CREATE TABLE sent (g bigint, n bigint, PRIMARY KEY (g, n));
@@ -42,7 +42,7 @@ sql(q{SET ROLE shop;
 	CREATE FUNCTION put(g bigint, n bigint) RETURNS void LANGUAGE plpgsql AS $$
 	BEGIN
 		INSERT INTO public.sent VALUES (g, n);
-		PERFORM delay_schedule_task('SELECT public.effect($1, $2, $3)', ARRAY[g::text, 'jobs', n::text], queue => 'jobs', group_key => g::text);
+		PERFORM delay_schedule_task('SELECT public.effect($1, $2, $3)', args => ARRAY[g::text, 'jobs', n::text], queue => 'jobs', group_key => g::text);
 		PERFORM delay_send('mail', jsonb_build_object('g', g, 'n', n), group_key => g::text);
 		PERFORM delay_send('leased', jsonb_build_object('g', g, 'n', n), group_key => g::text);
 	END $$;

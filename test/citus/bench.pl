@@ -79,12 +79,12 @@ sub burst
 {
 	my ($way, $schedule, @where) = @_;
 
-	$_->safe_psql('postgres', 'SELECT delay_pause_database()') for @where;
+	$_->safe_psql('postgres', 'SELECT delay_wheel.pause_database()') for @where;
 	$schedule->();
 	sql('CHECKPOINT');
 	measure($way, sub {
 		my $begun = time();
-		$_->safe_psql('postgres', 'SELECT delay_resume_database()') for @where;
+		$_->safe_psql('postgres', 'SELECT delay_wheel.resume_database()') for @where;
 		wait_until(600, sub { return (sum_of('SELECT count(*) FROM delay_wheel_data.task', @where) // 1) == 0; });
 		return time() - $begun;
 	});

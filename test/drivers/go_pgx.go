@@ -113,18 +113,18 @@ func main() {
 	call("cancel_key", func() error {
 		var outcome string
 		db.Exec(ctx, "SELECT delay_schedule_task('UPDATE t SET n = 13 WHERE id = 13', delay => $1, key => $2)", time.Second, "a key")
-		if err := one(db, &outcome, "SELECT delay_cancel_key($1)", "a key"); err != nil {
+		if err := one(db, &outcome, "SELECT delay_cancel(key => $1)", "a key"); err != nil {
 			return err
 		}
 		return must(outcome == "cancelled")
 	})
 	call("reschedule", func() error {
-		var moved bool
+		var moved string
 		schedule(db, "SELECT delay_schedule('1 hour', 'UPDATE t SET n = 15 WHERE id = 15')")
 		if err := one(db, &moved, "SELECT delay_reschedule($1, $2)", ids[len(ids)-1], "0"); err != nil {
 			return err
 		}
-		return must(moved)
+		return must(moved == "moved")
 	})
 	call("send", func() error {
 		var id int64

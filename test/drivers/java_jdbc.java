@@ -119,11 +119,11 @@ class Jdbc
 		});
 		call("cancel_key", () -> {
 			one("SELECT delay_schedule_task('UPDATE t SET n = 13 WHERE id = 13', delay => ?::interval, key => ?)", "1 second", "a key");
-			return one("SELECT delay_cancel_key(?)", "a key").equals("cancelled");
+			return one("SELECT delay_cancel(key => ?)", "a key").equals("cancelled");
 		});
 		call("reschedule", () -> {
 			schedule("SELECT delay_schedule('1 hour', 'UPDATE t SET n = 15 WHERE id = 15')");
-			return (Boolean) one("SELECT delay_reschedule(?, ?)", ids.get(ids.size() - 1), "0");
+			return one("SELECT delay_reschedule(?, ?)", ids.get(ids.size() - 1), "0").equals("moved");
 		});
 		call("send", () -> (Long) one("SELECT delay_send(?, ?)", queue, jsonb("{\"to\": \"anna\", \"n\": 1}")) > 0);
 		call("lease", () -> {

@@ -44,11 +44,11 @@ const calls = {
 	}),
 	async cancel_key() {
 		await one(sql`SELECT delay_schedule_task('UPDATE t SET n = 13 WHERE id = 13', delay => ${'1 second'}, key => ${'a key'})`);
-		return await one(sql`SELECT delay_cancel_key(${'a key'})`) === 'cancelled';
+		return await one(sql`SELECT delay_cancel(key => ${'a key'})`) === 'cancelled';
 	},
 	async reschedule() {
 		await schedule(sql`SELECT delay_schedule('1 hour', 'UPDATE t SET n = 15 WHERE id = 15')`);
-		return await one(sql`SELECT delay_reschedule(${ids.at(-1)}, ${'0'})`) === true;
+		return await one(sql`SELECT delay_reschedule(${ids.at(-1)}, ${'0'})`) === 'moved';
 	},
 	send: async () => await one(sql`SELECT delay_send(${queue}, ${{ to: 'anna', n: 1 }})`) > 0,
 	async lease() {

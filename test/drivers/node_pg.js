@@ -55,11 +55,11 @@ const calls = {
 	},
 	async cancel_key() {
 		await one("SELECT delay_schedule_task('UPDATE t SET n = 13 WHERE id = 13', delay => $1, key => $2)", ['1 second', 'a key']);
-		return await one('SELECT delay_cancel_key($1)', ['a key']) === 'cancelled';
+		return await one('SELECT delay_cancel(key => $1)', ['a key']) === 'cancelled';
 	},
 	async reschedule() {
 		await schedule("SELECT delay_schedule('1 hour', 'UPDATE t SET n = 15 WHERE id = 15')");
-		return await one('SELECT delay_reschedule($1, $2)', [ids.at(-1), '0']) === true;
+		return await one('SELECT delay_reschedule($1, $2)', [ids.at(-1), '0']) === 'moved';
 	},
 	send: async () => await one('SELECT delay_send($1, $2)', [queue, { to: 'anna', n: 1 }]) > 0,
 	async lease() {

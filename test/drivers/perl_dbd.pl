@@ -45,11 +45,11 @@ call(commit => sub {
 });
 call(cancel_key => sub {
 	one(q{SELECT delay_schedule_task('UPDATE t SET n = 13 WHERE id = 13', delay => $1, key => $2)}, '1 second', 'a key');
-	return one('SELECT delay_cancel_key($1)', 'a key') eq 'cancelled';
+	return one('SELECT delay_cancel(key => $1)', 'a key') eq 'cancelled';
 });
 call(reschedule => sub {
 	schedule(q{SELECT delay_schedule('1 hour', 'UPDATE t SET n = 15 WHERE id = 15')});
-	return one('SELECT delay_reschedule($1, $2)', $ids[-1], '0');
+	return one('SELECT delay_reschedule($1, $2)', $ids[-1], '0') eq 'moved';
 });
 call(send => sub { one('SELECT delay_send($1, $2)', $queue, $json->encode({ to => 'anna', n => 1 })) > 0 });
 call(lease => sub {

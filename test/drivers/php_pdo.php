@@ -60,12 +60,12 @@ call('commit', function () use ($db) {
 });
 call('cancel_key', function () {
 	one("SELECT delay_schedule_task('UPDATE t SET n = 13 WHERE id = 13', delay => ?, key => ?)", ['1 second', 'a key']);
-	return one('SELECT delay_cancel_key(?)', ['a key']) === 'cancelled';
+	return one('SELECT delay_cancel(key => ?)', ['a key']) === 'cancelled';
 });
 call('reschedule', function () {
 	global $ids;
 	schedule("SELECT delay_schedule('1 hour', 'UPDATE t SET n = 15 WHERE id = 15')");
-	return one('SELECT delay_reschedule(?, ?)', [end($ids), '0']) === true;
+	return one('SELECT delay_reschedule(?, ?)', [end($ids), '0']) === 'moved';
 });
 call('send', fn () => one('SELECT delay_send(?, ?)', [$queue, json_encode(['to' => 'anna', 'n' => 1])]) > 0);
 call('lease', function () use ($queue) {

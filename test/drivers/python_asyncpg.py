@@ -99,13 +99,13 @@ async def commit():
 @call
 async def cancel_key():
     await db.fetchval("SELECT delay_schedule_task('UPDATE t SET n = 13 WHERE id = 13', delay => $1, key => $2)", datetime.timedelta(seconds=1), "a key")
-    return await db.fetchval("SELECT delay_cancel_key($1)", "a key") == "cancelled"
+    return await db.fetchval("SELECT delay_cancel(key => $1)", "a key") == "cancelled"
 
 
 @call
 async def reschedule():
     return (await schedule("SELECT delay_schedule('1 hour', 'UPDATE t SET n = 15 WHERE id = 15')")
-            and await db.fetchval("SELECT delay_reschedule($1, $2)", ids[-1], "0") is True)
+            and await db.fetchval("SELECT delay_reschedule($1, $2)", ids[-1], "0") == "moved")
 
 
 @call

@@ -119,13 +119,13 @@ def zone():
 @call
 def cancel_key():
     one("SELECT delay_schedule_task('UPDATE t SET n = 13 WHERE id = 13', delay => %s, key => %s)", ("1 second", "a key"))
-    return one("SELECT delay_cancel_key(%s)", ("a key",)) == "cancelled"
+    return one("SELECT delay_cancel(key => %s)", ("a key",)) == "cancelled"
 
 
 @call
 def reschedule():
     return (schedule("SELECT delay_schedule('1 hour', 'UPDATE t SET n = 15 WHERE id = 15')")
-            and one("SELECT delay_reschedule(%s, %s)", (ids[-1], "0")) is True)
+            and one("SELECT delay_reschedule(%s, %s)", (ids[-1], "0")) == "moved")
 
 
 @call

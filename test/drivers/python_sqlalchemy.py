@@ -107,13 +107,13 @@ def commit():
 @call
 def cancel_key():
     one("SELECT delay_schedule_task('UPDATE t SET n = 13 WHERE id = 13', delay => :delay, key => :key)", delay="1 second", key="a key")
-    return one(func.delay_cancel_key("a key")) == "cancelled"
+    return one(func.delay_cancel(None, False, False, "a key")) == "cancelled"
 
 
 @call
 def reschedule():
     return (schedule(func.delay_schedule("1 hour", "UPDATE t SET n = 15 WHERE id = 15"))
-            and one(func.delay_reschedule(ids[-1], "0")) is True)
+            and one(func.delay_reschedule(ids[-1], "0")) == "moved")
 
 
 @call

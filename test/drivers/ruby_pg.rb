@@ -67,11 +67,11 @@ call('zone') do
 end
 call('cancel_key') do
   one("SELECT delay_schedule_task('UPDATE t SET n = 13 WHERE id = 13', delay => $1, key => $2)", ['1 second', 'a key'])
-  one('SELECT delay_cancel_key($1)', ['a key']) == 'cancelled'
+  one('SELECT delay_cancel(key => $1)', ['a key']) == 'cancelled'
 end
 call('reschedule') do
   schedule("SELECT delay_schedule('1 hour', 'UPDATE t SET n = 15 WHERE id = 15')")
-  one('SELECT delay_reschedule($1, $2)', [$ids.last, '0'])
+  one('SELECT delay_reschedule($1, $2)', [$ids.last, '0']) == 'moved'
 end
 call('send') { one('SELECT delay_send($1, $2)', [queue, { to: 'anna', n: 1 }]).positive? }
 call('lease') do

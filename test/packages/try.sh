@@ -158,7 +158,7 @@ rm -r /etc/postgresql/15/tasks
 #
 query "SELECT delay_schedule('1 day', 'INSERT INTO effects VALUES (''pending'')') FROM generate_series(1, 1000);
 	SELECT delay_schedule_task('INSERT INTO effects VALUES (''keyed'')', delay => '1 day', key => 'k', tag => 't', max_attempts => 3);
-	SELECT delay_every('daily', '1 day', 'INSERT INTO effects VALUES (''recurring'')', max_runs => 1);
+	SELECT delay_every('daily', '1 day', 'INSERT INTO effects VALUES (''recurring'')', options => '{"max_runs": 1}');
 	SELECT delay_schedule('0', 'SELECT 1 / 0')" >/dev/null
 step "a task has failed" becomes "count(*) = 1 FROM delay_wheel.failed"
 before=$(tasks)
@@ -188,7 +188,7 @@ step "a new one runs" a_task_runs "updated"
 query "UPDATE delay_wheel_data.task SET due = now()"
 step "all that was pending runs, each once" becomes "string_agg(label || ' ' || n, ', ' ORDER BY label) = 'keyed 1, pending 1000, recurring 1'
 	FROM (SELECT label, count(*) n FROM effects WHERE label IN ('keyed', 'pending', 'recurring') GROUP BY label) _"
-step "the failed one is put back" is "SELECT delay_redrive()" 1
+step "the failed one is put back" is "SELECT delay_retry_all()" 1
 step "and fails again" becomes "count(*) = 1 FROM delay_wheel.failed"
 
 #

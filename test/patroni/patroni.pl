@@ -62,8 +62,8 @@ CREATE TABLE effect (token text, due timestamptz, ran timestamptz DEFAULT clock_
 CREATE INDEX ON effect (ran);
 ALTER TABLE marker OWNER TO app;
 ALTER TABLE effect OWNER TO app;
-SELECT delay_queue('inside', external => true, users => '{app}', receivers => '{app}', max_attempts => 1000);
-SELECT delay_queue('outside', external => true, users => '{app}', receivers => '{app}', max_attempts => 1000, lease => '15 s');
+SELECT delay_wheel.create_queue('inside', external => true, users => '{app}', receivers => '{app}', max_attempts => 1000);
+SELECT delay_wheel.create_queue('outside', external => true, users => '{app}', receivers => '{app}', max_attempts => 1000, options => '{"lease": "15 s"}');
 SET ROLE app;
 CREATE FUNCTION put(token text, kind text, seconds float8) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE

@@ -28,6 +28,15 @@ SELECT pg_temp.wait_for(
 	'NOT EXISTS (SELECT FROM delay_wheel_data.task WHERE due <= clock_timestamp())')
 $$;
 
+-- A call with these arguments, as name => value: those that are no parameters go into the parameter options.
+CREATE FUNCTION pg_temp.call_of(function text, args text) RETURNS text LANGUAGE sql AS $$
+	SELECT format('%s(%s)', function, concat_ws(', ', string_agg(a.text, ', ' ORDER BY n) FILTER (WHERE is_parameter),
+			'options => jsonb_build_object(' || string_agg(format('%L, %s', name, value), ', ' ORDER BY n) FILTER (WHERE NOT is_parameter) || ')'))
+	FROM (SELECT n, text, name, name IS NULL OR EXISTS (SELECT FROM pg_proc WHERE proname = substring(function FROM '[a-z_]+$') AND name = ANY (proargnames)) AS is_parameter,
+			regexp_replace(text, '^[a-z_]+ => ', '') || CASE WHEN name IN ('arg_types', 'retry_on', 'give_up_on', 'keep_settings') THEN '::text[]' ELSE '' END AS value
+		FROM (SELECT n, text, substring(text FROM '^([a-z_]+) => ') AS name FROM regexp_split_to_table(args, ',\s*(?=[a-z_]+ => )') WITH ORDINALITY r(text, n)) named) a
+$$;
+
 -- What a command fails with; no row if it does not.
 CREATE FUNCTION pg_temp.error_of(command text, OUT code text,
 	OUT message text, OUT detail text, OUT hint text) RETURNS SETOF record

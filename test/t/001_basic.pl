@@ -216,7 +216,7 @@ like($err, qr/HINT:  Add delay_wheel to "shared_preload_libraries"/, 'and a hint
 for my $call (
 	q{delay_schedule('1 s', 'SELECT 1')}, q{delay_schedule('1 s', 'SELECT $1', 1)},
 	q{delay_schedule_at(now(), 'SELECT 1')}, q{delay_schedule_at(now(), 'SELECT $1', 1)},
-	q{delay_cancel(1)}, q{delay_reschedule(1, '1 s')}, q{delay_reschedule_at(1, now())},
+	q{delay_cancel(1)}, q{delay_reschedule(1, '1 s')}, q{delay_reschedule(1, now())},
 	q{count(*) FROM delay_wheel.running}, q{count(*) FROM delay_wheel.ring},
 	q{count(*) FROM delay_wheel.status}, q{delay_wheel_internal.count_due('{2100-01-01}')}, q{delay_wheel_internal.next_due()},
 	q{count(*) FROM delay_wheel.forecast}, q{delay_wheel.ring_svg()}, q{delay_wheel.forecast_svg()},

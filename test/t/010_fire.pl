@@ -90,7 +90,7 @@ $node->safe_psql('postgres', q{
 		delay interval := make_interval(secs => (random() * longest - 0.2));
 	BEGIN
 		IF x.id IS NULL THEN RETURN; END IF;
-		IF delay_reschedule(x.id, delay) THEN
+		IF delay_reschedule(x.id, delay) = 'moved' THEN
 			UPDATE expected SET due = now() + delay WHERE n = x.n;
 		END IF;
 	END $$;

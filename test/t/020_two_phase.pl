@@ -26,7 +26,7 @@ $node->safe_psql('postgres', q{
 	END $$;
 	CREATE FUNCTION reschedule(what text, delay interval) RETURNS void LANGUAGE plpgsql AS $$
 	BEGIN
-		ASSERT delay_reschedule((SELECT id FROM tasks WHERE name = what), delay);
+		ASSERT delay_reschedule((SELECT id FROM tasks WHERE name = what), delay) = 'moved';
 		UPDATE tasks SET due = now() + delay WHERE name = what;
 	END $$;
 	CREATE VIEW pending AS SELECT name, t.id, t.due FROM delay_wheel_data.task t JOIN tasks USING (id);

@@ -124,7 +124,7 @@ is($node->safe_psql('postgres', 'SELECT count(*), count(DISTINCT n) FROM ran'), 
 # Ready tasks of groups.  How often a row was looked for by its id, the index of ids says.
 #
 $node->safe_psql('postgres', q{
-	SELECT delay_queue('grouped', groups => true, group_max_running => 10);
+	SELECT delay_wheel.create_queue('grouped', groups => true, options => '{"group_max_running": 10}');
 	-- so many tasks that are due, of 50 groups; no look for one comes by the id of another one
 	CREATE FUNCTION put(first int, count int) RETURNS void LANGUAGE sql AS $$
 		INSERT INTO delay_wheel_data.task (id, due, owner, queue, sql, group_key)

@@ -27,7 +27,7 @@ query(q{
 	ALTER ROLE hasty SET lock_timeout = '1ms';
 	GRANT INSERT ON effect TO hasty;
 	SELECT delay_wheel.allow('hasty');
-	SELECT delay_queue('mail', external => true);
+	SELECT delay_wheel.create_queue('mail', external => true);
 });
 
 # Locked, and rewritten, until release().
@@ -133,12 +133,12 @@ sub asks
 }
 
 my $id = query(q{SELECT delay_schedule('1 hour', 'INSERT INTO effect VALUES (1)')});
-asks('delay_wheel_data.task', "SELECT delay_reschedule($id, '2 hours')", 'delay_reschedule()', 't');
+asks('delay_wheel_data.task', "SELECT delay_reschedule($id, '2 hours')", 'delay_reschedule()', 'moved');
 asks('delay_wheel_data.task', "SELECT delay_cancel($id)", 'delay_cancel()', 'cancelled');
 $id = query(q{SELECT delay_schedule('0', 'INSERT INTO effect VALUES (1 / 0)')});
 wait_for($node, 'SELECT count(*) FROM delay_wheel.failed', 'a task fails', 60, expected => 1);
-asks('delay_wheel_data.failed_task', "SELECT state FROM delay_outcome($id)", 'delay_outcome()', 'failed');
-asks('delay_wheel_data.failed_task', "SELECT delay_discard($id)", 'delay_discard()', 't');
+asks('delay_wheel_data.failed_task', "SELECT state FROM delay_status($id)", 'delay_status()', 'failed');
+asks('delay_wheel_data.failed_task', "SELECT delay_discard($id)", 'delay_discard()', 'discarded');
 
 # a message is not forgotten by who could not see it
 query(q{SELECT delay_send('mail', '1')});

@@ -46,14 +46,14 @@ $node->safe_psql('postgres', q{
 	CREATE FUNCTION move(due timestamptz) RETURNS void LANGUAGE plpgsql AS $$
 	DECLARE t plan := some_task();
 	BEGIN
-		IF t.id IS NOT NULL AND delay_reschedule_at(t.id, move.due) THEN
+		IF t.id IS NOT NULL AND delay_reschedule(t.id, move.due) = 'moved' THEN
 			UPDATE plan SET due = move.due WHERE id = t.id;
 		END IF;
 	END $$;
 	CREATE FUNCTION cancel() RETURNS void LANGUAGE plpgsql AS $$
 	DECLARE t plan := some_task();
 	BEGIN
-		IF delay_cancel(t.id) = 'cancelled' THEN
+		IF t.id IS NOT NULL AND delay_cancel(t.id) = 'cancelled' THEN
 			DELETE FROM plan WHERE id = t.id;
 		END IF;
 	END $$;

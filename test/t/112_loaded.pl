@@ -26,14 +26,14 @@ sub is_told
 {
 	my ($queue) = @_;
 
-	query("SELECT delay_queue('$queue', external => true); SELECT delay_send('$queue', '1')");
+	query("SELECT delay_wheel.create_queue('$queue', external => true); SELECT delay_send('$queue', '1')");
 	return wait_for($node, "SELECT ready >= 1 FROM delay_wheel.queues WHERE name = '$queue'", "$queue: the timer has taken all hints");
 }
 
 my %kinds = (
 	external => q{external => true},
 	grouped => q{external => true, groups => true},
-	tasks => q{batch => false});
+	tasks => call_args(q{batch => false}));
 
 query(q{CREATE FUNCTION put(queue text) RETURNS bigint LANGUAGE plpgsql AS $$
 	BEGIN
@@ -52,8 +52,8 @@ for my $kind (sort keys %kinds)
 		my $queue = $kind . ($skip ? '_2' : '_1');
 		my $session = $node->background_psql('postgres', on_error_stop => 0);
 
-		query("SELECT delay_queue('$queue', $kinds{$kind})");
-		query("SELECT delay_pause('$queue')") if $kind eq 'tasks';
+		query("SELECT delay_wheel.create_queue('$queue', $kinds{$kind})");
+		query("SELECT delay_wheel.pause_queue('$queue')") if $kind eq 'tasks';
 		is_told("$queue, before");
 		attach($node, $point, 'wait', $skip, 1);
 		$session->query_until(qr/^sent$/m, "\\echo sent\nSELECT count(put('$queue')) FROM generate_series(1, 4);\n");
@@ -74,7 +74,7 @@ for my $kind (sort keys %kinds)
 
 # A lease whose row a load has met: its message is in memory once when it ends, and not at all if
 # its receiver was done with it.
-query(q{SELECT delay_queue('leased', external => true); SELECT count(delay_send('leased', to_jsonb(i))) FROM generate_series(1, 3) i});
+query(q{SELECT delay_wheel.create_queue('leased', external => true); SELECT count(delay_send('leased', to_jsonb(i))) FROM generate_series(1, 3) i});
 wait_for($node, q{SELECT ready = 3 FROM delay_wheel.queues WHERE name = 'leased'}, 'messages are due');
 is(query(q{SELECT count(*) FROM delay_lease('leased', 2, '3 s')}), 2, 'some are leased');
 is(query(q{SELECT count(*) FROM delay_lease('leased', 1, '1 hour')}), 1, 'one is leased for longer');

@@ -164,7 +164,7 @@ group connect => sub {
 		$node->safe_psql('other', 'REVOKE CONNECT ON DATABASE other FROM guest');
 	}
 	cmp_ok($at_once, '>=', $grants - 2, "granted CONNECT: tried at once ($at_once of $grants)");
-	$node->safe_psql('other', 'SELECT delay_pause_database()');
+	$node->safe_psql('other', 'SELECT delay_wheel.pause_database()');
 };
 
 #
@@ -238,9 +238,9 @@ group executor => sub {
 		before => sub {
 			query("SELECT delay_schedule_task('INSERT INTO seen VALUES ($number, edition())', delay => '3 s', key => 'k')");
 		});
-	stopped('resumed', 'BEGIN; SELECT new_edition(NUMBER); SELECT delay_resume(); COMMIT;',
+	stopped('resumed', 'BEGIN; SELECT new_edition(NUMBER); SELECT delay_resume_all(); COMMIT;',
 		before => sub {
-			query('SELECT delay_pause()');
+			query('SELECT delay_pause_all()');
 			query(sprintf "SELECT $task", $number);
 		});
 };
@@ -333,7 +333,7 @@ group run => sub {
 	my $runner = $node->background_psql('postgres', on_error_stop => 1);
 
 	remember();
-	query('SELECT delay_pause()');
+	query('SELECT delay_pause_all()');
 	$runner->query_safe('SELECT edition()');
 	attach($node, 'commit-visible', 'wait', 0, 1);
 	$session->query_until(qr/^started$/m, "\\echo started\nBEGIN; SELECT new_edition($number); SAVEPOINT a; "
@@ -348,7 +348,7 @@ group run => sub {
 	$session->quit;
 	$runner->quit;
 	is(query('SELECT edition FROM seen'), $number, 'delay_run(): the task sees what its transaction did');
-	query('SELECT delay_resume()');
+	query('SELECT delay_resume_all()');
 };
 
 #
@@ -367,7 +367,7 @@ group wait => sub {
 	$session->query_until(qr/^started$/m, "\\echo started\nBEGIN; SAVEPOINT a; SELECT delay_run($id); COMMIT;\n");
 	wait_until_waiting($node, 'commit-visible', 'the task has been run');
 	# all who wait look
-	query('SELECT delay_pause(); SELECT delay_resume()');
+	query('SELECT delay_pause_all(); SELECT delay_resume_all()');
 	wait_for($node, q{SELECT count(*) FROM pg_stat_activity WHERE query ~ 'delay_wait\(' AND pid <> pg_backend_pid()
 			AND (wait_event = 'transactionid' OR state = 'idle')},
 		'who waits looks', $limit, expected => 1);

@@ -108,7 +108,7 @@ is(count_in_log($position, 'could not record the outcome of task'), 1, 'and the 
 
 # An error while the end of a task is recorded that was too late is not the task's own.
 attach($node, 'run-before-commit', 'error', 0, 2);
-$id = $node->safe_psql('postgres', q{SELECT delay_schedule_task('SELECT 1', due => now() - interval '1 h', skip_after => '1 min')});
+$id = $node->safe_psql('postgres', q{SELECT delay_schedule_task('SELECT 1', due => now() - interval '1 h', options => '{"skip_after": "1 min"}')});
 nothing_pending('a task that is too late is taken off, in spite of errors');
 is($node->safe_psql('postgres', "SELECT skipped FROM delay_wheel.status WHERE database = 'postgres'"), 1, 'it was skipped');
 is($node->safe_psql('postgres', "SELECT count(*) FROM delay_wheel.failed WHERE id = $id"), 0, 'and has not failed');

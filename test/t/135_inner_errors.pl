@@ -64,15 +64,15 @@ sub with_failing_reads
 #
 # The timer's reads.
 #
-$node->safe_psql('postgres', q{SELECT delay_queue('pausable')});
+$node->safe_psql('postgres', q{SELECT delay_wheel.create_queue('pausable')});
 attach($node, 'load-before-snapshot', 'error', 0, 5);
-$node->safe_psql('postgres', q{SELECT delay_pause('pausable')});
+$node->safe_psql('postgres', q{SELECT delay_wheel.pause_queue('pausable')});
 $node->safe_psql('postgres', q{
 	SELECT delay_schedule_task('INSERT INTO effects VALUES (-1)', queue => 'pausable')});
 runs(schedule('other'), 'other tasks run');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel_data.task'), 1,
 	'a pause that could not be read at once is obeyed');
-$node->safe_psql('postgres', q{SELECT delay_resume('pausable')});
+$node->safe_psql('postgres', q{SELECT delay_wheel.resume_queue('pausable')});
 runs(-1, 'the paused task runs later');
 
 with_failing_reads('forget prepared transactions',
@@ -142,17 +142,17 @@ runs(schedule('other'), 'tasks of another role run');
 runs($late, 'theirs runs when one has come up');
 
 #
-# delay_arm() that fails has armed nothing.
+# delay_wheel.arm() that fails has armed nothing.
 #
 $node->safe_psql('postgres', q{
-	SELECT delay_schedule('0', 'INSERT INTO effects VALUES (-3)') FROM delay_pause();
+	SELECT delay_schedule('0', 'INSERT INTO effects VALUES (-3)') FROM delay_pause_all();
 	UPDATE delay_wheel_data.task SET origin = 1});
-$node->safe_psql('postgres', 'SELECT delay_resume()');
+$node->safe_psql('postgres', 'SELECT delay_resume_all()');
 attach($node, 'arm-before-delete', 'error', 0, 1);
-my ($status, $out, $error) = $node->psql('postgres', 'SELECT delay_arm()');
-like($error, qr/error injected at "arm-before-delete"/, 'delay_arm() fails');
+my ($status, $out, $error) = $node->psql('postgres', 'SELECT delay_wheel.arm()');
+like($error, qr/error injected at "arm-before-delete"/, 'delay_wheel.arm() fails');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel_data.task WHERE origin = 1'), 1, 'and has armed nothing');
-is($node->safe_psql('postgres', 'SELECT delay_arm()'), 1, 'the next one does');
+is($node->safe_psql('postgres', 'SELECT delay_wheel.arm()'), 1, 'the next one does');
 runs(-3, 'and the task runs');
 
 #

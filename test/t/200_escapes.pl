@@ -105,7 +105,7 @@ for my $query (
 	"SELECT delay_cancel($pending), delay_cancel($running)",
 	"SELECT delay_cancel($running)",
 	"SELECT delay_reschedule($pending, '0')",
-	"SELECT delay_reschedule_at($pending, now())",
+	"SELECT delay_reschedule($pending, now())",
 	"SELECT delay_update($pending, priority => 1)",
 	'SELECT * FROM delay_wheel_data.unique_key',
 	'SELECT * FROM delay_wheel.audit',
@@ -261,7 +261,7 @@ $node->safe_psql('postgres', q{
 	SELECT delay_wheel.allow('Odd " Role');
 	CREATE ROLE grantor;
 	GRANT INSERT ON delay_wheel.tasks TO grantor WITH GRANT OPTION;
-	GRANT EXECUTE ON FUNCTION delay_arm() TO eve WITH GRANT OPTION;
+	GRANT EXECUTE ON FUNCTION delay_wheel.arm() TO eve WITH GRANT OPTION;
 	GRANT SELECT ON delay_wheel_data.failed_task TO eve;
 	REVOKE SELECT ON delay_wheel.ring FROM PUBLIC});
 my $dump = PostgreSQL::Test::Utils::tempdir() . '/dump';

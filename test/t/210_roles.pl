@@ -180,8 +180,8 @@ foreach my $owner ('service', 'plain')
 		qq{create view v_$owner as select 1},
 		(map { "select wipe('$owner batch')" } 1 .. 20));
 	sql(qq{SET ROLE $owner;
-		SELECT delay_schedule_task('select 1', delay => '0', on_success => 'select wipe(''$owner on_success'')');
-		SELECT delay_schedule_task('select 1/0 as x', delay => '0', max_attempts => 1, on_failure => 'select wipe(''$owner on_failure'')')});
+		SELECT delay_schedule_task('select 1', delay => '0', options => jsonb_build_object('on_success', 'select wipe(''$owner on_success'')'));
+		SELECT delay_schedule_task('select 1/0 as x', delay => '0', max_attempts => 1, options => jsonb_build_object('on_failure', 'select wipe(''$owner on_failure'')'))});
 	schedule_as($owner, qq{do \$d\$ begin perform delay_run(delay_schedule('1 hour', 'select wipe(''$owner delay_run'')')); end \$d\$});
 	schedule_as($owner, qq{set max_parallel_workers_per_gather = 2; set parallel_setup_cost = 0; set parallel_tuple_cost = 0;
 		set min_parallel_table_scan_size = 0; set parallel_leader_participation = off;
@@ -258,6 +258,38 @@ sql('GRANT CONNECT ON DATABASE postgres TO PUBLIC');
 wait_for($node, q{SELECT count(*) = 6 FROM seen WHERE what LIKE 'stranger%' AND what = who}, 'once it may connect, its tasks run', 120);
 is(sql(q{SELECT count(*) FROM delay_wheel.lanes WHERE owner::text LIKE 'stranger%' AND reason IS NOT NULL}), '0', 'and the reason is gone');
 
+#
+# Tasks of superusers switched off, also for an executor that is there already.
+#
+sub superuser_tasks { sql("ALTER SYSTEM SET delay_wheel.superuser_tasks = $_[0]; SELECT pg_reload_conf()"); return; }
+sql(q{SELECT delay_schedule('0', $$insert into seen (what, value) values ('before off', current_user)$$)});
+value_of('before off', 'postgres', 'a task of a superuser runs');
+wait_for($node, q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'delay_wheel executor' AND query LIKE '%before off%'}, 'its executor waits', 60, expected => 1);
+my $waiting = sql(q{SELECT delay_schedule('1 hour', $$insert into seen (what, value) values ('while off', current_user)$$)});
+superuser_tasks('off');
+wait_for($node, q{SELECT current_setting('delay_wheel.superuser_tasks')}, 'the setting arrives', 60, expected => 'off');
+for my $call (q{delay_schedule('0', 'SELECT 1')}, q{delay_schedule_task('SELECT 1')}, q{delay_every('e', '1 day', 'SELECT 1')}, "delay_update($waiting, sql_text => 'SELECT 1')",
+	qq{delay_update($waiting, options => '{"on_success": "SELECT 1"}')}, "delay_run($waiting)", "delay_run_due('9999-01-01')")
+{
+	my (undef, undef, $err) = $node->psql('postgres', "SELECT $call");
+	like($err, qr/tasks of superusers are switched off/, "refused: $call");
+}
+sql("SELECT delay_reschedule($waiting, '0')");
+wait_for($node, q{SELECT reason FROM delay_wheel.lanes WHERE owner = 'postgres' AND state = 'blocked'}, 'what is pending waits, with the reason', 60,
+	expected => 'tasks of superusers are switched off');
+sql(q{SET ROLE plain; SELECT delay_schedule('0', $$insert into seen (what, value) values ('of others', current_user)$$)});
+value_of('of others', 'plain', 'tasks of others run, also scheduled by a superuser after SET ROLE');
+# a role that becomes one
+sql(q{SET ROLE plain; SELECT delay_schedule('1 s', $$insert into seen (what, value) values ('promoted', current_user)$$)});
+sql('ALTER ROLE plain SUPERUSER');
+wait_for($node, q{SELECT reason FROM delay_wheel.lanes WHERE owner = 'plain' AND state = 'blocked'}, 'and those of a role that becomes one wait', 60,
+	expected => 'tasks of superusers are switched off');
+sql('ALTER ROLE plain NOSUPERUSER');
+value_of('promoted', 'plain', 'until it is none any more');
+is(sql(q{SELECT count(*) FROM seen WHERE what = 'while off'}), '0', 'nothing ran meanwhile');
+superuser_tasks('on');
+value_of('while off', 'postgres', 'switched on again, it runs');
+
 # the database does not accept connections
 $node->safe_psql('postgres', 'CREATE DATABASE closed');
 $node->safe_psql('closed', q{CREATE EXTENSION delay_wheel; SELECT delay_wheel.allow('plain'); CREATE TABLE done (x int); GRANT ALL ON done TO PUBLIC});
@@ -300,7 +332,7 @@ cmp_ok($most, '<=', 4, 'never by more executors than max_executors');
 my $processes = sql('SELECT count(DISTINCT pid) FROM seen');
 cmp_ok($processes, '<=', 1100, 'hardly more than one process for each role');
 note("$processes processes, " . sql('SELECT max(at) - min(at) FROM seen') . " from the first task to the last");
-wait_for($node, q{SELECT count(*) <= 4 FROM pg_stat_activity WHERE backend_type = 'delay_wheel executor'}, 'few remain');
+wait_for($node, q{SELECT count(*) <= 4 FROM pg_stat_activity WHERE backend_type = 'delay_wheel executor' AND datname = 'postgres'}, 'few remain');
 
 # one of them has ten thousand: the others need not wait for these
 sql(q{TRUNCATE seen;

@@ -245,7 +245,7 @@ if (has_injection())
 	$node = new_node('login', injection => 1, conf => "delay_wheel.executor_idle_timeout = 1h\ndelay_wheel.max_executors = 1\n");
 	$node->safe_psql('postgres', q{
 		CREATE ROLE app LOGIN;
-		SELECT delay_wheel.allow('app'), delay_queue('first', users => '{app}');
+		SELECT delay_wheel.allow('app'), delay_wheel.create_queue('first', users => '{app}');
 		CREATE TABLE effect (name text, pid int DEFAULT pg_backend_pid(), value text DEFAULT current_setting('work_mem'));
 		GRANT ALL ON effect TO app});
 
@@ -272,10 +272,10 @@ if (has_injection())
 		wait_for($node, sprintf($effects, $pid), "$sql: it runs one task", 60, expected => '1 first 4MB, 2 other 1MB');
 
 		$pid = $login_beside->([1], $sql =~ s/SET/RESET/r =~ s/ = .*//r);
-		$node->safe_psql('postgres', q{SELECT delay_pause(queue => 'first'); SET SESSION AUTHORIZATION app; SELECT delay_schedule('0', 'INSERT INTO effect VALUES (2)')});
+		$node->safe_psql('postgres', q{SELECT delay_wheel.pause_queue('first'); SET SESSION AUTHORIZATION app; SELECT delay_schedule('0', 'INSERT INTO effect VALUES (2)')});
 		detach($node, 'executor-after-connect');
 		wait_for($node, sprintf($effects, $pid), 'but none that is due since', 60, expected => '2 other 4MB');
-		$node->safe_psql('postgres', q{SELECT delay_resume(queue => 'first')});
+		$node->safe_psql('postgres', q{SELECT delay_wheel.resume_queue('first')});
 		wait_for($node, sprintf($effects, $pid), 'the other one is for another executor, too', 60, expected => '1 other 4MB, 2 other 4MB');
 	}
 	my $pid = $login_beside->([ 1, 2 ], 'GRANT TEMPORARY ON DATABASE postgres TO app');

@@ -1,6 +1,6 @@
 # Copies of a database: dumps by whoever may make one, restored with and
 # without the library, and TEMPLATE. Tasks come along and are not run until
-# delay_arm() is called; then each runs once.
+# delay_wheel.arm() is called; then each runs once.
 
 use strict;
 use warnings;
@@ -34,7 +34,7 @@ my $roles = q{
 };
 my $extension = q{
 	CREATE EXTENSION delay_wheel;
-	GRANT INSERT ON delay_wheel.tasks TO PUBLIC; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO PUBLIC;
+	GRANT INSERT ON delay_wheel.tasks TO PUBLIC; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO PUBLIC; GRANT EXECUTE ON FUNCTION delay_wheel.create_queue, delay_wheel.drop_queue, delay_wheel.pause_database, delay_wheel.resume_database, delay_wheel.arm, delay_wheel.follow_shards TO PUBLIC;
 };
 
 sub schedule
@@ -95,11 +95,11 @@ sub check_copy
 		wait_for($node, "SELECT count(*) FROM effects WHERE label = 'new'", 'a new task runs', 60,
 			db => $db, expected => 1);
 		is($node->safe_psql($db, 'SELECT count(*) FROM effects'), 1, 'those of the copy do not');
-		is($node->safe_psql($db, 'SELECT delay_arm()'), $n, 'they are armed');
+		is($node->safe_psql($db, 'SELECT delay_wheel.arm()'), $n, 'they are armed');
 		wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task', 'they run', 60, db => $db, expected => 0);
 		is($node->safe_psql($db, q{SELECT * FROM effects WHERE label <> 'new' ORDER BY label COLLATE "C"}),
 			expected(), 'each once, as its owner');
-		is($node->safe_psql($db, "SELECT delay_arm(), unarmed FROM delay_wheel.status WHERE database = '$db'"),
+		is($node->safe_psql($db, "SELECT delay_wheel.arm(), unarmed FROM delay_wheel.status WHERE database = '$db'"),
 			'0|f', 'nothing is left to be armed');
 	};
 	return;
@@ -235,7 +235,7 @@ restore($other, 'super.dump', $db, options => [ '-L', list_of_tasks($node, 'supe
 is($other->safe_psql($db, 'SELECT count(*) FROM delay_wheel_data.task'), scalar(keys %tasks), 'with them, all are');
 my $sql_db = new_database($other);
 restore_sql($other, 'super.sql', $sql_db);
-my (undef, undef, $error) = $other->psql($db, 'SELECT delay_arm()');
+my (undef, undef, $error) = $other->psql($db, 'SELECT delay_wheel.arm()');
 like($error, qr/must be loaded via "shared_preload_libraries"/, 'without the library nothing is armed');
 
 $other->append_conf('postgresql.conf', "shared_preload_libraries = 'delay_wheel'\n");
@@ -249,7 +249,7 @@ for my $copy ($db, $sql_db)
 	is( scalar(() = $log =~ /WARNING:.*database "$copy" holds tasks that came with a copy/g), 1,
 		'a warning at the start');
 }
-like(log_since($other, $position), qr/HINT:.*WHERE NOT armed.*delay_arm\(\)/, 'which says what to do');
+like(log_since($other, $position), qr/HINT:.*WHERE NOT armed.*delay_wheel.arm\(\)/, 'which says what to do');
 check_copy($other, $db, 'super.dump, the library came later');
 check_copy($other, $sql_db, 'super.sql, the library came later');
 $position = log_position($other);
@@ -278,7 +278,7 @@ wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task WHERE origin <> 1', 
 is($node->safe_psql('app', 'SELECT * FROM effects ORDER BY label COLLATE "C"'), expected(), 'each once, as its owner');
 like(log_since($node, $position), qr/WARNING:.*database "template_copy" holds tasks that came with a copy/, 'a warning');
 # where the row without owner is, too: it is left, and told
-my ($rc, $out, $warning) = $node->psql('template_copy', 'SELECT delay_arm()');
+my ($rc, $out, $warning) = $node->psql('template_copy', 'SELECT delay_wheel.arm()');
 is($out, scalar(keys %tasks), 'the copy is armed, once somebody says so');
 like($warning, qr/WARNING:  1 task is left unarmed, since its owner does not exist/, 'but for a task without owner');
 $node->safe_psql('template_copy', 'SELECT delay_reschedule(id, interval \'0\') FROM delay_wheel.tasks WHERE armed');
@@ -311,8 +311,8 @@ for my $end (qw(COMMIT ROLLBACK))
 	$arming->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM delay_wheel_data.task');
 	$other->query_safe("BEGIN; SELECT delay_cancel($cancelled), delay_reschedule($moved, '2 hours')");
 	copied(1, "now() + interval '1 hour'");
-	$arming->query_until(qr/^started$/m, "\\echo started\nINSERT INTO result SELECT delay_arm();\nCOMMIT;\n");
-	wait_for($node, q{SELECT count(*) FROM pg_stat_activity WHERE query ~ 'delay_arm' AND wait_event_type = 'Lock'},
+	$arming->query_until(qr/^started$/m, "\\echo started\nINSERT INTO result SELECT delay_wheel.arm();\nCOMMIT;\n");
+	wait_for($node, q{SELECT count(*) FROM pg_stat_activity WHERE query ~ 'delay_wheel.arm' AND wait_event_type = 'Lock'},
 		'arming waits for another session', 60, expected => 1);
 	$other->query_safe($end);
 	wait_for($node, 'SELECT n FROM result', "after its $end", 60, db => $db, expected => $end eq 'COMMIT' ? 6 : 7);
@@ -350,7 +350,7 @@ SKIP:
 }
 
 # Armed, they run in the order of their due times.
-is($node->safe_psql($db, "DELETE FROM delay_wheel_data.task WHERE id % 200 <> 0; TRUNCATE effects; SELECT delay_arm()"), 1000, 'a thousand of them are armed');
+is($node->safe_psql($db, "DELETE FROM delay_wheel_data.task WHERE id % 200 <> 0; TRUNCATE effects; SELECT delay_wheel.arm()"), 1000, 'a thousand of them are armed');
 wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task', 'they run', 120, db => $db, expected => 0);
 is( $node->safe_psql($db, q{SELECT count(*), bool_and(place = by_due)
 		FROM (SELECT row_number() OVER (ORDER BY ctid) AS place, row_number() OVER (ORDER BY label::int DESC) AS by_due FROM effects) e}),
@@ -358,12 +358,12 @@ is( $node->safe_psql($db, q{SELECT count(*), bool_and(place = by_due)
 
 # A rolled back arming of many is as if nothing had happened.
 copied(20000, "now() - interval '1 day'");
-is($node->safe_psql($db, 'BEGIN; SELECT delay_arm(); ROLLBACK'), 20000, 'arming very many, rolled back');
+is($node->safe_psql($db, 'BEGIN; SELECT delay_wheel.arm(); ROLLBACK'), 20000, 'arming very many, rolled back');
 is($node->safe_psql($db, 'SELECT count(*) FROM delay_wheel.tasks WHERE NOT armed'), 20000, 'none is armed');
 schedule($node, $db, 'own', 'anna', '0');
 wait_for($node, q{SELECT count(*) FROM effects WHERE label = 'own'}, 'an own task runs', 60, db => $db, expected => 1);
 is($node->safe_psql($db, 'SELECT count(*) FROM delay_wheel_data.task'), 20000, 'the others do not');
-is($node->safe_psql($db, 'SELECT delay_arm()'), 20000, 'armed after all');
+is($node->safe_psql($db, 'SELECT delay_wheel.arm()'), 20000, 'armed after all');
 wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task', 'they run', 120, db => $db, expected => 0);
 
 done_testing();

@@ -25,7 +25,7 @@ my $create = q{
 	GRANT ALL ON effects TO PUBLIC;
 };
 my $roles = q{CREATE ROLE anna LOGIN; CREATE ROLE other LOGIN; CREATE ROLE bert LOGIN};
-my $allow = 'GRANT INSERT ON delay_wheel.tasks TO PUBLIC; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO PUBLIC';
+my $allow = 'GRANT INSERT ON delay_wheel.tasks TO PUBLIC; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO PUBLIC; GRANT EXECUTE ON FUNCTION delay_wheel.create_queue, delay_wheel.drop_queue, delay_wheel.pause_database, delay_wheel.resume_database, delay_wheel.arm, delay_wheel.follow_shards TO PUBLIC';
 
 my $publisher = new_node('publisher', conf => $conf, init => [ allows_streaming => 'logical' ]);
 $publisher->safe_psql('postgres', "$roles; $create; $allow; CREATE PUBLICATION everything FOR ALL TABLES");
@@ -82,9 +82,9 @@ sub traffic
 			PREPARE TRANSACTION 'two-phase';
 			$end PREPARED 'two-phase'});
 	}
-	$publisher->safe_psql('postgres', "SELECT delay_queue('queue $round', rate => $round, users => '{anna,public}'), delay_pause('queue $round')");
-	$publisher->safe_psql('postgres', 'SELECT delay_resume(name), delay_queue(name, rate => 0) FROM delay_wheel.queues WHERE rate < ' . $round);
-	$publisher->safe_psql('postgres', 'SELECT delay_queue_drop(name) FROM delay_wheel.queues WHERE rate IS NULL AND NOT paused ORDER BY name OFFSET 1');
+	$publisher->safe_psql('postgres', "SELECT delay_wheel.create_queue('queue $round', rate => $round, users => '{anna,public}'), delay_wheel.pause_queue('queue $round')");
+	$publisher->safe_psql('postgres', 'SELECT delay_wheel.resume_queue(name), delay_wheel.create_queue(name, rate => 0) FROM delay_wheel.queues WHERE rate < ' . $round);
+	$publisher->safe_psql('postgres', 'SELECT delay_wheel.drop_queue(name) FROM delay_wheel.queues WHERE rate IS NULL AND NOT paused ORDER BY name OFFSET 1');
 	nothing_due($publisher, "$what: tasks run at the publisher");
 	wait_for($publisher, 'SELECT count(*) FROM delay_wheel_data.prepared', 'what was prepared is forgotten', 60, expected => 0);
 	return;
@@ -128,15 +128,15 @@ sub changes_only
 	my $own = $publisher->safe_psql('postgres', "INSERT INTO delay_wheel_data.task (due, origin, owner, sql)
 		VALUES (now(), $origin, 'anna', \$\$INSERT INTO public.effects VALUES ('came home')\$\$) RETURNING id");
 	wait_for($subscriber, q{SELECT count(*) FROM effects WHERE label = 'came home'}, 'one that is its own is run', 60, expected => 1);
-	$publisher->safe_psql('postgres', 'SELECT delay_pause_database()');
+	$publisher->safe_psql('postgres', 'SELECT delay_wheel.pause_database()');
 	wait_for($subscriber, 'SELECT state FROM delay_wheel.status', 'so does a pause', 60, expected => 'paused');
-	$publisher->safe_psql('postgres', 'SELECT delay_resume_database()');
+	$publisher->safe_psql('postgres', 'SELECT delay_wheel.resume_database()');
 	wait_for($subscriber, 'SELECT state FROM delay_wheel.status', 'and its end', 60, expected => 'running');
 	$publisher->safe_psql('postgres', "DELETE FROM delay_wheel_data.task WHERE id IN ($id, $own)");
 	caught_up();
 	is($subscriber->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel_data.task'), 0, 'what the publisher deletes is gone');
-	is($subscriber->safe_psql('postgres', 'SELECT delay_arm(), unarmed FROM delay_wheel.status'), '0|t', 'the view is late to tell');
-	is($subscriber->safe_psql('postgres', 'SELECT unarmed FROM delay_wheel.status'), 'f', 'delay_arm() has looked');
+	is($subscriber->safe_psql('postgres', 'SELECT delay_wheel.arm(), unarmed FROM delay_wheel.status'), '0|t', 'the view is late to tell');
+	is($subscriber->safe_psql('postgres', 'SELECT unarmed FROM delay_wheel.status'), 'f', 'delay_wheel.arm() has looked');
 	$subscriber->safe_psql('postgres', 'DROP SUBSCRIPTION tasks');
 	return;
 }
@@ -245,7 +245,7 @@ for my $preload (1, 0)
 		wait_for($subscriber, 'SELECT unarmed FROM delay_wheel.status', 'once it has the library, the view status tells', 60);
 	}
 	$subscriber->safe_psql('postgres', 'UPDATE delay_wheel_data.task SET due = now()');
-	cmp_ok($subscriber->safe_psql('postgres', 'SELECT delay_arm()'), '>', 0, 'a subscriber that takes over arms the tasks');
+	cmp_ok($subscriber->safe_psql('postgres', 'SELECT delay_wheel.arm()'), '>', 0, 'a subscriber that takes over arms the tasks');
 	nothing_due($subscriber, 'which run there');
 	is($subscriber->safe_psql('postgres', 'SELECT count(*) = count(DISTINCT label) AND count(*) > 0 FROM effects'), 't', 'each once');
 	$subscriber->stop;

@@ -51,8 +51,8 @@ $old->safe_psql('everything', q{
 	SELECT delay_wheel.allow('anna');
 	CREATE TABLE effects (label text);
 	GRANT ALL ON effects TO anna;
-	SELECT delay_queue('slow', rate => 1000, max_running => 1, users => '{anna}'), delay_queue('stopped', users => '{anna}');
-	SELECT delay_pause('stopped');
+	SELECT delay_wheel.create_queue('slow', rate => 1000, max_running => 1, users => '{anna}'), delay_wheel.create_queue('stopped', users => '{anna}');
+	SELECT delay_wheel.pause_queue('stopped');
 	SET SESSION AUTHORIZATION anna;
 	SELECT delay_schedule('0', 'SELECT 1 / 0'), delay_schedule('0', 'SELECT 1');
 	SELECT delay_schedule_task('INSERT INTO public.effects VALUES (''key'')', delay => '1 day', key => 'order 1', tag => 'mail', queue => 'slow');
@@ -71,9 +71,9 @@ $old->safe_psql('postgres', 'CREATE DATABASE letters');
 $old->safe_psql('letters', q{
 	CREATE EXTENSION delay_wheel;
 	SELECT delay_wheel.allow('anna');
-	SELECT delay_queue('letters', external => true, lease => '1 day', users => '{anna}', receivers => '{anna}');
+	SELECT delay_wheel.create_queue('letters', external => true, users => '{anna}', receivers => '{anna}', options => '{"lease": "1 day"}');
 	SET SESSION AUTHORIZATION anna;
-	SELECT delay_put('SELECT 1', key => 'welcome 7', unique_for => '10 days');
+	SELECT delay_schedule_task('SELECT 1', key => 'welcome 7', options => '{"unique_for": "10 days"}');
 	SELECT delay_send('letters', '"leased"', key => 'letter 1');
 	SELECT delay_send('letters', '"later"', delay => '1 day')});
 my $lease = q{SELECT id || ', ' || token, payload, attempt FROM delay_lease('letters')};
@@ -138,14 +138,14 @@ wait_for($new, q{SELECT count(*) FROM effects WHERE label = 'new'}, 'a new task 
 is($new->safe_psql('postgres', 'SELECT count(*) FROM effects'), 1, 'no other has, neither during the upgrade');
 is($new->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel.tasks WHERE armed'), 0, 'they are not armed');
 
-my ($rc, $out, $err) = $new->psql('postgres', 'SELECT delay_arm()');
+my ($rc, $out, $err) = $new->psql('postgres', 'SELECT delay_wheel.arm()');
 is($out, $n + 1, 'they are armed');
 like($err, qr/WARNING:  1 task is left unarmed, since its owner does not exist/, 'but for that of a role which was dropped');
 wait_for($new, 'SELECT count(*) FROM delay_wheel_data.task', 'they run', 120, expected => 1);
 is( $new->safe_psql('postgres', q{SELECT who, count(*), count(DISTINCT label) FROM effects WHERE label <> 'new' GROUP BY 1 ORDER BY 1}),
 	"Bert \"B\"|1|1\nanna|$n|$n", 'each once, as its owner');
 is($new->safe_psql('second', 'SELECT count(*) FROM delay_wheel_data.task'), 1, 'each database is armed by itself');
-is($new->safe_psql('second', 'SELECT delay_arm()'), 1, 'so is this one');
+is($new->safe_psql('second', 'SELECT delay_wheel.arm()'), 1, 'so is this one');
 wait_for($new, q{SELECT to_regclass('effects') IS NOT NULL}, 'its task runs', 60, db => 'second');
 
 # The one that has everything.
@@ -159,11 +159,11 @@ is($q->(q{SELECT name, rate, max_running, paused FROM delay_wheel.queues WHERE n
 	"slow|1000|1|f\nstopped|||t", 'so did queues with their limits, and a pause');
 $q->(q{SET SESSION AUTHORIZATION anna; SELECT delay_schedule('0', 'INSERT INTO public.effects VALUES (''new'')')});
 wait_for($new, q{SELECT string_agg(label, ' ') FROM effects}, 'a new task runs, no other has', 60, db => 'everything', expected => 'new');
-cmp_ok($q->('SELECT delay_arm()'), '>=', 2, 'armed');
+cmp_ok($q->('SELECT delay_wheel.arm()'), '>=', 2, 'armed');
 wait_for($new, q{SELECT string_agg(label, ' ' ORDER BY label) FROM effects}, 'what may run does, once, the recurring task, too', 60,
 	db => 'everything', expected => 'key new recurring');
 wait_for($new, 'SELECT state FROM delay_wheel.recurring', 'which waits for its next run', 60, db => 'everything', expected => 'waiting');
-$q->(q{SELECT delay_resume('stopped')});
+$q->(q{SELECT delay_wheel.resume_queue('stopped')});
 wait_for($new, q{SELECT count(*) FROM delay_wheel.history WHERE outcome = 'done'}, 'what was paused runs when that ends; there is history of all', 60,
 	db => 'everything', expected => 5);
 is($q->(q{SELECT string_agg(label, ' ' ORDER BY label) FROM effects}), 'key new recurring stopped', 'each once');
@@ -181,13 +181,13 @@ sub letter
 
 wait_for($new, q{SELECT unarmed FROM delay_wheel.status WHERE database = 'letters'}, 'letters: the view status tells', 60, db => 'letters');
 is(letter($lease), '', 'nothing is received');
-is($new->safe_psql('letters', 'SELECT delay_arm()'), 2, 'armed');
+is($new->safe_psql('letters', 'SELECT delay_wheel.arm()'), 2, 'armed');
 is(letter("SELECT delay_done($of_lease)"), 'f', 'a lease of before has ended');
 ok(wait_until(60, sub { $leased = letter($lease) }), 'its message is due again');
 my ($of_next) = split /[|]/, $leased;
 like($leased, qr/[|]"leased"[|]2$/, 'as the second attempt');
 is(letter("SELECT delay_done($of_next)"), 't', 'it is done');
 is($new->safe_psql('letters', 'SELECT payload FROM delay_wheel.tasks'), '"later"', 'the other one waits');
-is(letter(q{SELECT outcome FROM delay_put('SELECT 1', key => 'welcome 7', unique_for => '10 days')}), 'refused', 'the period of a key goes on');
+is(letter(q{SELECT outcome FROM delay_scheduled(delay_schedule_task('SELECT 1', key => 'welcome 7', options => '{"unique_for": "10 days"}'))}), 'refused', 'the period of a key goes on');
 
 done_testing();

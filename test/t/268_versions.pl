@@ -81,13 +81,13 @@ q_in('old', q{
 	CREATE TABLE public.orders (id int);
 	GRANT ALL ON public.effects, public.orders TO anna;
 	CREATE FUNCTION public.fails() RETURNS void LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''it fails''; END';
-	SELECT delay_queue('slow', rate => 1000, max_running => 1, users => '{anna}', history => 'all'), delay_queue('stopped', users => '{anna}');
-	SELECT delay_pause('stopped')});
+	SELECT delay_wheel.create_queue('slow', rate => 1000, max_running => 1, users => '{anna}', options => '{"history": "all"}'), delay_wheel.create_queue('stopped', users => '{anna}');
+	SELECT delay_wheel.pause_queue('stopped')});
 is(version('old'), '0.9', 'a database is at 0.9');
 
 my $anna = 'SET SESSION AUTHORIZATION anna;';
 q_in('old', "$anna SELECT delay_schedule('0', 'INSERT INTO public.effects VALUES (''before'')'), delay_schedule('0', 'SELECT public.fails()'),
-	delay_schedule_task('SELECT public.fails()', tag => 'retried', max_attempts => 2, retry_delay => '10 days')");
+	delay_schedule_task('SELECT public.fails()', tag => 'retried', max_attempts => 2, options => '{\"retry_delay\": \"10 days\"}')");
 wait_for($node, q{SELECT string_agg(outcome, ' ' ORDER BY outcome) FROM delay_wheel.history}, 'its tasks run', 60,
 	db => 'old', expected => 'done failed retried');
 is(q_in('old', q{SELECT done, failed, retried, state FROM delay_wheel.status WHERE database = 'old'}), '1|1|1|running', 'its views tell');
@@ -98,15 +98,15 @@ my %kinds = (
 	args => q{delay_schedule('1 day', 'INSERT INTO public.effects VALUES ($1 || $2)', 'ar'::text, 'gs')},
 	at => q{delay_schedule_at(now() + interval '1 day', %s)},
 	keyed => q{delay_schedule_task(%s, delay => '1 day', key => 'k')},
-	options => q{delay_schedule_task(%s, delay => '1 day', tag => 't', priority => 1, max_attempts => 3, retry_delay => '1 s', timeout => '1 min', expires => '1 h', notify => 'ended')},
-	skipping => q{delay_schedule_task(%s, delay => '1 day', skip_after => '1 h')},
+	options => q{delay_schedule_task(%s, delay => '1 day', tag => 't', priority => 1, max_attempts => 3, options => '{"retry_delay": "1 s", "timeout": "1 min", "expires": "1 h", "notify": "ended"}')},
+	skipping => q{delay_schedule_task(%s, delay => '1 day', options => '{"skip_after": "1 h"}')},
 	slow => q{delay_schedule_task(%s, delay => '1 day', queue => 'slow')},
 	stopped => q{delay_schedule_task(%s, delay => '1 day', queue => 'stopped')},
-	leading => q{delay_schedule_task(%s, delay => '1 day', on_success => 'INSERT INTO public.effects VALUES (''following'')')},
-	once => q{delay_schedule_task('CALL public.commits(''once'')', delay => '1 day', mode => 'at_most_once')},
-	least => q{delay_schedule_task('CALL public.commits(''least'')', delay => '1 day', mode => 'at_least_once')},
-	every => q{delay_every('every', '1 day', %s, max_runs => 1)},
-	cron => q{delay_cron('cron', '0 0 * * *', %s, max_runs => 1, time_zone => 'UTC')},
+	leading => q{delay_schedule_task(%s, delay => '1 day', options => jsonb_build_object('on_success', 'INSERT INTO public.effects VALUES (''following'')'))},
+	once => q{delay_schedule_task('CALL public.commits(''once'')', delay => '1 day', options => '{"mode": "at_most_once"}')},
+	least => q{delay_schedule_task('CALL public.commits(''least'')', delay => '1 day', options => '{"mode": "at_least_once"}')},
+	every => q{delay_every('every', '1 day', %s, options => '{"max_runs": 1}')},
+	cron => q{delay_cron('cron', '0 0 * * *', %s, timezone => 'UTC', options => '{"max_runs": 1}')},
 );
 q_in('old', q{CREATE PROCEDURE public.commits(text) LANGUAGE plpgsql AS 'BEGIN INSERT INTO public.effects VALUES ($1); COMMIT; END'});
 q_in('old', $anna . join(';', map { sprintf("SELECT $kinds{$_}", "'INSERT INTO public.effects VALUES (''$_'')'") } sort keys %kinds));
@@ -166,12 +166,12 @@ my @labels = ((grep { $_ ne 'stopped' } sort keys %kinds),
 wait_for($node, q{SELECT string_agg(label, ',' ORDER BY label COLLATE "C") FROM effects}, 'all kinds of tasks run, each once', 60,
 	db => 'old', expected => join(',', sort @labels));
 is(q_in('old', 'SELECT queue FROM delay_wheel.tasks'), 'stopped', 'what is paused alone is left');
-q_in('old', q{SELECT delay_resume('stopped')});
+q_in('old', q{SELECT delay_wheel.resume_queue('stopped')});
 wait_for($node, q{SELECT count(*) FROM effects WHERE label = 'stopped'}, 'it runs when it is not any more', 60, db => 'old', expected => 1);
 is(q_in('old', q{SELECT string_agg(DISTINCT who, ' ') FROM effects WHERE label <> 'after the rollback'}), 'anna', 'all as their owner');
 wait_for($node, q{SELECT string_agg(attempts::text, ' ' ORDER BY attempts) FROM delay_wheel.failed}, 'the second attempt of a task was its last', 60,
 	db => 'old', expected => '1 2');
-is(q_in('old', q{SELECT delay_retry(min(id)) FROM delay_wheel.failed}), 't', 'one that failed at 0.9 is put back');
+is(q_in('old', q{SELECT delay_retry(min(id)) FROM delay_wheel.failed}), 'retried', 'one that failed at 0.9 is put back');
 wait_for($node, 'SELECT count(*) FROM delay_wheel.failed', 'and fails again', 60, db => 'old', expected => 2);
 is(q_in('old', 'SELECT string_agg(name || state, $$ $$ ORDER BY name) FROM delay_wheel.recurring'), 'cronfinished everyfinished', 'recurring tasks have come to their end');
 
@@ -233,7 +233,7 @@ is(q_in('strict', $of_public), q_in('fresh', $of_public), 'default privileges th
 # A dump does not say which version it was made of: it is restored as the newest.
 #
 q_in('postgres', 'CREATE DATABASE made; CREATE DATABASE restored');
-q_in('made', q{CREATE EXTENSION delay_wheel VERSION '0.9'; SELECT delay_wheel.allow('anna'); SELECT delay_queue('q', users => '{anna}')});
+q_in('made', q{CREATE EXTENSION delay_wheel VERSION '0.9'; SELECT delay_wheel.allow('anna'); SELECT delay_wheel.create_queue('q', users => '{anna}')});
 q_in('made', "$anna SELECT delay_schedule_task('SELECT 1', delay => '1 day', key => 'k', queue => 'q'), delay_schedule('0', 'SELECT 1 / 0'), delay_every('r', '1 day', 'SELECT 1')");
 wait_for($node, 'SELECT count(*) FROM delay_wheel.failed', 'a dump is made at 0.9', 60, db => 'made', expected => 1);
 my $dump = PostgreSQL::Test::Utils::tempdir() . '/made.sql';

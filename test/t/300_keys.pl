@@ -101,7 +101,7 @@ SELECT add('replace', 'mixed ' || :k);
 \elif :what <= 8
 SELECT add('error', 'mixed ' || :k);
 \elif :what <= 10
-SELECT delay_cancel_key('mixed ' || :k);
+SELECT delay_cancel(key => 'mixed ' || :k);
 \elif :what = 11
 SELECT add('earlier', 'mixed ' || :k);
 \elif :what = 12
@@ -109,9 +109,9 @@ SELECT add('later', 'mixed ' || :k);
 \elif :what = 13
 SELECT add('replace_keep_due', 'mixed ' || :k);
 \elif :what = 14
-SELECT delay_update_key('mixed ' || :k, tag => 'changed');
+SELECT delay_update(key => 'mixed ' || :k, tag => 'changed');
 \elif :what = 15
-SELECT delay_reschedule_key('mixed ' || :k, '3 days');
+SELECT delay_reschedule(key => 'mixed ' || :k, delay => '3 days');
 \else
 SELECT delay_reschedule(id, '2 days') FROM delay_wheel.tasks WHERE key = 'mixed ' || :k;
 \endif
@@ -131,7 +131,7 @@ value('CREATE TABLE once (key text); CREATE TABLE told (key text, id bigint, out
 run_pgbench("16 callers schedule $uniques keys that are unique for a period", q{
 \set n :n + 1
 BEGIN;
-INSERT INTO told SELECT 'unique ' || :n, id, outcome FROM delay_put('INSERT INTO once VALUES ($1)', args => ARRAY['unique ' || :n], key => 'unique ' || :n, unique_for => '1 hour');
+INSERT INTO told SELECT 'unique ' || :n, id, outcome FROM delay_scheduled(delay_schedule_task('INSERT INTO once VALUES ($1)', args => ARRAY['unique ' || :n], key => 'unique ' || :n, options => '{"unique_for": "1 hour"}'));
 COMMIT;
 }, '-c', 16, '-t', $uniques, '-D', 'n=0');
 nothing_pending('all of them are done');
@@ -156,7 +156,7 @@ value(q{
 			RETURN;
 		END IF;
 		BEGIN
-			outcome := delay_cancel_key('moved');
+			outcome := delay_cancel(key => 'moved');
 			RAISE EXCEPTION 'not really' USING ERRCODE = 'DW000';
 		EXCEPTION WHEN SQLSTATE 'DW000' THEN
 			NULL;
@@ -196,7 +196,7 @@ my @jobs = (
 BEGIN;
 UPDATE counter SET n = n + 1 WHERE k = :k;
 SELECT delay_schedule_task('UPDATE copy SET n = (SELECT n FROM counter WHERE k = $1), runs = runs + 1 WHERE k = $1',
-	args => ARRAY[:k]::text[], arg_types => '{int}', key => 'copy ' || :k);
+	args => ARRAY[:k]::text[], key => 'copy ' || :k, options => '{"arg_types": ["int"]}');
 COMMIT;
 }, '-c', 8, '-T', $seconds),
 	# beside each other, so that there is always one who keeps it
@@ -223,13 +223,13 @@ is(value(q{SELECT coalesce(string_agg(concat_ws(' ', id, sqlstate, message, deta
 # that transaction wrote.  One that is due later shows that executors were there.
 #
 value('CREATE TABLE ran (label text)');
-value("SELECT delay_pause()");
+value("SELECT delay_pause_all()");
 my $kept = value(q{SELECT delay_schedule_task($$INSERT INTO ran VALUES ('kept')$$, key => 'kept')});
 my $keeper = $node->background_psql('postgres');
 $keeper->query_safe('BEGIN');
 is($keeper->query_safe(q{SELECT delay_schedule_task('SELECT 1', key => 'kept')}), $kept, 'an overdue task is kept');
 value(q{SELECT delay_schedule('0', $$INSERT INTO ran VALUES ('other')$$)});
-value("SELECT delay_resume()");
+value("SELECT delay_resume_all()");
 wait_for($node, q{SELECT count(*) FROM ran WHERE label = 'other'}, 'a later one runs', 60, expected => 1);
 is(value(q{SELECT count(*) FROM ran WHERE label = 'kept'}), 0, 'the kept one waits for who has kept it');
 $keeper->query_safe('COMMIT');
@@ -247,13 +247,13 @@ my $itself = q{SELECT delay_schedule_task($$SELECT delay_schedule_task('SELECT 2
 $gate->query_safe('SELECT pg_advisory_lock(1)');
 my $first = value($itself);
 wait_for($node, $runs_at_gate, 'a task has scheduled its own key', 60, expected => 1);
-is(value("SELECT delay_cancel_key('itself')"), 'running', 'what it has scheduled is not there yet');
+is(value("SELECT delay_cancel(key => 'itself')"), 'running', 'what it has scheduled is not there yet');
 $caller->query_until(qr/asked/, "\\echo asked\nSELECT delay_schedule_task('SELECT 1', key => 'itself', if_exists => 'replace', delay => '1 day');\n");
 wait_for($node, q{SELECT count(*) FROM pg_locks WHERE locktype = 'transactionid' AND NOT granted}, 'another caller waits for its end', 60, expected => 1);
 $gate->query_safe('SELECT pg_advisory_unlock(1)');
 wait_for($node, q{SELECT string_agg(sql, ',') FROM delay_wheel.tasks}, 'then that one replaces it', 60, expected => 'SELECT 1');
 $caller->quit;
-is(value("SELECT delay_cancel_key('itself')"), 'cancelled', 'and it is there');
+is(value("SELECT delay_cancel(key => 'itself')"), 'cancelled', 'and it is there');
 
 #
 # An executor is killed, and with it the server, while its task has a successor.
@@ -282,8 +282,8 @@ my $dump = "$dir/dump.sql";
 $node->command_ok([ 'pg_dump', '-h', $node->host, '-p', $node->port, '-f', $dump, 'postgres' ], 'a dump');
 $node->command_ok([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-h', $node->host, '-p', $node->port, '-f', $dump, 'copy' ], 'is restored');
 is($node->safe_psql('copy', q{
-		SELECT delay_schedule_task('SELECT 2', key => 'dump 1', delay => '1 day') > 0, delay_cancel_key('dump 2');
-		SELECT delay_arm();
+		SELECT delay_schedule_task('SELECT 2', key => 'dump 1', delay => '1 day') > 0, delay_cancel(key => 'dump 2');
+		SELECT delay_wheel.arm();
 		SELECT string_agg(key || ': ' || sql, ', ' ORDER BY key) FROM delay_wheel.tasks}),
 	"t|cancelled\n2\ndump 1: SELECT 2, dump 3: SELECT 1", 'what is scheduled in the copy is newer; the others are there');
 value('DROP DATABASE copy');
@@ -318,13 +318,13 @@ my $job = pgbench(q{
 SELECT nextval('order_id') AS id \gset
 BEGIN;
 INSERT INTO orders VALUES (:id);
-SELECT delay_schedule_task('DELETE FROM orders WHERE id = $1 AND NOT paid', args => ARRAY[:id]::text[], arg_types => '{bigint}',
-	delay => '30 minutes', key => 'order ' || :id);
+SELECT delay_schedule_task('DELETE FROM orders WHERE id = $1 AND NOT paid', args => ARRAY[:id]::text[],
+	delay => '30 minutes', key => 'order ' || :id, options => '{"arg_types": ["bigint"]}');
 COMMIT;
 \if :paid < 10
 BEGIN;
 UPDATE orders SET paid = true WHERE id = :id;
-SELECT delay_cancel_key('order ' || :id);
+SELECT delay_cancel(key => 'order ' || :id);
 COMMIT;
 \endif
 }, '-c', 4, '-T', $seconds);

@@ -18,7 +18,7 @@ sub put
 {
 	my ($key, $db) = @_;
 	return $node->safe_psql($db // 'postgres', qq{
-		SELECT outcome FROM delay_put('INSERT INTO effect VALUES (\$1)', args => ARRAY['$key'], key => '$key', unique_for => '1 hour')});
+		SELECT outcome FROM delay_scheduled(delay_schedule_task('INSERT INTO effect VALUES (\$1)', args => ARRAY['$key'], key => '$key', options => '{"unique_for": "1 hour"}'))});
 }
 
 $node->safe_psql('postgres', 'CREATE TABLE effect (key text)');
@@ -40,7 +40,7 @@ is(put('crash'), 'refused', 'others stay as they were');
 # a dump
 wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task', 'it is done', 60, expected => 0);
 $node->safe_psql('postgres', q{
-	SELECT delay_schedule_task('SELECT 1', key => 'pending', delay => '1 day', unique_for => '1 hour');
+	SELECT delay_schedule_task('SELECT 1', key => 'pending', delay => '1 day', options => '{"unique_for": "1 hour"}');
 	INSERT INTO delay_wheel_data.unique_key VALUES (2000000, now() - interval '1 hour', current_user::regrole, 0, 'ended')});
 $node->command_ok([ 'pg_dump', '-h', $node->host, '-p', $node->port, '-f', "$dir/dump", 'postgres' ], 'a dump');
 $node->safe_psql('postgres', 'CREATE DATABASE copy');
@@ -49,7 +49,7 @@ is($node->safe_psql('copy', 'SELECT key FROM delay_wheel_data.unique_key ORDER B
 	'with the periods that last');
 is(put('crash', 'copy'), 'refused', 'which count there');
 is(put('pending', 'copy'), 'refused', 'also that of a task that is not armed');
-$node->safe_psql('copy', 'SELECT delay_arm()');
+$node->safe_psql('copy', 'SELECT delay_wheel.arm()');
 is(put('pending', 'copy'), 'kept', 'which is pending when it is armed');
 
 done_testing();

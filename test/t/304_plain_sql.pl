@@ -20,11 +20,11 @@ $q->(q{
 	CREATE ROLE anna LOGIN;
 	CREATE ROLE bert LOGIN;
 	SELECT delay_wheel.allow('anna', 'bert');
-	SELECT delay_queue('other', users => '{public}'), delay_queue('letters', external => true, max_running => 1);
+	SELECT delay_wheel.create_queue('other', users => '{public}'), delay_wheel.create_queue('letters', external => true, max_running => 1);
 	GRANT ALL ON effect TO PUBLIC;
 	CREATE FUNCTION put(of_key text, after interval DEFAULT '1 hour', in_queue text DEFAULT NULL) RETURNS text LANGUAGE sql AS $$
-		SELECT outcome FROM delay_put('INSERT INTO public.effect VALUES ($1)', args => ARRAY[of_key], key => of_key, unique_for => '1 day',
-			delay => after, queue => in_queue) $$;
+		SELECT outcome FROM delay_scheduled(delay_schedule_task('INSERT INTO public.effect VALUES ($1)', args => ARRAY[of_key], key => of_key,
+			delay => after, queue => in_queue, options => '{"unique_for": "1 day"}')) $$;
 });
 
 # What a statement leaves of the period of a task that is pending.

@@ -23,7 +23,7 @@ sub query { return $node->safe_psql('postgres', $_[0]); }
 
 query(q{
 	CREATE TABLE ran (name text);
-	SELECT delay_queue('other');
+	SELECT delay_wheel.create_queue('other');
 });
 my $recheck = q{SELECT count(*) FROM delay_wheel.lanes WHERE recheck_at IS NOT NULL};
 
@@ -36,10 +36,10 @@ sub lock_row
 	my ($name) = @_;
 	my $session = $node->background_psql('postgres');
 
-	query(q{SELECT delay_pause('other')});
+	query(q{SELECT delay_wheel.pause_queue('other')});
 	my $id = query("SELECT delay_schedule_task('INSERT INTO ran VALUES (''$name'')', delay => '0', queue => 'other')");
 	$session->query_safe("BEGIN; SELECT FROM delay_wheel_data.task WHERE id = $id FOR UPDATE");
-	query(q{SELECT delay_resume('other')});
+	query(q{SELECT delay_wheel.resume_queue('other')});
 	return $session;
 }
 
@@ -48,10 +48,10 @@ sub lock_row
 #
 group batch => sub {
 	# paused until the other one has locked it
-	query(q{SELECT delay_pause('other')});
+	query(q{SELECT delay_wheel.pause_queue('other')});
 	my $id = query(q{SELECT delay_schedule_task('INSERT INTO ran VALUES (''locked'')', delay => '0', queue => 'other')});
 
-	query(q{SELECT delay_pause()});
+	query(q{SELECT delay_pause_all()});
 	# the one that locks comes first, and is alone
 	query(q{ALTER SYSTEM SET delay_wheel.max_executors = 1});
 	$node->reload;
@@ -59,11 +59,11 @@ group batch => sub {
 	query("SELECT delay_schedule('0', 'SELECT FROM delay_wheel_data.task WHERE id = $id FOR UPDATE')");
 	query(q{SELECT delay_schedule('0', 'INSERT INTO ran VALUES (''next'')') FROM generate_series(1, 2)});
 	attach($node, 'batch-after-sql', 'wait', 0, 1);
-	query(q{SELECT delay_resume()});
+	query(q{SELECT delay_resume_all()});
 	wait_until_waiting($node, 'batch-after-sql', 'a task in a batch has locked another one');
 	query(q{ALTER SYSTEM RESET delay_wheel.max_executors});
 	$node->reload;
-	query(q{SELECT delay_resume('other')});
+	query(q{SELECT delay_wheel.resume_queue('other')});
 	wait_for($node, $recheck, 'an executor that meets the locked row asks for another look', $limit, expected => 1);
 	detach($node, 'batch-after-sql');
 	wait_for($node, q{SELECT count(*) FROM ran WHERE name = 'next'}, 'the batch goes on', $limit, expected => 2);

@@ -41,7 +41,7 @@ sub task
 {
 	my ($sql, $attempts, $pause) = @_;
 	query("SELECT setval('runs', 1, false)");
-	return query("SELECT delay_schedule_task(\$task\$$sql\$task\$, max_attempts => $attempts, retry_delay => '$pause')");
+	return query("SELECT delay_schedule_task(\$task\$$sql\$task\$, max_attempts => $attempts, options => jsonb_build_object('retry_delay', '$pause'))");
 }
 
 sub failed_with
@@ -96,7 +96,7 @@ for my $n (0 .. 2)
 
 # None at all, but not for ever: log and table would be filled.
 $position = log_position($node);
-query(q{SELECT delay_queue('at once', retry_delay => '0', max_attempts => 101)});
+query(q{SELECT delay_wheel.create_queue('at once', max_attempts => 101, options => '{"retry_delay": "0"}')});
 $id = query(q{SELECT delay_schedule_task('SELECT 1 / 0', queue => 'at once')});
 failed_with($id, '101|22012', 'a task without pauses fails for good');
 $log = log_since($node, $position);
@@ -160,8 +160,29 @@ $id = task('SELECT pg_sleep(600)', 3, '1 us');
 running($id, 'a task sleeps');
 query("SELECT pg_cancel_backend(pid) FROM delay_wheel.running WHERE task = $id");
 failed_with($id, '1|57014', 'it is cancelled, and not tried again');
-$id = query(q{SELECT delay_schedule_task('SELECT pg_sleep(600)', max_attempts => 2, retry_delay => '1 us', timeout => '50 ms')});
+$id = query(q{SELECT delay_schedule_task('SELECT pg_sleep(600)', max_attempts => 2, options => '{"retry_delay": "1 us", "timeout": "50 ms"}')});
 failed_with($id, '2|57014', 'one that takes too long is');
+
+# One that is told to end with this attempt goes on, and is not tried again if it fails.
+{
+	my $holder = $node->background_psql('postgres');
+	$holder->query_safe('SELECT pg_advisory_lock(77)');
+	$id = task('SELECT pg_advisory_xact_lock(77); SELECT 1 / 0', 3, '1 us');
+	running($id, 'a task waits');
+	is(query("BEGIN; SELECT delay_cancel($id, no_retry => true); ROLLBACK"), 'ending', 'its last attempt, also if the call is rolled back');
+	my $done = task('SELECT pg_advisory_xact_lock_shared(77)', 3, '1 us');
+	running($done, 'another one');
+	is(query("SELECT delay_cancel($done, no_retry => true)"), 'ending', 'its last one, too');
+	$holder->quit;
+	my $again = task('SELECT 1 / 0', 2, '1 us');
+	failed_with($id, '1|22012', 'it is not tried again');
+	is(query("SELECT detail FROM delay_wheel.failed WHERE id = $id"), 'The task was not tried again, as delay_cancel() had asked for.', 'which its error says');
+	failed_with($again, '2|22012', 'others that the same executors run are');
+	wait_for($node, "SELECT count(*) FROM delay_wheel_data.task WHERE id = $done", 'what succeeds is done', 60, expected => 0);
+	is(query("SELECT count(*) FROM delay_wheel.failed WHERE id = $done"), '0', 'and has not failed');
+	is(query("SELECT delay_cancel($id, no_retry => true), delay_cancel(delay_schedule('1 day', 'SELECT 1'), no_retry => true)"), 'gone|cancelled',
+		'one that is gone, and one that is pending');
+}
 
 #
 # A storm of stops.  Tasks with an odd id are hit whenever they are seen to
@@ -222,7 +243,7 @@ unlike(log_since($node, $position), qr/could not (claim|record)/, 'nobody was ca
 # Tasks that fail and are tried again for ever: who is told that one is
 # stopping, or cancelled, needs no second word.
 query('TRUNCATE ran, answers; DELETE FROM delay_wheel_data.failed_task');
-query(q{SELECT count(delay_schedule_task('SELECT pg_sleep(0.002); SELECT 1 / 0', delay => '2 s', max_attempts => 32767, retry_delay => '1 s')) FROM generate_series(1, 200)});
+query(q{SELECT count(delay_schedule_task('SELECT pg_sleep(0.002); SELECT 1 / 0', delay => '2 s', max_attempts => 32767, options => '{"retry_delay": "1 s"}')) FROM generate_series(1, 200)});
 query(q{DELETE FROM delay_wheel_data.task WHERE id % 2 = 0; UPDATE delay_wheel_data.task SET retry_delay = '0'});
 storm('true');
 is(query(q{SELECT count(DISTINCT id), count(*) FILTER (WHERE answer NOT IN ('cancelled', 'stopping', 'gone')) FROM answers}),

@@ -355,7 +355,7 @@ $node->safe_psql('postgres', 'CREATE DATABASE copy');
 $node->command_ok([ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-o', '/dev/null', '-f', $dump, 'copy' ], 'it is restored');
 is($node->safe_psql('copy', q{SELECT string_agg(state, ' ') FROM delay_wheel.cancellations}), 'unarmed', 'with the cancellation');
 is($node->safe_psql('copy', q{SELECT count(*) FROM delay_wheel.tasks}), 1, 'which hits what it hit');
-is($node->safe_psql('copy', q{SELECT delay_arm()}), 1, 'that is not armed');
+is($node->safe_psql('copy', q{SELECT delay_wheel.arm()}), 1, 'that is not armed');
 is($node->safe_psql('copy', q{SELECT count(*) FROM delay_wheel_data.cancellation}), 0, 'and the cancellation is done');
 is($node->safe_psql('copy', q{SELECT count(*) FROM delay_wheel_data.task}), 1, 'the other tasks are there');
 $node->safe_psql('copy', q{SELECT delay_reschedule(id, '0') FROM delay_wheel.tasks});

@@ -66,7 +66,7 @@ sub nothing_left_over
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $list = join ',', @groups;
 
-	query("SELECT delay_queue('$queue', group_max_running => 1, users => '{public}')");
+	query("SELECT delay_wheel.create_queue('$queue', users => '{public}', options => '{\"group_max_running\": 1}')");
 	query("SELECT put('$queue', '$_', '{$list}', 2, 'SELECT take(''$label'', \$of, 1)')") for qw(anna berta);
 	wait_for_count($label, 4 * @groups, 'a task of each group can be begun again');
 	is(query("SELECT overlap('$label')"), 1, 'one at a time');
@@ -81,13 +81,13 @@ query($setup);
 #
 # Turns: a group with many tasks does not hold up those with few, and these have one each in turn.
 #
-query(q{SELECT delay_queue('turns', groups => true, batch => false); SELECT delay_pause('turns')});
+query(q{SELECT delay_wheel.create_queue('turns', groups => true, options => '{"batch": false}'); SELECT delay_wheel.pause_queue('turns')});
 query(q{SELECT put('turns', 'anna', '{big}', 20000, 'INSERT INTO ran (label, of) VALUES (''turns'', $of)');
 	SELECT put('turns', 'anna', '{a,b,c}', 100, 'INSERT INTO ran (label, of) VALUES (''turns'', $of)')});
 query(q{INSERT INTO delay_wheel_data.task (due, owner, queue, sql)
 	SELECT now(), 'anna'::regrole, id, 'INSERT INTO ran (label, of) VALUES (''turns'', ''none'')' FROM delay_wheel_data.queue, generate_series(1, 100) WHERE name = 'turns'});
 wait_for($node, q{SELECT ready FROM delay_wheel.queues WHERE name = 'turns'}, 'of each group a thousand tasks are in memory at most', 60, expected => 1400);
-query(q{SELECT delay_resume('turns')});
+query(q{SELECT delay_wheel.resume_queue('turns')});
 wait_for($node, q{SELECT count(*) >= 400 FROM ran WHERE label = 'turns' AND of <> 'big'}, 'small groups are through');
 # but for the last few, one for each executor, which may stand still for a while; and from the first one
 # on: the end of the pause has all of them read again, those of the big one first
@@ -108,16 +108,16 @@ query(q{DELETE FROM delay_wheel_data.task});
 # Batches: some of one group share a transaction if the limit allows; they are undone, tasks are
 # cancelled, moved and paused meanwhile.  After a crash there are none for a while, so this comes first.
 #
-query(q{SELECT delay_queue('batch', groups => true, group_max_running => 3); SELECT delay_pause('batch')});
+query(q{SELECT delay_wheel.create_queue('batch', groups => true, options => '{"group_max_running": 3}'); SELECT delay_wheel.pause_queue('batch')});
 query(q{SELECT put('batch', 'anna', '{a,b,c,d}', 2000, 'INSERT INTO ran (label, of) VALUES (''batch'', $of)')});
 wait_for($node, q{SELECT ready FROM delay_wheel.queues WHERE name = 'batch'}, 'tasks are in memory', 60, expected => 4000);
 query(q{SELECT put('batch', 'anna', '{a,b}', 20, 'SELECT 1/0')});
 query(q{DELETE FROM delay_wheel_data.task WHERE id IN (SELECT id FROM delay_wheel.tasks WHERE queue = 'batch' AND sql !~ '/' ORDER BY id LIMIT 2000);
 	UPDATE delay_wheel_data.task SET due = due + '1 ms' WHERE id IN (SELECT id FROM delay_wheel.tasks WHERE queue = 'batch' AND sql !~ '/' ORDER BY id DESC LIMIT 2000)});
-query(q{SELECT delay_resume('batch')});
+query(q{SELECT delay_wheel.resume_queue('batch')});
 wait_for($node, q{SELECT count(*) >= 500 FROM ran WHERE label = 'batch'}, 'they run in batches');
-query(q{SELECT delay_pause('batch'), delay_resume('batch'), delay_pause('batch')});
-query(q{SELECT delay_resume('batch')});
+query(q{SELECT delay_wheel.pause_queue('batch'), delay_wheel.resume_queue('batch'), delay_wheel.pause_queue('batch')});
+query(q{SELECT delay_wheel.resume_queue('batch')});
 wait_for_count('batch', 6000, 'those that are left run');
 my $together = query(q{SELECT max(count) FROM (SELECT count(*) FROM ran WHERE label = 'batch' GROUP BY xid, of) s});
 cmp_ok($together, '<=', 3, 'of one group no more in a transaction than may run');
@@ -140,7 +140,7 @@ nothing_left_over('batch', 'batch again', qw(a b c d));
 #
 # group_max_running, of two roles and two priorities, while executors and timer are killed.
 #
-query(q{SELECT delay_queue('narrow', groups => true, group_max_running => 2)});
+query(q{SELECT delay_wheel.create_queue('narrow', groups => true, options => '{"group_max_running": 2}')});
 for my $role (qw(anna berta))
 {
 	query("SELECT put('narrow', '$role', '{a,b}', 60, 'SELECT take(''narrow'', \$of, 30)', $_)") for 0, 5;
@@ -169,7 +169,7 @@ nothing_left_over('narrow', 'narrow again', qw(a b));
 #
 # Views say why nothing is begun.
 #
-query(q{SELECT delay_queue('stuck', groups => true, group_max_running => 1);
+query(q{SELECT delay_wheel.create_queue('stuck', groups => true, options => '{"group_max_running": 1}');
 	SELECT put('stuck', 'anna', '{a}', 3, 'SELECT pg_sleep(1000)')});
 wait_for($node, q{SELECT state, reason, running, ready FROM delay_wheel.lanes WHERE queue = 'stuck'}, 'the view lanes says so', 60,
 	expected => 'limited|limits of groups|1|2');
@@ -177,7 +177,7 @@ is(query(q{SELECT state, reason, groups, group_max_running, group_rate, group_pe
 	'limited|limits of groups|t|1|||', 'and the view queues');
 query(q{SELECT put('stuck', 'anna', '{b}', 1, 'INSERT INTO ran (label, of) VALUES (''stuck'', $of)')});
 wait_for_count('stuck', 1, 'another group goes on');
-query(q{SELECT delay_queue('stuck', group_max_running => 2)});
+query(q{SELECT delay_wheel.create_queue('stuck', options => '{"group_max_running": 2}')});
 wait_for($node, q{SELECT running FROM delay_wheel.lanes WHERE queue = 'stuck'}, 'a higher limit holds at once', 60, expected => 2);
 query(q{SELECT delay_cancel(id) FROM delay_wheel.tasks WHERE queue = 'stuck' ORDER BY id DESC});
 query(q{SELECT delay_cancel(task, true) FROM delay_wheel.running});
@@ -187,7 +187,7 @@ nothing_left_over('stuck', 'stuck again', qw(a b));
 #
 # group_rate
 #
-query(q{SELECT delay_queue('rated', groups => true, group_rate => 600, group_per => '1 minute', group_burst => 3)});
+query(q{SELECT delay_wheel.create_queue('rated', groups => true, options => '{"group_rate": 600, "group_per": "1 minute", "group_burst": 3}')});
 query("SELECT put('rated', '$_', '{a,b}', 12, 'INSERT INTO ran (label, of) VALUES (''rated'', \$of)')") for qw(anna berta);
 query(q{SELECT put('rated', 'anna', '{a}', 5, 'INSERT INTO ran (label, of) VALUES (''rated'', $of)', 5)});
 wait_for_count('rated', 53, 'tasks with a rate for each group run');
@@ -197,7 +197,7 @@ is(query(q{SELECT count(*) FROM (SELECT began - lag(began, 3) OVER (PARTITION BY
 is(query(q{SELECT of, extract(epoch FROM max(began) - min(began)) >= (count(*) - 3) * 0.1 - 0.002 FROM ran WHERE label = 'rated' GROUP BY of ORDER BY of}),
 	"a|t\nb|t", 'the rate holds for all roles and priorities together');
 is(query(q{SELECT max(began) - min(began) < '20 s' FROM ran WHERE label = 'rated'}), 't', 'and for each group by itself');
-query(q{SELECT delay_queue('rated', group_rate => 0)});
+query(q{SELECT delay_wheel.create_queue('rated', options => '{"group_rate": 0}')});
 nothing_left_over('rated', 'rated again', qw(a b));
 
 #
@@ -205,8 +205,8 @@ nothing_left_over('rated', 'rated again', qw(a b));
 # executors and the timer are killed, and tasks fail, come late, are moved and locked.
 #
 query(q{
-	SELECT delay_queue('ordered', groups => true, group_order => 'hold', max_attempts => 3, retry_delay => '20 ms', users => '{public}');
-	SELECT delay_queue('passing', groups => true, group_order => 'pass', max_attempts => 3, retry_delay => '2 s', users => '{public}');
+	SELECT delay_wheel.create_queue('ordered', groups => true, max_attempts => 3, users => '{public}', options => '{"group_order": "hold", "retry_delay": "20 ms"}');
+	SELECT delay_wheel.create_queue('passing', groups => true, max_attempts => 3, users => '{public}', options => '{"group_order": "pass", "retry_delay": "2 s"}');
 	CREATE SEQUENCE tries; GRANT ALL ON tries TO PUBLIC;
 	-- writes down its due time and id; fails as long as its row says so
 	CREATE TABLE plan (task bigint, label text, of text, due timestamptz);
@@ -232,7 +232,7 @@ query(q{
 		WHERE began < before
 	$$;
 });
-query(q{SELECT delay_pause('ordered')});
+query(q{SELECT delay_wheel.pause_queue('ordered')});
 for my $i (0 .. 3)
 {
 	# the same due time for many, and others before and after it
@@ -240,7 +240,7 @@ for my $i (0 .. 3)
 	query("SELECT put('ordered', 'anna', '{a,b,c}', 3, 'SELECT step(''ordered'', \$of, 12)', 0, now() - make_interval(secs => i)) FROM generate_series(1, 8) i");
 }
 query(q{SELECT put('ordered', 'berta', '{a}', 1, 'SELECT step(''ordered'', $of, 0, 2)', 0, now() - interval '2 s')});
-query(q{SELECT note('ordered'); SELECT delay_resume('ordered')});
+query(q{SELECT note('ordered'); SELECT delay_wheel.resume_queue('ordered')});
 wait_for($node, q{SELECT count(*) >= 50 FROM ran WHERE label = 'ordered'}, 'tasks of ordered groups run');
 query('SELECT pg_terminate_backend(' . an_executor() . ')');
 wait_for($node, q{SELECT count(*) >= 100 FROM ran WHERE label = 'ordered'}, 'an executor is terminated');
@@ -253,17 +253,17 @@ is(query(q{SELECT overtakers('ordered')}), 0, 'in the order of due times and ids
 is(query(q{SELECT last_value >= 3 FROM tries}), 't', 'also behind one that had failed twice');
 
 # one that comes late, with a due time that has passed, is next
-query(q{SELECT delay_pause('ordered'); SELECT put('ordered', 'anna', '{late}', 20, 'SELECT step(''late'', $of, 30)'); SELECT delay_resume('ordered')});
+query(q{SELECT delay_wheel.pause_queue('ordered'); SELECT put('ordered', 'anna', '{late}', 20, 'SELECT step(''late'', $of, 30)'); SELECT delay_wheel.resume_queue('ordered')});
 wait_for($node, q{SELECT count(*) >= 3 FROM ran WHERE label = 'late'}, 'tasks of another group run');
 query(q{SELECT put('ordered', 'berta', '{late}', 1, 'SELECT step(''late'', ''first'', 0)', 9, now() - interval '1 day')});
 wait_for_count('late', 21, 'all of it run');
 cmp_ok(query(q{SELECT count(*) FROM ran WHERE label = 'late' AND n < (SELECT n FROM ran WHERE label = 'late' AND of = 'first')}), '<', 18, 'what comes late goes first');
 
 # one whose row is locked holds its group back, and no other one
-query(q{SELECT delay_pause('ordered'); SELECT put('ordered', 'anna', '{locked,free}', 3, 'SELECT step(''locked'', $of, 0)')});
+query(q{SELECT delay_wheel.pause_queue('ordered'); SELECT put('ordered', 'anna', '{locked,free}', 3, 'SELECT step(''locked'', $of, 0)')});
 my $locker = $node->background_psql('postgres');
 $locker->query_safe(q{BEGIN; SELECT id FROM delay_wheel_data.task WHERE group_key = 'locked' ORDER BY due, id LIMIT 1 FOR UPDATE});
-query(q{SELECT delay_resume('ordered')});
+query(q{SELECT delay_wheel.resume_queue('ordered')});
 wait_for($node, q{SELECT count(*) FROM ran WHERE label = 'locked' AND of = 'free'}, 'another group runs', 60, expected => 3);
 is(query(q{SELECT count(*) FROM ran WHERE label = 'locked' AND of = 'locked'}), 0, 'one whose first task is locked does not');
 $locker->query_safe(q{SELECT delay_cancel(id) FROM delay_wheel_data.task WHERE group_key = 'locked' ORDER BY due, id LIMIT 1; COMMIT});
@@ -271,10 +271,10 @@ $locker->quit;
 wait_for_count('locked', 5, 'when it is cancelled the others run');
 
 # one that is paused holds those of other roles back
-query(q{SET SESSION AUTHORIZATION anna; SELECT delay_pause()});
+query(q{SET SESSION AUTHORIZATION anna; SELECT delay_pause_all()});
 query(q{SELECT put('ordered', 'anna', '{paused}', 1, 'SELECT step(''paused'', ''first'', 0)'); SELECT put('ordered', 'berta', '{paused}', 2, 'SELECT step(''paused'', $of, 0)')});
 wait_for($node, q{SELECT count(*) = 1 FROM delay_wheel.lanes WHERE queue = 'ordered' AND owner = 'berta' AND reason = 'limits of groups' AND ready = 2}, 'the view lanes says so');
-query(q{SET SESSION AUTHORIZATION anna; SELECT delay_resume()});
+query(q{SET SESSION AUTHORIZATION anna; SELECT delay_resume_all()});
 wait_for_count('paused', 3, 'resumed, they run');
 is(query(q{SELECT of FROM ran WHERE label = 'paused' ORDER BY n LIMIT 1}), 'first', 'in their order');
 
@@ -283,7 +283,7 @@ query(q{SELECT setval('tries', 1, false)});
 query("SELECT put('$_', 'anna', '{a}', 1, 'SELECT step(''$_ again'', ''fails'', 0, 1)'); SELECT put('$_', 'berta', '{a}', 3, 'SELECT step(''$_ again'', \$of, 0)')") for qw(passing);
 wait_for_count('passing again', 4, 'one has failed, and was tried again');
 is(query(q{SELECT string_agg(of, ' ' ORDER BY n) FROM ran WHERE label = 'passing again'}), 'a a a fails', 'after those that passed it by');
-query(q{SELECT setval('tries', 1, false); SELECT delay_queue('ordered', retry_delay => '1 s')});
+query(q{SELECT setval('tries', 1, false); SELECT delay_wheel.create_queue('ordered', options => '{"retry_delay": "1 s"}')});
 query(q{BEGIN; SELECT put('ordered', 'anna', '{a}', 1, 'SELECT step(''holding again'', ''fails'', 0, 1)'); SELECT put('ordered', 'berta', '{a}', 3, 'SELECT step(''holding again'', $of, 0)');
 	SELECT note('ordered'); COMMIT});
 wait_for_count('holding again', 4, 'one has failed, and was tried again');
@@ -291,7 +291,7 @@ is(query(q{SELECT string_agg(of, ' ' ORDER BY n) FROM ran WHERE label = 'holding
 is(query(q{SELECT r.began >= p.due + interval '1 s' FROM ran r JOIN plan p ON r.xid = p.task::text::xid8 WHERE r.of = 'fails' AND r.label = 'holding again'}), 't', 'after its pause');
 
 # one that holds its group back for an hour: what comes before it does not wait so long, nor do the others when it is cancelled
-query(q{SELECT delay_queue('ordered', retry_delay => '1 hour'); SELECT put('ordered', 'anna', '{hour}', 1, 'SELECT 1/0')});
+query(q{SELECT delay_wheel.create_queue('ordered', options => '{"retry_delay": "1 hour"}'); SELECT put('ordered', 'anna', '{hour}', 1, 'SELECT 1/0')});
 wait_for($node, q{SELECT attempts FROM delay_wheel.tasks WHERE group_key = 'hour'}, 'one has failed', 60, expected => 1);
 query("SELECT put('ordered', '$_', '{hour}', 2, 'SELECT step(''hour'', \$of, 0)')") for qw(anna berta);
 wait_for($node, q{SELECT count(*) FROM delay_wheel.lanes WHERE queue = 'ordered' AND reason = 'limits of groups' AND ready >= 2}, 'it holds its group back', 60, expected => 2);
@@ -307,12 +307,12 @@ query(q{SELECT put('ordered', 'anna', '{passed by}', 1, 'SELECT 1/0')});
 wait_for($node, q{SELECT attempts FROM delay_wheel.tasks WHERE group_key = 'passed by'}, 'one has failed', 60, expected => 1);
 query("SELECT put('ordered', '$_', '{passed by}', 2, 'SELECT step(''passed by'', \$of, 0)')") for qw(anna berta);
 wait_for($node, q{SELECT count(*) FROM delay_wheel.lanes WHERE queue = 'ordered' AND reason = 'limits of groups' AND ready >= 2}, 'it holds its group back', 60, expected => 2);
-query(q{SELECT delay_queue('ordered', group_order => 'pass')});
+query(q{SELECT delay_wheel.create_queue('ordered', options => '{"group_order": "pass"}')});
 wait_for_count('passed by', 4, 'when others may pass it by they run');
 is(query(q{SELECT count(*), max(attempts) FROM delay_wheel.tasks WHERE group_key = 'passed by'}), '1|1', 'and it is not tried before its time');
 query(q{SELECT delay_cancel(id) FROM delay_wheel.tasks WHERE group_key = 'passed by'});
 
-query(q{SELECT delay_queue('ordered', group_order => 'any')});
+query(q{SELECT delay_wheel.create_queue('ordered', options => '{"group_order": "any"}')});
 nothing_left_over('ordered', 'ordered again', qw(a b c));
 
 #
@@ -320,8 +320,8 @@ nothing_left_over('ordered', 'ordered again', qw(a b c));
 #
 if (long_tests())
 {
-	query(q{SELECT delay_queue('minute', groups => true, group_max_running => 2, group_rate => 10, group_burst => 2, max_attempts => 3, retry_delay => '10 ms');
-		SELECT delay_queue('in order', groups => true, group_order => 'hold', max_attempts => 3, retry_delay => '10 ms')});
+	query(q{SELECT delay_wheel.create_queue('minute', groups => true, max_attempts => 3, options => '{"group_max_running": 2, "group_rate": 10, "group_burst": 2, "retry_delay": "10 ms"}');
+		SELECT delay_wheel.create_queue('in order', groups => true, max_attempts => 3, options => '{"group_order": "hold", "retry_delay": "10 ms"}')});
 	for my $role (qw(anna berta))
 	{
 		query(qq{INSERT INTO delay_wheel_data.task (due, owner, queue, priority, sql, group_key)
@@ -374,36 +374,38 @@ sub best_round
 
 	for my $round (1 .. 5)
 	{
-		query("SELECT delay_pause('$queue')");
+		query("SELECT delay_wheel.pause_queue('$queue')");
 		query("SELECT put('$queue', $_)") for @puts;
 		wait_for($node, "SELECT ready FROM delay_wheel.queues WHERE name = '$queue'", "tasks are ready, round $round", 60, expected => $expected);
-		query("SELECT delay_resume('$queue')");
+		query("SELECT delay_wheel.resume_queue('$queue')");
 		wait_for_count($label, $round * $expected, "they run, round $round");
 	}
 	return query("SELECT min(late) < '400 ms' FROM (SELECT max(began) - min(began) AS late FROM
 		(SELECT began, (row_number() OVER (ORDER BY began) - 1) / $expected AS round FROM ran WHERE label = '$label') r GROUP BY round) l");
 }
-query(q{SELECT delay_queue('idle', users => '{public}', batch => false)});
+query(q{SELECT delay_wheel.create_queue('idle', users => '{public}', options => '{"batch": false}')});
 query("SELECT put('idle', '$_', '{x}', 3, 'SELECT take(''idle'', \$of, 500)')") for qw(anna berta);
 wait_for_count('idle', 6, 'both roles have executors');
-query(q{SELECT delay_queue('woken', groups => true, group_max_running => 1)});
+query(q{SELECT delay_wheel.create_queue('woken', groups => true, options => '{"group_max_running": 1}')});
 is(best_round('woken', 'woken', 3, q{'anna', '{a,b}', 1, 'SELECT take(''woken'', $of, 1200)'}, q{'berta', '{d}', 1, 'SELECT take(''woken'', $of, 0)'}),
 	't', 'for one role and the other');
-query(q{SELECT delay_queue('wakes', groups => true, group_max_running => 1, group_rate => 10, group_per => '1 s', group_burst => 1)});
+query(q{SELECT delay_wheel.create_queue('wakes', groups => true, options => '{"group_max_running": 1, "group_rate": 10, "group_per": "1 s", "group_burst": 1}')});
 is(best_round('wakes', 'wakes', 2, map { "'$_', '{a}', 1, 'SELECT take(''wakes'', \$of, 30)'" } qw(anna berta)),
 	't', 'when the rate allows the next one, after the end of the one before');
 
 #
-# A queue gets groups, and loses them, while its tasks are due and run.
+# A queue gets groups, and loses their limits, while its tasks are due and run.
 #
-query(q{SELECT delay_queue('changes', batch => false);
+query(q{SELECT delay_wheel.create_queue('changes', options => '{"batch": false}');
 	SELECT put('changes', 'anna', '{a,b}', 300, 'SELECT take(''changes'', $of, 3)')});
 wait_for($node, q{SELECT count(*) >= 20 FROM ran WHERE label = 'changes'}, 'without groups all run together');
-query(q{SELECT delay_queue('changes', groups => true, group_max_running => 1)});
+query(q{SELECT delay_wheel.create_queue('changes', groups => true, options => '{"group_max_running": 1}')});
 wait_for($node, q{SELECT count(*) >= 200 FROM ran WHERE label = 'changes'}, 'then groups are declared');
-query(q{SELECT delay_queue('changes', groups => false, group_max_running => 0)});
-wait_for($node, q{SELECT count(*) >= 300 FROM ran WHERE label = 'changes'}, 'and are not any more');
-query(q{SELECT delay_queue('changes', groups => true, group_max_running => 1)});
+my (undef, undef, $refused) = $node->psql('postgres', q{SELECT delay_wheel.create_queue('changes', groups => false, options => '{"group_max_running": 0}')});
+like($refused, qr/queue "changes" has pending tasks/, 'they stay while tasks wait');
+query(q{SELECT delay_wheel.create_queue('changes', options => '{"group_max_running": 0}')});
+wait_for($node, q{SELECT count(*) >= 300 FROM ran WHERE label = 'changes'}, 'without a limit');
+query(q{SELECT delay_wheel.create_queue('changes', options => '{"group_max_running": 1}')});
 wait_for_count('changes', 600, 'each runs once');
 is(query(q{SELECT count(DISTINCT n), count(*) FROM ran WHERE label = 'changes'}), '600|600', 'and no more');
 nothing_left_over('changes', 'changes again', qw(a b));
@@ -411,24 +413,24 @@ nothing_left_over('changes', 'changes again', qw(a b));
 #
 # Hints: tasks that are scheduled when they are due already, moved, put back, restored.
 #
-query(q{SELECT delay_queue('hints', groups => true, group_max_running => 1, max_attempts => 3, retry_delay => '10 ms', users => '{public}')});
+query(q{SELECT delay_wheel.create_queue('hints', groups => true, max_attempts => 3, users => '{public}', options => '{"group_max_running": 1, "retry_delay": "10 ms"}')});
 query(q{SELECT delay_schedule_task($$SELECT take('hints', 'a', 20)$$, queue => 'hints', group_key => 'a') FROM generate_series(1, 20)});
 query(q{BEGIN; SELECT delay_schedule_task($$SELECT take('hints', 'never', 20)$$, queue => 'hints', group_key => 'a'); ROLLBACK});
 query(q{BEGIN; SAVEPOINT s; SELECT delay_schedule_task($$SELECT take('hints', 'never', 20)$$, queue => 'hints', group_key => 'a'); ROLLBACK TO s;
 	SELECT delay_schedule_task($$SELECT take('hints', 'a', 20)$$, queue => 'hints', group_key => 'a'); COMMIT});
 query(q{SELECT delay_schedule_task($$SELECT take('hints', 'a', 20)$$, delay => '1 hour', queue => 'hints', group_key => 'a', key => 'k');
-	SELECT delay_reschedule_key('k', '0 s', queue => 'hints')});
+	SELECT delay_reschedule(key => 'k', delay => '0 s', queue => 'hints')});
 query(q{SELECT delay_schedule_task($$SELECT take('hints', 'a', 20) FROM (SELECT 1 / (currval('attempts') - 2) FROM nextval('attempts')) s$$, queue => 'hints', group_key => 'a')
 	FROM (SELECT 1) s}) if query(q{CREATE SEQUENCE attempts START 2}) || 1;
 wait_for_count('hints', 23, 'all of a group run');
 is(query(q{SELECT overlap('hints')}), 1, 'one at a time');
 is(query(q{SELECT count(*) FROM ran WHERE of = 'never'}), 0, 'none that was rolled back');
 is(query(q{SELECT retried FROM delay_wheel.queues WHERE name = 'hints'}), 1, 'one in its second attempt');
-query(q{SELECT delay_queue('hints', max_attempts => 1); SELECT delay_schedule_task('SELECT 1/0', queue => 'hints', group_key => 'a')});
+query(q{SELECT delay_wheel.create_queue('hints', max_attempts => 1); SELECT delay_schedule_task('SELECT 1/0', queue => 'hints', group_key => 'a')});
 wait_for($node, q{SELECT group_key FROM delay_wheel.failed WHERE queue = 'hints'}, 'a failed task says its group', 60, expected => 'a');
-is(query(q{SELECT delay_pause('hints'); SELECT delay_retry(id) IS NOT NULL FROM delay_wheel.failed WHERE queue = 'hints'; SELECT group_key FROM delay_wheel.tasks WHERE queue = 'hints'}),
+is(query(q{SELECT delay_wheel.pause_queue('hints'); SELECT delay_retry(id) IS NOT NULL FROM delay_wheel.failed WHERE queue = 'hints'; SELECT group_key FROM delay_wheel.tasks WHERE queue = 'hints'}),
 	"t\nt\na", 'so does one that is to be tried again');
-query(q{DELETE FROM delay_wheel_data.task; SELECT delay_resume('hints')});
+query(q{DELETE FROM delay_wheel_data.task; SELECT delay_wheel.resume_queue('hints')});
 nothing_left_over('hints', 'hints again', qw(a));
 
 $node->stop;
@@ -442,7 +444,7 @@ delay_wheel.ring_memory = 48kB
 delay_wheel.inbox_size = 16
 }, batches => 1);
 query($setup);
-query(q{SELECT delay_queue('few', groups => true, group_max_running => 1); SELECT delay_queue('held', groups => true); SELECT delay_pause('held')});
+query(q{SELECT delay_wheel.create_queue('few', groups => true, options => '{"group_max_running": 1}'); SELECT delay_wheel.create_queue('held', groups => true); SELECT delay_wheel.pause_queue('held')});
 query(q{SELECT put('held', 'anna', (SELECT array_agg('h' || i) FROM generate_series(1, 50) i), 20, 'SELECT 1')});
 wait_for($node, q{SELECT ready > 100 FROM delay_wheel.queues WHERE name = 'held'}, 'a paused queue takes all places');
 query("SELECT put('few', '$_', (SELECT array_agg('g' || i) FROM generate_series(1, 40) i), 20, 'SELECT take(''few'', \$of, 1)')") for qw(anna berta);
@@ -451,24 +453,24 @@ wait_for_count('few', 3600, 'with few places and little memory all tasks run');
 is(query(q{SELECT overlap('few')}), 1, 'one of each group at a time');
 is(query(q{SELECT memory_used <= memory_limit FROM delay_wheel.status}), 't', 'memory is within its limit');
 $node->restart;
-query(q{SELECT delay_resume('held')});
+query(q{SELECT delay_wheel.resume_queue('held')});
 wait_for($node, q{SELECT count(*) FROM delay_wheel.tasks}, 'those of the other queue, too, after a restart', 120, expected => 0);
 nothing_left_over('few', 'few again', map { "g$_" } 1 .. 40);
 
 
 # one with far more due tasks than memory has room for does not keep later ones out
-query(q{SELECT delay_queue('crowd', groups => true); SELECT delay_pause('crowd')});
+query(q{SELECT delay_wheel.create_queue('crowd', groups => true); SELECT delay_wheel.pause_queue('crowd')});
 query(q{SELECT put('crowd', 'anna', '{big}', 20000, 'INSERT INTO ran (label, of) VALUES (''crowd'', $of)', 0, now() - interval '1 hour');
 	SELECT put('crowd', 'anna', '{small}', 10, 'INSERT INTO ran (label, of) VALUES (''crowd'', $of)')});
 wait_for($node, q{SELECT ready < 100 FROM delay_wheel.queues WHERE name = 'crowd'}, 'a group that is large has few tasks in memory');
-query(q{SELECT delay_resume('crowd')});
+query(q{SELECT delay_wheel.resume_queue('crowd')});
 wait_for_count('crowd', 20010, 'all of them run');
 is(query(q{SELECT count(*) < 10000 FROM ran WHERE label = 'crowd' AND of = 'big' AND n < (SELECT max(n) FROM ran WHERE label = 'crowd' AND of = 'small')}), 't',
 	'a small one, all of whose tasks are due later, has its turns meanwhile');
 is(query(q{SELECT count(DISTINCT n) FROM ran WHERE label = 'crowd'}), 20010, 'each once');
 
 # those of a large group that become due while it is loaded are loaded, too
-query(q{SELECT delay_queue('stream', groups => true);
+query(q{SELECT delay_wheel.create_queue('stream', groups => true);
 	SELECT put('stream', 'anna', '{a}', 4, 'INSERT INTO ran (label, of) VALUES (''stream'', $of)', 0, now() + interval '2 s' + i * interval '60 us')
 	FROM generate_series(1, 20000, 4) i});
 wait_for_count('stream', 20000, 'all of a group that become due one after the other run');
@@ -483,7 +485,7 @@ delay_wheel.ring_memory = 48kB
 delay_wheel.inbox_size = 16
 }, batches => 1);
 query($setup);
-query(q{SELECT delay_queue('few ordered', groups => true, group_order => 'hold', users => '{public}')});
+query(q{SELECT delay_wheel.create_queue('few ordered', groups => true, users => '{public}', options => '{"group_order": "hold"}')});
 query(q{SELECT count(delay_schedule_task($$INSERT INTO ran (label, of, xid) VALUES ('few ordered', $1, (current_setting('delay_wheel.task_id'))::xid8)$$,
 	args => ARRAY['g' || k % 25], queue => 'few ordered', group_key => 'g' || k % 25, priority => k % 3)) FROM generate_series(1, 600) k});
 wait_for_count('few ordered', 600, 'groups in order run, too, with fewer places than groups');

@@ -31,10 +31,10 @@ sub session { return $node->background_psql('postgres', on_error_stop => 0, time
 query(q{
 	CREATE ROLE anna LOGIN; CREATE ROLE berta LOGIN;
 	SELECT delay_wheel.allow('public');
-	SELECT delay_queue('held', groups => true, group_order => 'hold', max_attempts => 3, retry_delay => '1 hour', users => '{public}');
-	SELECT delay_queue('other', groups => true, users => '{public}');
-	SELECT delay_queue('mail', external => true, groups => true, group_order => 'hold', max_attempts => 3, retry_delay => '1 hour', users => '{public}', receivers => '{public}');
-	SELECT delay_queue('other mail', external => true, groups => true, users => '{public}');
+	SELECT delay_wheel.create_queue('held', groups => true, max_attempts => 3, users => '{public}', options => '{"group_order": "hold", "retry_delay": "1 hour"}');
+	SELECT delay_wheel.create_queue('other', groups => true, users => '{public}');
+	SELECT delay_wheel.create_queue('mail', external => true, groups => true, max_attempts => 3, users => '{public}', receivers => '{public}', options => '{"group_order": "hold", "retry_delay": "1 hour"}');
+	SELECT delay_wheel.create_queue('other mail', external => true, groups => true, users => '{public}');
 	CREATE TABLE ran (n bigserial, label text, of text, role name DEFAULT current_user, at timestamptz DEFAULT clock_timestamp());
 	GRANT ALL ON ran, ran_n_seq TO PUBLIC;
 });
@@ -45,7 +45,7 @@ sub put
 	my ($role, $of, $label, $more) = @_;
 
 	return as($role, sprintf q{SELECT delay_schedule_task('INSERT INTO ran (label, of) VALUES ($1, $2)', args => ARRAY['%s', '%s'], queue => 'held', group_key => '%2$s'%s)},
-		$label, $of, $more // '');
+		$label, $of, call_args($more // ''));
 }
 
 # Tasks of two roles, and two priorities, that wait for the first one of their group.
@@ -127,12 +127,12 @@ sub unblocks
 group(tasks => sub {
 	for my $way (
 		[ 'cancel', 'anna', 'SELECT delay_cancel(ID)' ],
-		[ 'cancel key', 'berta', q{SELECT delay_cancel_key('key of OF', queue => 'held')} ],
+		[ 'cancel key', 'berta', q{SELECT delay_cancel(key => 'key of OF', queue => 'held')} ],
 		[ 'cancel all', 'anna', q{SELECT delay_cancel_all(tag => 'OF')} ],
 		[ 'reschedule', 'anna', q{SELECT delay_reschedule(ID, '1 hour')} ],
-		[ 'reschedule key', 'berta', q{SELECT delay_reschedule_key('key of OF', '1 hour', queue => 'held')} ],
-		[ 'update', 'anna', q{SELECT delay_update(ID, to_queue => 'other')} ],
-		[ 'update key', 'anna', q{SELECT delay_update_key('key of OF', queue => 'held', to_queue => 'other')} ],
+		[ 'reschedule key', 'berta', q{SELECT delay_reschedule(key => 'key of OF', delay => '1 hour', queue => 'held')} ],
+		[ 'update', 'anna', q{SELECT delay_update(ID, options => '{"to_queue": "other"}')} ],
+		[ 'update key', 'anna', q{SELECT delay_update(key => 'key of OF', queue => 'held', options => '{"to_queue": "other"}')} ],
 		[ 'replace', 'anna', q{SELECT delay_schedule_task('SELECT 1', delay => '1 hour', queue => 'held', group_key => 'OF', key => 'key of OF', if_exists => 'replace')} ],
 		[ 'replace elsewhere', 'anna', q{SELECT delay_schedule_task('SELECT 1', delay => '1 hour', queue => 'held', group_key => 'elsewhere', key => 'key of OF', if_exists => 'replace')} ],
 		[ 'earlier', 'anna', q{SELECT delay_schedule_task('SELECT 1', due => now(), queue => 'held', group_key => 'OF', key => 'key of OF', if_exists => 'earlier')} ],
@@ -143,16 +143,16 @@ group(tasks => sub {
 		[ 'many groups', 'anna', q{BEGIN;
 			SELECT count(delay_schedule_task('SELECT 1', delay => '1 hour', queue => 'held', group_key => 'many ' || i, tag => 'many')) FROM generate_series(1, 1200) i;
 			SELECT count(delay_cancel(t.id)) FROM (SELECT id FROM delay_wheel.tasks WHERE tag = 'many' OR id = ID ORDER BY id DESC) t; COMMIT} ],
-		[ 'in a task', 'anna', q{SELECT delay_schedule_task('SELECT delay_cancel($1)', args => ARRAY['ID'], arg_types => '{bigint}', queue => 'other')} ],
+		[ 'in a task', 'anna', q{SELECT delay_schedule_task('SELECT delay_cancel($1)', args => ARRAY['ID'], queue => 'other', options => '{"arg_types": ["bigint"]}')} ],
 		[ 'plain sql', 'postgres', q{UPDATE delay_wheel_data.task SET due = due + interval '1 hour' WHERE id = ID} ],
-		[ 'passed by', 'postgres', q{SELECT delay_queue('held', group_order => 'pass')} ])
+		[ 'passed by', 'postgres', q{SELECT delay_wheel.create_queue('held', options => '{"group_order": "pass"}')} ])
 	{
 		unblocks(@$way);
 	}
-	query(q{SELECT delay_queue('held', group_order => 'hold')});
+	query(q{SELECT delay_wheel.create_queue('held', options => '{"group_order": "hold"}')});
 
 	# the run of a recurring task
-	as('anna', q{SELECT delay_every('each hour', '1 hour', 'SELECT 1 / 0', starts => clock_timestamp() + interval '200 ms', queue => 'held', group_key => 'recurring')});
+	as('anna', q{SELECT delay_every('each hour', '1 hour', 'SELECT 1 / 0', starts => clock_timestamp() + interval '200 ms', queue => 'held', options => '{"group_key": "recurring"}')});
 	wait_for($node, q{SELECT attempts FROM delay_wheel.tasks WHERE group_key = 'recurring'}, 'recurring: a run has failed', 60, expected => 1);
 	put_others('recurring');
 	my $until = held('recurring');
@@ -201,7 +201,7 @@ group(undone => sub {
 		held($of);
 		is(query("SELECT attempts FROM delay_wheel.tasks WHERE id = $id"), 1, "$of: the first one is still there");
 		my $since = query('SELECT clock_timestamp()');
-		as('anna', "SELECT delay_update($id, sql_text => 'INSERT INTO ran (label, of) VALUES (''first'', ''$of'')'); SELECT delay_reschedule_at($id, now() - interval '1 hour')");
+		as('anna', "SELECT delay_update($id, sql_text => 'INSERT INTO ran (label, of) VALUES (''first'', ''$of'')'); SELECT delay_reschedule($id, now() - interval '1 hour')");
 		wait_for($node, "SELECT count(*) FROM ran WHERE of = '$of'", "$of: it runs in the end, and the others", 60, expected => 4);
 		is(query("SELECT label FROM ran WHERE of = '$of' ORDER BY n LIMIT 1"), 'first', "$of: it runs first");
 	}
@@ -218,7 +218,7 @@ group(locked => sub {
 		[ 'not in the savepoint', q{SAVEPOINT s; SELECT delay_cancel(ID)}, 'ROLLBACK TO s', 1 ],
 		[ 'kept', q{SELECT delay_schedule_task('SELECT 1', queue => 'held', group_key => 'kept', key => 'kept', if_exists => 'keep')}, 'COMMIT', 1 ]);
 
-	query(q{SELECT delay_pause('held')});
+	query(q{SELECT delay_wheel.pause_queue('held')});
 	for my $i (0 .. $#ways)
 	{
 		my ($of, $sql) = @{ $ways[$i] };
@@ -228,7 +228,7 @@ group(locked => sub {
 		$sql =~ s/\bID\b/$id/;
 		$sessions[$i]->query_safe("SET SESSION AUTHORIZATION anna; BEGIN; $sql");
 	}
-	query(q{SELECT delay_resume('held')});
+	query(q{SELECT delay_wheel.resume_queue('held')});
 	for my $i (0 .. $#ways)
 	{
 		my ($of, undef, $end, $first) = @{ $ways[$i] };
@@ -250,7 +250,7 @@ group(plain => sub {
 	my @of = qw(same other alone);
 	my (%lockers, %id);
 
-	query(q{SELECT delay_pause('held'); SELECT delay_pause('mail')});
+	query(q{SELECT delay_wheel.pause_queue('held'); SELECT delay_wheel.pause_queue('mail')});
 	for my $of (@of)
 	{
 		$id{$of} = put('anna', $of, 'first');
@@ -262,7 +262,7 @@ group(plain => sub {
 	}
 	my $locker = session();
 	$locker->query_safe(sprintf 'BEGIN; SELECT id FROM delay_wheel_data.task WHERE id IN (%s) FOR UPDATE', join ', ', values %id);
-	query(q{SELECT delay_resume('held'); SELECT delay_resume('mail')});
+	query(q{SELECT delay_wheel.resume_queue('held'); SELECT delay_wheel.resume_queue('mail')});
 	is(query(q{CALL delay_await('mail', '60 s')}), 't', 'plain: messages are there');
 	is(query(q{SELECT count(*) FROM delay_lease('mail', 10)}), 0, 'plain: they have to wait');
 	# executors have met the locked rows, too
@@ -308,7 +308,7 @@ group(ended => sub {
 #
 group(races => sub {
 	return if !$injection;
-	query(q{SELECT delay_queue('held', retry_delay => '1 hour')});
+	query(q{SELECT delay_wheel.create_queue('held', options => '{"retry_delay": "1 hour"}')});
 	my $id = failed_first('race', 'anna');
 
 	attach($node, 'order-before-hold', 'wait', 0, 1);
@@ -342,13 +342,13 @@ group(messages => sub {
 
 	for my $way (
 		[ 'cancel', 'SELECT delay_cancel(ID)' ],
-		[ 'cancel key', q{SELECT delay_cancel_key('key of OF', queue => 'mail')} ],
+		[ 'cancel key', q{SELECT delay_cancel(key => 'key of OF', queue => 'mail')} ],
 		[ 'cancel all', q{SELECT delay_cancel_all(tag => 'OF')} ],
 		[ 'reschedule', q{SELECT delay_reschedule(ID, '1 hour')} ],
-		[ 'update', q{SELECT delay_update(ID, to_queue => 'other mail')} ],
+		[ 'update', q{SELECT delay_update(ID, options => '{"to_queue": "other mail"}')} ],
 		[ 'replace', q{SELECT delay_send('mail', '"new"', delay => '1 hour', key => 'key of OF', group_key => 'elsewhere', if_exists => 'replace')} ],
 		[ 'prepared', q{BEGIN; SELECT delay_cancel(ID); PREPARE TRANSACTION 'OF'; COMMIT PREPARED 'OF'} ],
-		[ 'passed by', q{SELECT delay_queue('mail', group_order => 'pass')} ])
+		[ 'passed by', q{SELECT delay_wheel.create_queue('mail', options => '{"group_order": "pass"}')} ])
 	{
 		my ($of, $sql) = @$way;
 		my $id = query("SELECT delay_send('mail', '\"first\"', key => 'key of $of', tag => '$of', group_key => '$of')");

@@ -114,7 +114,7 @@ sub drain { wait_until(60, sub { lease('woken', 10, '1 ms'); return query(q{SELE
 # Limits, by leases
 #
 group(leases => sub {
-	query(q{SELECT delay_queue('leased', external => true, groups => true, group_max_running => 2)});
+	query(q{SELECT delay_wheel.create_queue('leased', external => true, groups => true, options => '{"group_max_running": 2}')});
 	put('leased', qw(a:a1 a:a2 a:a3 a:a4 b:b1));
 	ready('leased', 5);
 	my @two = lease('leased', 10);
@@ -155,7 +155,7 @@ group(leases => sub {
 # Limits, by what transactions receive, and both kinds mixed
 #
 group(open => sub {
-	query(q{SELECT delay_queue('open', external => true, groups => true, group_max_running => 2)});
+	query(q{SELECT delay_wheel.create_queue('open', external => true, groups => true, options => '{"group_max_running": 2}')});
 	put('open', map { "a:a$_" } 1 .. 8);
 	ready('open', 8);
 	my $other = session();
@@ -213,7 +213,7 @@ group(open => sub {
 
 # a lease that has ended cannot be extended: others may have been received since
 group(late => sub {
-	query(q{SELECT delay_queue('late', external => true, groups => true, group_max_running => 1); SELECT delay_queue('late turns', external => true, groups => true)});
+	query(q{SELECT delay_wheel.create_queue('late', external => true, groups => true, options => '{"group_max_running": 1}'); SELECT delay_wheel.create_queue('late turns', external => true, groups => true)});
 	put($_, 'a:1', 'a:2') for 'late', 'late turns';
 	for my $queue ('late', 'late turns')
 	{
@@ -228,20 +228,20 @@ group(late => sub {
 
 # groups without limits pay nothing, and what is declared while messages are received counts them
 group(declared => sub {
-	query(q{SELECT delay_queue('turns', external => true, groups => true)});
+	query(q{SELECT delay_wheel.create_queue('turns', external => true, groups => true)});
 	put('turns', map { "a:$_" } 1 .. 6);
 	ready('turns', 6);
 	$one->query_safe('BEGIN');
 	is(received($one, 'turns', 3), '1 2 3', 'without a limit all are received');
-	query(q{SELECT delay_queue('turns', group_max_running => 4)});
+	query(q{SELECT delay_wheel.create_queue('turns', options => '{"group_max_running": 4}')});
 	wait_for($node, q{SELECT group_max_running FROM delay_wheel.queues WHERE name = 'turns'}, 'a limit is declared', 60, expected => 4);
 	wait_until(60, sub { return query(q{CALL delay_await('turns', '1 s')}) eq 't' });
 	is(texts(lease('turns', 10)), '4', 'it counts those that were received before');
-	query(q{SELECT delay_queue('turns', group_max_running => 0)});
+	query(q{SELECT delay_wheel.create_queue('turns', options => '{"group_max_running": 0}')});
 	wait_until(60, sub { return query(q{CALL delay_await('turns', '1 s')}) eq 't' });
 	is(texts(lease('turns', 10)), '5 6', 'without it all are leased');
 	$one->query_safe('COMMIT');
-	query(q{SELECT delay_queue('turns', group_max_running => 4)});
+	query(q{SELECT delay_wheel.create_queue('turns', options => '{"group_max_running": 4}')});
 	put('turns', map { "a:$_" } 7 .. 10);
 	ready('turns', 4);
 	is(texts(lease('turns', 10)), '7', 'what was received is over');
@@ -252,7 +252,7 @@ group(declared => sub {
 # A waiting session is woken when a group opens, and by nothing else.
 #
 group(woken => sub {
-	query(q{SELECT delay_queue('woken', external => true, groups => true, group_max_running => 1)});
+	query(q{SELECT delay_wheel.create_queue('woken', external => true, groups => true, options => '{"group_max_running": 1}')});
 	for my $way (
 		[ 'done', sub { ($held) = lease('woken') }, sub { word('done', $held) } ],
 		[ 'released', sub { ($held) = lease('woken') }, sub { word('release', $held) } ],
@@ -275,7 +275,7 @@ group(woken => sub {
 # Order
 #
 group(order => sub {
-	query(qq{SELECT delay_queue('$_', external => true, groups => true, group_order => '$_', users => '{public}', retry_delay => '300 ms')}) for qw(hold pass);
+	query(qq{SELECT delay_wheel.create_queue('$_', external => true, groups => true, users => '{public}', options => jsonb_build_object('group_order', '$_', 'retry_delay', '300 ms'))}) for qw(hold pass);
 	# the order of due times, of several senders and priorities
 	send_as('anna', 'hold', 'a', 3, q{- interval '30 s'});
 	send_as('berta', 'hold', 'a', 1, q{- interval '50 s'}, -5);
@@ -328,7 +328,7 @@ group(order => sub {
 	ready('hold', 3);
 	word('fail', next_one('hold'), q{'no'}, q{'1 hour'});
 	is(texts(lease('hold', 10)), '', 'one that has failed holds its group back');
-	query(q{SELECT delay_queue('hold', group_order => 'pass')});
+	query(q{SELECT delay_wheel.create_queue('hold', options => '{"group_order": "pass"}')});
 	for my $n (2, 3)
 	{
 		my $passing = next_one('hold');
@@ -341,7 +341,7 @@ group(order => sub {
 
 # inside of transactions: the next one comes after the commit, also if it is put back there
 group(inside => sub {
-	query(q{SELECT delay_queue('inside', external => true, groups => true, group_order => 'hold', retry_delay => '10 ms')});
+	query(q{SELECT delay_wheel.create_queue('inside', external => true, groups => true, options => '{"group_order": "hold", "retry_delay": "10 ms"}')});
 	put('inside', 'a:1', 'a:2', 'a:3', 'b:4');
 	ready('inside', 4);
 	$one->query_safe('BEGIN');
@@ -364,7 +364,7 @@ group(inside => sub {
 
 # the sweeper ends the last attempt of one, and who waits behind it is woken; a pause counts for expiry
 group(last => sub {
-	query(q{SELECT delay_queue('last', external => true, groups => true, group_order => 'hold', max_attempts => 1)});
+	query(q{SELECT delay_wheel.create_queue('last', external => true, groups => true, max_attempts => 1, options => '{"group_order": "hold"}')});
 	put('last', 'a:1', 'a:2');
 	ready('last', 2);
 	my $next = next_one('last', '200 ms');
@@ -375,8 +375,8 @@ group(last => sub {
 	query('DELETE FROM delay_wheel_data.task; DELETE FROM delay_wheel_data.failed_task');
 
 	# a pause between attempts counts for its expiry
-	query(q{SELECT delay_queue('hold', external => true, groups => true, group_order => 'hold');
-		SELECT delay_send('hold', '"late"', group_key => 'x', expires => '3 s')});
+	query(q{SELECT delay_wheel.create_queue('hold', external => true, groups => true, options => '{"group_order": "hold"}');
+		SELECT delay_send('hold', '"late"', group_key => 'x', options => '{"expires": "3 s"}')});
 	$next = next_one('hold');
 	word('fail', $next, q{'no'}, q{'4 s'});
 	$next = next_one('hold', '100 ms');
@@ -390,7 +390,7 @@ group(last => sub {
 # Rate
 #
 group(rate => sub {
-	query(q{SELECT delay_queue('rated', external => true, groups => true, group_rate => 5, group_burst => 1)});
+	query(q{SELECT delay_wheel.create_queue('rated', external => true, groups => true, options => '{"group_rate": 5, "group_burst": 1}')});
 	put('rated', map { ("a:a$_", "b:b$_") } 1 .. 5);
 	ready('rated', 10);
 	my (%at, $waits);
@@ -408,7 +408,7 @@ group(rate => sub {
 	query('DELETE FROM delay_wheel_data.task');
 
 	# What was taken and did not come to anything, as a message is gone, has not used up the rate.
-	query(q{SELECT delay_queue('rarely', external => true, groups => true, group_rate => 1, group_per => '1 hour', group_burst => 1)});
+	query(q{SELECT delay_wheel.create_queue('rarely', external => true, groups => true, options => '{"group_rate": 1, "group_per": "1 hour", "group_burst": 1}')});
 	put('rarely', 'a:1', 'a:2', 'a:3');
 	ready('rarely', 3);
 	query(q{DELETE FROM delay_wheel_data.task WHERE payload IN ('"1"', '"2"')});
@@ -426,7 +426,7 @@ log_statement = none
 delay_wheel.max_groups = 3
 delay_wheel.ring_memory = 48kB
 });
-	$few->safe_psql('postgres', q{SELECT delay_queue('few', external => true, groups => true, group_max_running => 1);
+	$few->safe_psql('postgres', q{SELECT delay_wheel.create_queue('few', external => true, groups => true, options => '{"group_max_running": 1}');
 		SELECT count(delay_send('few', to_jsonb(i), group_key => 'g' || i % 30, priority => i % 2)) FROM generate_series(1, 300) i});
 	my %seen;
 	my $empty = 0;
@@ -458,13 +458,13 @@ group(places => \&few_places);
 #
 group(races => sub {
 	return if !$injection;
-	query(q{SELECT delay_queue('race', external => true, groups => true, group_max_running => 1)});
+	query(q{SELECT delay_wheel.create_queue('race', external => true, groups => true, options => '{"group_max_running": 1}')});
 	my $waiter = session();
 	my $late = session();
 
 	# memory does not know any more that a lease fills the group
 	my $reopen = sub {
-		query(q{SELECT delay_queue('race', lease => '10 s'), delay_queue('race', lease => '20 s')});
+		query(q{SELECT delay_wheel.create_queue('race', options => '{"lease": "10 s"}'), delay_wheel.create_queue('race', options => '{"lease": "20 s"}')});
 		ok(wait_until(60, sub { return query(q{CALL delay_await('race', '0')}) eq 't' }), 'the group is open');
 	};
 
@@ -507,7 +507,7 @@ group(races => sub {
 	wait_until(60, sub { lease('race', 10, '1 ms'); return query(q{SELECT ready FROM delay_wheel.queues WHERE name = 'race'}) eq '0' });
 
 	# a lease whose commit is visible, and which is still counted as received
-	query(q{SELECT delay_queue('race', group_max_running => 2)});
+	query(q{SELECT delay_wheel.create_queue('race', options => '{"group_max_running": 2}')});
 	put('race', 'a:1', 'a:2', 'a:3');
 	ready('race', 3);
 	attach($node, 'receive-commit', 'wait', 0, 1);
@@ -539,9 +539,9 @@ my @queues = ('two', 'in order', 'past');
 note("repeat the campaign with DW_SEED=$seed");
 $SIG{PIPE} = 'IGNORE';
 query(q{
-	SELECT delay_queue('two', external => true, groups => true, group_max_running => 2, max_attempts => 30000, retry_delay => '20 ms', users => '{public}');
-	SELECT delay_queue('in order', external => true, groups => true, group_order => 'hold', max_attempts => 30000, retry_delay => '20 ms', users => '{public}');
-	SELECT delay_queue('past', external => true, groups => true, group_order => 'pass', max_attempts => 30000, retry_delay => '20 ms', users => '{public}');
+	SELECT delay_wheel.create_queue('two', external => true, groups => true, max_attempts => 30000, users => '{public}', options => '{"group_max_running": 2, "retry_delay": "20 ms"}');
+	SELECT delay_wheel.create_queue('in order', external => true, groups => true, max_attempts => 30000, users => '{public}', options => '{"group_order": "hold", "retry_delay": "20 ms"}');
+	SELECT delay_wheel.create_queue('past', external => true, groups => true, max_attempts => 30000, users => '{public}', options => '{"group_order": "pass", "retry_delay": "20 ms"}');
 	CREATE TABLE plan (id bigint PRIMARY KEY, queue text, of text, due timestamptz);
 	CREATE TABLE effect (id bigint, receiver text);
 	GRANT ALL ON plan TO PUBLIC;

@@ -138,24 +138,24 @@ set('failed_max_count', -1);
 #
 $node->safe_psql('postgres', 'DELETE FROM delay_wheel_data.failed_task');
 insert_failed(20000, 'now()', q{'INSERT INTO effects VALUES (' || i || ')'});
-is($node->safe_psql('postgres', 'BEGIN; SELECT delay_redrive(); ROLLBACK; SELECT count(*) FROM delay_wheel_data.failed_task'),
+is($node->safe_psql('postgres', 'BEGIN; SELECT delay_retry_all(); ROLLBACK; SELECT count(*) FROM delay_wheel_data.failed_task'),
 	"20000\n20000", 'put back, and rolled back');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel_data.task'), 0, 'no task is left of it');
 my $began = time();
-is($node->safe_psql('postgres', 'SELECT delay_redrive(max_tasks => 15000)'), 15000, 'many are put back');
+is($node->safe_psql('postgres', 'SELECT delay_retry_all(max_tasks => 15000)'), 15000, 'many are put back');
 note(sprintf('15,000 tasks put back in %.1f s', time() - $began));
 # two at once take what is left between them
 my $other = $node->background_psql('postgres');
 $other->query_safe('BEGIN');
-is($other->query_safe('SELECT delay_redrive(max_tasks => 2000)'), 2000, 'some by one session');
-is(($node->psql('postgres', q{SET lock_timeout = '5s'; SELECT delay_redrive()}))[1], 3000, 'the others by another one, which waits for nobody')
+is($other->query_safe('SELECT delay_retry_all(max_tasks => 2000)'), 2000, 'some by one session');
+is(($node->psql('postgres', q{SET lock_timeout = '5s'; SELECT delay_retry_all()}))[1], 3000, 'the others by another one, which waits for nobody')
   or die 'it has waited';
 $other->query_safe('COMMIT');
 # ... nor for who has the key of one
 insert_failed(1, 'now()', q{'INSERT INTO effects VALUES (0)'});
 $node->safe_psql('postgres', q{UPDATE delay_wheel_data.failed_task SET key = 'k'});
-$other->query_safe(q{BEGIN; SELECT delay_put('SELECT 1', key => 'k', delay => '1 day')});
-is(($node->psql('postgres', q{SET lock_timeout = '5s'; SELECT delay_redrive()}))[1], 0, 'one whose key another session has is left')
+$other->query_safe(q{BEGIN; SELECT delay_schedule_task('SELECT 1', key => 'k', delay => '1 day')});
+is(($node->psql('postgres', q{SET lock_timeout = '5s'; SELECT delay_retry_all()}))[1], 0, 'one whose key another session has is left')
   or die 'it has waited';
 $other->query_safe('ROLLBACK');
 $other->quit;

@@ -72,7 +72,7 @@ for my $end (qw(COMMIT ROLLBACK))
 	schedule('postgres', '0', "INSERT INTO effects VALUES ($n)");
 	wait_until_waiting($node, 'claim-before-fetch', 'an executor is about to claim');
 	$session->query_safe('BEGIN');
-	is($session->query_safe("SELECT delay_run($id)"), 't', 'a session runs the task');
+	is($session->query_safe("SELECT delay_run($id)"), 'done', 'a session runs the task');
 	detach($node, 'claim-before-fetch');
 	wait_for($node, 'SELECT count(*) FROM delay_wheel.running', 'the executor gives up', 60, expected => 0);
 	is($node->safe_psql('postgres', "SELECT count(*) FROM effects WHERE n = $n"), 0, 'nothing has happened yet');
@@ -85,7 +85,7 @@ for my $end (qw(COMMIT ROLLBACK))
 attach($node, 'claim-after-delete', 'wait', 0, 1);
 schedule('postgres', '0', 'INSERT INTO effects VALUES (3)');
 wait_until_waiting($node, 'claim-after-delete', 'an executor has claimed');
-is($session->query_safe("SELECT delay_run($id)"), 'f', 'a session is told that the task is running');
+is($session->query_safe("SELECT delay_run($id)"), 'running', 'a session is told that the task is running');
 detach($node, 'claim-after-delete');
 ran(3, 1, 'the executor runs it');
 nothing_pending('once');
@@ -99,7 +99,7 @@ $session = $node->background_psql('postgres', on_error_stop => 0);
 $session->query_until(qr/started/, "\\echo started\nSELECT delay_run($id);\n");
 wait_for($node, q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted}, 'a session runs the task', 60, expected => 1);
 $node->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted});
-wait_for($node, "SELECT delay_reschedule($id, '0')", 'it is terminated');
+wait_for($node, "SELECT delay_reschedule($id, '0') = 'moved'", 'it is terminated');
 $locker->query_safe('SELECT pg_advisory_unlock(1)');
 $locker->quit;
 ran(4, 1, 'an executor runs the task');
@@ -114,7 +114,7 @@ my $elsewhere = qr/tasks of role "owner" cannot run in this session/;
 like(as('member', "SELECT delay_run($id)"), $elsewhere, 'a member may not run it');
 like(as('member', "SET ROLE owner; SELECT delay_run($id)"), $elsewhere, 'nor in the role of the owner');
 like(as('postgres', "SET SESSION AUTHORIZATION owner; SELECT delay_run($id)"), $elsewhere, 'nor can a superuser');
-is(as('owner', "SELECT delay_run($id); SHOW work_mem; FETCH own"), "t\n4MB\n1", 'the owner can');
+is(as('owner', "SELECT delay_run($id); SHOW work_mem; FETCH own"), "done\n4MB\n1", 'the owner can');
 ran(5, 1, 'what it has scheduled is run');
 
 # In an executor, also one of a role that cannot log in.
@@ -145,7 +145,7 @@ is($node->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel.failed'), 0, '
 sub path_of_owner
 {
 	schedule('owner', '1 day', 'INSERT INTO public.effects VALUES (8)');
-	is(as('owner', "SET search_path = pg_catalog; SELECT public.delay_run($id)"), 't', 'run by its owner');
+	is(as('owner', "SET search_path = pg_catalog; SELECT public.delay_run($id)"), 'done', 'run by its owner');
 	return $node->safe_psql('postgres', 'DELETE FROM effects WHERE n = 8 RETURNING path');
 }
 

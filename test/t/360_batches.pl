@@ -55,7 +55,7 @@ $node->safe_psql('postgres', q{
 		AS 'delay_wheel', 'dw_inject_counted' LANGUAGE C STRICT;
 });
 # each has a lane, and so a size of batches, of its own
-$node->safe_psql('postgres', "SELECT delay_queue('$_', users => '{worker}')")
+$node->safe_psql('postgres', "SELECT delay_wheel.create_queue('$_', users => '{worker}')")
 	for qw(one_slow some_slow commits fails outlives);
 
 sub sql
@@ -117,7 +117,7 @@ sub insertions
 sub insertions_in
 {
 	my ($queue, $n, $label) = @_;
-	return "SELECT count(delay_schedule_task('INSERT INTO done VALUES (\$1, \$2::int)', ARRAY['$label', g::text],
+	return "SELECT count(delay_schedule_task('INSERT INTO done VALUES (\$1, \$2::int)', args => ARRAY['$label', g::text],
 		queue => '$queue')) FROM generate_series(1, $n) g;";
 }
 
@@ -204,21 +204,21 @@ clean();
 
 # Who does not fit, and queues that are counted.
 $node->safe_psql('postgres', q{
-	SELECT delay_queue('apart', batch => false, users => '{worker}');
-	SELECT delay_queue('narrow', max_running => 2, users => '{worker}');
-	SELECT delay_queue('rated', rate => 1000000, users => '{worker}');
-	SELECT delay_queue('open', users => '{worker}');
+	SELECT delay_wheel.create_queue('apart', users => '{worker}', options => '{"batch": false}');
+	SELECT delay_wheel.create_queue('narrow', max_running => 2, users => '{worker}');
+	SELECT delay_wheel.create_queue('rated', rate => 1000000, users => '{worker}');
+	SELECT delay_wheel.create_queue('open', users => '{worker}');
 });
 backlog(q{
-	SELECT count(delay_schedule_task('INSERT INTO done VALUES ($1)', ARRAY[q], queue => q))
+	SELECT count(delay_schedule_task('INSERT INTO done VALUES ($1)', args => ARRAY[q], queue => q))
 	FROM unnest(ARRAY['apart', 'narrow', 'rated', 'open']) q, generate_series(1, 50);
-	SELECT count(delay_schedule_task(format(s, w), ARRAY['fits']))
+	SELECT count(delay_schedule_task(format(s, w), args => ARRAY['fits']))
 	FROM generate_series(1, 20), unnest(ARRAY['INSERT INTO done VALUES ($1)', ' insert INTO done VALUES ($1) ; ']) s,
 		unnest(ARRAY['']) w;
 	SELECT count(delay_schedule('0', $$INSERT INTO done VALUES ('two'); INSERT INTO account SELECT 1 WHERE false$$))
 	FROM generate_series(1, 20);
 	SELECT count(delay_schedule('0', $$DO 'BEGIN INSERT INTO done VALUES (''do''); END'$$)) FROM generate_series(1, 20);
-	SELECT count(delay_schedule_task($$INSERT INTO done VALUES ('timeout')$$, timeout => '90 ms'))
+	SELECT count(delay_schedule_task($$INSERT INTO done VALUES ('timeout')$$, options => '{"timeout": "90 ms"}'))
 	FROM generate_series(1, 20)});
 all_over('those that do not fit');
 query_is(q{SELECT string_agg(label, ' ' ORDER BY label COLLATE "C") FROM
@@ -383,7 +383,7 @@ setting('delay_wheel.max_executors' => 4);
 $node->safe_psql('postgres', q{SELECT setval('begun', 1, false)});
 backlog(q{SELECT count(delay_schedule_task(CASE g % 12 WHEN 5
 			THEN 'INSERT INTO done VALUES ($1, $2::int + COALESCE(slow(0.3), 0))' ELSE 'INSERT INTO done VALUES ($1, $2::int)' END,
-		ARRAY[CASE g % 12 WHEN 5 THEN 'slow' ELSE 'quick' END, g::text], queue => 'some_slow'))
+		args => ARRAY[CASE g % 12 WHEN 5 THEN 'slow' ELSE 'quick' END, g::text], queue => 'some_slow'))
 	FROM generate_series(1, 60) g});
 all_over('some that take longer than a batch lives');
 query_is($once, '60 of 60', 'each task ran once');
@@ -557,7 +557,7 @@ $node->safe_psql('postgres', q{CREATE FUNCTION cancel_once() RETURNS void LANGUA
 attach($node, 'batch-before-commit', 'error', 0, 1);
 backlog(q{
 	SELECT count(delay_schedule_task(CASE g WHEN 1 THEN 'SELECT cancel_once(), $1' ELSE 'INSERT INTO done VALUES ($1)' END,
-		ARRAY['marked'], tag => CASE WHEN g > 1 THEN 'x' END)) FROM generate_series(1, 20) g});
+		args => ARRAY['marked'], tag => CASE WHEN g > 1 THEN 'x' END)) FROM generate_series(1, 20) g});
 all_over('a mark that is undone');
 query_is(q{SELECT count(*) FROM done}, 19, 'what it would have cancelled runs');
 detach($node, 'batch-before-commit');
@@ -566,7 +566,7 @@ clean();
 # The commit waits for a synchronous standby for as long as it takes.
 setting('delay_wheel.max_executors' => 4);
 backlog(insertions(20, 'synchronous') . q{
-	SELECT delay_schedule_task($$INSERT INTO done VALUES ('alone')$$, queue => 'apart', timeout => '100 ms')}, go => 0);
+	SELECT delay_schedule_task($$INSERT INTO done VALUES ('alone')$$, queue => 'apart', options => '{"timeout": "100 ms"}')}, go => 0);
 $position = log_position($node);
 my $waiting = q{SELECT count(*) >= 2 FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND backend_type = 'delay_wheel executor'};
 setting('synchronous_standby_names' => 'nobody');
@@ -630,7 +630,7 @@ sub ask_all
 	ask('cancel', 'SELECT delay_cancel((SELECT id FROM seen WHERE n = 1))');
 	ask('stop', 'SELECT delay_cancel((SELECT id FROM seen WHERE n = 2), true)');
 	ask('move', q{SELECT delay_reschedule((SELECT id FROM seen WHERE n = 3), '1 hour')});
-	ask('cancel_key', q{SELECT delay_cancel_key('a')});
+	ask('cancel_key', q{SELECT delay_cancel(key => 'a')});
 	ask('schedule_key', q{SELECT delay_schedule_task('SELECT 1', key => 'b', delay => '1 hour', if_exists => 'keep')
 		IN (SELECT id FROM seen)});
 	ask('replace_key', q{SELECT delay_schedule_task('SELECT 1', key => 'c', delay => '1 hour', if_exists => 'replace')
@@ -658,7 +658,7 @@ sub answers
 ask_all();
 query_is(q{SELECT count(*) FROM delay_wheel.running WHERE task IS NOT NULL}, 1, 'the view has one row for the batch');
 detach($node, 'batch-after-sql');
-is_deeply(answers(), { cancel => 'gone', stop => 'gone', move => 'f', cancel_key => 'gone', schedule_key => 'f',
+is_deeply(answers(), { cancel => 'gone', stop => 'gone', move => 'gone', cancel_key => 'gone', schedule_key => 'f',
 	replace_key => 'f', delay_wait => 'done' }, 'what a batch has done is done');
 query_is($once, '13 of 13', 'once');
 query_is(q{SELECT count(*) FROM delay_wheel_data.task}, 2, 'new tasks of the keys are pending');
@@ -678,7 +678,7 @@ attach($node, 'claim-before-fetch', 'wait', 0, 1);
 detach($node, 'batch-after-sql');
 wait_until_waiting($node, 'claim-before-fetch', 'the batch is undone');
 delete local $asked{delay_wait};
-is_deeply(answers(), { cancel => 'cancelled', stop => 'cancelled', move => 't', cancel_key => 'cancelled',
+is_deeply(answers(), { cancel => 'cancelled', stop => 'cancelled', move => 'moved', cancel_key => 'cancelled',
 	schedule_key => 't', replace_key => 'f' }, 'what a batch has not done can be cancelled');
 detach($node, 'claim-before-fetch');
 wait_for($node, q{SELECT count(*) FROM delay_wheel_data.task WHERE due <= now()}, 'the others run', 60, expected => 0);
@@ -689,12 +689,12 @@ clean();
 
 # A pause that is committed in the middle: nothing is claimed after it.
 in_the_middle(insertions(30, 'pause'), 9, 'a pause');
-sql('SELECT delay_pause()');
+sql('SELECT delay_pause_all()');
 detach($node, 'batch-after-sql');
 wait_for($node, q{SELECT count(*) FROM delay_wheel.running WHERE task IS NOT NULL}, 'the batch ends', 60, expected => 0);
 query_is(q{SELECT (SELECT count(*) FROM done) + (SELECT count(*) FROM delay_wheel_data.task)}, 30, 'no task is lost');
 query_is(q{SELECT count(*) <= 10 FROM done}, 't', 'none was begun');
-sql('SELECT delay_resume()');
+sql('SELECT delay_resume_all()');
 all_over('resumed');
 query_is($once, '30 of 30', 'each task ran once');
 clean();
@@ -710,7 +710,7 @@ clean();
 
 # Tasks that are too late.
 backlog(insertions(10, 'expires') . q{
-	SELECT count(delay_schedule_task($$INSERT INTO done VALUES ('expired')$$, due => now() - interval '1 hour', expires => '1 minute'))
+	SELECT count(delay_schedule_task($$INSERT INTO done VALUES ('expired')$$, due => now() - interval '1 hour', options => '{"expires": "1 minute"}'))
 	FROM generate_series(1, 10);});
 all_over('expired');
 query_is(q{SELECT (SELECT count(*) FROM done) || ' ' || string_agg(DISTINCT sqlstate, ' ') || ' ' || count(*) FROM delay_wheel_data.failed_task},
@@ -758,8 +758,8 @@ setting('delay_wheel.max_executors' => 1);
 wait_for($node, q{SELECT count(*) <= 1 FROM pg_stat_activity WHERE backend_type = 'delay_wheel executor'},
 	'there is one executor');
 backlog(q{
-	SELECT count(delay_schedule_task('INSERT INTO done VALUES ($1)', ARRAY['high'], priority => 1::smallint)) FROM generate_series(1, 320);
-	SELECT count(delay_schedule_task('INSERT INTO done VALUES ($1)', ARRAY['low'], priority => -1::smallint)) FROM generate_series(1, 40);
+	SELECT count(delay_schedule_task('INSERT INTO done VALUES ($1)', args => ARRAY['high'], priority => 1::smallint)) FROM generate_series(1, 320);
+	SELECT count(delay_schedule_task('INSERT INTO done VALUES ($1)', args => ARRAY['low'], priority => -1::smallint)) FROM generate_series(1, 40);
 });
 all_over('priorities');
 query_is(q{SELECT count(*) FILTER (WHERE label = 'low') BETWEEN 9 AND 11

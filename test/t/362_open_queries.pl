@@ -58,9 +58,9 @@ sub batch
 	my ($sql, $what, $on) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $server = $on // $node;
-	admin('SELECT delay_pause_database()', $server);
+	admin('SELECT delay_wheel.pause_database()', $server);
 	sql($sql, $server);
-	admin('SELECT delay_resume_database()', $server);
+	admin('SELECT delay_wheel.resume_database()', $server);
 	return wait_for($server, 'SELECT count(*) FROM delay_wheel_data.task', "$what: all tasks come to an end", 120, expected => 0);
 }
 
@@ -355,9 +355,9 @@ query_is(q{SELECT count(*) FILTER (WHERE label = at_path) || ' of ' || count(*) 
 clean();
 # plain SQL has left it out: the path of the role
 admin(q{ALTER ROLE worker SET search_path = public, pg_temp});
-admin('SELECT delay_pause_database()');
+admin('SELECT delay_wheel.pause_database()');
 sql(q{SET search_path = public; SELECT count(delay_schedule('0', 'INSERT INTO public.seen (n, label, at_path) VALUES ($1, $2, current_setting(''search_path''))', g, 'some')) FROM generate_series(101, 200) g;});
-admin(q{UPDATE delay_wheel_data.task SET search_path = NULL WHERE id % 100 >= 50; SELECT delay_resume_database()});
+admin(q{UPDATE delay_wheel_data.task SET search_path = NULL WHERE id % 100 >= 50; SELECT delay_wheel.resume_database()});
 wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task', 'tasks without a path: all tasks come to an end', 120, expected => 0);
 query_is(q{SELECT count(*) FILTER (WHERE at_path = 'public') || ' ' || count(*) FILTER (WHERE at_path = 'public, pg_temp') FROM seen}, '50 50', 'they have that of their role');
 admin(q{ALTER ROLE worker RESET search_path});

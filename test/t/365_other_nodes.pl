@@ -138,7 +138,7 @@ sub kills
 
 	# what a session schedules, sends and receives is there, or gone, as its effect is
 	my $pending = q{SELECT string_agg(tag, ' ' ORDER BY tag) FROM delay_wheel_data.task};
-	$node->safe_psql('postgres', q{SELECT delay_queue('mail', external => true, groups => true, group_max_running => 1, users => '{worker}', receivers => '{worker}');
+	$node->safe_psql('postgres', q{SELECT delay_wheel.create_queue('mail', external => true, groups => true, users => '{worker}', receivers => '{worker}', options => '{"group_max_running": 1}');
 		SET ROLE worker; SELECT delay_send('mail', '1', tag => 'mail', group_key => 'g')});
 	wait_for($node, q{SELECT ready FROM delay_wheel.queues WHERE name = 'mail'}, 'a message is due', 30, expected => 1);
 	for my $what (
@@ -163,7 +163,7 @@ sub kills
 	wait_for($node, q{SELECT ready FROM delay_wheel.queues WHERE name = 'mail'}, 'the message is due again', 30, expected => 1);
 	is($node->safe_psql('postgres', qq{BEGIN; SET ROLE worker; SELECT payload FROM delay_receive('mail'); SELECT remote_write($key); COMMIT}), "1\n", "$how: the message is received at last");
 	is($node->safe_psql('postgres', $pending) . '; ' . effects($node, $key)->{$key}, '; 1', "$how: once");
-	$node->safe_psql('postgres', q{SELECT delay_queue_drop('mail')});
+	$node->safe_psql('postgres', q{SELECT delay_wheel.drop_queue('mail')});
 	return;
 }
 
@@ -197,7 +197,7 @@ group deadlock => sub {
 	my $position = log_position($node);
 	for my $how ('alone', 'in a batch', q{with a mode})
 	{
-		my $more = $how eq 'with a mode' ? q{, mode => 'at_least_once', max_attempts => 3, retry_delay => '1 ms'} : '';
+		my $more = $how eq 'with a mode' ? call_args(q{, mode => 'at_least_once', max_attempts => 3, retry_delay => '1 ms'}) : '';
 		my $n = $how eq 'in a batch' ? 20 : 1;
 
 		$node->safe_psql('postgres', qq{SELECT setval('tries', 1, false);
@@ -299,11 +299,11 @@ group connections => sub {
 	}
 	$failed_with->($lose->(q{SELECT delay_schedule('0', 'SELECT lose(1, ''08006'', true)')}), '1|08006', 'so is 08006, where no other node takes part');
 	$failed_with->($lose->(q{SELECT delay_schedule('0', 'INSERT INTO lost_later VALUES (true)')}), '1|08006', 'and at the commit');
-	$failed_with->($lose->(q{SELECT delay_schedule_task('SELECT lose(1, ''08006'')', mode => 'at_least_once')}), '1|08006', 'and with a mode');
-	$failed_with->($lose->(q{SELECT delay_schedule_task('SELECT lose(3, ''08006''); SELECT 1 / 0', max_attempts => 2, retry_delay => '0')}),
+	$failed_with->($lose->(q{SELECT delay_schedule_task('SELECT lose(1, ''08006'')', options => '{"mode": "at_least_once"}')}), '1|08006', 'and with a mode');
+	$failed_with->($lose->(q{SELECT delay_schedule_task('SELECT lose(3, ''08006''); SELECT 1 / 0', max_attempts => 2, options => '{"retry_delay": "0"}')}),
 		'2|22012', 'attempts are counted without the lost connections');
-	$failed_with->($lose->(q{SELECT delay_schedule_task('SELECT lose(1, ''08006'')', max_attempts => 3, give_up_on => '{08}')}), '1|08006', 'give_up_on ends it at once');
-	$failed_with->($lose->(q{SELECT delay_schedule_task('SELECT lose(3, ''08006''); SELECT 1 / 0', max_attempts => 2, retry_delay => '0', retry_on => '{22}')}),
+	$failed_with->($lose->(q{SELECT delay_schedule_task('SELECT lose(1, ''08006'')', max_attempts => 3, options => '{"give_up_on": ["08"]}')}), '1|08006', 'give_up_on ends it at once');
+	$failed_with->($lose->(q{SELECT delay_schedule_task('SELECT lose(3, ''08006''); SELECT 1 / 0', max_attempts => 2, options => '{"retry_delay": "0", "retry_on": ["22"]}')}),
 		'2|22012', 'retry_on is not asked, since it is no attempt');
 	$sql->(q{SELECT setval('losses', 1, false)});
 	isnt($node->safe_psql('postgres', q{SELECT delay_run(delay_schedule('1 h', 'SELECT lose(0, ''08006'')'))}, extra_params => [ '-U', 'worker' ]), '', 'a session runs one at once');
@@ -421,7 +421,7 @@ group foreign => sub {
 	}
 
 	# views of delay_wheel read foreign tables, too, of this server's memory
-	$hidden->safe_psql('postgres', q{SELECT delay_queue('fresh');
+	$hidden->safe_psql('postgres', q{SELECT delay_wheel.create_queue('fresh');
 		SELECT count(delay_schedule_task('INSERT INTO seen SELECT 1000, count(*) FROM delay_wheel.tasks', queue => 'fresh')) FROM generate_series(1, 20)});
 	wait_for($hidden, 'SELECT count(*) FROM seen WHERE n = 1000', 'tasks that read our views come to an end', 60, expected => 20);
 	cmp_ok($hidden->safe_psql('postgres', 'SELECT count(DISTINCT xid) FROM seen WHERE n = 1000'), '<', 10, 'they share transactions');

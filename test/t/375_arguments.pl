@@ -34,7 +34,7 @@ is(sql(q{SELECT delay_cancel(delay_schedule('1 day', 'SELECT $' || string_agg(i:
 sql(q{CREATE TABLE ran (n int);
 	CREATE PROCEDURE run_with(n int, type text, patience interval, INOUT seconds float8) LANGUAGE plpgsql AS $$
 	DECLARE
-		new_id bigint := delay_schedule_task('SELECT 1', delay => '1 day', timeout => patience, max_attempts => 1);
+		new_id bigint := delay_schedule_task('SELECT 1', delay => '1 day', max_attempts => 1, options => jsonb_build_object('timeout', patience));
 		began timestamptz;
 	BEGIN
 		UPDATE delay_wheel_data.task SET

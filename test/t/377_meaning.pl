@@ -123,7 +123,7 @@ $node->safe_psql('postgres', q{CREATE DATABASE copy; ALTER DATABASE copy SET tim
 $node->command_ok([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-f', $dump, '-d', $node->connstr('copy') ], 'its restore');
 is($node->safe_psql('copy', q{SELECT count(*), count(DISTINCT settings), min(settings::text) FROM (SELECT settings FROM delay_wheel.tasks UNION ALL SELECT settings FROM delay_wheel.recurring UNION ALL SELECT more->'settings' FROM delay_wheel_data.failed_task) t}),
 	'4|1|{"TimeZone": "Asia/Kolkata"}', 'it has what was kept, of all kinds of tasks');
-$node->safe_psql('copy', q{SELECT delay_arm(); SELECT delay_reschedule(id, '0') FROM delay_wheel.tasks});
+$node->safe_psql('copy', q{SELECT delay_wheel.arm(); SELECT delay_reschedule(id, '0') FROM delay_wheel.tasks});
 for my $label (qw(dumped recurring))
 {
 	wait_for($node, qq{SELECT ts = '2026-02-03 04:30+00' FROM effects WHERE label = '$label'}, "$label: read there as it was meant", 60, db => 'copy');

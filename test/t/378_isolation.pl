@@ -74,8 +74,8 @@ group levels => sub {
 			sql(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'delay_wheel executor'});
 		}
 		# a session at another level schedules, and does not matter
-		sql(q{SET ROLE a; SET default_transaction_isolation = 'read committed'; SET default_transaction_read_only = off; SELECT delay_pause();
-			SELECT count(delay_schedule('0', 'INSERT INTO effects (n) VALUES ($1)', i)) FROM generate_series(1, 40) i; SELECT delay_resume()});
+		sql(q{SET ROLE a; SET default_transaction_isolation = 'read committed'; SET default_transaction_read_only = off; SELECT delay_pause_all();
+			SELECT count(delay_schedule('0', 'INSERT INTO effects (n) VALUES ($1)', i)) FROM generate_series(1, 40) i; SELECT delay_resume_all()});
 		wait_until_done("$level: all are run");
 		is(sql('SELECT DISTINCT level, read_only FROM effects'), "$level|off", "$level: at that level, and may write");
 		my $transactions = sql('SELECT count(DISTINCT xid) FROM effects');
@@ -91,7 +91,7 @@ group levels => sub {
 		sql('TRUNCATE effects');
 		if (($by // '') !~ /read_only/)
 		{
-			sql(q{SET ROLE a; SELECT delay_schedule_task('DO $$BEGIN INSERT INTO effects VALUES (1); COMMIT; END$$', mode => 'at_least_once')});
+			sql(q{SET ROLE a; SELECT delay_schedule_task('DO $$BEGIN INSERT INTO effects VALUES (1); COMMIT; END$$', options => '{"mode": "at_least_once"}')});
 			wait_until_done("$level: outside of a transaction");
 			is(sql('SELECT level FROM effects'), $level, "$level: there, too");
 		}
@@ -169,15 +169,14 @@ group predicates => sub {
 		CREATE TABLE waits (i int);
 		CREATE FUNCTION waits() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN PERFORM pg_advisory_xact_lock_shared(8); RETURN NULL; END$$;
 		CREATE CONSTRAINT TRIGGER waits AFTER INSERT ON waits DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION waits();
-		SELECT delay_queue('ordered', groups => true, group_order => 'hold')});
+		SELECT delay_wheel.create_queue('ordered', groups => true, options => '{"group_order": "hold"}')});
 	my $gate = $node->background_psql('postgres');
 	for my $case (
 		[ 'a task', q{SELECT delay_schedule('0', 'INSERT INTO waits VALUES (1)')} ],
-		[ 'one with all options', q{SELECT delay_schedule_task('INSERT INTO waits VALUES ($1)', args => '{1}', key => 'k', unique_for => '1 hour', notify => 'c', tag => 't', max_attempts => 3,
-			on_success => 'SELECT 1', on_failure => 'SELECT 1', expires => '1 hour', skip_after => '1 hour', keep_settings => '{work_mem}')} ],
+		[ 'one with all options', q{SELECT delay_schedule_task('INSERT INTO waits VALUES ($1)', args => '{1}', key => 'k', tag => 't', max_attempts => 3, options => '{"unique_for": "1 hour", "notify": "c", "on_success": "SELECT 1", "on_failure": "SELECT 1", "expires": "1 hour", "skip_after": "1 hour", "keep_settings": ["work_mem"]}')} ],
 		[ 'one of an ordered group', q{SELECT delay_schedule_task('INSERT INTO waits VALUES (1)', queue => 'ordered', group_key => 'g')} ],
-		[ 'a recurring one', q{SELECT delay_every('r', '1 hour', 'INSERT INTO waits VALUES (1)', starts => now() - interval '1 minute', catch_up => 'all', max_runs => 2)} ],
-		[ 'one that fails', q{SELECT delay_schedule_task('INSERT INTO waits SELECT 1 / (SELECT count(*) FROM waits)', max_attempts => 2, retry_delay => '1 hour', key => 'f')} ])
+		[ 'a recurring one', q{SELECT delay_every('r', '1 hour', 'INSERT INTO waits VALUES (1)', starts => now() - interval '1 minute', options => '{"catch_up": "all", "max_runs": 2}')} ],
+		[ 'one that fails', q{SELECT delay_schedule_task('INSERT INTO waits SELECT 1 / (SELECT count(*) FROM waits)', max_attempts => 2, key => 'f', options => '{"retry_delay": "1 hour"}')} ])
 	{
 		my ($what, $sql) = @$case;
 
@@ -242,7 +241,7 @@ group snapshot => sub {
 			for my $case (
 				[ 'who keeps it', q{BEGIN ISOLATION LEVEL READ COMMITTED; INSERT INTO seen VALUES ('x'); SELECT delay_schedule_task('SELECT 1', key => 's'); COMMIT} ],
 				[ 'who keeps it in a savepoint, beside another one', q{BEGIN ISOLATION LEVEL READ COMMITTED; INSERT INTO seen VALUES ('x'); SAVEPOINT s; SELECT delay_schedule_task('SELECT 1', key => 's'); RELEASE s; COMMIT}, 1 ],
-				[ 'who ends its pause', q{SELECT delay_pause(); BEGIN ISOLATION LEVEL READ COMMITTED; INSERT INTO seen VALUES ('x'); SELECT delay_resume(); COMMIT} ])
+				[ 'who ends its pause', q{SELECT delay_pause_all(); BEGIN ISOLATION LEVEL READ COMMITTED; INSERT INTO seen VALUES ('x'); SELECT delay_resume_all(); COMMIT} ])
 			{
 				my ($what, $does, $beside) = @$case;
 
@@ -260,7 +259,7 @@ group snapshot => sub {
 			$_->quit for $other, $another;
 
 			# moved, and cancelled
-			for my $what (q{delay_reschedule_key('s', '1 hour')}, q{delay_cancel_key('s')}, q{delay_update_key('s', sql_text => 'INSERT INTO effects (n) VALUES (2)')})
+			for my $what (q{delay_reschedule(key => 's', delay => '1 hour')}, q{delay_cancel(key => 's')}, q{delay_update(key => 's', sql_text => 'INSERT INTO effects (n) VALUES (2)')})
 			{
 				sql('TRUNCATE effects');
 				attach($node, 'claim-after-snapshot', 'wait', 0, 1);
@@ -270,7 +269,7 @@ group snapshot => sub {
 				$let_go->();
 				wait_until_done("$level: after $what nothing is left that is due");
 				is(sql(q{SELECT COALESCE(string_agg(n::text, ' '), '') FROM effects}), $what =~ /update/ ? '2' : '', "$level: after $what");
-				sql(q{SELECT delay_cancel_key('s')});
+				sql(q{SELECT delay_cancel(key => 's')});
 			}
 			sql('ALTER DATABASE postgres RESET ALL');
 		}

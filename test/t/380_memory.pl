@@ -57,7 +57,7 @@ $node->safe_psql('postgres', q{
 	DECLARE
 		id bigint;
 	BEGIN
-		PERFORM delay_queue('limited', max_running => 2, priority => 1) WHERE NOT EXISTS
+		PERFORM delay_wheel.create_queue('limited', max_running => 2, priority => 1) WHERE NOT EXISTS
 			(SELECT FROM delay_wheel_data.queue WHERE name = 'limited');
 		FOR i IN 1 .. total LOOP
 			CASE i % 9
@@ -68,7 +68,7 @@ $node->safe_psql('postgres', q{
 				WHEN 2 THEN
 					PERFORM delay_schedule('0', format('SELECT 1 / (%s - %s)', i, i));
 				WHEN 3 THEN
-					PERFORM delay_schedule_task('SELECT second_time()', max_attempts => 5, retry_delay => '1 ms');
+					PERFORM delay_schedule_task('SELECT second_time()', max_attempts => 5, options => '{"retry_delay": "1 ms"}');
 				WHEN 4 THEN
 					PERFORM delay_schedule_task('SELECT 1', key => 'key ' || i % 100, if_exists => 'replace', delay => '1 s');
 				WHEN 5 THEN

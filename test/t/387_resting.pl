@@ -95,7 +95,7 @@ group ways => sub {
 	# On time: beside a database whose timer is awake, since a task is near.
 	#
 	sql('CREATE DATABASE awake TEMPLATE postgres');
-	sql(q{SELECT delay_arm(); TRUNCATE ran}, 'awake');
+	sql(q{SELECT delay_wheel.arm(); TRUNCATE ran}, 'awake');
 	sql(q{SELECT count(plan('near', make_interval(secs => i))) FROM generate_series(1, 14) i}, 'awake');
 	rests('the timer rests while a task is some seconds ahead');
 	sql(q{SELECT plan('ahead', '12 s')});
@@ -139,14 +139,14 @@ group ways => sub {
 			rests('while a transaction is prepared the timer rests');
 			sql(q{COMMIT PREPARED 'p'});
 		}, q{SELECT count(*) = 1 FROM ran WHERE name = 'prepared'});
-	wakes('a pause', q{SELECT delay_pause_database(); SELECT plan('paused', '0')}, q{SELECT ready = 1 AND state = 'paused' FROM delay_wheel.status});
+	wakes('a pause', q{SELECT delay_wheel.pause_database(); SELECT plan('paused', '0')}, q{SELECT ready = 1 AND state = 'paused' FROM delay_wheel.status});
 	is(sql('SELECT count(*) FROM ran WHERE name = \'paused\''), 0, 'it holds');
-	sql('SELECT delay_resume_database()');
+	sql('SELECT delay_wheel.resume_database()');
 	has_run('paused', 'until it ends');
-	wakes('a queue', q{SELECT delay_queue('q', max_running => 1); SELECT count(plan('queued', '0', 'q')) FROM generate_series(1, 3)},
+	wakes('a queue', q{SELECT delay_wheel.create_queue('q', max_running => 1); SELECT count(plan('queued', '0', 'q')) FROM generate_series(1, 3)},
 		q{SELECT count(*) = 3 FROM ran WHERE name = 'queued'});
-	wakes('a pause of a queue', q{SELECT delay_pause('q'); SELECT plan('held', '0', 'q')}, q{SELECT ready = 1 FROM delay_wheel.status});
-	sql(q{SELECT delay_resume('q')});
+	wakes('a pause of a queue', q{SELECT delay_wheel.pause_queue('q'); SELECT plan('held', '0', 'q')}, q{SELECT ready = 1 FROM delay_wheel.status});
+	sql(q{SELECT delay_wheel.resume_queue('q')});
 	has_run('held', 'until it ends');
 	wakes('a recurring task', q{SELECT delay_every('tick', '1 s', 'INSERT INTO ran VALUES (''tick'')')},
 		q{SELECT count(*) >= 3 FROM ran WHERE name = 'tick'});
@@ -167,7 +167,7 @@ group ways => sub {
 	has_run('off', 'when it is switched on the task runs');
 	for my $case ([ 'disabled', 'ALTER DATABASE SET', 'ALTER DATABASE postgres SET delay_wheel.enabled = off', 'ALTER DATABASE postgres RESET ALL' ],
 		[ 'disabled', 'a reload', 'ALTER SYSTEM SET delay_wheel.enabled = off', 'ALTER SYSTEM RESET delay_wheel.enabled' ],
-		[ 'paused', 'delay_pause_database()', 'SELECT delay_pause_database()', 'SELECT delay_resume_database()' ])
+		[ 'paused', 'delay_wheel.pause_database()', 'SELECT delay_wheel.pause_database()', 'SELECT delay_wheel.resume_database()' ])
 	{
 		my ($state, $how, $off, $on) = @$case;
 
@@ -184,7 +184,7 @@ group ways => sub {
 	#
 	# Messages.
 	#
-	sql(q{SELECT delay_queue('mail', external => true, lease => '7 s')});
+	sql(q{SELECT delay_wheel.create_queue('mail', external => true, options => '{"lease": "7 s"}')});
 	rests('a queue of messages');
 	my $session = $node->background_psql('postgres');
 	$session->query_until(qr/waits/, "\\echo waits\nCALL delay_await('mail', '60 s');\n\\echo answered\n");
@@ -463,7 +463,7 @@ group turns => sub {
 	sql(q{SELECT plan('beside', '0')});
 	has_run('beside', 'a backlog keeps no other database from its turn');
 	# a receiver that has a message in a transaction does not, either, and loses nothing
-	sql(q{SELECT delay_queue('mail', external => true); SELECT delay_send('mail', '1')});
+	sql(q{SELECT delay_wheel.create_queue('mail', external => true); SELECT delay_send('mail', '1')});
 	my $receiver = $node->background_psql('postgres');
 	ok(wait_until(60, sub { $receiver->query(q{COMMIT; BEGIN; SELECT count(*) FROM delay_receive('mail')}) == 1 }), 'a message is received');
 	sql(q{SELECT plan('receiver', '0')}, 'db2');
@@ -685,11 +685,11 @@ group silent => sub {
 	wait_for($node, q{SELECT count(*) FROM delay_wheel.running}, 'a long task has the worker again', 60, expected => 1);
 	sql(q{SELECT plan('first', '0')}, 'other');
 	wait_for($node, q{SELECT state FROM delay_wheel.lanes WHERE ready > 0}, 'another database waits for it', 60, db => 'other', expected => 'blocked');
-	sql(q{SELECT delay_pause()}, 'other');
+	sql(q{SELECT delay_pause_all()}, 'other');
 	wait_for($node, q{SELECT state FROM delay_wheel.lanes WHERE ready > 0}, 'and is paused', 60, db => 'other', expected => 'paused');
 	sql(q{SET SESSION AUTHORIZATION a; SELECT plan('second', '0')});
 	wait_for($node, q{SELECT state FROM delay_wheel.lanes WHERE owner = 'a'}, 'another role waits, too', 60, expected => 'blocked');
-	sql(q{SELECT delay_resume()}, 'other');
+	sql(q{SELECT delay_resume_all()}, 'other');
 	wait_for($node, q{SELECT state FROM delay_wheel.lanes WHERE ready > 0}, 'it goes on, and waits', 60, db => 'other', expected => 'blocked');
 	sql("SELECT delay_cancel($long, stop_running => true)");
 	has_run('second', 'who has waited all the time comes first');
@@ -723,7 +723,7 @@ group unread => sub {
 	set_up('rest_unread', conf => "max_worker_processes = 3\nmax_logical_replication_workers = 0\n");
 	sql('CREATE DATABASE other TEMPLATE postgres');
 	rests('another database', 'other');
-	sql(q{SELECT delay_queue('mail', external => true)});
+	sql(q{SELECT delay_wheel.create_queue('mail', external => true)});
 	sql(q{SELECT count(delay_send('mail', to_json(i)::jsonb)) FROM generate_series(1, 4) i});
 	wait_for($node, q{SELECT state || ' ' || ready FROM delay_wheel.status WHERE database = 'postgres'}, 'messages wait', 60, expected => 'running 4');
 	$occupy->();

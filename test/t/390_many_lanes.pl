@@ -32,7 +32,7 @@ $node->safe_psql('postgres', qq{
 	SELECT delay_wheel.allow('public');
 	CREATE ROLE app LOGIN;
 	SELECT format('CREATE ROLE o%s', i) FROM generate_series(1, $owners) i \\gexec
-	SELECT delay_queue('q' || i, users => '{app}') FROM generate_series(1, $queues) i;
+	SELECT delay_wheel.create_queue('q' || i, users => '{app}') FROM generate_series(1, $queues) i;
 	REVOKE CONNECT ON DATABASE postgres FROM PUBLIC;
 	GRANT CONNECT ON DATABASE postgres TO app;
 	-- one task in each lane of the many
@@ -103,7 +103,7 @@ lanes_for_each('blocked', 20);
 # Lanes of the very role, that are paused.
 #
 $node->safe_psql('postgres', q{
-	SELECT delay_queue('p' || i, users => '{app}'), delay_pause('p' || i) FROM generate_series(1, 200) i;
+	SELECT delay_wheel.create_queue('p' || i, users => '{app}'), delay_wheel.pause_queue('p' || i) FROM generate_series(1, 200) i;
 	SET ROLE app;
 	SELECT delay_schedule_task('INSERT INTO effects (kind, n) VALUES (''held'', ' || i || ')',
 		queue => 'p' || i) FROM generate_series(1, 200) i});
@@ -112,7 +112,7 @@ wait_for($node, q{SELECT sum(ready) FROM delay_wheel.queues WHERE name ~ '^p'},
 lanes_for_each('paused', 20);
 is($node->safe_psql('postgres', q{SELECT count(*) FROM effects WHERE kind = 'held'}), 0,
 	'what is paused does not run');
-$node->safe_psql('postgres', q{SELECT delay_resume('p' || i) FROM generate_series(1, 200) i});
+$node->safe_psql('postgres', q{SELECT delay_wheel.resume_queue('p' || i) FROM generate_series(1, 200) i});
 wait_for($node, q{SELECT count(*), count(DISTINCT n) FROM effects WHERE kind = 'held'},
 	'resumed, all run', 120, expected => '200|200');
 

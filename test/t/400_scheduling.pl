@@ -14,7 +14,7 @@ my $n = long_tests() ? 1_000_000 : 100_000;
 $node->safe_psql('postgres', qq{
 	CREATE EXTENSION amcheck;
 	CREATE TABLE orders (n int, memory bigint);
-	SELECT delay_queue('mail');
+	SELECT delay_wheel.create_queue('mail');
 	CREATE FUNCTION memory() RETURNS bigint LANGUAGE sql
 		AS 'SELECT sum(total_bytes) FROM pg_backend_memory_contexts';
 	CREATE FUNCTION on_order() RETURNS trigger LANGUAGE plpgsql AS \$\$

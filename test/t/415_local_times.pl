@@ -18,7 +18,7 @@ $node->safe_psql('postgres', q{
 	CREATE ROLE app LOGIN;
 	SELECT delay_wheel.allow('app');
 	GRANT INSERT ON effect TO app;
-	SELECT delay_queue('spread', spread => '1 hour', users => '{app}');
+	SELECT delay_wheel.create_queue('spread', users => '{app}', options => '{"spread": "1 hour"}');
 });
 my $zone = 'Europe/Berlin';
 
@@ -34,7 +34,7 @@ sub schedule
 {
 	my ($user, @options) = @_;
 	return map {
-		$node->safe_psql('postgres', "SELECT delay_schedule_local('2099-07-01 12:00', '$zone', 'INSERT INTO effect VALUES (1)'$_)",
+		$node->safe_psql('postgres', "SELECT delay_schedule_local('2099-07-01 12:00', '$zone', 'INSERT INTO effect VALUES (1)'" . call_args($_) . ')',
 			extra_params => [ '-U', $user ])
 	} @options;
 }
@@ -103,9 +103,9 @@ look();
 wait_for($node, "SELECT due = '2099-07-01 12:00 $zone' FROM delay_wheel_data.task WHERE tag = 'prepared'", 'it follows later', 60, expected => 't');
 
 # A task that becomes due by it runs.
-my $soon = $node->safe_psql('postgres', qq{SELECT delay_schedule_local(now() AT TIME ZONE 'Asia/Tokyo' - interval '1 min', 'Asia/Tokyo', 'INSERT INTO effect VALUES (''soon'')') FROM delay_pause()});
+my $soon = $node->safe_psql('postgres', qq{SELECT delay_schedule_local(now() AT TIME ZONE 'Asia/Tokyo' - interval '1 min', 'Asia/Tokyo', 'INSERT INTO effect VALUES (''soon'')') FROM delay_pause_all()});
 was_later($soon, '1 day');
-$node->safe_psql('postgres', 'SELECT delay_resume()');
+$node->safe_psql('postgres', 'SELECT delay_resume_all()');
 look();
 wait_for($node, q{SELECT count(*) FROM effect WHERE label = 'soon'}, 'a task that becomes due is run', 60, expected => 1);
 

@@ -59,14 +59,14 @@ if (long_tests())
 	$quiet = new_node('quiet');
 	$quiet->safe_psql('postgres', q{
 		CREATE TABLE log (ideal timestamptz, at timestamptz);
-		SELECT delay_every('second', '1 second', 'INSERT INTO log SELECT next_due, clock_timestamp() FROM delay_wheel_data.recurring_task', max_runs => 1000)});
+		SELECT delay_every('second', '1 second', 'INSERT INTO log SELECT next_due, clock_timestamp() FROM delay_wheel_data.recurring_task', options => '{"max_runs": 1000}')});
 }
 
 #
 # Crashes: of the server, by killing an executor, or whoever is there, in any
 # moment of a task of 100 ms.
 #
-$q->(q{SELECT delay_every('crashes', '100 ms', 'SELECT note(''crashes''), pg_sleep(0.05)', catch_up => 'all')});
+$q->(q{SELECT delay_every('crashes', '100 ms', 'SELECT note(''crashes''), pg_sleep(0.05)', options => '{"catch_up": "all"}')});
 for my $i (1 .. $ENV{DW_CRASHES} // (long_tests() ? 12 : 4))
 {
 	my $position = log_position($node);
@@ -113,10 +113,10 @@ $q->(q{SELECT delay_unschedule('crashes')});
 # A server that was down for a day: what was due then is as if the clock had
 # been set ahead.
 #
-$q->(q{SELECT delay_every(catch_up, '1 hour', format('SELECT note(%L)', catch_up), starts => date_trunc('hour', now()) + '90 minutes', catch_up => catch_up)
+$q->(q{SELECT delay_every(catch_up, '1 hour', format('SELECT note(%L)', catch_up), starts => date_trunc('hour', now()) + '90 minutes', options => jsonb_build_object('catch_up', catch_up))
 	FROM unnest('{skip,all}'::text[]) catch_up;
-	SELECT delay_every('late', '1 hour', 'SELECT note(''late'')', starts => date_trunc('hour', now()) + '90 minutes', skip_after => '1 minute');
-	SELECT delay_cron('cron ' || catch_up, '30 * * * *', format('SELECT note(%L)', 'cron ' || catch_up), catch_up => catch_up)
+	SELECT delay_every('late', '1 hour', 'SELECT note(''late'')', starts => date_trunc('hour', now()) + '90 minutes', options => '{"skip_after": "1 minute"}');
+	SELECT delay_cron('cron ' || catch_up, '30 * * * *', format('SELECT note(%L)', 'cron ' || catch_up), options => jsonb_build_object('catch_up', catch_up))
 	FROM unnest('{skip,all}'::text[]) catch_up});
 $q->(q{ALTER SYSTEM SET delay_wheel.enabled = off});
 $node->restart;
@@ -145,7 +145,7 @@ my $gate = $node->background_psql('postgres');
 $gate->query_safe('SELECT pg_advisory_lock(4713)');
 $q->(q{SELECT delay_every(name, '1 day', 'SELECT 1', starts => '2500-01-01')
 		FROM unnest('{pending,open,prepared,changing,paused,deleted}'::text[]) name;
-	SELECT delay_every('finished', '100 ms', 'SELECT 1', max_runs => 1);
+	SELECT delay_every('finished', '100 ms', 'SELECT 1', options => '{"max_runs": 1}');
 	SELECT delay_pause_recurring('paused');
 	SELECT delay_every('running', '1 day', 'SELECT pg_advisory_xact_lock_shared(4713)', starts => clock_timestamp() + '1 s')});
 wait_for($node, q{SELECT count(*) FROM delay_wheel.running}, 'one is running', 60, expected => 1);
@@ -208,12 +208,12 @@ for my $mode (qw(at_most_once at_least_once))
 	my $state = qq{SELECT state, runs, failures FROM delay_wheel.recurring WHERE name = '$mode'};
 	my $has_run = qq{SELECT count(*) FROM delay_wheel.recurring r JOIN delay_wheel_data.task t ON t.id = r.task AND t.due = r.next_due WHERE name = '$mode' AND next_due > now()};
 
-	$q->(qq{TRUNCATE gate; SELECT delay_every('$mode', '1 day', 'CALL long_run(''$mode'')', starts => clock_timestamp() + '0.5 s', mode => '$mode')});
+	$q->(qq{TRUNCATE gate; SELECT delay_every('$mode', '1 day', 'CALL long_run(''$mode'')', starts => clock_timestamp() + '0.5 s', options => jsonb_build_object('mode', '$mode'))});
 	wait_for($node, qq{SELECT count(*) FROM log WHERE name = '$mode'}, "$mode: a run has begun", 60, expected => 1);
 	is($q->($state), 'running|0|0', "$mode: it is shown");
 	# changed, and looked for, meanwhile: there is no other one
 	ok(new_timer(), "$mode: there is a new timer");
-	$q->(qq{SELECT delay_every('$mode', '2 days', 'CALL long_run(''$mode'')', starts => clock_timestamp() + '2 days', mode => '$mode')});
+	$q->(qq{SELECT delay_every('$mode', '2 days', 'CALL long_run(''$mode'')', starts => clock_timestamp() + '2 days', options => jsonb_build_object('mode', '$mode'))});
 	is($q->($has_run), 0, "$mode: a change makes no other run");
 	is($q->('SELECT count(pg_terminate_backend(pid, 60000)) FROM delay_wheel.running'), 1, "$mode: its executor is terminated");
 	$q->('INSERT INTO gate VALUES (true)');
@@ -280,7 +280,7 @@ if (has_injection())
 }
 
 #
-# Copies: a dump carries them, they wait for delay_arm(), with their runs.
+# Copies: a dump carries them, they wait for delay_wheel.arm(), with their runs.
 #
 $q->(q{SELECT delay_unschedule(name) FROM delay_wheel.recurring;
 	SELECT delay_every('copied', '1 day', 'SELECT 1', starts => '2500-01-01'), delay_cron('paused', '0 0 1 1 *', 'SELECT 1', starts => '2500-01-01');
@@ -302,7 +302,7 @@ is($in_copy->(q{SELECT count(*) FROM delay_wheel.tasks}), 2, 'there is no other 
 # who declares it here means it to run here
 is($in_copy->(q{SELECT delay_every('copied', '1 day', 'SELECT 1', starts => '2500-01-01') > 0}), 't', 'one is declared anew');
 is($in_copy->(q{SELECT state, r.next_due = t.due FROM delay_wheel.recurring r JOIN delay_wheel.tasks t ON t.id = r.task AND t.armed WHERE name = 'copied'}), 'waiting|t', 'it is armed');
-is($in_copy->('SELECT delay_arm()'), 1, 'the others are armed');
+is($in_copy->('SELECT delay_wheel.arm()'), 1, 'the others are armed');
 is($in_copy->(q{SELECT name, state, r.next_due = t.due FROM delay_wheel.recurring r LEFT JOIN delay_wheel.tasks t ON t.id = r.task AND t.armed ORDER BY name}),
 	"cancelled|waiting|t\ncopied|waiting|t\nhasty|waiting|t\npaused|paused|", 'they go on');
 is($in_copy->($watched), 4, 'from then on they are watched');

@@ -156,11 +156,11 @@ has_runs(1, 'rows', 'succeeded', q{(SELECT return_message FROM cron.job_run_deta
 is($q->(q{SELECT j.schedule, command, active, every FROM cron.job j JOIN delay_wheel.recurring ON tag = 'cron 2' WHERE jobid = 2}),
 	'2 seconds|UPDATE t SET a = 4|t|00:00:02', 'it is changed, and keeps what was not named');
 $q->(q{SELECT cron.alter_job(2, command => 'VACUUM', schedule => '5 4 $ * *')});
-is($q->(q{SELECT j.schedule, mode, time_zone, to_char(next_due AT TIME ZONE 'Europe/Berlin' + interval '1 day', 'DD HH24:MI')
+is($q->(q{SELECT j.schedule, mode, timezone, to_char(next_due AT TIME ZONE 'Europe/Berlin' + interval '1 day', 'DD HH24:MI')
 	FROM cron.job j JOIN delay_wheel.recurring ON tag = 'cron 2' WHERE jobid = 2}),
 	'5 4 $ * *|at_most_once|Europe/Berlin|01 04:05', '$ is the last day of the month, in cron.timezone');
-$q->(q{CREATE OR REPLACE FUNCTION cron.time_zone() RETURNS text LANGUAGE sql IMMUTABLE RETURN 'Asia/Tokyo'; SELECT cron.alter_job(2, schedule => '@daily')});
-is($q->(q{SELECT j.schedule, time_zone FROM cron.job j JOIN delay_wheel.recurring ON tag = 'cron 2' WHERE jobid = 2}),
+$q->(q{CREATE OR REPLACE FUNCTION cron.timezone() RETURNS text LANGUAGE sql IMMUTABLE RETURN 'Asia/Tokyo'; SELECT cron.alter_job(2, schedule => '@daily')});
+is($q->(q{SELECT j.schedule, timezone FROM cron.job j JOIN delay_wheel.recurring ON tag = 'cron 2' WHERE jobid = 2}),
 	"\@daily|Asia/Tokyo", 'or in another time zone');
 
 #
@@ -274,9 +274,9 @@ my $trap = sub
 as('bob', join ' ',
 	(map { my $schema = $_; map { $trap->("$schema.$_", 'text') } 'current_setting(text)', 'set_config(text, text, boolean)', 'format(text, text)', 'to_regrole(text)',
 		'has_table_privilege(regrole, oid, text)', 'pg_get_userbyid(regrole)', 'quote_ident(name)', 'lower(text)' } qw(trap public)),
-	(map { $trap->("public.$_", 'bigint') } 'delay_every(name text, every interval, sql_text text, tag text, mode text)',
-		'delay_cron(name text, schedule text, sql_text text, tag text, mode text)',
-		'delay_cron(a text, b text, c text, d text[], e regtype[], f timestamptz, g text, h timestamptz, i bigint, j text, k text, l text, m int, n int, o interval, p interval, q interval, r text, s text, t name, u name)'),
+	(map { $trap->("public.$_", 'bigint') } 'delay_every(name text, every interval, sql_text text, tag text, options text)',
+		'delay_cron(name text, schedule text, sql_text text, tag text, options text)',
+		'delay_cron(a text, b text, c text, d text[], e jsonb, f timestamptz, g timestamptz, h text, i text, j text, k int, l int, m json)'),
 	(map { $trap->("public.delay_unschedule($_)", 'boolean') } 'name', 'varchar'),
 	(map { my $schema = $_; $trap->("$schema.differs(text, text)", 'boolean') . "CREATE OPERATOR $schema.<> (FUNCTION = $schema.differs, LEFTARG = text, RIGHTARG = text);
 		CREATE OPERATOR $schema.= (FUNCTION = $schema.differs, LEFTARG = text, RIGHTARG = text); CREATE OPERATOR $schema.|| (FUNCTION = $schema.differs, LEFTARG = text, RIGHTARG = text);" } qw(trap public)));
@@ -306,7 +306,7 @@ $node->command_ok([ 'pg_dump', '-h', $node->host, '-p', $node->port, '-Fc', '-f'
 $q->('CREATE DATABASE copy');
 $node->command_ok([ 'pg_restore', '-h', $node->host, '-p', $node->port, '-d', 'copy', $dump ], 'restored');
 is($node->safe_psql('copy', $jobs), $q->($jobs), 'a copy has the jobs');
-is($node->safe_psql('copy', q{SELECT delay_arm() > 0, cron.schedule('more', '0 0 * * *', 'SELECT 4')}), 't|1002', '... and can have more');
+is($node->safe_psql('copy', q{SELECT delay_wheel.arm() > 0, cron.schedule('more', '0 0 * * *', 'SELECT 4')}), 't|1002', '... and can have more');
 $q->('SELECT cron.unschedule(jobid) FROM cron.job; DROP DATABASE copy');
 
 #
@@ -386,7 +386,7 @@ refused('postgres', [ "\\c moved\n$load", '42710', 'HINT:  Keep the rows', 'the 
 SKIP:
 {
 	skip 'no DW_PG_CRON', 1 if !$ENV{DW_PG_CRON};
-	$q->('DROP SCHEMA cron CASCADE; SELECT delay_queue_drop(\'pg_cron\'); DROP TABLE IF EXISTS test; CREATE DATABASE regress');
+	$q->('DROP SCHEMA cron CASCADE; SELECT delay_wheel.drop_queue(\'pg_cron\'); DROP TABLE IF EXISTS test; CREATE DATABASE regress');
 	$node->safe_psql('regress', q{CREATE EXTENSION delay_wheel; SELECT delay_wheel.allow('public')});
 
 	my @statements = statements_of($ENV{DW_PG_CRON});

@@ -63,8 +63,8 @@ sub release
 sub task
 {
 	my ($mode, $options, $sql) = @_;
-	return query("SELECT delay_schedule_task(\$t\$" . ($sql // 'CALL work()') . "\$t\$, mode => '$mode'"
-		  . ($options ? ", $options" : '') . ')');
+	return query("SELECT delay_schedule_task(\$t\$" . ($sql // 'CALL work()') . "\$t\$, "
+		  . call_args("mode => '$mode'" . ($options ? ", $options" : '')) . ')');
 }
 
 sub waiting
@@ -116,8 +116,8 @@ foreach my $mode (@modes)
 	my $pid = executor_of($id);
 
 	is(query("SELECT delay_cancel($id)"), 'running', "$mode: delay_cancel()");
-	is(query("SELECT delay_reschedule($id, '1 hour')"), 'f', "$mode: delay_reschedule()");
-	is(query("SELECT delay_run($id)"), 'f', "$mode: delay_run()");
+	is(query("SELECT delay_reschedule($id, '1 hour')"), 'running', "$mode: delay_reschedule()");
+	is(query("SELECT delay_run($id)"), 'running', "$mode: delay_run()");
 	is(query("SELECT delay_wait($id, '0')"), 'timeout', "$mode: delay_wait()");
 	is(query('SELECT count(*) FROM delay_wheel.failed'), 0, "$mode: it has not failed");
 	is(query("SELECT query FROM pg_stat_activity WHERE pid = $pid"), 'CALL work()', "$mode: what is seen of it");
@@ -129,7 +129,7 @@ foreach my $mode (@modes)
 		is(query("SELECT sqlstate FROM delay_wheel_data.failed_task WHERE id = $id"), 'DW003', "$mode: what stands there meanwhile");
 		my (undef, undef, $err) = $node->psql('postgres', "SELECT delay_retry($id)");
 		like($err, qr/task $id is running/, "$mode: delay_retry()");
-		is(query('SELECT delay_redrive()'), 0, "$mode: delay_redrive()");
+		is(query('SELECT delay_retry_all()'), 0, "$mode: delay_retry_all()");
 		(undef, undef, $err) = $node->psql('postgres', "SELECT delay_discard($id)");
 		like($err, qr/task $id is running/, "$mode: delay_discard()");
 		is(query('SELECT delay_discard_all()'), 0, "$mode: delay_discard_all()");
@@ -143,12 +143,12 @@ foreach my $mode (@modes)
 	came_to($other, '0|1|0|', "$mode: also by another timer");
 	came_to($id, $mode eq 'at_most_once' ? '1|0|0|' : '1|0|1|', "$mode: it goes on by itself");
 
-	is(query("SELECT delay_cancel_key('k')"), 'running', "$mode: delay_cancel_key()");
+	is(query("SELECT delay_cancel(key => 'k')"), 'running', "$mode: delay_cancel()");
 
 	# its key is free, and a newer task does not remove it
 	my $newer = task($mode, "key => 'k', delay => '1 hour'");
 	isnt($newer, $id, "$mode: its key can be scheduled");
-	is(query("SELECT delay_cancel_key('k')"), 'cancelled', "$mode: and the newer task cancelled");
+	is(query("SELECT delay_cancel(key => 'k')"), 'cancelled', "$mode: and the newer task cancelled");
 	is(query("SELECT delay_cancel($id)"), 'running', "$mode: it runs on");
 	$newer = query("SELECT delay_schedule_task('INSERT INTO ended VALUES (me())', key => 'k')");
 	came_to($newer, '0|1|0|', "$mode: a newer one of the key runs meanwhile");
@@ -222,7 +222,7 @@ foreach my $end (sort keys %ends)
 		qr/was begun, and its end is not known/, "$end: the message is clear");
 	is(query("SELECT delay_cancel($once)"), 'gone', "$end: it is not pending");
 	is(query("SELECT delay_wait($once)"), 'failed', "$end: but failed");
-	is(query("SELECT delay_retry($once)"), 't', "$end: who wants to runs it again");
+	is(query("SELECT delay_retry($once)"), 'retried', "$end: who wants to runs it again");
 	came_to($once, '2|1|0|', "$end: then it is run");
 	all_idle();
 }
@@ -258,7 +258,7 @@ query('DELETE FROM delay_wheel_data.failed_task');
 foreach my $mode (@modes)
 {
 	hold();
-	$id = query("SELECT delay_every('r', '1 hour', 'CALL work()', starts => now(), mode => '$mode')");
+	$id = query("SELECT delay_every('r', '1 hour', 'CALL work()', starts => now(), options => jsonb_build_object('mode', '$mode'))");
 	running($id, "$mode: a run of a recurring task");
 	is(query("SELECT state, task FROM delay_wheel.recurring WHERE name = 'r'"), "running|$id", "$mode: it is seen");
 	query('SELECT pg_terminate_backend(' . executor_of($id) . ')');
@@ -334,12 +334,12 @@ $canceller->quit;
 release();
 came_to($id, '1|1|0|', 'the task is run');
 
-query("SELECT delay_queue('q'); SELECT delay_pause('q')");
+query("SELECT delay_wheel.create_queue('q'); SELECT delay_wheel.pause_queue('q')");
 attach($node, 'take-before-delete', 'wait');
 $id = task('at_least_once', "queue => 'q'");
 $canceller = cancel_in_background($id);
 wait_until_waiting($node, 'take-before-delete', 'a cancellation is about to delete the row');
-query("SELECT delay_resume('q')");
+query("SELECT delay_wheel.resume_queue('q')");
 waiting($id, 'an executor waits for it');
 detach($node, 'take-before-delete');
 like($canceller->query('SELECT 1'), qr/said: cancelled/, 'it has come first');
@@ -350,16 +350,16 @@ came_to($id, '0|0|0|', 'the task is not run');
 #
 # Paused, it is not begun.
 #
-query("SELECT delay_pause('q')");
+query("SELECT delay_wheel.pause_queue('q')");
 foreach my $mode (@modes)
 {
 	$id = task($mode, "queue => 'q'", 'INSERT INTO ended VALUES (me())');
 	my $next = query("SELECT delay_schedule('0', 'INSERT INTO ended VALUES (me())')");
 	came_to($next, '0|1|0|', "$mode: another queue goes on");
 	came_to($id, '0|0|1|', "$mode: a paused task waits");
-	query("SELECT delay_resume('q')");
+	query("SELECT delay_wheel.resume_queue('q')");
 	came_to($id, '0|1|0|', "$mode: until it is resumed");
-	query("SELECT delay_pause('q')");
+	query("SELECT delay_wheel.pause_queue('q')");
 }
 
 #
@@ -379,7 +379,7 @@ query(q{
 sub schedule_as
 {
 	my ($role, $mode, $sql) = @_;
-	return (split /\n/, query("SET ROLE $role; SELECT delay_schedule_task(\$t\$$sql\$t\$, mode => '$mode')"))[-1];
+	return (split /\n/, query("SET ROLE $role; SELECT delay_schedule_task(\$t\$$sql\$t\$, options => jsonb_build_object('mode', '$mode'))"))[-1];
 }
 my @ways = ('RESET ROLE', 'SET ROLE none', 'SET ROLE postgres', 'SET SESSION AUTHORIZATION postgres', 'RESET SESSION AUTHORIZATION',
 	'RESET ALL', 'SET SESSION AUTHORIZATION DEFAULT', 'SET ROLE granted');

@@ -44,7 +44,7 @@ sub begin
 
 	$holder = $node->background_psql('postgres');
 	$holder->query_safe('SELECT pg_advisory_lock(1)');
-	my $id = query("SELECT delay_schedule_task('CALL work()', mode => 'at_most_once', $options)");
+	my $id = query("SELECT delay_schedule_task('CALL work()', " . call_args("mode => 'at_most_once', $options") . ')');
 	wait_for($node, "SELECT count(*) FROM delay_wheel.running JOIN pg_stat_activity USING (pid)
 			WHERE task = $id AND wait_event = 'advisory'", 'it runs', $limit, expected => 1);
 	return $id;
@@ -74,7 +74,7 @@ group cancel => sub {
 		'it is not tried again');
 
 	# others are not waited for: what is newer, or of another queue
-	query(q{SELECT delay_queue('elsewhere')});
+	query(q{SELECT delay_wheel.create_queue('elsewhere')});
 	begin(q{queue => 'elsewhere', max_attempts => 1});
 	query(q{SELECT delay_cancel_all(queue => 'default')});
 	wait_for($node, 'SELECT count(*) FROM delay_wheel.cancellations', 'a task of another queue is not waited for', $limit, expected => 0);
@@ -95,17 +95,17 @@ group cancel => sub {
 # Its queue stays.
 #
 group queue => sub {
-	query(q{SELECT delay_queue('needed')});
+	query(q{SELECT delay_wheel.create_queue('needed')});
 	my $id = begin(q{queue => 'needed', max_attempts => 2, retry_delay => '10 ms'});
 
 	my (undef, undef, $error) = $node->psql('postgres', q{\set VERBOSITY verbose
-		SELECT delay_queue_drop('needed')});
+		SELECT delay_wheel.drop_queue('needed')});
 	like($error, qr/55006: queue "needed" has pending tasks/, 'its queue cannot be dropped');
 	release();
 	wait_for($node, "SELECT (SELECT count(*) FROM begun WHERE id = $id), (SELECT count(*) FROM delay_wheel.failed WHERE id = $id)",
 		'it is tried again', $limit, expected => '2|1');
 	wait_for($node, 'SELECT count(*) FROM delay_wheel.running', 'it ends', $limit, expected => 0);
-	is(query(q{SELECT delay_queue_drop('needed')}), 't', 'then it can');
+	is(query(q{SELECT delay_wheel.drop_queue('needed')}), 't', 'then it can');
 };
 
 #
@@ -117,13 +117,13 @@ group key => sub {
 	my $session = $node->background_psql('postgres');
 
 	attach($node, 'key-cancel-rows', 'wait', 0, 1);
-	$session->query_until(qr/^started$/m, "\\echo started\nSELECT 'key: ' || delay_cancel_key('k');\n");
+	$session->query_until(qr/^started$/m, "\\echo started\nSELECT 'key: ' || delay_cancel(key => 'k');\n");
 	wait_until_waiting($node, 'key-cancel-rows', 'no row of the key is there');
 	release();
 	wait_for($node, "SELECT (SELECT count(*) FROM delay_wheel_data.task WHERE id = $id) - (SELECT count(*) FROM delay_wheel.running)",
 		'it is put back', $limit, expected => 1);
 	detach($node, 'key-cancel-rows');
-	like($session->query('SELECT 1'), qr/key: cancelled/, 'delay_cancel_key() finds it');
+	like($session->query('SELECT 1'), qr/key: cancelled/, 'delay_cancel() finds it');
 	$session->quit;
 };
 
@@ -135,7 +135,7 @@ group claim => sub {
 	my $failed = query('SELECT failed FROM delay_wheel.status');
 
 	attach($node, 'run-before-commit', 'wait', 0, 1);
-	my $id = query(q{SELECT delay_schedule_task('INSERT INTO begun DEFAULT VALUES', mode => 'at_most_once')});
+	my $id = query(q{SELECT delay_schedule_task('INSERT INTO begun DEFAULT VALUES', options => '{"mode": "at_most_once"}')});
 	wait_until_waiting($node, 'run-before-commit', 'an executor is about to commit its claim');
 	query('SELECT pg_terminate_backend(pid) FROM delay_wheel.running');
 	wait_for($node, "SELECT count(*) FROM begun WHERE id = $id", 'another one runs it', $limit, expected => 1);
@@ -146,7 +146,7 @@ group claim => sub {
 
 	# by an error: nobody takes it for running until the next try
 	attach($node, 'run-before-commit', 'error', 0, 4);
-	$id = query(q{SELECT delay_schedule_task('INSERT INTO begun DEFAULT VALUES', mode => 'at_most_once')});
+	$id = query(q{SELECT delay_schedule_task('INSERT INTO begun DEFAULT VALUES', options => '{"mode": "at_most_once"}')});
 	wait_until($limit, sub { return log_since($node, $position) =~ /injected at "run-before-commit"/ });
 	my $taken = query("SELECT delay_wheel_internal.is_running($id)");
 	detach($node, 'run-before-commit');
@@ -163,11 +163,11 @@ group order => sub {
 	my $session = $node->background_psql('postgres', on_error_stop => 0);
 
 	attach($node, 'claim-before-delete', 'wait', 0, 1);
-	my $id = query(q{SELECT delay_schedule_task('SELECT 1', mode => 'at_least_once', key => 'order')});
+	my $id = query(q{SELECT delay_schedule_task('SELECT 1', key => 'order', options => '{"mode": "at_least_once"}')});
 	wait_until_waiting($node, 'claim-before-delete', 'an executor is about to claim a task');
 	query("UPDATE delay_wheel_data.task SET tag = 'changed' WHERE id = $id");
-	$session->query_until(qr/^started$/m, "\\echo started\nSELECT 'told: ' || delay_cancel_key('order');\n");
-	wait_for($node, q{SELECT count(*) FROM pg_stat_activity WHERE query ~ 'delay_cancel_key' AND wait_event = 'advisory'},
+	$session->query_until(qr/^started$/m, "\\echo started\nSELECT 'told: ' || delay_cancel(key => 'order');\n");
+	wait_for($node, q{SELECT count(*) FROM pg_stat_activity WHERE query ~ 'delay_cancel' AND wait_event = 'advisory'},
 		'a cancel waits for the lock of the key', $limit, expected => 1);
 	detach($node, 'claim-before-delete');
 	like($session->query('SELECT 1'), qr/^told: /m, 'it comes to an end');

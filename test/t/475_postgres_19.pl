@@ -95,9 +95,9 @@ foreach my $mode (qw(at_most_once at_least_once))
 	foreach my $sql ('REPACK', 'REPACK USING INDEX', 'REPACK (CONCURRENTLY) thing', 'REPACK (ANALYZE) thing', 'CLUSTER thing USING thing_n',
 		"WAIT FOR LSN '$lsn' WITH (MODE 'primary_flush', TIMEOUT '1min')", 'CHECKPOINT (MODE FAST, FLUSH_UNLOGGED)')
 	{
-		ends(query("SELECT delay_schedule_task(\$t\$$sql\$t\$, mode => '$mode')"), 'done', "$mode: $sql");
+		ends(query("SELECT delay_schedule_task(\$t\$$sql\$t\$, options => jsonb_build_object('mode', '$mode'))"), 'done', "$mode: $sql");
 	}
-	ends(query("SELECT delay_schedule_task(\$t\$WAIT FOR LSN '$lsn'\$t\$, mode => '$mode')"),
+	ends(query("SELECT delay_schedule_task(\$t\$WAIT FOR LSN '$lsn'\$t\$, options => jsonb_build_object('mode', '$mode'))"),
 		'failed: recovery is not in progress', "$mode: what a primary cannot wait for");
 }
 query('SELECT delay_discard(id) FROM delay_wheel.failed');

@@ -170,7 +170,7 @@ group batch => sub {
 #
 group follow => sub {
 	my $id = q_(q{SELECT delay_schedule_task(sql_text => 'SELECT die(''segv'')', delay => '1 s', max_attempts => 5,
-		on_failure => 'INSERT INTO done VALUES (''followed'')')});
+		options => jsonb_build_object('on_failure', 'INSERT INTO done VALUES (''followed'')'))});
 	wait_for($node, q{SELECT count(*) FROM done WHERE name = 'followed'}, 'on_failure is run of a task that is set aside', $limit, expected => 1);
 	is(q_(qq{SELECT outcome, sqlstate FROM delay_wheel.history WHERE task = $id}), 'failed|DW004', 'and it is in the history');
 	is(q_(qq{SELECT attempts, crashes FROM delay_wheel.failed WHERE id = $id}), '0|3', 'crashes are no attempts');
@@ -224,7 +224,7 @@ group recurring => sub {
 
 	# also if each run comes too late after the crash, and is left out
 	$position = log_position($node);
-	q_(q{SELECT delay_every('poison', '1 s', 'SELECT die(''segv'')', skip_after => '100 ms')});
+	q_(q{SELECT delay_every('poison', '1 s', 'SELECT die(''segv'')', options => '{"skip_after": "100 ms"}')});
 	wait_for($node, q{SELECT paused FROM delay_wheel.recurring WHERE name = 'poison'}, 'one whose runs are soon too late is paused', $limit);
 	is(crashes_since($position), 3, 'after three crashes');
 	q_(q{SELECT delay_unschedule('poison')});
@@ -232,7 +232,7 @@ group recurring => sub {
 
 	# also if each run is lost
 	$position = log_position($node);
-	q_(q{SELECT delay_every('poison', '1 s', 'SELECT die(''kill'')', mode => 'at_most_once')});
+	q_(q{SELECT delay_every('poison', '1 s', 'SELECT die(''kill'')', options => '{"mode": "at_most_once"}')});
 	wait_for($node, q{SELECT paused FROM delay_wheel.recurring WHERE name = 'poison'}, 'one that runs at most once is paused', $limit * 2);
 	is(crashes_since($position), 3, 'after three crashes');
 	q_(q{SELECT delay_unschedule('poison')});
@@ -296,7 +296,7 @@ sub paused_suspect
 	attach($node, 'run-before-sql', 'wait');
 	my $id = q_("SELECT delay_schedule('0', \$\$$sql\$\$)");
 	wait_until_waiting($node, 'run-before-sql');
-	q_('SELECT delay_pause_database()');
+	q_('SELECT delay_wheel.pause_database()');
 	kill_executor_of($id);
 	wait_for($node, "SELECT crashes FROM delay_wheel.tasks WHERE id = $id", 'a task that is paused is suspected', $limit, expected => 1);
 	return $id;
@@ -308,7 +308,7 @@ sub paused_suspect
 group cancelled => sub {
 	my $id = paused_suspect('SELECT 1');
 	q_("SELECT delay_reschedule($id, '5 s')");
-	q_('SELECT delay_resume_database()');
+	q_('SELECT delay_wheel.resume_database()');
 	wait_for($node, 'SELECT sum(near) FROM delay_wheel.lanes', 'its run is near', $limit, expected => 1);
 	is(q_("SELECT delay_cancel($id)"), 'cancelled', 'and it is cancelled');
 	is(q_($suspects), 1, 'still suspected');
@@ -326,7 +326,7 @@ group fresh => sub {
 		q_(q{DELETE FROM done WHERE name IN ('first', 'tried')});
 		q_(q{SELECT delay_schedule('0', $$INSERT INTO done VALUES ('first', pg_backend_pid()::text)$$)});
 		q_("SELECT delay_reschedule($id, '$pause')");
-		q_('SELECT delay_resume_database()');
+		q_('SELECT delay_wheel.resume_database()');
 		wait_for($node, q{SELECT count(*) FROM done WHERE name IN ('first', 'tried')}, "a task is run, and then a suspect, due in $pause", $limit, expected => 2);
 		is(q_(q{SELECT count(DISTINCT who) FROM done WHERE name IN ('first', 'tried') AND who ~ '^[0-9]+$'}), 2, 'by another process');
 		no_suspects('tried by a fresh process');

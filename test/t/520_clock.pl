@@ -90,7 +90,7 @@ $q->(q{
 		LANGUAGE sql AS $$
 		INSERT INTO public.expected VALUES (of_label, at);
 		SELECT delay_schedule_task('INSERT INTO public.effects VALUES ($1, $2)' || and_then, due => at, queue => of_queue,
-			args => ARRAY[of_label, at::text], arg_types => '{text,timestamptz}')
+			args => ARRAY[of_label, at::text], options => '{"arg_types": ["text", "timestamptz"]}')
 	$$});
 create_injection($node) if has_injection();
 
@@ -132,7 +132,7 @@ sub sound
 #
 my ($gate, $open);
 group steps => sub {
-	$q->(q{SELECT delay_queue('one', max_running => 1), delay_queue('rate', rate => 20)});
+	$q->(q{SELECT delay_wheel.create_queue('one', max_running => 1), delay_wheel.create_queue('rate', rate => 20)});
 	$gate = $node->background_psql('postgres');
 	$gate->query_safe('SELECT pg_advisory_lock(1)');
 	my $wait = '; SELECT pg_advisory_xact_lock_shared(1)';
@@ -147,7 +147,7 @@ group steps => sub {
 		SELECT schedule('pending ' || i, now() + i * interval '10 min') FROM generate_series(1, 24) i;
 		SELECT schedule('day ' || i, now() + i * interval '1 day') FROM generate_series(1, 3) i;
 		SELECT schedule('month ' || i, now() + i * interval '1 mon') FROM generate_series(1, 2) i;
-		SELECT delay_schedule_task('SELECT 1 / 0', delay => '0', max_attempts => 2, retry_delay => '10 min')});
+		SELECT delay_schedule_task('SELECT 1 / 0', delay => '0', max_attempts => 2, options => '{"retry_delay": "10 min"}')});
 	wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task WHERE attempts = 1', 'a task waits for its second attempt', 60, expected => 1);
 
 	step(-5 * $hour);
@@ -444,8 +444,8 @@ sub recurring_sound
 }
 group recurring => sub {
 	$q->(q{
-		SELECT delay_every('every ' || c, '10 min', format('SELECT note(%L)', 'every ' || c), catch_up => c),
-			delay_cron('cron ' || c, '*/15 * * * *', format('SELECT note(%L)', 'cron ' || c), catch_up => c, time_zone => 'UTC') FROM unnest('{skip,all}'::text[]) c});
+		SELECT delay_every('every ' || c, '10 min', format('SELECT note(%L)', 'every ' || c), options => jsonb_build_object('catch_up', c)),
+			delay_cron('cron ' || c, '*/15 * * * *', format('SELECT note(%L)', 'cron ' || c), timezone => 'UTC', options => jsonb_build_object('catch_up', c)) FROM unnest('{skip,all}'::text[]) c});
 	for (1 .. 3)
 	{
 		step(20 * $minute);
@@ -512,11 +512,11 @@ group back => sub {
 			delay_cron('burst', '*/10 2 * * *', 'SELECT note(''burst'')'), delay_every('monthly', '1 month', 'SELECT note(''monthly'')', starts => '2027-05-01 02:30'),
 			delay_every('later', '10 min', 'SELECT note(''later'')', starts => '2027-06-03'),
 			delay_every('paused', '1 min', 'SELECT note(''paused'')', starts => '2027-06-01 02:30'),
-			delay_every('failing', '10 min', 'SELECT note(''failing''), fail_first()', starts => '2027-06-01 02:30', max_attempts => 2, retry_delay => '1 hour'),
+			delay_every('failing', '10 min', 'SELECT note(''failing''), fail_first()', starts => '2027-06-01 02:30', max_attempts => 2, options => '{"retry_delay": "1 hour"}'),
 			delay_every('running', '1 min', 'SELECT note(''running''), pg_advisory_xact_lock_shared(1)', starts => '2027-06-01 02:30')});
 	wait_for($node, 'SELECT count(DISTINCT name) FROM log', 'all that are due at 02:30 have run', 60, expected => 9);
 	step(29 * $minute);
-	$q->(q{SELECT delay_every('fresh', '5 min', 'SELECT note(''fresh'')'), delay_cron('fresh cron', '*/5 * * * *', 'SELECT note(''fresh cron'')', time_zone => 'UTC'); SELECT delay_pause_recurring('paused')});
+	$q->(q{SELECT delay_every('fresh', '5 min', 'SELECT note(''fresh'')'), delay_cron('fresh cron', '*/5 * * * *', 'SELECT note(''fresh cron'')', timezone => 'UTC'); SELECT delay_pause_recurring('paused')});
 	wait_for($node, q{SELECT count(*) FROM delay_wheel.recurring WHERE next_due <= now() AND name <> 'failing'}, 'all are up to date', 60, expected => 0);
 	my $gate = $node->background_psql('postgres');
 	$gate->query_safe('SELECT pg_advisory_lock(1)');
@@ -560,8 +560,8 @@ group back => sub {
 	# by years
 	clock_to('2037-06-01 02:29:58 UTC');
 	wait_for($node, q{SELECT count(*) FROM log WHERE name = 'daily' AND at > '2037-06-01'}, 'years ahead', 60, expected => 1);
-	$q->(q{SELECT delay_every('born', '1 day', 'SELECT 1'), delay_every('last day', '1 month', 'SELECT 1', starts => '2037-05-31 10:00 UTC', time_zone => 'UTC'),
-		delay_every('leap', '1 year', 'SELECT 1', starts => '2036-02-29 10:00 UTC', time_zone => 'UTC')});
+	$q->(q{SELECT delay_every('born', '1 day', 'SELECT 1'), delay_every('last day', '1 month', 'SELECT 1', starts => '2037-05-31 10:00 UTC', timezone => 'UTC'),
+		delay_every('leap', '1 year', 'SELECT 1', starts => '2036-02-29 10:00 UTC', timezone => 'UTC')});
 	wait_for($node, q{SELECT count(*) FROM delay_wheel.recurring WHERE next_due <= now()}, 'all are up to date', 60, expected => 0);
 	clock_to('2027-06-02 03:00 UTC');
 	is_near($_, '1 day', 'back from there') for qw(daily burst born);
@@ -618,8 +618,8 @@ group changes => sub {
 		clock_to("$c->{night}");
 		$q->(q{
 			SELECT delay_every('elapsed', '1 hour', 'SELECT note(''elapsed'')', starts => date_trunc('hour', now()) + interval '58 min'),
-				delay_cron('cron', '30 2 * * *', 'SELECT note(''cron'')', time_zone => 'Europe/Berlin'),
-				delay_every('calendar', '1 day', 'SELECT note(''calendar'')', starts => (current_date - 1 + time '02:30') AT TIME ZONE 'Europe/Berlin', time_zone => 'Europe/Berlin')});
+				delay_cron('cron', '30 2 * * *', 'SELECT note(''cron'')', timezone => 'Europe/Berlin'),
+				delay_every('calendar', '1 day', 'SELECT note(''calendar'')', starts => (current_date - 1 + time '02:30') AT TIME ZONE 'Europe/Berlin', timezone => 'Europe/Berlin')});
 		# now() is before midnight in UTC, and a day of 23 or 25 hours is ahead
 		my $id = $q->(q{SELECT delay_schedule('1 day', 'SELECT 1')});
 		is($q->("SELECT due - now() > interval '24 hours', (due AT TIME ZONE 'Europe/Berlin')::date - (now() AT TIME ZONE 'Europe/Berlin')::date FROM delay_wheel.tasks WHERE id = $id"),
@@ -667,7 +667,7 @@ group ends => sub {
 	is($q->(q{SELECT count(*) FROM delay_wheel_data.task}), 4, 'they are pending');
 	is($q->(q{SELECT delay_every('far', '1 year', 'SELECT 1', starts => '294276-06-01'); SELECT next_due > '294276-01-01' FROM delay_wheel.recurring}) =~ /t$/ ? 1 : 0, 1,
 		'so is a recurring task');
-	is($q->(q{SELECT delay_run(id) FROM delay_wheel.tasks WHERE sql = 'SELECT 1'}), 't', 'its run is made now');
+	is($q->(q{SELECT delay_run(id) FROM delay_wheel.tasks WHERE sql = 'SELECT 1'}), 'done', 'its run is made now');
 	is($q->(q{SELECT state FROM delay_wheel.recurring}), 'finished', 'and there is no other');
 	$q->(q{SELECT delay_unschedule('far')});
 	SKIP:
@@ -678,7 +678,7 @@ group ends => sub {
 		ran('far 2200%', 1, 'and in the next one');
 		set_clock(0);
 		alive('back in the present');
-		is($q->('SELECT delay_reschedule(id, interval $$0$$) FROM delay_wheel.tasks'), "t\nt\nt", 'the others are moved');
+		is($q->('SELECT delay_reschedule(id, interval $$0$$) FROM delay_wheel.tasks'), "moved\nmoved\nmoved", 'the others are moved');
 		ran('far%', 4, 'and run');
 	}
 };

@@ -1,6 +1,6 @@
 # Copies of a database that has everything: pending tasks with keys, tags and
 # queues, recurring ones, pauses, a cancellation under way, a failed task,
-# history.  What came along, what of it acts, what waits for delay_arm(), and
+# history.  What came along, what of it acts, what waits for delay_wheel.arm(), and
 # what one is told; then, armed, all of it acts once.  260_copies.pl has who may
 # dump and restore, 265 replication, 267 pg_upgrade, 240 physical copies.
 
@@ -32,8 +32,8 @@ $node->safe_psql('app', q{
 	SELECT delay_wheel.allow('anna');
 	CREATE TABLE effects (label text);
 	GRANT ALL ON effects TO anna;
-	SELECT delay_queue('slow', rate => 1000, max_running => 1, users => '{anna}'), delay_queue('stopped', users => '{anna}');
-	SELECT delay_pause('stopped');
+	SELECT delay_wheel.create_queue('slow', rate => 1000, max_running => 1, users => '{anna}'), delay_wheel.create_queue('stopped', users => '{anna}');
+	SELECT delay_wheel.pause_queue('stopped');
 	SET SESSION AUTHORIZATION anna;
 	SELECT delay_schedule('0', 'INSERT INTO public.later VALUES (1)');
 	SELECT delay_schedule_task('INSERT INTO public.effects VALUES (''key'')', delay => '1 day', key => 'order 1', tag => 'mail', queue => 'slow');
@@ -76,7 +76,7 @@ sub check
 
 	subtest $what => sub {
 		wait_for($node, "SELECT unarmed FROM delay_wheel.status WHERE database = '$db'", 'the view status tells', 60, db => $db);
-		my $warning = qr/WARNING:  database "$db" holds tasks that came with a copy; they are not run\n.*HINT:  .*call delay_arm\(\)/;
+		my $warning = qr/WARNING:  database "$db" holds tasks that came with a copy; they are not run\n.*HINT:  .*call delay_wheel.arm\(\)/;
 		ok(wait_until(60, sub { slurp_file($node->logfile) =~ $warning }), 'so does the log');
 		is($q->('SELECT armed, key, tag, queue FROM delay_wheel.tasks WHERE key IS NOT NULL ORDER BY key'), "f|order 1|mail|slow\nf|order 2||default",
 			'tasks with their keys, tag and queue, not armed');
@@ -96,17 +96,17 @@ sub check
 		is($q->($effects), 'new 2', 'those of the copy do not');
 		is($q->(q{SET SESSION AUTHORIZATION anna; SELECT delay_resume_recurring('each hour'); SELECT state FROM delay_wheel.recurring WHERE name = 'each hour'}),
 			"t\nunarmed", 'nor is one by its end of a pause');
-		$q->(q{CREATE TABLE later (n int); GRANT ALL ON later TO anna; SELECT delay_redrive()});
+		$q->(q{CREATE TABLE later (n int); GRANT ALL ON later TO anna; SELECT delay_retry_all()});
 		wait_for($node, 'SELECT count(*) FROM later', 'the failed task runs if it is put back', 60, db => $db, expected => 1);
 		$q->(q{SET SESSION AUTHORIZATION anna; SELECT delay_schedule_task('INSERT INTO public.effects VALUES (''own'')', delay => '1 day', key => 'order 2')});
 		is($q->(q{SELECT armed FROM delay_wheel.tasks WHERE key = 'order 2'}), 't', 'a newer task of a key supersedes that of the copy');
 
-		is($q->('SELECT delay_arm(); SELECT delay_arm()'), "4\n0", 'armed, once');
+		is($q->('SELECT delay_wheel.arm(); SELECT delay_wheel.arm()'), "4\n0", 'armed, once');
 		wait_for($node, $effects, 'what may run does, the recurring task, too', 60, db => $db, expected => 'key 1, new 2, recurring 1');
 		wait_for($node, 'SELECT sqlstate FROM delay_wheel.failed', 'which is told when it is due', 60, db => $db, expected => 'DW001');
 		is($q->('SELECT name, state, next_due > now() FROM delay_wheel.recurring ORDER BY name'), "each day|waiting|t\neach hour|waiting|t", 'recurring tasks wait for their next runs');
 		is($q->('SELECT count(*) FROM delay_wheel.tasks t JOIN delay_wheel.recurring r ON t.id = r.task'), 2, 'which are pending');
-		$q->(q{SELECT delay_resume('stopped')});
+		$q->(q{SELECT delay_wheel.resume_queue('stopped')});
 		wait_for($node, q{SELECT count(*) FROM effects WHERE label = 'stopped'}, 'what was paused runs when that ends', 60, db => $db, expected => 1);
 		wait_for($node, 'SELECT count(*) FROM delay_wheel.cancellations', 'the cancellation has come to its end', 60, db => $db, expected => 0);
 		is($q->("SELECT unarmed FROM delay_wheel.status WHERE database = '$db'"), 'f', 'nothing is left to be armed');
@@ -153,7 +153,7 @@ group template => sub {
 
 # The original has its tasks as before, and runs them.
 is($node->safe_psql('app', 'SELECT count(*), count(*) FILTER (WHERE armed) FROM delay_wheel.tasks'), '4|4', 'the original has nothing to be armed');
-$node->safe_psql('app', q{UPDATE delay_wheel_data.task SET due = now(); SELECT delay_resume('stopped')});
+$node->safe_psql('app', q{UPDATE delay_wheel_data.task SET due = now(); SELECT delay_wheel.resume_queue('stopped')});
 wait_for($node, $effects, 'it runs its own', 60, db => 'app', expected => 'key 1, recurring 1, stopped 1, superseded 1');
 
 # A copy that has nothing but a paused recurring task tells of it, too.
@@ -168,7 +168,7 @@ $node->command_ok([ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-o', '/dev/null', '
 wait_for($node, q{SELECT unarmed FROM delay_wheel.status WHERE database = 'paused_copy'}, 'the view status tells', 60, db => 'paused_copy');
 ok(wait_until(60, sub { slurp_file($node->logfile) =~ /WARNING:  database "paused_copy" holds tasks that came with a copy/ }), 'so does the log');
 is($node->safe_psql('paused', q{SELECT unarmed FROM delay_wheel.status WHERE database = 'paused'}), 'f', 'the original has nothing to be armed');
-is($node->safe_psql('paused_copy', q{SELECT delay_arm(); SELECT unarmed FROM delay_wheel.status WHERE database = 'paused_copy'}), "0\nf", 'nor has the copy, once it is');
+is($node->safe_psql('paused_copy', q{SELECT delay_wheel.arm(); SELECT unarmed FROM delay_wheel.status WHERE database = 'paused_copy'}), "0\nf", 'nor has the copy, once it is');
 
 # Nothing of it comes again.
 my $position = log_position($node);

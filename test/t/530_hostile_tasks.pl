@@ -39,8 +39,8 @@ $node->safe_psql('postgres', q{
 	CREATE ROLE another LOGIN;
 	CREATE ROLE signals LOGIN IN ROLE pg_signal_backend;
 	SELECT delay_wheel.allow('good', 'hostile', 'another', 'signals');
-	SELECT delay_queue('good', users => '{good}');
-	SELECT delay_queue('batch', users => '{hostile}');
+	SELECT delay_wheel.create_queue('good', users => '{good}');
+	SELECT delay_wheel.create_queue('batch', users => '{hostile}');
 	CREATE TABLE tick (at timestamptz DEFAULT clock_timestamp());
 	GRANT ALL ON tick TO good;
 	CREATE TABLE probe (found text);
@@ -66,8 +66,8 @@ $node->safe_psql('postgres', q{
 sub innocents_begin
 {
 	$node->safe_psql('postgres',
-		q{SELECT delay_every('tick', '100 ms', 'INSERT INTO tick DEFAULT VALUES', queue => 'good', catch_up => 'all',
-			max_attempts => 20, retry_delay => '100 ms')},
+		q{SELECT delay_every('tick', '100 ms', 'INSERT INTO tick DEFAULT VALUES', queue => 'good',
+			max_attempts => 20, options => '{"catch_up": "all", "retry_delay": "100 ms"}')},
 		extra_params => [ '-U', 'good' ]);
 	return;
 }
@@ -106,7 +106,7 @@ my $schedule = 'SELECT delay_schedule_task($task$%s$task$%s) AS id \gset';
 sub schedule
 {
 	my ($role, $sql, $options) = @_;
-	return run_as($role, sprintf("SET delay_wheel.check_sql = off;\n$schedule\nSELECT :id;", $sql, $options ? ", $options" : ''));
+	return run_as($role, sprintf("SET delay_wheel.check_sql = off;\n$schedule\nSELECT :id;", $sql, $options ? call_args(", $options") : ''));
 }
 
 # How it ended: done, or failed with that SQLSTATE.
@@ -132,7 +132,7 @@ sub ends_with
 			"SET delay_wheel.check_sql = off;\n$schedule
 SELECT :id;
 SELECT delay_wait(:id, '$patience s');
-SELECT sqlstate FROM delay_wheel.failed WHERE id = :id;", $sql, $options ? ", $options" : ''));
+SELECT sqlstate FROM delay_wheel.failed WHERE id = :id;", $sql, $options ? call_args(", $options") : ''));
 
 	$end = $sqlstate // 'done' if $end eq 'failed' || $end eq 'gone';
 	$end = end_of($id) unless $end =~ /^(done|[0-9A-Z]{5})$/;
@@ -305,23 +305,23 @@ sub slurp_dump
 # The same in batches, among innocent tasks of the same role.
 #
 my $innocents = q{SELECT count(delay_schedule_task('INSERT INTO innocent VALUES (1)', queue => 'batch',
-	max_attempts => 20, retry_delay => '100 ms')) FROM generate_series(1, 5);};
+	max_attempts => 20, options => '{"retry_delay": "100 ms"}')) FROM generate_series(1, 5);};
 
 sub in_batches
 {
 	my @round = @_;
 	my @ids;
 
-	query(q{TRUNCATE innocent; SELECT delay_pause('batch')});
+	query(q{TRUNCATE innocent; SELECT delay_wheel.pause_queue('batch')});
 	for my $case (@round)
 	{
 		my (undef, undef, $sql, $options) = @$case;
 		my $answer = run_as('hostile', "SET delay_wheel.check_sql = off;\n$innocents\n" .
-			sprintf("$schedule\nSELECT :id;\n$innocents", $sql, ", queue => 'batch'" . ($options ? ", $options" : '')));
+			sprintf("$schedule\nSELECT :id;\n$innocents", $sql, call_args(", queue => 'batch'" . ($options ? ", $options" : ''))));
 
 		push @ids, (split /\n/, $answer)[1];
 	}
-	query(q{SELECT delay_resume('batch')});
+	query(q{SELECT delay_wheel.resume_queue('batch')});
 	is(end_of($ids[$_]), $round[$_][1], "in batches: $round[$_][0]") for 0 .. $#ids;
 	wait_for($node, 'SELECT count(*) FROM innocent', 'in batches: each innocent one was run once', 60, expected => 10 * @ids);
 	return;
@@ -461,7 +461,7 @@ group noted => sub {
 		WHILE NOT EXISTS (SELECT FROM effect) LOOP PERFORM pg_sleep(0.02); END LOOP;
 		PERFORM pg_terminate_backend(pg_backend_pid()); PERFORM pg_sleep(1000); END$$$sql$)});
 	wait_for($node, 'SELECT count(*) FROM delay_wheel.running', 'a task runs', 60, db => 'again', expected => 1);
-	$again->(q{SELECT delay_pause_database(); INSERT INTO effect VALUES ('paused')});
+	$again->(q{SELECT delay_wheel.pause_database(); INSERT INTO effect VALUES ('paused')});
 	wait_for($node, 'SELECT count(*) FROM delay_wheel.running', 'it ends its executor, and waits', 60, db => 'again', expected => 0);
 	$again->('DROP EXTENSION delay_wheel');
 	wait_for($node, q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'delay_wheel timer' AND datname = 'again'}, 'the timer is gone', 60, expected => 0);
@@ -482,7 +482,7 @@ group changed => sub {
 		CREATE TYPE gone AS ENUM ('red');
 		CREATE FUNCTION f(int) RETURNS int LANGUAGE sql AS 'SELECT $1';
 		CREATE TABLE t (i int)});
-	run_as('hostile', 'SELECT delay_pause()');
+	run_as('hostile', 'SELECT delay_pause_all()');
 	my @changed = map { [ $_->[0], run_as('hostile', "SELECT delay_schedule('0', $_->[1])") ] } (
 		[ '22P02', q{'SELECT $1', 'red'::colour} ], [ '22P02', q{'SELECT $1', ROW(1, 2)::pair} ], [ '42704', q{'SELECT $1', 'red'::gone} ],
 		[ '42883', q{'SELECT f(1)'} ], [ '42P01', q{'INSERT INTO t VALUES (1)'} ]);
@@ -492,7 +492,7 @@ group changed => sub {
 		DROP TYPE gone;
 		DROP FUNCTION f(int);
 		DROP TABLE t;
-		SELECT delay_resume()});
+		SELECT delay_resume_all()});
 	is(end_of($_->[1]), $_->[0], "what was changed meanwhile: $_->[0]") for @changed;
 };
 
@@ -572,7 +572,7 @@ sub create_again
 	wait_for($node, q{SELECT count(*) FROM pg_stat_activity WHERE backend_type IN ('delay_wheel executor', 'delay_wheel timer')},
 		"$what: and so are executors and timer", 60, expected => 0);
 	query(q{CREATE EXTENSION delay_wheel});
-	query(q{SELECT delay_wheel.allow('good', 'hostile'); SELECT delay_queue('good', users => '{good}')});
+	query(q{SELECT delay_wheel.allow('good', 'hostile'); SELECT delay_wheel.create_queue('good', users => '{good}')});
 	is(end_of(schedule('hostile', 'SELECT 1')), 'done', "$what: created again, it works");
 	return;
 }
@@ -582,11 +582,11 @@ group drop => sub {
 	ends_with('2BP01', 'postgres', 'DROP TABLE delay_wheel_data.task', '', 'nor a table');
 	schedule('postgres', 'DROP EXTENSION delay_wheel');
 	create_again('alone');
-	query(q{SELECT delay_pause()});
+	query(q{SELECT delay_pause_all()});
 	query(q{SELECT delay_schedule('0', 'SELECT 1') FROM generate_series(1, 5)});
 	query(q{SELECT delay_schedule('0', 'SELECT drop_extension()')});
 	query(q{SELECT delay_schedule('0', 'SELECT 1') FROM generate_series(1, 5)});
-	query(q{SELECT delay_resume()});
+	query(q{SELECT delay_resume_all()});
 	create_again('in a batch');
 	for my $mode ('at_least_once', 'at_most_once')
 	{

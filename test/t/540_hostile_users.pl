@@ -35,7 +35,7 @@ $node->safe_psql('postgres', q{
 	CREATE ROLE writer LOGIN;
 	GRANT pg_write_all_data, pg_read_all_data, pg_signal_backend TO writer;
 	SELECT delay_wheel.allow('victim', 'mallory', 'hand', 'writer', 'watcher');
-	GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO mallory, victim, writer;
+	GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO mallory, victim, writer; GRANT EXECUTE ON FUNCTION delay_wheel.create_queue, delay_wheel.drop_queue, delay_wheel.pause_database, delay_wheel.resume_database, delay_wheel.arm, delay_wheel.follow_shards TO mallory, victim, writer;
 	CREATE SCHEMA evil AUTHORIZATION mallory;
 	GRANT ALL ON SCHEMA evil TO PUBLIC;
 	-- only victim and superusers can write here
@@ -137,19 +137,19 @@ group attacks => sub {
 			(my $quoted = $full) =~ s/'/''/g;
 			$n++;
 			push @sql, (
-				"SELECT delay_schedule_task('$quoted', key => 'k$n', tag => 't', max_attempts => 2, retry_delay => '1 ms')",
-				"SELECT delay_schedule_task('SELECT 1', on_success => '$quoted')",
-				"SELECT delay_schedule_task('SELECT 1/0', on_failure => '$quoted')",
-				"SELECT delay_every('$role $n', '1 day', '$quoted', starts => now(), max_runs => 1, on_failure => '$quoted')",
+				"SELECT delay_schedule_task('$quoted', key => 'k$n', tag => 't', max_attempts => 2, options => '{\"retry_delay\": \"1 ms\"}')",
+				"SELECT delay_schedule_task('SELECT 1', options => jsonb_build_object('on_success', '$quoted'))",
+				"SELECT delay_schedule_task('SELECT 1/0', options => jsonb_build_object('on_failure', '$quoted'))",
+				"SELECT delay_every('$role $n', '1 day', '$quoted', starts => now(), options => jsonb_build_object('max_runs', 1, 'on_failure', '$quoted'))",
 				"CREATE TRIGGER t$n AFTER INSERT ON evil.\"fired \"\"%s\" FOR EACH ROW WHEN (NEW.i = $n) EXECUTE FUNCTION delay_schedule_trigger('48 hours', '$quoted', 'key=key=', 'tag=\$1')");
 			push @sql, "RESET ROLE; INSERT INTO evil.\"fired \"\"%s\" (i, \"key=\") VALUES ($n, 'x$n'); SET ROLE $role" if $role eq 'mallory';
 			push @sql, "RESET ROLE; SET ROLE mallory; DROP TRIGGER IF EXISTS t$n ON evil.\"fired \"\"%s\"; SET ROLE $role";
 		}
 		# modes, which run outside of a transaction
-		push @sql, map { "SELECT delay_schedule_task('$_', mode => 'at_least_once')" } 'SET ROLE victim', 'RESET ROLE', 'CALL evil.procedure()';
+		push @sql, map { "SELECT delay_schedule_task('$_', options => '{\"mode\": \"at_least_once\"}')" } 'SET ROLE victim', 'RESET ROLE', 'CALL evil.procedure()';
 		# what is read for its arguments
 		push @sql, "SELECT delay_schedule('0', 'SELECT \$1, \$2', 'x'::evil.domain, '(1,x)'::evil.pair)",
-			"SELECT delay_schedule_task('SELECT \$1', args => '{x}', arg_types => '{evil.domain}')",
+			"SELECT delay_schedule_task('SELECT \$1', args => '{x}', options => '{\"arg_types\": [\"evil.domain\"]}')",
 			"SELECT delay_schedule('0', 'SELECT \$1 = \$1', '(1,x)'::evil.pair)";
 		as('mallory', 'CREATE PROCEDURE evil.procedure() LANGUAGE plpgsql AS $$BEGIN COMMIT; PERFORM evil.try(\'procedure\', \'RESET ROLE\'); COMMIT; END$$')
 		  if $role eq 'mallory';
@@ -163,12 +163,12 @@ group attacks => sub {
 	is($node->safe_psql('postgres', "SELECT string_agg(DISTINCT who, ' ') FROM seen"), 'hand mallory', 'checks, casts and operators ran as the owners of the tasks');
 
 	# put back by a superuser
-	is(out_as('boss', q{SELECT count(*) > 100 FROM (SELECT delay_redrive() OFFSET 0) r, delay_wheel.failed}) =~ /^[tf]$/, 1, 'a superuser puts them back');
+	is(out_as('boss', q{SELECT count(*) > 100 FROM (SELECT delay_retry_all() OFFSET 0) r, delay_wheel.failed}) =~ /^[tf]$/, 1, 'a superuser puts them back');
 	wait_until_done('they have been run again');
 	no_loot('put back by a superuser');
 	out_as('boss', 'TRUNCATE seen; DELETE FROM delay_wheel_data.failed_task');
 	# nobody else's session runs them
-	out_as('mallory', "SET ROLE $_; SELECT delay_schedule_task('SELECT evil.loot(1)', delay => '1 hour', key => '$_', on_failure => 'SELECT evil.loot(2)')") for 'mallory', 'hand';
+	out_as('mallory', "SET ROLE $_; SELECT delay_schedule_task('SELECT evil.loot(1)', delay => '1 hour', key => '$_', options => '{\"on_failure\": \"SELECT evil.loot(2)\"}')") for 'mallory', 'hand';
 	for my $as ('RESET ROLE', 'SET ROLE mallory', 'SET ROLE hand', 'SET SESSION AUTHORIZATION mallory', 'SET SESSION AUTHORIZATION hand')
 	{
 		for my $role ('mallory', 'hand')
@@ -190,12 +190,12 @@ group attacks => sub {
 		TRUNCATE seen;
 		DELETE FROM delay_wheel_data.failed_task;
 		TRUNCATE delay_wheel_data.history_0, delay_wheel_data.history_1, delay_wheel_data.history_2;
-		SELECT delay_queue('q $secret', users => '{victim}', max_running => 1);
+		SELECT delay_wheel.create_queue('q $secret', users => '{victim}', max_running => 1);
 		SET SESSION AUTHORIZATION victim;
-		SELECT delay_queue('own $secret');
-		SELECT delay_schedule_task('SELECT ''$secret''', delay => '1 hour', key => 'k $secret', tag => 't $secret', queue => 'q $secret', unique_for => '1 day');
+		SELECT delay_wheel.create_queue('own $secret');
+		SELECT delay_schedule_task('SELECT ''$secret''', delay => '1 hour', key => 'k $secret', tag => 't $secret', queue => 'q $secret', options => '{"unique_for": "1 day"}');
 		SELECT delay_schedule_task('SELECT ''$secret''', delay => '1 hour', key => 'shared', tag => 'shared');
-		SELECT delay_schedule_task('SELECT ''$secret''', notify => '$secret', key => 'done $secret');
+		SELECT delay_schedule_task('SELECT ''$secret''', key => 'done $secret', options => jsonb_build_object('notify', '$secret'));
 		SELECT delay_schedule_task('SELECT ''$secret''::int');
 		SELECT delay_schedule_task('DO \$\$BEGIN RAISE EXCEPTION ''x'' USING DETAIL = ''$secret'', HINT = ''$secret'', MESSAGE = repeat(''$secret'', 1000); END\$\$');
 		SELECT delay_every('$secret', '1 hour', 'SELECT ''$secret'' AS recurring', args => NULL);
@@ -241,8 +241,8 @@ group attacks => sub {
 			"CREATE TRIGGER t BEFORE INSERT ON $_ FOR EACH ROW EXECUTE FUNCTION evil.at_commit()", "CREATE RULE r AS ON INSERT TO $_ DO ALSO SELECT 1", "ALTER TABLE $_ OWNER TO mallory",
 			"CREATE POLICY p ON $_", "CREATE INDEX ON $_ ((evil.tell('x')))", "TRUNCATE $_", "SELECT setval('$_', 1)", "SELECT nextval('$_')") } @tables;
 	push @queries, 'SELECT delay_wheel_internal.get_running()', 'SELECT delay_wheel_internal.get_queues()', 'SELECT delay_wheel_internal.get_lanes()', 'SELECT delay_wheel_internal.get_cancellations()', 'TABLE evil.view', 'TABLE pg_stats', 'TABLE pg_statistic',
-		'SELECT query FROM pg_stat_activity', 'CREATE OR REPLACE VIEW delay_wheel.tasks AS SELECT 1', 'ALTER EXTENSION delay_wheel DROP FUNCTION delay_arm()', 'DROP EXTENSION delay_wheel', 'DROP SCHEMA delay_wheel CASCADE',
-		'CREATE FUNCTION delay_wheel.f() RETURNS int LANGUAGE sql AS \'SELECT 1\'', 'CREATE OR REPLACE FUNCTION delay_wheel_internal.origin() RETURNS bigint LANGUAGE sql AS \'SELECT 1\'', 'ALTER FUNCTION delay_arm() OWNER TO mallory';
+		'SELECT query FROM pg_stat_activity', 'CREATE OR REPLACE VIEW delay_wheel.tasks AS SELECT 1', 'ALTER EXTENSION delay_wheel DROP FUNCTION delay_wheel.arm()', 'DROP EXTENSION delay_wheel', 'DROP SCHEMA delay_wheel CASCADE',
+		'CREATE FUNCTION delay_wheel.f() RETURNS int LANGUAGE sql AS \'SELECT 1\'', 'CREATE OR REPLACE FUNCTION delay_wheel_internal.origin() RETURNS bigint LANGUAGE sql AS \'SELECT 1\'', 'ALTER FUNCTION delay_wheel.arm() OWNER TO mallory';
 	my $debug = "SET client_min_messages = debug5;\n";
 	($out, $err) = as('mallory', $debug . join(";\n", @queries) . ";\nSELECT 'end of the queries';");
 	like($out, qr/^end of the queries$/m, 'the queries have been sent: ' . scalar(@queries));
@@ -255,18 +255,18 @@ group attacks => sub {
 	# 3. By the functions
 	#
 	my @ids = split /\n/, $node->safe_psql('postgres', q{SELECT id FROM delay_wheel_data.task WHERE owner = 'victim'::regrole UNION SELECT id FROM delay_wheel_data.failed_task WHERE owner = 'victim'::regrole});
-	my @calls = map { ("delay_cancel($_)", "delay_cancel($_, true)", "delay_reschedule($_, '0')", "delay_reschedule_at($_, now())", "delay_update($_, 'SELECT evil.loot(1)', '{}')", "delay_update($_, priority => 1)", "delay_run($_)", "delay_wait($_, '0')", "delay_retry($_)") } @ids;
-	push @calls, "delay_cancel_key('k $secret', 'q $secret')", "delay_cancel_key('k $secret')", "delay_cancel_key('shared')", "delay_cancel_all(tag => 'shared')", "delay_cancel_all(due_from => '-infinity')", "delay_cancel_all('q $secret')",
-		"delay_redrive()", "delay_redrive('q $secret')", "delay_unschedule('shared')", "delay_pause_recurring('shared')", "delay_resume_recurring('shared')", "delay_every('shared', '1 day', 'SELECT 1')",
-		"delay_unschedule('shared')", "delay_pause('q $secret')", "delay_pause()", "delay_resume()", "delay_pause('own $secret')", "delay_resume('own $secret')", "delay_queue('own $secret', max_running => 1)", "delay_queue_drop('own $secret')",
-		"delay_queue('q $secret', users => '{mallory}')", "delay_schedule_task('SELECT 1', queue => 'q $secret', key => 'k $secret', if_exists => 'replace')", "delay_schedule_task('SELECT 1', delay => '1 hour', key => 'shared', if_exists => 'replace')", "delay_cancel_key('shared')",
-		"delay_run_due('infinity')", 'delay_arm()', "delay_reschedule_key('k $secret', '0', 'q $secret')", "delay_reschedule_key_at('shared', now())", "delay_update_key('k $secret', 'q $secret', priority => 1)",
-		"delay_update_key('shared', tag => 'taken')", "delay_put('SELECT 1', key => 'k $secret', queue => 'q $secret', if_exists => 'later', delay => '1 day', unique_for => '1 h')";
+	my @calls = map { ("delay_cancel($_)", "delay_cancel($_, true)", "delay_reschedule($_, '0')", "delay_reschedule($_, now())", "delay_update($_, sql_text => 'SELECT evil.loot(1)', args => '{}')", "delay_update($_, priority => 1)", "delay_run($_)", "delay_wait($_, '0')", "delay_retry($_)") } @ids;
+	push @calls, "delay_cancel(key => 'k $secret', queue => 'q $secret')", "delay_cancel(key => 'k $secret')", "delay_cancel(key => 'shared')", "delay_cancel_all(tag => 'shared')", "delay_cancel_all(due_from => '-infinity')", "delay_cancel_all('q $secret')",
+		"delay_retry_all()", "delay_retry_all('q $secret')", "delay_unschedule('shared')", "delay_pause_recurring('shared')", "delay_resume_recurring('shared')", "delay_every('shared', '1 day', 'SELECT 1')",
+		"delay_unschedule('shared')", "delay_wheel.pause_queue('q $secret')", "delay_pause_all()", "delay_resume_all()", "delay_wheel.pause_queue('own $secret')", "delay_wheel.resume_queue('own $secret')", "delay_wheel.create_queue('own $secret', max_running => 1)", "delay_wheel.drop_queue('own $secret')",
+		"delay_wheel.create_queue('q $secret', users => '{mallory}')", "delay_schedule_task('SELECT 1', queue => 'q $secret', key => 'k $secret', if_exists => 'replace')", "delay_schedule_task('SELECT 1', delay => '1 hour', key => 'shared', if_exists => 'replace')", "delay_cancel(key => 'shared')",
+		"delay_run_due('infinity')", 'delay_wheel.arm()', "delay_reschedule(key => 'k $secret', delay => '0', queue => 'q $secret')", "delay_reschedule(key => 'shared', due => now())", "delay_update(key => 'k $secret', queue => 'q $secret', priority => 1)",
+		"delay_update(key => 'shared', tag => 'taken')", "delay_scheduled(delay_schedule_task('SELECT 1', key => 'k $secret', queue => 'q $secret', if_exists => 'later', delay => '1 day', options => '{\"unique_for\": \"1 h\"}'))";
 	($out, $err) = as('mallory', join(";\n", map { "SELECT $_" } @calls) . ";\nSELECT 'end of the calls';");
 	like($out, qr/^end of the calls$/m, 'the functions have been called: ' . scalar(@calls));
 	is(() = $out =~ /^(?:cancelled|stopping|done)$/mg, 1, 'nothing is cancelled but what is one\'s own');
 	is($node->safe_psql('postgres', $state), $before, 'no function does anything to what is another role\'s');
-	$node->safe_psql('postgres', 'SELECT delay_resume_database()');
+	$node->safe_psql('postgres', 'SELECT delay_wheel.resume_database()');
 
 	#
 	# 4. Plain SQL of who may write all tables
@@ -279,7 +279,7 @@ group attacks => sub {
 	push @writes, (
 		map { ("INSERT INTO delay_wheel_data.task (due, owner, sql) VALUES (now(), $_, $evil)",
 			"INSERT INTO delay_wheel_data.failed_task (id, failed_at, due, origin, owner, queue, priority, attempts, sqlstate, message, sql) VALUES (1, now(), now(), delay_wheel_internal.origin(), $_, 0, 0, 1, 'XX000', 'x', $evil)",
-			"INSERT INTO delay_wheel_data.recurring_task (owner, starts, every, name, time_zone, sql, next_due, task) VALUES ($_, now(), '1 hour', 'w', 'UTC', $evil, now(), $pending)",
+			"INSERT INTO delay_wheel_data.recurring_task (owner, starts, every, name, timezone, sql, next_due, task) VALUES ($_, now(), '1 hour', 'w', 'UTC', $evil, now(), $pending)",
 			"INSERT INTO delay_wheel_data.history_0 (task, due, ended, owner, queue, outcome, sql) VALUES (1, now(), now(), $_, 0, 'done', 'x')",
 			"INSERT INTO delay_wheel_data.pause (owner) VALUES ($_)",
 			"INSERT INTO delay_wheel_data.cancellation VALUES (nextval('delay_wheel_data.task_id_seq'), delay_wheel_internal.origin(), now(), 'writer', ARRAY[$_]::regrole[], NULL, NULL, NULL, NULL, 0)") } "'victim'", "'boss'", "'-'", "'10'", "'4294967295'", 'NULL'),
@@ -292,7 +292,7 @@ group attacks => sub {
 	my @own = (
 		"INSERT INTO delay_wheel_data.task (due, sql, more) VALUES (now(), 'SELECT 1', '{\"recurring\": $definition, \"on_success\": \"SELECT evil.loot(''more'')\", \"notify\": \"x\"}')",
 		"INSERT INTO delay_wheel_data.task (due, sql, more) VALUES (now(), 'SELECT 1/0', '{\"recurring\": $definition, \"on_failure\": \"RESET ROLE; SELECT evil.loot(''more'')\"}')",
-		"INSERT INTO delay_wheel_data.recurring_task (starts, every, name, time_zone, sql, next_due, task) VALUES (now(), '1 hour', 'w', 'UTC', $evil, now(), $pending)",
+		"INSERT INTO delay_wheel_data.recurring_task (starts, every, name, timezone, sql, next_due, task) VALUES (now(), '1 hour', 'w', 'UTC', $evil, now(), $pending)",
 		"INSERT INTO delay_wheel_data.failed_task (id, failed_at, due, origin, owner, queue, priority, attempts, sqlstate, message, sql) VALUES ($failed, now(), now(), delay_wheel_internal.origin(), 'writer', 0, 0, 1, 'XX000', 'x', $evil); SELECT delay_retry($failed)",
 		"BEGIN; INSERT INTO delay_wheel_data.prepared SELECT 'g', r.oid, q, p, now() FROM pg_roles r, generate_series(-300, 300, 30) q, generate_series(-300, 300, 100) p; SELECT delay_schedule('1 hour', 'SELECT 1'); PREPARE TRANSACTION 'g'; COMMIT PREPARED 'g'");
 	$position = log_position($node);
@@ -337,10 +337,10 @@ group owners => sub {
 group dump => sub {
 	my $dump = PostgreSQL::Test::Utils::tempdir() . '/dump.sql';
 	$node->safe_psql('postgres', 'CREATE DATABASE original TEMPLATE template0; CREATE DATABASE restored TEMPLATE template0; CREATE DATABASE doctored TEMPLATE template0');
-	$node->safe_psql('original', q{CREATE EXTENSION delay_wheel; SELECT delay_wheel.allow('mallory'); GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO mallory;
+	$node->safe_psql('original', q{CREATE EXTENSION delay_wheel; SELECT delay_wheel.allow('mallory'); GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO mallory; GRANT EXECUTE ON FUNCTION delay_wheel.create_queue, delay_wheel.drop_queue, delay_wheel.pause_database, delay_wheel.resume_database, delay_wheel.arm, delay_wheel.follow_shards TO mallory;
 		CREATE TABLE loot (what text)});
 	out_as('mallory', q{SELECT delay_schedule_task(E'SELECT \'\n\\\\.\nDROP TABLE loot;\n\'', delay => '1 hour', key => E'\\\\.\n\t\'', tag => E'$$; DROP TABLE loot; --'),
-		delay_every(E'\\\\.\n; DROP TABLE loot', '1 hour', 'SELECT 1'), delay_queue(E'\n\\\\.\nDROP TABLE loot; --')}, 'original');
+		delay_every(E'\\\\.\n; DROP TABLE loot', '1 hour', 'SELECT 1'), delay_wheel.create_queue(E'\n\\\\.\nDROP TABLE loot; --')}, 'original');
 	$node->command_ok([ 'pg_dump', '-f', $dump, '-d', $node->connstr('original') ], 'dumped');
 	$node->command_ok([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-f', $dump, '-d', $node->connstr('restored') ], 'restored');
 	is($node->safe_psql('restored', q{SELECT count(*) FROM loot}), 0, 'with its table, whatever stands in tasks');
@@ -348,7 +348,7 @@ group dump => sub {
 	my $text = slurp_file($dump);
 	$text =~ s/\bmallory\b/boss/g;
 	append_to_file("$dump.doctored", $text);
-	$node->safe_psql('doctored', 'CREATE EXTENSION delay_wheel; GRANT ALL ON SCHEMA public TO mallory, writer; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO mallory, writer');
+	$node->safe_psql('doctored', 'CREATE EXTENSION delay_wheel; GRANT ALL ON SCHEMA public TO mallory, writer; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO mallory, writer; GRANT EXECUTE ON FUNCTION delay_wheel.create_queue, delay_wheel.drop_queue, delay_wheel.pause_database, delay_wheel.resume_database, delay_wheel.arm, delay_wheel.follow_shards TO mallory, writer');
 	for my $role ('mallory', 'writer')
 	{
 		(undef, $err) = as($role, "\\i $dump.doctored\n", 'doctored');
@@ -356,9 +356,9 @@ group dump => sub {
 		is($node->safe_psql('doctored', q{SELECT count(*) FROM delay_wheel_data.task WHERE owner = 'boss'::regrole}), 0, 'there is no such task');
 	}
 	as('boss', "\\i $dump.doctored\n", 'doctored');
-	as('mallory', 'SELECT delay_arm()', 'doctored');
+	as('mallory', 'SELECT delay_wheel.arm()', 'doctored');
 	is($node->safe_psql('doctored', q{SELECT bool_or(armed), count(*) > 0 FROM delay_wheel.tasks WHERE owner = 'boss'}), 'f|t',
-		'restored by a superuser they wait for delay_arm() of who has the right');
+		'restored by a superuser they wait for delay_wheel.arm() of who has the right');
 };
 
 #
@@ -414,26 +414,27 @@ group create => sub {
 	my $sequence = $node->safe_psql('prepared', q{SELECT 'delay_wheel_data.history_seq'::regclass::oid});
 	($out, $err) = as('mallory', "SELECT nextval($sequence)", 'prepared');
 	like($err, qr/permission denied for sequence history_seq/, 'so no number is taken');
-	($out, $err) = as('mallory', q{SET search_path = pg_catalog; SELECT count(*) FROM delay_wheel_data.task; SELECT trap.delay_schedule('0', 'SELECT 1'); SELECT trap.delay_arm(); CREATE TABLE delay_wheel.t (); BEGIN; LOCK delay_wheel.tasks}, 'prepared');
+	($out, $err) = as('mallory', q{SET search_path = pg_catalog; SELECT count(*) FROM delay_wheel_data.task; SELECT trap.delay_schedule('0', 'SELECT 1'); SELECT delay_wheel.arm(); CREATE TABLE delay_wheel.t (); BEGIN; LOCK delay_wheel.tasks}, 'prepared');
 	is(() = $err =~ /ERROR:  permission denied/g, 5, 'so nothing is allowed to who is not');
 	($out, $err) = as('boss', q{SET search_path = trap, pg_catalog;
 		SELECT delay_wheel.allow('victim');
 		SELECT delay_cancel(delay_schedule('1 hour', 'SELECT 1'));
 		SELECT delay_schedule_task('SELECT 1', delay => '1 hour', key => 'k') IS NOT NULL;
-		SELECT delay_cancel_key('k');
-		SELECT delay_queue('q');
+		SELECT delay_cancel(key => 'k');
+		SELECT delay_wheel.create_queue('q');
 		SELECT delay_every('r', '1 hour', 'SELECT 1') IS NOT NULL;
 		SELECT 1 FROM delay_wheel.tasks, delay_wheel.failed, delay_wheel.history, delay_wheel.recurring, delay_wheel.queues, delay_wheel.lanes, delay_wheel.status, delay_wheel.cancellations, delay_wheel.ring LIMIT 1;
 		SELECT delay_run(task) FROM delay_wheel.recurring;
 		SELECT delay_cancel_all(due_from => '-infinity'::pg_catalog.timestamptz) IS NOT NULL;
-		SELECT delay_arm(), delay_redrive()}, 'prepared');
+		SELECT delay_wheel.arm(), delay_retry_all()}, 'prepared');
 	unlike($err, qr/met:/, 'what it does meets nothing in its schema') or diag($err);
 	is($err, '', 'and works') or diag($out);
 	# what is there already is not taken for its own
 	for my $first (
 		'CREATE SCHEMA delay_wheel AUTHORIZATION mallory; CREATE TABLE delay_wheel.tasks (id bigint, due timestamptz, owner regrole, sql text)',
 		'CREATE SCHEMA delay_wheel_data AUTHORIZATION mallory; CREATE TABLE delay_wheel_data.task (id bigint, due timestamptz, owner regrole, sql text)',
-		"CREATE FUNCTION public.delay_schedule(interval, text) RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint'")
+		"CREATE FUNCTION public.delay_schedule(interval, text) RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint'",
+		"CREATE FUNCTION public.delay_run(bigint) RETURNS text LANGUAGE sql AS 'SELECT NULL::text'")
 	{
 		my ($code) = $node->psql('captured', "BEGIN; $first; CREATE EXTENSION delay_wheel; COMMIT", on_error_stop => 1);
 		isnt($code, 0, 'it is not created over what is there: ' . substr($first, 0, 30));
@@ -537,18 +538,18 @@ group leaks => sub {
 	$node->safe_psql('postgres', q{
 		CREATE ROLE stranger LOGIN;
 		SET SESSION AUTHORIZATION victim;
-		SELECT count(delay_schedule_task('SELECT $1, ' || i, args => ARRAY['a' || i], arg_types => '{text}', delay => '1 day', key => 'unpaid ' || i, tag => 'tag ' || i, priority => i % 3 - 1)) FROM generate_series(1, 300) i;
+		SELECT count(delay_schedule_task('SELECT $1, ' || i, args => ARRAY['a' || i], delay => '1 day', key => 'unpaid ' || i, tag => 'tag ' || i, priority => i % 3 - 1, options => '{"arg_types": ["text"]}')) FROM generate_series(1, 300) i;
 		SELECT count(delay_schedule_task('SELECT 1/0', key => 'fails ' || i)) FROM generate_series(1, 30) i;
 		SELECT count(delay_every('every ' || i, '1 day', 'SELECT ' || i)) FROM generate_series(1, 10) i;
-		SELECT delay_queue('hidden');
-		SELECT delay_queue('hidden_post', external => true);
+		SELECT delay_wheel.create_queue('hidden');
+		SELECT delay_wheel.create_queue('hidden_post', external => true);
 		SELECT count(delay_send('hidden_post', jsonb_build_object('a', i), key => 'message ' || i)) FROM generate_series(1, 30) i;
 		CALL delay_await('hidden_post', '60 s');
 		SELECT count(*) FROM delay_lease('hidden_post', 5, '1 day');
 		SELECT delay_cancel_all(tag => 'tag 7');
 		-- what is stored out of line is read when it is asked for
 		SELECT delay_send('hidden_post', (SELECT jsonb_object_agg('a' || i, md5(i::text)) FROM generate_series(1, 3000) i), tag => 'large');
-		SELECT delay_schedule_task('SELECT $1, $2', args => ARRAY[(SELECT string_agg(md5(i::text), '') FROM generate_series(1, 3000) i), 'b'], arg_types => '{text,text}', delay => '1 day', tag => 'large')});
+		SELECT delay_schedule_task('SELECT $1, $2', args => ARRAY[(SELECT string_agg(md5(i::text), '') FROM generate_series(1, 3000) i), 'b'], delay => '1 day', tag => 'large', options => '{"arg_types": ["text", "text"]}')});
 	wait_for($node, q{SELECT count(*) >= 30 FROM delay_wheel.failed}, 'there are failed tasks of the victim');
 	out_as('mallory', q{SELECT count(delay_schedule_task('SELECT 1', delay => '1 day', key => 'mine ' || i)) FROM generate_series(1, 5) i});
 	$node->safe_psql('postgres', 'ANALYZE');
@@ -604,7 +605,7 @@ group leaks => sub {
 		'delay_wheel_internal.newest_failed' => [ [ "message > 'z'", "message > 'd'" ] ],
 		'delay_wheel.history' => [ [ "message > 'z'", "message > 'd'" ], [ "outcome = 'none'", "outcome = 'failed'" ], [ "ended > '2500-01-01'", "ended > '1999-01-01'" ] ],
 		'delay_wheel.recurring' => [ [ "name = 'none'", "name = 'every 4'" ], [ "sql > 'z'", "sql > 'S'" ],],
-		# that a name is taken an index tells, as delay_queue() does
+		# that a name is taken an index tells, as delay_wheel.create_queue() does
 		'delay_wheel.queues' => [ [ "owner = 'nobody'", "owner = 'victim'" ] ]);
 	for my $view (sort keys %pairs)
 	{
@@ -647,7 +648,7 @@ group leaks => sub {
 		$plan =~ s/'unpaid \d+'//gr;
 	} 'unpaid 5', 'unpaid 4711';
 	is($keyed[0], $keyed[1], 'a plan does not tell whether others have a task of a key');
-	out_as('mallory', q{SELECT delay_cancel_key(k) FROM unnest('{unpaid 5,unpaid 4711}'::text[]) k});
+	out_as('mallory', q{SELECT delay_cancel(key => k) FROM unnest('{unpaid 5,unpaid 4711}'::text[]) k});
 	# locks of keys, which all may see, cannot be told from guesses
 	$node->safe_psql('postgres', q{
 		CREATE FUNCTION sightings(guess bigint, OUT all_locks bigint, OUT guessed bigint) LANGUAGE plpgsql AS $$
@@ -687,7 +688,7 @@ group leaks => sub {
 	like(out_as('mallory', $shown), qr/^\d{3}\|t\|f$/, 'and all the others');
 	$node->safe_psql('postgres', 'REVOKE victim FROM gang; DROP OPERATOR >>= (text, text); DROP FUNCTION counting; DROP SEQUENCE calls');
 	out_as('mallory', q{SELECT delay_cancel_all(due_from => '-infinity')});
-	out_as('victim', q{SELECT delay_cancel_all(due_from => '-infinity'); SELECT delay_unschedule(name) FROM delay_wheel.recurring; SELECT delay_queue_drop('hidden')});
+	out_as('victim', q{SELECT delay_cancel_all(due_from => '-infinity'); SELECT delay_unschedule(name) FROM delay_wheel.recurring; SELECT delay_wheel.drop_queue('hidden')});
 };
 
 #
@@ -712,16 +713,16 @@ group messages => sub {
 	$node->safe_psql('postgres', q{
 		TRUNCATE seen, loot;
 		SET SESSION AUTHORIZATION boss;
-		SELECT delay_queue('of_boss', external => true, users => '{mallory}', max_attempts => 1);
-		SELECT delay_queue('of_victim', external => true, users => '{victim}', receivers => '{mallory}', history => 'all');
-		SELECT delay_queue('private', external => true, users => '{victim}', receivers => '{victim}')});
+		SELECT delay_wheel.create_queue('of_boss', external => true, users => '{mallory}', max_attempts => 1);
+		SELECT delay_wheel.create_queue('of_victim', external => true, users => '{victim}', receivers => '{mallory}', options => '{"history": "all"}');
+		SELECT delay_wheel.create_queue('private', external => true, users => '{victim}', receivers => '{victim}')});
 
 	# who sends: what follows the end runs as the sender, whoever ends it, in whatever way
 	my @attacks = ('SELECT 1', 'RESET ROLE', 'SET ROLE boss', 'SET SESSION AUTHORIZATION boss', 'SET SESSION AUTHORIZATION DEFAULT');
 	for my $attack (@attacks)
 	{
 		my $sql = "\$sql\$SELECT evil.try('message', '$attack')\$sql\$";
-		out_as('mallory', "SELECT count(delay_send('of_boss', '\"$attack\"', on_success => $sql, on_failure => $sql, notify => 'of_boss')) FROM generate_series(1, 4)");
+		out_as('mallory', "SELECT count(delay_send('of_boss', '\"$attack\"', options => jsonb_build_object('on_success', $sql, 'on_failure', $sql, 'notify', 'of_boss'))) FROM generate_series(1, 4)");
 		wait_for($node, q{SELECT ready >= 4 FROM delay_wheel.queues WHERE name = 'of_boss'}, "they are due: $attack");
 		# received, given up, done, and left: then the sweeper ends it after the last lease
 		out_as('boss', q{BEGIN; SELECT count(*) FROM delay_receive('of_boss'); COMMIT; BEGIN; SELECT delay_fail(id, give_up => true) FROM delay_receive('of_boss'); COMMIT});
@@ -733,7 +734,7 @@ group messages => sub {
 	is($node->safe_psql('postgres', 'SELECT DISTINCT who, session FROM seen'), 'mallory|mallory', 'as their sender');
 	cmp_ok($node->safe_psql('postgres', 'SELECT count(*) FROM seen'), '>=', 4 * @attacks, 'all of them');
 	no_loot('by messages');
-	is(out_as('mallory', q{SELECT delay_redrive(queue => 'of_boss')}), 2 * @attacks, 'those that failed are sent again by their sender');
+	is(out_as('mallory', q{SELECT delay_retry_all(queue => 'of_boss')}), 2 * @attacks, 'those that failed are sent again by their sender');
 	is($refused->('mallory', $_), '42501', "but not received: $_")
 	  for q{SELECT * FROM delay_receive('of_boss', autocommit => true)}, q{SELECT * FROM delay_lease('of_boss')}, q{CALL delay_await('of_boss', '0')};
 	out_as('boss', q{SELECT delay_cancel_all(queue => 'of_boss')});
@@ -741,14 +742,14 @@ group messages => sub {
 	# who receives: sees the payload, and changes nothing but what the functions are for
 	out_as('victim', q{
 		SELECT count(delay_send('of_victim', jsonb_build_object('n', n), key => 'key ' || n, tag => 'tag',
-			on_success => 'INSERT INTO loot SELECT $2->>''what''', on_failure => 'INSERT INTO loot SELECT $3')) FROM generate_series(1, 6) n;
+			options => jsonb_build_object('on_success', 'INSERT INTO loot SELECT $2->>''what''', 'on_failure', 'INSERT INTO loot SELECT $3'))) FROM generate_series(1, 6) n;
 		SELECT count(delay_send('private', '"private"')) FROM generate_series(1, 3)});
 	my $held = $lease->('mallory', 'of_victim');
 	my ($id) = split /,/, $held;
 	is($refused->('mallory', $_), '42501', "a receiver must not: $_")
-	  for "SELECT delay_cancel($id)", "SELECT delay_cancel($id, stop_running => true)", "SELECT delay_reschedule($id, delay => '1 day')", "SELECT delay_queue('of_victim', receivers => '{public}')",
-	  "SELECT delay_pause('of_victim')", q{SELECT delay_send('of_victim', '1')}, 'UPDATE delay_wheel_data.task SET token = 1', 'SELECT token FROM delay_wheel_data.task', 'SELECT task FROM delay_wheel_data.history_0';
-	is(out_as('mallory', q{SELECT count(*) FROM delay_wheel.tasks; SELECT string_agg(concat_ws(' ', owner, outcome, sql), ', ') FROM delay_wheel.history WHERE owner <> 'mallory'; SELECT delay_cancel_key('key 1')}), "0\n\ngone", 'sees and cancels nothing');
+	  for "SELECT delay_cancel($id)", "SELECT delay_cancel($id, stop_running => true)", "SELECT delay_reschedule($id, delay => '1 day')", "SELECT delay_wheel.create_queue('of_victim', receivers => '{public}')",
+	  "SELECT delay_wheel.pause_queue('of_victim')", q{SELECT delay_send('of_victim', '1')}, 'UPDATE delay_wheel_data.task SET token = 1', 'SELECT token FROM delay_wheel_data.task', 'SELECT task FROM delay_wheel_data.history_0';
+	is(out_as('mallory', q{SELECT count(*) FROM delay_wheel.tasks; SELECT string_agg(concat_ws(' ', owner, outcome, sql), ', ') FROM delay_wheel.history WHERE owner <> 'mallory'; SELECT delay_cancel(key => 'key 1')}), "0\n\ngone", 'sees and cancels nothing');
 	# what is written in its transaction, for the sender, meets nothing of the receiver's
 	out_as('mallory', q{
 		CREATE FUNCTION evil.int8eq(bigint, bigint) RETURNS boolean LANGUAGE sql AS $$SELECT evil.try('int8eq')$$;

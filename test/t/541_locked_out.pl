@@ -22,7 +22,7 @@ $node->safe_psql('postgres', q{
 	CREATE ROLE outsider LOGIN;
 	CREATE ROLE friend LOGIN;
 	SELECT delay_wheel.allow('friend');
-	GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO friend;
+	GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO friend; GRANT EXECUTE ON FUNCTION delay_wheel.create_queue, delay_wheel.drop_queue, delay_wheel.pause_database, delay_wheel.resume_database, delay_wheel.arm, delay_wheel.follow_shards TO friend;
 	GRANT CREATE ON DATABASE postgres TO outsider;
 	CREATE SCHEMA own AUTHORIZATION outsider;
 	CREATE TABLE effect (what text);
@@ -202,13 +202,13 @@ my $keeper = $node->background_psql('postgres', extra_params => [ '-U', 'outside
 my $n = 0;
 $keeper->query_safe(join '; ', 'BEGIN', map { 'PREPARE p' . $n++ . " AS SELECT FROM $_ FOR UPDATE" } grep { !/newest_failed|forecast|nodes|waiting|lateness|recurring_status/ } @views);
 (undef, undef, my $err) = $node->psql('postgres', q{SET lock_timeout = '2s';
-	SELECT delay_cancel(delay_schedule('1 day', 'SELECT 1')), delay_reschedule(delay_schedule('1 day', 'SELECT 1'), '2 days'), delay_schedule_task('SELECT 1', key => 'kept', delay => '1 day') > 0, delay_cancel_key('kept');
+	SELECT delay_cancel(delay_schedule('1 day', 'SELECT 1')), delay_reschedule(delay_schedule('1 day', 'SELECT 1'), '2 days'), delay_schedule_task('SELECT 1', key => 'kept', delay => '1 day') > 0, delay_cancel(key => 'kept');
 	SELECT delay_every('kept', '1 day', 'SELECT 1') > 0, delay_pause_recurring('kept'), delay_unschedule('kept');
-	SELECT delay_pause(); SELECT delay_resume(); SELECT delay_run(delay_schedule('1 day', 'SELECT 1')), delay_redrive(), delay_discard_all(), delay_cancel_all(tag => 'kept') > 0;
+	SELECT delay_pause_all(); SELECT delay_resume_all(); SELECT delay_run(delay_schedule('1 day', 'SELECT 1')), delay_retry_all(), delay_discard_all(), delay_cancel_all(tag => 'kept') > 0;
 	SELECT delay_schedule('0', 'INSERT INTO effect VALUES (''beside locks that are kept'')'), delay_schedule('0', 'SELECT 1/0')}, on_error_stop => 0, extra_params => [ '-U', 'friend' ]);
 is($err, '', 'nobody who schedules waits for these');
 wait_for($node, 'SELECT count(*) FROM effect', 'nor do tasks', 20, expected => 1);
-(undef, undef, $err) = $node->psql('postgres', q{SET lock_timeout = '2s'; SELECT delay_queue('kept'); SELECT delay_queue_drop('kept'); SELECT delay_pause_database(); SELECT delay_resume_database(); SELECT delay_arm();
+(undef, undef, $err) = $node->psql('postgres', q{SET lock_timeout = '2s'; SELECT delay_wheel.create_queue('kept'); SELECT delay_wheel.drop_queue('kept'); SELECT delay_wheel.pause_database(); SELECT delay_wheel.resume_database(); SELECT delay_wheel.arm();
 	VACUUM delay_wheel_data.task, delay_wheel_data.history_0, delay_wheel_data.prepared; ANALYZE delay_wheel_data.task}, on_error_stop => 0);
 is($err, '', 'nor administrators, nor VACUUM');
 $keeper->query_safe('ROLLBACK');

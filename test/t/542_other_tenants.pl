@@ -135,7 +135,7 @@ group prepared => sub {
 	$node->safe_psql('postgres', q{
 		SET SESSION AUTHORIZATION mallory;
 		SELECT count(delay_schedule('1 minute', 'SELECT 1')) FROM generate_series(1, 200000);
-		BEGIN; SELECT delay_pause(), delay_cancel_all(tag => 'none'); PREPARE TRANSACTION 'g'});
+		BEGIN; SELECT delay_pause_all(), delay_cancel_all(tag => 'none'); PREPARE TRANSACTION 'g'});
 	for my $sql (q{BEGIN; COMMIT PREPARED 'g'; ROLLBACK}, q{ROLLBACK PREPARED 'g'}, q{COMMIT PREPARED 'none'})
 	{
 		my $cpu = timer_cpu();
@@ -214,7 +214,7 @@ group failed => sub {
 group readers => sub {
 	my @roles = ('mallory', map { "crowd$_" } 1 .. 3);
 	$node->safe_psql('postgres', join ';', (map { "CREATE ROLE $_; SELECT delay_wheel.allow('$_')" } @roles[1 .. 3]),
-		"SELECT count(delay_queue('q' || i, users => '{" . join(',', @roles) . "}')) FROM generate_series(1, 1100) i",
+		"SELECT count(delay_wheel.create_queue('q' || i, users => '{" . join(',', @roles) . "}')) FROM generate_series(1, 1100) i",
 		map { "SET SESSION AUTHORIZATION $_; SELECT count(delay_schedule_task('SELECT 1', delay => '1 hour', queue => 'q' || i, priority => p)) FROM generate_series(1, 1100) i, generate_series(-1, 1) p; RESET SESSION AUTHORIZATION" } @roles);
 	wait_for($node, q{SELECT lanes > 13000 FROM delay_wheel.status WHERE database = 'postgres'}, 'there are many lanes');
 	for my $function (qw(get_queues get_status get_lanes))
@@ -263,14 +263,14 @@ group marks => sub {
 	$node->safe_psql('postgres', q{SET SESSION AUTHORIZATION mallory; SELECT count(delay_schedule('10 minutes', 'SELECT 1')) FROM generate_series(1, 200000)});
 	# several times: it is a matter of luck whether the timer gets through all lanes in between
 	holds_nobody_up('cancellations by the thousand', 'mallory',
-		'SELECT delay_pause(); SELECT pg_sleep(0.002); SELECT delay_resume(); SELECT pg_sleep(0.004)', limit => 200, sessions => 2) for 1 .. 3;
+		'SELECT delay_pause_all(); SELECT pg_sleep(0.002); SELECT delay_resume_all(); SELECT pg_sleep(0.004)', limit => 200, sessions => 2) for 1 .. 3;
 
 	# an emergency stop works: it takes the place of all that it covers
 	my @one = (q{SELECT delay_cancel_all(tag => 'one more')}, q{SELECT delay_cancel_all(due_from => '-infinity', due_until => 'infinity')});
 	my $refused = sub { ($node->psql('postgres', $one[0], extra_params => [ '-U', 'mallory' ]))[2] };
 	is($node->psql('postgres', q{SELECT count(delay_cancel_all(tag => 'u' || i)) FROM generate_series(1, 1000) i}, extra_params => [ '-U', 'mallory' ]), 0, 'as many as there may be');
 	like($refused->(), qr/as many cancellations/, 'there is no room for one more');
-	$node->safe_psql('postgres', q{SELECT delay_queue('stopped', users => '{mallory}')});
+	$node->safe_psql('postgres', q{SELECT delay_wheel.create_queue('stopped', users => '{mallory}')});
 	is($node->psql('postgres', q{SELECT delay_cancel_all('stopped'), delay_cancel_all('stopped')}, extra_params => [ '-U', 'mallory' ]), 0, 'but to stop a queue');
 	is($node->psql('postgres', $one[1], extra_params => [ '-U', 'mallory' ]), 0, 'an emergency stop has room');
 	my $marks = q{SELECT count(*) FROM delay_wheel_data.cancellation WHERE made_by = 'mallory'::regrole};

@@ -36,8 +36,8 @@ fsync = off
 });
 
 # Queues with groups, whose limits are changed all the time
-my $crowd = q{SELECT delay_queue('crowd', groups => true, users => '{public}'),
-	delay_queue('crowd mail', external => true, groups => true, users => '{public}', receivers => '{public}', max_attempts => 3, retry_delay => '10 ms');};
+my $crowd = q{SELECT delay_wheel.create_queue('crowd', groups => true, users => '{public}'),
+	delay_wheel.create_queue('crowd mail', external => true, groups => true, users => '{public}', receivers => '{public}', max_attempts => 3, options => '{"retry_delay": "10 ms"}');};
 
 $node->safe_psql('postgres', q{
 	CREATE ROLE fuzzer LOGIN;
@@ -49,16 +49,16 @@ $node->safe_psql('postgres', q{
 	SELECT delay_wheel.allow('fuzzer', 'canary', 'nologin');
 	GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA delay_wheel TO fuzzer;
 	GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO fuzzer;
-	REVOKE EXECUTE ON FUNCTION delay_pause_database(), delay_wheel.allow(name[]), delay_wheel.disallow(name[]) FROM fuzzer;
+	REVOKE EXECUTE ON FUNCTION delay_wheel.pause_database(), delay_wheel.allow(name[]), delay_wheel.disallow(name[]) FROM fuzzer;
 	ALTER ROLE fuzzer SET statement_timeout = '300ms';
 	ALTER ROLE fuzzer SET delay_wheel.default_timeout = '100ms';
 	ALTER ROLE fuzzer SET delay_wheel.max_pending = 2000;
 	CREATE SCHEMA fuzz AUTHORIZATION fuzzer;
 	CREATE TABLE sung (at timestamptz DEFAULT clock_timestamp());
 	GRANT ALL ON sung TO canary;
-	SELECT delay_queue('outbox', external => true, users => '{public}', receivers => '{public}', max_attempts => 3, retry_delay => '10 ms');
+	SELECT delay_wheel.create_queue('outbox', external => true, users => '{public}', receivers => '{public}', max_attempts => 3, options => '{"retry_delay": "10 ms"}');
 	GRANT EXECUTE ON ALL PROCEDURES IN SCHEMA public TO fuzzer;
-	SELECT delay_queue('fuzz', users => '{fuzzer}'), delay_queue('limited', max_running => 1, rate => 100, users => '{public}');
+	SELECT delay_wheel.create_queue('fuzz', users => '{fuzzer}'), delay_wheel.create_queue('limited', max_running => 1, rate => 100, users => '{public}');
 	SET SESSION AUTHORIZATION canary;
 	SELECT delay_every('canary', '200 ms', 'INSERT INTO public.sung DEFAULT VALUES') > 0;
 	RESET SESSION AUTHORIZATION;
@@ -298,22 +298,22 @@ sub group_statement
 		rate => $number,
 		batch => sub { return one_of('true', 'false', 'NULL') },
 		history => sub { return one_of("'sample'", "'sample'", "'all'", "'off'", "''", 'NULL') });
-	my $declare = sub { return "SELECT delay_queue($queue" . join('', map { ", $_ => " . $limits{$_}->() } grep { rand() < ($_ eq 'external' ? 0.1 : 0.4) } sort keys %limits) . ');' };
+	my $declare = sub { return "SELECT delay_wheel.create_queue($queue" . call_args(join '', map { ", $_ => " . $limits{$_}->() } grep { rand() < ($_ eq 'external' ? 0.1 : 0.4) } sort keys %limits) . ');' };
 	my $text = quoted(one_of('SELECT 1', 'SELECT 1', 'SELECT 1 / 0', 'SELECT pg_sleep(0.01)', "SELECT now(), 'x' AS x", 'SELECT 1 WHERE false', "SELECT repeat('x', 10000)",
 		"SELECT 'NaN'::float8, 'infinity'::timestamptz, NULL, ''::bytea, ROW(1, 2)", 'SELECT m FROM fuzz.matter m', 'SELECT 1 AS a, 2 AS a', 'SELECT', "UPDATE fuzz.matter SET i = i RETURNING *",
 		'SELECT delay_wheel.result', "SELECT '\x01'::text", one_of(@texts)));
 	my @put = (
 		"delay_schedule_task($text, delay => " . one_of("'0'", "'0'", "'10 ms'", 'NULL') . ", queue => 'crowd', group_key => " . group_key() . ')',
 		"delay_send('crowd mail', " . value_for('jsonb') . ", due => " . one_of('now()', "now() - interval '1 day'", "now() + interval '50 ms'", 'NULL', one_of(@times)) . ", group_key => " . group_key() . ')',
-		"delay_every('g' || i, " . one_of("'100 ms'", "'1 s'", value_for('interval')) . ", $text, queue => $queue, group_key => " . group_key() . ')',
-		"delay_cron('g' || i, " . one_of("'* * * * * *'", "'* * * * *'", quoted(one_of(@schedules))) . ", $text, queue => $queue, group_key => " . group_key() . ')',
+		"delay_every('g' || i, " . one_of("'100 ms'", "'1 s'", value_for('interval')) . ", $text, queue => $queue, options => jsonb_build_object('group_key', " . group_key() . '))',
+		"delay_cron('g' || i, " . one_of("'* * * * * *'", "'* * * * *'", quoted(one_of(@schedules))) . ", $text, queue => $queue, options => jsonb_build_object('group_key', " . group_key() . '))',
 		"delay_schedule_local(" . value_for('timestamp without time zone') . ", 'Europe/Berlin', $text, queue => $queue, group_key => " . group_key() . ')',
 		"delay_schedule_local(now()::timestamp, 'UTC', $text, queue => 'crowd', group_key => " . group_key() . ')');
 	my @steps = map {
 		one_of(
 			$declare->(), $declare->(),
 			(map { "SELECT count($_) FROM generate_series(1, " . one_of(1, 3, 20) . ') i;' } @put),
-			"SELECT delay_pause($queue);", "SELECT delay_resume($queue);", "SELECT count(g::text) FROM delay_wheel.groups g;",
+			"SELECT delay_wheel.pause_queue($queue);", "SELECT delay_wheel.resume_queue($queue);", "SELECT count(g::text) FROM delay_wheel.groups g;",
 			"SELECT delay_cancel_all(queue => $queue);", "SELECT delay_unschedule('g1');",
 			"SET delay_wheel.history = " . one_of("'sample'", "'sample'", "'all'", "'none'") . ';',
 			'SET delay_wheel.history_sample = ' . one_of(0, 1, 0.5, '1e-300', '1e-320', '-0.0', '-1', 2, "'NaN'", "'infinity'", "''", "'x'") . ';',
@@ -418,7 +418,7 @@ sub row_for
 		elsif ($name eq 'id') { $value = one_of(@bigs, ("nextval('delay_wheel_data.task_id_seq')") x 8); }
 		elsif ($name eq 'sql') { $value = quoted(one_of(@texts)); }
 		elsif ($name eq 'name') { $value = quoted(one_of(@words) . int(rand(1000))); }
-		elsif ($name eq 'time_zone') { $value = one_of("'UTC'", "'UTC'", quoted(one_of(@words))); }
+		elsif ($name eq 'timezone') { $value = one_of("'UTC'", "'UTC'", quoted(one_of(@words))); }
 		elsif ($name eq 'schedule' || ($name eq 'every' && rand() < 0.5)) { $value = $name eq 'schedule' ? quoted(one_of(@schedules)) : 'NULL'; }
 		elsif ($name eq 'catch_up' || $name eq 'history') { $value = one_of("'skip'", "'all'", "'off'"); }
 		elsif ($name eq 'due' || $name eq 'starts' || $name eq 'next_due') { $value = one_of(grep { !/infinity/ } @times); }

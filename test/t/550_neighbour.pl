@@ -120,7 +120,7 @@ for my $order ('before', 'after')
 		SELECT delay_schedule('0', 'SELECT nested(\$1)', $n + 100);
 		SELECT delay_schedule('0', 'SELECT 1 / 0 AS broken');
 		SELECT delay_schedule('0', 'ANALYZE effects');
-		SELECT delay_schedule_task('CALL commits($n + 101)', mode => 'at_most_once')});
+		SELECT delay_schedule_task('CALL commits($n + 101)', options => '{"mode": "at_most_once"}')});
 	each_once($node, $n, $n + 102, "$order others: tasks run");
 	wait_for($node, q{SELECT count(*) FROM delay_wheel_data.task}, "$order others: all of them", 60, expected => 0);
 	wait_for($node, q{SELECT calls, rows, toplevel FROM pg_stat_statements WHERE query LIKE 'INSERT INTO public.effects VALUES ($1)' AND userid = 'a'::regrole},
@@ -280,7 +280,7 @@ sub change_all
 
 	# what would stop this test rather than the server, needs files, or takes hours with assertions
 	my $left_alone = q{'default_transaction_read_only', 'transaction_read_only', 'db_user_namespace', 'max_stack_depth', 'temp_file_limit',
-		'delay_wheel.enabled', 'delay_wheel.max_pending', 'delay_wheel.start_after_recovery', 'session_replication_role', 'ssl',
+		'delay_wheel.enabled', 'delay_wheel.superuser_tasks', 'delay_wheel.max_pending', 'delay_wheel.start_after_recovery', 'session_replication_role', 'ssl',
 		'wal_sync_method', 'fsync', 'track_activities', 'authentication_timeout', 'post_auth_delay', 'pre_auth_delay',
 		'synchronous_commit', 'exit_on_error', 'log_parser_stats', 'log_planner_stats', 'log_executor_stats',
 		'debug_discard_caches'};
@@ -363,7 +363,7 @@ SKIP:
 # PgBouncer, if it is there.
 #
 $node->safe_psql('postgres', q{
-	SELECT delay_queue('ours', users => '{a}');
+	SELECT delay_wheel.create_queue('ours', users => '{a}');
 	CREATE TABLE triggers (m bigint); GRANT ALL ON triggers TO PUBLIC;
 	CREATE TRIGGER later AFTER INSERT ON triggers FOR EACH ROW
 		EXECUTE FUNCTION delay_schedule_trigger('0', 'INSERT INTO public.effects VALUES ($1)', 'm')});
@@ -624,14 +624,14 @@ for my $workers (1 .. 3)
 restart_with($small, "max_worker_processes = 4\n");
 each_once($small, 1, 200, 'with four background workers, one of them for logical replication, all tasks run');
 # keys by the thousand, in one transaction
-$small->safe_psql('postgres', q{SELECT count(delay_schedule_task('INSERT INTO public.effects VALUES (1000 + $1)', args => ARRAY[i::text], arg_types => ARRAY['bigint'::regtype], key => i::text)) FROM generate_series(1, 3000) i});
+$small->safe_psql('postgres', q{SELECT count(delay_schedule_task('INSERT INTO public.effects VALUES (1000 + $1)', args => ARRAY[i::text], key => i::text, options => '{"arg_types": ["bigint"]}')) FROM generate_series(1, 3000) i});
 each_once($small, 1001, 4000, 'few locks do for many keys');
 restart_with($small, "max_worker_processes = 8\n");
 # with minimal WAL, rows of tables that are new in the transaction are not logged
 $small->safe_psql('postgres', 'CREATE DATABASE fresh');
 $small->psql('fresh', q{BEGIN; CREATE EXTENSION delay_wheel; CREATE TABLE effects (n bigint);
 	SELECT count(delay_schedule('0', 'INSERT INTO public.effects VALUES ($1)', i)) FROM generate_series(1, 500) i;
-	SELECT delay_queue('q'); SELECT delay_every('e', interval '1 hour', 'SELECT 1'); COMMIT});
+	SELECT delay_wheel.create_queue('q'); SELECT delay_every('e', interval '1 hour', 'SELECT 1'); COMMIT});
 $small->stop('immediate');
 $small->start;
 each_once($small, 1, 500, 'after a crash just after CREATE EXTENSION its tasks are there', db => 'fresh');
@@ -666,7 +666,7 @@ for my $db (@encoded)
 	my $long = $letter x 3000;
 
 	$small->safe_psql($db, qq{SET client_encoding = 'UTF8'; CREATE EXTENSION delay_wheel; CREATE TABLE effects (n bigint, t text);
-		SELECT delay_queue('$letter'); SELECT delay_schedule_task('INSERT INTO public.effects VALUES (1, \$1)', args => ARRAY['$letter'], key => '$letter', tag => '$letter', queue => '$letter');
+		SELECT delay_wheel.create_queue('$letter'); SELECT delay_schedule_task('INSERT INTO public.effects VALUES (1, \$1)', args => ARRAY['$letter'], key => '$letter', tag => '$letter', queue => '$letter');
 		SELECT delay_schedule('0', 'SELECT ''$long''::int')});
 	wait_for($small, qq{SET client_encoding = 'UTF8'; SELECT count(*) FROM effects WHERE t = '$letter'}, "database $db: a task runs", 60, db => $db, expected => 1);
 	wait_for($small, qq{SET client_encoding = 'UTF8'; SELECT count(*) FROM delay_wheel.failed WHERE message LIKE '%$letter%' AND sql LIKE '%$long%'}, "database $db: one fails, whose message can be read", 60, db => $db, expected => 1);

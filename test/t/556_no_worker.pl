@@ -111,7 +111,7 @@ restart_with(1);
 log_has(qr/LOG:  could not start delay_wheel timer of database "$_"\n/, "no timer for $_") for qw(msg postgres);
 
 # there, lanes of queues that are declared are not called paused, and receivers hear of it
-$node->safe_psql('msg', q{SELECT delay_queue('declared'), delay_queue('mail', external => true)});
+$node->safe_psql('msg', q{SELECT delay_wheel.create_queue('declared'), delay_wheel.create_queue('mail', external => true)});
 $node->safe_psql('msg', q{SELECT delay_schedule_task('SELECT 1', queue => 'declared'), delay_send('mail', '{}')});
 is($node->safe_psql('msg', 'SELECT DISTINCT state, reason FROM delay_wheel.lanes'), 'blocked|the database is not served', 'a lane says that the database is not served');
 foreach my $case ([ 'delay_receive()', "BEGIN; SELECT * FROM delay_receive('mail'); ROLLBACK" ], [ 'delay_lease()', "SELECT * FROM delay_lease('mail')" ],

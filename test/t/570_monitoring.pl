@@ -84,12 +84,12 @@ $node->safe_psql('postgres', q{
 	CREATE ROLE prometheus LOGIN IN ROLE pg_monitor;
 	CREATE ROLE other LOGIN;
 	SELECT delay_wheel.allow('other');
-	SELECT delay_queue('mails', users => '{other}');
+	SELECT delay_wheel.create_queue('mails', users => '{other}');
 	SELECT count(delay_schedule('0', 'SELECT 1')) FROM generate_series(1, 20);
 	SELECT count(delay_schedule('1 day', 'SELECT 1')) FROM generate_series(1, 5);
 	SELECT delay_schedule('0', 'SELECT 1 / 0');
 	SET SESSION AUTHORIZATION other;
-	SELECT delay_pause('mails') WHERE false;
+	SELECT delay_wheel.pause_queue('mails') WHERE false;
 	SELECT delay_schedule_task('SELECT 1', queue => 'mails')});
 wait_for($node, 'SELECT done, failed FROM delay_wheel.status', 'there are tasks that were done, and failed', 60, expected => '21|1');
 
@@ -135,15 +135,15 @@ sub waiting
 	my ($row) = grep { $_->{state} eq $state } @{ rows_of('delay_wheel_waiting') };
 	return $row;
 }
-$node->safe_psql('postgres', q{SELECT delay_pause(); SELECT count(delay_schedule_at(now() - interval '1 hour', 'SELECT 1')) FROM generate_series(1, 7)});
+$node->safe_psql('postgres', q{SELECT delay_pause_all(); SELECT count(delay_schedule_at(now() - interval '1 hour', 'SELECT 1')) FROM generate_series(1, 7)});
 wait_for($node, q{SELECT tasks, lanes, first_due < now() - interval '59 min' FROM delay_wheel.waiting WHERE state = 'paused'}, 'paused tasks are seen to wait', 60, expected => '7|1|t');
 my $paused = waiting('paused');
 is("$paused->{tasks} " . ($paused->{oldest_seconds} > 3540), '7 1', 'with how long they have');
-$node->safe_psql('postgres', 'SELECT delay_resume()');
+$node->safe_psql('postgres', 'SELECT delay_resume_all()');
 wait_for($node, q{SELECT sum(tasks), max(first_due) IS NULL FROM delay_wheel.waiting}, 'then nothing waits', 60, expected => '0|t');
 
 # messages: two are sent; one is leased, its lease ends without a word, and it is leased again
-$node->safe_psql('postgres', q{SELECT delay_queue('letters', external => true); SELECT delay_send('letters', '1'), delay_send('letters', '2')});
+$node->safe_psql('postgres', q{SELECT delay_wheel.create_queue('letters', external => true); SELECT delay_send('letters', '1'), delay_send('letters', '2')});
 wait_for($node, q{SELECT count(*) FROM delay_lease('letters', 1, '1 ms')}, 'a message is leased', 60, expected => 1);
 wait_for($node, q{SELECT ready FROM delay_wheel.queues WHERE name = 'letters'}, 'both are due', 60, expected => 2);
 is($node->safe_psql('postgres', q{SELECT count(*) FROM delay_lease('letters', 2, '1 hour')}), 2, 'both are leased');
@@ -165,11 +165,11 @@ $node->safe_psql('postgres', q{
 	SET SESSION AUTHORIZATION other;
 	SELECT delay_every('secret', '1 day', 'SELECT 1 / 0 -- secret', starts => now());
 	SELECT delay_every('stops', '1 day', 'SELECT 1', starts => now() + '1 hour');
-	SELECT delay_every('skips', '1 day', 'SELECT 1', starts => now() + '1 hour', skip_after => '1 second');
+	SELECT delay_every('skips', '1 day', 'SELECT 1', starts => now() + '1 hour', options => '{"skip_after": "1 second"}');
 	SELECT delay_every('rests', '1 day', 'SELECT 1'), delay_pause_recurring('rests');
 	RESET SESSION AUTHORIZATION;
 	-- its time zone is gone when it looks for its next time; the other one comes too late
-	UPDATE delay_wheel_data.recurring_task SET time_zone = 'Mars/Base' WHERE name = 'stops';
+	UPDATE delay_wheel_data.recurring_task SET timezone = 'Mars/Base' WHERE name = 'stops';
 	UPDATE delay_wheel_data.task SET due = now() - interval '30 s' FROM delay_wheel_data.recurring_task r WHERE r.task = task.id AND name IN ('stops', 'skips')});
 ok(wait_until(60, sub { trouble() eq '5 2 1 1 0' }), 'those that have failed, cannot go on, were skipped, or are paused, are counted') or diag(trouble());
 ok($rows{delay_wheel_recurring}{failed_oldest_seconds} > 0 && $rows{delay_wheel_recurring}{failed_oldest_seconds} < 600, 'with the time of the first failure');
@@ -179,19 +179,19 @@ my $late = q{SELECT task FROM delay_wheel.recurring WHERE name = 'late'};
 my $lock = $node->background_psql('postgres');
 $lock->query_safe('SELECT pg_advisory_lock(1)');
 $node->safe_psql('postgres', q{
-	SELECT delay_pause();
-	SELECT delay_every('late', '1 day', 'SELECT pg_advisory_xact_lock(1)', starts => now() - interval '1 hour', catch_up => 'all')});
+	SELECT delay_pause_all();
+	SELECT delay_every('late', '1 day', 'SELECT pg_advisory_xact_lock(1)', starts => now() - interval '1 hour', options => '{"catch_up": "all"}')});
 is(trouble(), '6 2 1 1 1', 'and one whose run was due long ago');
 cmp_ok($rows{delay_wheel_recurring}{overdue_oldest_seconds}, '>=', 3600, 'with how long ago');
 $node->safe_psql('postgres', "SELECT delay_reschedule(($late), '1 hour')");
 is(trouble(), '6 2 1 1 0', 'if the run is moved, its new time counts');
-$node->safe_psql('postgres', "SELECT delay_reschedule_at(($late), now() - interval '30 min')");
+$node->safe_psql('postgres', "SELECT delay_reschedule(($late), now() - interval '30 min')");
 is(trouble(), '6 2 1 1 1', 'and the other way round');
 my $table = $node->background_psql('postgres');
 $table->query_safe('BEGIN; LOCK TABLE delay_wheel_data.task');
 is(trouble(), '6 2 1 1 1', 'a look does not wait while the table of tasks is locked');
 $table->quit;
-$node->safe_psql('postgres', 'SELECT delay_resume()');
+$node->safe_psql('postgres', 'SELECT delay_resume_all()');
 wait_for($node, "SELECT count(*) FROM delay_wheel.running WHERE task = ($late)", 'its run has begun', 60, expected => 1);
 is(trouble(), '6 2 1 1 0', 'then it is not overdue, however long it lasts');
 $lock->quit;
@@ -435,7 +435,7 @@ SKIP:
 		}
 	}
 	is_deeply(ask($port, 'ALERTS{alertstate="firing"}', 'alertname'), {}, 'no alert fires');
-	$node->safe_psql('postgres', 'SELECT delay_pause_database()');
+	$node->safe_psql('postgres', 'SELECT delay_wheel.pause_database()');
 	ok(wait_until(60, sub { ask($port, 'ALERTS{alertstate="firing"}', 'alertname')->{DelayWheelSwitchedOff} }), 'one does when the database is paused')
 	  or diag(explain(ask($port, 'ALERTS', 'alertname')));
 }

@@ -162,8 +162,8 @@ $node->safe_psql('postgres', q{
 	CREATE ROLE sender2 LOGIN;
 	CREATE ROLE mailer LOGIN;
 	CREATE ROLE nobody LOGIN;
-	SELECT delay_queue('mail', external => true);
-	SELECT delay_queue('sql');
+	SELECT delay_wheel.create_queue('mail', external => true);
+	SELECT delay_wheel.create_queue('sql');
 	-- what a receiver does, and writes
 	CREATE FUNCTION handle(queue text, n int DEFAULT 1) RETURNS bigint LANGUAGE sql AS $$
 		WITH handled AS (INSERT INTO done (text) SELECT payload #>> '{}' FROM delay_receive(queue, n) RETURNING 1)
@@ -717,16 +717,16 @@ group rights => sub {
 
 	refused($nobody, $_, '42501', "not without EXECUTE: $_")
 	  for q{SELECT delay_send('mail', '1')}, q{SELECT * FROM delay_receive('mail', autocommit => true)}, 'SELECT delay_fail(1)',
-	  q{CALL delay_await('mail', '0', null)}, q{SELECT delay_queue('mine', external => true)};
+	  q{CALL delay_await('mail', '0', null)}, q{SELECT delay_wheel.create_queue('mine', external => true)};
 	value(q{SELECT delay_wheel.allow('sender', 'sender2', 'mailer', 'nobody')});
-	value(q{SELECT delay_queue('post', external => true, users => '{sender}', receivers => '{mailer}')});
+	value(q{SELECT delay_wheel.create_queue('post', external => true, users => '{sender}', receivers => '{mailer}')});
 	refused($_->[1], q{SELECT delay_send('post', '1')}, '42501', "$_->[0] must not send") for [ mailer => $mailer ], [ nobody => $nobody ];
 	for my $role ([ sender => $sender ], [ nobody => $nobody ])
 	{
 		refused($role->[1], q{SELECT * FROM delay_receive('post', autocommit => true)}, '42501', "$role->[0] must not receive");
 		refused($role->[1], q{CALL delay_await('post', '0', null)}, '42501', "$role->[0] must not wait for a message");
 	}
-	refused($mailer, q{SELECT delay_queue('post', receivers => '{nobody}')}, '42501', 'a receiver must not change the queue');
+	refused($mailer, q{SELECT delay_wheel.create_queue('post', receivers => '{nobody}')}, '42501', 'a receiver must not change the queue');
 	$id = of($sender, q{SELECT delay_send('post', '"secret"', key => 'k', tag => 't')});
 	of($sender, q{SELECT delay_send('post', '"2"')});
 	ready('post', 2);
@@ -746,7 +746,7 @@ group rights => sub {
 	is(got($mailer, 'post', 1), '2', 'he receives another one');
 	begin($waiter, q{CALL delay_await('post', null, null)});
 	comes(q{SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%delay_await%' AND wait_event_type = 'Extension'}, 1, 'he waits for more');
-	value(q{SELECT delay_queue('post', receivers => '{nobody}')});
+	value(q{SELECT delay_wheel.create_queue('post', receivers => '{nobody}')});
 	comes(q{SELECT count(*) FROM pg_stat_activity WHERE usename = 'mailer' AND state = 'active'}, 0, 'receivers change: he does not wait any more');
 	eval { answer($waiter) };
 	like($@, qr/ERROR:  42501:/, 'with an error');
@@ -755,7 +755,7 @@ group rights => sub {
 	of($mailer, 'ROLLBACK');
 	ready('post', 1);
 	is(got($nobody, 'post', '1, true'), '2', 'the message is received by the new one');
-	value(q{SELECT delay_queue('post', receivers => '{public}', users => '{public}')});
+	value(q{SELECT delay_wheel.create_queue('post', receivers => '{public}', users => '{public}')});
 	of($mailer, q{SELECT delay_send('post', '"3"')});
 	ready('post', 1);
 	is(got($sender, 'post', '1, true'), '3', 'public is for all');
@@ -781,12 +781,12 @@ group keys => sub {
 
 	# open: all these do not wait for its receiver
 	is(of($two, "SELECT delay_cancel($second)"), 'running', 'it is running for delay_cancel()');
-	is(of($two, q{SELECT delay_cancel_key('k', 'mail')}), 'running', 'and for delay_cancel_key()');
-	is(of($two, "SELECT delay_reschedule($second, '1 hour')"), 'f', 'it is not moved');
+	is(of($two, q{SELECT delay_cancel(key => 'k', queue => 'mail')}), 'running', 'and for delay_cancel()');
+	is(of($two, "SELECT delay_reschedule($second, '1 hour')"), 'running', 'it is not moved');
 	my $third = of($two, q{SELECT delay_send('mail', '"third"', key => 'k')});
 	cmp_ok($third, '>', $second, 'keep makes a new message at once');
 	is(of($two, q{SELECT delay_send('mail', '"4"', key => 'k')}), $third, 'which is kept then');
-	is(of($two, q{SELECT delay_cancel_key('k', 'mail')}), 'cancelled', 'and can be cancelled');
+	is(of($two, q{SELECT delay_cancel(key => 'k', queue => 'mail')}), 'cancelled', 'and can be cancelled');
 	$third = of($two, q{SELECT delay_send('mail', '"third"', key => 'k', if_exists => 'replace')});
 	is(soon($two, 'mail', '1, true'), 'third', 'it is received while the other one is');
 	of($one, 'COMMIT');
@@ -835,7 +835,7 @@ group keys => sub {
 	# keys are those of a queue
 	$first = value(q{SELECT delay_send('mail', '1', key => 'k', delay => '1 day')});
 	isnt(value(q{SELECT delay_schedule_task('SELECT 1', key => 'k', delay => '1 day')}), $first, 'a task with the same key is another one');
-	value(q{SELECT delay_cancel_key('k')});
+	value(q{SELECT delay_cancel(key => 'k')});
 	clear('mail');
 };
 
@@ -843,7 +843,7 @@ group keys => sub {
 # Attempts that fail.
 #
 group failures => sub {
-	my $id = value(q{SELECT delay_send('mail', '"a"', max_attempts => 3, retry_delay => '10 minutes')});
+	my $id = value(q{SELECT delay_send('mail', '"a"', max_attempts => 3, options => '{"retry_delay": "10 minutes"}')});
 	# how it stands, with minutes until it is due
 	my $stands = q{SELECT attempts, last_error, round(extract(epoch FROM due - now()) / 60) FROM delay_wheel.tasks};
 
@@ -862,7 +862,7 @@ group failures => sub {
 	of($one, "SELECT delay_fail($id, error => 'mailbox full', retry_in => '3 hours')");
 	of($one, 'COMMIT');
 	is(value($stands), '1|DW007: mailbox full|180', 'it is due again after retry_in');
-	is(value("SELECT delay_reschedule($id, '0')"), 't', 'it is moved');
+	is(value("SELECT delay_reschedule($id, '0')"), 'moved', 'it is moved');
 	ready('mail', 1);
 	of($one, 'BEGIN');
 	is(of($one, q{SELECT payload, attempt FROM delay_receive('mail')}), '"a"|2', 'it is the second attempt');
@@ -880,7 +880,7 @@ group failures => sub {
 	is(left(), 0, 'it is not tried again');
 
 	# back, by hand
-	is(value("SELECT delay_retry($id)"), 't', 'delay_retry() puts it back');
+	is(value("SELECT delay_retry($id)"), 'retried', 'delay_retry() puts it back');
 	is(value('SELECT count(*) FROM delay_wheel.failed'), 0, 'it has not failed any more');
 	ready('mail', 1);
 	of($one, 'BEGIN');
@@ -888,7 +888,7 @@ group failures => sub {
 	is(of($one, "SELECT delay_fail($id, error => 'hopeless', give_up => true)"), 't', 'it is given up');
 	of($one, 'COMMIT');
 	is(value('SELECT sqlstate, message, attempts FROM delay_wheel.failed'), 'DW007|hopeless|1', 'at the first attempt');
-	is(value(q{SELECT delay_redrive(queue => 'mail', sqlstate => 'DW007')}), 1, 'delay_redrive() puts it back, too');
+	is(value(q{SELECT delay_retry_all(queue => 'mail', sqlstate => 'DW007')}), 1, 'delay_retry_all() puts it back, too');
 	ready('mail', 1);
 
 	# savepoints
@@ -963,10 +963,10 @@ group tasks => sub {
 	of($two, 'ROLLBACK');
 	ready('mail', 3);
 	is(value("SELECT delay_cancel($a)"), 'cancelled', 'it is cancelled');
-	is(value("SELECT delay_reschedule($b, '1 hour')"), 't', 'another one is moved');
+	is(value("SELECT delay_reschedule($b, '1 hour')"), 'moved', 'another one is moved');
 	is(got($one, 'mail', '10, true'), 'c', 'only what is left is received');
 	is(value("SELECT delay_cancel($c), delay_cancel($a)"), 'gone|gone', 'these are gone');
-	is(value("SELECT delay_reschedule($b, '0')"), 't', 'the other one is moved back');
+	is(value("SELECT delay_reschedule($b, '0')"), 'moved', 'the other one is moved back');
 	ready('mail', 1);
 	is(got($one, 'mail', '10, true'), 'b', 'and received');
 	value(qq{SELECT delay_send('mail', '"$_"', tag => '$_')}) for qw(a b);
@@ -995,31 +995,31 @@ group tasks => sub {
 	# pauses act at once
 	put('mail', 'a');
 	ready('mail', 1);
-	for my $of (q{'mail'}, '')
+	for my $of ([ 'the queue', q{delay_wheel.pause_queue('mail')}, q{delay_wheel.resume_queue('mail')} ], [ 'its owner', 'delay_pause_all()', 'delay_resume_all()' ])
 	{
-		my $whom = $of || 'its owner';
+		my ($whom, $pause, $resume) = @$of;
 
-		value("SELECT delay_pause($of)");
+		value("SELECT $pause");
 		is(got($one, 'mail', '10, true'), '', "a pause of $whom holds it back");
 		comes(q{CALL delay_await('mail', '0', null)}, 'f', 'there is nothing to wait for');
 		begin($two, q{CALL delay_await('mail', null, null)});
 		comes(q{SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%delay_await%' AND wait_event_type = 'Extension'}, 1, 'a session waits');
-		value("SELECT delay_resume($of)");
+		value("SELECT $resume");
 		is(answer($two), 't', 'which the end of the pause wakes');
 		of($one, 'BEGIN');
 		is(got($one, 'mail'), 'a', 'it is received');
-		value("SELECT delay_pause($of)");
+		value("SELECT $pause");
 		of($one, 'ROLLBACK');
 		is(got($one, 'mail', '10, true'), '', 'paused before a rollback it is held back');
-		value("SELECT delay_resume($of)");
+		value("SELECT $resume");
 		ready('mail', 1);
 	}
 	clear('mail');
 
 	# too late
-	value(q{SELECT delay_send('mail', '"expired"', due => now() - interval '1 hour', expires => '1 minute')});
-	value(q{SELECT delay_send('mail', '"skipped"', due => now() - interval '1 hour', skip_after => '1 minute')});
-	value(q{SELECT delay_send('mail', '"late"', due => now() - interval '1 hour', skip_after => '1 day', expires => '1 day')});
+	value(q{SELECT delay_send('mail', '"expired"', due => now() - interval '1 hour', options => '{"expires": "1 minute"}')});
+	value(q{SELECT delay_send('mail', '"skipped"', due => now() - interval '1 hour', options => '{"skip_after": "1 minute"}')});
+	value(q{SELECT delay_send('mail', '"late"', due => now() - interval '1 hour', options => '{"skip_after": "1 day", "expires": "1 day"}')});
 	ready('mail', 3);
 	of($one, 'BEGIN');
 	is(got($one, 'mail'), 'late', 'what is too late is not received');
@@ -1038,21 +1038,21 @@ group tasks => sub {
 	ready('mail', 5);
 	is(got($one, 'mail', '2, true'), '5 3', 'high priorities come first');
 	is(got($one, 'mail', '10, true'), '4 2 1', 'then lower due times');
-	value(q{SELECT delay_queue('mail', users => '{sender,sender2}'), delay_wheel.allow('sender', 'sender2')});
-	value(q{SELECT delay_pause('mail')});
+	value(q{SELECT delay_wheel.create_queue('mail', users => '{sender,sender2}'), delay_wheel.allow('sender', 'sender2')});
+	value(q{SELECT delay_wheel.pause_queue('mail')});
 	for my $role (qw(sender sender2))
 	{
 		value("SET ROLE $role");
 		put('mail', map { "$role:$_" } 1 .. 3);
 		value('RESET ROLE');
 	}
-	value(q{SELECT delay_resume('mail')});
+	value(q{SELECT delay_wheel.resume_queue('mail')});
 	ready('mail', 6);
 	my $order = got($one, 'mail', '10, true');
 	is($order =~ s/:\d//gr =~ s/^sender2 (.*)$/$1 sender2/r, 'sender sender2 sender sender2 sender sender2', "senders come in turn ($order)");
 
 	# max_running
-	value(q{SELECT delay_queue('narrow', external => true, max_running => 2)});
+	value(q{SELECT delay_wheel.create_queue('narrow', external => true, max_running => 2)});
 	put('narrow', 1 .. 5);
 	ready('narrow', 5);
 	of($_, 'BEGIN') for $one, $two;
@@ -1081,11 +1081,11 @@ group tasks => sub {
 			$end->[2], 'so many are received then');
 	}
 	of($_, 'ROLLBACK') for $one, $two;
-	value(q{SELECT delay_queue('narrow', max_running => 0)});
+	value(q{SELECT delay_wheel.create_queue('narrow', max_running => 0)});
 	clear('narrow');
 
 	# rate
-	value(q{SELECT delay_queue('rated', external => true, rate => 20)});
+	value(q{SELECT delay_wheel.create_queue('rated', external => true, rate => 20)});
 	value(q{SELECT count(delay_send('rated', '1')) FROM generate_series(1, 50)});
 	ready('rated', 50);
 	my $begun = value('SELECT clock_timestamp()');
@@ -1112,16 +1112,15 @@ group endings => sub {
 	my $outcomes = q{SELECT string_agg(text, ' ' ORDER BY text) FROM done};
 	my $ids = 0;
 
-	value(q{SELECT delay_queue('told', external => true, history => 'all', users => '{sender}', receivers => '{mailer}')});
+	value(q{SELECT delay_wheel.create_queue('told', external => true, users => '{sender}', receivers => '{mailer}', options => '{"history": "all"}')});
 	value(q{SELECT delay_wheel.allow('sender', 'mailer')});
 	of($listener, 'LISTEN ended');
 	value('SET ROLE sender');
 	my ($done, $failed, $cancelled, $skipped) = map {
-		value(qq{SELECT delay_send('told', '"$_->[0]"', notify => 'ended', tag => '$_->[0]', max_attempts => 2, $_->[1]
-			on_success => 'INSERT INTO done (text) VALUES (format(''done %s %s'', current_user, \$1 > 0))',
-			on_failure => 'INSERT INTO done (text) VALUES (format(''failed %s %s %s %s'', current_user, \$1 > 0, \$2, \$3))')})
-	} [ done => '' ], [ failed => '' ], [ cancelled => q{delay => '1 hour',} ],
-	  [ skipped => q{due => now() - interval '1 hour', skip_after => '1 minute',} ];
+		value(qq{SELECT delay_send('told', '"$_->[0]"', tag => '$_->[0]', max_attempts => 2, $_->[1]
+			options => jsonb_build_object('notify', 'ended', 'skip_after', $_->[2], 'on_success', 'INSERT INTO done (text) VALUES (format(''done %s %s'', current_user, \$1 > 0))', 'on_failure', 'INSERT INTO done (text) VALUES (format(''failed %s %s %s %s'', current_user, \$1 > 0, \$2, \$3))'))})
+	} [ done => '', 'NULL' ], [ failed => '', 'NULL' ], [ cancelled => q{delay => '1 hour',}, 'NULL' ],
+	  [ skipped => q{due => now() - interval '1 hour',}, q{'1 minute'} ];
 	value('RESET ROLE');
 	ready('told', 3);
 	my $told = q{SELECT task, outcome, sqlstate, message, attempt, started >= due, rows FROM delay_wheel.history h JOIN delay_wheel.queues q ON q.name = h.queue
@@ -1154,7 +1153,7 @@ group endings => sub {
 	is(value("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SELECT delay_wait($failed)%' AND state = 'active'"), 1, 'one that will be tried again is waited for');
 	of($one, 'BEGIN');
 	is(got($one, 'told'), 'failed', 'it is received again');
-	is(value("SELECT concat_ws(' ', state, at, attempts, sqlstate) FROM delay_outcome($failed)"), 'running 2 DW007', 'delay_outcome() says that a receiver has it');
+	is(value("SELECT concat_ws(' ', state, at, attempts, sqlstate) FROM delay_status($failed)"), 'running 2 DW007', 'delay_status() says that a receiver has it');
 	of($one, "SELECT delay_fail($failed, error => 'never', retry_in => '0')");
 	of($one, 'COMMIT');
 	is(answer($waiter{$failed}), 'failed', 'it has failed');
@@ -1278,7 +1277,7 @@ group waiting => sub {
 	my ($timer) = worker_pids($node, 'timer');
 	my $gone = session();
 	my $narrow = q{CALL delay_await('narrow', null, null)};
-	value(q{SELECT delay_queue('narrow', external => true, max_running => 2)});
+	value(q{SELECT delay_wheel.create_queue('narrow', external => true, max_running => 2)});
 	clear('narrow');
 	begin($_, $narrow) for $gone, $three;
 	comes($waiting, 2, 'two sessions wait');
@@ -1350,20 +1349,20 @@ group waiting => sub {
 	$stopped->quit;
 
 	# queues that change
-	value(q{SELECT delay_queue('brief', external => true)});
+	value(q{SELECT delay_wheel.create_queue('brief', external => true)});
 	begin($two, q{CALL delay_await('brief', null, null)});
 	comes($waiting, 1, 'a session waits');
-	value(q{SELECT delay_queue('brief', rate => 10)});
-	value(q{SELECT delay_queue_drop('brief')});
+	value(q{SELECT delay_wheel.create_queue('brief', rate => 10)});
+	value(q{SELECT delay_wheel.drop_queue('brief')});
 	eval { answer($two) };
 	like($@, qr/ERROR:  42704:/, 'its queue is dropped: an error');
-	value(q{SELECT delay_queue('brief', external => true)});
+	value(q{SELECT delay_wheel.create_queue('brief', external => true)});
 	begin($two, q{CALL delay_await('brief', null, null)});
 	comes($waiting, 1, 'a session waits');
-	value(q{SELECT delay_queue('brief', external => false)});
+	value(q{SELECT delay_wheel.create_queue('brief', external => false)});
 	eval { answer($two) };
 	like($@, qr/ERROR:  55000:/, 'it is not external any more: an error');
-	value(q{SELECT delay_queue_drop('brief')});
+	value(q{SELECT delay_wheel.drop_queue('brief')});
 
 	# where it cannot wait
 	value(q{
@@ -1392,13 +1391,13 @@ group kinds => sub {
 	value(q{SELECT delay_schedule_task('SELECT 1', queue => 'sql', delay => '1 hour')});
 	refused($one, "SELECT delay_run($id)", '55000', 'a message is not run');
 	is(value('SELECT delay_run_due()'), 0, 'nor with all that is due');
-	refused($one, q{SELECT delay_queue('mail', external => false)}, '55006', 'a queue with messages stays external');
-	refused($one, q{SELECT delay_queue('sql', external => true)}, '55006', 'one with tasks does not become it');
-	refused($one, q{SELECT delay_queue_drop('mail')}, '55006', 'a queue with messages is not dropped');
+	refused($one, q{SELECT delay_wheel.create_queue('mail', external => false)}, '55006', 'a queue with messages stays external');
+	refused($one, q{SELECT delay_wheel.create_queue('sql', external => true)}, '55006', 'one with tasks does not become it');
+	refused($one, q{SELECT delay_wheel.drop_queue('mail')}, '55006', 'a queue with messages is not dropped');
 	of($two, 'BEGIN');
 	is(soon($two, 'mail'), 'a', 'the message is received');
-	refused($one, q{SELECT delay_queue_drop('mail')}, '55006', 'nor is one that somebody receives from');
-	refused($one, q{SELECT delay_queue('mail', external => false)}, '55006', 'which stays external');
+	refused($one, q{SELECT delay_wheel.drop_queue('mail')}, '55006', 'nor is one that somebody receives from');
+	refused($one, q{SELECT delay_wheel.create_queue('mail', external => false)}, '55006', 'which stays external');
 	of($two, 'ROLLBACK');
 	refused($one, 'UPDATE delay_wheel_data.task SET sql = $$SELECT 1$$ WHERE payload IS NOT NULL', '23514', 'no row is both');
 	refused($one, 'UPDATE delay_wheel_data.task SET payload = null WHERE payload IS NOT NULL', '23514', 'or neither');
@@ -1413,9 +1412,9 @@ group kinds => sub {
 	clear('mail');
 	comes('SELECT count(*) FROM delay_wheel_data.task', 0, 'the queues are empty');
 	of($two, q{BEGIN; SELECT delay_schedule_task('SELECT 1', queue => 'sql', delay => '1 hour')});
-	refused($one, q{SELECT delay_queue('sql', external => true)}, '55006', 'but open transactions may schedule into one');
+	refused($one, q{SELECT delay_wheel.create_queue('sql', external => true)}, '55006', 'but open transactions may schedule into one');
 	of($two, 'ROLLBACK');
-	value(q{SELECT delay_queue('mail', external => false), delay_queue('mail', external => true)});
+	value(q{SELECT delay_wheel.create_queue('mail', external => false), delay_wheel.create_queue('mail', external => true)});
 	is(value(q{SELECT external FROM delay_wheel.queues WHERE name = 'mail'}), 't', 'an empty queue can be changed');
 };
 
@@ -1433,7 +1432,7 @@ delay_wheel.ring_memory = 48kB
 delay_wheel.inbox_size = 16
 });
 	connect_all();
-	value(q{SELECT delay_queue('mail', external => true), delay_queue('sql')});
+	value(q{SELECT delay_wheel.create_queue('mail', external => true), delay_wheel.create_queue('sql')});
 	value('CREATE TABLE done (n int)');
 	value(q{SELECT count(delay_send('mail', to_jsonb(n), priority => n % 3 - 1)) FROM generate_series(1, 20000) n});
 	value(q{SELECT count(delay_schedule_task('INSERT INTO done VALUES (' || n || ')', queue => CASE n % 2 WHEN 0 THEN 'sql' END,

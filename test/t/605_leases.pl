@@ -73,7 +73,7 @@ sub pending { return query('SELECT count(*) FROM delay_wheel.tasks'); }
 query(q{
 	CREATE ROLE sender LOGIN; CREATE ROLE mailer LOGIN; CREATE ROLE stranger LOGIN;
 	SELECT delay_wheel.allow('public');
-	SELECT delay_queue('mail', external => true, users => '{public}', receivers => '{mailer}', retry_delay => '100 ms');
+	SELECT delay_wheel.create_queue('mail', external => true, users => '{public}', receivers => '{mailer}', options => '{"retry_delay": "100 ms"}');
 	CREATE TABLE followed (what text, role name DEFAULT current_user);
 	GRANT ALL ON followed TO PUBLIC;
 });
@@ -176,7 +176,7 @@ wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel_data.task', 'it is cancell
 #
 # What the view of queues says: due and not taken, waited for, leased, ended without a word
 #
-query(q{SELECT delay_queue('seen', external => true, users => '{sender}', receivers => '{mailer}'); SELECT delay_queue('sql')});
+query(q{SELECT delay_wheel.create_queue('seen', external => true, users => '{sender}', receivers => '{mailer}'); SELECT delay_wheel.create_queue('sql')});
 
 # A test: the queue comes to have these figures.
 sub seen
@@ -245,7 +245,7 @@ is(query("BEGIN; SAVEPOINT s; $receive; ROLLBACK TO s; COMMIT"), 1, 'it is in a 
 seen('1|0|0|1', 'which is not, either');
 is(query("BEGIN; $receive; COMMIT"), 1, 'it is received');
 seen('0|0|0|2', 'that is');
-query(q{SELECT delay_queue('seen', retry_delay => '0')});
+query(q{SELECT delay_wheel.create_queue('seen', options => '{"retry_delay": "0"}')});
 lapse('poison');
 for my $n (1 .. 3)
 {
@@ -260,9 +260,9 @@ lapse('g', key => 'k');
 query(q{SELECT delay_send('seen', '"new"', key => 'k', delay => '1 hour')});
 ok(wait_until(60, sub { lease('seen', 1, '1 hour'); return query(q{SELECT lapsed FROM delay_wheel.queues WHERE name = 'seen'}) == 5 }), 'or was superseded');
 lapse('h');
-query(q{SELECT delay_pause('seen')});
+query(q{SELECT delay_wheel.pause_queue('seen')});
 is(query("BEGIN; $receive; COMMIT"), 0, 'what a pause holds back is not received');
-query(q{SELECT delay_cancel_all(queue => 'seen'); SELECT delay_resume('seen')});
+query(q{SELECT delay_cancel_all(queue => 'seen'); SELECT delay_wheel.resume_queue('seen')});
 wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel_data.task', 'it is cancelled');
 is(scalar(lease('seen', 10, '1 hour')), 0, 'nothing is left');
 seen('0|0|0|5', 'what was cancelled is not counted');
@@ -293,7 +293,7 @@ is(call('delay_fail', $after[1], q{'no'}, q{'2 hours'}), 't', 'one fails');
 is(query("SELECT due > now() + interval '119 minutes', attempts, last_error FROM delay_wheel.tasks WHERE id = $after[1][0]"), 't|1|DW007: no', 'it is due again when its receiver said');
 is(call('delay_fail', $e, 'NULL', 'NULL', 'true'), 't', 'one is given up');
 is(query("SELECT sqlstate, attempts, message FROM delay_wheel.failed WHERE id = $e->[0]"), 'DW007|1|its receiver has reported a failure', 'it has failed');
-is(query("SELECT delay_retry($e->[0])"), 't', 'it is put back');
+is(query("SELECT delay_retry($e->[0])"), 'retried', 'it is put back');
 is(lease_one('mail', '1 hour', 'it is leased')->[2], 'e', 'and got again');
 is(outcome("SELECT * FROM delay_lease('mail', 1, '$_')"), '22023', "no lease of $_") for '0', '-1 s', '999 us', '367 days';
 is(outcome("SELECT * FROM delay_lease('mail', $_)"), '22023', "no $_ messages") for 0, 1001, -1;
@@ -304,7 +304,7 @@ is(pending(), 0, 'all are cancelled');
 
 # The ends that a lease would have had leave nothing behind: it is extended time and again, also in one
 # transaction, and done.  The one that is sent last is due after all of these ends.
-query(q{SELECT delay_queue('longer', external => true)});
+query(q{SELECT delay_wheel.create_queue('longer', external => true)});
 put('longer', 'a');
 my ($longer) = lease('longer', 1, '2 s');
 my $extend = "SELECT delay_extend($longer->[0], $longer->[1], '2 s');\n";
@@ -323,7 +323,7 @@ is(call('delay_done', $longer), 't', 'and done');
 # The last lease, though no receiver comes
 #
 query(q{SET SESSION AUTHORIZATION sender;
-	SELECT delay_send('mail', '"last"', max_attempts => 2, on_failure => 'INSERT INTO followed VALUES ($2)')});
+	SELECT delay_send('mail', '"last"', max_attempts => 2, options => '{"on_failure": "INSERT INTO followed VALUES ($2)"}')});
 lease_one('mail', '1 ms', 'the first lease');
 my $last = lease_one('mail', '300 ms', 'the last lease');
 is($last->[3], 2, 'is the second attempt');
@@ -352,9 +352,9 @@ is(outcome(q{SELECT * FROM delay_lease('mail')}, role => 'sender'), '42501', 'by
 my ($r) = lease('mail', 1, '1 hour', role => 'mailer');
 is(texts($r), 'r', 'its receiver gets it');
 is(outcome("SELECT delay_done($r->[0], 1)", role => 'stranger'), 'f', 'a stranger learns nothing by a guess');
-query(q{SELECT delay_queue('mail', receivers => '{}')});
+query(q{SELECT delay_wheel.create_queue('mail', receivers => '{}')});
 is(outcome("SELECT delay_done($r->[0], $r->[1])", role => 'mailer'), '42501', 'who has lost the right cannot finish');
-query(q{SELECT delay_queue('mail', receivers => '{mailer}')});
+query(q{SELECT delay_wheel.create_queue('mail', receivers => '{mailer}')});
 is(outcome("SELECT delay_done($r->[0], $r->[1])", role => 'mailer'), 't', 'who has it again can');
 
 #
@@ -365,7 +365,7 @@ my $k1 = lease_one('mail', '1 hour', 'a message with a key');
 my $k2 = query(q{SELECT delay_send('mail', '"k2"', key => 'k')});
 isnt($k2, $k1->[0], 'while it is leased it counts as running: another one is sent');
 is(query("SELECT delay_send('mail', '\"k3\"', key => 'k')"), $k2, 'which is kept');
-is(query("SELECT delay_cancel($k1->[0]), delay_reschedule($k1->[0], '0')"), 'running|f', 'it cannot be cancelled or moved');
+is(query("SELECT delay_cancel($k1->[0]), delay_reschedule($k1->[0], '0')"), 'running|running', 'it cannot be cancelled or moved');
 my $second = lease_one('mail', '1 hour', 'the newer one is leased, too');
 is($second->[2], 'k2', 'at the same time');
 is(call('delay_done', $k1), 't', 'the older one can be finished');
@@ -378,7 +378,7 @@ my @nothing;
 wait_until(60, sub { @nothing = lease('mail', 1, '1 hour'); return query("SELECT count(*) FROM delay_wheel.failed WHERE id = $old->[0]") == 1 });
 is(query("SELECT sqlstate FROM delay_wheel.failed WHERE id = $old->[0]"), 'DW001', 'one whose lease has ended is superseded by a newer one of its key');
 is(scalar(@nothing), 0, 'nobody gets it');
-is(query(q{SELECT delay_cancel_key('k', 'mail')}), 'cancelled', 'the newer one is pending');
+is(query(q{SELECT delay_cancel(key => 'k', queue => 'mail')}), 'cancelled', 'the newer one is pending');
 
 put('mail', 'c');
 my ($c) = lease('mail', 1, '1 hour');
@@ -395,17 +395,17 @@ wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel_data.task', 'its row is re
 
 put('mail', 'p', 'q');
 my ($p) = lease('mail', 1, '1 hour');
-query(q{SELECT delay_pause('mail')});
+query(q{SELECT delay_wheel.pause_queue('mail')});
 is(scalar(lease('mail', 1, '1 hour')), 0, 'a paused queue gives nothing');
 is(call('delay_done', $p), 't', 'what was leased before can be finished');
-is(outcome(q{SELECT delay_queue_drop('mail')}), '55006', 'a queue with messages is not dropped');
-query(q{SELECT delay_resume('mail')});
+is(outcome(q{SELECT delay_wheel.drop_queue('mail')}), '55006', 'a queue with messages is not dropped');
+query(q{SELECT delay_wheel.resume_queue('mail')});
 is(call('delay_done', lease_one('mail', '1 hour', 'a resumed queue gives')), 't', 'the other one');
 
 #
 # Limits
 #
-query(q{SELECT delay_queue('narrow', external => true, max_running => 2)});
+query(q{SELECT delay_wheel.create_queue('narrow', external => true, max_running => 2)});
 put('narrow', 1 .. 5);
 my @two = lease('narrow', 10, '1 hour');
 is(texts(@two), '1 2', 'max_running counts leases');
@@ -425,8 +425,8 @@ wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel_data.task', 'narrow is emp
 #
 # Notifications, for those who listen
 #
-query(q{SELECT delay_queue('told', external => true, notify_channel => 'there')});
-is(outcome("SELECT delay_queue('told', notify_channel => repeat('x', 64))"), '22023', 'a channel has at most 63 bytes');
+query(q{SELECT delay_wheel.create_queue('told', external => true, options => '{"notify_channel": "there"}')});
+is(outcome("SELECT delay_wheel.create_queue('told', options => jsonb_build_object('notify_channel', repeat('x', 64)))"), '22023', 'a channel has at most 63 bytes');
 my $listener = $node->background_psql('postgres', on_error_stop => 0);
 $listener->query('LISTEN there');
 my $heard = '';
@@ -447,12 +447,12 @@ hears('so is the end of its lease');
 $n = lease_one('told', '1 hour', 'it is leased again');
 is(call('delay_release', $n), 't', 'and released');
 hears('which is told');
-query(q{SELECT delay_pause('told')});
+query(q{SELECT delay_wheel.pause_queue('told')});
 wait_for($node, q{SELECT state = 'paused' FROM delay_wheel.queues WHERE name = 'told'}, 'the queue is paused');
-query(q{SELECT delay_resume('told')});
+query(q{SELECT delay_wheel.resume_queue('told')});
 hears('a resume is told');
 # a place that is free again is told, if it was taken by a transaction, too
-query(q{SELECT delay_queue('told', max_running => 1); SELECT delay_send('told', '"second"')});
+query(q{SELECT delay_wheel.create_queue('told', max_running => 1); SELECT delay_send('told', '"second"')});
 hears('another message is told');
 my $holder = $node->background_psql('postgres', on_error_stop => 0);
 is($holder->query(q{BEGIN; SELECT count(*) FROM delay_receive('told')}), 1, 'one is received');
@@ -460,17 +460,17 @@ $listener->query('SELECT 1');
 $holder->query('ROLLBACK');
 hears('so is the end of the transaction that has one');
 $holder->quit;
-query(q{SELECT delay_queue('told', max_running => 0)});
+query(q{SELECT delay_wheel.create_queue('told', max_running => 0)});
 # a message that nobody takes is told once: each look at queues would tell it again
 wait_until(60, sub { query('SELECT pg_sleep(0.3)'); return $listener->query('SELECT 1') !~ /told/ });
-query(q{SELECT delay_queue('told', priority => 1)}) for 1 .. 3;
+query(q{SELECT delay_wheel.create_queue('told', priority => 1)}) for 1 .. 3;
 wait_for($node, q{SELECT state = 'unreceived' FROM delay_wheel.queues WHERE name = 'told'}, 'a message waits');
 query(q{SELECT pg_notify('there', 'the end')});
 my $more = '';
 ok(wait_until(60, sub { $more .= $listener->query('SELECT 1'); return $more =~ /the end/ }), 'all notifications have come');
 unlike($more, qr/payload "told"/, 'none of them for nothing');
 $listener->quit;
-query(q{SELECT delay_queue('told', notify_channel => '')});
+query(q{SELECT delay_wheel.create_queue('told', options => '{"notify_channel": ""}')});
 is(query(q{SELECT notify_channel IS NULL FROM delay_wheel.queues WHERE name = 'told'}), 't', 'an empty channel is none');
 query(q{SELECT delay_cancel_all(queue => 'told')});
 wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel_data.task', 'told is empty');
@@ -478,7 +478,7 @@ wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel_data.task', 'told is empty
 #
 # Expiry counts from the first due time.
 #
-query(q{SELECT delay_send('mail', '"x"', expires => '1 s')});
+query(q{SELECT delay_send('mail', '"x"', options => '{"expires": "1 s"}')});
 my $x = lease_one('mail', '1200 ms', 'a message that expires');
 wait_until(60, sub { @nothing = lease('mail', 1, '1 hour'); return query("SELECT count(*) FROM delay_wheel.failed WHERE id = $x->[0]") == 1 });
 is(query("SELECT sqlstate FROM delay_wheel.failed WHERE id = $x->[0]"), 'DW002', 'when its lease has ended it has expired');
@@ -509,8 +509,8 @@ put('mail', 'copied');
 my ($copied) = lease('mail', 1, '1 hour');
 $node->safe_psql('template1', 'SELECT 1');
 wait_until(60, sub { $node->psql('template1', 'CREATE DATABASE copy TEMPLATE postgres') == 0 });
-$node->safe_psql('copy', 'SELECT delay_arm()');
-is(outcome("SELECT delay_done($copied->[0], $copied->[1])", db => 'copy'), 'f', 'delay_arm() voids the tokens of a copy');
+$node->safe_psql('copy', 'SELECT delay_wheel.arm()');
+is(outcome("SELECT delay_done($copied->[0], $copied->[1])", db => 'copy'), 'f', 'delay_wheel.arm() voids the tokens of a copy');
 is($node->safe_psql('copy', "CALL delay_await('mail', '60 s')"), 't', 'its messages are due');
 is(texts(lease('mail', 1, '1 hour', db => 'copy')), 'copied', 'and can be leased');
 is(call('delay_done', $copied), 't', 'the original is as it was');
@@ -518,8 +518,8 @@ is(call('delay_done', $copied), 't', 'the original is as it was');
 #
 # History, notification, follow-up
 #
-query(q{SELECT delay_queue('mail', history => 'all');
-	SELECT delay_send('mail', '"h"', key => 'h', on_success => 'INSERT INTO followed VALUES (''done'')')});
+query(q{SELECT delay_wheel.create_queue('mail', options => '{"history": "all"}');
+	SELECT delay_send('mail', '"h"', key => 'h', options => jsonb_build_object('on_success', 'INSERT INTO followed VALUES (''done'')'))});
 call('delay_fail', lease_one('mail', '1 hour', 'a message fails'), q{'once'}, q{'0'});
 my $h = lease_one('mail', '1 hour', 'it is leased again');
 is($h->[3], 2, 'for the second attempt');
@@ -528,7 +528,7 @@ is(query("SELECT string_agg(outcome || ' ' || attempt, ', ' ORDER BY ended) FROM
 wait_for($node, q{SELECT count(*) = 1 FROM followed WHERE what = 'done'}, 'on_success has run');
 
 # A result is handed on, as a value: not as SQL, and typed.
-query(q{SELECT count(delay_send('mail', '"r"', on_success => 'INSERT INTO followed SELECT format(''%s: %s, %s'', $1 > 0, $2->>''said'', pg_typeof($2))')) FROM generate_series(1, 3)});
+query(q{SELECT count(delay_send('mail', '"r"', options => jsonb_build_object('on_success', 'INSERT INTO followed SELECT format(''%s: %s, %s'', $1 > 0, $2->>''said'', pg_typeof($2))'))) FROM generate_series(1, 3)});
 my @r = map { lease_one('mail', '1 hour', 'one that wants a result') } 1 .. 3;
 is(call('delay_done', $r[0], q{'{"said": "''); DROP TABLE followed; --"}'}), 't', 'done with a result');
 is(call('delay_done', $r[1]), 't', 'and without one');
@@ -564,7 +564,7 @@ for my $case ([ q{'1 hour'}, '22023', 'too few arguments' ], [ q{'1 hour', 'mail
 	is(outcome("CREATE TRIGGER wrong AFTER INSERT ON matter FOR EACH ROW EXECUTE FUNCTION delay_send_trigger($case->[0]); INSERT INTO matter VALUES (9)"), $case->[1], $case->[2]);
 	query('DROP TRIGGER IF EXISTS wrong ON matter');
 }
-query(q{SELECT delay_queue('tasks', users => '{public}'); CREATE TRIGGER wrong AFTER INSERT ON matter FOR EACH ROW EXECUTE FUNCTION delay_send_trigger('1 hour', 'tasks')});
+query(q{SELECT delay_wheel.create_queue('tasks', users => '{public}'); CREATE TRIGGER wrong AFTER INSERT ON matter FOR EACH ROW EXECUTE FUNCTION delay_send_trigger('1 hour', 'tasks')});
 is(outcome('INSERT INTO matter VALUES (9)'), '55000', 'a queue of SQL tasks');
 query(q{DROP TRIGGER wrong ON matter; GRANT ALL ON matter TO stranger; SELECT delay_wheel.disallow('public')});
 is(outcome('INSERT INTO matter VALUES (9)', role => 'stranger'), '42501', 'the writer needs the right to send');

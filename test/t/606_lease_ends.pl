@@ -60,7 +60,7 @@ sub narrow
 {
 	my ($queue, $n, $time, $options) = @_;
 
-	query("SELECT delay_queue('$queue', external => true, max_running => $n, history => 'all'" . ($options // '') . ");
+	query("SELECT delay_wheel.create_queue('$queue', external => true, max_running => $n, " . call_args("history => 'all'" . ($options // '')) . ");
 		SELECT count(delay_send('$queue', to_jsonb(i), tag => 'n' || i)) FROM generate_series(1, $n + 2) i");
 	wait_for($node, "SELECT ready = $n + 2 FROM delay_wheel.queues WHERE name = '$queue'", "$queue: messages are due");
 	my ($first) = lease($queue, 1, $time);
@@ -131,7 +131,7 @@ is($n, 2, 'and free their places, no more than there are');
 #
 # Messages that were due when they were cancelled: nobody waits for them
 #
-query(q{SELECT delay_queue('gone', external => true); SELECT count(delay_send('gone', '1', tag => 't')) FROM generate_series(1, 3); SELECT delay_send('gone', '2', delay => '1 hour')});
+query(q{SELECT delay_wheel.create_queue('gone', external => true); SELECT count(delay_send('gone', '1', tag => 't')) FROM generate_series(1, 3); SELECT delay_send('gone', '2', delay => '1 hour')});
 wait_for($node, q{SELECT ready = 3 FROM delay_wheel.queues WHERE name = 'gone'}, 'messages are due that nobody takes');
 query(q{SELECT delay_cancel_all(tag => 't')});
 wait_for($node, q{SELECT ready = 0 FROM delay_wheel.queues WHERE name = 'gone'}, 'they are cancelled, and not due any more');
@@ -158,7 +158,7 @@ lease_one('at_once', '1 hour', 'that keeps no place');
 #
 # Cancelling what a transaction has: no busy loop, and no waiting for a receiver
 #
-query(q{SELECT delay_queue('mail', external => true, history => 'all', retry_delay => '0'); SELECT delay_send('mail', '"a"'); CALL delay_await('mail', '60 s')});
+query(q{SELECT delay_wheel.create_queue('mail', external => true, options => '{"history": "all", "retry_delay": "0"}'); SELECT delay_send('mail', '"a"'); CALL delay_await('mail', '60 s')});
 my $receiver = session();
 my $id = $receiver->query_safe(q{BEGIN; SELECT id FROM delay_receive('mail')});
 is(without_waiting("SELECT delay_cancel($id)"), 'running', 'what a transaction has received is running');
@@ -246,7 +246,7 @@ is(lease_one('mail', '1 ms', 'it is not lost')->[0], $b->[0], 'and leased again'
 is(query("SELECT attempts, last_error LIKE 'DW008%' FROM delay_wheel.tasks WHERE id = $b->[0]"), '4|t', 'the rollbacks are an attempt');
 wait_for($node, q{SELECT ready = 1 FROM delay_wheel.queues WHERE name = 'mail'}, 'its lease ends');
 my ($late) = query("SELECT token FROM delay_wheel_data.task WHERE id = $b->[0]");
-is(query("SELECT delay_reschedule($b->[0], '1 hour')"), 't', 'it is moved');
+is(query("SELECT delay_reschedule($b->[0], '1 hour')"), 'moved', 'it is moved');
 is(query("SELECT leased_until IS NULL FROM delay_wheel.tasks WHERE id = $b->[0]"), 't', 'that is no lease');
 is(query("SELECT delay_done($b->[0], $late)"), 'f', 'the old token is void');
 is(query("SELECT delay_cancel($b->[0])"), 'cancelled', 'and it can be cancelled');
@@ -261,7 +261,7 @@ my $c = lease_one('mail', '1 hour', 'its message is there');
 # Messages whose receivers are rolled back over and over: one that is alone has lost an
 # attempt, those that come together are suspected only, and come alone the next time
 #
-query(q{SELECT delay_queue('poison', external => true, retry_delay => '1 hour'); SELECT count(delay_send('poison', to_jsonb(n))) FROM generate_series(1, 3) n});
+query(q{SELECT delay_wheel.create_queue('poison', external => true, options => '{"retry_delay": "1 hour"}'); SELECT count(delay_send('poison', to_jsonb(n))) FROM generate_series(1, 3) n});
 for my $n (1 .. 3)
 {
 	wait_for($node, q{SELECT ready = 3 FROM delay_wheel.queues WHERE name = 'poison'}, "three messages are due: $n");
@@ -277,14 +277,14 @@ wait_for($node, q{SELECT string_agg(payload::text || ' ' || last_error, ',') LIK
 #
 # A receiver that sits in its transaction: ends by receive_timeout, and gives way
 #
-query(q{SELECT delay_queue('idle', external => true, receive_timeout => '100 ms'); SELECT delay_send('idle', '1'); CALL delay_await('idle', '60 s')});
+query(q{SELECT delay_wheel.create_queue('idle', external => true, options => '{"receive_timeout": "100 ms"}'); SELECT delay_send('idle', '1'); CALL delay_await('idle', '60 s')});
 my $idle = session();
 $idle->query_until(qr/begun/, "BEGIN; SELECT id FROM delay_receive('idle');\n\\echo begun\n");
 wait_for($node, q{SELECT count(*) = 0 FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'}, 'receive_timeout ends its session');
 is(query(q{CALL delay_await('idle', '60 s')}), 't', 'its message is due');
 eval { $idle->quit };
 
-query(q{SELECT delay_queue('idle', receive_timeout => '0')});
+query(q{SELECT delay_wheel.create_queue('idle', options => '{"receive_timeout": "0"}')});
 $idle = session();
 $idle->query_until(qr/begun/, "BEGIN; SELECT id FROM delay_receive('idle');\n\\echo begun\n");
 is(without_waiting('VACUUM FULL delay_wheel_data.task'), '', 'the table can be rewritten');
@@ -309,7 +309,7 @@ is(query("SELECT outcome, attempt, lateness >= 0, lateness < 600000, duration >=
 #
 # A leased message that has a newer one of its key is shown, as long as its lease lasts
 #
-query(q{SELECT delay_queue('keyed', external => true); SELECT delay_send('keyed', '1', key => 'k')});
+query(q{SELECT delay_wheel.create_queue('keyed', external => true); SELECT delay_send('keyed', '1', key => 'k')});
 my $keyed = lease_one('keyed', '1 hour', 'one of a key is leased');
 query(q{SELECT delay_send('keyed', '2', key => 'k', delay => '1 hour')});
 is(query(q{SELECT string_agg(payload::text, ' ' ORDER BY id) FROM delay_wheel.tasks WHERE queue = 'keyed'}), '1 2', 'both are shown');
@@ -319,26 +319,26 @@ wait_for($node, q{SELECT string_agg(payload::text, ' ' ORDER BY id) FROM delay_w
 #
 # A cancellation by the transaction that then receives: undone with it
 #
-query(q{SELECT delay_queue('own', external => true); SELECT delay_send('own', '1'); CALL delay_await('own', '60 s')});
+query(q{SELECT delay_wheel.create_queue('own', external => true); SELECT delay_send('own', '1'); CALL delay_await('own', '60 s')});
 is(query(q{BEGIN; SELECT count(delay_cancel_all(queue => 'own')); SELECT count(*) FROM delay_receive('own'); ROLLBACK}), "1\n0", 'what one has cancelled one does not receive');
 lease_one('own', '1 hour', 'after a rollback it is there');
 
 #
 # Attempts that are added after a last lease: the message is not forgotten
 #
-query(q{SELECT delay_queue('added', external => true, max_attempts => 1); SELECT delay_send('added', '1')});
+query(q{SELECT delay_wheel.create_queue('added', external => true, max_attempts => 1); SELECT delay_send('added', '1')});
 my $added = lease_one('added', '100 ms', 'one is leased for the last time');
 $receiver->query_safe("BEGIN; SELECT FROM delay_wheel_data.task WHERE id = $added->[0] FOR UPDATE");
 wait_for($node, q{SELECT ready = 1 FROM delay_wheel.queues WHERE name = 'added'}, 'its lease ends, while its row is locked');
 is(scalar(lease('added', 1, '1 hour')), 0, 'it is not leased');
-query(q{SELECT delay_queue('added', max_attempts => 5)});
+query(q{SELECT delay_wheel.create_queue('added', max_attempts => 5)});
 $receiver->query_safe('ROLLBACK');
 lease_one('added', '1 hour', 'with more attempts it is');
 
 #
 # The last lease: nobody gets the message again, also while the sweeper cannot end it
 #
-query(q{SELECT delay_queue('last', external => true, max_attempts => 1); SELECT delay_send('last', '1')});
+query(q{SELECT delay_wheel.create_queue('last', external => true, max_attempts => 1); SELECT delay_send('last', '1')});
 my $last = lease_one('last', '100 ms', 'one is leased for the last time');
 $receiver->query_safe("BEGIN; SELECT FROM delay_wheel_data.task WHERE id = $last->[0] FOR UPDATE");
 wait_for($node, q{SELECT ready = 1 FROM delay_wheel.queues WHERE name = 'last'}, 'its lease ends, while its row is locked');
@@ -354,30 +354,30 @@ query(q{SELECT delay_send('mail', '"copied"')});
 lease_one('mail', '1 hour', 'one is leased when the database is copied');
 $receiver->quit;
 wait_until(60, sub { $node->psql('template1', 'CREATE DATABASE copy TEMPLATE postgres') == 0 });
-$node->safe_psql('copy', q{SELECT delay_send('mail', '"new"'); CALL delay_await('mail', '60 s'); BEGIN; SELECT count(*) FROM delay_receive('mail'); COMMIT; SELECT delay_arm(); CALL delay_await('mail', '60 s')});
+$node->safe_psql('copy', q{SELECT delay_send('mail', '"new"'); CALL delay_await('mail', '60 s'); BEGIN; SELECT count(*) FROM delay_receive('mail'); COMMIT; SELECT delay_wheel.arm(); CALL delay_await('mail', '60 s')});
 is($node->safe_psql('copy', q{BEGIN; SELECT payload FROM delay_receive('mail', 10); COMMIT}), '"copied"', 'its message is due in the copy, once it is armed');
 
 #
 # In a task there is nobody who could say done; and a queue that goes with what was received
 #
-query(q{SELECT delay_queue('task', external => true); SELECT delay_send('task', '1');
-	SELECT delay_schedule_task($$SELECT * FROM delay_lease('task')$$, mode => 'at_least_once', tag => 'leases');
-	SELECT delay_schedule_task($$CALL delay_await('task')$$, mode => 'at_least_once', tag => 'waits')});
+query(q{SELECT delay_wheel.create_queue('task', external => true); SELECT delay_send('task', '1');
+	SELECT delay_schedule_task($$SELECT * FROM delay_lease('task')$$, tag => 'leases', options => '{"mode": "at_least_once"}');
+	SELECT delay_schedule_task($$CALL delay_await('task')$$, tag => 'waits', options => '{"mode": "at_least_once"}')});
 wait_for($node, q{SELECT string_agg(tag || sqlstate, ' ' ORDER BY tag) FROM delay_wheel.failed WHERE tag IN ('leases', 'waits')}, 'a task neither leases nor waits', 60, expected => 'leases25001 waits25001');
-is(without_waiting(q{BEGIN; CREATE TEMP TABLE got AS SELECT id FROM delay_receive('task'); SELECT delay_queue_drop('task'); SELECT delay_fail(id) FROM got}), '42704', 'what was received from a queue that is dropped cannot be put back');
+is(without_waiting(q{BEGIN; CREATE TEMP TABLE got AS SELECT id FROM delay_receive('task'); SELECT delay_wheel.drop_queue('task'); SELECT delay_fail(id) FROM got}), '42704', 'what was received from a queue that is dropped cannot be put back');
 is(query(q{CALL delay_await('task', '60 s')}), 't', 'so all is as it was');
 
 # what has failed, and a queue of the other kind
-query(q{SELECT delay_queue('kind'); SELECT delay_schedule_task('SELECT 1/0', queue => 'kind')});
+query(q{SELECT delay_wheel.create_queue('kind'); SELECT delay_schedule_task('SELECT 1/0', queue => 'kind')});
 wait_for($node, q{SELECT count(*) = 1 FROM delay_wheel.failed WHERE queue = 'kind'}, 'a task fails');
-query(q{SELECT delay_queue('kind', external => true)});
+query(q{SELECT delay_wheel.create_queue('kind', external => true)});
 is(without_waiting(q{SELECT delay_retry(id) FROM delay_wheel.failed WHERE queue = 'kind'}), '55000', 'it is no message');
-is(query(q{SELECT delay_redrive(queue => 'kind')}), 0, 'and stays where it is');
+is(query(q{SELECT delay_retry_all(queue => 'kind')}), 0, 'and stays where it is');
 
 #
 # Dropped roles
 #
-query(q{CREATE ROLE leaver; CREATE ROLE stayer; SELECT delay_queue('mail', users => '{leaver,stayer}', receivers => '{stayer,leaver}'); DROP ROLE leaver});
+query(q{CREATE ROLE leaver; CREATE ROLE stayer; SELECT delay_wheel.create_queue('mail', users => '{leaver,stayer}', receivers => '{stayer,leaver}'); DROP ROLE leaver});
 wait_for($node, q{SELECT users::text || receivers::text = '{stayer}{stayer}' FROM delay_wheel_data.queue WHERE name = 'mail'}, 'a dropped role is no receiver any more');
 
 $node->stop;

@@ -47,8 +47,8 @@ sub begin_commit
 sub has { my ($session, $pattern) = @_; $session->{run}->pump_nb; return $session->{stdout} =~ $pattern ? 1 : 0; }
 
 query(q{
-	SELECT delay_queue('mail', external => true);
-	SELECT delay_queue('inside', external => true);
+	SELECT delay_wheel.create_queue('mail', external => true);
+	SELECT delay_wheel.create_queue('inside', external => true);
 	CREATE TABLE effect (what text);
 	SELECT count(delay_send('mail', to_jsonb(i))) FROM generate_series(1, 20) i;
 	SELECT delay_send('inside', '"inside"')});

@@ -24,7 +24,7 @@ $q->(q{
 	CREATE ROLE postman LOGIN;
 	CREATE ROLE other LOGIN;
 	SELECT delay_wheel.allow('postman', 'other');
-	SELECT delay_queue('mail', external => true, receivers => '{postman,other}', lease => '5 s', retry_delay => '0');
+	SELECT delay_wheel.create_queue('mail', external => true, receivers => '{postman,other}', options => '{"lease": "5 s", "retry_delay": "0"}');
 	CREATE TABLE sent (id bigint, attempt int);
 	GRANT ALL ON sent TO PUBLIC;
 });

@@ -20,8 +20,8 @@ sub query { return $node->safe_psql('postgres', $_[0]); }
 sub session { return $node->background_psql('postgres', on_error_stop => 0, timeout => 3 * $PostgreSQL::Test::Utils::timeout_default); }
 
 query(q{
-	SELECT delay_queue('one', max_running => 1), delay_queue('grouped', groups => true, group_order => 'pass'),
-		delay_queue('mail', external => true), delay_queue('grouped mail', external => true, groups => true), delay_queue('other mail', external => true);
+	SELECT delay_wheel.create_queue('one', max_running => 1), delay_wheel.create_queue('grouped', groups => true, options => '{"group_order": "pass"}'),
+		delay_wheel.create_queue('mail', external => true), delay_wheel.create_queue('grouped mail', external => true, groups => true), delay_wheel.create_queue('other mail', external => true);
 	CREATE TABLE ran (n bigserial, label text, due int);
 	CREATE TABLE numbers AS SELECT n, (n * 7) % 31 AS ago FROM generate_series(1, 30) n;
 });
@@ -31,13 +31,13 @@ query(q{
 #
 my $rounds = long_tests() ? 100 : 20;
 my @kinds = (
-	[ 'in a queue', q{SELECT delay_schedule_task('INSERT INTO ran (label, due) VALUES ($1, $2)', args => ARRAY[LABEL, ago::text], arg_types => '{text,int}', due => now() - ago * interval '2 ms', queue => 'one') FROM numbers ORDER BY n} ],
-	[ 'of groups', q{SELECT delay_schedule_task('INSERT INTO ran (label, due) VALUES ($1, $2)', args => ARRAY[LABEL, ago::text], arg_types => '{text,int}', due => now() - ago * interval '2 ms', queue => 'grouped', group_key => 'g') FROM numbers ORDER BY n} ],
-	[ 'by several statements', q{BEGIN; SELECT delay_schedule_task('INSERT INTO ran (label, due) VALUES ($1, $2)', args => ARRAY[LABEL, ago::text], arg_types => '{text,int}', due => now() - ago * interval '2 ms', queue => 'one') FROM numbers WHERE n < 15 ORDER BY n;
+	[ 'in a queue', q{SELECT delay_schedule_task('INSERT INTO ran (label, due) VALUES ($1, $2)', args => ARRAY[LABEL, ago::text], due => now() - ago * interval '2 ms', queue => 'one', options => '{"arg_types": ["text", "int"]}') FROM numbers ORDER BY n} ],
+	[ 'of groups', q{SELECT delay_schedule_task('INSERT INTO ran (label, due) VALUES ($1, $2)', args => ARRAY[LABEL, ago::text], due => now() - ago * interval '2 ms', queue => 'grouped', group_key => 'g', options => '{"arg_types": ["text", "int"]}') FROM numbers ORDER BY n} ],
+	[ 'by several statements', q{BEGIN; SELECT delay_schedule_task('INSERT INTO ran (label, due) VALUES ($1, $2)', args => ARRAY[LABEL, ago::text], due => now() - ago * interval '2 ms', queue => 'one', options => '{"arg_types": ["text", "int"]}') FROM numbers WHERE n < 15 ORDER BY n;
 		SAVEPOINT s; SELECT delay_schedule_task('SELECT 1', queue => 'one'); ROLLBACK TO s;
-		SELECT delay_schedule_task('INSERT INTO ran (label, due) VALUES ($1, $2)', args => ARRAY[LABEL, ago::text], arg_types => '{text,int}', due => now() - ago * interval '2 ms', queue => 'one') FROM numbers WHERE n >= 15 ORDER BY n; COMMIT} ],
-	[ 'moved', q{BEGIN; SELECT delay_schedule_task('INSERT INTO ran (label, due) VALUES ($1, $2)', args => ARRAY[LABEL, ago::text], arg_types => '{text,int}', delay => '1 hour', queue => 'one', tag => LABEL) FROM numbers ORDER BY n;
-		SELECT delay_reschedule_at(id, now() - (args[2])::int * interval '2 ms') FROM (SELECT id, args FROM delay_wheel.tasks WHERE tag = LABEL ORDER BY id) t; COMMIT} ]);
+		SELECT delay_schedule_task('INSERT INTO ran (label, due) VALUES ($1, $2)', args => ARRAY[LABEL, ago::text], due => now() - ago * interval '2 ms', queue => 'one', options => '{"arg_types": ["text", "int"]}') FROM numbers WHERE n >= 15 ORDER BY n; COMMIT} ],
+	[ 'moved', q{BEGIN; SELECT delay_schedule_task('INSERT INTO ran (label, due) VALUES ($1, $2)', args => ARRAY[LABEL, ago::text], delay => '1 hour', queue => 'one', tag => LABEL, options => '{"arg_types": ["text", "int"]}') FROM numbers ORDER BY n;
+		SELECT delay_reschedule(id, now() - (args[2])::int * interval '2 ms') FROM (SELECT id, args FROM delay_wheel.tasks WHERE tag = LABEL ORDER BY id) t; COMMIT} ]);
 
 for my $kind (@kinds)
 {

@@ -167,7 +167,7 @@ sub order
 
 query(slurp_file("$dir/schema.sql"));
 # what is tried again is tried soon, and a lease that is lost ends soon
-query(q{SELECT delay_queue('mail', retry_delay => '100 ms', lease => '2 s')});
+query(q{SELECT delay_wheel.create_queue('mail', options => '{"retry_delay": "100 ms", "lease": "2 s"}')});
 my $n = 0;
 my $any = 0;
 for my $worker ('worker.py', 'worker.js')
@@ -238,7 +238,7 @@ for my $worker ('worker.py', 'worker.js')
 SKIP:
 {
 	skip('there is no driver for receive.py', 1) if !$is_there{'worker.py'}->();
-	query(q{CREATE TABLE greeting (id bigint PRIMARY KEY, text text); GRANT INSERT ON greeting TO mailer; SELECT delay_queue('greetings', external => true, receivers => '{mailer}')});
+	query(q{CREATE TABLE greeting (id bigint PRIMARY KEY, text text); GRANT INSERT ON greeting TO mailer; SELECT delay_wheel.create_queue('greetings', external => true, receivers => '{mailer}')});
 	my $pid = start_worker('receive.py');
 	for my $round (1 .. 5)
 	{

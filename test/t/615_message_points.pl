@@ -34,7 +34,7 @@ sub disturb
 }
 
 query(q{
-	SELECT delay_queue('q', external => true, retry_delay => '50 ms', max_attempts => 3);
+	SELECT delay_wheel.create_queue('q', external => true, max_attempts => 3, options => '{"retry_delay": "50 ms"}');
 	CREATE TABLE effect (id bigint);
 	CREATE FUNCTION take(n int) RETURNS void LANGUAGE sql AS $$ INSERT INTO effect SELECT id FROM delay_receive('q', n) $$;
 });

@@ -40,7 +40,7 @@ my $dir = PostgreSQL::Test::Utils::tempdir();
 sub query { return $node->safe_psql('postgres', $_[0]); }
 
 query(q{
-	SELECT delay_queue('q', external => true, max_attempts => 30000, retry_delay => '50 ms');
+	SELECT delay_wheel.create_queue('q', external => true, max_attempts => 30000, options => '{"retry_delay": "50 ms"}');
 	CREATE TABLE sent (id bigint PRIMARY KEY);
 	CREATE TABLE effect (id bigint, receiver int);
 	CREATE FUNCTION send(n int) RETURNS void LANGUAGE sql AS $$

@@ -78,7 +78,7 @@ sub nothing_is_left
 my @steps = (
 	[ 'a task runs', qr/\| +3\.0\n.*^ done\n.*^ hello from the past \| +\d+\.\d\n/ms ],
 	[ 'a task fails', qr/^ failed\n.*\| 23514 +\| new row for relation "account" violates check constraint/ms ],
-	[ 'it is put back, and runs', qr/^ put_back *\n-+\n t\n.*^ ann +\| +70 \| +0\n/ms ],
+	[ 'it is put back, and runs', qr/^ put_back *\n-+\n retried\n.*^ ann +\| +70 \| +0\n/ms ],
 	[ 'a message is received', qr/^ found *\n-+\n t\n.*\| \{"to": "ann"\}\n.*^ running \| +3 \|/ms ],
 	[ 'the tour ends', qr/^That was the tour\..*^The server is gone\.\n\z/ms ]);
 

@@ -63,7 +63,7 @@ $node->safe_psql('shop', q{
 	CREATE EXTENSION delay_wheel;
 	CREATE ROLE clerk LOGIN;
 	SELECT delay_wheel.allow('clerk');
-	SELECT delay_queue('letters', external => true, users => '{clerk}');
+	SELECT delay_wheel.create_queue('letters', external => true, users => '{clerk}');
 	SET SESSION AUTHORIZATION clerk;
 	SELECT delay_send('letters', '1');
 	SELECT count(delay_schedule('5 min', 'SELECT 1')) FROM generate_series(1, 7);
@@ -122,7 +122,7 @@ $node->safe_psql('evil', q{
 			role := replace(role, E'\n', ' ');
 		END IF;
 		EXECUTE format('CREATE ROLE %I', role);
-		PERFORM delay_wheel.allow(role), delay_queue(queue, users => '{public}');
+		PERFORM delay_wheel.allow(role), delay_wheel.create_queue(queue, users => '{public}');
 		PERFORM set_config('role', role, true);
 		PERFORM delay_schedule_task(format('DO %L', format('BEGIN RAISE EXCEPTION %L; END', words)), queue => queue);
 		PERFORM delay_schedule_task('/*' || words || '*/ SELECT pg_sleep(600)', queue => queue, tag => words, key => words);
@@ -162,7 +162,7 @@ for my $encoding (sort keys %shown)
 
 	$node->safe_psql($db, qq{
 		CREATE EXTENSION delay_wheel;
-		SELECT delay_queue(convert_from('\\x$given{$encoding}', '$encoding')::name, users => '{public}');
+		SELECT delay_wheel.create_queue(convert_from('\\x$given{$encoding}', '$encoding')::name, users => '{public}');
 		DO \$\$
 		DECLARE r name;
 		BEGIN

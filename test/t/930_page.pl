@@ -99,9 +99,9 @@ $node->safe_psql('postgres', qq{
 	CREATE ROLE shop;
 	CREATE ROLE watcher IN ROLE pg_monitor, pg_read_all_data;
 	SELECT delay_wheel.allow('shop', @{[quoted($name)]});
-	SELECT delay_queue(@{[quoted($name)]}, max_running => 3, users => '{public}');
-	SELECT delay_queue('mail', max_running => 1, rate => 100, users => '{public}');
-	SELECT delay_pause('mail');
+	SELECT delay_wheel.create_queue(@{[quoted($name)]}, max_running => 3, users => '{public}');
+	SELECT delay_wheel.create_queue('mail', max_running => 1, rate => 100, users => '{public}');
+	SELECT delay_wheel.pause_queue('mail');
 	SET ROLE "$ident";
 	SELECT delay_schedule_task(@{[quoted($raise)]}, queue => @{[quoted($name)]}, key => @{[quoted("key $evil")]}, tag => @{[quoted("tag $evil")]});
 	SELECT delay_schedule_task(@{[quoted("SELECT pg_sleep(3600) /* running $evil */")]}, queue => @{[quoted($name)]});
@@ -159,8 +159,8 @@ is_deeply([ scalar @{ $d->{failed}{rows} }, $d->{failed}{total}, scalar @{ $d->{
 $node->safe_psql('postgres', 'CREATE DATABASE letters');
 $node->safe_psql('letters', qq{
 	CREATE EXTENSION delay_wheel;
-	SELECT delay_queue('sql');
-	SELECT delay_queue(@{[quoted($name)]}, external => true);
+	SELECT delay_wheel.create_queue('sql');
+	SELECT delay_wheel.create_queue(@{[quoted($name)]}, external => true);
 	SELECT delay_send(@{[quoted($name)]}, '1') FROM generate_series(1, 4)});
 wait_for($node, q{SELECT ready FROM delay_wheel.queues WHERE external}, 'messages are due', 60, db => 'letters', expected => 4);
 $node->safe_psql('letters', "SELECT id FROM delay_lease(@{[quoted($name)]}, 3, '1 hour')");
@@ -179,8 +179,8 @@ is_deeply([ grep { exists $sql_queue->{$_} } qw(first_due awaiting leased lapsed
 $node->safe_psql('postgres', 'CREATE DATABASE tenants');
 $node->safe_psql('tenants', qq{
 	CREATE EXTENSION delay_wheel;
-	SELECT delay_queue('tenants', groups => true, users => '{public}');
-	SELECT delay_pause('tenants');
+	SELECT delay_wheel.create_queue('tenants', groups => true, users => '{public}');
+	SELECT delay_wheel.pause_queue('tenants');
 	SELECT delay_wheel.allow('shop');
 	SELECT delay_schedule_task('SELECT 1', due => now() - interval '3 hours', queue => 'tenants', group_key => @{[quoted("group $evil")]});
 	SET ROLE shop;
@@ -208,7 +208,7 @@ $node->safe_psql('bytes', q{
 		PERFORM delay_schedule_task('SELECT 1 / 0 /* ' || bad || good || ' */', key => 'key ' || bad || good, tag => bad);
 		PERFORM delay_schedule_task(format('DO $d$BEGIN RAISE EXCEPTION %L; END$d$', rpad('', 499, 'x') || good || bad));
 		PERFORM delay_every('every ' || bad, '1 day', 'SELECT 1');
-		PERFORM delay_queue(bad);
+		PERFORM delay_wheel.create_queue(bad);
 	END $do$});
 wait_for($node, q{SELECT count(*) FROM delay_wheel.failed}, 'tasks with bytes have failed', 60, db => 'bytes', expected => 2);
 export('bytes', 'bytes');
@@ -491,7 +491,7 @@ SKIP:
 			for (keys %$data)
 			{
 				if (/^(?:owner|queue)$/) { $data->{$_} = "\x{5d0}\x{5d1} 1" }
-				elsif (/^(?:key|tag|sql|message|detail|hint|context|name|database|role|reason|last_error|last_problem|time_zone)$/) { $data->{$_} = $turning }
+				elsif (/^(?:key|tag|sql|message|detail|hint|context|name|database|role|reason|last_error|last_problem|timezone)$/) { $data->{$_} = $turning }
 				else { $turn->($data->{$_}) }
 			}
 		}

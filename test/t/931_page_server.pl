@@ -139,8 +139,8 @@ $node->safe_psql('postgres', 'CREATE ROLE clerk LOGIN; CREATE ROLE visitor LOGIN
 $node->safe_psql('shop', q{
 	CREATE EXTENSION delay_wheel;
 	SELECT delay_wheel.allow('clerk');
-	SELECT delay_queue('mail', users => '{clerk}');
-	SELECT delay_pause('mail');
+	SELECT delay_wheel.create_queue('mail', users => '{clerk}');
+	SELECT delay_wheel.pause_queue('mail');
 	SET ROLE clerk;
 	SELECT delay_schedule_task('SELECT 1', queue => 'mail');
 	SELECT delay_schedule_task('SELECT 1 / 0 /* of the clerk */', tag => 'month end')});
@@ -200,7 +200,7 @@ $node->safe_psql('shop', $operator);
 $node->safe_psql('shop', q{
 	GRANT CONNECT ON DATABASE shop TO operator;
 	ALTER ROLE operator SET delay_wheel.audit = 'control';
-	SELECT delay_queue('letters', external => true, users => '{clerk}', receivers => '{visitor}');
+	SELECT delay_wheel.create_queue('letters', external => true, users => '{clerk}', receivers => '{visitor}');
 	UPDATE delay_wheel_data.queue SET owner = 'operator' WHERE name = 'letters';
 	SELECT delay_schedule('1 day', 'SELECT 1 /* of the superuser */')});
 sub in_shop { return $node->safe_psql('shop', shift); }
@@ -225,7 +225,7 @@ like(act($acts, $token, { action => 'pause', values => ['mail'] }), qr/^409 .*mu
 is(act($acts, $token, $pause), '200 {"result":true}', 'an action');
 is(in_shop($paused), 't', 'is done');
 is(act($acts, $token, { action => 'resume', values => ['letters'] }), '200 {"result":true}', 'and another one');
-is(in_shop($audited), 'pause operator delay_wheel page, resume operator delay_wheel page', 'the audit has both');
+is(in_shop($audited), 'pause_queue operator delay_wheel page, resume_queue operator delay_wheel page', 'the audit has both');
 
 #
 # The browser.
@@ -322,7 +322,7 @@ SKIP:
 	$click->("Move task $task", 'New time');
 	$browser->ask(q{document.getElementById('when').value = '2099-01-02T03:04:05'});
 	$answer->('.go');
-	$shown->('dialog', 'Done.', 'moved');
+	$shown->('dialog', 'Result: moved', 'moved');
 	is(in_shop("SELECT due BETWEEN '2099-01-01' AND '2099-01-04' FROM delay_wheel.tasks WHERE id = $task"), 't', 'as said');
 	$close->();
 	$click->("Cancel task $task", 'Yes, cancel');
@@ -341,13 +341,13 @@ SKIP:
 	$task = in_shop(q{SET ROLE clerk; SELECT delay_schedule('1 day', 'SELECT 4')});
 	$click->("Run now task $task", 'SELECT 4');
 	$answer->('.go');
-	$shown->('dialog', 'Done.', 'run now');
+	$shown->('dialog', 'Result: moved', 'run now');
 	wait_for($node, "SELECT count(*) FROM delay_wheel_data.task WHERE id = $task", 'it has run', 60, db => 'shop', expected => 0);
 	$close->();
 
 	$click->("Retry task $failed", 'division by zero');
 	$answer->('.go');
-	$shown->('dialog', 'Done.', 'put back');
+	$shown->('dialog', 'Result: retried', 'put back');
 	wait_for($node, "SELECT failed_at > now() - interval '1 min' FROM delay_wheel.failed WHERE id = $failed", 'it has failed again', 60, db => 'shop');
 	$close->();
 

@@ -22,7 +22,7 @@
 #   zone         a session as its driver or framework makes it keeps nothing with its tasks;
 #                in one that is in another time zone, times without a zone are of that zone
 #                (of some drivers; the others have sessions as theirs)
-#   cancel_key   delay_cancel_key
+#   cancel_key   delay_cancel
 #   reschedule   delay_reschedule with a text
 #   send         delay_send with an object
 #   lease        delay_await, delay_lease, delay_done; the payload is an object again
@@ -130,7 +130,7 @@ sub new_user
 		CREATE ROLE "$name" LOGIN;
 		CREATE SCHEMA "$name" AUTHORIZATION "$name";
 		SELECT delay_wheel.allow('$name');
-		SELECT delay_queue('$name', external => true, users => '{$name}', receivers => '{$name}');
+		SELECT delay_wheel.create_queue('$name', external => true, users => '{$name}', receivers => '{$name}');
 		SET SESSION AUTHORIZATION "$name";
 		$sql});
 	return;
@@ -261,9 +261,9 @@ for my $program (@examples)
 
 	if ($name =~ /_(?:pg|go|java)$/)
 	{
-		query(qq{SELECT delay_send('$name', '{"email": "anna\@example.com"}'), delay_send('$name', '{}', key => 'none', retry_delay => '1 hour')});
+		query(qq{SELECT delay_send('$name', '{"email": "anna\@example.com"}'), delay_send('$name', '{}', key => 'none', options => '{"retry_delay": "1 hour"}')});
 		wait_for($node, qq{SELECT string_agg(last_error, ' ') = 'DW007: no address' FROM delay_wheel.tasks WHERE queue = '$name'}, "$name: the worker has received its messages");
-		is(query(qq{SELECT delay_cancel_key('none', '$name')}), 'cancelled', "$name: and said that one has failed");
+		is(query(qq{SELECT delay_cancel(key => 'none', queue => '$name')}), 'cancelled', "$name: and said that one has failed");
 		$program->{run}->signal('KILL');
 		my ($out, $err) = finish_program($program);
 		is($out, "to anna\@example.com\n", "$name: the other one was worked on") or diag($err);

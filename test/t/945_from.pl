@@ -168,7 +168,7 @@ END
 	$node->safe_psql('postgres', 'CREATE DATABASE moving');
 	$node->safe_psql('moving', <<"END");
 CREATE EXTENSION delay_wheel;
-SELECT delay_queue('mail', external => true);
+SELECT delay_wheel.create_queue('mail', external => true);
 CREATE TABLE made (o bigint GENERATED ALWAYS AS IDENTITY);
 CREATE TABLE done (o bigint, task bool);
 CREATE FUNCTION expire_order(bigint) RETURNS void LANGUAGE sql AS \$\$INSERT INTO public.done VALUES (\$1, true)\$\$;

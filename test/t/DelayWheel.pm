@@ -26,13 +26,32 @@ use Test::More;
 use Time::HiRes qw(sleep clock_gettime CLOCK_MONOTONIC);
 
 our @EXPORT = qw(
-  new_node group wait_for wait_until try_psql log_position log_since
+  new_node call_args group wait_for wait_until try_psql log_position log_since
   has_injection create_injection attach detach wait_until_waiting
   worker_pids context_switches long_tests start_pgbouncer
 );
 
 # The superuser's name, whoever runs the tests: some of them show it.
 $ENV{PGUSER} = 'postgres';
+
+# The arguments of a call, as name => value: those that are no parameters go into the parameter
+# options.  Those of a text that begins with a comma are further ones.
+my %is_option = map { $_ => 1 } qw(arg_types retry_delay retry_backoff retry_max_delay retry_on give_up_on timeout expires skip_after unique_for notify on_success
+  on_failure mode check_sql keep_settings max_runs catch_up spread batch history group_max_running group_rate group_per group_burst group_order lease receive_timeout notify_channel);
+
+sub call_args
+{
+	my ($args) = @_;
+	my ($comma, $rest) = $args =~ /^(,?\s*)(.*)$/s;
+	my (@parameters, @options);
+
+	for (split /,\s*(?=[a-z_]+ => )/, $rest)
+	{
+		/^([a-z_]+) => (.*)$/s && $is_option{$1} ? push(@options, "'$1', $2" . ($1 =~ /^(?:arg_types|retry_on|give_up_on|keep_settings)$/ ? '::text[]' : '')) : push @parameters, $_;
+	}
+	push @parameters, 'options => jsonb_build_object(' . join(', ', @options) . ')' if @options;
+	return $comma . join(', ', @parameters);
+}
 
 sub long_tests { return $ENV{DW_LONG} ? 1 : 0; }
 

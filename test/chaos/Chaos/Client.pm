@@ -255,9 +255,9 @@ sub create
 	}
 	my $options = sub {
 		my ($kind, $more, $task, %options) = @_;
-		my @names = sort keys %options;
+		my @names = in_order(keys %options);
 		$self->schedule($token, $kind, $more,
-			'SELECT delay_schedule_task(?, delay => ?::interval' . join('', map { ", $_ => ?" } @names) . '),'
+			'SELECT delay_schedule_task(?, delay => ?::interval' . named(@names) . '),'
 			  . ' (extract(epoch FROM now() + ?::interval) * 1000000)::bigint',
 			$task, $delay, @options{@names}, $delay);
 	};
@@ -366,12 +366,31 @@ sub message
 		$more{follow} = "$token.s";
 		$options{on_success} = "INSERT INTO effects (token) SELECT '$token.s' WHERE \$1 IS NOT NULL";
 	}
-	my @names = sort keys %options;
+	my @names = in_order(keys %options);
 	$self->schedule($token, 'message', { queue => $queue, %more },
-		'SELECT delay_send(?, ?::jsonb, delay => ?::interval' . join('', map { ", $_ => ?" } @names) . '),'
+		'SELECT delay_send(?, ?::jsonb, delay => ?::interval' . named(@names) . '),'
 		  . ' (extract(epoch FROM now() + ?::interval) * 1000000)::bigint',
 		$queue, qq({"token": "$token"}), $delay, @options{@names}, $delay);
 	return;
+}
+
+# Names of options: parameters, and then those that go into the parameter options.
+my %is_parameter = map { $_ => 1 } qw(key if_exists queue tag priority max_attempts group_key);
+
+sub in_order
+{
+	my @names = sort @_;
+	return ((grep { $is_parameter{$_} } @names), grep { !$is_parameter{$_} } @names);
+}
+
+# Places for the values of these options in a call; the names are in order.
+sub named
+{
+	my @names = @_;
+	my @rare = grep { !$is_parameter{$_} } @names;
+
+	return join('', map { ", $_ => ?" } grep { $is_parameter{$_} } @names)
+	  . (@rare ? ', options => jsonb_build_object(' . join(', ', map { "'$_', ?::text" } @rare) . ')' : '');
 }
 
 sub call
@@ -408,7 +427,7 @@ sub change
 	elsif ($r < 0.66)
 	{
 		my $delay = delay() . ' ms';
-		my ($moved, $due) = $self->{dbh}->selectrow_array('SELECT delay_reschedule(?, ?::interval), (extract(epoch FROM now() + ?::interval) * 1000000)::bigint',
+		my ($moved, $due) = $self->{dbh}->selectrow_array(q{SELECT delay_reschedule(?, ?::interval) = 'moved', (extract(epoch FROM now() + ?::interval) * 1000000)::bigint},
 			undef, $task->{id}, $delay, $delay);
 		$self->act('move', %of, result => $moved, due => $due + 0);
 	}
@@ -416,7 +435,7 @@ sub change
 	{
 		# its error, if it has one, is ours
 		$self->{dbh}->do('SAVEPOINT run');
-		my $ran = eval { $self->call('delay_run(?)', $task->{id}) };
+		my $ran = eval { $self->call(q{delay_run(?) = 'done'}, $task->{id}) };
 		if ($@)
 		{
 			die $@ unless eval { $self->{dbh}->do('ROLLBACK TO run'); 1 };
@@ -429,7 +448,7 @@ sub change
 	elsif ($r < 0.86)
 	{
 		my ($key) = grep { $_ } map { $_->{key} } grep { $_->{kind} ne 'message' } reverse @own;
-		$self->act('cancel_key', key => $key, result => $self->call('delay_cancel_key(?)', $key)) if $key;
+		$self->act('cancel_key', key => $key, result => $self->call('delay_cancel(key => ?)', $key)) if $key;
 	}
 	elsif ($r < 0.90)
 	{
@@ -441,7 +460,7 @@ sub change
 	{
 		for my $catch_up (qw(all skip))
 		{
-			$self->call('delay_every(?, \'700 ms\', ?, catch_up => ?)', "$self->{name}.$catch_up",
+			$self->call('delay_every(?, \'700 ms\', ?, options => jsonb_build_object(\'catch_up\', ?::text))', "$self->{name}.$catch_up",
 				"INSERT INTO effects (token) VALUES ('$self->{name}.$catch_up')", $catch_up);
 		}
 	}

@@ -217,24 +217,24 @@ SELECT count(*) FROM attempts_effect WHERE label = 'not expired';
 --
 -- The queue's values hold for tasks that say nothing
 --
-SELECT delay_queue('attempts', max_attempts => 2, retry_delay => '1 hour', timeout => '100 ms');
+SELECT delay_wheel.create_queue('attempts', max_attempts => 2, options => '{"retry_delay": "1 hour", "timeout": "100 ms"}');
 SELECT delay_schedule_task('SELECT pg_sleep(100)', queue => 'attempts') AS id \gset
 SELECT pg_temp.wait_for(format('attempts = 1 FROM delay_wheel.tasks WHERE id = %s', :id));
 SELECT last_error, due - now() BETWEEN interval '59 min' AND interval '76 min' AS due_in_time FROM delay_wheel.tasks WHERE id = :id;
 SELECT delay_reschedule(:id, '0');
 SELECT pg_temp.wait_for(format('EXISTS (SELECT FROM delay_wheel.failed WHERE id = %s)', :id));
 SELECT * FROM pg_temp.failure(:id);
-SELECT delay_schedule_task('SELECT 1 / 0', queue => 'attempts', max_attempts => 1, timeout => '1 hour') AS id \gset
+SELECT delay_schedule_task('SELECT 1 / 0', queue => 'attempts', max_attempts => 1, options => '{"timeout": "1 hour"}') AS id \gset
 SELECT pg_temp.wait_until_done();
 SELECT * FROM pg_temp.failure(:id);
 -- zero is what a queue can say, too: at once, and no timeout
-SELECT delay_queue('attempts', max_attempts => 3, retry_delay => '1 hour', timeout => '50 ms');
-SELECT delay_schedule_task('SELECT pg_sleep(0.2); SELECT 1 / 0', queue => 'attempts', retry_delay => '0', timeout => '0') AS id \gset
+SELECT delay_wheel.create_queue('attempts', max_attempts => 3, options => '{"retry_delay": "1 hour", "timeout": "50 ms"}');
+SELECT delay_schedule_task('SELECT pg_sleep(0.2); SELECT 1 / 0', queue => 'attempts', options => '{"retry_delay": "0", "timeout": "0"}') AS id \gset
 SELECT pg_temp.wait_for(format('EXISTS (SELECT FROM delay_wheel.failed WHERE id = %s)', :id));
 SELECT attempts, sqlstate FROM pg_temp.failure(:id);
-SELECT delay_queue('attempts', retry_delay => '0', timeout => '0');
+SELECT delay_wheel.create_queue('attempts', options => '{"retry_delay": "0", "timeout": "0"}');
 SELECT timeout, retry_delay FROM delay_wheel.queues WHERE name = 'attempts';
-SELECT delay_queue_drop('attempts');
+SELECT delay_wheel.drop_queue('attempts');
 
 --
 -- A newer task of the same key is not to be followed by the older one

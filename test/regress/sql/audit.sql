@@ -30,8 +30,8 @@ SET regress.seen = 0;
 SHOW delay_wheel.audit;
 SELECT delay_schedule('1 day', 'SELECT 1') AS id \gset
 SELECT delay_cancel(:id);
-SELECT delay_pause();
-SELECT delay_resume();
+SELECT delay_pause_all();
+SELECT delay_resume_all();
 SELECT count(*) FROM delay_wheel.audit;
 SET ROLE regress_dw_audit_a;
 SET delay_wheel.audit = 'control';
@@ -42,9 +42,9 @@ SET delay_wheel.audit = 'control';
 -- control: all but scheduling
 SELECT delay_schedule_task('SELECT 1', delay => '1 day', key => 'k', tag => 't') AS id \gset
 SELECT * FROM pg_temp.news();
-SELECT delay_reschedule(:id, '2 days'), delay_reschedule(:id, interval '2 days'), delay_reschedule_at(:id, now() + interval '3 days');
-SELECT delay_reschedule_key('k', '2 days'), delay_reschedule_key('k', interval '2 days'), delay_reschedule_key_at('k', now() + interval '3 days');
-SELECT delay_update(:id, priority => 1, tag => 'u'), delay_update_key('k', timeout => '1 s');
+SELECT delay_reschedule(:id, '2 days'), delay_reschedule(:id, interval '2 days'), delay_reschedule(:id, now() + interval '3 days');
+SELECT delay_reschedule(key => 'k', delay => '2 days'), delay_reschedule(key => 'k', delay => interval '2 days'), delay_reschedule(key => 'k', due => now() + interval '3 days');
+SELECT delay_update(:id, priority => 1, tag => 'u'), delay_update(key => 'k', options => '{"timeout": "1 s"}');
 SELECT * FROM pg_temp.news();
 SELECT delay_run(:id);
 SELECT delay_run(:id), delay_cancel(:id), delay_reschedule(:id, '1 day'), delay_update(:id, priority => 2);
@@ -52,8 +52,8 @@ SELECT delay_run_due() FROM delay_schedule('-1 s', 'SELECT 1');
 SELECT * FROM pg_temp.news();
 SELECT delay_schedule_task('SELECT 1', delay => '1 day', key => 'k', tag => 't') AS id \gset
 SELECT delay_cancel(:id);
-SELECT delay_cancel_key('k') FROM delay_schedule_task('SELECT 1', delay => '1 day', key => 'k');
-SELECT delay_cancel_key('k');
+SELECT delay_cancel(key => 'k') FROM delay_schedule_task('SELECT 1', delay => '1 day', key => 'k');
+SELECT delay_cancel(key => 'k');
 SELECT delay_cancel_all(tag => 't', due_from => '2100-01-01') > 0;
 SELECT * FROM pg_temp.news();
 
@@ -71,23 +71,23 @@ SELECT delay_schedule_task('SELECT 1/0', key => 'f', tag => 't') AS id \gset
 SELECT pg_temp.wait_until_done();
 SELECT delay_retry(:id), delay_retry(1);
 SELECT pg_temp.wait_until_done();
-SELECT delay_redrive(tag => 't', sqlstate => '22012', failed_from => '2000-01-01');
+SELECT delay_retry_all(tag => 't', sqlstate => '22012', failed_from => '2000-01-01');
 SELECT pg_temp.wait_until_done();
 SELECT delay_discard(:id), delay_discard(1);
 SELECT pg_temp.news();
 SELECT delay_discard_all() > 0;
-SELECT delay_discard_all(), delay_redrive();
+SELECT delay_discard_all(), delay_retry_all();
 SELECT action, tag, rows > 0 AS rows FROM pg_temp.news();
 
 -- queues, pauses, roles
-SELECT delay_queue('regress_audit', max_running => 2, users => '{regress_dw_audit_a,regress_dw_audit_b}', history => 'all');
-SELECT delay_queue('regress_audit', max_running => 0);
-SELECT delay_pause('regress_audit'), delay_resume('regress_audit'), delay_pause(), delay_resume();
-SELECT delay_pause_database(), delay_resume_database();
-SELECT delay_queue_drop('regress_audit');
+SELECT delay_wheel.create_queue('regress_audit', max_running => 2, users => '{regress_dw_audit_a,regress_dw_audit_b}', options => '{"history": "all"}');
+SELECT delay_wheel.create_queue('regress_audit', max_running => 0);
+SELECT delay_wheel.pause_queue('regress_audit'), delay_wheel.resume_queue('regress_audit'), delay_pause_all(), delay_resume_all();
+SELECT delay_wheel.pause_database(), delay_wheel.resume_database();
+SELECT delay_wheel.drop_queue('regress_audit');
 SELECT delay_wheel.disallow('regress_dw_audit_b');
 SELECT delay_wheel.allow('regress_dw_audit_b');
-SELECT delay_arm();
+SELECT delay_wheel.arm();
 SELECT * FROM pg_temp.news();
 
 -- recurring tasks: what is declared again without a change is left alone
@@ -105,31 +105,31 @@ SELECT * FROM pg_temp.news();
 
 -- all: scheduling and sending, too
 SET delay_wheel.audit = 'all';
-SELECT delay_queue('regress_audit', external => true);
+SELECT delay_wheel.create_queue('regress_audit', external => true);
 SELECT delay_schedule('1 day', 'SELECT $1::int', 1) > 0, delay_schedule(interval '1 day', 'SELECT 1') > 0, delay_schedule_at(now() + interval '1 day', 'SELECT 1') > 0;
 SELECT delay_schedule_task('SELECT 1', delay => '1 day', key => 'k', tag => 't') > 0;
-SELECT outcome FROM delay_put('SELECT 1', delay => '1 day', key => 'k');
-SELECT outcome FROM delay_put('SELECT 1', delay => '1 day', key => 'k', if_exists => 'replace');
-SELECT outcome FROM delay_put('SELECT 1', delay => '1 hour', key => 'k', if_exists => 'earlier');
+SELECT outcome FROM delay_scheduled(delay_schedule_task('SELECT 1', delay => '1 day', key => 'k'));
+SELECT outcome FROM delay_scheduled(delay_schedule_task('SELECT 1', delay => '1 day', key => 'k', if_exists => 'replace'));
+SELECT outcome FROM delay_scheduled(delay_schedule_task('SELECT 1', delay => '1 hour', key => 'k', if_exists => 'earlier'));
 SELECT delay_send('regress_audit', '{}', delay => '1 day') > 0;
-SELECT outcome FROM delay_put_message('regress_audit', '{}', delay => '1 day');
+SELECT outcome FROM delay_scheduled(delay_send('regress_audit', '{}', delay => '1 day'));
 CREATE TRIGGER send AFTER INSERT ON audit_source FOR EACH ROW EXECUTE FUNCTION delay_send_trigger('1 day', 'regress_audit', 'id');
 INSERT INTO audit_source VALUES (2, '1 day');
 SELECT * FROM pg_temp.news();
 
 -- what is rolled back leaves nothing; a prepared transaction leaves what it did
 BEGIN;
-SELECT delay_pause();
+SELECT delay_pause_all();
 SAVEPOINT s;
-SELECT delay_pause_database();
+SELECT delay_wheel.pause_database();
 ROLLBACK TO s;
-SELECT delay_resume();
+SELECT delay_resume_all();
 COMMIT;
 BEGIN;
-SELECT delay_pause();
+SELECT delay_pause_all();
 ROLLBACK;
 BEGIN;
-SELECT delay_cancel_key('k');
+SELECT delay_cancel(key => 'k');
 PREPARE TRANSACTION 'regress_audit';
 SELECT * FROM pg_temp.news();
 COMMIT PREPARED 'regress_audit';
@@ -161,24 +161,24 @@ DELETE FROM delay_wheel_data.audit WHERE action = 'allow';
 SELECT * FROM pg_temp.news();
 
 -- who it was, under whatever name; a task has the setting of its owner
-CREATE FUNCTION audit_definer() RETURNS boolean LANGUAGE sql SECURITY DEFINER AS 'SELECT delay_pause()';
+CREATE FUNCTION audit_definer() RETURNS boolean LANGUAGE sql SECURITY DEFINER AS 'SELECT delay_pause_all()';
 ALTER ROLE regress_dw_audit_a SET delay_wheel.audit = 'control';
 SET application_name = 'regress audit';
 CREATE TEMP TABLE seen AS SELECT current_setting('regress.seen')::bigint AS id;
 SET ROLE regress_dw_audit_a;
-SELECT delay_schedule('0', 'SELECT delay_cancel_key(''k'') FROM delay_schedule_task(''SELECT 1'', delay => ''1 day'', key => ''k'')') > 0;
+SELECT delay_schedule('0', 'SELECT delay_cancel(key => ''k'') FROM delay_schedule_task(''SELECT 1'', delay => ''1 day'', key => ''k'')') > 0;
 RESET ROLE;
 SELECT pg_temp.wait_until_done();
 SET ROLE regress_dw_audit_a;
-SELECT delay_pause();
+SELECT delay_pause_all();
 SELECT audit_definer();
-SELECT delay_resume();
+SELECT delay_resume_all();
 RESET ROLE;
-SELECT delay_resume();
+SELECT delay_resume_all();
 SET SESSION AUTHORIZATION regress_dw_audit_b;
-SELECT delay_pause();
+SELECT delay_pause_all();
 SET application_name = '';
-SELECT delay_resume();
+SELECT delay_resume_all();
 RESET SESSION AUTHORIZATION;
 SELECT action, login_role, role, owner, application_name, pid = pg_backend_pid() AS here, client_addr, at BETWEEN now() - interval '5 min' AND clock_timestamp() AS at
 FROM delay_wheel.audit WHERE id > (SELECT id FROM seen) ORDER BY at, id;
@@ -210,25 +210,25 @@ RESET ROLE;
 SET delay_wheel.audit = 'control';
 SELECT count(*) AS before FROM delay_wheel.audit \gset
 SELECT delay_schedule_task('SELECT 1', delay => '1 day', key => 'audited') IS NOT NULL AS first;
-SELECT outcome FROM delay_put('SELECT 2', delay => '1 day', key => 'audited', if_exists => 'replace');
-SELECT outcome FROM delay_put('SELECT 2', delay => '2 days', key => 'audited', if_exists => 'later');
-SELECT outcome FROM delay_put('SELECT 3', delay => '1 day', key => 'audited', if_exists => 'keep');
+SELECT outcome FROM delay_scheduled(delay_schedule_task('SELECT 2', delay => '1 day', key => 'audited', if_exists => 'replace'));
+SELECT outcome FROM delay_scheduled(delay_schedule_task('SELECT 2', delay => '2 days', key => 'audited', if_exists => 'later'));
+SELECT outcome FROM delay_scheduled(delay_schedule_task('SELECT 3', delay => '1 day', key => 'audited', if_exists => 'keep'));
 SELECT action, key, regexp_replace(detail, '\d+', 'N') AS detail FROM delay_wheel.audit ORDER BY id OFFSET :before;
-SELECT delay_cancel_key('audited');
+SELECT delay_cancel(key => 'audited');
 RESET delay_wheel.audit;
 
 -- each function that may write is known: by its action, or why it has none
 CREATE TEMP TABLE known (name text, action text, why_not text);
-INSERT INTO known SELECT 'delay_' || a, a FROM unnest('{schedule,cancel,cancel_all,reschedule,update,run,run_due,retry,redrive,discard,discard_all,queue,queue_drop,pause,resume,pause_database,resume_database,every,cron,unschedule,pause_recurring,resume_recurring,arm}'::text[]) a;
-INSERT INTO known SELECT f, a FROM (VALUES ('schedule', '{delay_schedule_at,delay_schedule_task,delay_schedule_local,delay_put,delay_schedule_trigger,delay_send,delay_put_message,delay_send_trigger}'::text[]),
-	('cancel', '{delay_cancel_key}'), ('reschedule', '{delay_reschedule_at,delay_reschedule_key,delay_reschedule_key_at}'), ('update', '{delay_update_key}'),
+INSERT INTO known SELECT 'delay_' || a, a FROM unnest('{schedule,cancel,cancel_all,reschedule,update,run,run_due,retry,retry_all,discard,discard_all,pause_all,resume_all,every,cron,unschedule,pause_recurring,resume_recurring}'::text[]) a;
+INSERT INTO known SELECT 'delay_wheel.' || a, a FROM unnest('{create_queue,drop_queue,pause_queue,resume_queue,pause_database,resume_database,arm}'::text[]) a;
+INSERT INTO known SELECT f, a FROM (VALUES ('schedule', '{delay_schedule_at,delay_schedule_task,delay_schedule_local,delay_schedule_trigger,delay_send,delay_send_trigger}'::text[]),
 	('allow', '{delay_wheel.allow}'), ('disallow', '{delay_wheel.disallow}'), ('plain_sql', '{delay_wheel_internal.plain_sql}')) k(a, fs), unnest(fs) f;
 INSERT INTO known SELECT f, NULL, why FROM (VALUES
 	('what a receiver does with its messages', '{delay_receive,delay_lease,delay_done,delay_done_all,delay_extend,delay_release,delay_fail,delay_await}'::text[]),
-	('waits', '{delay_wait}'),
-	('nodes of Citus: the tables; delay_follow_shards by what it moves on each node', '{delay_wheel.set_up_citus,delay_follow_shards,delay_wheel_internal.leave_shards,delay_wheel_internal.take_over}'),
+	('waits', '{delay_wait}'), ('says when its task runs again', '{delay_snooze}'),
+	('nodes of Citus: the tables; delay_wheel.follow_shards by what it moves on each node', '{delay_wheel.set_up_citus,delay_wheel.follow_shards,delay_wheel_internal.leave_shards,delay_wheel_internal.take_over}'),
 	('triggers on tables of the extension', '{delay_wheel_internal.task_changed,delay_wheel_internal.task_guard,delay_wheel_internal.period_follows,delay_wheel_internal.queue_changed,delay_wheel_internal.queue_guard,delay_wheel_internal.cancellation_guard,delay_wheel_internal.history_guard}'),
-	('reads', '{delay_outcome,delay_wheel.page_data,delay_wheel.ring_svg,delay_wheel.forecast_svg,delay_wheel.lateness_svg,delay_wheel_internal.next_due,delay_wheel_internal.next_tasks,delay_wheel_internal.is_running}')) k(why, fs), unnest(fs) f;
+	('reads', '{delay_status,delay_scheduled,delay_wheel.page_data,delay_wheel.ring_svg,delay_wheel.forecast_svg,delay_wheel.lateness_svg,delay_wheel_internal.next_due,delay_wheel_internal.next_tasks,delay_wheel_internal.is_running}')) k(why, fs), unnest(fs) f;
 CREATE TEMP VIEW may_write AS
 SELECT CASE WHEN n.nspname LIKE 'delay\_wheel%' THEN n.nspname || '.' ELSE '' END || p.proname AS name, p.provolatile
 FROM pg_depend d JOIN pg_proc p ON p.oid = d.objid JOIN pg_namespace n ON n.oid = p.pronamespace
@@ -241,7 +241,7 @@ SELECT DISTINCT action AS not_seen FROM known WHERE action IS NOT NULL EXCEPT SE
 
 -- the end
 SET delay_wheel.audit = 'off';
-SELECT delay_queue_drop('regress_audit');
+SELECT delay_wheel.drop_queue('regress_audit');
 DELETE FROM delay_wheel_data.pause;
 SELECT delay_discard_all() >= 0;
 TRUNCATE delay_wheel_data.audit;

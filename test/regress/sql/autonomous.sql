@@ -21,19 +21,19 @@ END
 $$;
 
 -- arguments
-SELECT delay_schedule_task('VACUUM auto_table', mode => 'exactly_once');
-SELECT delay_schedule_task('VACUUM auto_table', mode => '');
-SELECT delay_schedule_task('VACUUM auto_table; SELECT 1', mode => 'at_most_once');
-SELECT delay_schedule_task('BEGIN', mode => 'at_most_once');
-SELECT delay_schedule_task('COPY auto_table TO STDOUT', mode => 'at_least_once');
-SELECT delay_schedule_task('LISTEN x', mode => 'at_least_once');
-SELECT delay_schedule_task('SET TRANSACTION ISOLATION LEVEL SERIALIZABLE', mode => 'at_least_once');
-SELECT delay_schedule_task('REINDEX (CONCURRENTLY $1) TABLE auto_table', args => '{1}', mode => 'at_least_once');
-SELECT delay_schedule_task('CALL auto_steps($1, $2)', args => '{a}', mode => 'at_least_once');
+SELECT delay_schedule_task('VACUUM auto_table', options => '{"mode": "exactly_once"}');
+SELECT delay_schedule_task('VACUUM auto_table', options => '{"mode": ""}');
+SELECT delay_schedule_task('VACUUM auto_table; SELECT 1', options => '{"mode": "at_most_once"}');
+SELECT delay_schedule_task('BEGIN', options => '{"mode": "at_most_once"}');
+SELECT delay_schedule_task('COPY auto_table TO STDOUT', options => '{"mode": "at_least_once"}');
+SELECT delay_schedule_task('LISTEN x', options => '{"mode": "at_least_once"}');
+SELECT delay_schedule_task('SET TRANSACTION ISOLATION LEVEL SERIALIZABLE', options => '{"mode": "at_least_once"}');
+SELECT delay_schedule_task('REINDEX (CONCURRENTLY $1) TABLE auto_table', args => '{1}', options => '{"mode": "at_least_once"}');
+SELECT delay_schedule_task('CALL auto_steps($1, $2)', args => '{a}', options => '{"mode": "at_least_once"}');
 -- without a mode the hint names it
 SELECT delay_schedule('0', 'REINDEX TABLE CONCURRENTLY auto_table');
 -- and that a text passed with a mode is not remembered for tasks without one
-SELECT delay_schedule_task('VACUUM auto_table', delay => '1 hour', mode => 'at_most_once') AS id \gset
+SELECT delay_schedule_task('VACUUM auto_table', delay => '1 hour', options => '{"mode": "at_most_once"}') AS id \gset
 SELECT delay_schedule('0', 'VACUUM auto_table');
 SELECT sql, mode FROM delay_wheel.tasks WHERE id = :id;
 -- not in a transaction of others
@@ -59,10 +59,10 @@ $$;
 -- both modes, whatever the statement, one after the other
 CREATE PROCEDURE pg_temp.run_both(sql text) LANGUAGE plpgsql AS $$
 BEGIN
-	PERFORM delay_schedule_task(sql, mode => 'at_most_once', tag => 'auto');
+	PERFORM delay_schedule_task(sql, tag => 'auto', options => '{"mode": "at_most_once"}');
 	COMMIT;
 	CALL pg_temp.wait_all();
-	PERFORM delay_schedule_task(sql, mode => 'at_least_once', tag => 'auto');
+	PERFORM delay_schedule_task(sql, tag => 'auto', options => '{"mode": "at_least_once"}');
 	COMMIT;
 	CALL pg_temp.wait_all();
 END
@@ -97,9 +97,9 @@ BEGIN
 	INSERT INTO auto_log (what, value) VALUES ('args', a || b);
 END
 $$;
-SELECT delay_schedule_task('CALL auto_args($1, $2)', args => '{1,typed}', arg_types => '{int,text}', mode => 'at_most_once') > 0 AS ok;
-SELECT delay_schedule_task('CALL auto_args($1, $2)', args => '{2,untyped}', mode => 'at_least_once') > 0 AS ok;
-SELECT delay_schedule_task('CALL auto_args($1, $2)', args => ARRAY['3', repeat('long ', 20000)], mode => 'at_most_once') > 0 AS ok;
+SELECT delay_schedule_task('CALL auto_args($1, $2)', args => '{1,typed}', options => '{"arg_types": ["int", "text"], "mode": "at_most_once"}') > 0 AS ok;
+SELECT delay_schedule_task('CALL auto_args($1, $2)', args => '{2,untyped}', options => '{"mode": "at_least_once"}') > 0 AS ok;
+SELECT delay_schedule_task('CALL auto_args($1, $2)', args => ARRAY['3', repeat('long ', 20000)], options => '{"mode": "at_most_once"}') > 0 AS ok;
 CALL pg_temp.wait_all();
 SELECT left(value, 10) AS value, length(value), count(*), count(DISTINCT xid) FROM auto_log WHERE what = 'args' GROUP BY value ORDER BY 1;
 SELECT count(*) FROM delay_wheel.failed;
@@ -113,9 +113,9 @@ BEGIN
 	RAISE EXCEPTION 'on purpose' USING ERRCODE = 'ZZ001', HINT = 'none';
 END
 $$;
-SELECT delay_schedule_task('CALL auto_fails(''once'')', mode => 'at_most_once', key => 'auto once') > 0 AS ok;
-SELECT delay_schedule_task('CALL auto_fails(''twice'')', mode => 'at_most_once', key => 'auto twice', max_attempts => 2, retry_delay => '1 ms') > 0 AS ok;
-SELECT delay_schedule_task('CALL auto_fails(''thrice'')', mode => 'at_least_once', key => 'auto thrice', max_attempts => 3, retry_delay => '1 ms') > 0 AS ok;
+SELECT delay_schedule_task('CALL auto_fails(''once'')', key => 'auto once', options => '{"mode": "at_most_once"}') > 0 AS ok;
+SELECT delay_schedule_task('CALL auto_fails(''twice'')', key => 'auto twice', max_attempts => 2, options => '{"mode": "at_most_once", "retry_delay": "1 ms"}') > 0 AS ok;
+SELECT delay_schedule_task('CALL auto_fails(''thrice'')', key => 'auto thrice', max_attempts => 3, options => '{"mode": "at_least_once", "retry_delay": "1 ms"}') > 0 AS ok;
 CALL pg_temp.wait_all();
 SELECT what, value, count(*) FROM auto_log WHERE what IN ('once', 'twice', 'thrice') GROUP BY 1, 2 ORDER BY 3;
 SELECT key, sqlstate, message, hint, attempts, context FROM delay_wheel.failed ORDER BY attempts;
@@ -131,7 +131,7 @@ DELETE FROM delay_wheel_data.failed_task;
 
 -- timeouts: it is the whole statement's, over its transactions
 SELECT delay_schedule_task('DO $d$ BEGIN FOR i IN 1..1200 LOOP INSERT INTO auto_log (what) VALUES (''timeout''); COMMIT; PERFORM pg_sleep(0.1); END LOOP; END $d$',
-	mode => 'at_most_once', timeout => '500 ms') > 0 AS ok;
+	options => '{"mode": "at_most_once", "timeout": "500 ms"}') > 0 AS ok;
 CALL pg_temp.wait_all();
 SELECT sqlstate, message FROM delay_wheel.failed;
 SELECT count(*) BETWEEN 1 AND 100 AS some FROM auto_log WHERE what = 'timeout';
@@ -140,17 +140,17 @@ DELETE FROM delay_wheel_data.failed_task;
 -- the session: settings, roles, temporary tables, cursors and locks go
 SELECT delay_schedule_task('DO $d$ BEGIN
 		SET work_mem = ''99MB''; SET search_path = pg_catalog; SET default_transaction_read_only = on; SET lock_timeout = 1; COMMIT;
-	END $d$', mode => 'at_most_once') > 0 AS ok;
+	END $d$', options => '{"mode": "at_most_once"}') > 0 AS ok;
 SELECT delay_schedule_task('DO $d$ BEGIN
 		CREATE TEMP TABLE auto_temp (a int); COMMIT;
 		PERFORM pg_advisory_lock(4711); COMMIT;
 		EXECUTE ''DECLARE c CURSOR WITH HOLD FOR SELECT 1''; COMMIT;
-	END $d$', mode => 'at_least_once') > 0 AS ok;
+	END $d$', options => '{"mode": "at_least_once"}') > 0 AS ok;
 CALL pg_temp.wait_all();
 SELECT sqlstate, message FROM delay_wheel.failed;
 SELECT delay_schedule_task('INSERT INTO auto_log (what, value) SELECT ''session'', concat_ws('' '', current_setting(''work_mem''), current_setting(''search_path''),
 	current_setting(''default_transaction_read_only''), to_regclass(''pg_temp.auto_temp''), (SELECT count(*) FROM pg_cursors))',
-	mode => 'at_least_once') > 0 AS ok;
+	options => '{"mode": "at_least_once"}') > 0 AS ok;
 CALL pg_temp.wait_all();
 SELECT value FROM auto_log WHERE what = 'session';
 SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 4711;
@@ -164,7 +164,7 @@ SELECT public.delay_schedule_task('DO $d$ BEGIN
 		INSERT INTO auto_here VALUES (1); ROLLBACK;
 		INSERT INTO auto_here VALUES (2); COMMIT;
 		INSERT INTO auto_here VALUES (current_setting(''search_path''));
-	END $d$', mode => 'at_most_once') > 0 AS ok;
+	END $d$', options => '{"mode": "at_most_once"}') > 0 AS ok;
 COMMIT;
 CALL pg_temp.wait_all();
 SELECT * FROM auto_schema.auto_here;
@@ -172,7 +172,7 @@ SELECT * FROM auto_schema.auto_here;
 -- deferred constraints fail the last transaction
 CREATE TABLE auto_parent (id int PRIMARY KEY);
 CREATE TABLE auto_child (id int REFERENCES auto_parent DEFERRABLE INITIALLY DEFERRED);
-SELECT delay_schedule_task('INSERT INTO auto_child VALUES (1)', mode => 'at_least_once') > 0 AS ok;
+SELECT delay_schedule_task('INSERT INTO auto_child VALUES (1)', options => '{"mode": "at_least_once"}') > 0 AS ok;
 CALL pg_temp.wait_all();
 SELECT sqlstate, attempts FROM delay_wheel.failed;
 DELETE FROM delay_wheel_data.failed_task;
@@ -195,7 +195,7 @@ SELECT delay_schedule_task('DO $d$ BEGIN
 		PERFORM delay_schedule(''1 hour'', ''SELECT 2''); COMMIT;
 		INSERT INTO auto_log (what, value) VALUES (''own'', delay_cancel(current_setting(''delay_wheel.task_id'')::bigint));
 		INSERT INTO auto_log (what, value) VALUES (''own'', delay_reschedule(current_setting(''delay_wheel.task_id'')::bigint, ''1 h''));
-	END $d$', mode => mode) > 0 AS ok FROM (VALUES ('at_most_once'), ('at_least_once')) m(mode);
+	END $d$', options => jsonb_build_object('mode', mode)) > 0 AS ok FROM (VALUES ('at_most_once'), ('at_least_once')) m(mode);
 CALL pg_temp.wait_all();
 SELECT value, count(*) FROM auto_log WHERE what = 'own' GROUP BY 1 ORDER BY 1;
 SELECT sql, delay_cancel(id) FROM delay_wheel.tasks;

@@ -141,9 +141,9 @@ BEGIN;
 SELECT pg_temp.add('moved', :d + interval '5 hours') AS moved \gset
 SELECT pg_temp.add('hit', :d + interval '1 hour') AS hit \gset
 SELECT delay_cancel_all(due_from => :d, due_until => :d + interval '2 hours') AS cancellation \gset
-SELECT delay_reschedule_at(:moved, :d + interval '1 hour'), delay_reschedule_at(:hit, :d + interval '5 hours');
+SELECT delay_reschedule(:moved, :d + interval '1 hour'), delay_reschedule(:hit, :d + interval '5 hours');
 SELECT spared = :cancellation AS spared FROM delay_wheel_data.task WHERE id = :moved;
-SELECT delay_reschedule_at(:moved, :d + interval '30 min'), pg_temp.pending();
+SELECT delay_reschedule(:moved, :d + interval '30 min'), pg_temp.pending();
 SELECT delay_cancel_all(due_until => :d + interval '1 hour') > 0 AS ok, pg_temp.pending();
 COMMIT;
 SELECT pg_temp.pending();
@@ -257,7 +257,7 @@ INSERT INTO delay_wheel_data.task (id, due, origin, owner, sql) VALUES
 SELECT pg_temp.pending();
 SELECT id, state, waiting_for FROM delay_wheel.cancellations;
 SELECT delay_cancel(999991);
-SELECT delay_arm(), pg_temp.pending();
+SELECT delay_wheel.arm(), pg_temp.pending();
 SELECT count(*) FILTER (WHERE origin <> delay_wheel_internal.origin()) AS unarmed, count(*), (SELECT count(*) FROM delay_wheel_data.cancellation) AS cancellations FROM delay_wheel_data.task;
 -- ours hits copies
 INSERT INTO delay_wheel_data.task (id, due, origin, owner, tag, sql) VALUES (1, :d, 1, 'regress_dw_all_other', 'copied', 'SELECT 1');
@@ -265,7 +265,7 @@ SELECT delay_cancel_all(tag => 'copied') > 0 AS ok;
 SELECT pg_temp.swept();
 SELECT count(*) FROM delay_wheel_data.task WHERE tag = 'copied';
 SELECT count(delay_cancel(id)) FROM delay_wheel.tasks;
-SELECT delay_arm();
+SELECT delay_wheel.arm();
 
 -- several of one role: each counts
 BEGIN;

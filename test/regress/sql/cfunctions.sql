@@ -31,18 +31,18 @@ EXCEPTION WHEN OTHERS THEN
 	RETURN SQLSTATE || ': ' || SQLERRM;
 END $$;
 SELECT count(*) > 10 AS several, count(*) FILTER (WHERE outcome = 'ok') > 0 AS some_ok,
-		array_agg(outcome) FILTER (WHERE outcome !~ '^(ok|22004: .* must not be null|42804: .* return type (trigger|fdw_handler)|55000: .* has no Citus)$') AS other
+		array_agg(outcome) FILTER (WHERE outcome !~ '^(ok|22004: (.* must not be null|neither a task id nor a key is given)|55000: it is not known which task this transaction has scheduled last|42804: .* return type (trigger|fdw_handler)|55000: .* has no Citus)$') AS other
 	FROM cfunctions, pg_temp.outcome(format('SELECT * FROM %s(%s)', oid::regproc,
 		(SELECT string_agg(CASE t WHEN '"any"'::regtype THEN 'NULL::text' WHEN 'anycompatiblearray'::regtype THEN 'NULL::int[]' ELSE
 			CASE WHEN provariadic <> 0 AND provariadic <> '"any"'::regtype THEN 'VARIADIC ' ELSE '' END || format('NULL::%s', t::regtype) END, ', ')
 		FROM unnest(proargtypes) t))) outcome;
 -- some of them have paused tasks
-SELECT delay_resume(), delay_resume_database();
+SELECT delay_resume_all(), delay_wheel.resume_database();
 -- one NULL after the other
 SELECT call, pg_temp.outcome('SELECT ' || call) FROM unnest(ARRAY[
 	'delay_schedule(NULL, ''SELECT 1'', 1)', 'delay_schedule(''1 h'', NULL, 1)', 'delay_schedule(''1 h'', ''SELECT $1'', VARIADIC NULL::int[])',
 	'delay_cancel(NULL)', 'delay_reschedule(NULL, ''1 h'')', 'delay_reschedule(1, NULL)',
-	'delay_reschedule_at(NULL, now())', 'delay_reschedule_at(1, NULL)']) call;
+	'delay_reschedule(NULL, now())', 'delay_reschedule(1, NULL)']) call;
 CREATE FUNCTION pg_temp.place(due timestamptz, OUT slot int, OUT cycle_num bigint) STRICT LANGUAGE sql
 	AS 'SELECT delay_wheel_internal.slot(due), delay_wheel_internal.cycle_num(due)';
 -- the ends of time (by UTC: what a zone was 6,000 years ago depends on its rules' age)

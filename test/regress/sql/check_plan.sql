@@ -33,13 +33,13 @@ SET delay_wheel.check_sql = 'none';
 SET delay_wheel.check_sql = true;
 SHOW delay_wheel.check_sql;
 SET delay_wheel.check_sql = 0;
-SELECT delay_schedule_task('SELECT', check_sql => 'none');
+SELECT delay_schedule_task('SELECT', options => '{"check_sql": "none"}');
 -- the option, and the setting
-SELECT delay_schedule_task('SELECT 1; SELECT * FROM check_nowhere', check_sql => 'plan');
-SELECT delay_schedule_task('SELEC', check_sql => 'on');
+SELECT delay_schedule_task('SELECT 1; SELECT * FROM check_nowhere', options => '{"check_sql": "plan"}');
+SELECT delay_schedule_task('SELEC', options => '{"check_sql": "on"}');
 RESET delay_wheel.check_sql;
 BEGIN;
-SELECT delay_schedule_task('SELEC', check_sql => 'off') > 0 AS ok;
+SELECT delay_schedule_task('SELEC', options => '{"check_sql": "off"}') > 0 AS ok;
 ROLLBACK;
 SET delay_wheel.check_sql = 'plan';
 SELECT delay_schedule('1 hour', 'INSERT INTO check_own (nn) VALUES (1)');
@@ -48,11 +48,11 @@ SELECT delay_schedule('1 hour', 'INSERT INTO check_own (nn) VALUES (1)');
 SELECT delay_schedule_at('2099-01-01', 'SELECT check_nothing($1)', 1);
 \set VERBOSITY default
 SELECT delay_every('check', '1 hour', 'SELECT nothing FROM check_own');
-SELECT delay_put('SELECT 1 + ''a'' || now()');
+SELECT delay_scheduled(delay_schedule_task('SELECT 1 + ''a'' || now()'));
 BEGIN;
-SELECT delay_schedule_task('SELECT * FROM check_nowhere', check_sql => 'on') > 0 AS ok;
-SELECT delay_every('check', '1 hour', 'SELECT nothing FROM check_own', check_sql => 'on') > 0 AS ok;
-SELECT delay_cron('check', '0 1 * * *', 'SELECT nothing FROM check_own', check_sql => 'off') > 0 AS ok;
+SELECT delay_schedule_task('SELECT * FROM check_nowhere', options => '{"check_sql": "on"}') > 0 AS ok;
+SELECT delay_every('check', '1 hour', 'SELECT nothing FROM check_own', options => '{"check_sql": "on"}') > 0 AS ok;
+SELECT delay_cron('check', '0 1 * * *', 'SELECT nothing FROM check_own', options => '{"check_sql": "off"}') > 0 AS ok;
 ROLLBACK;
 
 -- Runs a call as the role, undone; says what became of it.
@@ -94,7 +94,7 @@ GRANT SELECT ON check_said TO PUBLIC;
 SET SESSION AUTHORIZATION regress_dw_check;
 SELECT substr(said, 32) AS task, code, message, at FROM check_said CROSS JOIN LATERAL pg_temp.say(said) ORDER BY n;
 -- with a mode
-SELECT delay_schedule_task('DELETE FROM check_secret', mode => 'at_least_once');
+SELECT delay_schedule_task('DELETE FROM check_secret', options => '{"mode": "at_least_once"}');
 RESET SESSION AUTHORIZATION;
 
 -- the rights of the one who is the owner then
@@ -138,13 +138,13 @@ ROLLBACK;
 
 -- change of what is pending: a new text of one's own task
 SELECT delay_schedule('1 hour', 'SELECT $1', 1) AS id \gset
-SELECT delay_update(:id, 'SELECT nothing', args => '{}');
+SELECT delay_update(:id, sql_text => 'SELECT nothing', args => '{}');
 -- of another text the search_path is not that of this session
 SET search_path = check_schema, public;
 SELECT delay_schedule('1 hour', 'SELECT $1 FROM elsewhere', 1) AS other \gset
 RESET search_path;
 SELECT delay_update(:other, args => ARRAY[2]), delay_cancel(:other);
-SELECT delay_update(:id, args => ARRAY[2]), delay_update(:id, 'SELECT $1, 2');
+SELECT delay_update(:id, args => ARRAY[2]), delay_update(:id, sql_text => 'SELECT $1, 2');
 SELECT delay_cancel(:id);
 -- triggers
 CREATE TABLE check_fired (n int, at timestamptz);
@@ -157,7 +157,7 @@ SELECT pg_temp.wait_until_done();
 SELECT to_jsonb(c) FROM check_own c;
 -- from a task
 SELECT delay_schedule('0', 'SELECT delay_schedule(''1 hour'', ''SELECT nothing''), set_config(''delay_wheel.check_sql'', ''plan'', true)') > 0 AS ok;
-SELECT delay_schedule('0', 'SELECT delay_schedule_task(''SELECT nothing'', check_sql => ''plan'')') AS id \gset
+SELECT delay_schedule('0', 'SELECT delay_schedule_task(''SELECT nothing'', options => ''{"check_sql": "plan"}'')') AS id \gset
 SELECT pg_temp.wait_until_done();
 SELECT sqlstate, message FROM delay_wheel.failed WHERE id = :id;
 SELECT count(delay_cancel(id)) FROM delay_wheel.tasks;

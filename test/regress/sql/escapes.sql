@@ -326,7 +326,7 @@ SELECT command, pg_temp.maintain(command, call)
 	FROM unnest(ARRAY['CREATE INDEX ON escapes.maintained (escapes.expression(j))', 'ANALYZE escapes.maintained', 'REINDEX TABLE escapes.maintained',
 			'CLUSTER escapes.maintained USING maintained_idx', 'REFRESH MATERIALIZED VIEW escapes.materialized', 'REFRESH MATERIALIZED VIEW CONCURRENTLY escapes.materialized']) command,
 		unnest(ARRAY['public.delay_schedule(''0'', ''SELECT escapes.loot(301)'')', 'public.delay_schedule_at(now(), ''SELECT escapes.loot($1)'', 302)',
-			format('public.delay_cancel(%s)', :id), format('public.delay_reschedule(%s, ''0'')', :id), format('public.delay_reschedule_at(%s, now())', :id),
+			format('public.delay_cancel(%s)', :id), format('public.delay_reschedule(%s, ''0'')', :id), format('public.delay_reschedule(%s, now())', :id),
 			format('public.delay_update(%s, priority => 1)', :id)]) call;
 INSERT INTO escapes.what VALUES ('public.delay_schedule(''0'', ''SELECT escapes.loot(303)'')');
 VACUUM FULL escapes.maintained;
@@ -363,7 +363,7 @@ SELECT label, who, session, count(*) FROM escapes_seen WHERE label LIKE 'a trigg
 -- 7. A task's own row, and what is left of a superuser's
 --
 SET SESSION AUTHORIZATION regress_dw_mallory;
-SELECT delay_schedule('0', $$INSERT INTO escapes_seen SELECT concat_ws(' ', 'itself:', delay_cancel(i), delay_reschedule(i, '1 hour'), delay_reschedule_at(i, now()), (SELECT count(*) FROM delay_wheel.tasks WHERE id = i))
+SELECT delay_schedule('0', $$INSERT INTO escapes_seen SELECT concat_ws(' ', 'itself:', delay_cancel(i), delay_reschedule(i, '1 hour'), delay_reschedule(i, now()), (SELECT count(*) FROM delay_wheel.tasks WHERE id = i))
 	FROM (SELECT current_setting('delay_wheel.task_id')::bigint) v(i)$$) > 0 AS ok;
 SELECT delay_schedule('0', 'SET delay_wheel.task_id = 1') AS id \gset
 SET SESSION AUTHORIZATION regress_dw_boss;
@@ -449,9 +449,9 @@ SELECT label, who, session FROM escapes_seen WHERE label ~ '^(type|own check|SET
 --
 -- 9. Messages.  A superuser receives them, and ends them; what follows runs as the sender.
 --
-SELECT delay_queue('escapes_post', external => true, users => '{regress_dw_mallory}');
+SELECT delay_wheel.create_queue('escapes_post', external => true, users => '{regress_dw_mallory}');
 SET SESSION AUTHORIZATION regress_dw_mallory;
-SELECT delay_send('escapes_post', '1', on_success => sql, on_failure => sql) > 0 AS sent
+SELECT delay_send('escapes_post', '1', options => jsonb_build_object('on_success', sql, 'on_failure', sql)) > 0 AS sent
 	FROM unnest(ARRAY['RESET ROLE', 'SET SESSION AUTHORIZATION DEFAULT', 'SET ROLE regress_dw_boss']) attack, format('SELECT escapes.loot(801, %L)', attack) sql;
 RESET SESSION AUTHORIZATION;
 SELECT pg_temp.wait_for($$(SELECT ready = 3 FROM delay_wheel.queues WHERE name = 'escapes_post')$$);
@@ -462,7 +462,7 @@ COMMIT;
 SELECT pg_temp.wait_until_done();
 SELECT payload, sqlstate, message FROM delay_wheel.failed WHERE sql LIKE '%801%' OR payload IS NOT NULL ORDER BY id;
 SELECT * FROM escapes_loot;
-SELECT delay_queue_drop('escapes_post');
+SELECT delay_wheel.drop_queue('escapes_post');
 
 SELECT delay_wheel.disallow('regress_dw_mallory', 'regress_dw_victim', 'regress_dw_default', 'regress_dw_mallory2', 'regress_dw_nologin', 'regress_dw_group');
 SET client_min_messages = warning;

@@ -1,6 +1,6 @@
 --
 -- FAILED
--- What becomes of failed tasks: put back by delay_retry and delay_redrive.
+-- What becomes of failed tasks: put back by delay_retry and delay_retry_all.
 -- How long they are kept is in t/350_failed.pl; what failed in 2101 is not old.
 --
 \getenv abs_srcdir PG_ABS_SRCDIR
@@ -57,7 +57,7 @@ BEGIN READ ONLY;
 SELECT delay_retry(:id);
 ROLLBACK;
 BEGIN READ ONLY;
-SELECT delay_redrive();
+SELECT delay_retry_all();
 ROLLBACK;
 UPDATE failed_switch SET is_broken = true;
 
@@ -89,22 +89,22 @@ SELECT sql FROM delay_wheel_data.task WHERE id = 7000000000;
 SELECT count(*) AS failed FROM delay_wheel.failed;
 ROLLBACK;
 BEGIN;
-SELECT delay_redrive(tag => 'SELECT 1'), delay_redrive(tag => 'SELECT 2');
-SELECT delay_redrive(tag => 'SELECT 3');
+SELECT delay_retry_all(tag => 'SELECT 1'), delay_retry_all(tag => 'SELECT 2');
+SELECT delay_retry_all(tag => 'SELECT 3');
 SELECT sql FROM delay_wheel_data.task WHERE id = 7000000000;
 SELECT count(*) AS failed FROM delay_wheel.failed;
 ROLLBACK;
 -- pending as well, or its queue, or its owner does not exist any more
 INSERT INTO delay_wheel_data.task (id, due, sql) VALUES (7000000000, now() + '1 day', 'SELECT 4');
 SELECT delay_retry(7000000000);
-SELECT delay_redrive();
+SELECT delay_retry_all();
 DELETE FROM delay_wheel_data.task;
 UPDATE delay_wheel_data.failed_task SET queue = 32000;
 SELECT delay_retry(7000000000);
-SELECT delay_redrive();
+SELECT delay_retry_all();
 UPDATE delay_wheel_data.failed_task SET queue = 0, owner = '4294967000';
 SELECT delay_retry(7000000000);
-SELECT delay_redrive();
+SELECT delay_retry_all();
 -- a task of its key is pending, or a newer one runs; of another owner's, and of another key, not
 UPDATE delay_wheel_data.failed_task SET key = 'once', owner = current_user::regrole;
 INSERT INTO delay_wheel_data.task (due, sql, key, owner) VALUES (now() + '1 day', 'SELECT 4', 'twice', current_user::regrole), (now() + '1 day', 'SELECT 4', 'once', 'regress_dw_one');
@@ -113,7 +113,7 @@ SELECT delay_retry(7000000000);
 ROLLBACK;
 INSERT INTO delay_wheel_data.task (due, sql, key) VALUES (now() + '1 day', 'SELECT 4', 'once');
 SELECT delay_retry(7000000000);
-SELECT delay_redrive();
+SELECT delay_retry_all();
 DELETE FROM delay_wheel_data.task;
 SELECT pg_advisory_lock(350);
 INSERT INTO delay_wheel_data.task (id, due, sql, key) VALUES (7000000001, now(), 'SELECT pg_advisory_xact_lock(350)', 'once');
@@ -134,7 +134,7 @@ SET SESSION AUTHORIZATION regress_dw_two;
 \set VERBOSITY sqlstate
 SELECT delay_retry(:id);
 \set VERBOSITY default
-SELECT delay_redrive();
+SELECT delay_retry_all();
 RESET SESSION AUTHORIZATION;
 GRANT regress_dw_one TO regress_dw_two;
 SET SESSION AUTHORIZATION regress_dw_two;
@@ -142,14 +142,14 @@ BEGIN;
 SELECT delay_retry(:id);
 ROLLBACK;
 BEGIN;
-SELECT delay_redrive();
+SELECT delay_retry_all();
 ROLLBACK;
 RESET SESSION AUTHORIZATION;
 REVOKE regress_dw_one FROM regress_dw_two;
 SET delay_wheel.max_pending = 0;
 SET SESSION AUTHORIZATION regress_dw_one;
 SELECT delay_retry(:id);
-SELECT delay_redrive();
+SELECT delay_retry_all();
 RESET SESSION AUTHORIZATION;
 RESET delay_wheel.max_pending;
 UPDATE failed_switch SET is_broken = false;
@@ -160,7 +160,7 @@ SELECT * FROM failed_effect;
 UPDATE failed_switch SET is_broken = true;
 
 --
--- delay_redrive
+-- delay_retry_all
 --
 INSERT INTO delay_wheel_data.queue (id, name) VALUES (77, 'failed queue');
 -- who may schedule into the queue now does not matter
@@ -168,7 +168,7 @@ INSERT INTO delay_wheel_data.failed_task (id, failed_at, due, origin, owner, que
 	VALUES (7000000000, '2101-01-01', '2001-01-01', 0, 'regress_dw_one', 77, 0, 1, 'P0001', 'by hand', 'SELECT 1');
 SET SESSION AUTHORIZATION regress_dw_one;
 BEGIN;
-SELECT delay_redrive('failed queue');
+SELECT delay_retry_all('failed queue');
 ROLLBACK;
 SELECT delay_retry(7000000000);
 RESET SESSION AUTHORIZATION;
@@ -187,18 +187,18 @@ EXCEPTION WHEN SQLSTATE 'DW000' THEN
 	RETURN;
 END $$;
 SELECT call, r.* FROM unnest(ARRAY[
-	'delay_redrive()', $$delay_redrive('default')$$, $$delay_redrive('failed queue')$$, $$delay_redrive(tag => 'five')$$,
-	$$delay_redrive(tag => 'FIVE')$$, $$delay_redrive(sqlstate => '40001')$$, $$delay_redrive(failed_from => '2101-01-01 00:58+00')$$,
-	$$delay_redrive(failed_until => '2101-01-01 00:03+00')$$, $$delay_redrive(failed_from => '2101-01-01 00:10+00', failed_until => '2101-01-01 00:12+00')$$,
-	$$delay_redrive(failed_from => '-infinity', failed_until => 'infinity', max_tasks => 3)$$, 'delay_redrive(max_tasks => 0)',
-	$$delay_redrive('failed queue', 'five', '40001', '2101-01-01 00:20+00', NULL, 1)$$, $$delay_redrive(failed_from => '2101-01-02', failed_until => '2101-01-01')$$]) WITH ORDINALITY u(call, n),
+	'delay_retry_all()', $$delay_retry_all('default')$$, $$delay_retry_all('failed queue')$$, $$delay_retry_all(tag => 'five')$$,
+	$$delay_retry_all(tag => 'FIVE')$$, $$delay_retry_all(sqlstate => '40001')$$, $$delay_retry_all(failed_from => '2101-01-01 00:58+00')$$,
+	$$delay_retry_all(failed_until => '2101-01-01 00:03+00')$$, $$delay_retry_all(failed_from => '2101-01-01 00:10+00', failed_until => '2101-01-01 00:12+00')$$,
+	$$delay_retry_all(failed_from => '-infinity', failed_until => 'infinity', max_tasks => 3)$$, 'delay_retry_all(max_tasks => 0)',
+	$$delay_retry_all('failed queue', 'five', '40001', '2101-01-01 00:20+00', NULL, 1)$$, $$delay_retry_all(failed_from => '2101-01-02', failed_until => '2101-01-01')$$]) WITH ORDINALITY u(call, n),
 	pg_temp.redriven(call) r ORDER BY u.n;
 -- the same are discarded by what says the same
 SELECT call, r.* FROM unnest(ARRAY[
 	'delay_discard_all()', $$delay_discard_all('default')$$, $$delay_discard_all('failed queue')$$, $$delay_discard_all(tag => 'five')$$,
 	$$delay_discard_all(sqlstate => '40001')$$, $$delay_discard_all(failed_from => '2101-01-01 00:10+00', failed_until => '2101-01-01 00:12+00')$$,
 	$$delay_discard_all(max_tasks => 3)$$, $$delay_discard_all('failed queue', 'five', '40001', '2101-01-01 00:20+00', NULL, 1)$$,
-	'delay_discard(7000000001)::int', 'delay_discard(1)::int']) WITH ORDINALITY u(call, n),
+	'(delay_discard(7000000001) = ''discarded'')::int', '(delay_discard(1) = ''discarded'')::int']) WITH ORDINALITY u(call, n),
 	pg_temp.redriven(call) r ORDER BY u.n;
 -- all rows of a task; those of others are not one's own to discard
 SELECT count(*) FROM delay_wheel_data.failed_task;
@@ -206,7 +206,7 @@ SET SESSION AUTHORIZATION regress_dw_one;
 BEGIN;
 SELECT delay_discard(7000000001), delay_discard(7000000001), delay_retry(7000000001);
 SELECT * FROM pg_temp.error_of('SELECT delay_discard(7000000002)');
-SELECT delay_discard_all(), delay_discard_all(), delay_redrive();
+SELECT delay_discard_all(), delay_discard_all(), delay_retry_all();
 SELECT count(*) FROM delay_wheel.failed;
 RESET SESSION AUTHORIZATION;
 SELECT count(*), bool_and(owner = current_user::regrole) AS mine FROM delay_wheel_data.failed_task;
@@ -235,19 +235,19 @@ SET SESSION AUTHORIZATION regress_dw_two;
 SELECT call, e.code, e.message FROM unnest(ARRAY['delay_discard(7000000001)', 'delay_discard_all()']) call, pg_temp.error_of('SELECT ' || call) e;
 RESET SESSION AUTHORIZATION;
 SELECT delay_wheel.allow('regress_dw_two');
-SELECT call, e.* FROM unnest(ARRAY[$$delay_redrive('no such queue')$$, $$delay_redrive(sqlstate => '4000')$$, $$delay_redrive(sqlstate => 'p0001')$$,
-	$$delay_redrive(sqlstate => '')$$, 'delay_redrive(max_tasks => -1)']) call, pg_temp.error_of('SELECT ' || call) e;
+SELECT call, e.* FROM unnest(ARRAY[$$delay_retry_all('no such queue')$$, $$delay_retry_all(sqlstate => '4000')$$, $$delay_retry_all(sqlstate => 'p0001')$$,
+	$$delay_retry_all(sqlstate => '')$$, 'delay_retry_all(max_tasks => -1)']) call, pg_temp.error_of('SELECT ' || call) e;
 -- the oldest ones by and by, each once; one's own
 SET SESSION AUTHORIZATION regress_dw_one;
 BEGIN;
-SELECT delay_redrive(max_tasks => 20), delay_redrive(max_tasks => 20), delay_redrive(max_tasks => 20);
+SELECT delay_retry_all(max_tasks => 20), delay_retry_all(max_tasks => 20), delay_retry_all(max_tasks => 20);
 COMMIT;
 RESET SESSION AUTHORIZATION;
 SELECT pg_temp.wait_until_done();
 SELECT count(*), bool_and(owner = current_user::regrole) AS mine FROM delay_wheel_data.failed_task;
 -- what cannot be put back is left
 INSERT INTO delay_wheel_data.task (id, due, sql) VALUES (7000000002, now() + '1 day', 'SELECT 4');
-SELECT delay_redrive();
+SELECT delay_retry_all();
 SELECT id, sql FROM delay_wheel_data.failed_task;
 SELECT pg_temp.wait_until_done();
 SELECT count(*) AS pending FROM delay_wheel_data.task;
@@ -276,12 +276,12 @@ SELECT pg_temp.wait_until_done();
 BEGIN;
 SELECT delay_cancel_all(tag => 'late') > 0 AS ok;
 PREPARE TRANSACTION 'late mark';
-SELECT delay_pause();
+SELECT delay_pause_all();
 SELECT delay_retry(:id);
 SELECT count(*) AS pending FROM delay_wheel.tasks;
 COMMIT PREPARED 'late mark';
 SELECT count(*) AS pending FROM delay_wheel.tasks;
-SELECT delay_resume();
+SELECT delay_resume_all();
 
 -- a task may put others back
 SELECT delay_schedule('0', 'SELECT failed_do($1)', 'retried by a task') AS id \gset

@@ -46,7 +46,7 @@ DECLARE
 	id bigint;
 BEGIN
 	FOREACH s IN ARRAY statements LOOP
-		id := delay_schedule_task(s, mode => in_mode);
+		id := delay_schedule_task(s, options => jsonb_build_object('mode', in_mode));
 		COMMIT;
 		PERFORM delay_wait(id, '120 s');
 		COMMIT;
@@ -98,8 +98,8 @@ RESET client_min_messages;
 --
 -- Outcomes, and what a role's setting leaves of them
 --
-SELECT delay_queue('history_q', users => '{public}'), delay_queue('history_all', users => '{public}', history => 'all'),
-	delay_queue('history_off', users => '{public}', history => 'off'), delay_queue('history_errors', users => '{public}', history => 'errors');
+SELECT delay_wheel.create_queue('history_q', users => '{public}'), delay_wheel.create_queue('history_all', users => '{public}', options => '{"history": "all"}'),
+	delay_wheel.create_queue('history_off', users => '{public}', options => '{"history": "off"}'), delay_wheel.create_queue('history_errors', users => '{public}', options => '{"history": "errors"}');
 CREATE PROCEDURE history_schedule() LANGUAGE plpgsql AS $$
 DECLARE
 	q text;
@@ -107,9 +107,9 @@ BEGIN
 	FOREACH q IN ARRAY '{default,history_q,history_all,history_off,history_errors}'::text[] LOOP
 		PERFORM delay_schedule_task('SELECT 1 AS done', queue => q, key => 'key of ' || q, tag => 'tag');
 		PERFORM delay_schedule_task('SELECT 1 / 0 AS failed', queue => q);
-		PERFORM delay_schedule_task('SELECT 1 / 0 AS retried', queue => q, max_attempts => 2, retry_delay => '1 ms');
-		PERFORM delay_schedule_task('SELECT 1 AS skipped', queue => q, due => now() - interval '1 hour', skip_after => '1 minute');
-		PERFORM delay_schedule_task('SELECT 1 AS expired', queue => q, due => now() - interval '1 hour', expires => '1 minute');
+		PERFORM delay_schedule_task('SELECT 1 / 0 AS retried', queue => q, max_attempts => 2, options => '{"retry_delay": "1 ms"}');
+		PERFORM delay_schedule_task('SELECT 1 AS skipped', queue => q, due => now() - interval '1 hour', options => '{"skip_after": "1 minute"}');
+		PERFORM delay_schedule_task('SELECT 1 AS expired', queue => q, due => now() - interval '1 hour', options => '{"expires": "1 minute"}');
 		PERFORM delay_cancel(delay_schedule_task('SELECT 1 AS cancelled', queue => q, delay => '1 hour'));
 	END LOOP;
 	COMMIT;
@@ -131,20 +131,20 @@ SELECT outcome, sqlstate, message, key, tag, command_tag, rows, attempt, latenes
 -- The queue's option
 --
 SELECT name, history FROM delay_wheel.queues WHERE name LIKE 'history%' ORDER BY name;
-SELECT delay_queue('history_all', rate => 0), delay_queue('history_off', history => 'default');
+SELECT delay_wheel.create_queue('history_all', rate => 0), delay_wheel.create_queue('history_off', options => '{"history": "default"}');
 SELECT name, history FROM delay_wheel.queues WHERE name LIKE 'history%' ORDER BY name;
-SELECT delay_queue('history_all', history => 'some');
-SELECT delay_queue('history_all', history => '');
+SELECT delay_wheel.create_queue('history_all', options => '{"history": "some"}');
+SELECT delay_wheel.create_queue('history_all', options => '{"history": ""}');
 -- it acts at once, on what is pending, too
-SELECT delay_queue('history_q', history => 'off');
+SELECT delay_wheel.create_queue('history_q', options => '{"history": "off"}');
 SELECT delay_schedule_task('SELECT 1 / 0 AS not_recorded', queue => 'history_q') > 0 AS ok;
 SELECT pg_temp.wait_until_done();
-SELECT delay_queue('history_q', history => 'all');
+SELECT delay_wheel.create_queue('history_q', options => '{"history": "all"}');
 SELECT delay_schedule_task('SELECT 1 AS recorded', queue => 'history_q') > 0 AS ok;
 SELECT pg_temp.wait_until_done();
 SELECT outcome, sql FROM delay_wheel.history WHERE sql LIKE '%recorded%';
 -- a queue that is gone
-SELECT delay_queue_drop('history_q');
+SELECT delay_wheel.drop_queue('history_q');
 SELECT DISTINCT queue IS NULL AS unknown FROM delay_wheel.history WHERE sql LIKE '%AS recorded';
 
 --
@@ -261,7 +261,7 @@ SELECT count(*) FROM delay_wheel.history;
 SELECT delay_run(:id);
 SELECT outcome, command_tag, lateness < 0 AS early, sql FROM delay_wheel.history;
 RESET delay_wheel.history;
-CREATE FUNCTION history_run(id bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE FUNCTION history_run(id bigint) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
 	BEGIN
 		PERFORM delay_run(id);
@@ -297,7 +297,7 @@ DELETE FROM delay_wheel_data.history_0 WHERE sql = 'rounded';
 --
 -- A sample: all that has failed, and a share of the others, each drawn by itself; from executors, in batches
 --
-SELECT delay_queue('history_q', history => 'sample');
+SELECT delay_wheel.create_queue('history_q', options => '{"history": "sample"}');
 CREATE VIEW history_sample AS
 	SELECT outcome, count(*) AS n, min(sample) AS sample, sum(1 / COALESCE(sample, 1)) AS about FROM delay_wheel.history
 	WHERE tag = 'sampled' OR key LIKE 'sampled%' GROUP BY outcome;
@@ -328,7 +328,7 @@ SELECT outcome, CASE WHEN sample IS NULL THEN n::text ELSE (n BETWEEN 400 AND 60
 	FROM history_sample ORDER BY outcome;
 SELECT error FROM (VALUES ('-0.1'), ('1.1'), ('NaN')) v(share), pg_temp.error_of('SET delay_wheel.history_sample = ' || quote_literal(share)) e(error);
 -- what is received is drawn once, too
-SELECT delay_queue('history_mail', external => true, history => 'sample');
+SELECT delay_wheel.create_queue('history_mail', external => true, options => '{"history": "sample"}');
 TRUNCATE delay_wheel_data.history_0, delay_wheel_data.history_1, delay_wheel_data.history_2;
 SELECT count(delay_send('history_mail', to_jsonb(i), key => 'sampled ' || i)) FROM generate_series(1, 2000) i;
 DO $$
@@ -343,7 +343,7 @@ BEGIN
 	END LOOP;
 END $$;
 SELECT outcome, n BETWEEN 400 AND 600 AS n, sample FROM history_sample;
-SELECT delay_queue_drop('history_mail');
+SELECT delay_wheel.drop_queue('history_mail');
 RESET delay_wheel.history_sample;
 ALTER ROLE CURRENT_USER RESET delay_wheel.history_sample;
 DROP VIEW history_sample;
@@ -352,13 +352,13 @@ DROP PROCEDURE history_sample;
 --
 -- The first row that a task returns, where that is wanted
 --
-SELECT delay_queue('history_q', history => 'all', users => '{public}'), delay_queue('history_mail', external => true, history => 'all');
+SELECT delay_wheel.create_queue('history_q', users => '{public}', options => '{"history": "all"}'), delay_wheel.create_queue('history_mail', external => true, options => '{"history": "all"}');
 CREATE PROCEDURE history_result(size text, statements text[], in_mode text DEFAULT NULL) LANGUAGE plpgsql AS $$
 BEGIN
 	EXECUTE format('ALTER ROLE CURRENT_USER SET delay_wheel.history_result = %L', size);
 	TRUNCATE delay_wheel_data.history_0, delay_wheel_data.history_1, delay_wheel_data.history_2;
 	COMMIT;
-	PERFORM delay_schedule_task(s, queue => 'history_q', mode => in_mode) FROM unnest(statements) s;
+	PERFORM delay_schedule_task(s, queue => 'history_q', options => jsonb_build_object('mode', in_mode)) FROM unnest(statements) s;
 	COMMIT;
 	PERFORM pg_temp.wait_for(format('(SELECT count(*) FROM delay_wheel.history WHERE queue = ''history_q'') = %s', cardinality(statements)));
 END $$;
@@ -466,7 +466,7 @@ DROP FUNCTION history_inner;
 --
 -- The extension is dropped by a task
 --
-SELECT delay_queue_drop(name) FROM delay_wheel.queues WHERE name LIKE 'history%';
+SELECT delay_wheel.drop_queue(name) FROM delay_wheel.queues WHERE name LIKE 'history%';
 ALTER ROLE CURRENT_USER SET delay_wheel.history = 'all';
 DROP VIEW history_seen;
 SELECT delay_schedule('0', 'DROP EXTENSION delay_wheel') > 0 AS ok;
@@ -477,7 +477,7 @@ CREATE EXTENSION delay_wheel;
 SELECT count(*) FROM delay_wheel.history;
 -- or dropped and created: its own number is that of another task then
 SELECT delay_schedule_task('DO $d$ BEGIN DROP EXTENSION delay_wheel; CREATE EXTENSION delay_wheel;
-	PERFORM delay_schedule(''1 hour'', ''SELECT $1'', current_setting(''delay_wheel.task_id'')); END $d$', mode => 'at_least_once');
+	PERFORM delay_schedule(''1 hour'', ''SELECT $1'', current_setting(''delay_wheel.task_id'')); END $d$', options => '{"mode": "at_least_once"}');
 SELECT pg_temp.wait_for('EXISTS (SELECT FROM pg_class WHERE oid = to_regclass(''delay_wheel.tasks'') AND oid <> ' || 'delay_wheel.tasks'::regclass::oid || ')');
 SELECT pg_temp.wait_for('NOT EXISTS (SELECT FROM delay_wheel.running)');
 SELECT id, sql, args FROM delay_wheel.tasks;

@@ -21,8 +21,8 @@ CREATE POLICY own ON keep_document USING (tenant = current_setting('keep.tenant'
 GRANT ALL ON keep_document TO regress_dw_keeper;
 CREATE TABLE keep_effect (label text, value text);
 GRANT ALL ON keep_effect TO PUBLIC;
-SELECT delay_queue('keep', users => '{public}', keep_settings => '{keep.tenant,DateStyle}');
-SELECT delay_queue('keep_nothing', users => '{public}');
+SELECT delay_wheel.create_queue('keep', users => '{public}', options => '{"keep_settings": ["keep.tenant", "DateStyle"]}');
+SELECT delay_wheel.create_queue('keep_nothing', users => '{public}');
 SELECT name, keep_settings FROM delay_wheel.queues WHERE name LIKE 'keep%' ORDER BY name;
 -- the settings that the tests look at
 CREATE FUNCTION keep_seen() RETURNS text LANGUAGE sql AS $$
@@ -37,10 +37,10 @@ SET TimeZone = 'Asia/Tokyo';
 SET DateStyle = 'SQL, DMY';
 SET work_mem = '5MB';
 BEGIN;
-SELECT delay_schedule_task('INSERT INTO keep_effect SELECT ''rows'', words FROM keep_document', keep_settings => '{keep.tenant}') AS id \gset
-SELECT delay_schedule_task('INSERT INTO keep_effect SELECT ''all'', keep_seen()', keep_settings => '{keep.tenant,timezone,DATESTYLE,work_mem,Work_Mem}') AS id2 \gset
-SELECT delay_schedule_task('INSERT INTO keep_effect SELECT ''some'', keep_seen()', keep_settings => '{work_mem}') > 0 AS ok;
-SELECT delay_schedule_task('INSERT INTO keep_effect SELECT ''none'', keep_seen()', keep_settings => '{}') > 0 AS ok;
+SELECT delay_schedule_task('INSERT INTO keep_effect SELECT ''rows'', words FROM keep_document', options => '{"keep_settings": ["keep.tenant"]}') AS id \gset
+SELECT delay_schedule_task('INSERT INTO keep_effect SELECT ''all'', keep_seen()', options => '{"keep_settings": ["keep.tenant", "timezone", "DATESTYLE", "work_mem", "Work_Mem"]}') AS id2 \gset
+SELECT delay_schedule_task('INSERT INTO keep_effect SELECT ''some'', keep_seen()', options => '{"keep_settings": ["work_mem"]}') > 0 AS ok;
+SELECT delay_schedule_task('INSERT INTO keep_effect SELECT ''none'', keep_seen()', options => '{"keep_settings": []}') > 0 AS ok;
 SELECT delay_schedule_task('INSERT INTO keep_effect SELECT ''null'', keep_seen()') > 0 AS ok;
 SELECT id = :id AS first, settings FROM delay_wheel.tasks WHERE id IN (:id, :id2) ORDER BY id;
 COMMIT;
@@ -62,8 +62,8 @@ BEGIN
 		PERFORM set_config('datestyle', 'ISO, MDY', true);
 		PERFORM delay_schedule_task('INSERT INTO keep_effect SELECT ''left: '' || COALESCE(current_setting(''keep.tenant'', true), ''''), date ''01/02/2003''');
 		PERFORM set_config('keep.tenant', (7 + i % 2)::text, true), set_config('datestyle', CASE i % 3 WHEN 0 THEN 'ISO, DMY' ELSE 'ISO, MDY' END, true);
-		PERFORM delay_schedule_task('INSERT INTO keep_effect SELECT words, date ''01/02/2003'' FROM keep_document', keep_settings => '{keep.tenant,DateStyle}');
-		PERFORM delay_schedule_task('INSERT INTO keep_effect SELECT ''by tenant'', words FROM keep_document', keep_settings => '{keep.tenant}');
+		PERFORM delay_schedule_task('INSERT INTO keep_effect SELECT words, date ''01/02/2003'' FROM keep_document', options => '{"keep_settings": ["keep.tenant", "DateStyle"]}');
+		PERFORM delay_schedule_task('INSERT INTO keep_effect SELECT ''by tenant'', words FROM keep_document', options => '{"keep_settings": ["keep.tenant"]}');
 	END LOOP;
 END $$;
 RESET SESSION AUTHORIZATION;
@@ -79,9 +79,8 @@ GRANT ALL ON keep_seq TO PUBLIC;
 SET SESSION AUTHORIZATION regress_dw_keeper;
 SET keep.tenant = '7';
 SELECT delay_schedule_task($$INSERT INTO keep_effect SELECT 'third attempt', keep_seen() WHERE 1 / (nextval('keep_seq') / 3) > 0$$,
-	max_attempts => 3, retry_delay => '0', keep_settings => '{keep.tenant}',
-	on_success => $$INSERT INTO keep_effect SELECT 'followed ' || $2, keep_seen()$$) > 0 AS ok;
-SELECT delay_schedule_task('SELECT 1 / 0', keep_settings => '{keep.tenant}', on_failure => $$INSERT INTO keep_effect SELECT 'followed ' || $2, keep_seen()$$) AS id \gset
+	max_attempts => 3, options => jsonb_build_object('retry_delay', '0', 'keep_settings', '{keep.tenant}'::text[], 'on_success', $$INSERT INTO keep_effect SELECT 'followed ' || $2, keep_seen()$$)) > 0 AS ok;
+SELECT delay_schedule_task('SELECT 1 / 0', options => jsonb_build_object('keep_settings', '{keep.tenant}'::text[], 'on_failure', $$INSERT INTO keep_effect SELECT 'followed ' || $2, keep_seen()$$)) AS id \gset
 SELECT pg_temp.wait_for('count(*) = 3 FROM keep_effect');
 SELECT * FROM keep_effect ORDER BY label, value;
 SET keep.tenant = '8';
@@ -106,9 +105,9 @@ END $$;
 SET SESSION AUTHORIZATION regress_dw_keeper;
 SET keep.tenant = '7';
 SET TimeZone = 'Asia/Tokyo';
-SELECT delay_schedule_task('CALL keep_twice()', mode => 'at_least_once', keep_settings => '{keep.tenant,TimeZone}') > 0 AS ok;
+SELECT delay_schedule_task('CALL keep_twice()', options => '{"mode": "at_least_once", "keep_settings": ["keep.tenant", "TimeZone"]}') > 0 AS ok;
 SELECT pg_temp.wait_for('count(*) = 2 FROM keep_effect');
-SELECT delay_schedule_task('INSERT INTO keep_effect SELECT ''left'', keep_seen()', mode => 'at_most_once') > 0 AS ok;
+SELECT delay_schedule_task('INSERT INTO keep_effect SELECT ''left'', keep_seen()', options => '{"mode": "at_most_once"}') > 0 AS ok;
 SELECT pg_temp.wait_for('count(*) = 3 FROM keep_effect');
 SELECT * FROM keep_effect ORDER BY label, value;
 RESET TimeZone;
@@ -121,11 +120,11 @@ TRUNCATE keep_effect;
 SET keep.tenant = '7';
 SET TimeZone = 'Asia/Tokyo';
 SELECT delay_schedule_task('INSERT INTO keep_effect SELECT ''own'', keep_seen() || '' '' || COALESCE(current_setting(''keep.unset'', true), ''?'')', delay => '1 hour',
-	keep_settings => '{keep.tenant,TimeZone,keep.unset}') AS id \gset
+	options => '{"keep_settings": ["keep.tenant", "TimeZone", "keep.unset"]}') AS id \gset
 SELECT settings FROM delay_wheel.tasks WHERE id = :id;
 SET SESSION AUTHORIZATION regress_dw_keeper;
 SELECT delay_schedule_task('INSERT INTO keep_effect SELECT ''of another'', keep_seen() || '' '' || COALESCE(current_setting(''keep.unset'', true), ''?'')', delay => '1 hour',
-	keep_settings => '{keep.tenant,TimeZone,keep.unset}') AS id2 \gset
+	options => '{"keep_settings": ["keep.tenant", "TimeZone", "keep.unset"]}') AS id2 \gset
 RESET SESSION AUTHORIZATION;
 SET keep.tenant = '8';
 SET keep.unset = 'a secret';
@@ -133,9 +132,9 @@ RESET TimeZone;
 SELECT delay_run(:id);
 SELECT keep_seen(), current_setting('keep.unset');
 BEGIN;
-SELECT delay_schedule_task('INSERT INTO keep_effect SELECT ''due '' || $1, keep_seen()', args => '{1}', keep_settings => '{keep.tenant}') > 0 AS ok;
+SELECT delay_schedule_task('INSERT INTO keep_effect SELECT ''due '' || $1, keep_seen()', args => '{1}', options => '{"keep_settings": ["keep.tenant"]}') > 0 AS ok;
 SET LOCAL keep.tenant = '9';
-SELECT delay_schedule_task('INSERT INTO keep_effect SELECT ''due '' || $1, keep_seen()', args => '{2}', keep_settings => '{keep.tenant}') > 0 AS ok;
+SELECT delay_schedule_task('INSERT INTO keep_effect SELECT ''due '' || $1, keep_seen()', args => '{2}', options => '{"keep_settings": ["keep.tenant"]}') > 0 AS ok;
 SELECT delay_schedule_task('INSERT INTO keep_effect SELECT ''due '' || $1, keep_seen()', args => '{3}') > 0 AS ok;
 SELECT delay_run_due();
 SELECT keep_seen();
@@ -165,20 +164,20 @@ SET DateStyle = 'SQL, DMY';
 SET TimeZone = 'Asia/Tokyo';
 INSERT INTO keep_row VALUES (1);
 SELECT delay_schedule_task('INSERT INTO keep_effect SELECT ''queue'', keep_seen()', queue => 'keep') > 0 AS ok;
-SELECT delay_schedule_task('INSERT INTO keep_effect SELECT ''otherwise'', keep_seen()', queue => 'keep', keep_settings => '{TimeZone}') > 0 AS ok;
-SELECT delay_schedule_task('INSERT INTO keep_effect SELECT ''none'', keep_seen()', queue => 'keep', keep_settings => '{}') > 0 AS ok;
+SELECT delay_schedule_task('INSERT INTO keep_effect SELECT ''otherwise'', keep_seen()', queue => 'keep', options => '{"keep_settings": ["TimeZone"]}') > 0 AS ok;
+SELECT delay_schedule_task('INSERT INTO keep_effect SELECT ''none'', keep_seen()', queue => 'keep', options => '{"keep_settings": []}') > 0 AS ok;
 SELECT delay_schedule_task('INSERT INTO keep_effect SELECT ''other queue'', keep_seen()', queue => 'keep_nothing') > 0 AS ok;
-SELECT delay_every('keep', '1 day', 'INSERT INTO keep_effect SELECT ''recurring'', keep_seen()', starts => '2020-01-01', catch_up => 'all', max_runs => 2, queue => 'keep') > 0 AS ok;
+SELECT delay_every('keep', '1 day', 'INSERT INTO keep_effect SELECT ''recurring'', keep_seen()', starts => '2020-01-01', queue => 'keep', options => '{"catch_up": "all", "max_runs": 2}') > 0 AS ok;
 SELECT settings FROM delay_wheel.recurring;
 SELECT pg_temp.wait_for('runs = 2 FROM delay_wheel.recurring');
 SELECT pg_temp.wait_for('count(*) = 7 FROM keep_effect');
 SELECT * FROM keep_effect ORDER BY label, value;
-SELECT delay_cron('keep', '0 0 1 1 *', 'SELECT 1', keep_settings => '{keep.tenant}') > 0 AS ok;
+SELECT delay_cron('keep', '0 0 1 1 *', 'SELECT 1', options => '{"keep_settings": ["keep.tenant"]}') > 0 AS ok;
 SELECT settings FROM delay_wheel.recurring;
 SELECT delay_unschedule('keep');
 RESET SESSION AUTHORIZATION;
 -- a queue that is changed
-SELECT delay_queue('keep', keep_settings => '{}');
+SELECT delay_wheel.create_queue('keep', options => '{"keep_settings": []}');
 SELECT keep_settings FROM delay_wheel.queues WHERE name = 'keep';
 INSERT INTO keep_row VALUES (2);
 SELECT pg_temp.wait_until_done();
@@ -192,8 +191,8 @@ TRUNCATE keep_effect;
 --
 SET SESSION AUTHORIZATION regress_dw_strong;
 SET log_min_duration_statement = 77777;
-SELECT delay_schedule_task('INSERT INTO keep_effect SELECT ''superuser'', current_setting(''log_min_duration_statement'')', keep_settings => '{log_min_duration_statement}') > 0 AS ok;
-SELECT delay_schedule_task('INSERT INTO keep_effect SELECT ''granted'', current_setting(''log_min_duration_statement'')', delay => '1 hour', keep_settings => '{log_min_duration_statement}') AS id \gset
+SELECT delay_schedule_task('INSERT INTO keep_effect SELECT ''superuser'', current_setting(''log_min_duration_statement'')', options => '{"keep_settings": ["log_min_duration_statement"]}') > 0 AS ok;
+SELECT delay_schedule_task('INSERT INTO keep_effect SELECT ''granted'', current_setting(''log_min_duration_statement'')', delay => '1 hour', options => '{"keep_settings": ["log_min_duration_statement"]}') AS id \gset
 RESET log_min_duration_statement;
 RESET SESSION AUTHORIZATION;
 SELECT pg_temp.wait_until_done();
@@ -220,17 +219,17 @@ SET SESSION AUTHORIZATION regress_dw_keeper;
 -- before 16 the words of the third one are others
 SELECT s AS name, code, regexp_replace(message, '^must be superuser or .* to examine', 'permission denied to examine') AS message, hint FROM unnest(ARRAY['log_min_duration_statement', 'session_replication_role', 'data_directory', 'block_size', 'max_connections', 'no_such_setting', 'no.such_setting',
 	'ROLE', 'session_authorization', 'search_path', 'statement_timeout', 'transaction_isolation', 'default_transaction_read_only',
-	'delay_wheel.task_id', 'Delay_Wheel.any', '']) s, pg_temp.error_of(format('SELECT delay_schedule_task(''SELECT 1'', delay => ''1 hour'', keep_settings => ARRAY[%L])', s)) e;
+	'delay_wheel.task_id', 'Delay_Wheel.any', '']) s, pg_temp.error_of(format('SELECT delay_schedule_task(''SELECT 1'', delay => ''1 hour'', options => jsonb_build_object(''keep_settings'', ARRAY[%L]))', s)) e;
 SELECT e.* FROM unnest(ARRAY[
-	$$SELECT delay_schedule_task('SELECT 1', keep_settings => '{NULL}')$$,
-	$$SELECT delay_schedule_task('SELECT 1', keep_settings => array_fill('keep.tenant'::text, '{101}'))$$,
-	$$SELECT delay_schedule_task('SELECT 1', keep_settings => '{keep.long}') FROM set_config('keep.long', repeat('x', 70000), true)$$,
-	$$SELECT delay_every('keep', '1 day', 'SELECT 1', keep_settings => '{role}')$$]) c, pg_temp.error_of(c) e;
+	$$SELECT delay_schedule_task('SELECT 1', options => jsonb_build_object('keep_settings', '{NULL}'::text[]))$$,
+	$$SELECT delay_schedule_task('SELECT 1', options => jsonb_build_object('keep_settings', array_fill('keep.tenant'::text, '{101}')))$$,
+	$$SELECT delay_schedule_task('SELECT 1', options => '{"keep_settings": ["keep.long"]}') FROM set_config('keep.long', repeat('x', 70000), true)$$,
+	$$SELECT delay_every('keep', '1 day', 'SELECT 1', options => '{"keep_settings": ["role"]}')$$]) c, pg_temp.error_of(c) e;
 SELECT count(delay_cancel(id)) FROM delay_wheel.tasks;
 RESET SESSION AUTHORIZATION;
-SELECT code, message FROM unnest(ARRAY['role', 'block_size', 'nothing']) s, pg_temp.error_of(format('SELECT delay_queue(''keep'', keep_settings => ARRAY[%L])', s));
+SELECT code, message FROM unnest(ARRAY['role', 'block_size', 'nothing']) s, pg_temp.error_of(format('SELECT delay_wheel.create_queue(''keep'', options => jsonb_build_object(''keep_settings'', ARRAY[%L]))', s));
 -- a queue whose owner may what its users may not
-SELECT delay_queue('keep', keep_settings => '{log_min_duration_statement}');
+SELECT delay_wheel.create_queue('keep', options => '{"keep_settings": ["log_min_duration_statement"]}');
 SET SESSION AUTHORIZATION regress_dw_keeper;
 SELECT code, message FROM pg_temp.error_of($$SELECT delay_schedule_task('SELECT 1', queue => 'keep')$$);
 RESET SESSION AUTHORIZATION;
@@ -253,7 +252,7 @@ SELECT * FROM keep_effect ORDER BY label;
 SELECT sqlstate, message FROM delay_wheel.failed WHERE id IN (:id1, :id2, :id3, :id4, :id5, :id6) ORDER BY id;
 
 SELECT count(*) AS pending FROM delay_wheel.tasks;
-SELECT delay_queue_drop('keep'), delay_queue_drop('keep_nothing');
+SELECT delay_wheel.drop_queue('keep'), delay_wheel.drop_queue('keep_nothing');
 DELETE FROM delay_wheel_data.failed_task;
 DROP TABLE keep_document, keep_effect, keep_row;
 DROP FUNCTION keep_seen;

@@ -17,9 +17,9 @@ SELECT delay_wheel.allow('regress_dw_alice', 'regress_dw_bob');
 CREATE FUNCTION pg_temp.put(queue text, n int, sql text, priority int DEFAULT 0) RETURNS bigint LANGUAGE sql AS $$
 SELECT count(delay_schedule_task(sql, delay => '0', queue => put.queue, priority => put.priority)) FROM generate_series(1, n)
 $$;
-SELECT delay_queue('lanes_narrow', max_running => 1, users => '{regress_dw_alice}');
-SELECT delay_queue('lanes_slow', rate => 1);
-SELECT delay_queue('lanes_open', batch => false);
+SELECT delay_wheel.create_queue('lanes_narrow', max_running => 1, users => '{regress_dw_alice}');
+SELECT delay_wheel.create_queue('lanes_slow', rate => 1);
+SELECT delay_wheel.create_queue('lanes_open', options => '{"batch": false}');
 
 -- nothing was in them yet
 SELECT pg_temp.wait_for('count(state) = 3 FROM delay_wheel.queues WHERE name LIKE ''lanes%''');
@@ -57,19 +57,19 @@ SELECT DISTINCT owner, queue FROM delay_wheel.lanes WHERE queue LIKE 'lanes%';
 RESET ROLE;
 
 -- paused, and resumed
-SELECT delay_pause('lanes_narrow');
+SELECT delay_wheel.pause_queue('lanes_narrow');
 SELECT pg_temp.wait_for('state = ''paused'' FROM delay_wheel.queues WHERE name = ''lanes_narrow''');
 SELECT queue, priority, state, reason, ready, running FROM delay_wheel.lanes WHERE queue = 'lanes_narrow' ORDER BY priority;
 SELECT state, reason, running, ready, lanes FROM delay_wheel.queues WHERE name = 'lanes_narrow';
 SELECT pg_advisory_unlock(4712);
 SELECT pg_temp.wait_for('running = 0 FROM delay_wheel.queues WHERE name = ''lanes_narrow''');
-SELECT delay_resume('lanes_narrow');
+SELECT delay_wheel.resume_queue('lanes_narrow');
 SELECT pg_temp.wait_until_done();
 
 -- what was counted
 SELECT pg_temp.wait_for('done + failed = 4 AND running = 0 FROM delay_wheel.queues WHERE name = ''lanes_narrow''');
 SELECT state, reason, running, near, ready, done, failed, retried, cancelled FROM delay_wheel.queues WHERE name = 'lanes_narrow';
-SELECT priority, state, done, failed, retried, cancelled, lateness_p50 > 0 AND lateness_p50 <= lateness_p95 AND lateness_p95 <= lateness_max AS lateness
+SELECT priority, state, done, failed, retried, cancelled, lateness_p50 > 0 AND lateness_p50 <= lateness_p95 AND lateness_p95 <= lateness_p99 AND lateness_p99 <= lateness_max AS lateness
 	FROM delay_wheel.lanes WHERE queue = 'lanes_narrow' ORDER BY priority;
 
 -- rate: one a second, and one in advance
@@ -78,21 +78,21 @@ SELECT pg_temp.wait_for('done >= 1 AND state = ''limited'' FROM delay_wheel.queu
 SELECT state, reason FROM delay_wheel.lanes WHERE queue = 'lanes_slow';
 SELECT state, reason, done <= 8 AS limited FROM delay_wheel.queues WHERE name = 'lanes_slow';
 -- without it they run at once
-SELECT delay_queue('lanes_slow', rate => 0);
+SELECT delay_wheel.create_queue('lanes_slow', rate => 0);
 SELECT pg_temp.wait_for('done = 10 FROM delay_wheel.queues WHERE name = ''lanes_slow''');
 
 -- a limit that comes while a task runs counts it
 SELECT pg_advisory_lock(4712);
 SELECT pg_temp.put('lanes_open', 2, 'SELECT pg_advisory_lock_shared(4712)');
 SELECT pg_temp.wait_for('running = 2 FROM delay_wheel.queues WHERE name = ''lanes_open''');
-SELECT delay_queue('lanes_open', max_running => 1);
+SELECT delay_wheel.create_queue('lanes_open', max_running => 1);
 SELECT pg_temp.put('lanes_open', 1, 'SELECT 1');
 SELECT pg_temp.wait_for('state = ''limited'' FROM delay_wheel.queues WHERE name = ''lanes_open''');
 SELECT running, ready, reason FROM delay_wheel.queues WHERE name = 'lanes_open';
 SELECT pg_advisory_unlock(4712);
 SELECT pg_temp.wait_for('done = 3 AND running = 0 FROM delay_wheel.queues WHERE name = ''lanes_open''');
 
-SELECT delay_queue_drop('lanes_narrow'), delay_queue_drop('lanes_slow'), delay_queue_drop('lanes_open');
+SELECT delay_wheel.drop_queue('lanes_narrow'), delay_wheel.drop_queue('lanes_slow'), delay_wheel.drop_queue('lanes_open');
 SELECT pg_temp.wait_for('count(*) = 0 FROM delay_wheel_internal.get_queues()');
 SELECT delay_wheel.disallow('regress_dw_alice', 'regress_dw_bob');
 DELETE FROM delay_wheel_data.failed_task;

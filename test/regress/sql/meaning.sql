@@ -22,7 +22,7 @@ $$SELECT label, d::text, ts::text, i::text, ds::text, zone, count(*) FROM public
 -- what the last task keeps
 CREATE FUNCTION meaning_kept() RETURNS text LANGUAGE sql AS
 $$SELECT COALESCE(settings::text, 'nothing') FROM delay_wheel.tasks ORDER BY id DESC LIMIT 1$$;
-SELECT delay_queue('meaning', users => '{public}', keep_settings => '{work_mem}');
+SELECT delay_wheel.create_queue('meaning', users => '{public}', options => '{"keep_settings": ["work_mem"]}');
 
 --
 -- The ways in: 3 February, 10:00 in Kolkata, minus one day and two hours
@@ -38,17 +38,17 @@ EXECUTE untyped($$INSERT INTO meaning VALUES ('parameters', $1, $2, $3, $4)$$, '
 PREPARE texts(text, text, varchar, text, text) AS SELECT delay_schedule('0', $1, $2, $3, $4, $5) > 0 AS ok;
 EXECUTE texts($$INSERT INTO meaning VALUES ('texts', $1::date, $2::timestamptz, $3::interval, $4::date[])$$, '03/02/2026', '03/02/2026 10:00', '-1 2:00', '{03/02/2026}');
 SELECT delay_schedule_task($$INSERT INTO meaning VALUES ('args', $1, $2, $3, $4)$$, args => '{03/02/2026,03/02/2026 10:00,-1 2:00,"{03/02/2026}"}') > 0 AS ok;
-SELECT delay_schedule_task($$INSERT INTO meaning VALUES ('arg_types', $1, $2, $3, $4)$$, args => '{03/02/2026,03/02/2026 10:00,-1 2:00,"{03/02/2026}"}', arg_types => '{date,timestamptz,-,date[]}') > 0 AS ok;
+SELECT delay_schedule_task($$INSERT INTO meaning VALUES ('arg_types', $1, $2, $3, $4)$$, args => '{03/02/2026,03/02/2026 10:00,-1 2:00,"{03/02/2026}"}', options => '{"arg_types": ["date", "timestamptz", "-", "date[]"]}') > 0 AS ok;
 SELECT delay_schedule_task($$INSERT INTO meaning VALUES ('named', :d, :ts, :i, :ds)$$, named => '{"d": "03/02/2026", "ts": "03/02/2026 10:00", "i": "-1 2:00", "ds": "{03/02/2026}"}') > 0 AS ok;
-SELECT outcome FROM delay_put($$INSERT INTO meaning VALUES ('put', $1, $2, $3, $4)$$, args => '{03/02/2026,03/02/2026 10:00,-1 2:00,"{03/02/2026}"}', key => 'meaning');
+SELECT outcome FROM delay_scheduled(delay_schedule_task($$INSERT INTO meaning VALUES ('put', $1, $2, $3, $4)$$, args => '{03/02/2026,03/02/2026 10:00,-1 2:00,"{03/02/2026}"}', key => 'meaning'));
 SELECT delay_schedule_local(now()::timestamp - '1 day'::interval, 'Asia/Kolkata', $$INSERT INTO meaning VALUES ('local', $1, $2, $3, $4)$$, args => '{03/02/2026,03/02/2026 10:00,-1 2:00,"{03/02/2026}"}') > 0 AS ok;
 SELECT delay_schedule('0', $$INSERT INTO meaning VALUES ('text', '03/02/2026', '03/02/2026 10:00', '-1 2:00', '{03/02/2026}')$$) > 0 AS ok;
 SELECT delay_schedule('0', $$INSERT INTO meaning (label, d) VALUES ('domain', $1::meaning_day)$$, '03/02/2026') > 0 AS ok;
 SELECT delay_schedule('0', $$INSERT INTO meaning (label, d) SELECT 'now', current_date - (now() AT TIME ZONE 'Asia/Kolkata')::date + '2026-02-03'::date$$) > 0 AS ok;
-SELECT delay_schedule_task('SELECT 1', on_success => $$INSERT INTO meaning VALUES ('on_success', '03/02/2026', '03/02/2026 10:00', '-1 2:00', '{03/02/2026}')$$) > 0 AS ok;
-SELECT delay_schedule_task('SELECT 1/0', on_failure => $$INSERT INTO meaning VALUES ('on_failure', '03/02/2026', '03/02/2026 10:00', '-1 2:00', '{03/02/2026}')$$) > 0 AS ok;
-SELECT delay_every('meaning', '1 hour', $$INSERT INTO meaning VALUES ('every', $1, $2, $3, $4)$$, args => '{03/02/2026,03/02/2026 10:00,-1 2:00,"{03/02/2026}"}', starts => '01/01/2020', catch_up => 'all', max_runs => 2) > 0 AS ok;
-SELECT delay_cron('meaning cron', '* * * * *', $$INSERT INTO meaning VALUES ('cron', $1, $2, $3, '{03/02/2026}')$$, args => '{03/02/2026,03/02/2026 10:00,-1 2:00}', starts => '01/01/2020', catch_up => 'all', max_runs => 2) > 0 AS ok;
+SELECT delay_schedule_task('SELECT 1', options => jsonb_build_object('on_success', $$INSERT INTO meaning VALUES ('on_success', '03/02/2026', '03/02/2026 10:00', '-1 2:00', '{03/02/2026}')$$)) > 0 AS ok;
+SELECT delay_schedule_task('SELECT 1/0', options => jsonb_build_object('on_failure', $$INSERT INTO meaning VALUES ('on_failure', '03/02/2026', '03/02/2026 10:00', '-1 2:00', '{03/02/2026}')$$)) > 0 AS ok;
+SELECT delay_every('meaning', '1 hour', $$INSERT INTO meaning VALUES ('every', $1, $2, $3, $4)$$, args => '{03/02/2026,03/02/2026 10:00,-1 2:00,"{03/02/2026}"}', starts => '01/01/2020', options => '{"catch_up": "all", "max_runs": 2}') > 0 AS ok;
+SELECT delay_cron('meaning cron', '* * * * *', $$INSERT INTO meaning VALUES ('cron', $1, $2, $3, '{03/02/2026}')$$, args => '{03/02/2026,03/02/2026 10:00,-1 2:00}', starts => '01/01/2020', options => '{"catch_up": "all", "max_runs": 2}') > 0 AS ok;
 -- outside of a transaction; in a queue that keeps other settings
 RESET SESSION AUTHORIZATION;
 CREATE PROCEDURE meaning_write(label text, d date, ts timestamptz, i interval, ds date[]) LANGUAGE plpgsql AS $$
@@ -71,9 +71,9 @@ GRANT ALL ON meaning_row TO PUBLIC;
 CREATE TRIGGER means AFTER INSERT ON meaning_row FOR EACH ROW EXECUTE FUNCTION
 	delay_schedule_trigger('0', $$INSERT INTO meaning VALUES ('trigger', $1, '03/02/2026 10:00', '-1 2:00', '{03/02/2026}')$$, 'd');
 SET SESSION AUTHORIZATION regress_dw_means;
-SELECT delay_schedule_task($$CALL meaning_write('procedure', $1, $2, $3, $4)$$, args => '{03/02/2026,03/02/2026 10:00,-1 2:00,"{03/02/2026}"}', mode => 'at_most_once') > 0 AS ok;
-SELECT delay_schedule_task($$CALL meaning_write('again', '03/02/2026', '03/02/2026 10:00', '-1 2:00', '{03/02/2026}')$$, mode => 'at_least_once') > 0 AS ok;
-SELECT delay_schedule_task($$SELECT meaning_fails_once('attempts', $1, $2, $3, $4)$$, args => '{03/02/2026,03/02/2026 10:00,-1 2:00,"{03/02/2026}"}', max_attempts => 2, retry_delay => '0', queue => 'meaning') > 0 AS ok;
+SELECT delay_schedule_task($$CALL meaning_write('procedure', $1, $2, $3, $4)$$, args => '{03/02/2026,03/02/2026 10:00,-1 2:00,"{03/02/2026}"}', options => '{"mode": "at_most_once"}') > 0 AS ok;
+SELECT delay_schedule_task($$CALL meaning_write('again', '03/02/2026', '03/02/2026 10:00', '-1 2:00', '{03/02/2026}')$$, options => '{"mode": "at_least_once"}') > 0 AS ok;
+SELECT delay_schedule_task($$SELECT meaning_fails_once('attempts', $1, $2, $3, $4)$$, args => '{03/02/2026,03/02/2026 10:00,-1 2:00,"{03/02/2026}"}', max_attempts => 2, queue => 'meaning', options => '{"retry_delay": "0"}') > 0 AS ok;
 INSERT INTO meaning_row VALUES ('03/02/2026');
 RESET SESSION AUTHORIZATION;
 RESET datestyle;
@@ -92,7 +92,7 @@ RESET ROLE;
 -- In batches, of the same texts, beside tasks that were scheduled otherwise: by kept plans,
 -- and with constants taken out
 --
-SELECT delay_pause();
+SELECT delay_pause_all();
 DO $$
 BEGIN
 	FOR i IN 1 .. 60 LOOP
@@ -104,7 +104,7 @@ BEGIN
 		PERFORM delay_schedule('0', 'INSERT INTO meaning (label) SELECT ''array: '' || COALESCE((''{NULL}''::text[])[1], ''null'')');
 	END LOOP;
 END $$;
-SELECT delay_resume();
+SELECT delay_resume_all();
 SELECT pg_temp.wait_until_done();
 SELECT * FROM meaning_written();
 TRUNCATE meaning;
@@ -139,7 +139,7 @@ TRUNCATE meaning;
 RESET datestyle;
 RESET timezone;
 ALTER ROLE regress_dw_means RESET ALL;
-SELECT delay_pause();
+SELECT delay_pause_all();
 SET timezone = 'Asia/Tokyo';
 SELECT delay_schedule('-1 s', $$INSERT INTO meaning (label, ts) VALUES ('due', '2026-02-03 10:00')$$) > 0 AS ok;
 RESET timezone;
@@ -147,7 +147,7 @@ SELECT delay_schedule('-1 s', $$INSERT INTO meaning (label, ts) VALUES ('due', '
 SET timezone = 'UTC';
 SELECT delay_run_due();
 RESET timezone;
-SELECT delay_resume();
+SELECT delay_resume_all();
 SELECT * FROM meaning_written();
 TRUNCATE meaning;
 
@@ -277,11 +277,11 @@ SELECT pg_temp.wait_for('count(*) = 2 FROM meaning');
 SELECT * FROM meaning_written();
 TRUNCATE meaning;
 -- messages have no text; their follow-ups have
-SELECT delay_queue('meaning_messages', external => true);
+SELECT delay_wheel.create_queue('meaning_messages', external => true);
 SET datestyle = 'DMY';
 SELECT delay_send('meaning_messages', '1') > 0 AS ok;
 SELECT meaning_kept();
-SELECT delay_send('meaning_messages', '2', on_success => $$INSERT INTO meaning (label, d) VALUES ('after a message', '03/02/2026')$$) > 0 AS ok;
+SELECT delay_send('meaning_messages', '2', options => jsonb_build_object('on_success', $$INSERT INTO meaning (label, d) VALUES ('after a message', '03/02/2026')$$)) > 0 AS ok;
 SELECT meaning_kept();
 RESET datestyle;
 SELECT pg_temp.wait_for('sum(ready) = 2 FROM delay_wheel.queues WHERE name = ''meaning_messages''');
@@ -291,23 +291,23 @@ COMMIT;
 SELECT pg_temp.wait_for('count(*) = 1 FROM meaning');
 SELECT * FROM meaning_written();
 TRUNCATE meaning;
-SELECT delay_queue_drop('meaning_messages');
+SELECT delay_wheel.drop_queue('meaning_messages');
 
 --
 -- Changing a task
 --
 SET timezone = 'Asia/Kolkata';
-SELECT delay_schedule_task('SELECT $1, $2', args => '{2026-02-03 10:00,7}', arg_types => '{-,int}', delay => '1 hour', keep_settings => '{work_mem}') AS id \gset
+SELECT delay_schedule_task('SELECT $1, $2', args => '{2026-02-03 10:00,7}', delay => '1 hour', options => '{"arg_types": ["-", "int"], "keep_settings": ["work_mem"]}') AS id \gset
 SELECT meaning_kept();
 SET timezone = 'Asia/Tokyo';
 SET datestyle = 'DMY';
 -- the text is read in Kolkata, still
 SELECT code, message, regexp_replace(detail, '\d+', 'N') AS detail, hint FROM pg_temp.error_of(format($$SELECT delay_update(%s, args => '{2026-02-03 11:00,7}')$$, :id));
-SELECT delay_update(:id, args => '{03/02/2026 11:00,8}', arg_types => '{timestamptz,int}');
+SELECT delay_update(:id, args => '{03/02/2026 11:00,8}', options => '{"arg_types": ["timestamptz", "int"]}');
 SELECT args, arg_types, settings FROM delay_wheel.tasks WHERE id = :id;
 SELECT delay_update(:id, args => '{03/02/2026 12:00,9}');
 SELECT args, arg_types, settings FROM delay_wheel.tasks WHERE id = :id;
-SELECT delay_update(:id, args => '{NULL,9}', arg_types => '{-,int}');
+SELECT delay_update(:id, args => '{NULL,9}', options => '{"arg_types": ["-", "int"]}');
 SELECT delay_update(:id, priority => 1, tag => 'x');
 SELECT meaning_kept();
 SELECT delay_update(:id, sql_text => 'SELECT $1, $2, now()', args => '{03/02/2026 11:00,8}');
@@ -332,9 +332,9 @@ SELECT pg_temp.keeps('SELECT 1');
 SET delay_wheel.keep_settings = TimeZone, datestyle;
 SELECT pg_temp.keeps('SET datestyle = ''SQL, DMY''');
 BEGIN;
-SELECT delay_schedule_task('SELECT 1', delay => '1 hour', keep_settings => '{}') > 0 AS ok;
+SELECT delay_schedule_task('SELECT 1', delay => '1 hour', options => '{"keep_settings": []}') > 0 AS ok;
 SELECT meaning_kept();
-SELECT delay_schedule_task('SELECT 1', delay => '1 hour', keep_settings => '{work_mem}') > 0 AS ok;
+SELECT delay_schedule_task('SELECT 1', delay => '1 hour', options => '{"keep_settings": ["work_mem"]}') > 0 AS ok;
 SELECT meaning_kept();
 SELECT delay_schedule_task('SELECT 1', delay => '1 hour', queue => 'meaning') > 0 AS ok;
 SELECT meaning_kept();
@@ -344,14 +344,14 @@ SET LOCAL delay_wheel.keep_settings = 'work_mem';
 SELECT delay_update(:id, sql_text => 'SELECT 2');
 SELECT meaning_kept();
 -- a message keeps nothing
-SELECT delay_queue('meaning_messages', external => true);
+SELECT delay_wheel.create_queue('meaning_messages', external => true);
 SELECT delay_send('meaning_messages', '1') > 0 AS ok;
 SELECT meaning_kept();
 ROLLBACK;
 RESET delay_wheel.keep_settings;
 -- pinned: a default that changes makes no difference
 SET ROLE regress_dw_means;
-SELECT delay_pause();
+SELECT delay_pause_all();
 SET delay_wheel.keep_settings = 'TimeZone';
 SELECT delay_schedule('0', $$INSERT INTO meaning (label, ts) VALUES ('pinned', '2026-02-03 10:00')$$) > 0 AS ok;
 RESET delay_wheel.keep_settings;
@@ -359,7 +359,7 @@ SELECT delay_schedule('0', $$INSERT INTO meaning (label, ts) VALUES ('not pinned
 RESET ROLE;
 ALTER ROLE regress_dw_means SET timezone = 'Asia/Tokyo';
 SET ROLE regress_dw_means;
-SELECT delay_resume();
+SELECT delay_resume_all();
 RESET ROLE;
 SELECT pg_temp.wait_until_done();
 SELECT * FROM meaning_written();
@@ -378,7 +378,7 @@ RESET ROLE;
 RESET delay_wheel.keep_settings;
 
 SELECT count(*) AS pending FROM delay_wheel.tasks;
-SELECT delay_queue_drop('meaning');
+SELECT delay_wheel.drop_queue('meaning');
 DELETE FROM delay_wheel_data.failed_task;
 DROP TABLE meaning, meaning_other, meaning_row;
 DROP FUNCTION meaning_of_role, meaning_with_set, meaning_fails_once, meaning_set, meaning_written, meaning_kept;

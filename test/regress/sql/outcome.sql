@@ -1,6 +1,6 @@
 --
 -- OUTCOME
--- delay_outcome tells what became of a task; cancellations are recorded where all is recorded.
+-- delay_status tells what became of a task; cancellations are recorded where all is recorded.
 --
 \getenv abs_srcdir PG_ABS_SRCDIR
 \set helpers :abs_srcdir '/helpers.sql'
@@ -14,9 +14,9 @@ CREATE ROLE regress_dw_out_member LOGIN IN ROLE regress_dw_out_owner;
 CREATE ROLE regress_dw_out_reader LOGIN IN ROLE pg_read_all_data;
 CREATE ROLE regress_dw_out_other LOGIN;
 SELECT delay_wheel.allow('regress_dw_out_owner', 'regress_dw_out_member', 'regress_dw_out_reader', 'regress_dw_out_other');
-SELECT delay_queue('out_all', users => '{public}', history => 'all'), delay_queue('out_errors', users => '{public}', history => 'errors'),
-	delay_queue('out_off', users => '{public}', history => 'off'),
-	delay_queue('out_messages', external => true, users => '{public}', receivers => '{public}', history => 'all');
+SELECT delay_wheel.create_queue('out_all', users => '{public}', options => '{"history": "all"}'), delay_wheel.create_queue('out_errors', users => '{public}', options => '{"history": "errors"}'),
+	delay_wheel.create_queue('out_off', users => '{public}', options => '{"history": "off"}'),
+	delay_wheel.create_queue('out_messages', external => true, users => '{public}', receivers => '{public}', options => '{"history": "all"}');
 TRUNCATE delay_wheel_data.history_0, delay_wheel_data.history_1, delay_wheel_data.history_2;
 CREATE TABLE outcome_of (what text, id bigint);
 GRANT ALL ON outcome_of TO PUBLIC;
@@ -25,14 +25,14 @@ CREATE FUNCTION outcome_mended() RETURNS int LANGUAGE sql AS 'SELECT 1 / 0';
 CREATE VIEW outcome_seen AS
 	SELECT o.id, o.what, f.state, CASE WHEN f.at > clock_timestamp() THEN 'future' WHEN f.at IS NOT NULL THEN 'past' END AS at,
 		f.attempts, f.sqlstate, f.message
-	FROM outcome_of o CROSS JOIN LATERAL delay_outcome(o.id) f;
+	FROM outcome_of o CROSS JOIN LATERAL delay_status(o.id) f;
 GRANT SELECT ON outcome_seen TO PUBLIC;
 
 -- the owner's own tasks, in every state
 SET SESSION AUTHORIZATION regress_dw_out_owner;
 INSERT INTO outcome_of VALUES
 	('pending', delay_schedule('1 hour', 'SELECT 1')),
-	('pending, tried once', delay_schedule_task('SELECT 1 / 0', max_attempts => 2, retry_delay => '1 day')),
+	('pending, tried once', delay_schedule_task('SELECT 1 / 0', max_attempts => 2, options => '{"retry_delay": "1 day"}')),
 	('done', delay_schedule_task('SELECT 1', queue => 'out_all')),
 	('done, not recorded', delay_schedule_task('SELECT 1', queue => 'out_errors')),
 	('failed', delay_schedule_task('SELECT 1 / 0', queue => 'out_all')),
@@ -40,15 +40,15 @@ INSERT INTO outcome_of VALUES
 	('failed, discarded, not recorded', delay_schedule_task('SELECT 1 / 0', queue => 'out_off')),
 	('failed, put back, done', delay_schedule_task('SELECT outcome_mended()', queue => 'out_all')),
 	('failed, put back, done, not recorded', delay_schedule_task('SELECT outcome_mended()', queue => 'out_errors')),
-	('skipped', delay_schedule_task('SELECT 1', due => now() - interval '1 hour', skip_after => '1 s', queue => 'out_errors')),
-	('expired', delay_schedule_task('SELECT 1', due => now() - interval '1 hour', expires => '1 s', queue => 'out_off')),
+	('skipped', delay_schedule_task('SELECT 1', due => now() - interval '1 hour', queue => 'out_errors', options => '{"skip_after": "1 s"}')),
+	('expired', delay_schedule_task('SELECT 1', due => now() - interval '1 hour', queue => 'out_off', options => '{"expires": "1 s"}')),
 	('cancelled', delay_schedule_task('SELECT 1', delay => '1 hour', queue => 'out_all')),
 	('cancelled, not recorded', delay_schedule_task('SELECT 1', delay => '1 hour', queue => 'out_errors')),
 	('cancelled by key', delay_schedule_task('SELECT 1', delay => '1 hour', queue => 'out_all', key => 'a')),
 	('replaced', delay_schedule_task('SELECT 1', delay => '1 hour', queue => 'out_all', key => 'b')),
 	('cancelled by tag', delay_schedule_task('SELECT 1', delay => '1 hour', queue => 'out_all', tag => 'out')),
 	('cancelled by tag, not recorded', delay_schedule_task('SELECT 1', delay => '1 hour', queue => 'out_errors', tag => 'out')),
-	('cancelled by tag, notified', delay_schedule_task('SELECT 1', delay => '1 hour', queue => 'out_all', tag => 'out', notify => 'outcome')),
+	('cancelled by tag, notified', delay_schedule_task('SELECT 1', delay => '1 hour', queue => 'out_all', tag => 'out', options => '{"notify": "outcome"}')),
 	('message', delay_send('out_messages', '1', delay => '1 hour')),
 	('never there', -1);
 RESET SESSION AUTHORIZATION;
@@ -67,14 +67,14 @@ COMMIT PREPARED 'outcome';
 SET SESSION AUTHORIZATION regress_dw_out_owner;
 -- what is rolled back has not happened, nor is it recorded
 BEGIN;
-SELECT delay_cancel(pg_temp.id('cancelled by tag')), delay_cancel_key('a', 'out_all');
+SELECT delay_cancel(pg_temp.id('cancelled by tag')), delay_cancel(key => 'a', queue => 'out_all');
 SELECT what, state, at FROM outcome_seen WHERE what IN ('cancelled by tag', 'cancelled by key') ORDER BY id;
 ROLLBACK;
 BEGIN;
 SAVEPOINT s;
 SELECT delay_cancel(pg_temp.id('cancelled by tag'));
 ROLLBACK TO s;
-SELECT delay_cancel_key('a', 'out_all');
+SELECT delay_cancel(key => 'a', queue => 'out_all');
 COMMIT;
 SELECT what, state, at FROM outcome_seen WHERE what IN ('cancelled by tag', 'cancelled by key') ORDER BY id;
 -- by a mark, before anybody has removed the row
@@ -98,8 +98,8 @@ SELECT pg_advisory_lock(4713);
 SET SESSION AUTHORIZATION regress_dw_out_owner;
 INSERT INTO outcome_of VALUES
 	('running', delay_schedule('0', 'SELECT pg_advisory_xact_lock_shared(4713); SELECT 1')),
-	('running, at most once', delay_schedule_task('SELECT pg_advisory_lock_shared(4713), pg_advisory_unlock_shared(4713)', mode => 'at_most_once', queue => 'out_all')),
-	('running, at least once', delay_schedule_task('SELECT pg_advisory_lock_shared(4713), pg_advisory_unlock_shared(4713)', mode => 'at_least_once', queue => 'out_all'));
+	('running, at most once', delay_schedule_task('SELECT pg_advisory_lock_shared(4713), pg_advisory_unlock_shared(4713)', queue => 'out_all', options => '{"mode": "at_most_once"}')),
+	('running, at least once', delay_schedule_task('SELECT pg_advisory_lock_shared(4713), pg_advisory_unlock_shared(4713)', queue => 'out_all', options => '{"mode": "at_least_once"}'));
 SELECT pg_temp.wait_for('count(*) = 3 FROM pg_locks WHERE locktype = ''advisory'' AND objid = 4713 AND NOT granted');
 
 SELECT what, state, at, attempts, sqlstate, message FROM outcome_seen ORDER BY id;
@@ -112,7 +112,7 @@ SELECT count(*), count(*) FILTER (WHERE state <> 'unknown') AS known FROM seen;
 SET SESSION AUTHORIZATION regress_dw_out_reader;
 SELECT count(*), count(*) FILTER (WHERE state <> 'unknown') AS known FROM outcome_seen;
 SET SESSION AUTHORIZATION regress_dw_out_other;
-SELECT DISTINCT state, at, attempts, sqlstate, message FROM outcome_of CROSS JOIN LATERAL delay_outcome(id);
+SELECT DISTINCT state, at, attempts, sqlstate, message FROM outcome_of CROSS JOIN LATERAL delay_status(id);
 SELECT DISTINCT delay_cancel(id, tell_end => true) FROM outcome_of WHERE what ~ '^(done|failed|skipped|cancelled)';
 RESET SESSION AUTHORIZATION;
 SELECT count(*), count(*) FILTER (WHERE state <> 'unknown') AS known FROM outcome_seen;
@@ -121,7 +121,7 @@ SELECT what, outcome, attempt, started IS NULL AS not_started, ended > due AS la
 	WHERE outcome = 'cancelled' ORDER BY id;
 
 -- the times are those of the views
-SELECT what FROM outcome_of o CROSS JOIN LATERAL delay_outcome(id) f
+SELECT what FROM outcome_of o CROSS JOIN LATERAL delay_status(id) f
 	LEFT JOIN delay_wheel.tasks t USING (id) LEFT JOIN delay_wheel.running r ON r.task = o.id
 	LEFT JOIN delay_wheel.failed x ON x.id = o.id LEFT JOIN delay_wheel.history h ON h.task = o.id AND h.outcome = f.state
 	WHERE f.at IS DISTINCT FROM CASE f.state WHEN 'pending' THEN t.due WHEN 'running' THEN r.since WHEN 'failed' THEN x.failed_at ELSE h.ended END;
@@ -133,7 +133,7 @@ SELECT what, state, at, attempts FROM outcome_seen WHERE what LIKE 'running%' OR
 -- a task sees itself, others of its batch, and what it cancels
 CREATE TABLE outcome_self (state text, other text);
 INSERT INTO outcome_of VALUES ('to be cancelled by a task', delay_schedule_task('SELECT 1', delay => '1 hour', queue => 'out_all'));
-SELECT delay_schedule('0', 'INSERT INTO outcome_self SELECT (delay_outcome(current_setting(''delay_wheel.task_id'')::bigint)).state, delay_cancel($1)', pg_temp.id('to be cancelled by a task')) > 0 AS ok
+SELECT delay_schedule('0', 'INSERT INTO outcome_self SELECT (delay_status(current_setting(''delay_wheel.task_id'')::bigint)).state, delay_cancel($1)', pg_temp.id('to be cancelled by a task')) > 0 AS ok
 	FROM (SELECT) s;
 SELECT pg_temp.wait_until_done();
 TABLE outcome_self;
@@ -153,16 +153,16 @@ SELECT state, at, attempts FROM outcome_seen WHERE what = 'message';
 -- superseded by a newer one of its key: it is never run
 INSERT INTO delay_wheel_data.task (due, sql, key) VALUES (now() + interval '1 day', 'SELECT 1', 'out') RETURNING id AS older \gset
 INSERT INTO delay_wheel_data.task (due, sql, key) VALUES (now() + interval '1 day', 'SELECT 2', 'out') RETURNING id AS newer \gset
-SELECT * FROM delay_outcome(:older);
-SELECT state FROM delay_outcome(:newer);
-SELECT delay_cancel_key('out');
+SELECT * FROM delay_status(:older);
+SELECT state FROM delay_status(:newer);
+SELECT delay_cancel(key => 'out');
 
 -- a recurring task's run
 SELECT delay_every('outcome', '1 hour', 'SELECT 1', queue => 'out_all', starts => now() + interval '1 hour') > 0 AS ok;
 SELECT task AS run FROM delay_wheel.recurring WHERE name = 'outcome' \gset
-SELECT state FROM delay_outcome(:run);
+SELECT state FROM delay_status(:run);
 SELECT delay_unschedule('outcome');
-SELECT state FROM delay_outcome(:run);
+SELECT state FROM delay_status(:run);
 
 -- older than the newest rows of the history, and in another of its tables; with indexes, too
 SELECT now() - interval '1 day' AS long_ago \gset
@@ -172,14 +172,14 @@ INSERT INTO delay_wheel_data.history_1 SELECT task - 1000, due, started, ended, 
 	FROM delay_wheel_data.history_0 WHERE task < 0;
 INSERT INTO delay_wheel_data.history_2 SELECT task - 2000, due, started, ended, rows, recurring, owner, queue, attempt, outcome, command_tag, sqlstate, message, sql, key, tag
 	FROM delay_wheel_data.history_0 WHERE task < 0;
-SELECT id, state, at = :'long_ago' AS at, attempts FROM unnest('{-1000,-2000,-3000,-500,-3001}'::bigint[]) id CROSS JOIN LATERAL delay_outcome(id);
+SELECT id, state, at = :'long_ago' AS at, attempts FROM unnest('{-1000,-2000,-3000,-500,-3001}'::bigint[]) id CROSS JOIN LATERAL delay_status(id);
 SELECT count(*) FROM unnest('{-1000,-2000,-3000}'::bigint[]) id WHERE delay_wait(id, '0') = 'gone';
 CREATE INDEX outcome_0 ON delay_wheel_data.history_0 (task);
 CREATE INDEX outcome_1 ON delay_wheel_data.history_1 (task) WHERE outcome = 'failed';
 CREATE INDEX outcome_2 ON delay_wheel_data.history_2 (queue, task);
-SELECT id, state, at = :'long_ago' AS at, attempts FROM unnest('{-1000,-2000,-3000,-500,-3001}'::bigint[]) id CROSS JOIN LATERAL delay_outcome(id);
+SELECT id, state, at = :'long_ago' AS at, attempts FROM unnest('{-1000,-2000,-3000,-500,-3001}'::bigint[]) id CROSS JOIN LATERAL delay_status(id);
 SET SESSION AUTHORIZATION regress_dw_out_other;
-SELECT id, state, at, attempts FROM unnest('{-1000,-2000,-3000,-500,-3001}'::bigint[]) id CROSS JOIN LATERAL delay_outcome(id);
+SELECT id, state, at, attempts FROM unnest('{-1000,-2000,-3000,-500,-3001}'::bigint[]) id CROSS JOIN LATERAL delay_status(id);
 RESET SESSION AUTHORIZATION;
 DROP INDEX delay_wheel_data.outcome_0, delay_wheel_data.outcome_1, delay_wheel_data.outcome_2;
 
@@ -190,7 +190,7 @@ SELECT delay_cancel(:one);
 SET delay_wheel.history = 'errors';
 SELECT delay_cancel(:two);
 RESET delay_wheel.history;
-SELECT (delay_outcome(:one)).state, (delay_outcome(:two)).state;
+SELECT (delay_status(:one)).state, (delay_status(:two)).state;
 -- while nothing can be recorded, the rows that a mark has hit stay: another session has locked the history
 SELECT delay_schedule_task('SELECT 1', delay => '1 hour', queue => 'out_all', tag => 'locked') AS recorded,
 	delay_schedule_task('SELECT 1', delay => '1 hour', queue => 'out_errors', tag => 'locked') AS plain \gset
@@ -200,26 +200,26 @@ PREPARE TRANSACTION 'outcome';
 SELECT delay_cancel_all(tag => 'locked') > 0 AS ok;
 SELECT pg_temp.wait_for(format('NOT EXISTS (SELECT FROM delay_wheel_data.task WHERE id = %s)', :plain));
 SELECT count(*) FROM delay_wheel_data.task WHERE id = :recorded;
-SELECT state, at FROM delay_outcome(:recorded);
+SELECT state, at FROM delay_status(:recorded);
 ROLLBACK PREPARED 'outcome';
 SELECT pg_temp.wait_for('NOT EXISTS (SELECT FROM delay_wheel_data.cancellation)');
-SELECT state, at IS NOT NULL AS at FROM delay_outcome(:recorded);
+SELECT state, at IS NOT NULL AS at FROM delay_status(:recorded);
 
 -- errors, and nulls
-SELECT * FROM delay_outcome(NULL);
+SELECT * FROM delay_status(NULL);
 SELECT delay_cancel(-1, false, NULL);
 -- the result of delay_cancel is as ever for who does not ask
 SELECT delay_cancel(pg_temp.id('done')), delay_cancel(pg_temp.id('done'), false), delay_cancel(pg_temp.id('done'), tell_end => true);
 
 -- a task that is run by hand asks for itself
 CREATE TABLE outcome_own (how text, state text);
-SELECT delay_schedule('1 hour', $$INSERT INTO outcome_own SELECT 'run', state FROM delay_outcome(current_setting('delay_wheel.task_id')::bigint)$$) AS own \gset
+SELECT delay_schedule('1 hour', $$INSERT INTO outcome_own SELECT 'run', state FROM delay_status(current_setting('delay_wheel.task_id')::bigint)$$) AS own \gset
 SELECT delay_run(:own);
-SELECT delay_schedule('1 hour', $$INSERT INTO outcome_own SELECT 'run_due', state FROM delay_outcome(current_setting('delay_wheel.task_id')::bigint)$$) AS own \gset
+SELECT delay_schedule('1 hour', $$INSERT INTO outcome_own SELECT 'run_due', state FROM delay_status(current_setting('delay_wheel.task_id')::bigint)$$) AS own \gset
 SELECT delay_run_due(now() + '1 hour') > 0 AS ran;
-SELECT delay_schedule('1 hour', $$INSERT INTO outcome_own SELECT 'as_executor', state FROM delay_outcome(current_setting('delay_wheel.task_id')::bigint)$$) AS own \gset
+SELECT delay_schedule('1 hour', $$INSERT INTO outcome_own SELECT 'as_executor', state FROM delay_status(current_setting('delay_wheel.task_id')::bigint)$$) AS own \gset
 SELECT delay_run_due(now() + '1 hour', as_executor => true) > 0 AS ran;
-SELECT delay_schedule('0', $$INSERT INTO outcome_own SELECT 'executor', state FROM delay_outcome(current_setting('delay_wheel.task_id')::bigint)$$) AS own \gset
+SELECT delay_schedule('0', $$INSERT INTO outcome_own SELECT 'executor', state FROM delay_status(current_setting('delay_wheel.task_id')::bigint)$$) AS own \gset
 SELECT pg_temp.wait_until_done();
 SELECT * FROM outcome_own ORDER BY how;
 DROP TABLE outcome_own;
@@ -229,7 +229,7 @@ DELETE FROM delay_wheel_data.failed_task;
 DROP VIEW outcome_seen;
 DROP TABLE outcome_of;
 DROP FUNCTION outcome_mended;
-SELECT delay_queue_drop('out_all'), delay_queue_drop('out_errors'), delay_queue_drop('out_off'), delay_queue_drop('out_messages');
+SELECT delay_wheel.drop_queue('out_all'), delay_wheel.drop_queue('out_errors'), delay_wheel.drop_queue('out_off'), delay_wheel.drop_queue('out_messages');
 TRUNCATE delay_wheel_data.history_0, delay_wheel_data.history_1, delay_wheel_data.history_2;
 SELECT delay_wheel.disallow('regress_dw_out_owner', 'regress_dw_out_member', 'regress_dw_out_reader', 'regress_dw_out_other');
 DROP FUNCTION pg_temp.id;

@@ -134,14 +134,14 @@ SELECT delay_schedule_task('SELECT $1, $2', args => ARRAY['2001-02-03'::date, NU
 SELECT args, arg_types FROM delay_wheel.tasks WHERE id = :id;
 SELECT delay_schedule_task('SELECT $1::int', args => ARRAY['7'::varchar], delay => '1 h') AS id \gset
 SELECT args, arg_types FROM delay_wheel.tasks WHERE id = :id;
-SELECT delay_schedule_task('SELECT $1', ARRAY['x'], delay => '1 h') > 0 AS ok;
+SELECT delay_schedule_task('SELECT $1', args => ARRAY['x'], delay => '1 h') > 0 AS ok;
 SELECT delay_schedule_task('SELECT 1', args => '{}'::int[], delay => '1 h') > 0 AS ok;
 SELECT delay_schedule_task('SELECT 1', args => NULL::int[], delay => '1 h') > 0 AS ok;
 SELECT delay_every('parameters', '1 h', 'SELECT $1', args => ARRAY[1.5]) > 0 AS ok;
 SELECT args, arg_types FROM delay_wheel.recurring WHERE name = 'parameters';
 SELECT delay_unschedule('parameters');
 SELECT delay_schedule_task('SELECT $1, $2', args => ARRAY[[1, 2]]);
-SELECT delay_schedule_task('SELECT $1', args => ARRAY[1], arg_types => '{int}');
+SELECT delay_schedule_task('SELECT $1', args => ARRAY[1], options => '{"arg_types": ["int"]}');
 SELECT delay_schedule_task('SELECT $1', args => ARRAY[ROW(1)]);
 SELECT delay_schedule_task('SELECT $1', args => 7);
 
@@ -175,7 +175,7 @@ SELECT * FROM pg_temp.named('SELECT :a', '[1]');
 SELECT * FROM pg_temp.named('SELECT :a', '"a"');
 SELECT * FROM pg_temp.named('SELECT :a '' ', '{"a": 1}');
 SELECT delay_schedule_task('SELECT :a', args => '{1}', named => '{"a": 1}');
-SELECT delay_schedule_task('SELECT :a', arg_types => '{int}', named => '{"a": 1}');
+SELECT delay_schedule_task('SELECT :a', named => '{"a": 1}', options => '{"arg_types": ["int"]}');
 SELECT delay_schedule_task('SELECT :a');
 \set VERBOSITY default
 SELECT delay_schedule_task('SELECT 1 + :b', named => '{"a": 1}');
@@ -198,9 +198,9 @@ SELECT p.oid::regprocedure FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AN
 	ORDER BY p.oid::regprocedure::text COLLATE "C";
 CREATE ROLE "regress_dw Odd ""Name" LOGIN;
 SELECT delay_wheel.allow('regress_dw Odd "Name');
-SELECT delay_queue('parameters', users => '{public,"regress_dw Odd \"Name"}');
+SELECT delay_wheel.create_queue('parameters', users => '{public,"regress_dw Odd \"Name"}');
 SET SESSION AUTHORIZATION "regress_dw Odd ""Name";
-SELECT delay_schedule_task('SELECT 1', delay => '1 h', queue => 'parameters', timeout => '90 s') AS id \gset
+SELECT delay_schedule_task('SELECT 1', delay => '1 h', queue => 'parameters', options => '{"timeout": "90 s"}') AS id \gset
 SELECT owner, owner = current_user AS mine, timeout FROM delay_wheel.tasks WHERE owner = 'regress_dw Odd "Name';
 SELECT delay_cancel(:id);
 RESET SESSION AUTHORIZATION;
@@ -213,7 +213,7 @@ ROLLBACK;
 SELECT count(*) FROM delay_wheel.tasks WHERE owner = 'no such role';
 
 DELETE FROM delay_wheel_data.task;
-SELECT delay_queue_drop('parameters');
+SELECT delay_wheel.drop_queue('parameters');
 SELECT delay_wheel.disallow('regress_dw Odd "Name');
 DROP ROLE "regress_dw Odd ""Name";
 DROP TABLE parameters_t;

@@ -160,7 +160,7 @@ RESET SESSION AUTHORIZATION;
 CREATE ROLE "regress_dw <b>&amp;""'ü" LOGIN;
 GRANT ALL ON SCHEMA public TO "regress_dw <b>&amp;""'ü";
 SELECT delay_wheel.allow('regress_dw <b>&amp;"''ü');
-SELECT delay_queue(E'<script>alert(1)</script>\x07', users => '{public}');
+SELECT delay_wheel.create_queue(E'<script>alert(1)</script>\x07', users => '{public}');
 SET SESSION AUTHORIZATION "regress_dw <b>&amp;""'ü";
 SELECT delay_schedule_task('SELECT 1', queue => E'<script>alert(1)</script>\x07') AS id \gset
 SELECT pg_temp.wait_for(format('NOT EXISTS (SELECT FROM delay_wheel.tasks WHERE id = %s)', :id));
@@ -169,11 +169,11 @@ SELECT * FROM pg_temp.well_formed();
 SELECT m[1] FROM regexp_matches(delay_wheel.lateness_svg(), '<title>([^<]*regress_dw[^<]*): median') m;
 SELECT delay_wheel.lateness_svg() ~ '[^\x01-\x7f]' AS not_ascii;
 RESET SESSION AUTHORIZATION;
-SELECT delay_pause_database();
+SELECT delay_wheel.pause_database();
 SELECT pg_temp.wait_for($$state = 'paused' FROM delay_wheel.status WHERE database = current_database()$$);
 SELECT * FROM pg_temp.well_formed();
 SELECT delay_wheel.ring_svg() LIKE '%Timer: paused%' AS says_so;
-SELECT delay_resume_database();
+SELECT delay_wheel.resume_database();
 SELECT pg_temp.wait_for($$state = 'running' FROM delay_wheel.status WHERE database = current_database()$$);
 -- whatever the settings of the session
 -- from 19 on, backslashes always stand for themselves
@@ -208,7 +208,7 @@ SELECT n, delay_wheel_internal.svg_short(n), delay_wheel_internal.svg_count(n, '
 SELECT delay_cancel_all(due_from => '-infinity') > 0 AS ok;
 SELECT delay_wheel.disallow('regress_dw_pictures', 'regress_dw_other', 'regress_dw <b>&amp;"''ü');
 SELECT pg_temp.wait_for('NOT EXISTS (SELECT FROM delay_wheel_data.cancellation)');
-SELECT delay_queue_drop(E'<script>alert(1)</script>\x07');
+SELECT delay_wheel.drop_queue(E'<script>alert(1)</script>\x07');
 DROP TABLE pictures_ids;
 REVOKE CREATE ON SCHEMA public FROM regress_dw_pictures;
 REVOKE ALL ON SCHEMA public FROM "regress_dw <b>&amp;""'ü";
@@ -218,7 +218,7 @@ DROP ROLE regress_dw_pictures, regress_dw_other, regress_dw_monitor, "regress_dw
 BEGIN;
 CREATE ROLE regress_dw_next LOGIN IN ROLE pg_monitor;
 SELECT delay_wheel.allow('regress_dw_next');
-SELECT delay_queue('regress_next');
+SELECT delay_wheel.create_queue('regress_next');
 SELECT count(delay_schedule_task('SELECT 1', due => '2098-01-01'::timestamptz + i * interval '1 day', tag => i::text, priority => i % 3)) FROM generate_series(1, 6) i;
 SELECT delay_schedule_task('SELECT 1', due => '2098-01-03 12:00', tag => 'queue', queue => 'regress_next') > 0;
 SET LOCAL ROLE regress_dw_next;

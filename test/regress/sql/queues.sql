@@ -28,48 +28,46 @@ CREATE FUNCTION queue_id(queue text) RETURNS smallint LANGUAGE sql SECURITY DEFI
 --
 -- Declaring
 --
-SELECT delay_queue('mails');
+SELECT delay_wheel.create_queue('mails');
 SELECT :columns FROM delay_wheel.queues;
 -- null leaves as it is
-SELECT delay_queue('mails', max_running => 3, rate => 100, priority => 1, timeout => '5 s', max_attempts => 4,
-	retry_delay => '1 minute', batch => false, spread => '1 hour', users => '{regress_dw_team,regress_dw Odd}');
+SELECT delay_wheel.create_queue('mails', max_running => 3, rate => 100, priority => 1, max_attempts => 4, users => '{regress_dw_team,regress_dw Odd}', options => '{"timeout": "5 s", "retry_delay": "1 minute", "batch": false, "spread": "1 hour"}');
 SELECT :columns FROM delay_wheel.queues;
-SELECT delay_queue('mails', rate => 50);
+SELECT delay_wheel.create_queue('mails', rate => 50);
 SELECT :columns FROM delay_wheel.queues;
-SELECT delay_queue('mails', per => '1 hour', burst => 5);
+SELECT delay_wheel.create_queue('mails', per => '1 hour', burst => 5);
 SELECT :columns FROM delay_wheel.queues;
 -- back to no limit
-SELECT delay_queue('mails', max_running => 0, rate => 0, burst => 0, priority => 0, timeout => '0', max_attempts => 1,
-	retry_delay => '0', batch => true, spread => '0', users => '{}');
+SELECT delay_wheel.create_queue('mails', max_running => 0, rate => 0, burst => 0, priority => 0, max_attempts => 1, users => '{}', options => '{"timeout": "0", "retry_delay": "0", "batch": true, "spread": "0"}');
 SELECT :columns FROM delay_wheel.queues;
-SELECT delay_queue('mails', timeout => '1 us', retry_delay => '1 day 2 h', spread => '1 month', users => '{public}');
+SELECT delay_wheel.create_queue('mails', users => '{public}', options => '{"timeout": "1 us", "retry_delay": "1 day 2 h", "spread": "1 month"}');
 SELECT :columns FROM delay_wheel.queues;
 -- names
-SELECT delay_queue(repeat('x', 63));
-SELECT delay_queue('Ünusual "name''s"; DROP');
+SELECT delay_wheel.create_queue(repeat('x', 63));
+SELECT delay_wheel.create_queue('Ünusual "name''s"; DROP');
 SELECT name FROM delay_wheel.queues ORDER BY name;
-SELECT delay_queue_drop(repeat('x', 63)), delay_queue_drop('Ünusual "name''s"; DROP');
+SELECT delay_wheel.drop_queue(repeat('x', 63)), delay_wheel.drop_queue('Ünusual "name''s"; DROP');
 SELECT call, e.* FROM unnest(ARRAY[
-	$$delay_queue(NULL)$$, $$delay_queue('')$$, $$delay_queue('default')$$, $$delay_queue(repeat('x', 64))$$,
-	$$delay_queue('q', max_running => -1)$$, $$delay_queue('q', rate => -1)$$, $$delay_queue('q', rate => 1000001)$$,
-	$$delay_queue('q', per => '0.999 s')$$, $$delay_queue('q', per => '367 days')$$,
-	$$delay_queue('q', burst => -1)$$, $$delay_queue('q', burst => 100001)$$,
-	$$delay_queue('q', priority => 10)$$, $$delay_queue('q', priority => -10)$$,
-	$$delay_queue('q', timeout => '-1 s')$$, $$delay_queue('q', timeout => '1 month')$$,
-	$$delay_queue('q', max_attempts => 0)$$, $$delay_queue('q', max_attempts => 32768)$$,
-	$$delay_queue('q', retry_delay => '-1 s')$$, $$delay_queue('q', retry_delay => '367 days')$$,
-	$$delay_queue('q', spread => '-1 s')$$, $$delay_queue('q', spread => '178956970 years')$$,
-	$$delay_queue('q', users => '{regress_dw_no_such_role}')$$, $$delay_queue('q', users => '{NULL}')$$,
-	$$delay_queue_drop(NULL)$$, $$delay_queue_drop('')$$, $$delay_queue_drop('default')$$, $$delay_queue_drop('q')$$,
-	$$delay_pause('q')$$, $$delay_resume('q')$$, $$delay_pause('default')$$, $$delay_resume('default')$$, $$delay_pause('')$$]) call,
+	$$delay_wheel.create_queue(NULL)$$, $$delay_wheel.create_queue('')$$, $$delay_wheel.create_queue('default')$$, $$delay_wheel.create_queue(repeat('x', 64))$$,
+	$$delay_wheel.create_queue('q', max_running => -1)$$, $$delay_wheel.create_queue('q', rate => -1)$$, $$delay_wheel.create_queue('q', rate => 1000001)$$,
+	$$delay_wheel.create_queue('q', per => '0.999 s')$$, $$delay_wheel.create_queue('q', per => '367 days')$$,
+	$$delay_wheel.create_queue('q', burst => -1)$$, $$delay_wheel.create_queue('q', burst => 100001)$$,
+	$$delay_wheel.create_queue('q', priority => 10)$$, $$delay_wheel.create_queue('q', priority => -10)$$,
+	$$delay_wheel.create_queue('q', options => '{"timeout": "-1 s"}')$$, $$delay_wheel.create_queue('q', options => '{"timeout": "1 month"}')$$,
+	$$delay_wheel.create_queue('q', max_attempts => 0)$$, $$delay_wheel.create_queue('q', max_attempts => 32768)$$,
+	$$delay_wheel.create_queue('q', options => '{"retry_delay": "-1 s"}')$$, $$delay_wheel.create_queue('q', options => '{"retry_delay": "367 days"}')$$,
+	$$delay_wheel.create_queue('q', options => '{"spread": "-1 s"}')$$, $$delay_wheel.create_queue('q', options => '{"spread": "178956970 years"}')$$,
+	$$delay_wheel.create_queue('q', users => '{regress_dw_no_such_role}')$$, $$delay_wheel.create_queue('q', users => '{NULL}')$$,
+	$$delay_wheel.drop_queue(NULL)$$, $$delay_wheel.drop_queue('')$$, $$delay_wheel.drop_queue('default')$$, $$delay_wheel.drop_queue('q')$$,
+	$$delay_wheel.pause_queue('q')$$, $$delay_wheel.resume_queue('q')$$, $$delay_wheel.pause_queue('default')$$, $$delay_wheel.resume_queue('default')$$, $$delay_wheel.pause_queue('')$$]) call,
 	pg_temp.error_of('SELECT ' || call) e;
 SELECT name FROM delay_wheel.queues;
 -- part of the transaction
 BEGIN;
-SELECT delay_queue('brief'), delay_queue('brief', rate => 7), delay_queue('mails', rate => 8);
+SELECT delay_wheel.create_queue('brief'), delay_wheel.create_queue('brief', rate => 7), delay_wheel.create_queue('mails', rate => 8);
 SELECT name, rate FROM delay_wheel.queues ORDER BY name;
 SAVEPOINT s;
-SELECT delay_queue_drop('brief'), delay_pause('mails');
+SELECT delay_wheel.drop_queue('brief'), delay_wheel.pause_queue('mails');
 SELECT name, rate, paused FROM delay_wheel.queues ORDER BY name;
 ROLLBACK TO s;
 SELECT name, rate, paused FROM delay_wheel.queues ORDER BY name;
@@ -77,13 +75,13 @@ ROLLBACK;
 SELECT name, rate, paused FROM delay_wheel.queues ORDER BY name;
 -- not in a transaction that must not write, nor by what somebody else evaluates
 BEGIN READ ONLY;
-SELECT code FROM pg_temp.error_of($$SELECT delay_queue('q')$$) UNION ALL SELECT code FROM pg_temp.error_of($$SELECT delay_queue_drop('mails')$$)
-	UNION ALL SELECT code FROM pg_temp.error_of($$SELECT delay_pause()$$) UNION ALL SELECT code FROM pg_temp.error_of($$SELECT delay_resume('mails')$$)
-	UNION ALL SELECT code FROM pg_temp.error_of($$SELECT delay_pause_database()$$) UNION ALL SELECT code FROM pg_temp.error_of($$SELECT delay_resume_database()$$);
+SELECT code FROM pg_temp.error_of($$SELECT delay_wheel.create_queue('q')$$) UNION ALL SELECT code FROM pg_temp.error_of($$SELECT delay_wheel.drop_queue('mails')$$)
+	UNION ALL SELECT code FROM pg_temp.error_of($$SELECT delay_pause_all()$$) UNION ALL SELECT code FROM pg_temp.error_of($$SELECT delay_wheel.resume_queue('mails')$$)
+	UNION ALL SELECT code FROM pg_temp.error_of($$SELECT delay_wheel.pause_database()$$) UNION ALL SELECT code FROM pg_temp.error_of($$SELECT delay_wheel.resume_database()$$);
 COMMIT;
 CREATE FUNCTION queues_restricted() RETURNS text LANGUAGE plpgsql SET search_path = public AS $$
 BEGIN
-	PERFORM delay_pause();
+	PERFORM delay_pause_all();
 	RETURN 'paused';
 EXCEPTION WHEN OTHERS THEN
 	RETURN SQLSTATE || ': ' || SQLERRM;
@@ -92,16 +90,16 @@ CREATE MATERIALIZED VIEW queues_restricted AS SELECT queues_restricted();
 SELECT * FROM queues_restricted;
 DROP MATERIALIZED VIEW queues_restricted;
 -- an id is not given again
-SELECT delay_queue('a');
+SELECT delay_wheel.create_queue('a');
 SELECT queue_id('a') AS first \gset
-SELECT delay_queue_drop('a'), delay_queue('a');
+SELECT delay_wheel.drop_queue('a'), delay_wheel.create_queue('a');
 SELECT queue_id('a') > :first AS another_id;
-SELECT delay_queue_drop('a');
+SELECT delay_wheel.drop_queue('a');
 
 --
 -- Scheduling into it
 --
-SELECT delay_queue('mails', users => '{regress_dw_team}', timeout => '0', retry_delay => '10 s', spread => '0');
+SELECT delay_wheel.create_queue('mails', users => '{regress_dw_team}', options => '{"timeout": "0", "retry_delay": "10 s", "spread": "0"}');
 SELECT queue_id('mails') AS mails \gset
 CREATE FUNCTION put(n int, queue text, due timestamptz DEFAULT now()) RETURNS boolean LANGUAGE sql AS $$
 	SELECT delay_schedule_task(format('INSERT INTO queues_effect VALUES (%s)', $1), queue => $2, due => $3) > 0 $$;
@@ -131,10 +129,10 @@ RESET SESSION AUTHORIZATION;
 -- the queue that was found is kept for the next call: not longer than it may be
 BEGIN;
 SELECT put(9, 'mails');
-SELECT delay_queue('mails', priority => 9, spread => '1 s');
+SELECT delay_wheel.create_queue('mails', priority => 9, options => '{"spread": "1 s"}');
 SELECT put(9, 'mails');
 SAVEPOINT s;
-SELECT delay_queue('mails', priority => -9, spread => '0');
+SELECT delay_wheel.create_queue('mails', priority => -9, options => '{"spread": "0"}');
 SELECT put(9, 'mails');
 SELECT priority, due - now() BETWEEN '0.000001 s' AND '1 s' AS spread FROM delay_wheel.tasks WHERE queue = 'mails' AND sql LIKE '%(9)' ORDER BY id;
 ROLLBACK TO s;
@@ -148,12 +146,12 @@ ROLLBACK;
 SELECT pg_temp.wait_until_done();
 SELECT n, who FROM queues_effect ORDER BY n;
 -- all roles; the owner's members; superusers
-SELECT delay_queue('mails', users => '{public}');
+SELECT delay_wheel.create_queue('mails', users => '{public}');
 SET SESSION AUTHORIZATION regress_dw_ben;
 SELECT put(5, 'mails');
 SELECT name, users FROM delay_wheel.queues;
 RESET SESSION AUTHORIZATION;
-SELECT delay_queue('mails', users => '{}');
+SELECT delay_wheel.create_queue('mails', users => '{}');
 UPDATE delay_wheel_data.queue SET owner = 'regress_dw_team' WHERE name = 'mails';
 SET SESSION AUTHORIZATION regress_dw_ben;
 SELECT code FROM pg_temp.error_of($$SELECT put(6, 'mails')$$);
@@ -170,17 +168,17 @@ SELECT n FROM queues_effect WHERE n > 4 ORDER BY n;
 SET SESSION AUTHORIZATION regress_dw_anna;
 -- not by allow()
 SELECT call, e.code, e.message FROM unnest(ARRAY[
-	$$delay_queue('mails')$$, $$delay_queue_drop('mails')$$, $$delay_pause_database()$$, $$delay_resume_database()$$]) call,
+	$$delay_wheel.create_queue('mails')$$, $$delay_wheel.drop_queue('mails')$$, $$delay_wheel.pause_database()$$, $$delay_wheel.resume_database()$$]) call,
 	pg_temp.error_of('SELECT ' || call) e;
 RESET SESSION AUTHORIZATION;
-GRANT EXECUTE ON FUNCTION delay_queue, delay_queue_drop TO regress_dw_dba, regress_dw_anna;
+GRANT EXECUTE ON FUNCTION delay_wheel.create_queue, delay_wheel.drop_queue TO regress_dw_dba, regress_dw_anna;
 SET SESSION AUTHORIZATION regress_dw_anna;
-SELECT delay_queue('mails', rate => 9);
-SELECT delay_queue('of anna');
+SELECT delay_wheel.create_queue('mails', rate => 9);
+SELECT delay_wheel.create_queue('of anna');
 SET SESSION AUTHORIZATION regress_dw_dba;
 SELECT call, e.code, e.message FROM unnest(ARRAY[
-	$$delay_queue('mails', rate => 0)$$, $$delay_queue('mails')$$, $$delay_queue_drop('mails')$$, $$delay_pause('mails')$$, $$delay_resume('mails')$$,
-	$$delay_pause('of anna')$$]) call,
+	$$delay_wheel.create_queue('mails', rate => 0)$$, $$delay_wheel.create_queue('mails')$$, $$delay_wheel.drop_queue('mails')$$, $$delay_wheel.pause_queue('mails')$$, $$delay_wheel.resume_queue('mails')$$,
+	$$delay_wheel.pause_queue('of anna')$$]) call,
 	pg_temp.error_of('SELECT ' || call) e;
 -- nor by plain SQL of who may write to any table
 SELECT call, e.* FROM unnest(ARRAY[
@@ -191,7 +189,7 @@ SELECT call, e.* FROM unnest(ARRAY[
 SELECT code FROM pg_temp.error_of('TRUNCATE delay_wheel_data.queue');
 RESET SESSION AUTHORIZATION;
 SELECT name, owner, users, rate, paused FROM delay_wheel.queues ORDER BY name;
-SELECT delay_queue_drop('of anna');
+SELECT delay_wheel.drop_queue('of anna');
 -- as a replica, and by a trigger of one's own making
 SET ROLE regress_dw_dba;
 SELECT delay_wheel_internal.queue_changed();
@@ -211,80 +209,80 @@ SELECT e.code, e.message FROM unnest(ARRAY['''''', '''default''', quote_literal(
 -- Pauses
 --
 SET SESSION AUTHORIZATION regress_dw_anna;
-SELECT delay_queue('mails', rate => 0);
-SELECT delay_pause('mails'), delay_pause('mails');
+SELECT delay_wheel.create_queue('mails', rate => 0);
+SELECT delay_wheel.pause_queue('mails'), delay_wheel.pause_queue('mails');
 SELECT name, paused FROM delay_wheel.queues;
 SELECT put(n, 'mails', now() - '1 s'::interval * n) FROM generate_series(10, 19) n;
 SELECT delay_schedule('0', 'INSERT INTO queues_effect VALUES (20)') > 0 AS ok;
 -- another queue's tasks run, those of this one can be moved and cancelled
 SELECT pg_temp.wait_for('EXISTS (SELECT FROM queues_effect WHERE n = 20)');
 SELECT count(*) FILTER (WHERE delay_cancel(id) = 'cancelled') FROM delay_wheel.tasks WHERE sql LIKE '%(10)';
-SELECT count(*) FILTER (WHERE delay_reschedule(id, '1 hour')) FROM delay_wheel.tasks WHERE sql LIKE '%(11)';
-SELECT count(*) FILTER (WHERE delay_reschedule_at(id, now() - interval '1 minute')) FROM delay_wheel.tasks WHERE sql LIKE '%(12)';
+SELECT count(*) FILTER (WHERE delay_reschedule(id, '1 hour') = 'moved') FROM delay_wheel.tasks WHERE sql LIKE '%(11)';
+SELECT count(*) FILTER (WHERE delay_reschedule(id, now() - interval '1 minute') = 'moved') FROM delay_wheel.tasks WHERE sql LIKE '%(12)';
 SELECT count(*) FROM queues_effect WHERE n BETWEEN 10 AND 19;
 -- undone
 BEGIN;
-SELECT delay_resume('mails');
+SELECT delay_wheel.resume_queue('mails');
 ROLLBACK;
 SELECT delay_schedule('0', 'INSERT INTO queues_effect VALUES (21)') > 0 AS ok;
 SELECT pg_temp.wait_for('EXISTS (SELECT FROM queues_effect WHERE n = 21)');
 SELECT count(*) FROM queues_effect WHERE n BETWEEN 10 AND 19;
-SELECT delay_resume('mails'), delay_resume('mails');
+SELECT delay_wheel.resume_queue('mails'), delay_wheel.resume_queue('mails');
 SELECT pg_temp.wait_for('count(*) = 8 FROM queues_effect WHERE n BETWEEN 12 AND 19');
 SELECT n FROM queues_effect WHERE n BETWEEN 10 AND 19 ORDER BY n;
 SELECT count(delay_cancel(id)) FROM delay_wheel.tasks;
 -- all of one's own, nobody else's
-SELECT delay_pause(), delay_pause(NULL);
+SELECT delay_pause_all(), delay_pause_all();
 SELECT put(30, 'mails');
 SELECT delay_schedule('0', 'INSERT INTO queues_effect VALUES (31)') > 0 AS ok;
 SET SESSION AUTHORIZATION regress_dw_ben;
-SELECT delay_resume();
+SELECT delay_resume_all();
 SELECT delay_schedule('0', 'INSERT INTO queues_effect VALUES (32)') > 0 AS ok;
 RESET SESSION AUTHORIZATION;
-SELECT delay_resume();
+SELECT delay_resume_all();
 SELECT put(33, 'mails');
 SELECT pg_temp.wait_for('count(*) = 2 FROM queues_effect WHERE n IN (32, 33)');
 SELECT owner, since <= now() AS since FROM delay_wheel_data.pause;
 SELECT n FROM queues_effect WHERE n IN (30, 31);
 -- both, the queue and all of one's own
-SELECT delay_pause('mails');
+SELECT delay_wheel.pause_queue('mails');
 SET SESSION AUTHORIZATION regress_dw_anna;
-SELECT delay_resume();
+SELECT delay_resume_all();
 SELECT pg_temp.wait_for('EXISTS (SELECT FROM queues_effect WHERE n = 31)');
 SELECT n FROM queues_effect WHERE n = 30;
-SELECT delay_resume('mails');
+SELECT delay_wheel.resume_queue('mails');
 SELECT pg_temp.wait_for('EXISTS (SELECT FROM queues_effect WHERE n = 30)');
 -- in a transaction of one's own the last word counts
 BEGIN;
-SELECT delay_pause(), delay_resume(), delay_pause(), delay_resume();
-SELECT delay_pause('mails'), delay_resume('mails');
+SELECT delay_pause_all(), delay_resume_all(), delay_pause_all(), delay_resume_all();
+SELECT delay_wheel.pause_queue('mails'), delay_wheel.resume_queue('mails');
 SELECT delay_schedule('0', 'INSERT INTO queues_effect VALUES (34)') > 0 AS ok;
 SELECT put(35, 'mails');
 COMMIT;
 SELECT pg_temp.wait_for('count(*) = 2 FROM queues_effect WHERE n IN (34, 35)');
 -- by a task: it is part of the task
-SELECT delay_schedule('0', $$SELECT delay_pause('mails'), delay_pause(); INSERT INTO queues_effect VALUES (36); SELECT 1/0$$) > 0 AS ok;
+SELECT delay_schedule('0', $$SELECT delay_wheel.pause_queue('mails'), delay_pause_all(); INSERT INTO queues_effect VALUES (36); SELECT 1/0$$) > 0 AS ok;
 SELECT pg_temp.wait_for('count(*) = 1 FROM delay_wheel.failed');
-SELECT delay_schedule('0', $$SELECT delay_pause('mails')$$) > 0 AS ok;
+SELECT delay_schedule('0', $$SELECT delay_wheel.pause_queue('mails')$$) > 0 AS ok;
 SELECT pg_temp.wait_for('paused FROM delay_wheel.queues');
-SELECT delay_resume('mails');
+SELECT delay_wheel.resume_queue('mails');
 RESET SESSION AUTHORIZATION;
 DELETE FROM delay_wheel_data.failed_task;
 
 -- the database, also for tasks of queues and of superusers
-GRANT EXECUTE ON FUNCTION delay_pause_database, delay_resume_database TO regress_dw_dba;
+GRANT EXECUTE ON FUNCTION delay_wheel.pause_database, delay_wheel.resume_database TO regress_dw_dba;
 SET SESSION AUTHORIZATION regress_dw_dba;
-SELECT delay_pause_database(), delay_pause_database();
+SELECT delay_wheel.pause_database(), delay_wheel.pause_database();
 RESET SESSION AUTHORIZATION;
 SELECT pg_temp.wait_for($$state = 'paused' FROM delay_wheel.status WHERE database = current_database()$$);
 SELECT put(40, 'mails');
 SELECT delay_schedule('0', 'INSERT INTO queues_effect VALUES (41)') > 0 AS ok;
 SELECT owner FROM delay_wheel_data.pause;
 -- a superuser's own pause is another one
-SELECT delay_pause(), delay_resume();
+SELECT delay_pause_all(), delay_resume_all();
 SELECT pg_temp.wait_for('sum(ready) = 2 FROM delay_wheel.lanes');
 SET SESSION AUTHORIZATION regress_dw_dba;
-SELECT delay_resume_database();
+SELECT delay_wheel.resume_database();
 RESET SESSION AUTHORIZATION;
 SELECT pg_temp.wait_for('count(*) = 2 FROM queues_effect WHERE n IN (40, 41)');
 SELECT state FROM delay_wheel.status WHERE database = current_database();
@@ -304,16 +302,16 @@ SELECT pg_temp.wait_for('EXISTS (SELECT FROM queues_effect WHERE n = 50)');
 -- Dropping
 --
 SELECT put(60, 'mails', '2100-01-01');
-SELECT * FROM pg_temp.error_of($$SELECT delay_queue_drop('mails')$$);
+SELECT * FROM pg_temp.error_of($$SELECT delay_wheel.drop_queue('mails')$$);
 SELECT count(delay_cancel(id)) FROM delay_wheel.tasks;
 BEGIN;
 SELECT put(61, 'mails', '2100-01-01');
 SELECT delay_cancel(id) FROM delay_wheel.tasks;
-SELECT delay_queue_drop('mails');
+SELECT delay_wheel.drop_queue('mails');
 ROLLBACK;
 SELECT name FROM delay_wheel.queues;
 -- tasks of a queue without a row wait: it might have had limits
-SELECT delay_queue('gone');
+SELECT delay_wheel.create_queue('gone');
 SELECT queue_id('gone') AS gone \gset
 DELETE FROM delay_wheel_data.queue WHERE name = 'gone';
 INSERT INTO delay_wheel_data.task (due, queue, sql) VALUES (now(), :gone, 'INSERT INTO queues_effect VALUES (62)');
@@ -323,31 +321,31 @@ SELECT pg_temp.wait_for('EXISTS (SELECT FROM queues_effect WHERE n = 63)');
 SELECT n FROM queues_effect WHERE n = 62;
 INSERT INTO delay_wheel_data.queue (id, name) VALUES (:gone, 'back again');
 SELECT pg_temp.wait_for('EXISTS (SELECT FROM queues_effect WHERE n = 62)');
-SELECT delay_queue_drop('back again');
+SELECT delay_wheel.drop_queue('back again');
 
 --
 -- Dropped roles: the queue is the bootstrap superuser's, and can be given away
 --
 CREATE ROLE regress_dw_brief;
-GRANT EXECUTE ON FUNCTION delay_queue TO regress_dw_brief;
+GRANT EXECUTE ON FUNCTION delay_wheel.create_queue TO regress_dw_brief;
 SET ROLE regress_dw_brief;
-SELECT delay_queue('of brief', users => '{regress_dw_brief,regress_dw_ben,public}');
+SELECT delay_wheel.create_queue('of brief', users => '{regress_dw_brief,regress_dw_ben,public}');
 RESET ROLE;
-SELECT delay_queue('mails', users => '{regress_dw_brief,regress_dw_ben}');
-REVOKE EXECUTE ON FUNCTION delay_queue FROM regress_dw_brief;
+SELECT delay_wheel.create_queue('mails', users => '{regress_dw_brief,regress_dw_ben}');
+REVOKE EXECUTE ON FUNCTION delay_wheel.create_queue FROM regress_dw_brief;
 DROP ROLE regress_dw_brief;
 SELECT pg_temp.wait_for($$owner::oid = 10 FROM delay_wheel_data.queue WHERE name = 'of brief'$$);
 SELECT name, users FROM delay_wheel.queues ORDER BY name;
-SELECT delay_queue_drop('of brief');
+SELECT delay_wheel.drop_queue('of brief');
 
 -- many queues in turn, more than a session remembers: each task is in the right one
-SELECT count(delay_queue('turn ' || n, priority => n % 3 - 1)) FROM generate_series(1, 12) n;
+SELECT count(delay_wheel.create_queue('turn ' || n, priority => n % 3 - 1)) FROM generate_series(1, 12) n;
 SELECT count(delay_schedule_task('SELECT ' || n, delay => '1 hour', queue => 'turn ' || n))
 	FROM generate_series(1, 3) round, unnest('{1,2,3,4,5,6,7,8,1,9,2,10,11,12,12,1}'::int[]) n;
 SELECT queue, priority, count(*), bool_and(sql = replace(queue, 'turn', 'SELECT')) AS right_one
 	FROM delay_wheel.tasks WHERE queue LIKE 'turn%' GROUP BY 1, 2 ORDER BY length(queue), queue;
 BEGIN;
-SELECT delay_queue('turn 1', priority => 1), delay_queue('turn 2', users => '{regress_dw_ben}');
+SELECT delay_wheel.create_queue('turn 1', priority => 1), delay_wheel.create_queue('turn 2', users => '{regress_dw_ben}');
 SELECT delay_schedule_task('SELECT 1', delay => '1 hour', queue => 'turn 1') AS id \gset
 SELECT queue, priority FROM delay_wheel.tasks WHERE id = :id;
 SET SESSION AUTHORIZATION regress_dw_ben;
@@ -361,7 +359,7 @@ SET SESSION AUTHORIZATION regress_dw_ben;
 SELECT code FROM pg_temp.error_of($$SELECT delay_schedule_task('SELECT 2', queue => 'turn 2')$$);
 RESET SESSION AUTHORIZATION;
 SELECT count(delay_cancel(id)) FROM delay_wheel.tasks WHERE queue LIKE 'turn%';
-SELECT count(delay_queue_drop(name)) FROM delay_wheel.queues WHERE name LIKE 'turn%' AND name <> 'turn 1';
+SELECT count(delay_wheel.drop_queue(name)) FROM delay_wheel.queues WHERE name LIKE 'turn%' AND name <> 'turn 1';
 -- those of an extension that is gone are not there any more
 SELECT delay_schedule_task('SELECT 1', delay => '1 hour', queue => 'turn 1') > 0 AS ok;
 BEGIN;
@@ -370,27 +368,26 @@ CREATE EXTENSION delay_wheel;
 SELECT code, message FROM pg_temp.error_of($$SELECT delay_schedule_task('SELECT 1', queue => 'turn 1')$$);
 ROLLBACK;
 SELECT count(delay_cancel(id)) FROM delay_wheel.tasks WHERE queue = 'turn 1';
-SELECT delay_queue_drop('turn 1');
+SELECT delay_wheel.drop_queue('turn 1');
 
 -- options that mean nothing for a queue of that kind: refused, unless they are the defaults
 SELECT args, code, message, hint FROM unnest(ARRAY['receivers => ''{public}''', 'lease => ''1 minute''', 'receive_timeout => ''1 minute''', 'receive_timeout => ''0''',
-		'notify_channel => ''c''', 'external => false, lease => ''1 minute''']) args, pg_temp.error_of(format('SELECT delay_queue(''of tasks'', %s)', args));
+		'notify_channel => ''c''', 'external => false, lease => ''1 minute''']) args, pg_temp.error_of('SELECT ' || pg_temp.call_of('delay_wheel.create_queue', '''of tasks'', ' || args));
 SELECT args, code, message, hint FROM unnest(ARRAY['timeout => ''1 s''', 'batch => false', 'retry_on => ''{40}''', 'give_up_on => ''{23}''', 'keep_settings => ''{TimeZone}''']) args,
-	pg_temp.error_of(format('SELECT delay_queue(''of messages'', external => true, %s)', args));
-SELECT delay_queue('of tasks', receivers => '{}', notify_channel => '', timeout => '1 s', batch => false, retry_on => '{40}', give_up_on => '{23}', keep_settings => '{TimeZone}');
-SELECT delay_queue('of messages', external => true, timeout => '0', batch => true, retry_on => '{}', give_up_on => '{}', keep_settings => '{}', receivers => '{public}', lease => '1 s',
-	receive_timeout => '0', notify_channel => 'c');
-SELECT code, message FROM pg_temp.error_of($$SELECT delay_queue('of tasks', lease => '1 minute')$$) UNION ALL SELECT code, message FROM pg_temp.error_of($$SELECT delay_queue('of messages', batch => false)$$);
+	pg_temp.error_of('SELECT ' || pg_temp.call_of('delay_wheel.create_queue', '''of messages'', external => true, ' || args));
+SELECT delay_wheel.create_queue('of tasks', receivers => '{}', options => '{"notify_channel": "", "timeout": "1 s", "batch": false, "retry_on": ["40"], "give_up_on": ["23"], "keep_settings": ["TimeZone"]}');
+SELECT delay_wheel.create_queue('of messages', external => true, receivers => '{public}', options => '{"timeout": "0", "batch": true, "retry_on": [], "give_up_on": [], "keep_settings": [], "lease": "1 s", "receive_timeout": "0", "notify_channel": "c"}');
+SELECT code, message FROM pg_temp.error_of($$SELECT delay_wheel.create_queue('of tasks', options => '{"lease": "1 minute"}')$$) UNION ALL SELECT code, message FROM pg_temp.error_of($$SELECT delay_wheel.create_queue('of messages', options => '{"batch": false}')$$);
 -- a queue that becomes one of the other kind keeps the rest as it was
-SELECT delay_queue('of tasks', external => true, lease => '1 minute'), delay_queue('of messages', external => false, batch => false);
+SELECT delay_wheel.create_queue('of tasks', external => true, options => '{"lease": "1 minute"}'), delay_wheel.create_queue('of messages', external => false, options => '{"batch": false}');
 SELECT name, external, lease, batch, timeout, receivers FROM delay_wheel.queues WHERE name LIKE 'of %' ORDER BY name;
-SELECT delay_queue_drop('of tasks'), delay_queue_drop('of messages');
+SELECT delay_wheel.drop_queue('of tasks'), delay_wheel.drop_queue('of messages');
 
-SELECT delay_queue_drop('mails');
+SELECT delay_wheel.drop_queue('mails');
 -- of another extension in the same transaction: what was paused is not
-SELECT delay_pause_database();
+SELECT delay_wheel.pause_database();
 SET SESSION AUTHORIZATION regress_dw_ben;
-SELECT delay_pause();
+SELECT delay_pause_all();
 RESET SESSION AUTHORIZATION;
 BEGIN;
 DROP EXTENSION delay_wheel;

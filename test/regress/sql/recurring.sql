@@ -27,31 +27,31 @@ $$;
 
 -- ideal times: of the past, all of them are made, in order
 -- days over both changes of the clock, at a time that does not exist once and one that comes twice
-SELECT delay_every('spring', '1 day', 'SELECT note_run($1)', '{spring}', starts => '2025-03-28 02:30', until => '2025-04-01', catch_up => 'all') > 0 AS ok;
-SELECT delay_every('autumn', '1 day', 'SELECT note_run($1)', '{autumn}', starts => '2025-10-24 02:30', until => '2025-10-29', catch_up => 'all') > 0 AS ok;
+SELECT delay_every('spring', '1 day', 'SELECT note_run($1)', args => '{spring}', starts => '2025-03-28 02:30', until => '2025-04-01', options => '{"catch_up": "all"}') > 0 AS ok;
+SELECT delay_every('autumn', '1 day', 'SELECT note_run($1)', args => '{autumn}', starts => '2025-10-24 02:30', until => '2025-10-29', options => '{"catch_up": "all"}') > 0 AS ok;
 -- elapsed time goes on as it is
-SELECT delay_every('elapsed', '24 hours', 'SELECT note_run($1)', '{elapsed}', starts => '2025-10-24 02:30', until => '2025-10-29', catch_up => 'all') > 0 AS ok;
+SELECT delay_every('elapsed', '24 hours', 'SELECT note_run($1)', args => '{elapsed}', starts => '2025-10-24 02:30', until => '2025-10-29', options => '{"catch_up": "all"}') > 0 AS ok;
 -- in another time zone, the other way round
-SELECT delay_every('new york', '1 day', 'SELECT note_run($1)', '{new york}', starts => '2025-03-07 02:30 America/New_York', until => '2025-03-12',
-	time_zone => 'America/New_York', catch_up => 'all') > 0 AS ok;
-SELECT delay_every('new york fall', '12 hours', 'SELECT note_run($1)', '{new york fall}', starts => '2025-11-01 01:30 America/New_York', until => '2025-11-03',
-	time_zone => 'America/New_York', catch_up => 'all') > 0 AS ok;
+SELECT delay_every('new york', '1 day', 'SELECT note_run($1)', args => '{new york}', starts => '2025-03-07 02:30 America/New_York', until => '2025-03-12',
+	timezone => 'America/New_York', options => '{"catch_up": "all"}') > 0 AS ok;
+SELECT delay_every('new york fall', '12 hours', 'SELECT note_run($1)', args => '{new york fall}', starts => '2025-11-01 01:30 America/New_York', until => '2025-11-03',
+	timezone => 'America/New_York', options => '{"catch_up": "all"}') > 0 AS ok;
 -- no drift to the 28th
-SELECT delay_every('months', '1 month', 'SELECT note_run($1)', '{months}', starts => '2023-10-31 12:00', until => '2024-07-31', catch_up => 'all') > 0 AS ok;
-SELECT delay_every('years', '1 year', 'SELECT note_run($1)', '{years}', starts => '2020-02-29 12:00', until => '2025-12-31', catch_up => 'all') > 0 AS ok;
+SELECT delay_every('months', '1 month', 'SELECT note_run($1)', args => '{months}', starts => '2023-10-31 12:00', until => '2024-07-31', options => '{"catch_up": "all"}') > 0 AS ok;
+SELECT delay_every('years', '1 year', 'SELECT note_run($1)', args => '{years}', starts => '2020-02-29 12:00', until => '2025-12-31', options => '{"catch_up": "all"}') > 0 AS ok;
 -- months and days and hours together, from the first one
-SELECT delay_every('mixed', '1 month 1 day 1 hour', 'SELECT note_run($1)', '{mixed}', starts => '2024-01-31 12:00', max_runs => 6, catch_up => 'all') > 0 AS ok;
-SELECT delay_every('short', '0.1 s', 'SELECT note_run($1)', '{short}', starts => '1999-12-31 23:59:59.7', max_runs => 5, catch_up => 'all') > 0 AS ok;
-SELECT delay_cron('cron', '30 2 * * *', 'SELECT note_run($1)', '{cron}', starts => '2025-03-28', until => '2025-04-01', catch_up => 'all') > 0 AS ok;
+SELECT delay_every('mixed', '1 month 1 day 1 hour', 'SELECT note_run($1)', args => '{mixed}', starts => '2024-01-31 12:00', options => '{"max_runs": 6, "catch_up": "all"}') > 0 AS ok;
+SELECT delay_every('short', '0.1 s', 'SELECT note_run($1)', args => '{short}', starts => '1999-12-31 23:59:59.7', options => '{"max_runs": 5, "catch_up": "all"}') > 0 AS ok;
+SELECT delay_cron('cron', '30 2 * * *', 'SELECT note_run($1)', args => '{cron}', starts => '2025-03-28', until => '2025-04-01', options => '{"catch_up": "all"}') > 0 AS ok;
 -- of a time that comes twice the first one, where delay_every takes the second
-SELECT delay_cron('cron autumn', '30 2 * * *', 'SELECT note_run($1)', '{cron autumn}', starts => '2025-10-24', until => '2025-10-29', catch_up => 'all') > 0 AS ok;
-SELECT delay_cron('cron seconds', '*/20 30 12 29 2 *', 'SELECT note_run($1)', '{cron seconds}', starts => '2020-01-01', max_runs => 4, catch_up => 'all') > 0 AS ok;
+SELECT delay_cron('cron autumn', '30 2 * * *', 'SELECT note_run($1)', args => '{cron autumn}', starts => '2025-10-24', until => '2025-10-29', options => '{"catch_up": "all"}') > 0 AS ok;
+SELECT delay_cron('cron seconds', '*/20 30 12 29 2 *', 'SELECT note_run($1)', args => '{cron seconds}', starts => '2020-01-01', options => '{"max_runs": 4, "catch_up": "all"}') > 0 AS ok;
 SELECT pg_temp.finished();
 SELECT name, ideal, CASE WHEN name LIKE 'new york%' THEN ideal AT TIME ZONE 'America/New_York' END AS new_york FROM recurring_run ORDER BY name COLLATE "C", n;
 -- as PostgreSQL has it
 SELECT name, ideal, computed FROM (
 	SELECT name, ideal, starts + (row_number() OVER (PARTITION BY name ORDER BY n) - 1) * every::interval AS computed
-	FROM recurring_run JOIN delay_wheel.recurring USING (name) WHERE every IS NOT NULL AND time_zone = 'Europe/Berlin') c
+	FROM recurring_run JOIN delay_wheel.recurring USING (name) WHERE every IS NOT NULL AND timezone = 'Europe/Berlin') c
 	WHERE ideal <> computed;
 SELECT * FROM shown;
 -- finished ones stay until they are removed
@@ -69,7 +69,7 @@ SELECT pg_temp.wait_for('(SELECT runs = 1 FROM delay_wheel.recurring)');
 SELECT ideal FROM recurring_run;
 SELECT next_due > now() AND next_due < now() + '25 hours' AND next_due::time = '12:34:56.789' AS next_day, runs, skipped FROM delay_wheel.recurring;
 -- not even that one with skip_after
-SELECT delay_every('begins', '1 day', 'SELECT note_run(''begins'')', starts => '2001-01-01 12:34:56.789', skip_after => '1 hour') > 0 AS ok;
+SELECT delay_every('begins', '1 day', 'SELECT note_run(''begins'')', starts => '2001-01-01 12:34:56.789', options => '{"skip_after": "1 hour"}') > 0 AS ok;
 UPDATE delay_wheel_data.recurring_task SET next_due = '2002-01-01 12:34:56.789';
 UPDATE delay_wheel_data.task SET due = '2002-01-01 12:34:56.789';
 SELECT pg_temp.wait_for('(SELECT skipped = 1 FROM delay_wheel.recurring)');
@@ -79,7 +79,7 @@ SELECT delay_unschedule('begins');
 
 -- all, with skip_after: those that are not too late by then; the others are not gone through
 TRUNCATE recurring_run;
-SELECT delay_every('begins', '40 minutes', 'SELECT note_run(''begins'')', starts => '2001-01-01 12:34:56.789', catch_up => 'all', skip_after => '1 hour') > 0 AS ok;
+SELECT delay_every('begins', '40 minutes', 'SELECT note_run(''begins'')', starts => '2001-01-01 12:34:56.789', options => '{"catch_up": "all", "skip_after": "1 hour"}') > 0 AS ok;
 SELECT pg_temp.wait_for('(SELECT next_due > now() FROM delay_wheel.recurring)');
 SELECT min(ideal) > now() - interval '65 minutes' AS last_hour, count(*) = max(runs) AND count(*) IN (1, 2) AS all, max(skipped) AS skipped FROM recurring_run JOIN delay_wheel.recurring USING (name);
 UPDATE delay_wheel_data.recurring_task SET next_due = '2002-01-01 12:34:56.789', last_due = NULL;
@@ -93,7 +93,7 @@ TRUNCATE recurring_run;
 CREATE FUNCTION note_start() RETURNS void LANGUAGE sql AS $$
 	INSERT INTO public.recurring_run (name, ideal, due) SELECT 'rhythm', next_due, clock_timestamp() FROM delay_wheel_data.recurring_task WHERE name = 'rhythm'
 $$;
-SELECT delay_every('rhythm', '150 ms', 'SELECT note_start()', max_runs => 20) > 0 AS ok;
+SELECT delay_every('rhythm', '150 ms', 'SELECT note_start()', options => '{"max_runs": 20}') > 0 AS ok;
 SELECT pg_temp.finished();
 SELECT count(*), count(DISTINCT ideal), bool_and(due >= ideal) AS never_before,
 	bool_and(extract(epoch FROM ideal - d.starts)::numeric % 0.15 = 0) AS from_the_first, max(ideal - d.starts) >= '2850 ms' AS no_time_twice
@@ -101,7 +101,7 @@ SELECT count(*), count(DISTINCT ideal), bool_and(due >= ideal) AS never_before,
 SELECT delay_unschedule('rhythm');
 
 -- one that takes longer: runs do not overlap, and times are left out or not
-SELECT delay_every(catch_up, '100 ms', 'SELECT note_run($1), pg_sleep(0.25)', ARRAY[catch_up], max_runs => 3, catch_up => catch_up) > 0 AS ok
+SELECT delay_every(catch_up, '100 ms', 'SELECT note_run($1), pg_sleep(0.25)', args => ARRAY[catch_up], options => jsonb_build_object('max_runs', 3, 'catch_up', catch_up)) > 0 AS ok
 	FROM unnest('{skip,all}'::text[]) catch_up;
 SELECT pg_temp.finished();
 SELECT name, bool_and(due >= due_before + '250 ms') AS no_overlap, bool_and(ideal >= ideal_before + '300 ms') AS left_out, bool_and(ideal = ideal_before + '100 ms') AS all_of_them
@@ -110,43 +110,42 @@ SELECT name, bool_and(due >= due_before + '250 ms') AS no_overlap, bool_and(idea
 SELECT delay_unschedule('skip'), delay_unschedule('all');
 
 -- a task that fails goes on; what its last run said is shown
-SELECT delay_every('fails', '100 ms', 'SELECT 1/0', max_runs => 3) > 0 AS ok;
+SELECT delay_every('fails', '100 ms', 'SELECT 1/0', options => '{"max_runs": 3}') > 0 AS ok;
 SELECT pg_temp.finished();
 SELECT name, state, last_outcome, last_error, runs, failures FROM delay_wheel.recurring;
 SELECT sqlstate, message, sql FROM delay_wheel.failed WHERE sql = 'SELECT 1/0';
 -- a failed run that is put back is an ordinary task
-SELECT delay_every('fails', '1 day', 'SELECT 1/0', max_runs => 10) > 0 AS ok;
-SELECT delay_redrive(sqlstate => '22012') AS put_back;
+SELECT delay_every('fails', '1 day', 'SELECT 1/0', options => '{"max_runs": 10}') > 0 AS ok;
+SELECT delay_retry_all(sqlstate => '22012') AS put_back;
 SELECT pg_temp.wait_for('(SELECT count(*) = 3 FROM delay_wheel.failed WHERE sql = ''SELECT 1/0'')');
 SELECT state, runs, failures FROM delay_wheel.recurring;
 DELETE FROM delay_wheel_data.failed_task WHERE sql = 'SELECT 1/0';
 SELECT delay_unschedule('fails');
 -- attempts belong to one run, which the next one waits for
 CREATE SEQUENCE recurring_attempt;
-SELECT delay_every('attempts', '100 ms', 'SELECT 1/(nextval(''recurring_attempt'') - 3)::int, note_run(''attempts'')', max_runs => 1, max_attempts => 5, retry_delay => '1 ms') > 0 AS ok;
+SELECT delay_every('attempts', '100 ms', 'SELECT 1/(nextval(''recurring_attempt'') - 3)::int, note_run(''attempts'')', max_attempts => 5, options => '{"max_runs": 1, "retry_delay": "1 ms"}') > 0 AS ok;
 SELECT pg_temp.finished();
 SELECT last_outcome, runs, failures FROM delay_wheel.recurring;
 SELECT delay_unschedule('attempts');
 DROP SEQUENCE recurring_attempt;
 
 -- options go with each run
-SELECT delay_queue('recurring_queue', priority => 1, spread => '1 day');
-SELECT delay_every('options', '1 day', 'SELECT $1, $2', '{a,1}', '{text,int}', starts => '2999-01-01', time_zone => 'UTC', until => '2999-02-01', max_runs => 5,
-	catch_up => 'all', queue => 'recurring_queue', tag => 'tag', max_attempts => 3, retry_delay => '5 s', timeout => '1 minute', skip_after => '2 hours', notify => 'channel', on_success => 'SELECT $1', on_failure => 'SELECT $2') > 0 AS ok;
-SELECT name, every, schedule, time_zone, starts, until, max_runs, catch_up, next_due, queue, priority, tag, sql, args FROM delay_wheel.recurring;
+SELECT delay_wheel.create_queue('recurring_queue', priority => 1, options => '{"spread": "1 day"}');
+SELECT delay_every('options', '1 day', 'SELECT $1, $2', args => '{a,1}', starts => '2999-01-01', timezone => 'UTC', until => '2999-02-01', queue => 'recurring_queue', tag => 'tag', max_attempts => 3, options => '{"arg_types": ["text", "int"], "max_runs": 5, "catch_up": "all", "retry_delay": "5 s", "timeout": "1 minute", "skip_after": "2 hours", "notify": "channel", "on_success": "SELECT $1", "on_failure": "SELECT $2"}') > 0 AS ok;
+SELECT name, every, schedule, timezone, starts, until, max_runs, catch_up, next_due, queue, priority, tag, sql, args FROM delay_wheel.recurring;
 SELECT due, t.owner = current_user::regrole AS own, priority, attempts, max_attempts, timeout, retry_delay, expires, sql, args, arg_types, key, tag, more - 'recurring' AS more
 	FROM delay_wheel_data.task t;
-SELECT delay_queue_drop('recurring_queue');
+SELECT delay_wheel.drop_queue('recurring_queue');
 -- also without a run
 SELECT delay_pause_recurring('options');
-SELECT delay_queue_drop('recurring_queue');
+SELECT delay_wheel.drop_queue('recurring_queue');
 SELECT delay_unschedule('options');
-SELECT delay_queue_drop('recurring_queue');
+SELECT delay_wheel.drop_queue('recurring_queue');
 -- the search path that was in force
 CREATE SCHEMA recurring_schema;
 CREATE TABLE recurring_schema.recurring_place (label text);
 SET search_path = recurring_schema;
-SELECT public.delay_every('path', '100 ms', 'INSERT INTO recurring_place VALUES (''there'')', max_runs => 2) > 0 AS ok;
+SELECT public.delay_every('path', '100 ms', 'INSERT INTO recurring_place VALUES (''there'')', options => '{"max_runs": 2}') > 0 AS ok;
 RESET search_path;
 SELECT pg_temp.finished();
 SELECT * FROM recurring_schema.recurring_place;
@@ -154,18 +153,18 @@ SELECT delay_unschedule('path');
 DROP SCHEMA recurring_schema CASCADE;
 
 -- changed by name
-SELECT delay_every('changed', '1 day', 'SELECT 1', starts => '2999-01-31 12:00', time_zone => 'UTC') AS first_id \gset
+SELECT delay_every('changed', '1 day', 'SELECT 1', starts => '2999-01-31 12:00', timezone => 'UTC') AS first_id \gset
 -- nothing is changed
-SELECT delay_every('changed', '1 day', 'SELECT 1', time_zone => 'UTC') = :first_id AS same;
-SELECT delay_every('changed', '1 day', 'SELECT 1', starts => '2999-01-31 12:00', time_zone => 'UTC') = :first_id AS same;
+SELECT delay_every('changed', '1 day', 'SELECT 1', timezone => 'UTC') = :first_id AS same;
+SELECT delay_every('changed', '1 day', 'SELECT 1', starts => '2999-01-31 12:00', timezone => 'UTC') = :first_id AS same;
 -- the text only
-SELECT delay_every('changed', '1 day', 'SELECT 2', time_zone => 'UTC') AS second_id \gset
+SELECT delay_every('changed', '1 day', 'SELECT 2', timezone => 'UTC') AS second_id \gset
 SELECT :second_id > :first_id AS new_run;
 SELECT due, sql FROM delay_wheel.tasks;
 -- the interval, counted from the same time; then from now
-SELECT delay_every('changed', '1 month', 'SELECT 2', starts => '2999-01-31 12:00', time_zone => 'UTC') > 0 AS ok;
+SELECT delay_every('changed', '1 month', 'SELECT 2', starts => '2999-01-31 12:00', timezone => 'UTC') > 0 AS ok;
 SELECT every, starts, next_due FROM delay_wheel.recurring;
-SELECT delay_every('changed', '2 months', 'SELECT 2', time_zone => 'UTC') > 0 AS ok;
+SELECT delay_every('changed', '2 months', 'SELECT 2', timezone => 'UTC') > 0 AS ok;
 SELECT every, starts > now() + '1 month' AND starts < now() + '3 months' AS from_now, starts = next_due AS first_one FROM delay_wheel.recurring;
 -- to a schedule and back, in one transaction, undone in part
 BEGIN;
@@ -202,7 +201,7 @@ SELECT delay_pause_recurring('changed'), delay_pause_recurring('changed'), delay
 SELECT * FROM shown;
 SELECT count(*) FROM delay_wheel.tasks;
 -- changed while it is paused, it stays so
-SELECT delay_every('changed', '1 day', 'SELECT 5', starts => '2001-01-01 12:00', catch_up => 'all', time_zone => 'UTC') AS none;
+SELECT delay_every('changed', '1 day', 'SELECT 5', starts => '2001-01-01 12:00', timezone => 'UTC', options => '{"catch_up": "all"}') AS none;
 SELECT name, state, has_run FROM shown;
 -- what was missed is not made up for
 SELECT delay_resume_recurring('changed'), delay_resume_recurring('changed'), delay_resume_recurring('none');
@@ -217,7 +216,7 @@ SELECT delay_cancel(:id);
 SELECT delay_wait(:id);
 -- a moved one keeps its ideal time
 SELECT task AS id FROM delay_wheel.recurring \gset
-SELECT delay_reschedule_at(:id, '2999-03-30 18:00');
+SELECT delay_reschedule(:id, '2999-03-30 18:00');
 SELECT name, next_due FROM shown;
 SELECT due FROM delay_wheel.tasks;
 -- one that is run now is followed by the next; rolled back, it is not
@@ -246,7 +245,7 @@ SELECT count(*) FROM delay_wheel.tasks;
 
 -- one that is not paused is left alone by resuming, also a run that was moved
 SELECT delay_every('awake', '1 day', 'SELECT 1', starts => '2999-01-01 UTC') AS id \gset
-SELECT delay_reschedule_at(:id, '2999-03-03 UTC');
+SELECT delay_reschedule(:id, '2999-03-03 UTC');
 SELECT delay_resume_recurring('awake');
 SELECT task = :id AS same, t.due AT TIME ZONE 'UTC' AS due FROM delay_wheel.recurring r JOIN delay_wheel.tasks t ON t.id = r.task;
 -- plain SQL has made the definition name another task: that is not touched
@@ -287,7 +286,7 @@ SELECT count(*) FROM delay_wheel.tasks;
 
 -- within delay_run_due(), which has its own clock: at 24, 25 and 26 hours
 BEGIN;
-SELECT delay_every('outer', '24 hours', $$SELECT delay_every('inner', '1 hour', 'SELECT note_run(''inner'')')$$, max_runs => 1) > 0 AS ok;
+SELECT delay_every('outer', '24 hours', $$SELECT delay_every('inner', '1 hour', 'SELECT note_run(''inner'')')$$, options => '{"max_runs": 1}') > 0 AS ok;
 SELECT delay_run_due(now() + '26.5 hours');
 SELECT ideal - now() AS after FROM recurring_run WHERE name = 'inner' ORDER BY n;
 ROLLBACK;
@@ -313,7 +312,7 @@ SELECT name, owner, every FROM delay_wheel.recurring;
 -- plain SQL does not make runs of others
 GRANT pg_write_all_data, pg_read_all_data TO regress_recurring_b;
 SET ROLE regress_recurring_b;
-INSERT INTO delay_wheel_data.recurring_task (name, owner, every, starts, time_zone, sql) VALUES ('x', 'regress_recurring_a', '1 day', now(), 'UTC', 'SELECT 1');
+INSERT INTO delay_wheel_data.recurring_task (name, owner, every, starts, timezone, sql) VALUES ('x', 'regress_recurring_a', '1 day', now(), 'UTC', 'SELECT 1');
 UPDATE delay_wheel_data.recurring_task SET sql = 'SELECT 2';
 -- a task that names another role's definition is none of its runs
 INSERT INTO delay_wheel_data.task (due, sql, more) SELECT now(), 'SELECT 3', jsonb_build_object('recurring', id) FROM delay_wheel_data.recurring_task;
@@ -363,19 +362,19 @@ SELECT command, e.code, e.message FROM unnest(ARRAY[
 	$$delay_every('x', '1 day', 'SELEC')$$,
 	$$delay_every('x', '1 day', 'VACUUM')$$,
 	$$delay_every('x', '1 day', 'SELECT 1', starts => 'infinity')$$,
-	$$delay_every('x', '1 day', 'SELECT 1', time_zone => 'Nowhere/Land')$$,
+	$$delay_every('x', '1 day', 'SELECT 1', timezone => 'Nowhere/Land')$$,
 	$$delay_every('x', '1 day', 'SELECT 1', until => '2001-01-01')$$,
 	$$delay_every('x', '1 day', 'SELECT 1', starts => '2999-01-02', until => '2999-01-01')$$,
-	$$delay_every('x', '1 day', 'SELECT 1', max_runs => 0)$$,
-	$$delay_every('x', '1 day', 'SELECT 1', catch_up => 'maybe')$$,
+	$$delay_every('x', '1 day', 'SELECT 1', options => '{"max_runs": 0}')$$,
+	$$delay_every('x', '1 day', 'SELECT 1', options => '{"catch_up": "maybe"}')$$,
 	$$delay_every('x', '1 day', 'SELECT 1', queue => 'no such queue')$$,
 	$$delay_every('x', '1 day', 'SELECT 1', priority => 10)$$,
 	$$delay_every('x', '1 day', 'SELECT 1', max_attempts => 0)$$,
-	$$delay_every('x', '1 day', 'SELECT 1', timeout => '-1 s')$$,
-	$$delay_every('x', '1 day', 'SELECT 1', skip_after => '-1 s')$$,
-	$$delay_every('x', '1 day', 'SELECT 1', on_success => 'SELEC')$$,
-	$$delay_every('x', '1 day', 'SELECT 1', mode => 'maybe')$$,
-	$$delay_every('x', '1 day', 'SELECT 1; SELECT 2', mode => 'at_least_once')$$,
+	$$delay_every('x', '1 day', 'SELECT 1', options => '{"timeout": "-1 s"}')$$,
+	$$delay_every('x', '1 day', 'SELECT 1', options => '{"skip_after": "-1 s"}')$$,
+	$$delay_every('x', '1 day', 'SELECT 1', options => '{"on_success": "SELEC"}')$$,
+	$$delay_every('x', '1 day', 'SELECT 1', options => '{"mode": "maybe"}')$$,
+	$$delay_every('x', '1 day', 'SELECT 1; SELECT 2', options => '{"mode": "at_least_once"}')$$,
 	$$delay_every('x', '200000000 years', 'SELECT 1')$$,
 	$$delay_cron('x', NULL, 'SELECT 1')$$,
 	$$delay_cron('x', 'whenever', 'SELECT 1')$$,
@@ -390,7 +389,7 @@ ROLLBACK;
 SELECT count(*) FROM delay_wheel_data.recurring_task;
 
 -- the end of timestamps is the end of runs
-SELECT delay_every('last', '1 year', 'SELECT note_run(''last'')', starts => '294275-06-01', time_zone => 'UTC') AS id \gset
+SELECT delay_every('last', '1 year', 'SELECT note_run(''last'')', starts => '294275-06-01', timezone => 'UTC') AS id \gset
 SELECT delay_run(:id);
 SELECT task AS id FROM delay_wheel.recurring \gset
 SELECT delay_run(:id);
@@ -398,7 +397,7 @@ SELECT * FROM shown;
 SELECT delay_unschedule('last');
 -- a definition that plain SQL has spoilt has no runs any more, and says why
 SELECT delay_every('spoilt', '1 day', 'SELECT 1', starts => '2999-01-01') AS id \gset
-UPDATE delay_wheel_data.recurring_task SET time_zone = 'Nowhere/Land';
+UPDATE delay_wheel_data.recurring_task SET timezone = 'Nowhere/Land';
 SELECT delay_run(:id);
 SELECT * FROM shown;
 SELECT delay_unschedule('spoilt');

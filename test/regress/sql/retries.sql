@@ -13,8 +13,7 @@ CREATE FUNCTION retries_fail(code text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
 	RAISE EXCEPTION 'on purpose' USING ERRCODE = code;
 END $$;
-SELECT delay_queue('retries', max_attempts => 30000, retry_delay => '10 minutes', retry_backoff => 'linear',
-	retry_max_delay => '25 minutes', retry_on => '{22,40001}', give_up_on => '{22012}');
+SELECT delay_wheel.create_queue('retries', max_attempts => 30000, options => '{"retry_delay": "10 minutes", "retry_backoff": "linear", "retry_max_delay": "25 minutes", "retry_on": ["22", "40001"], "give_up_on": ["22012"]}');
 SELECT retry_delay, retry_backoff, retry_max_delay, retry_on, give_up_on FROM delay_wheel.queues WHERE name = 'retries';
 
 --
@@ -44,14 +43,14 @@ DO $$
 DECLARE p record;
 BEGIN
 	FOR p IN SELECT * FROM pauses ORDER BY n LOOP
-		EXECUTE format('UPDATE pauses SET task = delay_schedule_task(''SELECT retries_fail(''''22023'''')'', %s) WHERE n = %s', p.options, p.n);
+		EXECUTE format('UPDATE pauses SET task = %s WHERE n = %s', pg_temp.call_of('delay_schedule_task', '''SELECT retries_fail(''''22023'''')'', ' || p.options), p.n);
 		UPDATE delay_wheel_data.task SET attempts = p.attempts WHERE id = (SELECT task FROM pauses WHERE n = p.n);
 	END LOOP;
 END $$;
 -- of these, plain SQL has written nonsense: as if they said nothing
 INSERT INTO pauses (options, attempts, pause, task) VALUES
-	('nonsense', 1, '20 minutes', delay_schedule_task('SELECT retries_fail(''22023'')', max_attempts => 3, retry_delay => '10 minutes')),
-	('nonsense', 1, '20 minutes', delay_schedule_task('SELECT retries_fail(''22023'')', max_attempts => 3, retry_delay => '10 minutes'));
+	('nonsense', 1, '20 minutes', delay_schedule_task('SELECT retries_fail(''22023'')', max_attempts => 3, options => '{"retry_delay": "10 minutes"}')),
+	('nonsense', 1, '20 minutes', delay_schedule_task('SELECT retries_fail(''22023'')', max_attempts => 3, options => '{"retry_delay": "10 minutes"}'));
 UPDATE delay_wheel_data.task t SET attempts = 1, more = CASE p.n % 2 WHEN 0 THEN
 		'{"retry_backoff": 7, "retry_max_delay": "x", "retry_on": [], "give_up_on": {"22": 22}}'::jsonb
 		ELSE '{"retry_backoff": "steep", "retry_max_delay": -5, "retry_on": "", "give_up_on": ",x,220,2202322"}' END
@@ -105,8 +104,8 @@ DO $$
 DECLARE e record;
 BEGIN
 	FOR e IN SELECT * FROM errors ORDER BY n LOOP
-		EXECUTE format('UPDATE errors SET task = delay_schedule_task(%L, %s, %s retry_delay => ''1 hour'') WHERE n = %s',
-			e.sql, e.options, CASE WHEN e.options NOT LIKE '%max_attempts%' THEN 'max_attempts => 3,' END, e.n);
+		EXECUTE format('UPDATE errors SET task = %s WHERE n = %s',
+			pg_temp.call_of('delay_schedule_task', format('%L, %s, %s retry_delay => ''1 hour''', e.sql, e.options, CASE WHEN e.options NOT LIKE '%max_attempts%' THEN 'max_attempts => 3,' END)), e.n);
 	END LOOP;
 END $$;
 SELECT pg_temp.wait_for('NOT EXISTS (SELECT FROM errors e WHERE NOT EXISTS (SELECT FROM delay_wheel.failed WHERE id = e.task)
@@ -119,7 +118,7 @@ SELECT count(delay_cancel(id)) FROM delay_wheel.tasks JOIN errors ON task = id;
 -- an error at the commit; one with a detail of its own, which stays
 CREATE TABLE retries_parent (i int PRIMARY KEY);
 CREATE TABLE retries_child (i int REFERENCES retries_parent DEFERRABLE INITIALLY DEFERRED);
-SELECT delay_schedule_task('INSERT INTO retries_child VALUES (1)', max_attempts => 3, give_up_on => '{23503}') AS id \gset
+SELECT delay_schedule_task('INSERT INTO retries_child VALUES (1)', max_attempts => 3, options => '{"give_up_on": ["23503"]}') AS id \gset
 SELECT pg_temp.wait_for(format('EXISTS (SELECT FROM delay_wheel.failed WHERE id = %s)', :id));
 SELECT attempts, sqlstate, detail FROM delay_wheel.failed WHERE id = :id;
 DROP TABLE retries_child, retries_parent;
@@ -132,25 +131,25 @@ SELECT delay_cancel(:id);
 
 -- a serialization failure is repeated at once, which is no attempt; then it is an error like others
 CREATE SEQUENCE retries_seq;
-SELECT delay_schedule_task('SELECT nextval(''retries_seq''), retries_fail(''40001'')', max_attempts => 3, give_up_on => '{40}') AS id \gset
+SELECT delay_schedule_task('SELECT nextval(''retries_seq''), retries_fail(''40001'')', max_attempts => 3, options => '{"give_up_on": ["40"]}') AS id \gset
 SELECT pg_temp.wait_for(format('EXISTS (SELECT FROM delay_wheel.failed WHERE id = %s)', :id));
 SELECT attempts, sqlstate, detail, (SELECT last_value >= 11 FROM retries_seq) AS was_repeated FROM delay_wheel.failed WHERE id = :id;
 DROP SEQUENCE retries_seq;
 
 -- a changed queue holds for what is pending
 SELECT delay_schedule_task('SELECT retries_fail(''23505'')', queue => 'retries', delay => '1 hour') AS id \gset
-SELECT delay_queue('retries', retry_on => '{}', give_up_on => '{}', retry_backoff => 'exponential', retry_max_delay => '0');
+SELECT delay_wheel.create_queue('retries', options => '{"retry_on": [], "give_up_on": [], "retry_backoff": "exponential", "retry_max_delay": "0"}');
 SELECT retry_backoff, retry_max_delay, retry_on, give_up_on FROM delay_wheel.queues WHERE name = 'retries';
 SELECT delay_reschedule(:id, '0');
 SELECT pg_temp.wait_for(format('attempts = 1 FROM delay_wheel.tasks WHERE id = %s', :id));
 SELECT delay_cancel(:id);
-SELECT delay_queue_drop('retries');
+SELECT delay_wheel.drop_queue('retries');
 
 --
 -- Messages: the receiver says whether an error is final
 --
-SELECT delay_queue('retries', max_attempts => 9, give_up_on => '{DW007}') AND delay_queue('retries', external => true);
-SELECT delay_send('retries', '1', retry_delay => '10 minutes', retry_backoff => 'linear', retry_max_delay => '15 minutes') AS id \gset
+SELECT delay_wheel.create_queue('retries', max_attempts => 9, options => '{"give_up_on": ["DW007"]}') AND delay_wheel.create_queue('retries', external => true);
+SELECT delay_send('retries', '1', options => '{"retry_delay": "10 minutes", "retry_backoff": "linear", "retry_max_delay": "15 minutes"}') AS id \gset
 SELECT pg_temp.wait_for('ready = 1 FROM delay_wheel.queues WHERE name = ''retries''');
 SELECT id AS leased, token FROM delay_lease('retries') \gset
 SELECT delay_fail(:id, :token, 'first');
@@ -164,17 +163,16 @@ SELECT delay_fail(:id, error => 'second');
 COMMIT;
 SELECT attempts, due - now() BETWEEN interval '14 minutes' AND interval '19 minutes' AS due_in_time FROM delay_wheel.tasks WHERE id = :id;
 SELECT delay_cancel(:id);
-SELECT pg_temp.wait_for('delay_queue_drop(''retries'')');
+SELECT pg_temp.wait_for('delay_wheel.drop_queue(''retries'')');
 
 --
 -- Recurring tasks
 --
-SELECT delay_every('retries', '1 day', 'SELECT 1 / 0', starts => '2020-01-01', catch_up => 'all', max_runs => 1, max_attempts => 3,
-	retry_backoff => 'fixed', retry_max_delay => '1 hour', retry_on => '{}', give_up_on => '{22012,23}') > 0 AS made;
+SELECT delay_every('retries', '1 day', 'SELECT 1 / 0', starts => '2020-01-01', max_attempts => 3, options => '{"catch_up": "all", "max_runs": 1, "retry_backoff": "fixed", "retry_max_delay": "1 hour", "retry_on": [], "give_up_on": ["22012", "23"]}') > 0 AS made;
 SELECT retry_backoff, retry_max_delay, retry_on, give_up_on FROM delay_wheel.recurring WHERE name = 'retries';
 SELECT pg_temp.wait_for('failures = 1 FROM delay_wheel.recurring WHERE name = ''retries''');
 SELECT attempts, sqlstate, detail FROM delay_wheel.failed ORDER BY failed_at DESC LIMIT 1;
-SELECT delay_cron('retries', '0 0 1 1 *', 'SELECT 1', retry_backoff => 'linear', give_up_on => '{23}') > 0 AS made;
+SELECT delay_cron('retries', '0 0 1 1 *', 'SELECT 1', options => '{"retry_backoff": "linear", "give_up_on": ["23"]}') > 0 AS made;
 SELECT retry_backoff, retry_max_delay, retry_on, give_up_on FROM delay_wheel.recurring WHERE name = 'retries';
 SELECT delay_unschedule('retries');
 
@@ -182,23 +180,23 @@ SELECT delay_unschedule('retries');
 -- What is refused
 --
 SELECT e.* FROM unnest(ARRAY[
-	$$SELECT delay_schedule_task('SELECT 1', retry_backoff => 'Linear')$$,
-	$$SELECT delay_schedule_task('SELECT 1', retry_max_delay => '-1 s')$$,
-	$$SELECT delay_schedule_task('SELECT 1', retry_max_delay => '367 days')$$,
-	$$SELECT delay_schedule_task('SELECT 1', retry_on => '{unique_violation}')$$,
-	$$SELECT delay_schedule_task('SELECT 1', retry_on => '{40001,4000}')$$,
-	$$SELECT delay_schedule_task('SELECT 1', retry_on => '{xx000}')$$,
-	$$SELECT delay_schedule_task('SELECT 1', retry_on => '{""}')$$,
-	$$SELECT delay_schedule_task('SELECT 1', retry_on => '{40001,NULL}')$$,
-	$$SELECT delay_schedule_task('SELECT 1', give_up_on => '{"40001,23"}')$$,
-	$$SELECT delay_schedule_task('SELECT 1', give_up_on => array_fill('23'::text, '{101}'))$$,
-	$$SELECT delay_queue('retries', retry_backoff => '')$$,
-	$$SELECT delay_queue('retries', retry_max_delay => '-1 s')$$,
-	$$SELECT delay_queue('retries', give_up_on => '{NO}')$$,
-	$$SELECT delay_queue('retries', give_up_on => '{no}')$$,
-	$$SELECT delay_every('retries', '1 day', 'SELECT 1', retry_on => '{4}')$$,
-	$$SELECT delay_send('retries', '1', retry_backoff => 'quadratic')$$]) c, pg_temp.error_of(c) e;
-SELECT delay_queue_drop('retries');
+	$$SELECT delay_schedule_task('SELECT 1', options => '{"retry_backoff": "Linear"}')$$,
+	$$SELECT delay_schedule_task('SELECT 1', options => '{"retry_max_delay": "-1 s"}')$$,
+	$$SELECT delay_schedule_task('SELECT 1', options => '{"retry_max_delay": "367 days"}')$$,
+	$$SELECT delay_schedule_task('SELECT 1', options => '{"retry_on": ["unique_violation"]}')$$,
+	$$SELECT delay_schedule_task('SELECT 1', options => '{"retry_on": ["40001", "4000"]}')$$,
+	$$SELECT delay_schedule_task('SELECT 1', options => '{"retry_on": ["xx000"]}')$$,
+	$$SELECT delay_schedule_task('SELECT 1', options => jsonb_build_object('retry_on', '{""}'::text[]))$$,
+	$$SELECT delay_schedule_task('SELECT 1', options => jsonb_build_object('retry_on', '{40001,NULL}'::text[]))$$,
+	$$SELECT delay_schedule_task('SELECT 1', options => jsonb_build_object('give_up_on', '{"40001,23"}'::text[]))$$,
+	$$SELECT delay_schedule_task('SELECT 1', options => jsonb_build_object('give_up_on', array_fill('23'::text, '{101}')))$$,
+	$$SELECT delay_wheel.create_queue('retries', options => '{"retry_backoff": ""}')$$,
+	$$SELECT delay_wheel.create_queue('retries', options => '{"retry_max_delay": "-1 s"}')$$,
+	$$SELECT delay_wheel.create_queue('retries', options => '{"give_up_on": ["NO"]}')$$,
+	$$SELECT delay_wheel.create_queue('retries', options => '{"give_up_on": ["no"]}')$$,
+	$$SELECT delay_every('retries', '1 day', 'SELECT 1', options => '{"retry_on": ["4"]}')$$,
+	$$SELECT delay_send('retries', '1', options => '{"retry_backoff": "quadratic"}')$$]) c, pg_temp.error_of(c) e;
+SELECT delay_wheel.drop_queue('retries');
 -- by plain SQL, too, as far as the table knows
 SELECT code, message FROM unnest(ARRAY[
 	$$INSERT INTO delay_wheel_data.queue (name, retry_backoff) VALUES ('retries', 'steep')$$,

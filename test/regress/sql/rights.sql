@@ -19,12 +19,14 @@ GRANT ALL ON rights_effect TO PUBLIC;
 
 -- the functions of the extension; what everybody may call beside those in its schema
 CREATE VIEW rights_functions AS
-	SELECT p.oid, p.oid::regprocedure AS function, p.pronamespace = e.extnamespace AS public
+	SELECT p.oid, p.oid::regprocedure AS function, 
+			p.pronamespace = e.extnamespace OR (p.pronamespace = 'delay_wheel'::regnamespace
+				AND p.proname IN ('pause_queue', 'resume_queue', 'create_queue', 'drop_queue', 'pause_database', 'resume_database', 'arm', 'follow_shards')) AS public
 	FROM pg_extension e JOIN pg_depend d ON d.refobjid = e.oid AND d.deptype = 'e' JOIN pg_proc p ON p.oid = d.objid
 	WHERE e.extname = 'delay_wheel' AND d.classid = 'pg_proc'::regclass;
 SELECT function FROM rights_functions WHERE has_function_privilege('public', oid, 'EXECUTE') AND NOT public ORDER BY function::text COLLATE "C";
 
--- Calls each function in the schema given to CREATE EXTENSION, with null for each argument, as a
+-- Calls each function in the schema given to CREATE EXTENSION, and those for administrators, with null for each argument, as a
 -- role of the caller's choice.  None is forgotten: the catalog has the list
 CREATE FUNCTION rights_calls(role name, OUT function text, OUT code text, OUT message text, OUT hint text)
 	RETURNS SETOF record LANGUAGE plpgsql AS $$
@@ -55,7 +57,7 @@ BEGIN
 	END LOOP;
 END $$;
 SELECT code, message, hint, count(*) FROM rights_calls('regress_dw_plain') GROUP BY 1, 2, 3 ORDER BY 4 DESC, message COLLATE "C";
-SELECT hint FROM rights_calls('regress_dw Odd "Name''') WHERE function = 'delay_cancel_key(text,text)';
+SELECT hint FROM rights_calls('regress_dw Odd "Name''') WHERE function = 'delay_cancel(bigint,boolean,boolean,text,text,boolean)';
 SET SESSION AUTHORIZATION regress_dw_plain;
 SELECT delay_schedule('0', 'SELECT 1');
 SELECT delay_cancel(1);
@@ -155,33 +157,33 @@ BEGIN;
 SAVEPOINT s;
 SELECT delay_wheel.allow('regress_dw_plain');
 SET LOCAL ROLE regress_dw_plain;
-SELECT delay_cancel_key('none');
+SELECT delay_cancel(key => 'none');
 ROLLBACK TO s;
 SET LOCAL ROLE regress_dw_plain;
-SELECT code FROM pg_temp.error_of($$SELECT delay_cancel_key('none')$$);
+SELECT code FROM pg_temp.error_of($$SELECT delay_cancel(key => 'none')$$);
 RESET ROLE;
 SELECT delay_wheel.allow('regress_dw_plain');
 SAVEPOINT s;
 SELECT delay_wheel.disallow('regress_dw_plain');
 SET LOCAL ROLE regress_dw_plain;
-SELECT code FROM pg_temp.error_of($$SELECT delay_cancel_key('none')$$);
+SELECT code FROM pg_temp.error_of($$SELECT delay_cancel(key => 'none')$$);
 ROLLBACK TO s;
 SET LOCAL ROLE regress_dw_plain;
-SELECT delay_cancel_key('none');
+SELECT delay_cancel(key => 'none');
 ROLLBACK;
 -- SET ROLE to one that may, and to one that may not
 SELECT delay_wheel.allow('regress_dw_group');
 GRANT regress_dw_plain TO regress_dw_group;
 SET SESSION AUTHORIZATION regress_dw_member;
-SELECT delay_cancel_key('none');
+SELECT delay_cancel(key => 'none');
 SET ROLE regress_dw_group;
-SELECT delay_cancel_key('none');
+SELECT delay_cancel(key => 'none');
 SET ROLE regress_dw_plain;
-SELECT delay_cancel_key('none');
+SELECT delay_cancel(key => 'none');
 RESET SESSION AUTHORIZATION;
 REVOKE regress_dw_plain FROM regress_dw_group;
 -- in a SECURITY DEFINER function that of its owner: also if the caller has it and the owner has not
-CREATE FUNCTION rights_by_owner() RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$BEGIN RETURN delay_cancel_key('none'); END$$;
+CREATE FUNCTION rights_by_owner() RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$BEGIN RETURN delay_cancel(key => 'none'); END$$;
 ALTER FUNCTION rights_by_owner OWNER TO regress_dw_group;
 SET SESSION AUTHORIZATION regress_dw_plain;
 SELECT rights_by_owner();
@@ -197,7 +199,7 @@ DROP FUNCTION rights_by_owner;
 SELECT delay_wheel.allow('regress_dw_plain');
 SET SESSION AUTHORIZATION regress_dw_plain;
 SELECT delay_schedule_task($$INSERT INTO rights_effect VALUES ('right taken back')$$, delay => '1 hour',
-	on_success => $$INSERT INTO rights_effect VALUES ('follow-up without right')$$) AS with_follow_up \gset
+	options => jsonb_build_object('on_success', $$INSERT INTO rights_effect VALUES ('follow-up without right')$$)) AS with_follow_up \gset
 SELECT delay_schedule('1 hour', $$SELECT delay_schedule('0', 'SELECT 1')$$) AS schedules \gset
 SELECT delay_every('rights', '1 second', $$INSERT INTO rights_effect SELECT 'recurring without right' WHERE NOT has_table_privilege('delay_wheel.tasks', 'INSERT')$$) > 0 AS ok;
 RESET SESSION AUTHORIZATION;
@@ -224,7 +226,7 @@ DELETE FROM delay_wheel_data.failed_task;
 -- who may write all tables may
 CREATE ROLE regress_dw_writes_all IN ROLE pg_write_all_data;
 SET SESSION AUTHORIZATION regress_dw_writes_all;
-SELECT delay_cancel_key('none');
+SELECT delay_cancel(key => 'none');
 SELECT code, message FROM pg_temp.error_of($$INSERT INTO delay_wheel.tasks (sql) VALUES ('SELECT 1')$$);
 RESET SESSION AUTHORIZATION;
 DROP ROLE regress_dw_writes_all;
@@ -237,7 +239,7 @@ REVOKE USAGE ON SCHEMA public FROM PUBLIC;
 SELECT delay_wheel.allow('regress_dw_no_schema');
 SELECT has_schema_privilege('regress_dw_no_schema', 'public', 'USAGE') AS role, has_schema_privilege('public', 'public', 'USAGE') AS public;
 SET SESSION AUTHORIZATION regress_dw_no_schema;
-SELECT delay_cancel_key('none');
+SELECT delay_cancel(key => 'none');
 RESET SESSION AUTHORIZATION;
 -- two lines: the right, and the schema
 DROP ROLE regress_dw_no_schema;

@@ -151,7 +151,7 @@ INSERT INTO delay_wheel_data.failed_task (id, failed_at, due, origin, owner, que
 	FROM (SELECT string_agg(md5(i::text), '') AS v FROM generate_series(1, 32) i) t;
 SET LOCAL SESSION AUTHORIZATION regress_dw_alice;
 SELECT idx_scan AS scans FROM pg_stat_xact_all_tables WHERE relid = :toast \gset
-SELECT delay_discard_all(tag => repeat('x', 1000)), delay_redrive(tag => repeat('x', 1000));
+SELECT delay_discard_all(tag => repeat('x', 1000)), delay_retry_all(tag => repeat('x', 1000));
 SELECT idx_scan - :scans AS scans FROM pg_stat_xact_all_tables WHERE relid = :toast;
 RESET SESSION AUTHORIZATION;
 SELECT delay_discard_all(tag => repeat('x', 1000));

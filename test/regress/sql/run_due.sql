@@ -13,7 +13,7 @@
 CREATE TABLE due_effect (n serial, label text, task text DEFAULT current_setting('delay_wheel.task_id'), at timestamptz DEFAULT now());
 CREATE VIEW due_pending AS SELECT label FROM (SELECT args[1] AS label, due, id FROM delay_wheel.tasks) t ORDER BY due, id;
 CREATE FUNCTION due_task(label text, delay interval, queue text DEFAULT NULL, priority int DEFAULT NULL) RETURNS bigint LANGUAGE sql AS $$
-	SELECT delay_schedule_task('INSERT INTO due_effect (label) VALUES ($1)', ARRAY[label], delay => delay, queue => queue, priority => priority)
+	SELECT delay_schedule_task('INSERT INTO due_effect (label) VALUES ($1)', args => ARRAY[label], delay => delay, queue => queue, priority => priority)
 $$;
 
 -- An application: its trigger, and the test of it, which leaves nothing.
@@ -38,8 +38,8 @@ SELECT count(*) FROM due_order;
 SELECT count(*) FROM delay_wheel_data.task;
 
 -- In order of due and id, of all queues and priorities; paused, too.
-SELECT delay_queue('due', max_running => 1), delay_queue('due_paused');
-SELECT delay_pause('due_paused');
+SELECT delay_wheel.create_queue('due', max_running => 1), delay_wheel.create_queue('due_paused');
+SELECT delay_wheel.pause_queue('due_paused');
 BEGIN;
 SELECT count(due_task(label, delay, queue, priority)) FROM (VALUES
 	('4', '3 hours'::interval, 'due', 1), ('1', '0', NULL, -1), ('5', '3 hours', NULL, -1), ('6', '3 hours', 'due_paused', 0),
@@ -83,7 +83,7 @@ SELECT delay_schedule('1 hour', format('SELECT delay_cancel(%s), delay_reschedul
 SELECT delay_schedule_task('INSERT INTO due_effect (label) VALUES (''REPLACED'')', delay => '3 hours', key => 'k') IS NOT NULL AS ok;
 SELECT delay_schedule('2 hours', $$SELECT delay_schedule_task('INSERT INTO due_effect (label) VALUES (''replacement'')', delay => '2 hours', key => 'k', if_exists => 'replace')$$) IS NOT NULL AS ok;
 SELECT delay_schedule_task('INSERT INTO due_effect (label) SELECT ''two rows'' FROM generate_series(1, 2)', delay => '5 hours',
-	on_success => 'INSERT INTO due_effect (label) VALUES (''after '' || $2)') IS NOT NULL AS ok;
+	options => jsonb_build_object('on_success', 'INSERT INTO due_effect (label) VALUES (''after '' || $2)')) IS NOT NULL AS ok;
 SELECT due_task('last', '5 hours 1 s') IS NOT NULL AS ok;
 SELECT delay_run_due(now() + interval '6 hours');
 SELECT array_agg(label ORDER BY n) FROM due_effect;
@@ -101,7 +101,7 @@ ROLLBACK;
 
 -- skip_after, expires and attempts are not asked; what is cancelled is gone.
 BEGIN;
-SELECT delay_schedule_task('INSERT INTO due_effect (label) VALUES (''too late'')', due => now() - interval '1 day', skip_after => '1 s', expires => '2 s') IS NOT NULL AS ok;
+SELECT delay_schedule_task('INSERT INTO due_effect (label) VALUES (''too late'')', due => now() - interval '1 day', options => '{"skip_after": "1 s", "expires": "2 s"}') IS NOT NULL AS ok;
 SELECT delay_schedule_task('INSERT INTO due_effect (label) VALUES (''CANCELLED'')', tag => 'due') IS NOT NULL AS ok;
 SELECT delay_cancel_all(tag => 'due') IS NOT NULL AS ok;
 SELECT delay_run_due();
@@ -111,7 +111,7 @@ ROLLBACK;
 -- An error is the caller's, and undoes all, or up to a savepoint.
 BEGIN;
 SELECT due_task('before the error', '1 hour') IS NOT NULL AS ok;
-SELECT delay_schedule_task('SELECT 1 / 0', delay => '2 hours', max_attempts => 5, on_failure => 'SELECT 1') AS id \gset
+SELECT delay_schedule_task('SELECT 1 / 0', delay => '2 hours', max_attempts => 5, options => '{"on_failure": "SELECT 1"}') AS id \gset
 SAVEPOINT s;
 SELECT delay_run_due(now() + interval '1 day');
 ROLLBACK TO s;
@@ -212,9 +212,8 @@ BEGIN
 END $$;
 CREATE FUNCTION due_fails(label text, tries int, code text DEFAULT 'P0001', after interval DEFAULT '0', attempts int DEFAULT 3, delay interval DEFAULT '1 hour', key text DEFAULT NULL,
 	expires interval DEFAULT NULL, skip_after interval DEFAULT NULL, give_up_on text[] DEFAULT NULL, retry_on text[] DEFAULT NULL) RETURNS bigint LANGUAGE sql AS $$
-	SELECT delay_schedule_task('SELECT due_fails_until($1, $2, $3)', ARRAY[label, tries::text, code], delay => after, max_attempts => attempts, retry_delay => delay, retry_backoff => 'fixed',
-		key => key, expires => expires, skip_after => skip_after, give_up_on => give_up_on, retry_on => retry_on,
-		on_success => 'INSERT INTO due_effect (label) VALUES (''succeeded'')', on_failure => 'INSERT INTO due_effect (label) VALUES ($2 || '' '' || $3)')
+	SELECT delay_schedule_task('SELECT due_fails_until($1, $2, $3)', args => ARRAY[label, tries::text, code], delay => after, max_attempts => attempts,
+		key => key, options => jsonb_build_object('retry_delay', delay, 'retry_backoff', 'fixed', 'expires', expires, 'skip_after', skip_after, 'give_up_on', give_up_on, 'retry_on', retry_on, 'on_success', 'INSERT INTO due_effect (label) VALUES (''succeeded'')', 'on_failure', 'INSERT INTO due_effect (label) VALUES ($2 || '' '' || $3)'))
 $$;
 BEGIN;
 SELECT setval('due_tries', 1, false);
@@ -309,7 +308,7 @@ SELECT code FROM pg_temp.error_of('SELECT delay_run_due(as_executor => false)');
 ROLLBACK;
 -- what is committed: failed for others, and put back for executors
 SELECT setval('due_tries', 1, false);
-SELECT delay_pause();
+SELECT delay_pause_all();
 SELECT due_fails('committed', 2, attempts => 2, delay => '0') IS NOT NULL AS ok, due_fails('never', 100, attempts => 1) IS NOT NULL AS ok;
 BEGIN;
 SELECT delay_run_due(now() - interval '1 s', true);
@@ -317,7 +316,7 @@ SELECT due_fails('put back', 3, delay => '1 s', attempts => 2) AS back \gset
 SELECT delay_run_due(as_executor => true);
 COMMIT;
 SELECT label, attempts, message FROM due_failed;
-SELECT delay_resume();
+SELECT delay_resume_all();
 SELECT pg_temp.wait_until_done();
 SELECT array_agg(label ORDER BY label) FROM due_effect;
 TRUNCATE due_effect;
@@ -377,6 +376,6 @@ DROP TABLE due_order;
 DROP VIEW due_pending;
 DROP TABLE due_effect;
 DROP FUNCTION due_order_inserted(), due_task(text, interval, text, int), due_monthly(int), due_endless(interval);
-SELECT delay_queue_drop('due'), delay_queue_drop('due_paused');
+SELECT delay_wheel.drop_queue('due'), delay_wheel.drop_queue('due_paused');
 DROP ROLE regress_dw_due;
 DROP FUNCTION due_fails, due_fails_until;

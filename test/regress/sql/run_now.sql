@@ -100,7 +100,7 @@ SELECT delay_cancel(id) FROM delay_wheel.tasks;
 SET SESSION AUTHORIZATION regress_dw_owner;
 SELECT delay_schedule('1 day', $$INSERT INTO run_now_effect (label) VALUES ('its own')$$) AS id \gset
 SELECT delay_schedule('1 day', $$INSERT INTO run_now_effect (label) VALUES (public.run_now_path())$$) AS id1 \gset
-CREATE FUNCTION run_now.run(id bigint) RETURNS boolean LANGUAGE sql SECURITY DEFINER AS 'SELECT public.delay_run(id)';
+CREATE FUNCTION run_now.run(id bigint) RETURNS text LANGUAGE sql SECURITY DEFINER AS 'SELECT public.delay_run(id)';
 CREATE FUNCTION run_now.run_due() RETURNS bigint LANGUAGE sql SECURITY DEFINER AS $$SELECT public.delay_run_due('infinity')$$;
 RESET SESSION AUTHORIZATION;
 UPDATE delay_wheel_data.task SET search_path = NULL WHERE id = :id1;

@@ -93,9 +93,9 @@ SELECT pg_temp.wait_for($$count(*) = 1 FROM schedule_effect WHERE label = 'sever
 --
 -- Refused: values
 --
-SELECT * FROM pg_temp.error_of($$SELECT delay_schedule(NULL, 'SELECT 1')$$);
-SELECT * FROM pg_temp.error_of($$SELECT delay_schedule('1 s', NULL)$$);
 SELECT * FROM pg_temp.error_of($$SELECT delay_schedule_at(NULL, 'SELECT 1')$$);
+SELECT * FROM pg_temp.error_of($$SELECT delay_schedule('1 s', NULL)$$);
+SELECT * FROM pg_temp.error_of($$SELECT delay_schedule(NULL, 'SELECT 1')$$);
 SELECT * FROM pg_temp.error_of($$SELECT delay_schedule_at(now(), NULL)$$);
 SELECT * FROM pg_temp.error_of($$SELECT delay_schedule(NULL, 'SELECT $1', 1)$$);
 SELECT * FROM pg_temp.error_of($$SELECT delay_schedule_at('infinity', 'SELECT 1')$$);
@@ -105,10 +105,22 @@ SELECT * FROM pg_temp.error_of($$SELECT delay_schedule('-20000 years', 'SELECT 1
 SELECT * FROM pg_temp.error_of($$SELECT delay_schedule('178000000 years', 'SELECT 1')$$);
 SELECT * FROM pg_temp.error_of($$SELECT delay_reschedule(NULL, '1 s')$$);
 SELECT * FROM pg_temp.error_of($$SELECT delay_reschedule(1, NULL)$$);
-SELECT * FROM pg_temp.error_of($$SELECT delay_reschedule_at(1, NULL)$$);
-SELECT * FROM pg_temp.error_of($$SELECT delay_reschedule_at(1, 'infinity')$$);
+SELECT * FROM pg_temp.error_of($$SELECT delay_reschedule(1, NULL)$$);
+SELECT * FROM pg_temp.error_of($$SELECT delay_reschedule(1, timestamptz 'infinity')$$);
 SELECT * FROM pg_temp.error_of($$SELECT delay_reschedule(1, '300000 years')$$);
-SELECT delay_cancel(NULL) IS NULL AS null_for_null;
+SELECT * FROM pg_temp.error_of('SELECT delay_cancel(NULL)');
+SELECT * FROM pg_temp.error_of($$SELECT delay_cancel(1, key => 'k')$$);
+SELECT * FROM pg_temp.error_of($$SELECT delay_cancel(1, queue => 'q')$$);
+SELECT * FROM pg_temp.error_of($$SELECT delay_cancel(stop_running => true, key => 'k')$$);
+-- a number without a unit, and points in time, as texts
+SELECT * FROM unnest(ARRAY['5000', ' 1.5', '-3', '+7 ', '2027-13-01', '2027-01-01 25:00', 'tomorrow', '']) when_text, pg_temp.error_of(format('SELECT delay_schedule(%L, ''SELECT 1'')', when_text));
+SELECT * FROM pg_temp.error_of('SELECT delay_schedule(5000, ''SELECT 1'')');
+BEGIN;
+SELECT delay_schedule('2100-01-01', 'SELECT 1') AS day, delay_schedule('2100-01-01 10:00+02', 'SELECT 1') AS instant, delay_schedule('0', 'SELECT 1') > 0 AS zero, delay_schedule(' 00 ', 'SELECT 1') > 0 AS zeros \gset
+SELECT due FROM delay_wheel.tasks WHERE id IN (:day, :instant) ORDER BY id;
+SELECT delay_reschedule(:day, '2100-01-02'), delay_reschedule(:instant, '2100-01-02 10:00+02'::timestamptz);
+SELECT due FROM delay_wheel.tasks WHERE id IN (:day, :instant) ORDER BY id;
+ROLLBACK;
 
 --
 -- Refused: texts
@@ -198,7 +210,7 @@ SELECT * FROM pg_temp.error_of($$SELECT delay_schedule('1 s', 'SELECT 1')$$);
 SELECT * FROM pg_temp.error_of($$SELECT delay_schedule_at(now(), 'SELECT 1')$$);
 SELECT * FROM pg_temp.error_of($$SELECT delay_cancel(1)$$);
 SELECT * FROM pg_temp.error_of($$SELECT delay_reschedule(1, '1 s')$$);
-SELECT * FROM pg_temp.error_of($$SELECT delay_reschedule_at(1, now())$$);
+SELECT * FROM pg_temp.error_of($$SELECT delay_reschedule(1, now())$$);
 ROLLBACK;
 CREATE MATERIALIZED VIEW schedule_mv AS SELECT delay_schedule('1 s', 'SELECT 1');
 \echo :LAST_ERROR_SQLSTATE

@@ -59,7 +59,7 @@ SELECT pg_temp.wait_for($$count(*) = 1 FROM nested_effect WHERE label = 'the one
 -- itself
 SELECT delay_schedule('0', $$
 	INSERT INTO nested_effect
-	SELECT concat_ws(' ', 'cancel:', delay_cancel(id), 'reschedule:', delay_reschedule(id, '0'), delay_reschedule_at(id, now()),
+	SELECT concat_ws(' ', 'cancel:', delay_cancel(id), 'reschedule:', delay_reschedule(id, '0'), delay_reschedule(id, now()),
 		'sees itself:', EXISTS (SELECT FROM delay_wheel.tasks t WHERE t.id = s.id), 'is running:', (SELECT count(*) FROM delay_wheel.running r WHERE r.task = s.id AND r.pid = pg_backend_pid()))
 	FROM (SELECT current_setting('delay_wheel.task_id')::bigint AS id) s$$) > 0 AS ok;
 SELECT delay_schedule('0', $$DELETE FROM delay_wheel_data.task WHERE id = current_setting('delay_wheel.task_id')::bigint; INSERT INTO nested_effect VALUES ('deleted itself')$$) > 0 AS ok;

@@ -133,7 +133,7 @@ ROLLBACK;
 CREATE TABLE trigger_keys (id int, b bytea, bs bytea[], c char(10), q char(30), at timestamptz, f float8, r regclass);
 SELECT format('CREATE TRIGGER %I AFTER INSERT ON trigger_keys FOR EACH ROW EXECUTE FUNCTION delay_schedule_trigger(''1 h'', %L, %L, %L)',
 	name, 'SELECT 1 AS ' || name, 'key=' || name, 'queue=q') FROM unnest('{b, bs, c, at, f, r}'::text[]) name \gexec
-SELECT delay_queue('trigger_mails');
+SELECT delay_wheel.create_queue('trigger_mails');
 BEGIN;
 INSERT INTO trigger_keys VALUES (1, '\x00ff27', ARRAY['\x00ff'::bytea], 'a  b', 'trigger_mails', '2026-02-01 12:00+00', 1 / 3.0, 'trigger_keys');
 SET LOCAL bytea_output = 'escape';
@@ -143,15 +143,15 @@ SET LOCAL extra_float_digits = -10;
 SET LOCAL quote_all_identifiers = on;
 INSERT INTO trigger_keys SELECT * FROM trigger_keys;
 SELECT queue, key, sql FROM trigger_tasks;
-SELECT delay_cancel_key(c::text, 'trigger_mails') FROM trigger_keys LIMIT 1;
+SELECT delay_cancel(key => c::text, queue => 'trigger_mails') FROM trigger_keys LIMIT 1;
 ROLLBACK;
 DROP TABLE trigger_keys;
 
 --
 -- Queues
 --
-SELECT delay_queue('trigger_mails', priority => 1, spread => '1 hour');
-SELECT delay_queue('trigger_other');
+SELECT delay_wheel.create_queue('trigger_mails', priority => 1, options => '{"spread": "1 hour"}');
+SELECT delay_wheel.create_queue('trigger_other');
 SELECT trigger_on($$'1 day', 'SELECT 1', 'queue=trigger_mails', 'tag=some tag'$$);
 BEGIN;
 INSERT INTO trigger_t (id) VALUES (1);
@@ -170,7 +170,7 @@ SELECT trigger_on($$'1 day', 'SELECT 1', 'queue=trigger_other', 'key=k'$$);
 BEGIN;
 INSERT INTO trigger_t (k) VALUES ('a'), ('a');
 SELECT queue, key FROM trigger_tasks;
-SELECT delay_cancel_key('a', 'trigger_other');
+SELECT delay_cancel(key => 'a', queue => 'trigger_other');
 ROLLBACK;
 
 --
@@ -370,13 +370,13 @@ RESET ROLE;
 SELECT owner, args, search_path FROM delay_wheel_data.task ORDER BY id;
 ROLLBACK;
 -- a queue of others
-SELECT delay_queue('trigger_private', users => '{regress_dw_owner}');
+SELECT delay_wheel.create_queue('trigger_private', users => '{regress_dw_owner}');
 SELECT delay_wheel.allow('regress_dw_writer');
 CREATE OR REPLACE TRIGGER t AFTER INSERT ON regress_dw_schema.t FOR EACH ROW EXECUTE FUNCTION delay_schedule_trigger('1 h', 'SELECT $1', 'id', 'queue=trigger_private');
 SET SESSION AUTHORIZATION regress_dw_writer;
 SELECT code, message FROM pg_temp.error_of('INSERT INTO regress_dw_schema.t VALUES (9)');
 RESET SESSION AUTHORIZATION;
-SELECT delay_queue('trigger_private', users => '{regress_dw_owner,regress_dw_writer}');
+SELECT delay_wheel.create_queue('trigger_private', users => '{regress_dw_owner,regress_dw_writer}');
 SET SESSION AUTHORIZATION regress_dw_writer;
 INSERT INTO regress_dw_schema.t VALUES (10);
 SELECT owner, args, queue FROM delay_wheel.tasks ORDER BY id;
@@ -393,7 +393,7 @@ SET client_min_messages = warning;
 DROP SCHEMA regress_dw_schema CASCADE;
 RESET client_min_messages;
 DELETE FROM delay_wheel_data.task;
-SELECT delay_queue_drop('trigger_private');
+SELECT delay_wheel.drop_queue('trigger_private');
 SELECT delay_wheel.disallow('regress_dw_owner', 'regress_dw_writer');
 DROP ROLE regress_dw_owner, regress_dw_writer, regress_dw_group;
 
@@ -456,9 +456,37 @@ CREATE TRIGGER wrong AFTER INSERT ON trigger_wrong FOR EACH ROW EXECUTE FUNCTION
 INSERT INTO trigger_wrong VALUES (1);
 SELECT count(*) FROM trigger_tasks;
 
+
+--
+-- A trigger that is created anew while it fires, by a cast of the row's values
+--
+SELECT delay_wheel.create_queue('trigger_again', external => true);
+CREATE TYPE trigger_again AS ENUM ('again', 'no');
+CREATE TABLE trigger_casts (id int, c trigger_again);
+CREATE FUNCTION trigger_again(trigger_again) RETURNS json LANGUAGE plpgsql AS $$
+BEGIN
+	IF $1 = 'again' THEN
+		CREATE OR REPLACE TRIGGER again AFTER INSERT ON trigger_casts FOR EACH ROW EXECUTE FUNCTION delay_schedule_trigger('1 h', 'SELECT 1', 'no_such=1');
+		BEGIN
+			INSERT INTO trigger_casts VALUES (2, 'no');
+		EXCEPTION WHEN invalid_parameter_value THEN
+		END;
+	END IF;
+	RETURN '"cast"';
+END $$;
+CREATE CAST (trigger_again AS json) WITH FUNCTION trigger_again(trigger_again);
+CREATE TRIGGER again AFTER INSERT ON trigger_casts FOR EACH ROW EXECUTE FUNCTION
+	delay_send_trigger('1 h', 'trigger_again', 'id', 'c', 'tag=x', 'key=id', 'on_success=SELECT 77', 'retry_delay=3 s', 'notify=ch');
+INSERT INTO trigger_casts VALUES (1, 'again');
+SELECT payload, tag, key, retry_delay, notify, on_success FROM delay_wheel.tasks WHERE queue = 'trigger_again';
+SELECT count(delay_cancel(id)) FROM delay_wheel.tasks WHERE queue = 'trigger_again';
+DROP TABLE trigger_casts;
+DROP TYPE trigger_again CASCADE;
+SELECT delay_wheel.drop_queue('trigger_again');
+
 DROP VIEW trigger_tasks, trigger_view;
 DROP TABLE trigger_t, trigger_wrong;
 DROP FUNCTION trigger_on;
 DROP DOMAIN trigger_pause, trigger_id, trigger_when, trigger_pairs;
 DROP TYPE trigger_mood, trigger_pair;
-SELECT delay_queue_drop('trigger_mails'), delay_queue_drop('trigger_other');
+SELECT delay_wheel.drop_queue('trigger_mails'), delay_wheel.drop_queue('trigger_other');

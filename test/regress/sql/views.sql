@@ -43,12 +43,11 @@ ROLLBACK;
 
 -- all that delay_schedule_task() and delay_every() take; and which one a run is of
 BEGIN;
-SELECT delay_schedule_task('SELECT $1', args => '{1}', arg_types => '{int}', delay => '1 day', max_attempts => 3, retry_delay => '4 s', timeout => '5 s', expires => '6 s',
-	notify => 'views', on_success => 'SELECT 7', on_failure => 'SELECT 8') AS id \gset
+SELECT delay_schedule_task('SELECT $1', args => '{1}', delay => '1 day', max_attempts => 3, options => '{"arg_types": ["int"], "retry_delay": "4 s", "timeout": "5 s", "expires": "6 s", "notify": "views", "on_success": "SELECT 7", "on_failure": "SELECT 8"}') AS id \gset
 SELECT arg_types, max_attempts, retry_delay, timeout, expires, skip_after, notify, on_success, on_failure FROM delay_wheel.tasks WHERE id = :id;
-SELECT delay_schedule_task('SELECT 1', delay => '1 day', skip_after => '1 h') AS id \gset
+SELECT delay_schedule_task('SELECT 1', delay => '1 day', options => '{"skip_after": "1 h"}') AS id \gset
 SELECT arg_types, max_attempts, retry_delay, timeout, expires, skip_after, notify, on_success, on_failure FROM delay_wheel.tasks WHERE id = :id;
-SELECT delay_every('views', '1 day', 'SELECT 1', max_attempts => 3, retry_delay => '4 s', timeout => '5 s', skip_after => '6 s', notify => 'views', on_success => 'SELECT 7', on_failure => 'SELECT 8') > 0 AS ok;
+SELECT delay_every('views', '1 day', 'SELECT 1', max_attempts => 3, options => '{"retry_delay": "4 s", "timeout": "5 s", "skip_after": "6 s", "notify": "views", "on_success": "SELECT 7", "on_failure": "SELECT 8"}') > 0 AS ok;
 SELECT r.id = d.id AS same_id, r.arg_types, r.max_attempts, r.retry_delay, r.timeout, r.skip_after, r.notify, r.on_success, r.on_failure, r.mode FROM delay_wheel.recurring r JOIN delay_wheel_data.recurring_task d USING (id);
 -- whatever plain SQL has written there, the views can be read
 INSERT INTO delay_wheel_data.task (due, sql, key, tag, more)
@@ -134,12 +133,12 @@ SELECT near >= 2 AS near, lanes > 0 AS lanes, memory_used > 0 AND memory_used <=
 SELECT pg_temp.wait_for($$horizon < now() + interval '1 year' FROM delay_wheel.status WHERE database = current_database()$$) AS horizon_before_the_rest;
 SELECT delay_cancel(:id1), delay_cancel(:id2), delay_cancel(:id3);
 -- of a lane with tasks of the far future only nothing was loaded yet: what is due before the first of them is in memory, there is nothing
-SELECT delay_queue('views_far');
+SELECT delay_wheel.create_queue('views_far');
 SELECT delay_schedule_task('SELECT 5', delay => '2 years', queue => 'views_far') AS id5 \gset
 SELECT l.horizon > now() AND l.horizon <= t.due AS ahead FROM delay_wheel.lanes l, delay_wheel.tasks t WHERE l.queue = 'views_far' AND l.owner = t.owner AND l.priority = t.priority AND t.id = :id5;
 SELECT pg_temp.wait_for('horizon > now() FROM delay_wheel.status WHERE database = current_database()');
 SELECT delay_cancel(:id5);
-SELECT delay_queue_drop('views_far');
+SELECT delay_wheel.drop_queue('views_far');
 
 -- The current index is the clock's.
 SELECT pg_temp.wait_for('current_index = p.slot FROM delay_wheel.status, pg_temp.place(clock_timestamp()) p WHERE database = current_database()');
@@ -157,7 +156,7 @@ SELECT running, executors > 0 AS executors, state FROM delay_wheel.status WHERE 
 CREATE ROLE views_reader IN ROLE pg_read_all_data;
 CREATE ROLE views_monitor IN ROLE pg_monitor;
 CREATE ROLE views_nobody;
-SELECT delay_queue('views_seen');
+SELECT delay_wheel.create_queue('views_seen');
 SELECT pg_temp.wait_for($$near = 0 FROM delay_wheel.queues WHERE name = 'views_seen'$$);
 \set seen 'SELECT (SELECT count(*) FROM delay_wheel.running) AS running, (SELECT count(*) > 0 FROM delay_wheel.lanes) AS lanes, (SELECT count(*) > 0 FROM delay_wheel.tasks) AS tasks, (SELECT near FROM delay_wheel.queues WHERE name = ''views_seen'') AS queue'
 SET ROLE views_reader;
@@ -167,10 +166,10 @@ SET ROLE views_monitor;
 SET ROLE views_nobody;
 :seen;
 RESET ROLE;
-SELECT delay_queue_drop('views_seen');
+SELECT delay_wheel.drop_queue('views_seen');
 DROP ROLE views_reader, views_monitor, views_nobody;
 -- it is running: it cannot be cancelled or moved any more, and nobody waits
-SELECT delay_cancel(:id), delay_reschedule(:id, '1 hour'), delay_reschedule_at(:id, now());
+SELECT delay_cancel(:id), delay_reschedule(:id, '1 hour'), delay_reschedule(:id, now());
 BEGIN;
 SELECT delay_cancel(:id);
 ROLLBACK;
@@ -196,7 +195,7 @@ DROP TABLE views_effect;
 
 -- a queue whose declaration was rolled back leaves a lane, which waits for nothing
 BEGIN;
-SELECT delay_queue('views_ghost');
+SELECT delay_wheel.create_queue('views_ghost');
 SELECT delay_schedule_task('SELECT 1', queue => 'views_ghost') > 0 AS ok;
 ROLLBACK;
 SELECT DISTINCT state, reason, ready FROM delay_wheel.lanes WHERE queue ~ '^\d+$';

@@ -31,7 +31,7 @@ SELECT delay_wait(:id);
 -- gone: it was done before, and never was
 SELECT delay_wait(:id), delay_wait(-1), delay_wait(9223372036854775807, '1 hour');
 -- how it had ended is known if the history has it: it goes by queues
-SELECT delay_queue('wait all', history => 'all'), delay_queue('wait errors', history => 'errors');
+SELECT delay_wheel.create_queue('wait all', options => '{"history": "all"}'), delay_wheel.create_queue('wait errors', options => '{"history": "errors"}');
 CREATE ROLE regress_dw_wait_stranger;
 SELECT delay_wheel.allow('regress_dw_wait_stranger');
 CREATE TABLE wait_ended (what text, id bigint);
@@ -41,9 +41,9 @@ INSERT INTO wait_ended VALUES
 	('done, not recorded', delay_schedule_task('SELECT 1', queue => 'wait errors')),
 	('failed, discarded', delay_schedule_task('SELECT 1 / 0', queue => 'wait errors')),
 	('failed, discarded, in both', delay_schedule_task('SELECT 1 / 0', queue => 'wait all')),
-	('skipped', delay_schedule_task('SELECT 1', due => now() - interval '1 hour', skip_after => '1 s', queue => 'wait all')),
-	('first attempt, then cancelled', delay_schedule_task('SELECT 1 / 0', queue => 'wait all', max_attempts => 2, retry_delay => '1 day')),
-	('first attempt, then cancelled, not recorded', delay_schedule_task('SELECT 1 / 0', queue => 'wait errors', max_attempts => 2, retry_delay => '1 day')),
+	('skipped', delay_schedule_task('SELECT 1', due => now() - interval '1 hour', queue => 'wait all', options => '{"skip_after": "1 s"}')),
+	('first attempt, then cancelled', delay_schedule_task('SELECT 1 / 0', queue => 'wait all', max_attempts => 2, options => '{"retry_delay": "1 day"}')),
+	('first attempt, then cancelled, not recorded', delay_schedule_task('SELECT 1 / 0', queue => 'wait errors', max_attempts => 2, options => '{"retry_delay": "1 day"}')),
 	('failed, put back, done', delay_schedule_task('SELECT wait_mended()', queue => 'wait all')),
 	('failed, put back, done, not recorded', delay_schedule_task('SELECT wait_mended()', queue => 'wait errors')),
 	('failed, put back, cancelled', delay_schedule_task('SELECT 1 / 0', queue => 'wait all')),
@@ -81,7 +81,7 @@ SELECT delay_wait(:id), delay_wait(-1);
 DELETE FROM delay_wheel_data.history_0 WHERE task < 0;
 DELETE FROM delay_wheel_data.history_1 WHERE task < 0;
 DELETE FROM delay_wheel_data.history_2 WHERE task < 0;
-SELECT delay_queue_drop('wait all'), delay_queue_drop('wait errors');
+SELECT delay_wheel.drop_queue('wait all'), delay_wheel.drop_queue('wait errors');
 SELECT delay_wheel.disallow('regress_dw_wait_stranger');
 DROP ROLE regress_dw_wait_stranger;
 -- failed, while it is waited for and before
@@ -212,7 +212,7 @@ SELECT pg_temp.wait_for('EXISTS (SELECT FROM pg_stat_activity WHERE backend_type
 SET SESSION AUTHORIZATION regress_dw_other;
 SELECT code, replace(message, :'id', 'N') AS message FROM pg_temp.error_of(format('SELECT delay_cancel(%s, true)', :id));
 SET SESSION AUTHORIZATION regress_dw_member;
-SELECT delay_cancel(:id), delay_cancel(:id, false), delay_cancel(:id, NULL), delay_cancel(NULL, true);
+SELECT delay_cancel(:id), delay_cancel(:id, false), delay_cancel(:id, NULL);
 BEGIN;
 SELECT delay_cancel(:id, stop_running => true);
 ROLLBACK;

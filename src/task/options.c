@@ -1,0 +1,994 @@
+/*-------------------------------------------------------------------------
+ *
+ * options.c
+ *	  Reads the options of tasks, messages, recurring tasks and queues.
+ *
+ * Run by sessions, and by executors whose tasks call functions with options.  A null
+ * always means that the option is not given.  Values that an executor could not use
+ * later are refused here.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/detoast.h"
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "lib/stringinfo.h"
+#include "mb/pg_wchar.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/jsonb.h"
+#include "utils/lsyscache.h"
+#include "utils/numeric.h"
+#include "utils/timestamp.h"
+#include "utils/varlena.h"
+
+#include "../base/clock.h"
+#include "../base/compat.h"
+#include "../base/errors.h"
+#include "../base/settings.h"
+#include "../base/signature.h"
+#include "../rows/catalog.h"
+#include "../rows/more.h"
+#include "../rows/task_rows.h"
+#include "../statement/statement.h"
+#include "options.h"
+#include "queues.h"
+#include "task.h"
+
+/* Limit for the payload of a message, or its result, in bytes */
+#define MAX_JSON		(1024 * 1024)
+/* Limit for the headers of a message or a task, in bytes */
+#define MAX_HEADERS		(64 * 1024)
+/* Limit for on_success and on_failure together, in bytes */
+#define MAX_FOLLOW_UPS	(128 * 1024 * 1024)
+/* Limit for the name of an option that is compared with those that there are, in bytes */
+#define MAX_NAME		63
+
+/* What the table says of an option. */
+typedef struct Description
+{
+	const char *name;
+	DwOptionType type;
+	int64		low;
+	int64		high;
+	int			places;
+} Description;
+
+#define DESCRIBE(id, name, type, low, high, places) {name, DW_TYPE_##type, low, high, places},
+static const Description descriptions[DW_NOPTIONS] = {
+	DW_OPTIONS(DESCRIBE)
+};
+
+/* What messages call the places, in the order of their bits. */
+static const char *const place_names[] = {
+	"tasks", "messages", "triggers", "recurring tasks", "changes of pending tasks", "queues"
+};
+
+PG_FUNCTION_INFO_V1(dw_get_options);
+
+/* Returns the name of an option. */
+const char *
+dw_option_name(DwOption option)
+{
+	return descriptions[option].name;
+}
+
+/*---- Checks of values ----*/
+
+/* Raises an error if the text is too long; name is the option's name for the message. */
+void
+dw_option_refuse_long(const text *value, const char *name)
+{
+	if (VARSIZE_ANY_EXHDR(value) > DW_MAX_KEY)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s is too long", name),
+				 errdetail("It has %zu bytes, the maximum is %d.", (size_t) VARSIZE_ANY_EXHDR(value), DW_MAX_KEY),
+				 errhint("Use a hash of it, for instance %s.", "md5()")));
+}
+
+/* Raises an error if the text is empty or too long. */
+void
+dw_option_check_text(const text *value, const char *name)
+{
+	if (VARSIZE_ANY_EXHDR(value) == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s must not be empty", name),
+				 errhint("Null stands for none.")));
+	dw_option_refuse_long(value, name);
+}
+
+/* Returns a number of microseconds for a message. */
+static const char *
+span_text(int64 us)
+{
+	if (us == 0)
+		return "0";
+	if (us % USECS_PER_DAY == 0)
+		return psprintf(INT64_FORMAT " days", us / USECS_PER_DAY);
+	if (us % USECS_PER_SEC == 0)
+		return psprintf(INT64_FORMAT " s", us / USECS_PER_SEC);
+	return psprintf(INT64_FORMAT " ms", us / 1000);
+}
+
+/*
+ * Returns an interval in microseconds; an error if it is infinite, or not between low and
+ * high.  A low of 1 stands for greater than zero, a high of PG_INT64_MAX for any.
+ */
+static int64
+span_of(const Interval *interval, const char *name, int64 low, int64 high)
+{
+	int64		us;
+
+	if (!dw_interval_is_finite(interval))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
+				 errmsg("%s must not be infinite", name)));
+	us = dw_interval_us(interval);
+	if (us <= 0 && low == 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s must be greater than zero", name)));
+	if (us < low || us > high)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s must be between %s and %s", name, span_text(low == 1 ? 0 : low), span_text(high))));
+	return us;
+}
+
+/*
+ * Returns an argument that is an interval in microseconds, 0 if it is null; an error unless it
+ * is between low and 366 days.
+ */
+int64
+dw_span_argument(FunctionCallInfo fcinfo, int number, const char *name, int64 low)
+{
+	return PG_ARGISNULL(number) ? 0 : span_of(PG_GETARG_INTERVAL_P(number), name, low, DW_DAYS_366);
+}
+
+/* Returns an option that is an interval in microseconds, 0 if it is not given. */
+int64
+dw_option_us(const DwOptions *options, DwOption option)
+{
+	return options->values[option].isnull ? 0 : dw_interval_us(DatumGetIntervalP(options->values[option].value));
+}
+
+/* The same in milliseconds, rounded up: 0 is no timeout. */
+int32
+dw_option_ms(const DwOptions *options, DwOption option)
+{
+	return (dw_option_us(options, option) + 999) / 1000;
+}
+
+/* Raises the error for a value of the wrong type; wanted is what it must be. */
+static void
+refuse_type(DwOption option, const char *wanted)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DATATYPE_MISMATCH),
+			 errmsg("option \"%s\" must be %s", descriptions[option].name, wanted)));
+}
+
+/* Raises an error if a jsonb is no object, or too long. */
+static void
+check_object(DwOption option, Datum value)
+{
+	Size		bytes = toast_raw_datum_size(value) - VARHDRSZ;
+
+	if (!JB_ROOT_IS_OBJECT(DatumGetJsonbP(value)))
+		refuse_type(option, "a JSON object");
+	if (bytes > MAX_HEADERS)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("option \"%s\" is too long", descriptions[option].name),
+				 errdetail("It has %zu bytes, the maximum is %d.", bytes, MAX_HEADERS)));
+}
+
+/* Raises an error if the value of an option is out of its range. */
+static void
+check_value(DwOption option, Datum value, int place)
+{
+	const Description *is = &descriptions[option];
+	int64		number;
+
+	switch (is->type)
+	{
+		case DW_TYPE_LABEL:
+			/* an empty text takes it away from a pending task */
+			if (place != DW_FOR_UPDATE || VARSIZE_ANY_EXHDR(DatumGetTextPP(value)) > 0)
+				dw_option_check_text(DatumGetTextPP(value), is->name);
+			break;
+		case DW_TYPE_OBJECT:
+			check_object(option, value);
+			break;
+		case DW_TYPE_SPAN:
+			/* so does 0 */
+			(void) span_of(DatumGetIntervalP(value), is->name,
+						   place == DW_FOR_UPDATE && is->low == 1 ? 0 : is->low, is->high);
+			break;
+		case DW_TYPE_INTEGER:
+		case DW_TYPE_BIGINT:
+			number = is->type == DW_TYPE_BIGINT ? DatumGetInt64(value) : DatumGetInt32(value);
+			if (number >= is->low && number <= is->high)
+				break;
+			if (is->high == PG_INT64_MAX)
+				ereport(ERROR,
+						(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						 errmsg("%s must be greater than zero", is->name)));
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("%s must be between %lld and %lld", is->name, (long long) is->low,
+							(long long) is->high)));
+		default:
+			break;
+	}
+}
+
+/*---- Options by name ----*/
+
+/* Returns the places as a list for a message. */
+static char *
+list_places(int places)
+{
+	StringInfoData list;
+
+	initStringInfo(&list);
+	for (int i = 0; i < lengthof(place_names); i++)
+		if (places & (1 << i))
+			appendStringInfo(&list, "%s%s", list.len > 0 ? ", " : "", place_names[i]);
+	return list.data;
+}
+
+/*
+ * Raises the error for a name that is no option, with a hint at the nearest one that may be
+ * given in this place.
+ */
+static void
+refuse_unknown(const char *name, int length, int place)
+{
+	const char *nearest = NULL;
+	int			distance = Max(length / 2, 2);
+
+	for (int i = 0; i < DW_NOPTIONS && length <= MAX_NAME; i++)
+	{
+		const char *other = descriptions[i].name;
+		int			d;
+
+		if ((descriptions[i].places & place) == 0)
+			continue;
+		d = varstr_levenshtein_less_equal(name, length, other, strlen(other), 1, 1, 1, distance, true);
+		if (d <= distance)
+		{
+			nearest = other;
+			distance = d - 1;
+		}
+	}
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("unrecognized option \"%.*s%s\"", pg_mbcliplen(name, length, MAX_NAME), name,
+					length > MAX_NAME ? "..." : ""),
+			 nearest ? errhint("Perhaps you mean \"%s\".", nearest) :
+			 errhint("All options are in the view %s.", "delay_wheel.options")));
+}
+
+/* Returns the option of that name; an error if there is none, or it may not be given here. */
+DwOption
+dw_option_named(const char *name, int length, int place)
+{
+	for (int i = 0; i < DW_NOPTIONS; i++)
+	{
+		int			places = descriptions[i].places;
+
+		if (strlen(descriptions[i].name) != length || memcmp(descriptions[i].name, name, length) != 0)
+			continue;
+		if (places == 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("option \"%s\" must be given as a parameter", descriptions[i].name)));
+		if ((places & place) == place)
+			return i;
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("option \"%s\" is not for %s", descriptions[i].name, list_places(place & ~places)),
+				 errhint("It is for %s.", list_places(places))));
+	}
+	refuse_unknown(name, length, place);
+	return DW_NOPTIONS;			/* not reached */
+}
+
+/* Sets an option that was found by its name; an error if it is given already. */
+static void
+set_named(DwOptions *options, DwOption option, Datum value)
+{
+	if (!options->values[option].isnull)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("option \"%s\" is given twice", descriptions[option].name)));
+	check_value(option, value, options->place);
+	options->values[option] = (NullableDatum) {.value = value};
+}
+
+/* Error context callback of values that are read; arg is the option's name. */
+static void
+option_callback(void *arg)
+{
+	/* the error of a wrong type names it already */
+	if (geterrcode() != ERRCODE_DATATYPE_MISMATCH)
+		errcontext("option \"%s\"", (const char *) arg);
+}
+
+/* Returns the value that a text stands for. */
+static Datum
+value_of_text(DwOption option, const void *text)
+{
+	const char *value = text;
+
+	switch (descriptions[option].type)
+	{
+		case DW_TYPE_SPAN:
+			return IntervalPGetDatum(dw_interval_of_text(value, descriptions[option].name));
+		case DW_TYPE_TIME:
+			return DirectFunctionCall3(timestamptz_in, CStringGetDatum(value),
+									   ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1));
+		case DW_TYPE_INTEGER:
+			return DirectFunctionCall1(int4in, CStringGetDatum(value));
+		case DW_TYPE_TEXTS:
+			return OidInputFunctionCall(F_ARRAY_IN, unconstify(char *, value), TEXTOID, -1);
+		default:
+			return CStringGetTextDatum(value);
+	}
+}
+
+/*
+ * Sets an option that was found by its name to what a value stands for, which the function reads.
+ * Errors of a type's input function get the option's name.
+ */
+static void
+read_named(DwOptions *options, DwOption option, Datum (*read) (DwOption option, const void *value),
+		   const void *value)
+{
+	ErrorContextCallback callback = {
+		.previous = error_context_stack,
+		.callback = option_callback,
+		.arg = unconstify(char *, descriptions[option].name)
+	};
+	Datum		result;
+
+	error_context_stack = &callback;
+	result = read(option, value);
+	error_context_stack = callback.previous;
+	set_named(options, option, result);
+}
+
+/* Sets an option to what a text stands for. */
+void
+dw_option_set_text(DwOptions *options, DwOption option, const char *value)
+{
+	read_named(options, option, value_of_text, value);
+}
+
+/* Returns the places as a text[]. */
+static DwColumn
+places_column(int places)
+{
+	Datum		names[lengthof(place_names)];
+	int			n = 0;
+
+	for (int i = 0; i < lengthof(place_names); i++)
+		if (places & (1 << i))
+			names[n++] = CStringGetTextDatum(place_names[i]);
+	return (DwColumn) {TEXTARRAYOID, PointerGetDatum(construct_array(names, n, TEXTOID, -1, false, TYPALIGN_INT)), false};
+}
+
+/* Returns a limit of an option's values, NULL if it has none. */
+static const char *
+limit_text(const Description *is, bool high)
+{
+	int64		limit = high ? is->high : is->low;
+
+	switch (is->type)
+	{
+		case DW_TYPE_LABEL:
+			return psprintf("%d bytes", high ? DW_MAX_KEY : 1);
+		case DW_TYPE_INTEGER:
+		case DW_TYPE_BIGINT:
+			return limit == PG_INT64_MAX ? NULL : psprintf(INT64_FORMAT, limit);
+		case DW_TYPE_SPAN:
+			return limit == PG_INT64_MAX ? NULL : limit == 1 ? "1 us" : span_text(limit);
+		default:
+			return NULL;
+	}
+}
+
+/* SQL function delay_wheel_internal.get_options(): all options that have a name. */
+Datum
+dw_get_options(PG_FUNCTION_ARGS)
+{
+	static const char *const types[] = {
+		[DW_TYPE_TEXT] = "text", [DW_TYPE_LABEL] = "text", [DW_TYPE_INTEGER] = "integer",
+		[DW_TYPE_BIGINT] = "bigint", [DW_TYPE_SPAN] = "interval", [DW_TYPE_TIME] = "timestamptz",
+		[DW_TYPE_BOOLEAN] = "boolean", [DW_TYPE_TEXTS] = "text[]", [DW_TYPE_ROLES] = "name[]",
+		[DW_TYPE_TYPES] = "regtype[]", [DW_TYPE_OBJECT] = "jsonb"
+	};
+
+	InitMaterializedSRF(fcinfo, 0);
+	for (int i = 0; i < DW_NOPTIONS; i++)
+		if (descriptions[i].places != 0)
+			dw_put_row(fcinfo, dw_text_or_null(descriptions[i].name), dw_text_or_null(types[descriptions[i].type]),
+					   dw_text_or_null(limit_text(&descriptions[i], false)),
+					   dw_text_or_null(limit_text(&descriptions[i], true)), places_column(descriptions[i].places));
+	return (Datum) 0;
+}
+
+/*---- Options in a JSON object ----*/
+
+/* Returns a JSON string as a text of C. */
+static char *
+string_of(const JsonbValue *value)
+{
+	return pnstrdup(value->val.string.val, value->val.string.len);
+}
+
+/* Returns a JSON number as a whole number; an error if it is none, or out of range. */
+static Datum
+json_number(DwOption option, const JsonbValue *value)
+{
+	bool		is_big = descriptions[option].type == DW_TYPE_BIGINT;
+	Datum		number;
+	Datum		whole;
+
+	if (value->type != jbvNumeric)
+		refuse_type(option, "a number");
+	number = NumericGetDatum(value->val.numeric);
+	whole = DirectFunctionCall1(is_big ? numeric_int8 : numeric_int4, number);
+	if (!DatumGetBool(DirectFunctionCall2(numeric_eq, number,
+										  DirectFunctionCall1(is_big ? int8_numeric : int4_numeric, whole))))
+		refuse_type(option, "a whole number");
+	return whole;
+}
+
+/*
+ * Returns the elements of a JSON array of strings as an array of the option's type; a null is a
+ * null element.
+ */
+static Datum
+array_of(DwOption option, const JsonbValue *value)
+{
+	DwOptionType type = descriptions[option].type;
+	Oid			element = type == DW_TYPE_TEXTS ? TEXTOID : type == DW_TYPE_ROLES ? NAMEOID : REGTYPEOID;
+	int16		length;
+	bool		by_value;
+	char		align;
+	JsonbIterator *iterator;
+	JsonbIteratorToken token;
+	JsonbValue	item;
+	Datum	   *elements;
+	bool	   *nulls;
+	int			n = 0;
+
+	if (value->type != jbvBinary || !JsonContainerIsArray(value->val.binary.data) ||
+		JsonContainerIsScalar(value->val.binary.data))
+		refuse_type(option, "an array of texts");
+	elements = palloc(Max(JsonContainerSize(value->val.binary.data), 1) * sizeof(Datum));
+	nulls = palloc(Max(JsonContainerSize(value->val.binary.data), 1) * sizeof(bool));
+	iterator = JsonbIteratorInit(value->val.binary.data);
+	while ((token = JsonbIteratorNext(&iterator, &item, true)) != WJB_DONE)
+	{
+		if (token != WJB_ELEM)
+			continue;
+		if (item.type != jbvString && item.type != jbvNull)
+			refuse_type(option, "an array of texts");
+		nulls[n] = item.type == jbvNull;
+		elements[n] = nulls[n] ? (Datum) 0 : element == TEXTOID ? CStringGetTextDatum(string_of(&item)) :
+			DirectFunctionCall1(element == NAMEOID ? namein : regtypein, CStringGetDatum(string_of(&item)));
+		n++;
+	}
+	get_typlenbyvalalign(element, &length, &by_value, &align);
+	return PointerGetDatum(n == 0 ? construct_empty_array(element) :
+						   construct_md_array(elements, nulls, 1, &n, &(int) {1}, element, length, by_value, align));
+}
+
+/* Returns the value of an option that a JSON value stands for. */
+static Datum
+value_of_json(DwOption option, const void *json)
+{
+	const JsonbValue *value = json;
+
+	switch (descriptions[option].type)
+	{
+		case DW_TYPE_INTEGER:
+		case DW_TYPE_BIGINT:
+			return json_number(option, value);
+		case DW_TYPE_BOOLEAN:
+			if (value->type != jbvBool)
+				refuse_type(option, "true or false");
+			return BoolGetDatum(value->val.boolean);
+		case DW_TYPE_TEXTS:
+		case DW_TYPE_ROLES:
+		case DW_TYPE_TYPES:
+			return array_of(option, value);
+		case DW_TYPE_OBJECT:
+			if (value->type != jbvBinary)
+				refuse_type(option, "a JSON object");
+			return JsonbPGetDatum(JsonbValueToJsonb(unconstify(JsonbValue *, value)));
+		case DW_TYPE_SPAN:
+			if (value->type != jbvString)
+				refuse_type(option, "an interval, as \"5 minutes\"");
+			break;
+		default:
+			if (value->type != jbvString)
+				refuse_type(option, descriptions[option].type == DW_TYPE_TIME ? "a point in time, as a text" : "a text");
+	}
+	return value_of_text(option, string_of(value));
+}
+
+/* Adds the members of a JSON object to the options. */
+static void
+take_json(Jsonb *json, DwOptions *options)
+{
+	JsonbIterator *iterator = JsonbIteratorInit(&json->root);
+	JsonbIteratorToken token;
+	JsonbValue	value;
+	DwOption	option = DW_NOPTIONS;
+
+	if (!JB_ROOT_IS_OBJECT(json))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("options must be a JSON object"),
+				 errhint("Such as {\"timeout\": \"5 minutes\"}.")));
+	while ((token = JsonbIteratorNext(&iterator, &value, true)) != WJB_DONE)
+		if (token == WJB_KEY)
+			option = dw_option_named(value.val.string.val, value.val.string.len, options->place);
+		else if (token == WJB_VALUE && value.type != jbvNull)
+			read_named(options, option, value_of_json, &value);
+}
+
+/*---- The options of a call ----*/
+
+/* Sets all options to not given. */
+void
+dw_options_none(DwOptions *options, int place)
+{
+	options->place = place;
+	for (int i = 0; i < DW_NOPTIONS; i++)
+		options->values[i] = (NullableDatum) {.isnull = true};
+}
+
+/*
+ * Reads the options of a call of an SQL function, whose first n parameters are these; DW_OPT_JSON
+ * is that with further ones.  place is where these are allowed.
+ */
+void
+dw_options_take(FunctionCallInfo fcinfo, const DwOption *parameters, int n, int place,
+				DwOptions *options)
+{
+	int			json = -1;
+
+	Assert(n <= PG_NARGS());
+	dw_options_none(options, place);
+	for (int i = 0; i < n; i++)
+	{
+		if (PG_ARGISNULL(i))
+			continue;
+		if (parameters[i] == DW_OPT_JSON)
+		{
+			json = i;
+			continue;
+		}
+		check_value(parameters[i], PG_GETARG_DATUM(i), place);
+		options->values[parameters[i]] = fcinfo->args[i];
+	}
+	if (json >= 0)
+		take_json(PG_GETARG_JSONB_P(json), options);
+}
+
+/*---- From options to a task ----*/
+
+/* True if a pending task is to lose what it has of an option: it is given as 0, or an empty text. */
+static bool
+takes_away(const DwOptions *options, DwOption option)
+{
+	if (options->place != DW_FOR_UPDATE || options->values[option].isnull)
+		return false;
+	if (descriptions[option].type == DW_TYPE_SPAN)
+		return dw_option_us(options, option) == 0;
+	return VARSIZE_ANY_EXHDR(DatumGetTextPP(options->values[option].value)) == 0;
+}
+
+/* Sets the option notify, the name of a channel, in the column more. */
+static void
+set_channel(const DwOptions *options, DwNewTask *task)
+{
+	char	   *channel;
+
+	if (!dw_given(options, NOTIFY))
+		return;
+	dw_more_remove(task->values, task->nulls, Anum_task_more, DW_MORE_NOTIFY);
+	if (takes_away(options, DW_OPT_NOTIFY))
+		return;
+	channel = dw_option_cstring(options, NOTIFY);
+	if (!dw_is_channel(channel))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid channel name for notify: \"%s\"", channel),
+				 errdetail("It must have between 1 and %d bytes.", NAMEDATALEN - 1)));
+	dw_more_set_text(task->values, task->nulls, Anum_task_more, DW_MORE_NOTIFY, channel);
+}
+
+/*
+ * Raises an error if on_success and on_failure are too long.  A row has room for twice
+ * as much, but must also have room for the task's last error: a task whose row is full
+ * could not be tried again.
+ */
+static void
+refuse_long_follow_ups(const DwOptions *options)
+{
+	Size		bytes = 0;
+
+	if (dw_given(options, ON_SUCCESS))
+		bytes += toast_raw_datum_size(dw_option(options, ON_SUCCESS));
+	if (dw_given(options, ON_FAILURE))
+		bytes += toast_raw_datum_size(dw_option(options, ON_FAILURE));
+	if (bytes > MAX_FOLLOW_UPS)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("on_success and on_failure are too long"),
+				 errdetail("Together they may have %d MB.", MAX_FOLLOW_UPS / (1024 * 1024)),
+				 errhint("Put what they do into a function, and its data into a table.")));
+}
+
+/*
+ * Sets the SQL of a follow-up, which runs when the task has ended and gets nargs
+ * arguments, in the column more.
+ */
+static void
+set_follow_up(const DwOptions *options, DwOption option, int nargs, DwNewTask *task)
+{
+	const char *name = dw_option_name(option);
+	text	   *sql;
+
+	if (options->values[option].isnull)
+		return;
+	dw_more_remove(task->values, task->nulls, Anum_task_more, name);
+	if (takes_away(options, option))
+		return;
+	sql = DatumGetTextPP(options->values[option].value);
+	if (task->check != DW_CHECK_OFF)
+		dw_check_follow_up(sql, name, nargs);
+	dw_more_set_text(task->values, task->nulls, Anum_task_more, name, text_to_cstring(sql));
+}
+
+/* Sets the headers in the column more. */
+static void
+set_headers(const DwOptions *options, DwNewTask *task)
+{
+	Jsonb	   *headers;
+
+	if (!dw_given(options, HEADERS))
+		return;
+	dw_new_task_forget_trace(task);
+	headers = DatumGetJsonbP(dw_option(options, HEADERS));
+	dw_more_remove(task->values, task->nulls, Anum_task_more, DW_MORE_HEADERS);
+	if (JB_ROOT_COUNT(headers) > 0)
+		dw_more_set_object(task->values, task->nulls, Anum_task_more, DW_MORE_HEADERS, headers);
+	dw_new_task_keep_trace(task);
+}
+
+/* Sets the option mode in the column more; an error if there is no such mode. */
+static void
+set_mode(const DwOptions *options, DwNewTask *task)
+{
+	char	   *mode;
+
+	if (!dw_given(options, MODE))
+		return;
+	mode = dw_option_cstring(options, MODE);
+	(void) dw_mode_named(mode);
+	dw_more_set_text(task->values, task->nulls, Anum_task_more, DW_MORE_MODE, mode);
+}
+
+/* Sets the option retry_on or give_up_on, whose name is also its key, in the column more. */
+static void
+set_errors(const DwOptions *options, DwOption option, DwNewTask *task)
+{
+	const char *name = dw_option_name(option);
+	ArrayType  *errors;
+
+	if (options->values[option].isnull)
+		return;
+	errors = DatumGetArrayTypeP(options->values[option].value);
+	dw_errors_check(errors, name);
+	dw_more_set_text(task->values, task->nulls, Anum_task_more, name, dw_errors_joined(errors));
+}
+
+/* Sets the options of retries in the column more. */
+static void
+set_retries(const DwOptions *options, DwNewTask *task)
+{
+	if (dw_given(options, RETRY_BACKOFF))
+	{
+		char	   *backoff = dw_option_cstring(options, RETRY_BACKOFF);
+
+		dw_backoff_check(backoff);
+		dw_more_set_text(task->values, task->nulls, Anum_task_more, DW_MORE_RETRY_BACKOFF, backoff);
+	}
+	if (dw_given(options, RETRY_MAX_DELAY))
+		dw_more_set_number(task->values, task->nulls, Anum_task_more, DW_MORE_RETRY_MAX_DELAY,
+						   dw_option_us(options, DW_OPT_RETRY_MAX_DELAY));
+	set_errors(options, DW_OPT_RETRY_ON, task);
+	set_errors(options, DW_OPT_GIVE_UP_ON, task);
+}
+
+/*
+ * Sets for how long, in us, a task with a key is unique, which is also stored: the end of the
+ * task may end the period.
+ */
+void
+dw_new_task_unique_for(DwNewTask *task, int64 us)
+{
+	task->unique_for = us;
+	dw_more_set_number(task->values, task->nulls, Anum_task_more, DW_MORE_UNIQUE_FOR, us);
+}
+
+/* Sets the option unique_for; an error without a key. */
+static void
+set_unique_for(const DwOptions *options, DwNewTask *task)
+{
+	if (!dw_given(options, UNIQUE_FOR))
+		return;
+	if (!dw_given(options, KEY))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("unique_for needs a key"),
+				 errhint("Only tasks with a key can be the same.")));
+	dw_new_task_unique_for(task, dw_option_us(options, DW_OPT_UNIQUE_FOR));
+}
+
+/* Sets how the SQL is checked. */
+static void
+set_check(const DwOptions *options, DwNewTask *task)
+{
+	if (dw_given(options, CHECK_SQL) &&
+		!dw_check_named(dw_option_cstring(options, CHECK_SQL), &task->check))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid value for %s: \"%s\"", "check_sql", dw_option_cstring(options, CHECK_SQL)),
+				 errhint("Use 'off', 'on' or 'plan'.")));
+}
+
+/* Sets the due time: after a delay, or at a time.  Without any of them it stays as it is. */
+void
+dw_options_set_due(const DwOptions *options, DwNewTask *task)
+{
+	if (dw_given(options, DELAY) && dw_given(options, DUE))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("delay and due cannot both be given"),
+				 errhint("Both say when the task is due: leave one of them out.")));
+	if (dw_given(options, DELAY))
+		task->due = dw_due_after(DatumGetIntervalP(dw_option(options, DELAY)));
+	else if (dw_given(options, DUE))
+		task->due = dw_finite_due(DatumGetTimestampTz(dw_option(options, DUE)));
+}
+
+/*
+ * Returns the value of if_exists with that name: what to do if a task with the same
+ * key is pending.  An unknown name raises an error.
+ */
+DwIfExists
+dw_if_exists_named(const char *name)
+{
+	static const struct
+	{
+		const char *name;
+		DwIfExists	value;
+	}			values[] = {
+		{"keep", DW_KEEP}, {"replace", DW_REPLACE}, {"replace_keep_due", DW_REPLACE_KEEP_DUE},
+		{"earlier", DW_EARLIER}, {"later", DW_LATER}, {"error", DW_RAISE}
+	};
+
+	for (size_t i = 0; i < lengthof(values); i++)
+		if (strcmp(values[i].name, name) == 0)
+			return values[i].value;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("invalid value for if_exists: \"%s\"", name),
+			 errhint("Use 'keep', 'replace', 'replace_keep_due', 'earlier', 'later' or 'error'.")));
+}
+
+/* Sets the option if_exists; without it what the task has stays. */
+static void
+set_if_exists(const DwOptions *options, DwNewTask *task)
+{
+	char	   *name;
+
+	if (!dw_given(options, IF_EXISTS))
+		return;
+	name = dw_option_cstring(options, IF_EXISTS);
+	task->if_exists = dw_if_exists_named(name);
+	/* most likely the user's expression for the key gave null by mistake */
+	if (task->if_exists != DW_KEEP && !dw_given(options, KEY))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("if_exists => '%s' needs a key", name),
+				 errhint("Only a task with a key can exist already.")));
+}
+
+/*
+ * Sets the queue of a new task, its priority and its spread, and which settings it keeps,
+ * unless it says that itself.  A NULL name is the default
+ * queue; DW_NO_PRIORITY is the priority of the queue.  Raises an error if the queue does
+ * not exist, is not for tasks like this one, or the current user may not schedule into it.
+ */
+void
+dw_new_task_queue(DwNewTask *task, const char *name, int16 priority)
+{
+	DwQueueForTask queue;
+
+	dw_queue_find(name, &queue);
+	dw_queue_require_kind(name ? name : "default", queue.external,
+						  task->nulls[Anum_task_sql - 1]);
+	if (!task->nulls[Anum_task_group_key - 1])
+		dw_queue_require_groups(name, &queue);
+	task->queue = queue.id;
+	task->spread = queue.spread;
+	if (task->keep_settings == NULL)
+		task->keep_settings = queue.keep_settings;
+	task->priority = priority == DW_NO_PRIORITY ? queue.priority : priority;
+}
+
+/* Sets a column of the task's row, if the option is given; an empty text is null. */
+static void
+set_label(const DwOptions *options, DwOption option, AttrNumber column, DwNewTask *task)
+{
+	text	   *label;
+
+	if (options->values[option].isnull)
+		return;
+	label = DatumGetTextPP(options->values[option].value);
+	dw_new_task_set(task, column, PointerGetDatum(label), VARSIZE_ANY_EXHDR(label) == 0);
+}
+
+/*
+ * Sets what is given of the options that a new task and a pending one may get: all but the
+ * SQL with its arguments, the payload, due time, key and queue.
+ */
+void
+dw_options_set(const DwOptions *options, DwNewTask *task)
+{
+	set_check(options, task);
+	set_label(options, DW_OPT_TAG, Anum_task_tag, task);
+	set_label(options, DW_OPT_GROUP_KEY, Anum_task_group_key, task);
+	if (dw_given(options, MAX_ATTEMPTS))
+		dw_new_task_set(task, Anum_task_max_attempts,
+						Int16GetDatum(DatumGetInt32(dw_option(options, MAX_ATTEMPTS))), false);
+	if (dw_given(options, TIMEOUT))
+		dw_new_task_set(task, Anum_task_timeout, Int32GetDatum(dw_option_ms(options, DW_OPT_TIMEOUT)), false);
+	if (dw_given(options, RETRY_DELAY))
+		dw_new_task_set(task, Anum_task_retry_delay, dw_option(options, RETRY_DELAY), false);
+	if (dw_given(options, EXPIRES))
+		dw_new_task_set(task, Anum_task_expires, dw_option(options, EXPIRES), takes_away(options, DW_OPT_EXPIRES));
+	if (takes_away(options, DW_OPT_SKIP_AFTER))
+		dw_more_remove(task->values, task->nulls, Anum_task_more, DW_MORE_SKIP_AFTER);
+	else if (dw_given(options, SKIP_AFTER))
+		dw_more_set_number(task->values, task->nulls, Anum_task_more, DW_MORE_SKIP_AFTER,
+						   dw_option_us(options, DW_OPT_SKIP_AFTER));
+	set_headers(options, task);
+	set_channel(options, task);
+	refuse_long_follow_ups(options);
+	set_follow_up(options, DW_OPT_ON_SUCCESS, DW_ON_SUCCESS_ARGS, task);
+	set_follow_up(options, DW_OPT_ON_FAILURE, DW_ON_FAILURE_ARGS, task);
+	set_mode(options, task);
+	set_retries(options, task);
+	if (dw_given(options, KEEP_SETTINGS))
+		task->keep_settings = DatumGetArrayTypeP(dw_option(options, KEEP_SETTINGS));
+}
+
+/* Sets all options of a new task but the SQL with its arguments, and the payload. */
+static void
+set_all(const DwOptions *options, DwNewTask *task)
+{
+	int16		priority = DW_NO_PRIORITY;
+
+	dw_options_set_due(options, task);
+	set_label(options, DW_OPT_KEY, Anum_task_key, task);
+	dw_options_set(options, task);
+	set_unique_for(options, task);
+	set_if_exists(options, task);
+	if (dw_given(options, PRIORITY))
+		priority = DatumGetInt32(dw_option(options, PRIORITY));
+	dw_new_task_queue(task, dw_given(options, QUEUE) ? dw_option_cstring(options, QUEUE) : NULL, priority);
+}
+
+/*
+ * Returns the SQL text, NULL if none is given, and in *args the values of its arguments.  With
+ * the option named it has numbers in place of names.
+ */
+text *
+dw_options_sql(const DwOptions *options, ArrayType **args)
+{
+	text	   *sql = dw_given(options, SQL) ? DatumGetTextPP(dw_option(options, SQL)) : NULL;
+
+	*args = NULL;
+	if (!dw_given(options, NAMED))
+	{
+		if (dw_given(options, ARGS))
+			*args = DatumGetArrayTypeP(dw_option(options, ARGS));
+		return sql;
+	}
+	if (dw_given(options, ARGS) || dw_given(options, ARG_TYPES))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("named and args cannot both be given"),
+				 errhint("named is for :name in the SQL text, args for $1, $2 ...")));
+	if (sql == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("named needs an SQL text"),
+				 errhint("The text that is stored has numbers in place of names: use args, or pass sql_text, too.")));
+	return dw_named_numbered(sql, DatumGetJsonbP(dw_option(options, NAMED)), args);
+}
+
+/*
+ * Makes a task of options; returns the number of the arguments of its SQL.  An invalid
+ * option raises an error.  dw_new_task_check() judges the SQL, and options that depend on
+ * each other.
+ */
+int
+dw_options_task(const DwOptions *options, DwNewTask *task)
+{
+	ArrayType  *args;
+	int			nargs;
+
+	dw_refuse_null(!dw_given(options, SQL), "SQL text");
+	dw_new_task_init(task, dw_options_sql(options, &args));
+	nargs = dw_args_parse(args,
+						  dw_given(options, ARG_TYPES) ? DatumGetArrayTypeP(dw_option(options, ARG_TYPES)) : NULL,
+						  &task->values[Anum_task_args - 1],
+						  &task->values[Anum_task_arg_types - 1],
+						  &task->nulls[Anum_task_args - 1]);
+	task->nulls[Anum_task_arg_types - 1] = task->nulls[Anum_task_args - 1];
+	set_all(options, task);
+	return nargs;
+}
+
+/*
+ * Raises an error if a jsonb, the payload of a message or its result, is too long.  what
+ * is the word for it in the message.
+ */
+void
+dw_option_refuse_long_json(Datum json, const char *what)
+{
+	Size		bytes = toast_raw_datum_size(json) - VARHDRSZ;
+
+	if (bytes > MAX_JSON)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("%s of a message is too long", what),
+				 errdetail("It has %zu bytes, the maximum is %d.", bytes, MAX_JSON),
+				 errhint("Put the data into a table, and send its key.")));
+}
+
+/* Sets the payload of a message; an error if it is too long. */
+void
+dw_new_task_payload(DwNewTask *task, Datum payload)
+{
+	dw_option_refuse_long_json(payload, "payload");
+	dw_new_task_set(task, Anum_task_payload, payload, false);
+}
+
+/* Makes a message of options.  An invalid one raises an error. */
+void
+dw_options_message(const DwOptions *options, DwNewTask *task)
+{
+	dw_refuse_null(!dw_given(options, QUEUE), "queue name");
+	dw_refuse_null(!dw_given(options, PAYLOAD), "payload");
+	dw_new_task_init(task, NULL);
+	dw_new_task_payload(task, dw_option(options, PAYLOAD));
+	set_all(options, task);
+}
