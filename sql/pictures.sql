@@ -1,298 +1,238 @@
-/*---- Pictures in SVG: the ring, when tasks are due, lateness ----*/
+--
+-- PICTURES
+-- When tasks will be due, counted or estimated; the pictures are well-formed
+-- in all states, whatever names there are, and show nobody else's tasks.
+--
+\getenv abs_srcdir PG_ABS_SRCDIR
+\set helpers :abs_srcdir '/helpers.sql'
+\set ECHO none
+\i :helpers
+\set ECHO all
+\set SHOW_CONTEXT never
 
-/*
- * Each picture is one query over the views, with the rights of its caller.  It
- * stands for itself: no script, font or file from elsewhere; light or dark as
- * the viewer prefers.  What differs in colour differs in shape, size or words as
- * well.  Four digits are enough for a coordinate: hence extra_float_digits.
- */
+CREATE ROLE regress_dw_pictures LOGIN;
+CREATE ROLE regress_dw_other LOGIN;
+CREATE ROLE regress_dw_monitor LOGIN IN ROLE pg_monitor;
+SELECT delay_wheel.allow('regress_dw_pictures', 'regress_dw_other');
+GRANT CREATE ON SCHEMA public TO regress_dw_pictures;
 
--- The name of a role or a database can be invalid here, since it can have been given in
--- a database with another encoding.  So only bytes are read, and nothing is converted
--- but from encodings in which each byte is valid.
-CREATE FUNCTION delay_wheel_internal.svg_escape(content text, most integer DEFAULT 1000) RETURNS text
-LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, delay_wheel_internal, pg_temp AS $$
-WITH source(bytes, known) AS (
-	SELECT CASE WHEN complete THEN convert_to(content, 'UTF8') ELSE decode(replace(content, E'\\', E'\\\\'), 'escape') END, complete OR encoding IN ('UTF8', 'SQL_ASCII')
-	FROM getdatabaseencoding() encoding, LATERAL (SELECT encoding ~ '^(LATIN[^3]|KOI8)') c(complete)
-), character AS (	-- no code: a byte that belongs to no character
-	SELECT n, count(*) OVER () AS total, CASE length(m[1]) WHEN 2 THEN CASE WHEN bits < 128 THEN bits END
-		WHEN 4 THEN (bits >> 2 & 1984) + (bits & 63)
-		WHEN 6 THEN (bits >> 4 & 61440) + (bits >> 2 & 4032) + (bits & 63)
-		ELSE (bits >> 6 & 1835008) + (bits >> 4 & 258048) + (bits >> 2 & 4032) + (bits & 63) END AS code
-	FROM source, regexp_matches(encode(bytes, 'hex'), CASE WHEN known THEN 'f[0-4][89ab].[89ab].[89ab].|e.[89ab].[89ab].|[cd].[89ab].|..' ELSE '..' END, 'g')
-		 WITH ORDINALITY r(m, n), LATERAL (SELECT ('x' || lpad(m[1], 8, '0'))::bit(32)::integer) b(bits)
-)
-SELECT string_agg(CASE WHEN total > most AND n = most * 2 / 3 - 1 THEN '...'
-	WHEN total > most AND n >= most * 2 / 3 AND n <= total - most / 3 + 1 THEN ''
-	WHEN code BETWEEN 32 AND 126 AND code NOT IN (34, 38, 60, 62) THEN chr(code)
-	WHEN code IN (9, 10, 34, 38, 60, 62) OR code BETWEEN 128 AND 55295 OR code BETWEEN 57344 AND 65533 OR code BETWEEN 65536 AND 1114111 THEN '&#' || code || ';'
-	ELSE '?' END, '' ORDER BY n)
-FROM character
+-- what the view tasks counts, in the same periods
+CREATE FUNCTION pg_temp.counted(bounds timestamptz[], OUT n bigint, OUT tasks bigint, OUT exact boolean, OUT counted bigint) RETURNS SETOF record
+LANGUAGE sql AS $$
+	SELECT row_number() OVER (ORDER BY c.due_from NULLS FIRST), c.tasks, c.exact,
+		   (SELECT count(*) FROM delay_wheel.tasks t WHERE (c.due_from IS NULL OR t.due >= c.due_from) AND (c.due_until IS NULL OR t.due < c.due_until))
+		FROM delay_wheel_internal.count_due(bounds) c ORDER BY 1
 $$;
-COMMENT ON FUNCTION delay_wheel_internal.svg_escape(text, integer) IS
-'the text as XML in plain ASCII: a reference for each character that is markup or not ASCII, a question mark for what XML cannot have; if there are more than most characters, their begin and their end';
-
-CREATE FUNCTION delay_wheel_internal.svg_text(x double precision, y double precision, class text, content text, most integer DEFAULT 1000) RETURNS text
-LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, delay_wheel_internal, pg_temp AS $$
-SELECT format(E'<text class="%s" x="%s" y="%s">%s</text>\n', class, x, y, svg_escape(content, most))
+CREATE FUNCTION pg_temp.well_formed() RETURNS TABLE (picture text, xml boolean) LANGUAGE sql AS $$
+	VALUES ('ring', xml_is_well_formed_document(delay_wheel.ring_svg())),
+		   ('forecast', xml_is_well_formed_document(delay_wheel.forecast_svg())),
+		   ('lateness', xml_is_well_formed_document(delay_wheel.lateness_svg()))
 $$;
-COMMENT ON FUNCTION delay_wheel_internal.svg_text(double precision, double precision, text, text, integer) IS
-'a text in a picture, at x and y: the content, escaped, no more than most characters of it; the class says how it looks';
 
-CREATE FUNCTION delay_wheel_internal.svg_short(n numeric) RETURNS text
-LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, delay_wheel_internal, pg_temp AS $$
-SELECT trim_scale(round(n / size, (n / size < 99.95)::integer)) || unit
-FROM unnest('{"",k,M,G,T,P,E}'::text[], '{1,1e3,1e6,1e9,1e12,1e15,1e18}'::numeric[]) u(unit, size) WHERE n < 999.5 * size ORDER BY size LIMIT 1
-$$;
-COMMENT ON FUNCTION delay_wheel_internal.svg_short(numeric) IS 'a number for people, with a unit: 12k, 3.5M';
+--
+-- Few tasks are counted
+--
+SET SESSION AUTHORIZATION regress_dw_pictures;
+SELECT * FROM delay_wheel_internal.count_due('{}');
+SELECT delay_wheel_internal.next_due();
+SELECT step, count(*), sum(tasks), bool_and(exact) FROM delay_wheel.forecast GROUP BY step ORDER BY step;
+SELECT * FROM pg_temp.well_formed();
+-- bounds belong to what follows
+SELECT delay_schedule_at(t, 'SELECT 1') > 0 AS ok FROM unnest('{2100-01-01, 2100-01-02, 2100-01-02 00:00:00.000001, 2100-01-03}'::timestamptz[]) t;
+SELECT * FROM delay_wheel_internal.count_due('{2100-01-02, 2100-01-02 00:00:00.000001, 2100-01-03}');
+SELECT * FROM delay_wheel_internal.count_due('{-infinity, infinity}');
+SELECT delay_wheel_internal.next_due() = '2100-01-01' AS next;
+SELECT step, sum(tasks) FROM delay_wheel.forecast WHERE tasks > 0 GROUP BY step;
+-- in several lanes, with dead entries among them
+CREATE TABLE pictures_ids AS
+	SELECT delay_schedule_task('SELECT 1', due => '2100-02-01'::timestamptz + i * interval '1 min', priority => i % 3 - 1) AS id, i
+	FROM generate_series(1, 3000) i;
+SELECT count(delay_cancel(id)) FROM pictures_ids WHERE i % 2 = 0;
+SELECT count(*), bool_and(exact) AS exact, bool_and(tasks = counted) AS same, sum(tasks)
+	FROM pg_temp.counted(ARRAY(SELECT '2100-02-01'::timestamptz + i * interval '7 min' FROM generate_series(0, 400) i));
+-- those of this transaction, too; those that were rolled back not
+BEGIN;
+SELECT delay_schedule_at('2100-01-05', 'SELECT 1') > 0 AS ok;
+SELECT tasks FROM delay_wheel_internal.count_due('{2100-01-04, 2100-01-06}') WHERE due_from = '2100-01-04';
+ROLLBACK;
+SELECT tasks FROM delay_wheel_internal.count_due('{2100-01-04, 2100-01-06}') WHERE due_from = '2100-01-04';
 
-CREATE FUNCTION delay_wheel_internal.svg_count(n numeric, noun text, exact boolean DEFAULT true) RETURNS text
-LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, delay_wheel_internal, pg_temp AS $$
-SELECT CASE WHEN exact THEN to_char(n, 'FM999,999,999,999,999,999,990') ELSE 'about ' || svg_short(n) END || ' ' || noun || CASE n WHEN 1 THEN '' ELSE 's' END
-$$;
-COMMENT ON FUNCTION delay_wheel_internal.svg_count(numeric, text, boolean) IS 'how many there are of something: 1 turn, 1,234 tasks; an estimate is not written to the last digit: about 5k tasks';
+--
+-- Nobody else's
+--
+SET SESSION AUTHORIZATION regress_dw_other;
+SELECT * FROM delay_wheel_internal.count_due('{2100-01-01}');
+SELECT delay_wheel_internal.next_due();
+SELECT delay_schedule_at('2099-12-31', 'SELECT 1') > 0 AS ok;
+SELECT * FROM pg_temp.counted('{2100-01-01}');
+SET SESSION AUTHORIZATION regress_dw_pictures;
+SELECT delay_wheel_internal.next_due() = '2100-01-01' AS next;
+SELECT * FROM pg_temp.counted('{2100-01-01, 2100-01-04}') WHERE n < 3;
+SET SESSION AUTHORIZATION regress_dw_monitor;
+SELECT delay_wheel_internal.next_due() < '2100-01-01' AS sees_next, sum(tasks) >= 1505 AS sees_all FROM delay_wheel_internal.count_due('{2100-01-01}');
+SELECT step, tasks >= 1505 AS sees_all FROM delay_wheel.forecast WHERE step = 'later';
+SELECT * FROM pg_temp.well_formed();
+RESET SESSION AUTHORIZATION;
 
-CREATE FUNCTION delay_wheel_internal.svg_duration(us double precision) RETURNS text
-LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, delay_wheel_internal, pg_temp AS $$
-SELECT CASE WHEN us < 59.5e6 THEN (
-	SELECT trim_scale(round(us::numeric / size, (us < 9.95 * size AND size > 1)::integer)) || unit
-	FROM unnest('{" us"," ms"," s"}'::text[], '{1,1e3,1e6}'::numeric[]) u(unit, size) WHERE us < 999.5 * size ORDER BY size LIMIT 1)
-ELSE substring(regexp_replace(to_char(justify_hours(make_interval(secs => round(us / 1e6))),
-	'FMDD" d "FMHH24" h "FMMI" min "FMSS" s"'), E'\\m0 \\w+ ?', '', 'g') FROM '^[^ ]+ [^ ]+(?: [^ ]+ [^ ]+)?') END
-$$;
-COMMENT ON FUNCTION delay_wheel_internal.svg_duration(double precision) IS 'microseconds for people: 350 us, 2.5 ms, 12 s, 3 min 20 s, 5 h 12 min, 3 d 4 h';
+--
+-- Many are estimated: a day with 25,000, with a few before and after.  Their SQL
+-- is long, so that the table has more pages than are all read for an estimate.
+--
+SET SESSION AUTHORIZATION regress_dw_pictures;
+SELECT count(delay_schedule_at('2100-06-02'::timestamptz + i * 7 % 86400 * interval '1 s', 'SELECT 1 --' || repeat('x', 1500))) FROM generate_series(1, 25000) i;
+SELECT count(delay_schedule_at('2100-06-01'::timestamptz + i * interval '1 h', 'SELECT 1')) FROM generate_series(0, 9) i;
+SELECT count(delay_schedule_at('2100-06-03'::timestamptz + i * interval '1 h', 'SELECT 1')) FROM generate_series(0, 6) i;
+SELECT n, exact, abs(tasks - counted) < 0.05 * counted AS about, CASE WHEN exact THEN tasks END AS tasks
+	FROM pg_temp.counted('{2100-06-01, 2100-06-02, 2100-06-03, 2100-06-04}') WHERE n BETWEEN 2 AND 4;
+-- its hours are counted
+SELECT count(*), bool_and(exact) AS exact, bool_and(tasks = counted) AS same, sum(tasks)
+	FROM pg_temp.counted(ARRAY(SELECT '2100-06-02'::timestamptz + i * interval '1 h' FROM generate_series(0, 24) i)) WHERE n BETWEEN 2 AND 25;
+-- what is cancelled is not estimated either, also before its rows are removed
+BEGIN;
+SELECT delay_cancel_all(due_from => '2100-06-02', due_until => '2100-06-02 12:00') > 0 AS ok;
+SELECT n, exact, abs(tasks - counted) < 0.05 * counted AS about FROM pg_temp.counted('{2100-06-02, 2100-06-03}') WHERE n = 2;
+SELECT tasks, exact FROM delay_wheel_internal.count_due('{2100-06-02, 2100-06-02 12:00}') WHERE due_until = '2100-06-02 12:00';
+ROLLBACK;
+-- they do not make those of others estimates, nor are they among them
+SET SESSION AUTHORIZATION regress_dw_other;
+SELECT * FROM pg_temp.counted('{2100-01-01}');
+SET SESSION AUTHORIZATION regress_dw_monitor;
+SELECT exact, abs(tasks - 25000) < 1250 AS about FROM delay_wheel_internal.count_due('{2100-06-02, 2100-06-03}') WHERE due_from = '2100-06-02';
+SET SESSION AUTHORIZATION regress_dw_pictures;
+-- cancelled all at once: their rows are still there
+BEGIN;
+SELECT delay_cancel_all(due_until => '2100-01-02 12:00') > 0 AS ok;
+SELECT * FROM delay_wheel_internal.count_due('{2100-01-01, 2100-01-02, 2100-01-02 12:00, 2100-01-04}') WHERE due_until <= '2100-01-04';
+RESET SESSION AUTHORIZATION;
+SELECT count(*) FROM delay_wheel_data.task WHERE owner = 'regress_dw_pictures'::regrole AND due < '2100-01-02 12:00';
+COMMIT;
+SET SESSION AUTHORIZATION regress_dw_pictures;
+SELECT delay_cancel_all(due_from => '-infinity') > 0 AS ok;
+RESET SESSION AUTHORIZATION;
 
-CREATE FUNCTION delay_wheel_internal.svg_axis(us double precision, low double precision, high double precision) RETURNS double precision
-LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, delay_wheel_internal, pg_temp AS $$
-SELECT 270 + 480 * LEAST(ln(GREATEST(us, low) / low) / ln(high / low), 1)
-$$;
-COMMENT ON FUNCTION delay_wheel_internal.svg_axis(double precision, double precision, double precision) IS
-'where a time stands on the axis of delay_wheel.lateness_svg(), which is logarithmic and shows times from low to high';
+--
+-- Errors
+--
+SELECT code, message FROM pg_temp.error_of($$SELECT delay_wheel_internal.count_due('{2100-01-02, 2100-01-01}')$$);
+SELECT code, message FROM pg_temp.error_of($$SELECT delay_wheel_internal.count_due('{2100-01-02, 2100-01-02}')$$);
+SELECT code, message FROM pg_temp.error_of($$SELECT delay_wheel_internal.count_due('{2100-01-02, NULL}')$$);
+SELECT code, message FROM pg_temp.error_of($$SELECT delay_wheel_internal.count_due('{{2100-01-02}, {2100-01-03}}')$$);
+SELECT code, message FROM pg_temp.error_of($$SELECT delay_wheel_internal.count_due(ARRAY(SELECT now() + i * interval '1 s' FROM generate_series(1, 501) i))$$);
+SELECT count(*) FROM delay_wheel_internal.count_due(ARRAY(SELECT now() + i * interval '1 s' FROM generate_series(1, 500) i));
 
--- selectors name the picture, so that they concern nothing else where it is put into a page
-CREATE FUNCTION delay_wheel_internal.svg_frame(height double precision, title text, description text, body text) RETURNS text
-LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, delay_wheel_internal, pg_temp AS $$
-SELECT format($svg$<svg class="dw" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 780 %1$s" width="780" height="%1$s" role="img">
-<title>%2$s</title>
-<desc>%3$s</desc>
-<style>
-.dw text{font-family:system-ui,"DejaVu Sans",Helvetica,Arial,sans-serif;font-size:13px;fill:#1f2328} .dw .dim,.dw .small{fill:#59636e}
-.dw .title{font-size:18px;font-weight:600} .dw .head{font-weight:600} .dw .big{font-size:24px;font-weight:600} .dw .small{font-size:11px}
-.dw .m{text-anchor:middle} .dw .e{text-anchor:end}
-.dw .frame{fill:#fff;stroke:#d1d9e0} .dw .line{fill:none;stroke:#818b98} .dw .grid{fill:none;stroke:#e1e6eb}
-.dw .shade0{fill:#eef2f6} .dw .shade1{fill:#c6dff5} .dw .shade2{fill:#8fc1ea} .dw .shade3{fill:#4b97d6} .dw .shade4{fill:#1c66ac} .dw .shade5{fill:#0a3263}
-.dw .edge{stroke:#818b98;stroke-width:.5} .dw .hatch{stroke:#fff;stroke-width:1.5} .dw .now{fill:#b3401a} .dw .next{fill:#1a7f37}
-.dw .far{fill:none;stroke:#7a3fb8;stroke-width:2;stroke-dasharray:5 3} .dw .mark{fill:none;stroke:#b3401a;stroke-width:1.5}
-@media (prefers-color-scheme:dark){
-.dw text{fill:#e6edf3} .dw .dim,.dw .small{fill:#9da7b3} .dw .frame{fill:#0d1117;stroke:#30363d} .dw .line{stroke:#7d8793} .dw .grid{stroke:#252b32}
-.dw .shade0{fill:#1c2229} .dw .shade1{fill:#16395e} .dw .shade2{fill:#1f5a96} .dw .shade3{fill:#3b86d0} .dw .shade4{fill:#7bb8f0} .dw .shade5{fill:#cfe8ff}
-.dw .edge{stroke:#7d8793} .dw .hatch{stroke:#0d1117} .dw .now{fill:#ff9466} .dw .next{fill:#56d364} .dw .far{stroke:#c297ff} .dw .mark{stroke:#ff9466}
-}
-</style>
-<defs><pattern id="dw-hatch" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><path class="hatch" d="M0 0V5"/></pattern></defs>
-<rect class="frame" x="0.5" y="0.5" width="779" height="%4$s" rx="8"/>
-%5$s%6$s</svg>
-$svg$, height, svg_escape(title), svg_escape(description), height - 1, svg_text(20, 32, 'title', title, 54), body)
-$$;
-COMMENT ON FUNCTION delay_wheel_internal.svg_frame(double precision, text, text, text) IS
-'a picture of that height: style, title, and the body; the description is for screen readers';
+--
+-- The periods: a minute lies in one hour, an hour in one day; none is left out
+--
+SET SESSION AUTHORIZATION regress_dw_other;
+SELECT delay_cancel(id) FROM delay_wheel.tasks;
+SELECT count(delay_schedule(i * interval '10 min' + interval '5 s', 'SELECT 1')) FROM generate_series(1, 1000) i;
+SET TimeZone = 'Asia/Kathmandu';
+SELECT f.step, f.tasks = c.tasks AS same FROM (SELECT step, sum(tasks) AS tasks, min(due_from) AS due_from, max(due_until) AS due_until FROM delay_wheel.forecast GROUP BY step) f,
+	LATERAL (SELECT count(*) AS tasks FROM delay_wheel.tasks t WHERE t.due >= f.due_from AND t.due < f.due_until) c WHERE f.step IN ('minute', 'hour', 'day') ORDER BY f.step;
+SELECT step, bool_and(date_trunc(step, due_from) = due_from) AS whole, bool_and(due_from = previous) AS one_after_the_other
+	FROM (SELECT *, lag(due_until) OVER (PARTITION BY step ORDER BY due_from) AS previous FROM delay_wheel.forecast WHERE step IN ('minute', 'hour', 'day')) f
+	WHERE previous IS NOT NULL GROUP BY step ORDER BY step;
+SELECT sum(tasks) FROM delay_wheel.forecast WHERE step IN ('overdue', 'day', 'later');
+-- a zone in which some day has no midnight, since the clock goes from 0 to 1 then: nothing is left out, or counted twice
+SELECT to_char(now() + interval '10 days', 'DDD')::int % 365 AS day, to_char(now() + interval '200 days', 'DDD')::int % 365 AS back \gset
+SELECT set_config('TimeZone', format('XXX0YYY,%s/0,%s/0', :day, :back), false) <> '' AS set;
+BEGIN;
+SELECT delay_schedule_at((current_date + 30)::timestamp + interval '30 min', 'SELECT 1') > 0 AS ok;
+SELECT count(*), count(*) FILTER (WHERE due_from::time = '01:00') AS without_midnight, bool_and(due_from = previous) AS one_after_the_other, max(due_until) = max(later) AS until_later
+	FROM (SELECT *, lag(due_until) OVER (PARTITION BY step ORDER BY due_from) AS previous, (SELECT due_from FROM delay_wheel.forecast WHERE step = 'later') AS later
+		  FROM delay_wheel.forecast WHERE step = 'day') f WHERE previous IS NOT NULL;
+SELECT sum(tasks) FROM delay_wheel.forecast WHERE step IN ('overdue', 'day', 'later');
+ROLLBACK;
+RESET TimeZone;
+-- what is cancelled is not the next one, also before its row is removed
+BEGIN;
+SELECT delay_cancel_all(due_until => now() + interval '1 hour') > 0 AS ok;
+SELECT delay_wheel_internal.next_due() BETWEEN now() + interval '59 min' AND now() + interval '71 min' AS next;
+ROLLBACK;
+SELECT delay_wheel_internal.next_due() BETWEEN now() + interval '9 min' AND now() + interval '11 min' AS next;
 
-CREATE FUNCTION delay_wheel.ring_svg() RETURNS text
-LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, delay_wheel_internal, pg_temp SET extra_float_digits = -11 AS $$
-WITH shape AS (	-- slots are drawn as at most 60 segments; null without the library: the views say what is wrong then
-	SELECT slots, width, (slots + 12 * width - 1) / (12 * width) * width AS step, 360 / slots::float8 AS degrees,
-		   1e6 * EXTRACT(epoch FROM current_setting('delay_wheel.tick', true)::interval) AS tick
-	FROM (SELECT current_setting('delay_wheel.slots', true)::integer) s(slots), LATERAL (SELECT (slots + 59) / 60) w(width)
-), clock AS MATERIALIZED (
-	SELECT clock_timestamp() AS now, next_due() AS due
-), facts AS MATERIALIZED (
-	SELECT c.now, COALESCE(s.state, 'stopped') AS state, COALESCE(s.near, 0) AS near, COALESCE(s.ready, 0) AS ready, COALESCE(s.running, 0) AS running,
-		   COALESCE(s.current_index, slot(c.now)) AS slot, n.slot AS next_slot, CASE WHEN s.horizon >= c.now THEN h.slot END AS far_slot,
-		   'next due: ' || COALESCE(format('slot %s, in %s', n.slot, svg_duration(1e6 * EXTRACT(epoch FROM GREATEST(c.due - c.now, '0'))))
-				|| CASE WHEN n.cycle_num > 0 THEN ' (' || svg_count(n.cycle_num, 'turn') || ')' ELSE '' END, 'nothing') AS next_text,
-		   CASE WHEN s.horizon >= c.now THEN format('horizon: slot %s, in %s', h.slot, svg_duration(1e6 * EXTRACT(epoch FROM s.horizon - c.now)))
-				WHEN s.horizon < c.now THEN 'horizon: passed, more is being loaded'
-				ELSE 'no horizon: all tasks are in memory' END AS far_text
-	FROM clock c LEFT JOIN delay_wheel.status s ON s.database = current_database(),
-		 LATERAL (SELECT slot(c.due), cycle_num(c.due)) n(slot, cycle_num), LATERAL (SELECT slot(s.horizon)) h(slot)
-), held AS (
-	SELECT slot / width * width AS first, sum(tasks) AS tasks, max(max_cycle) AS cycle FROM shape, delay_wheel.ring WHERE tasks > 0 GROUP BY 1
-), segment AS MATERIALIZED (
-	SELECT first, LEAST(width, slots - first) AS n, COALESCE(tasks, 0) AS tasks, COALESCE(cycle, 0) AS cycle, COALESCE(max(tasks) OVER (), 0) AS most
-	FROM shape CROSS JOIN generate_series(0, slots - 1, width) first LEFT JOIN held USING (first)
-), drawn AS (
-	SELECT string_agg(format(E'<g transform="rotate(%s)"><title>%s: %s%s</title><path class="shade%s edge" d="%s"/>%s</g>\n', degrees * first,
-				CASE n WHEN 1 THEN format('slot %s', first) ELSE format('slots %s to %s', first, first + n - 1) END,
-				svg_count(tasks, 'task'), ', up to ' || svg_count(NULLIF(cycle, 0), 'turn') || ' ahead',
-				CASE WHEN tasks > 0 THEN LEAST(length(tasks::text), 5) ELSE 0 END, path,
-				CASE WHEN cycle > 0 THEN format('<path fill="url(#dw-hatch)" pointer-events="none" d="%s"/>', path) END), '' ORDER BY first) AS segments,
-		   string_agg(svg_text(92 * sind(middle), 4 - 92 * cosd(middle), 'small m', first::text), '')
-				-- the last one must not run into the first
-				FILTER (WHERE first % step = 0 AND (first = 0 OR slots - first >= 0.6 * step)) AS labels,
-		   max(most) AS most, max(cycle) AS cycle
-	FROM shape, segment,
-		 -- a single slot has its number at its middle
-		 LATERAL (SELECT degrees * n, degrees * (first + CASE width WHEN 1 THEN 0.5 ELSE 0 END),
-				  122 + CASE WHEN tasks > 0 THEN GREATEST(62 * tasks::float8 / most, 3) ELSE 0 END) a(angle, middle, radius),
-		 format('M0 %sA%s %s 0 0 1 %s %sL%s %sA108 108 0 0 0 0 -108Z', -radius, radius, radius,
-				radius * sind(angle), -radius * cosd(angle), 108 * sind(angle), -108 * cosd(angle)) path
-)
-SELECT svg_frame(500, format('Ring of database "%s"', current_database()),
-	format('%s of %s. Timer: %s. Current index: slot %s. %s in memory, up to %s ahead. %s. %s. Due and waiting: %s. Running: %s.',
-		svg_count(slots, 'slot'), svg_duration(tick), state, slot, svg_count(near, 'task'),
-		svg_count(cycle, 'turn'), next_text, far_text, ready, running),
-	concat(
-		-- the ring, its middle at 0, 0
-		E'<g transform="translate(230 275)">\n', segments, labels,
-		svg_text(0, -4, 'big m', CASE WHEN near < 10000000 THEN to_char(near, 'FM9,999,990') ELSE svg_short(near) END),
-		svg_text(0, 16, 'dim m', CASE near WHEN 1 THEN 'task waits' ELSE 'tasks wait' END), svg_text(0, 33, 'dim m', 'in memory'),
-		format(E'<path class="mark" transform="rotate(%1$s)" d="M0 -108V-190"/>\n', degrees * (slot + 0.5)),
-		'<path class="far" transform="rotate(' || degrees * (far_slot + 0.5) || E')" d="M0 -108V-202"/>\n',
-		format(E'<path class="now" transform="rotate(%1$s)" d="M0 -187l-7 -15h14Z"/>\n', degrees * (slot + 0.5)),
-		CASE WHEN next_slot >= 0 THEN	-- upright
-			format('<path class="next" transform="rotate(%1$s) translate(0 -213) rotate(-%1$s)" d="M0 -7l6 7l-6 7l-6 -7Z"/>', degrees * (next_slot + 0.5)) END, E'</g>\n',
-		-- what it means
-		(SELECT string_agg(format(E'<rect class="shade%s edge" x="%s" y="140" width="42" height="14"/>\n', n - 1, 436 + 44 * n)
-			|| svg_text(457 + 44 * n, 168, 'small m', label), '') FROM unnest('{none,1+,10+,100+,1k+,10k+}'::text[]) WITH ORDINALITY l(label, n)),
-		E'<rect class="shade3 edge" x="480" y="183" width="20" height="14"/><rect fill="url(#dw-hatch)" x="480" y="183" width="20" height="14"/>\n',
-		E'<path class="now" d="M490 238l-7 -15h14Z"/><path class="next" d="M490 250l6 7l-6 7l-6 -7Z"/><path class="far" d="M480 285h21"/>\n',
-		(SELECT string_agg(svg_text(x, y, class, content), '') FROM (VALUES
-			(20, 54, 'dim', format('%s of %s: one turn takes %s', svg_count(slots, 'slot'), svg_duration(tick), svg_duration(tick * slots))),
-			(760, 54, 'dim e', to_char(now, 'YYYY-MM-DD HH24:MI:SS TZ')),
-			(480, 110, 'head', format('Tasks in a %s (%s)', CASE width WHEN 1 THEN 'slot' ELSE format('segment of %s slots', width) END, svg_duration(tick * width))),
-			(480, 129, 'dim', concat('by shade', '; the longest bar is ' || to_char(NULLIF(most, 0), 'FM999,999,999,999'))),
-			(510, 194, '', 'striped: some are for a later turn'),
-			(510, 234, '', format('current index: slot %s', slot)),
-			(510, 262, '', next_text),
-			(510, 290, '', far_text),
-			(510, 308, 'dim', CASE WHEN far_slot >= 0 THEN 'what is due before is in memory' END),
-			(480, 348, CASE state WHEN 'running' THEN 'head' ELSE 'head now' END, 'Timer: ' || state),
-			(480, 370, '', 'due and waiting for an executor: ' || to_char(ready, 'FM999,999,999,990')),
-			(480, 392, '', 'running: ' || running),
-			(480, 414, '', 'in memory: up to ' || svg_count(NULLIF(cycle, 0), 'turn') || ' ahead')) t(x, y, class, content))))
-FROM shape, facts, drawn
-$$;
-COMMENT ON FUNCTION delay_wheel.ring_svg() IS
-'a picture of this database''s ring as SVG, which any browser shows: how many tasks its slots hold, the current index, the horizon up to which tasks are in memory, and which slots hold tasks of a later turn. These are tasks of all roles, as in delay_wheel.ring; the next due time is of one''s own tasks, see delay_wheel_internal.next_due(). Times are in the time zone of the session';
+--
+-- Pictures: full, paused, with names that must not be taken for markup
+--
+SELECT * FROM pg_temp.well_formed();
+SELECT delay_wheel.forecast_svg() LIKE '%>1,000 tasks</text>%' AS counted;
+RESET SESSION AUTHORIZATION;
+CREATE ROLE "regress_dw <b>&amp;""'ü" LOGIN;
+GRANT ALL ON SCHEMA public TO "regress_dw <b>&amp;""'ü";
+SELECT delay_wheel.allow('regress_dw <b>&amp;"''ü');
+SELECT delay_wheel.create_queue(E'<script>alert(1)</script>\x07', users => '{public}');
+SET SESSION AUTHORIZATION "regress_dw <b>&amp;""'ü";
+SELECT delay_schedule_task('SELECT 1', queue => E'<script>alert(1)</script>\x07') AS id \gset
+SELECT pg_temp.wait_for(format('NOT EXISTS (SELECT FROM delay_wheel.tasks WHERE id = %s)', :id));
+SELECT pg_temp.wait_for('sum(done) = 1 FROM delay_wheel.lanes');
+SELECT * FROM pg_temp.well_formed();
+SELECT m[1] FROM regexp_matches(delay_wheel.lateness_svg(), '<title>([^<]*regress_dw[^<]*): median') m;
+SELECT delay_wheel.lateness_svg() ~ '[^\x01-\x7f]' AS not_ascii;
+RESET SESSION AUTHORIZATION;
+SELECT delay_wheel.pause_database();
+SELECT pg_temp.wait_for($$state = 'paused' FROM delay_wheel.status WHERE database = current_database()$$);
+SELECT * FROM pg_temp.well_formed();
+SELECT delay_wheel.ring_svg() LIKE '%Timer: paused%' AS says_so;
+SELECT delay_wheel.resume_database();
+SELECT pg_temp.wait_for($$state = 'running' FROM delay_wheel.status WHERE database = current_database()$$);
+-- whatever the settings of the session
+-- from 19 on, backslashes always stand for themselves
+SELECT current_setting('server_version_num')::int < 190000 AS backslashes \gset
+\if :backslashes
+SET standard_conforming_strings = off;
+\endif
+SELECT * FROM pg_temp.well_formed();
+RESET standard_conforming_strings;
+-- each slot is in the picture, once
+SELECT count(*) AS segments, sum(coalesce(m[3], m[1])::int - m[1]::int + 1) = current_setting('delay_wheel.slots')::int AS all_slots
+	FROM regexp_matches(delay_wheel.ring_svg(), '<title>slots? (\d+)( to (\d+))?: ', 'g') m;
+-- the histogram has all attempts
+SELECT sum(replace(m[1], ',', '')::int) = (SELECT max(tasks) FROM delay_wheel.lateness WHERE database = current_database()) AS all_attempts
+	FROM regexp_matches(delay_wheel.lateness_svg(), '<title>[^<]*: ([\d,]+) attempts?</title>', 'g') m;
+-- the last period has no end
+SELECT delay_schedule_at(now() - interval '10 days', 'SELECT 1') AS id \gset
+SELECT pg_temp.wait_for($$max(tasks) > max(tasks) FILTER (WHERE below < 'Infinity') FROM delay_wheel.lateness WHERE database = current_database()$$);
+SELECT delay_wheel.lateness_svg() LIKE '%<title>1 d 14 h or more: %' AS picture, (delay_wheel.page_data() -> 'lateness' -> -1 -> 1)::text AS page;
 
-CREATE FUNCTION delay_wheel.forecast_svg() RETURNS text
-LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, delay_wheel_internal, pg_temp SET extra_float_digits = -11 AS $$
-WITH period AS MATERIALIZED (
-	SELECT *, row_number() OVER (PARTITION BY step ORDER BY due_from) - 1 AS i FROM delay_wheel.forecast
-), total AS MATERIALIZED (
-	SELECT step, place, words, title, count(*)::float8 AS n, max(tasks) AS most, svg_count(sum(tasks), 'task', bool_and(exact)) AS tasks
-	FROM period JOIN (VALUES ('overdue', 0, 'Overdue', NULL), ('minute', 1, 'Next hour', 'Tasks due in each minute of the next hour'),
-		('hour', 2, 'Next 48 hours', 'Tasks due in each of the next 48 hours'), ('day', 3, 'Next 31 days', 'Tasks due in each of the next 31 days'),
-		('later', 4, 'Later', NULL)) v(step, place, words, title) USING (step)
-	GROUP BY step, place, words, title
-), chart AS (	-- lines of the grid: at most four above zero, 1, 2 or 5 times a power of ten apart
-	SELECT t.*, 690 / n AS width, line, ceil(GREATEST(most, 1) / line)::float8 AS lines
-	FROM total t, LATERAL (SELECT min(f * 10.0 ^ e) FROM unnest('{1,2,5}'::numeric[]) f, generate_series(0, 18) e WHERE f * 10.0 ^ e * 4 >= GREATEST(most, 1)) l(line)
-	WHERE title IS NOT NULL
-), drawn AS (	-- from the lower left corner of the bars
-	SELECT place, string_agg(concat('<g><title>', to_char(due_from, CASE step WHEN 'day' THEN 'Dy DD Mon YYYY' ELSE 'DD Mon HH24:MI' END),
-				CASE WHEN step <> 'day' THEN to_char(due_until, '" to "HH24:MI') END, ': ', svg_count(p.tasks, 'task', exact), '</title>',
-				-- over the whole height, so that a pointer finds empty ones, too
-				format('<rect fill="none" pointer-events="all" x="%s" y="-110" width="%s" height="110"/>', x, width),
-				CASE WHEN p.tasks > 0 THEN format('<rect class="shade3" %s/>', shape) END,
-				-- stripes need some height to be seen
-				CASE WHEN height >= 4 AND NOT exact THEN format('<rect fill="url(#dw-hatch)" %s/>', shape) END,
-				E'</g>\n', '<path class="line" d="M' || x + width / 2 || ' 0v5"/>' || svg_text(x + width / 2, 18, 'small m', to_char(due_from, label))), '') AS bars,
-		   CASE most WHEN 0 THEN svg_text(345, -55, 'dim m', 'nothing is due in this time')
-				ELSE svg_text(LEAST(GREATEST(min(x + width / 2) FILTER (WHERE p.tasks = most), 20), 670), -5 - max(height), 'small m', svg_short(most)) END AS peak
-	FROM chart JOIN period p USING (step), LATERAL (SELECT width * i, GREATEST(110 * (p.tasks / (lines * line)), CASE WHEN p.tasks > 0 THEN 2 ELSE 0 END),
-				CASE WHEN step = 'minute' AND EXTRACT(minute FROM due_from) % 10 = 0 THEN 'HH24:MI'
-					WHEN step = 'hour' AND EXTRACT(hour FROM due_from) = 0 OR step = 'day' AND EXTRACT(day FROM due_from) % 5 = 1 THEN 'DD Mon'
-					WHEN step = 'hour' AND EXTRACT(hour FROM due_from) % 6 = 0 THEN 'HH24:00' END) b(x, height, label),
-		 format('x="%s" y="%s" width="%s" height="%s"', x + 1, -height, width - 2, height) shape
-	GROUP BY place, most
-)
-SELECT svg_frame(680, format('When tasks of "%s" will be due', current_database()),
-	(SELECT string_agg(format('%s: %s.', words, tasks), ' ' ORDER BY place) FROM total),
-	concat(
-		(SELECT string_agg(svg_text(20 + 70 * place, 56, '', lower(words) || ': ' || tasks), '') FROM total WHERE title IS NULL),
-		svg_text(760, 32, 'dim e', to_char(clock_timestamp(), 'YYYY-MM-DD HH24:MI:SS TZ')),
-		'<rect class="shade3" x="575" y="46" width="18" height="12"/>', svg_text(599, 56, 'dim', 'counted'),
-		'<rect class="shade3" x="665" y="46" width="18" height="12"/><rect fill="url(#dw-hatch)" x="665" y="46" width="18" height="12"/>',
-		svg_text(689, 56, 'dim', 'estimated'),
-		(SELECT string_agg(concat(svg_text(20, 190 * place - 86, 'head', title), svg_text(760, 190 * place - 86, 'e', tasks),
-			format(E'<g transform="translate(70 %s)">\n', 190 * place + 50),
-			(SELECT string_agg(format('<path class="%s" d="M0 %sH690"/>', CASE k WHEN 0 THEN 'line' ELSE 'grid' END, -110 * k / lines)
-				|| svg_text(-8, 4 - 110 * k / lines, 'small e', svg_short(k * line)), '') FROM generate_series(0, lines::integer) k),
-			bars, peak, E'</g>\n'), '') FROM chart JOIN drawn USING (place))))
-$$;
-COMMENT ON FUNCTION delay_wheel.forecast_svg() IS
-'the view delay_wheel.forecast as a picture in SVG, which any browser shows: tasks due in each of the next 60 minutes, 48 hours and 31 days, in the time zone of the session. Estimates are hatched';
+--
+-- What pictures write: text that can stand in XML, also the begin and the end of it; numbers and times for people
+--
+SELECT delay_wheel_internal.svg_escape(t) FROM unnest(ARRAY['<a b="1">&''', E'\\x41\\', E'\t\n', E'\x01\r\x7f\uFFFE\uFFFF', 'ü日😀']) t;
+SELECT count(*), count(*) FILTER (WHERE delay_wheel_internal.svg_escape(chr(c)) = '&#' || c || ';') AS same
+	FROM generate_series(128, 1114111, 127) c WHERE c NOT BETWEEN 55296 AND 57343;
+SELECT n, delay_wheel_internal.svg_escape(left('abcdefghijklmnopqrstuvwxyz', n), 12) FROM generate_series(11, 14) n;
+SELECT us, delay_wheel_internal.svg_duration(us) FROM unnest('{0, 999.4, 999.6, 9949, 9951, 999499, 999501, 59.4e6, 59.6e6, 200e6, 3599.6e6, 18720e6, 86399.6e6, 273600e6}'::float8[]) us;
+SELECT n, delay_wheel_internal.svg_short(n), delay_wheel_internal.svg_count(n, 'task'), delay_wheel_internal.svg_count(n, 'task', false)
+	FROM unnest('{0, 1, 999, 1000, 1949, 99949, 99950, 999499, 999500, 9223372036854775807}'::numeric[]) n;
 
--- Each step of an axis is as much longer as the one before: so microseconds and days
--- have their place, and so have the few attempts that were very late.
-CREATE FUNCTION delay_wheel.lateness_svg() RETURNS text
-LANGUAGE sql VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, delay_wheel_internal, pg_temp SET extra_float_digits = -11 AS $$
-WITH range AS MATERIALIZED (	-- microseconds, from differences of the view's sums
-	SELECT GREATEST(1e6 * above, 32) AS begins, 1e6 * below AS ends, attempts
-	FROM (SELECT lag(below, 1, 0) OVER w AS above, below, tasks - lag(tasks, 1, 0) OVER w AS attempts
-		  FROM delay_wheel.lateness WHERE database = current_database() WINDOW w AS (ORDER BY below)) r
-	WHERE attempts > 0
-), lane AS MATERIALIZED (
-	SELECT concat(owner, ', ', queue, ' (' || NULLIF(priority, 0) || ')') AS name, 1e3 * lateness_p50 AS p50, 1e3 * lateness_p95 AS p95, 1e3 * lateness_max AS max,
-		   count(*) OVER () AS total, 336 + 24 * row_number() OVER (ORDER BY lateness_p95 DESC, lateness_max DESC, queue, priority) AS y
-	FROM delay_wheel.lanes WHERE lateness_p50 IS NOT NULL ORDER BY y LIMIT 12
-), total AS MATERIALIZED (	-- the last range has no end
-	SELECT 1e3 * lateness_p50 AS p50, 1e3 * lateness_p95 AS p95, 1e3 * lateness_p99 AS p99, 1e3 * lateness_max AS max, attempts, powers,
-		   low, GREATEST(1.1e6, ends, 1e3 * lateness_max) AS high, shown, CASE WHEN shown > 0 THEN 360 + 24 * shown END AS last, all_lanes
-	FROM (SELECT LEAST(64, min(begins)) AS low, max(LEAST(ends, 2 * begins)) AS ends, COALESCE(sum(attempts), 0) AS attempts,
-				 ceil(log(GREATEST(max(attempts), 10)::float8)) AS powers FROM range) r
-		 CROSS JOIN (SELECT count(*) AS shown, max(total) AS all_lanes FROM lane) l
-		 LEFT JOIN delay_wheel.status ON database = current_database()
-), axis(axis) AS (	-- on a long one, each second line has a label
-	SELECT string_agg(format(E'<path class="grid" d="M%s %sV%s"/>\n', x, top, bottom)
-			|| CASE WHEN high < 1e7 * low OR n % 2 = 0 THEN svg_text(x, bottom + 18, 'small m', svg_duration(us)) ELSE '' END, '')
-	FROM total, LATERAL (VALUES (130, 290), (346, last)) a(top, bottom),
-		 unnest('{1e1,1e2,1e3,1e4,1e5,1e6,1e7,6e7,6e8,36e8,216e8,864e8,864e9,864e10,864e11}'::float8[]) WITH ORDINALITY t(us, n), svg_axis(us, low, high) x
-	WHERE us BETWEEN low AND high
-), histogram(bars) AS (
-	SELECT string_agg(format(E'<rect class="shade3" x="%s" y="%s" width="%s" height="%s"><title>%s %s: %s</title></rect>\n',
-			x + 1, 290 - height, svg_axis(ends, low, high) - x - 2, height, CASE WHEN begins > 32 THEN svg_duration(begins) ELSE '0' END,
-			CASE WHEN ends < 'Infinity' THEN 'to ' || svg_duration(ends) ELSE 'or more' END, svg_count(r.attempts, 'attempt')), '')
-	FROM total, range r, svg_axis(begins, low, high) x, LATERAL (SELECT 160 * ln(2 * r.attempts::float8) / ln(2 * 10 ^ powers)) h(height)
-), percentiles(marks, facts) AS (	-- each name has a height of its own, so that no line crosses it
-	SELECT string_agg(format(E'<path class="mark" d="M%s %sV290"/>\n', x, 121 - 14 * n) || svg_text(x - 4, 130 - 14 * n, 'small e', name)
-				|| svg_text(20, 84 + 21 * n, '', words) || svg_text(224, 84 + 21 * n, 'e', svg_duration(us)), ''),
-		   COALESCE(string_agg(words || ' ' || svg_duration(us), ', ' ORDER BY n), 'none')
-	FROM total, unnest(ARRAY[p50, p95, p99, max], '{50%,95%,99%,latest}'::text[], '{half of them up to,95% up to,99% up to,the latest one}'::text[])
-		 WITH ORDINALITY p(us, name, words, n), svg_axis(us, low, high) x
-), latest(lanes) AS (
-	SELECT string_agg(format('<g><title>%s: median %s, 95%% up to %s, latest %s</title>', svg_escape(name), svg_duration(l.p50), svg_duration(l.p95), svg_duration(l.max))
-			|| svg_text(20, y + 4, '', name, 30)
-			|| format(E'<path class="line" d="M%1$s %2$sH%3$s"/><rect class="shade3" x="%1$s" y="%4$s" width="%5$s" height="8"/><path class="mark" d="M%3$s %6$sv10"/></g>\n',
-				x, y, GREATEST(x_max, x), y - 4, GREATEST(x_p95 - x, 2), y - 5), '')
-	FROM total, lane l, svg_axis(l.p50, low, high) x, svg_axis(l.p95, low, high) x_p95, svg_axis(l.max, low, high) x_max
-)
-SELECT svg_frame(COALESCE(last + 36, 330), format('How late tasks of "%s" are begun', current_database()),
-	format('%s since the start of the server: %s.', svg_count(attempts, 'attempt'), facts),
-	concat(axis, E'<path class="line" d="M270 290H750"/>\n', CASE WHEN attempts > 0 THEN (
-			SELECT string_agg(format(E'<path class="grid" d="M270 %sH750"/>\n', y) || svg_text(264, y + 4, 'small e', svg_short(10.0 ^ n)), '')
-			FROM generate_series(0, powers::integer, powers::integer / 6 + 1) n, LATERAL (SELECT 290 - 160 * ln(2 * 10 ^ n) / ln(2 * 10 ^ powers)) y(y)) END, bars,
-		'<g transform="translate(238 210) rotate(-90)">' || svg_text(0, 0, 'small m', CASE WHEN attempts > 0 THEN 'attempts' END) || '</g>', marks,
-		'<path class="line" d="M270 ' || last || E'H750"/>\n', lanes,
-		(SELECT string_agg(svg_text(x, y, class, content), '') FROM (VALUES
-			(760, 32, 'dim e', to_char(clock_timestamp(), 'YYYY-MM-DD HH24:MI:SS TZ')),
-			(20, 84, 'head', svg_count(attempts, 'attempt')),
-			(20, 196, 'small', 'Time from due to start, since the'),
-			(20, 212, 'small', 'start of the server; waiting for'),
-			(20, 228, 'small', 'limits, and pauses, included.'),
-			(510, 210, 'dim m', CASE attempts WHEN 0 THEN 'no task was begun yet' END),
-			(20, 334, 'head', CASE WHEN last > 0 THEN 'Latest lanes (owner, queue)' END),
-			(750, 334, 'small e', CASE WHEN last > 0 THEN 'bar: median to 95%; line and stroke: up to the latest attempt' END),
-			(20, last + 18, 'small', 'and ' || NULLIF(all_lanes - shown, 0) || ' more')) t(x, y, class, content))))
-FROM total, axis, histogram, percentiles, latest
-$$;
-COMMENT ON FUNCTION delay_wheel.lateness_svg() IS
-'how late tasks of this database were begun since the start of the server, as a picture in SVG, which any browser shows: a histogram of all attempts, and median, 95th percentile and maximum of the lanes that were latest, which are one''s own ones, or those of all roles for pg_monitor, pg_read_all_stats, pg_read_all_data and superusers';
+SELECT delay_cancel_all(due_from => '-infinity') > 0 AS ok;
+SELECT delay_wheel.disallow('regress_dw_pictures', 'regress_dw_other', 'regress_dw <b>&amp;"''ü');
+SELECT pg_temp.wait_for('NOT EXISTS (SELECT FROM delay_wheel_data.cancellation)');
+SELECT delay_wheel.drop_queue(E'<script>alert(1)</script>\x07');
+DROP TABLE pictures_ids;
+REVOKE CREATE ON SCHEMA public FROM regress_dw_pictures;
+REVOKE ALL ON SCHEMA public FROM "regress_dw <b>&amp;""'ü";
+DROP ROLE regress_dw_pictures, regress_dw_other, regress_dw_monitor, "regress_dw <b>&amp;""'ü";
 
-GRANT EXECUTE ON FUNCTION delay_wheel_internal.svg_escape(text, integer), delay_wheel_internal.svg_text(double precision, double precision, text, text, integer),
-	delay_wheel_internal.svg_short(numeric), delay_wheel_internal.svg_count(numeric, text, boolean), delay_wheel_internal.svg_duration(double precision),
-	delay_wheel_internal.svg_axis(double precision, double precision, double precision), delay_wheel_internal.svg_frame(double precision, text, text, text),
-	delay_wheel.ring_svg(), delay_wheel.forecast_svg(), delay_wheel.lateness_svg()
-	TO PUBLIC;
+-- the tasks that are due first: over lanes, one's own, not those that are cancelled
+BEGIN;
+CREATE ROLE regress_dw_next LOGIN IN ROLE pg_monitor;
+SELECT delay_wheel.allow('regress_dw_next');
+SELECT delay_wheel.create_queue('regress_next');
+SELECT count(delay_schedule_task('SELECT 1', due => '2098-01-01'::timestamptz + i * interval '1 day', tag => i::text, priority => i % 3)) FROM generate_series(1, 6) i;
+SELECT delay_schedule_task('SELECT 1', due => '2098-01-03 12:00', tag => 'queue', queue => 'regress_next') > 0;
+SET LOCAL ROLE regress_dw_next;
+SELECT delay_schedule_task('SELECT 1', due => '2098-01-02 12:00', tag => 'other') > 0;
+SELECT t.tag FROM delay_wheel_internal.next_tasks(10) n JOIN delay_wheel.tasks t USING (id);
+SELECT count(*) FROM delay_wheel_internal.next_tasks(10);
+RESET ROLE;
+CREATE TEMP VIEW first_tasks AS
+SELECT string_agg(t.tag, ' ' ORDER BY n.place) AS tags FROM delay_wheel_internal.next_tasks(4) WITH ORDINALITY n(id, due, place) JOIN delay_wheel_data.task t USING (id);
+SELECT tags FROM first_tasks;
+SELECT delay_cancel_all(tag => '2') > 0;
+SELECT tags FROM first_tasks;
+SELECT bool_and(n.due = t.due) AS same FROM delay_wheel_internal.next_tasks(4) n JOIN delay_wheel_data.task t USING (id);
+SELECT count(*) FROM delay_wheel_internal.next_tasks(0);
+SELECT count(*) FROM delay_wheel_internal.next_tasks(-1);
+SELECT count(*) >= 7 AS all FROM delay_wheel_internal.next_tasks(2147483647);
+ROLLBACK;

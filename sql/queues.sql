@@ -1,87 +1,406 @@
-/*---- Queues and pauses ----*/
+--
+-- QUEUES
+-- Declared, changed and dropped; who may do so, and who may schedule into
+-- them; paused and resumed, as are one's own tasks and the database.
+--
+\getenv abs_srcdir PG_ABS_SRCDIR
+\set helpers :abs_srcdir '/helpers.sql'
+\set ECHO none
+\i :helpers
+\set ECHO all
+\set SHOW_CONTEXT never
+\set columns 'name, owner, users, paused, max_running, rate, per, burst, priority, timeout, max_attempts, retry_delay, batch, spread'
 
-CREATE FUNCTION delay_wheel.create_queue(
-	name text,
-	max_running integer DEFAULT NULL,
-	rate integer DEFAULT NULL,
-	per interval DEFAULT NULL,
-	burst integer DEFAULT NULL,
-	priority integer DEFAULT NULL,
-	max_attempts integer DEFAULT NULL,
-	groups boolean DEFAULT NULL,
-	external boolean DEFAULT NULL,
-	users name[] DEFAULT NULL,
-	receivers name[] DEFAULT NULL,
-	options jsonb DEFAULT NULL)
-RETURNS boolean
-AS 'MODULE_PATHNAME', 'dw_create_queue' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-REVOKE EXECUTE ON FUNCTION delay_wheel.create_queue(text, integer, integer, interval, integer, integer, integer, boolean, boolean, name[], name[], jsonb) FROM PUBLIC;
-COMMENT ON FUNCTION delay_wheel.create_queue(text, integer, integer, interval, integer, integer, integer, boolean, boolean, name[], name[], jsonb) IS
-'declares a queue, which the current user owns, or changes one, if this transaction commits; acts at once. What is null is left as it is, or is the default of a new queue.
-name: up to 63 bytes, not ''default''.
-max_running: how many of its tasks run at a time; 0 (the default) is no limit.
-rate, up to 1000000: how many are started in the time per; 0 (the default) is no limit.
-per, 1 second to 366 days: the time that rate is for: rate => 10, per => ''1 minute'' starts one each 6 seconds; a second is the default.
-burst, up to 100000: how many starts that the rate has left unused are made up for at once, the next one included: 1 is never two at once; 0 (the default) is what the rate allows in 100 ms and one more, at least 2. After a restart of the server all of them count as unused.
-priority: of tasks that say none: -9 to 9; 0 is the default.
-max_attempts, 1 to 32767: of tasks that say none; 1 is the default, of an external queue 20.
-groups: whether its tasks may belong to groups, by group_key of delay_schedule_task(): tenants, say, or accounts; false by default. Of the groups with due tasks each has one task begun in turn, so one with 100,000 does not hold up another with one. Tasks whose group_key is the same text are one group, whoever owns them and whatever their priority; roles and priorities take turns as in other queues, and groups within these. Any number of groups may have pending tasks; delay_wheel.max_groups of them take turns at once. It cannot be taken away while the queue has tasks, SQLSTATE 55006; limits and order of groups can.
-external: whether it has messages, which sessions take by delay_receive(), and not SQL tasks, which executors run; false by default. It cannot be changed while the queue has tasks or messages, or open transactions use it, SQLSTATE 55006; options that mean nothing for its new kind are reset then. Its max_running is how many of its messages open transactions and leases may have at a time, its rate how many are received in a second; timeout, batch, retry_on, give_up_on and keep_settings are refused for it, and receivers, lease, receive_timeout and notify_channel for others, SQLSTATE 22023.
-users: roles that may schedule into it, beside members of its owner and superusers, names as in pg_roles, public for all roles; none by default.
-receivers: of an external queue: roles that may receive its messages, beside members of its owner and superusers, names as for users; none by default. Its users are those who may send.
-options: further ones, a JSON object, as {"lease": "5 minutes", "group_max_running": 1}; see delay_schedule_task(). The parameters but the name may stand there, too.
-timeout, 0 to 2147483647 ms: of tasks that say none; 0 (the default) is none of the queue''s own: for them the settings of the role hold.
-retry_delay, 0 to 366 days: of tasks that say none; 0 is at once, 10 seconds the default.
-batch: whether its tasks may share a transaction with others, true by default.
-spread, up to 366 days: due times of new tasks are put off, each by another part of this; 0 (the default) is not at all.
-history: which ends of its tasks are recorded in delay_wheel.history, off, errors, sample or all, or default (the default): as the setting delay_wheel.history says.
-lease, a millisecond to 366 days: of an external queue: how long delay_lease() gives a message away if it says nothing; a minute is the default.
-receive_timeout, 0 to 2147483647 ms: of an external queue: how long a transaction that has received by delay_receive() may be idle, before its session is ended and its messages are due again: sets idle_in_transaction_session_timeout for the transaction, unless that is shorter; 0 is without limit, a minute the default.
-notify_channel, up to 63 bytes: of an external queue: a channel, as given to pg_notify(), that is notified, with the name of the queue, when a message can be received, at most ten times a second; empty (the default) is none. For those who cannot call delay_await(): look for messages after LISTEN and after each notification.
-retry_backoff, retry_max_delay, retry_on, give_up_on: of tasks that say none, as in delay_schedule_task; exponential, 0 (an hour) and empty arrays (none) are the defaults.
-keep_settings: settings of the callers that are kept with tasks that say none, also by delay_schedule_trigger(), as in delay_schedule_task; the current user must be allowed to set them, and so must be each caller; an empty array (the default) is those of the setting delay_wheel.keep_settings.
-group_max_running: how many tasks of one group run at a time, or of an external queue how many messages of one group are received by open transactions or leased; 0 (the default) is no limit.
-group_rate, group_per, group_burst: as rate, per and burst, for one group.
-group_order: hold or pass: tasks of one group run one after the other, each after the commit of the one before, in the order of their due times, and of their ids where these are equal; whatever their owners and priorities. A task that cannot begin (its role or queue is paused, its row is locked, its role cannot log in) holds its group back until it can, or is gone. With hold so does one that has failed and is to be tried again; with pass those behind it go on meanwhile. One that is scheduled with a due time that has passed comes next. Tasks without a group have no order. any (the default) is no order.
-Limits and order of groups need groups, and hold beside the limits of the queue. Of an external queue with group_order a message of a group is received after the one before is gone: its transaction committed, its lease ended by delay_done() or a last failure. With hold one whose lease has ended without a word, or that is released, is received again before those behind it, and with pass a message whose lease has ended is due at that time. delay_extend() refuses a lease that has ended, in a group with group_max_running or group_order.
-Limits hold for the whole database, whoever owns the tasks. To be called by those granted it; a queue is changed only by members of its owner and superusers, for others it is an error, SQLSTATE 42501. So is more than delay_wheel.max_queues in all databases, 53400, a value out of its range, 22023, and a name that is null, 22004, or too long, 42622. Returns true';
+CREATE ROLE regress_dw_dba LOGIN;
+CREATE ROLE regress_dw_team;
+CREATE ROLE regress_dw_anna LOGIN IN ROLE regress_dw_team;
+CREATE ROLE regress_dw_ben LOGIN;
+CREATE ROLE "regress_dw Odd" LOGIN;
+SELECT delay_wheel.allow('regress_dw_dba', 'regress_dw_anna', 'regress_dw_ben');
+CREATE TABLE queues_effect (n int, who text DEFAULT current_user);
+GRANT ALL ON queues_effect TO PUBLIC;
+-- by plain SQL, too
+GRANT pg_write_all_data TO regress_dw_dba, regress_dw_anna, regress_dw_ben;
+GRANT SELECT ON delay_wheel_data.task TO regress_dw_ben;
+CREATE FUNCTION queue_id(queue text) RETURNS smallint LANGUAGE sql SECURITY DEFINER
+	AS 'SELECT id FROM delay_wheel_data.queue WHERE name = $1';
 
-CREATE FUNCTION delay_wheel.drop_queue(name text) RETURNS boolean
-AS 'MODULE_PATHNAME', 'dw_drop_queue' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-REVOKE EXECUTE ON FUNCTION delay_wheel.drop_queue(text) FROM PUBLIC;
-COMMENT ON FUNCTION delay_wheel.drop_queue(text) IS
-'drops a queue, if this transaction commits. An error, SQLSTATE 55006, if tasks are pending in it, recurring tasks name it, or open transactions have scheduled some; nothing is waited for. A queue that does not exist is one, too, 42704. Failed tasks of it stay, without the name. To be called by those granted it, for queues of roles that they are members of. Returns true';
+--
+-- Declaring
+--
+SELECT delay_wheel.create_queue('mails');
+SELECT :columns FROM delay_wheel.queues;
+-- null leaves as it is
+SELECT delay_wheel.create_queue('mails', max_running => 3, rate => 100, priority => 1, max_attempts => 4, users => '{regress_dw_team,regress_dw Odd}', options => '{"timeout": "5 s", "retry_delay": "1 minute", "batch": false, "spread": "1 hour"}');
+SELECT :columns FROM delay_wheel.queues;
+SELECT delay_wheel.create_queue('mails', rate => 50);
+SELECT :columns FROM delay_wheel.queues;
+SELECT delay_wheel.create_queue('mails', per => '1 hour', burst => 5);
+SELECT :columns FROM delay_wheel.queues;
+-- back to no limit
+SELECT delay_wheel.create_queue('mails', max_running => 0, rate => 0, burst => 0, priority => 0, max_attempts => 1, users => '{}', options => '{"timeout": "0", "retry_delay": "0", "batch": true, "spread": "0"}');
+SELECT :columns FROM delay_wheel.queues;
+SELECT delay_wheel.create_queue('mails', users => '{public}', options => '{"timeout": "1 us", "retry_delay": "1 day 2 h", "spread": "1 month"}');
+SELECT :columns FROM delay_wheel.queues;
+-- names
+SELECT delay_wheel.create_queue(repeat('x', 63));
+SELECT delay_wheel.create_queue('Ünusual "name''s"; DROP');
+SELECT name FROM delay_wheel.queues ORDER BY name;
+SELECT delay_wheel.drop_queue(repeat('x', 63)), delay_wheel.drop_queue('Ünusual "name''s"; DROP');
+SELECT call, e.* FROM unnest(ARRAY[
+	$$delay_wheel.create_queue(NULL)$$, $$delay_wheel.create_queue('')$$, $$delay_wheel.create_queue('default')$$, $$delay_wheel.create_queue(repeat('x', 64))$$,
+	$$delay_wheel.create_queue('q', max_running => -1)$$, $$delay_wheel.create_queue('q', rate => -1)$$, $$delay_wheel.create_queue('q', rate => 1000001)$$,
+	$$delay_wheel.create_queue('q', per => '0.999 s')$$, $$delay_wheel.create_queue('q', per => '367 days')$$,
+	$$delay_wheel.create_queue('q', burst => -1)$$, $$delay_wheel.create_queue('q', burst => 100001)$$,
+	$$delay_wheel.create_queue('q', priority => 10)$$, $$delay_wheel.create_queue('q', priority => -10)$$,
+	$$delay_wheel.create_queue('q', options => '{"timeout": "-1 s"}')$$, $$delay_wheel.create_queue('q', options => '{"timeout": "1 month"}')$$,
+	$$delay_wheel.create_queue('q', max_attempts => 0)$$, $$delay_wheel.create_queue('q', max_attempts => 32768)$$,
+	$$delay_wheel.create_queue('q', options => '{"retry_delay": "-1 s"}')$$, $$delay_wheel.create_queue('q', options => '{"retry_delay": "367 days"}')$$,
+	$$delay_wheel.create_queue('q', options => '{"spread": "-1 s"}')$$, $$delay_wheel.create_queue('q', options => '{"spread": "178956970 years"}')$$,
+	$$delay_wheel.create_queue('q', users => '{regress_dw_no_such_role}')$$, $$delay_wheel.create_queue('q', users => '{NULL}')$$,
+	$$delay_wheel.drop_queue(NULL)$$, $$delay_wheel.drop_queue('')$$, $$delay_wheel.drop_queue('default')$$, $$delay_wheel.drop_queue('q')$$,
+	$$delay_wheel.pause_queue('q')$$, $$delay_wheel.resume_queue('q')$$, $$delay_wheel.pause_queue('default')$$, $$delay_wheel.resume_queue('default')$$, $$delay_wheel.pause_queue('')$$]) call,
+	pg_temp.error_of('SELECT ' || call) e;
+SELECT name FROM delay_wheel.queues;
+-- part of the transaction
+BEGIN;
+SELECT delay_wheel.create_queue('brief'), delay_wheel.create_queue('brief', rate => 7), delay_wheel.create_queue('mails', rate => 8);
+SELECT name, rate FROM delay_wheel.queues ORDER BY name;
+SAVEPOINT s;
+SELECT delay_wheel.drop_queue('brief'), delay_wheel.pause_queue('mails');
+SELECT name, rate, paused FROM delay_wheel.queues ORDER BY name;
+ROLLBACK TO s;
+SELECT name, rate, paused FROM delay_wheel.queues ORDER BY name;
+ROLLBACK;
+SELECT name, rate, paused FROM delay_wheel.queues ORDER BY name;
+-- not in a transaction that must not write, nor by what somebody else evaluates
+BEGIN READ ONLY;
+SELECT code FROM pg_temp.error_of($$SELECT delay_wheel.create_queue('q')$$) UNION ALL SELECT code FROM pg_temp.error_of($$SELECT delay_wheel.drop_queue('mails')$$)
+	UNION ALL SELECT code FROM pg_temp.error_of($$SELECT delay_pause_all()$$) UNION ALL SELECT code FROM pg_temp.error_of($$SELECT delay_wheel.resume_queue('mails')$$)
+	UNION ALL SELECT code FROM pg_temp.error_of($$SELECT delay_wheel.pause_database()$$) UNION ALL SELECT code FROM pg_temp.error_of($$SELECT delay_wheel.resume_database()$$);
+COMMIT;
+CREATE FUNCTION queues_restricted() RETURNS text LANGUAGE plpgsql SET search_path = public AS $$
+BEGIN
+	PERFORM delay_pause_all();
+	RETURN 'paused';
+EXCEPTION WHEN OTHERS THEN
+	RETURN SQLSTATE || ': ' || SQLERRM;
+END $$;
+CREATE MATERIALIZED VIEW queues_restricted AS SELECT queues_restricted();
+SELECT * FROM queues_restricted;
+DROP MATERIALIZED VIEW queues_restricted;
+-- an id is not given again
+SELECT delay_wheel.create_queue('a');
+SELECT queue_id('a') AS first \gset
+SELECT delay_wheel.drop_queue('a'), delay_wheel.create_queue('a');
+SELECT queue_id('a') > :first AS another_id;
+SELECT delay_wheel.drop_queue('a');
 
-CREATE FUNCTION delay_pause_all() RETURNS boolean
-AS 'MODULE_PATHNAME', 'dw_pause_all' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION delay_pause_all() IS
-'pauses all tasks of the current user in this database, if this transaction commits: from then on none of them is started; those that run go on. Tasks are scheduled, moved and cancelled as ever. A pause lasts until delay_resume_all(), also over restarts; if there is one already nothing changes. Waits for another session''s open pause or resume of the same. Returns true';
+--
+-- Scheduling into it
+--
+SELECT delay_wheel.create_queue('mails', users => '{regress_dw_team}', options => '{"timeout": "0", "retry_delay": "10 s", "spread": "0"}');
+SELECT queue_id('mails') AS mails \gset
+CREATE FUNCTION put(n int, queue text, due timestamptz DEFAULT now()) RETURNS boolean LANGUAGE sql AS $$
+	SELECT delay_schedule_task(format('INSERT INTO queues_effect VALUES (%s)', $1), queue => $2, due => $3) > 0 $$;
+SELECT put(1, 'mails');
+SET SESSION AUTHORIZATION regress_dw_anna;
+SELECT put(2, 'mails');
+SELECT name, users FROM delay_wheel.queues;
+SELECT queue, sql FROM delay_wheel.tasks WHERE queue <> 'mails';
+SET SESSION AUTHORIZATION regress_dw_ben;
+SELECT * FROM pg_temp.error_of($$SELECT put(3, 'mails')$$);
+SELECT * FROM pg_temp.error_of($$SELECT put(3, 'no such queue')$$);
+SELECT * FROM pg_temp.error_of(format($$INSERT INTO delay_wheel_data.task (due, queue, sql) VALUES (now(), %s, 'SELECT 1')$$, :mails));
+SELECT * FROM pg_temp.error_of($$INSERT INTO delay_wheel_data.task (due, queue, sql) VALUES (now(), -1, 'SELECT 1')$$);
+INSERT INTO delay_wheel_data.task (id, due, sql) VALUES (1000000, '2100-01-01', 'SELECT 4');
+\set own 1000000
+SELECT * FROM pg_temp.error_of(format('UPDATE delay_wheel_data.task SET queue = %s WHERE id = %s', :mails, :own));
+SELECT delay_cancel(:own);
+SELECT name FROM delay_wheel.queues;
+-- by a function of somebody who may
+CREATE FUNCTION pg_temp.put_for_me(n int) RETURNS boolean LANGUAGE sql SECURITY DEFINER AS $$SELECT put($1, 'mails')$$;
+SELECT * FROM pg_temp.error_of('SELECT pg_temp.put_for_me(4)');
+RESET SESSION AUTHORIZATION;
+ALTER FUNCTION pg_temp.put_for_me OWNER TO regress_dw_anna;
+SET SESSION AUTHORIZATION regress_dw_ben;
+SELECT pg_temp.put_for_me(4);
+RESET SESSION AUTHORIZATION;
+-- the queue that was found is kept for the next call: not longer than it may be
+BEGIN;
+SELECT put(9, 'mails');
+SELECT delay_wheel.create_queue('mails', priority => 9, options => '{"spread": "1 s"}');
+SELECT put(9, 'mails');
+SAVEPOINT s;
+SELECT delay_wheel.create_queue('mails', priority => -9, options => '{"spread": "0"}');
+SELECT put(9, 'mails');
+SELECT priority, due - now() BETWEEN '0.000001 s' AND '1 s' AS spread FROM delay_wheel.tasks WHERE queue = 'mails' AND sql LIKE '%(9)' ORDER BY id;
+ROLLBACK TO s;
+SELECT put(9, 'mails');
+SELECT priority, due - now() BETWEEN '0.000001 s' AND '1 s' AS spread FROM delay_wheel.tasks WHERE queue = 'mails' AND sql LIKE '%(9)' ORDER BY id;
+ROLLBACK;
+BEGIN;
+SELECT put(9, 'mails');
+SELECT priority, due - now() BETWEEN '0.000001 s' AND '1 s' AS spread FROM delay_wheel.tasks WHERE queue = 'mails' AND sql LIKE '%(9)' ORDER BY id;
+ROLLBACK;
+SELECT pg_temp.wait_until_done();
+SELECT n, who FROM queues_effect ORDER BY n;
+-- all roles; the owner's members; superusers
+SELECT delay_wheel.create_queue('mails', users => '{public}');
+SET SESSION AUTHORIZATION regress_dw_ben;
+SELECT put(5, 'mails');
+SELECT name, users FROM delay_wheel.queues;
+RESET SESSION AUTHORIZATION;
+SELECT delay_wheel.create_queue('mails', users => '{}');
+UPDATE delay_wheel_data.queue SET owner = 'regress_dw_team' WHERE name = 'mails';
+SET SESSION AUTHORIZATION regress_dw_ben;
+SELECT code FROM pg_temp.error_of($$SELECT put(6, 'mails')$$);
+SET SESSION AUTHORIZATION regress_dw_anna;
+SELECT put(7, 'mails');
+RESET SESSION AUTHORIZATION;
+SELECT put(8, 'mails');
+SELECT pg_temp.wait_until_done();
+SELECT n FROM queues_effect WHERE n > 4 ORDER BY n;
 
-CREATE FUNCTION delay_resume_all() RETURNS boolean
-AS 'MODULE_PATHNAME', 'dw_resume_all' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION delay_resume_all() IS
-'ends what delay_pause_all() began, if this transaction commits: tasks that are overdue run at once, at the rate of their queue, begun in the order of their due times: where several executors work off a queue (max_running is not 1), one may be done before another that was due earlier. What is paused otherwise, too (queue, database), stays paused. If there is no such pause nothing changes. Waits as delay_pause_all() does. Returns true';
+--
+-- Who may change it
+--
+SET SESSION AUTHORIZATION regress_dw_anna;
+-- not by allow()
+SELECT call, e.code, e.message FROM unnest(ARRAY[
+	$$delay_wheel.create_queue('mails')$$, $$delay_wheel.drop_queue('mails')$$, $$delay_wheel.pause_database()$$, $$delay_wheel.resume_database()$$]) call,
+	pg_temp.error_of('SELECT ' || call) e;
+RESET SESSION AUTHORIZATION;
+GRANT EXECUTE ON FUNCTION delay_wheel.create_queue, delay_wheel.drop_queue TO regress_dw_dba, regress_dw_anna;
+SET SESSION AUTHORIZATION regress_dw_anna;
+SELECT delay_wheel.create_queue('mails', rate => 9);
+SELECT delay_wheel.create_queue('of anna');
+SET SESSION AUTHORIZATION regress_dw_dba;
+SELECT call, e.code, e.message FROM unnest(ARRAY[
+	$$delay_wheel.create_queue('mails', rate => 0)$$, $$delay_wheel.create_queue('mails')$$, $$delay_wheel.drop_queue('mails')$$, $$delay_wheel.pause_queue('mails')$$, $$delay_wheel.resume_queue('mails')$$,
+	$$delay_wheel.pause_queue('of anna')$$]) call,
+	pg_temp.error_of('SELECT ' || call) e;
+-- nor by plain SQL of who may write to any table
+SELECT call, e.* FROM unnest(ARRAY[
+	$$UPDATE delay_wheel_data.queue SET users = '{-}'$$, $$UPDATE delay_wheel_data.queue SET paused = true$$, $$DELETE FROM delay_wheel_data.queue$$,
+	$$INSERT INTO delay_wheel_data.queue (name) VALUES ('plain')$$, $$INSERT INTO delay_wheel_data.pause (owner) VALUES ('-')$$,
+	$$INSERT INTO delay_wheel_data.pause (owner) VALUES ('regress_dw_dba')$$]) call,
+	pg_temp.error_of(call) e;
+SELECT code FROM pg_temp.error_of('TRUNCATE delay_wheel_data.queue');
+RESET SESSION AUTHORIZATION;
+SELECT name, owner, users, rate, paused FROM delay_wheel.queues ORDER BY name;
+SELECT delay_wheel.drop_queue('of anna');
+-- as a replica, and by a trigger of one's own making
+SET ROLE regress_dw_dba;
+SELECT delay_wheel_internal.queue_changed();
+SELECT delay_wheel_internal.queue_guard();
+RESET ROLE;
+SELECT delay_wheel_internal.queue_changed();
+SELECT delay_wheel_internal.queue_guard();
+BEGIN;
+CREATE TRIGGER guard BEFORE INSERT ON delay_wheel_data.queue EXECUTE FUNCTION delay_wheel_internal.queue_guard();
+INSERT INTO delay_wheel_data.queue (name) VALUES ('x');
+ROLLBACK;
+-- what the table itself refuses
+SELECT e.code, e.message FROM unnest(ARRAY['''''', '''default''', quote_literal(repeat('x', 64)), '''mails''']) name,
+	pg_temp.error_of(format('INSERT INTO delay_wheel_data.queue (name) VALUES (%s)', name)) e;
 
-CREATE FUNCTION delay_wheel.pause_queue(name text) RETURNS boolean
-AS 'MODULE_PATHNAME', 'dw_pause_queue' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-GRANT EXECUTE ON FUNCTION delay_wheel.pause_queue(text) TO PUBLIC;
-COMMENT ON FUNCTION delay_wheel.pause_queue(text) IS
-'pauses a queue, as delay_pause_all() does the tasks of a role. For members of its owner and superusers, for others it is an error, SQLSTATE 42501; a queue that does not exist is one, 42704, so is default, 42939, and a null name, 22004. Returns true';
+--
+-- Pauses
+--
+SET SESSION AUTHORIZATION regress_dw_anna;
+SELECT delay_wheel.create_queue('mails', rate => 0);
+SELECT delay_wheel.pause_queue('mails'), delay_wheel.pause_queue('mails');
+SELECT name, paused FROM delay_wheel.queues;
+SELECT put(n, 'mails', now() - '1 s'::interval * n) FROM generate_series(10, 19) n;
+SELECT delay_schedule('0', 'INSERT INTO queues_effect VALUES (20)') > 0 AS ok;
+-- another queue's tasks run, those of this one can be moved and cancelled
+SELECT pg_temp.wait_for('EXISTS (SELECT FROM queues_effect WHERE n = 20)');
+SELECT count(*) FILTER (WHERE delay_cancel(id) = 'cancelled') FROM delay_wheel.tasks WHERE sql LIKE '%(10)';
+SELECT count(*) FILTER (WHERE delay_reschedule(id, '1 hour') = 'moved') FROM delay_wheel.tasks WHERE sql LIKE '%(11)';
+SELECT count(*) FILTER (WHERE delay_reschedule(id, now() - interval '1 minute') = 'moved') FROM delay_wheel.tasks WHERE sql LIKE '%(12)';
+SELECT count(*) FROM queues_effect WHERE n BETWEEN 10 AND 19;
+-- undone
+BEGIN;
+SELECT delay_wheel.resume_queue('mails');
+ROLLBACK;
+SELECT delay_schedule('0', 'INSERT INTO queues_effect VALUES (21)') > 0 AS ok;
+SELECT pg_temp.wait_for('EXISTS (SELECT FROM queues_effect WHERE n = 21)');
+SELECT count(*) FROM queues_effect WHERE n BETWEEN 10 AND 19;
+SELECT delay_wheel.resume_queue('mails'), delay_wheel.resume_queue('mails');
+SELECT pg_temp.wait_for('count(*) = 8 FROM queues_effect WHERE n BETWEEN 12 AND 19');
+SELECT n FROM queues_effect WHERE n BETWEEN 10 AND 19 ORDER BY n;
+SELECT count(delay_cancel(id)) FROM delay_wheel.tasks;
+-- all of one's own, nobody else's
+SELECT delay_pause_all(), delay_pause_all();
+SELECT put(30, 'mails');
+SELECT delay_schedule('0', 'INSERT INTO queues_effect VALUES (31)') > 0 AS ok;
+SET SESSION AUTHORIZATION regress_dw_ben;
+SELECT delay_resume_all();
+SELECT delay_schedule('0', 'INSERT INTO queues_effect VALUES (32)') > 0 AS ok;
+RESET SESSION AUTHORIZATION;
+SELECT delay_resume_all();
+SELECT put(33, 'mails');
+SELECT pg_temp.wait_for('count(*) = 2 FROM queues_effect WHERE n IN (32, 33)');
+SELECT owner, since <= now() AS since FROM delay_wheel_data.pause;
+SELECT n FROM queues_effect WHERE n IN (30, 31);
+-- both, the queue and all of one's own
+SELECT delay_wheel.pause_queue('mails');
+SET SESSION AUTHORIZATION regress_dw_anna;
+SELECT delay_resume_all();
+SELECT pg_temp.wait_for('EXISTS (SELECT FROM queues_effect WHERE n = 31)');
+SELECT n FROM queues_effect WHERE n = 30;
+SELECT delay_wheel.resume_queue('mails');
+SELECT pg_temp.wait_for('EXISTS (SELECT FROM queues_effect WHERE n = 30)');
+-- in a transaction of one's own the last word counts
+BEGIN;
+SELECT delay_pause_all(), delay_resume_all(), delay_pause_all(), delay_resume_all();
+SELECT delay_wheel.pause_queue('mails'), delay_wheel.resume_queue('mails');
+SELECT delay_schedule('0', 'INSERT INTO queues_effect VALUES (34)') > 0 AS ok;
+SELECT put(35, 'mails');
+COMMIT;
+SELECT pg_temp.wait_for('count(*) = 2 FROM queues_effect WHERE n IN (34, 35)');
+-- by a task: it is part of the task
+SELECT delay_schedule('0', $$SELECT delay_wheel.pause_queue('mails'), delay_pause_all(); INSERT INTO queues_effect VALUES (36); SELECT 1/0$$) > 0 AS ok;
+SELECT pg_temp.wait_for('count(*) = 1 FROM delay_wheel.failed');
+SELECT delay_schedule('0', $$SELECT delay_wheel.pause_queue('mails')$$) > 0 AS ok;
+SELECT pg_temp.wait_for('paused FROM delay_wheel.queues');
+SELECT delay_wheel.resume_queue('mails');
+RESET SESSION AUTHORIZATION;
+DELETE FROM delay_wheel_data.failed_task;
 
-CREATE FUNCTION delay_wheel.resume_queue(name text) RETURNS boolean
-AS 'MODULE_PATHNAME', 'dw_resume_queue' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-GRANT EXECUTE ON FUNCTION delay_wheel.resume_queue(text) TO PUBLIC;
-COMMENT ON FUNCTION delay_wheel.resume_queue(text) IS
-'ends what delay_wheel.pause_queue() began, as delay_resume_all() does for a role; rights as there. Returns true';
+-- the database, also for tasks of queues and of superusers
+GRANT EXECUTE ON FUNCTION delay_wheel.pause_database, delay_wheel.resume_database TO regress_dw_dba;
+SET SESSION AUTHORIZATION regress_dw_dba;
+SELECT delay_wheel.pause_database(), delay_wheel.pause_database();
+RESET SESSION AUTHORIZATION;
+SELECT pg_temp.wait_for($$state = 'paused' FROM delay_wheel.status WHERE database = current_database()$$);
+SELECT put(40, 'mails');
+SELECT delay_schedule('0', 'INSERT INTO queues_effect VALUES (41)') > 0 AS ok;
+SELECT owner FROM delay_wheel_data.pause;
+-- a superuser's own pause is another one
+SELECT delay_pause_all(), delay_resume_all();
+SELECT pg_temp.wait_for('sum(ready) = 2 FROM delay_wheel.lanes');
+SET SESSION AUTHORIZATION regress_dw_dba;
+SELECT delay_wheel.resume_database();
+RESET SESSION AUTHORIZATION;
+SELECT pg_temp.wait_for('count(*) = 2 FROM queues_effect WHERE n IN (40, 41)');
+SELECT state FROM delay_wheel.status WHERE database = current_database();
 
-CREATE FUNCTION delay_wheel.pause_database() RETURNS boolean
-AS 'MODULE_PATHNAME', 'dw_pause_database' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-REVOKE EXECUTE ON FUNCTION delay_wheel.pause_database() FROM PUBLIC;
-COMMENT ON FUNCTION delay_wheel.pause_database() IS
-'pauses all tasks of this database, as delay_pause_all() does those of one role. Only for superusers and the owner of the function, unless granted. Returns true';
+-- plain SQL of a superuser works as well
+UPDATE delay_wheel_data.queue SET paused = true WHERE name = 'mails';
+SELECT put(50, 'mails');
+SELECT delay_schedule('0', 'INSERT INTO queues_effect VALUES (51)') > 0 AS ok;
+SELECT pg_temp.wait_for('EXISTS (SELECT FROM queues_effect WHERE n = 51)');
+INSERT INTO delay_wheel_data.pause (owner) VALUES ('-');
+UPDATE delay_wheel_data.queue SET paused = false WHERE name = 'mails';
+SELECT n FROM queues_effect WHERE n = 50;
+TRUNCATE delay_wheel_data.pause;
+SELECT pg_temp.wait_for('EXISTS (SELECT FROM queues_effect WHERE n = 50)');
 
-CREATE FUNCTION delay_wheel.resume_database() RETURNS boolean
-AS 'MODULE_PATHNAME', 'dw_resume_database' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-REVOKE EXECUTE ON FUNCTION delay_wheel.resume_database() FROM PUBLIC;
-COMMENT ON FUNCTION delay_wheel.resume_database() IS
-'ends what delay_wheel.pause_database() began; pauses of roles and queues stay. Only for superusers and the owner of the function, unless granted. Returns true';
+--
+-- Dropping
+--
+SELECT put(60, 'mails', '2100-01-01');
+SELECT * FROM pg_temp.error_of($$SELECT delay_wheel.drop_queue('mails')$$);
+SELECT count(delay_cancel(id)) FROM delay_wheel.tasks;
+BEGIN;
+SELECT put(61, 'mails', '2100-01-01');
+SELECT delay_cancel(id) FROM delay_wheel.tasks;
+SELECT delay_wheel.drop_queue('mails');
+ROLLBACK;
+SELECT name FROM delay_wheel.queues;
+-- tasks of a queue without a row wait: it might have had limits
+SELECT delay_wheel.create_queue('gone');
+SELECT queue_id('gone') AS gone \gset
+DELETE FROM delay_wheel_data.queue WHERE name = 'gone';
+INSERT INTO delay_wheel_data.task (due, queue, sql) VALUES (now(), :gone, 'INSERT INTO queues_effect VALUES (62)');
+SELECT pg_temp.wait_for(format('ready = 1 FROM delay_wheel.lanes WHERE queue = %L', :gone));
+SELECT delay_schedule('0', 'INSERT INTO queues_effect VALUES (63)') > 0 AS ok;
+SELECT pg_temp.wait_for('EXISTS (SELECT FROM queues_effect WHERE n = 63)');
+SELECT n FROM queues_effect WHERE n = 62;
+INSERT INTO delay_wheel_data.queue (id, name) VALUES (:gone, 'back again');
+SELECT pg_temp.wait_for('EXISTS (SELECT FROM queues_effect WHERE n = 62)');
+SELECT delay_wheel.drop_queue('back again');
+
+--
+-- Dropped roles: the queue is the bootstrap superuser's, and can be given away
+--
+CREATE ROLE regress_dw_brief;
+GRANT EXECUTE ON FUNCTION delay_wheel.create_queue TO regress_dw_brief;
+SET ROLE regress_dw_brief;
+SELECT delay_wheel.create_queue('of brief', users => '{regress_dw_brief,regress_dw_ben,public}');
+RESET ROLE;
+SELECT delay_wheel.create_queue('mails', users => '{regress_dw_brief,regress_dw_ben}');
+REVOKE EXECUTE ON FUNCTION delay_wheel.create_queue FROM regress_dw_brief;
+DROP ROLE regress_dw_brief;
+SELECT pg_temp.wait_for($$owner::oid = 10 FROM delay_wheel_data.queue WHERE name = 'of brief'$$);
+SELECT name, users FROM delay_wheel.queues ORDER BY name;
+SELECT delay_wheel.drop_queue('of brief');
+
+-- many queues in turn, more than a session remembers: each task is in the right one
+SELECT count(delay_wheel.create_queue('turn ' || n, priority => n % 3 - 1)) FROM generate_series(1, 12) n;
+SELECT count(delay_schedule_task('SELECT ' || n, delay => '1 hour', queue => 'turn ' || n))
+	FROM generate_series(1, 3) round, unnest('{1,2,3,4,5,6,7,8,1,9,2,10,11,12,12,1}'::int[]) n;
+SELECT queue, priority, count(*), bool_and(sql = replace(queue, 'turn', 'SELECT')) AS right_one
+	FROM delay_wheel.tasks WHERE queue LIKE 'turn%' GROUP BY 1, 2 ORDER BY length(queue), queue;
+BEGIN;
+SELECT delay_wheel.create_queue('turn 1', priority => 1), delay_wheel.create_queue('turn 2', users => '{regress_dw_ben}');
+SELECT delay_schedule_task('SELECT 1', delay => '1 hour', queue => 'turn 1') AS id \gset
+SELECT queue, priority FROM delay_wheel.tasks WHERE id = :id;
+SET SESSION AUTHORIZATION regress_dw_ben;
+SELECT delay_schedule_task('SELECT 2', delay => '1 hour', queue => 'turn 2') > 0 AS ok;
+SELECT code FROM pg_temp.error_of($$SELECT delay_schedule_task('SELECT 1', queue => 'turn 1')$$);
+RESET SESSION AUTHORIZATION;
+ROLLBACK;
+SELECT delay_schedule_task('SELECT 1', delay => '1 hour', queue => 'turn 1') AS id \gset
+SELECT queue, priority FROM delay_wheel.tasks WHERE id = :id;
+SET SESSION AUTHORIZATION regress_dw_ben;
+SELECT code FROM pg_temp.error_of($$SELECT delay_schedule_task('SELECT 2', queue => 'turn 2')$$);
+RESET SESSION AUTHORIZATION;
+SELECT count(delay_cancel(id)) FROM delay_wheel.tasks WHERE queue LIKE 'turn%';
+SELECT count(delay_wheel.drop_queue(name)) FROM delay_wheel.queues WHERE name LIKE 'turn%' AND name <> 'turn 1';
+-- those of an extension that is gone are not there any more
+SELECT delay_schedule_task('SELECT 1', delay => '1 hour', queue => 'turn 1') > 0 AS ok;
+BEGIN;
+DROP EXTENSION delay_wheel;
+CREATE EXTENSION delay_wheel;
+SELECT code, message FROM pg_temp.error_of($$SELECT delay_schedule_task('SELECT 1', queue => 'turn 1')$$);
+ROLLBACK;
+SELECT count(delay_cancel(id)) FROM delay_wheel.tasks WHERE queue = 'turn 1';
+SELECT delay_wheel.drop_queue('turn 1');
+
+-- options that mean nothing for a queue of that kind: refused, unless they are the defaults
+SELECT args, code, message, hint FROM unnest(ARRAY['receivers => ''{public}''', 'lease => ''1 minute''', 'receive_timeout => ''1 minute''', 'receive_timeout => ''0''',
+		'notify_channel => ''c''', 'external => false, lease => ''1 minute''']) args, pg_temp.error_of('SELECT ' || pg_temp.call_of('delay_wheel.create_queue', '''of tasks'', ' || args));
+SELECT args, code, message, hint FROM unnest(ARRAY['timeout => ''1 s''', 'batch => false', 'retry_on => ''{40}''', 'give_up_on => ''{23}''', 'keep_settings => ''{TimeZone}''']) args,
+	pg_temp.error_of('SELECT ' || pg_temp.call_of('delay_wheel.create_queue', '''of messages'', external => true, ' || args));
+SELECT delay_wheel.create_queue('of tasks', receivers => '{}', options => '{"notify_channel": "", "timeout": "1 s", "batch": false, "retry_on": ["40"], "give_up_on": ["23"], "keep_settings": ["TimeZone"]}');
+SELECT delay_wheel.create_queue('of messages', external => true, receivers => '{public}', options => '{"timeout": "0", "batch": true, "retry_on": [], "give_up_on": [], "keep_settings": [], "lease": "1 s", "receive_timeout": "0", "notify_channel": "c"}');
+SELECT code, message FROM pg_temp.error_of($$SELECT delay_wheel.create_queue('of tasks', options => '{"lease": "1 minute"}')$$) UNION ALL SELECT code, message FROM pg_temp.error_of($$SELECT delay_wheel.create_queue('of messages', options => '{"batch": false}')$$);
+-- a queue that becomes one of the other kind keeps the rest as it was
+SELECT delay_wheel.create_queue('of tasks', external => true, options => '{"lease": "1 minute"}'), delay_wheel.create_queue('of messages', external => false, options => '{"batch": false}');
+SELECT name, external, lease, batch, timeout, receivers FROM delay_wheel.queues WHERE name LIKE 'of %' ORDER BY name;
+SELECT delay_wheel.drop_queue('of tasks'), delay_wheel.drop_queue('of messages');
+
+SELECT delay_wheel.drop_queue('mails');
+-- of another extension in the same transaction: what was paused is not
+SELECT delay_wheel.pause_database();
+SET SESSION AUTHORIZATION regress_dw_ben;
+SELECT delay_pause_all();
+RESET SESSION AUTHORIZATION;
+BEGIN;
+DROP EXTENSION delay_wheel;
+CREATE EXTENSION delay_wheel;
+SELECT delay_wheel.allow('regress_dw_ben');
+COMMIT;
+SET SESSION AUTHORIZATION regress_dw_ben;
+SELECT delay_schedule('0', 'INSERT INTO queues_effect VALUES (70)') > 0 AS ok;
+RESET SESSION AUTHORIZATION;
+SELECT pg_temp.wait_for('EXISTS (SELECT FROM queues_effect WHERE n = 70)');
+SELECT * FROM delay_wheel_data.queue;
+SELECT * FROM delay_wheel_data.pause;
+SELECT delay_wheel.disallow('regress_dw_ben');
+DROP TABLE queues_effect;
+DROP FUNCTION put, queue_id, queues_restricted, pg_temp.put_for_me;
+DROP ROLE regress_dw_anna, regress_dw_ben, regress_dw_dba, regress_dw_team, "regress_dw Odd";
