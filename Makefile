@@ -25,13 +25,12 @@
 #   make fuzz            libFuzzer over what parses text (needs clang), test/fuzz;
 #                        SECONDS=30 for each target
 #   make dist            what PGXN takes, build/delay_wheel-VERSION.zip, of the last commit
-#   make reference       writes doc/reference.md and doc/reference/ anew, after a
-#                        change of an object, a COMMENT, a setting or a message
+#   make docs            the manual as a site, in build/site (scripts/docs)
 #   make injection       the test build, in build/injection
 #   make installcheck    the SQL tests on a running server of one's own, with
 #                        delay_wheel in its shared_preload_libraries
 #
-# What demo, examples, test, coverage, sanitize and bench need they install (scripts/setup).
+# What demo, examples, test, coverage, sanitize, bench and docs need they install (scripts/setup).
 #
 #   PG_CONFIG=...   another PostgreSQL than that of the pg_config in the path
 #   WERROR=1        a warning is an error
@@ -44,18 +43,17 @@ MODULE_big = delay_wheel
 SCRIPT = delay_wheel--1.0.sql
 DATA_built = $(SCRIPT)
 WINGS = failed history recurring ends copies
-TOPICS = $(addprefix sql/,begin tables triggers schedule queues messages rights readable views) \
+TOPICS = $(addprefix src/sql/,begin tables triggers schedule queues messages rights readable views) \
 	$(foreach wing,$(WINGS),src/$(wing)/$(wing)) \
-	$(addprefix sql/,state forecast nodes pictures page end)
+	$(addprefix src/sql/,state forecast nodes pictures page end)
 
 SOURCES = $(sort $(wildcard src/*/*.c))
 OWN_HEADERS = $(wildcard src/*/*.h)
 OBJS = $(SOURCES:.c=.o)
 
-REGRESS = $(patsubst test/regress/sql/%.sql,%,$(sort $(wildcard test/regress/sql/*.sql)))
-# pg_regress takes a test from the folder sql of the output directory rather than from that
-# of its input: not this tree's, which has other files of the same names.
-REGRESS_OPTS = --inputdir=test/regress --outputdir=test/regress --load-extension=delay_wheel
+REGRESS = $(patsubst sql/%.sql,%,$(sort $(wildcard sql/*.sql)))
+# pg_regress gives its sessions a time zone that depends on its minor.
+REGRESS_OPTS = --load-extension=delay_wheel --launcher='env PGTZ=America/Los_Angeles'
 
 # PostgreSQL's own headers and idioms set off these, so with -Wextra they would
 # be noise: unused parameters of hooks and SQL functions; comparisons of signed
@@ -80,7 +78,7 @@ ifneq ($(origin with_llvm),command line)
 override with_llvm = no
 endif
 
-EXTRA_CLEAN = build results log tmp_check $(addprefix test/regress/,results regression.out regression.diffs)
+EXTRA_CLEAN = build log tmp_check
 
 PG_CONFIG ?= pg_config
 PGXS := $(shell $(PG_CONFIG) --pgxs 2>/dev/null)
@@ -175,8 +173,8 @@ bench:
 chaos:
 	@test/chaos/run
 
-reference:
-	@scripts/reference
+docs:
+	@scripts/docs
 
 # All that is committed, under a directory of the distribution's name and version.
 DIST = $(EXTENSION)-$(shell sed -n 's/^   "version": "\(.*\)",$$/\1/p' META.json)
@@ -197,4 +195,4 @@ fuzz:
 FORCE:
 
 .PHONY: all check install uninstall installcheck clean injection demo examples test test-long \
-	coverage sanitize test-majors test-newcomer test-packages test-patroni bench reference dist check-ring check-model chaos fuzz FORCE
+	coverage sanitize test-majors test-newcomer test-packages test-patroni bench docs dist check-ring check-model chaos fuzz FORCE

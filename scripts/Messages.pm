@@ -160,10 +160,10 @@ sub texts_of_function
 {
 	my ($source, $name) = @_;
 	my ($body) = $source->{text} =~ /^\Q$name\E\([^;{]*\)\n(\{.*?^\})/ms;
-	my @returns = defined $body ? $body =~ /\breturn ($string|NULL);/g : ();
+	my @returns = defined $body ? $body =~ /\breturn ([^;]+);/g : ();
 
 	@returns = grep { !/^(?:NULL|"")$/ } @returns;
-	return @returns ? map { texts($source, $_) } @returns : ('...');
+	return @returns && !grep({ !/^$string$/ } @returns) ? map { texts($source, $_) } @returns : ('...');
 }
 
 # The SQLSTATEs, by their names in C.

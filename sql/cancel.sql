@@ -4,7 +4,7 @@
 -- a sleeping timer hears of a task that is moved before what it sleeps for.
 --
 \getenv abs_srcdir PG_ABS_SRCDIR
-\set helpers :abs_srcdir '/helpers.sql'
+\set helpers :abs_srcdir '/test/helpers.sql'
 \set ECHO none
 \i :helpers
 \set ECHO all

@@ -3,7 +3,7 @@
 -- check_sql => 'plan': names, types and rights are looked at when a task is scheduled.
 --
 \getenv abs_srcdir PG_ABS_SRCDIR
-\set helpers :abs_srcdir '/helpers.sql'
+\set helpers :abs_srcdir '/test/helpers.sql'
 \set ECHO none
 \i :helpers
 \set ECHO all

@@ -4,7 +4,7 @@
 -- clock, and the same answers as croniter (see test/cron/generate.py).
 --
 \getenv abs_srcdir PG_ABS_SRCDIR
-\set helpers :abs_srcdir '/helpers.sql'
+\set helpers :abs_srcdir '/test/helpers.sql'
 \set ECHO none
 \i :helpers
 \set ECHO all
@@ -185,14 +185,14 @@ SELECT zone, schedule, count(*), min(extract(year FROM t)), max(extract(year FRO
 
 -- The same as croniter: some thousand schedules, and some over years.
 CREATE TEMP TABLE fixture (schedule text, zone text, start timestamptz, expected timestamptz[]);
-\set fixture :abs_srcdir '/../cron/fixture.tsv'
+\set fixture :abs_srcdir '/test/cron/fixture.tsv'
 COPY fixture FROM :'fixture' (HEADER);
 SELECT count(*) > 4000 AS thousands, count(*) FILTER (WHERE expected = '{}') > 0 AS some_never FROM fixture;
 SELECT schedule, zone, start, expected, actual
 	FROM fixture, LATERAL (SELECT ARRAY(SELECT delay_wheel.cron_times(schedule, zone, start, greatest(cardinality(expected), 1)))) a(actual)
 	WHERE expected IS DISTINCT FROM actual ORDER BY 1, 2, 3 LIMIT 10;
 CREATE TEMP TABLE years (schedule text, zone text, start timestamptz, n int, last timestamptz, digest text);
-\set years :abs_srcdir '/../cron/years.tsv'
+\set years :abs_srcdir '/test/cron/years.tsv'
 COPY years FROM :'years' (HEADER);
 SELECT sum(n) > 700000 AS thousands, max(last) > '2104-01-01' AS over_2100 FROM years;
 SELECT years.*, a.*

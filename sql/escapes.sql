@@ -6,7 +6,7 @@
 -- rights.sql.
 --
 \getenv abs_srcdir PG_ABS_SRCDIR
-\set helpers :abs_srcdir '/helpers.sql'
+\set helpers :abs_srcdir '/test/helpers.sql'
 \set ECHO none
 \i :helpers
 \set ECHO all
@@ -443,6 +443,19 @@ RESET SESSION AUTHORIZATION;
 SELECT pg_temp.wait_until_done();
 REVOKE regress_dw_mallory FROM regress_dw_victim;
 SELECT sql, sqlstate, message FROM delay_wheel.failed;
+SELECT * FROM escapes_loot;
+-- who gives such a task other arguments reads them as its types, which he has not chosen
+SET SESSION AUTHORIZATION regress_dw_mallory;
+CREATE TABLE escapes.updated AS SELECT delay_schedule('1 day', 'SELECT $1', 1::escapes.small) AS a, delay_schedule('1 day', 'SELECT $1', '{3}'::escapes.small[]) AS b,
+	delay_schedule('1 day', 'SELECT $1', '{4}'::escapes.some) AS c, delay_schedule('1 day', 'SELECT $1', ROW(ARRAY['(7,z)'::escapes.pair])::escapes.nested) AS d,
+	delay_schedule('1 day', 'SELECT $1', '[8,9]'::escapes.span) AS e, delay_schedule('1 day', 'SELECT $1', '(13)'::public.escapes_pair) AS f;
+SET SESSION AUTHORIZATION regress_dw_boss;
+SELECT delay_update(a, args => '{2}'), delay_update(b, args => '{"{2}"}'), delay_update(c, args => '{"{2}"}'), delay_update(d, args => '{"(\"{\"\"(2,z)\"\"}\")"}'),
+	delay_update(e, args => '{"[2,3]"}'), delay_update(f, args => '{(2)}') FROM escapes.updated;
+SELECT delay_update(a, args => '{NULL}') FROM escapes.updated;
+SELECT args FROM delay_wheel.tasks ORDER BY id;
+SELECT delay_cancel(id) FROM delay_wheel.tasks;
+RESET SESSION AUTHORIZATION;
 SELECT * FROM escapes_loot;
 SELECT label, who, session FROM escapes_seen WHERE label ~ '^(type|own check|SET CONSTRAINTS)' ORDER BY label COLLATE "C", who COLLATE "C";
 

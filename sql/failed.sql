@@ -4,7 +4,7 @@
 -- How long they are kept is in t/350_failed.pl; what failed in 2101 is not old.
 --
 \getenv abs_srcdir PG_ABS_SRCDIR
-\set helpers :abs_srcdir '/helpers.sql'
+\set helpers :abs_srcdir '/test/helpers.sql'
 \set ECHO none
 \i :helpers
 \set ECHO all

@@ -6,7 +6,7 @@
 -- a text is read, as TimeZone, is kept without being named: meaning.sql.)
 --
 \getenv abs_srcdir PG_ABS_SRCDIR
-\set helpers :abs_srcdir '/helpers.sql'
+\set helpers :abs_srcdir '/test/helpers.sql'
 \set ECHO none
 \i :helpers
 \set ECHO all

@@ -3,7 +3,7 @@
 -- delay_status tells what became of a task; cancellations are recorded where all is recorded.
 --
 \getenv abs_srcdir PG_ABS_SRCDIR
-\set helpers :abs_srcdir '/helpers.sql'
+\set helpers :abs_srcdir '/test/helpers.sql'
 \set ECHO none
 \i :helpers
 \set ECHO all

@@ -4,7 +4,7 @@
 -- many tasks a role may have pending.  What they may who can write any table.
 --
 \getenv abs_srcdir PG_ABS_SRCDIR
-\set helpers :abs_srcdir '/helpers.sql'
+\set helpers :abs_srcdir '/test/helpers.sql'
 \set ECHO none
 \i :helpers
 \set ECHO all
@@ -141,6 +141,15 @@ SELECT delay_wheel.allow('public');
 SET SESSION AUTHORIZATION regress_dw_plain;
 SELECT delay_schedule('0', $$INSERT INTO rights_effect VALUES ('all are allowed')$$) > 0 AS ok;
 RESET SESSION AUTHORIZATION;
+-- those to whom a role has given the right on lose it with that role; one that keeps it by another way is named
+GRANT INSERT ON delay_wheel.tasks TO regress_dw_group WITH GRANT OPTION;
+SET ROLE regress_dw_group;
+GRANT INSERT ON delay_wheel.tasks TO regress_dw_plain;
+RESET ROLE;
+SELECT delay_wheel.disallow('regress_dw_plain');
+SELECT delay_wheel.disallow('public', 'regress_dw_plain');
+SELECT delay_wheel.disallow('regress_dw_group');
+SELECT has_table_privilege('regress_dw_plain', 'delay_wheel.tasks', 'INSERT') AS still_allowed;
 SELECT delay_wheel.disallow('public', 'regress_dw Odd "Name''');
 SELECT r AS still_allowed FROM unnest(ARRAY['regress_dw Odd "Name''', 'public']::name[]) r WHERE has_table_privilege(r, 'delay_wheel.tasks', 'INSERT');
 GRANT INSERT ON delay_wheel.tasks TO regress_dw_plain;

@@ -4,7 +4,7 @@
 -- that never was anything more; each role sees its own tasks only.
 --
 \getenv abs_srcdir PG_ABS_SRCDIR
-\set helpers :abs_srcdir '/helpers.sql'
+\set helpers :abs_srcdir '/test/helpers.sql'
 \set ECHO none
 \i :helpers
 \set ECHO all

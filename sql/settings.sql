@@ -3,7 +3,7 @@
 -- Values, who may set what, what is refused; how long a task may take.
 --
 \getenv abs_srcdir PG_ABS_SRCDIR
-\set helpers :abs_srcdir '/helpers.sql'
+\set helpers :abs_srcdir '/test/helpers.sql'
 \set ECHO none
 \i :helpers
 \set ECHO all

@@ -1,9 +1,9 @@
 --
 -- SNOOZE
--- delay_snooze: a task that runs says "not yet", and is run again later.
+-- delay_snooze: the task that calls it is run again later.
 --
 \getenv abs_srcdir PG_ABS_SRCDIR
-\set helpers :abs_srcdir '/helpers.sql'
+\set helpers :abs_srcdir '/test/helpers.sql'
 \set ECHO none
 \i :helpers
 \set ECHO all
@@ -14,9 +14,9 @@ CREATE TABLE snooze_run (n serial, label text, task text DEFAULT current_setting
 CREATE FUNCTION snooze_note(text, n int) RETURNS bool LANGUAGE sql AS
 	'INSERT INTO snooze_run (label) VALUES ($1); SELECT count(*) >= $2 FROM snooze_run WHERE label = $1';
 CREATE VIEW snooze_runs AS SELECT label, count(*) AS runs, count(DISTINCT task) AS tasks FROM snooze_run GROUP BY 1 ORDER BY 1;
--- Whether so many runs were noted, and no task of that tag is pending.
+-- Waits until no task of that tag is pending, and none runs: one at most once has no row while it runs.
 CREATE FUNCTION pg_temp.wait_for_end(label text) RETURNS text LANGUAGE sql AS
-	$$SELECT pg_temp.wait_for(format('NOT EXISTS (SELECT FROM delay_wheel_data.task WHERE tag = %L)', label))$$;
+	$$SELECT pg_temp.wait_for(format('NOT EXISTS (SELECT FROM delay_wheel_data.task WHERE tag = %L) AND NOT EXISTS (SELECT FROM delay_wheel.running)', label))$$;
 
 --
 -- Who may call it
@@ -234,6 +234,22 @@ SELECT count(*), count(*) FILTER (WHERE due BETWEEN now() + '50 minutes' AND now
 SELECT delay_cancel(:id), delay_cancel(:id2), delay_cancel(:sleepy);
 SELECT count(*) FROM delay_wheel.tasks;
 
+---
+-- A role that is not allowed any more: its pending tasks run nevertheless
+---
+CREATE ROLE regress_dw_snooze LOGIN;
+SELECT delay_wheel.allow('regress_dw_snooze');
+GRANT ALL ON snooze_run, snooze_run_n_seq TO regress_dw_snooze;
+SET SESSION AUTHORIZATION regress_dw_snooze;
+SELECT delay_schedule_task($$SELECT delay_snooze('20 ms') WHERE NOT snooze_note('disallowed', 2)$$, delay => '1 hour', tag => 'disallowed') AS id \gset
+RESET SESSION AUTHORIZATION;
+SELECT delay_wheel.disallow('regress_dw_snooze');
+SELECT delay_reschedule(:id, '0');
+SELECT pg_temp.wait_for_end('disallowed');
+SELECT label, runs FROM snooze_runs WHERE label = 'disallowed';
+SELECT sqlstate, message FROM delay_wheel.failed WHERE tag = 'disallowed';
+
 DROP TABLE snooze_run, snooze_row CASCADE;
 DROP FUNCTION snooze_note, snooze_twice, snooze_undone, snooze_with_set, snooze_row, snooze_newer, snooze_runs_other;
 DROP PROCEDURE snooze_commits, snooze_commits_and_fails;
+DROP ROLE regress_dw_snooze;

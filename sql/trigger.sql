@@ -4,7 +4,7 @@
 -- of all kinds; keys, queues and tags; whose task it is; what is refused.
 --
 \getenv abs_srcdir PG_ABS_SRCDIR
-\set helpers :abs_srcdir '/helpers.sql'
+\set helpers :abs_srcdir '/test/helpers.sql'
 \set ECHO none
 \i :helpers
 \set ECHO all

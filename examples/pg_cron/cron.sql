@@ -361,7 +361,7 @@ DECLARE
 	was record;
 BEGIN
 	IF COALESCE(schedule, command, database, username, active::text) IS NULL THEN
-		RAISE EXCEPTION 'nothing is to be changed'
+		RAISE EXCEPTION 'no new value is given'
 			USING ERRCODE = 'invalid_parameter_value',
 				HINT = 'Give at least one of schedule, command, username and active.';
 	END IF;

@@ -3,10 +3,10 @@
  * await.c
  *	  delay_await(): waits until a message can be received.
  *
- * Run by sessions.  It is a procedure, called as a statement of its own: it commits, and
- * then waits for its latch without snapshot, lock or transaction id.  Timer and sessions
- * that put messages into a ready list wake it, see shmem/receivers.c.  It does not take a
- * message: its caller does, in a transaction of his own.
+ * Run by sessions.  The procedure is called as a statement of its own.  It commits, and then waits
+ * for its latch without snapshot, lock or transaction id.  The timer, or a session that puts
+ * messages into a ready list, wakes it, see shmem/receivers.c.  The procedure takes no message: its
+ * caller receives afterwards, in a new transaction.
  *
  *-------------------------------------------------------------------------
  */
@@ -30,7 +30,6 @@
 #include "../base/compat.h"
 #include "../base/errors.h"
 #include "../base/settings.h"
-#include "../rows/catalog.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/ready.h"
 #include "../shmem/receivers.h"
@@ -43,7 +42,7 @@
 
 PG_FUNCTION_INFO_V1(dw_await);
 
-/* What came of waiting. */
+/* Why the wait has ended. */
 typedef enum Awaited
 {
 	AWAITED_MESSAGE,			/* a message can be received */
@@ -68,11 +67,14 @@ require_top_level(FunctionCallInfo fcinfo)
 	ereport(ERROR,
 			(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
 			 errmsg("%s cannot run inside a transaction block, a function or DO", "delay_await()"),
-			 errdetail("It waits without a transaction, and begins one of its own."),
+			 errdetail("It commits before it waits."),
 			 errhint("Use CALL %s as a statement of its own.", "delay_await()")));
 }
 
-/* The end of the wait, by dw_uptime(): the caller's, or before the session's timeouts. */
+/*
+ * Returns when the wait ends, by dw_uptime(): as asked, or a moment before a timeout of the
+ * session.
+ */
 static int64
 deadline_of(int64 asked)
 {
@@ -94,8 +96,8 @@ leave_wait(int code, Datum db)
 }
 
 /*
- * Step Q1 of the model: true if a message can be received now.  Else this session waits
- * for one from now on, and is woken for the next.
+ * Step Q1 of the model.  Returns true if a message can be received now.  Otherwise registers this
+ * session, so that the next message wakes it.
  */
 static bool
 look_or_register(DwDatabase *db, int16 id)
@@ -113,12 +115,9 @@ look_or_register(DwDatabase *db, int16 id)
 	if (!found)
 		dw_await_enter(db, id);
 	LWLockRelease(dw_ready_lock(db));
-	/* a rate of the queue holds messages back: the timer wakes us then */
-	if (!found && look_again != DW_NEVER)
-	{
-		dw_news_tell(&db->timer_news, DW_NEWS_EXECUTORS);
-		dw_wake_timer(db, look_again);
-	}
+	/* a limit of the queue holds messages back: the timer wakes us when the limit ends */
+	if (!found)
+		dw_ask_dispatch(db, look_again);
 	return found;
 }
 
@@ -145,8 +144,7 @@ sleep_watching_client(long ms, uint32 wait_event)
 }
 
 /*
- * Steps Q2 and Q3: sleeps until this time, or until woken; ends the session if its client
- * is gone.
+ * Steps Q2 and Q3: sleeps until this time, or until woken; ends the session if its client is gone.
  */
 static void
 sleep_until(int64 deadline)
@@ -183,7 +181,7 @@ await(DwDatabase *db, int16 id, uint32 control, int64 deadline)
 	}
 }
 
-/* As await(), without leaving anything in shared memory. */
+/* Calls await(), and leaves nothing in shared memory, even after an error. */
 static Awaited
 await_and_leave(DwDatabase *db, int16 id, uint32 control, int64 deadline)
 {
@@ -210,16 +208,10 @@ await_message(const char *name, int64 asked)
 
 	do
 	{
-		DwDatabase *db = dw_my_database();
+		DwDatabase *db = dw_require_my_database();
 		uint32		control;
 		int16		id;
 
-		if (db == NULL)
-			ereport(ERROR,
-					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-					 errmsg("delay_wheel has no place for another database: the limit of %d is reached",
-							dw_max_databases),
-					 errhint("Increase \"%s\" and restart the server.", "delay_wheel.max_databases")));
 		/* read before the queue, so that a later change is noticed */
 		control = dw_control_read(&db->timer_news);
 		pg_memory_barrier();
@@ -234,7 +226,7 @@ await_message(const char *name, int64 asked)
 	return result == AWAITED_MESSAGE;
 }
 
-/* The value of INOUT found, as a row: so a procedure returns it. */
+/* Returns the INOUT parameter "found" as a row, since a procedure must return a row. */
 static Datum
 result_row(FunctionCallInfo fcinfo, bool found)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * backend.h
- *	  What the functions that sessions call have in common.
+ *	  Declarations shared by the functions that sessions call.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,24 +23,24 @@
 #include "../shmem/shared.h"
 #include "../task/task.h"
 
-/*---- cursors.c: the session's cursors, and those that have received messages ----*/
+/* cursors.c: cursors of the session that have received messages */
 
 extern void dw_cursors_note(void);
 extern void dw_cursors_undo(SubTransactionId subid);
 extern void dw_cursors_forget(void);
 
-/*---- lease.c: the ends of leases, by a word of the receiver ----*/
+/*---- lease.c: calls by which a receiver ends or extends its lease ----*/
 
 extern void dw_lease_install(void);
 extern bool dw_lease_fail(int64 id, int64 token, TimestampTz due, bool give_up, ErrorData *error);
 
 /*---- message_group.c: limits and order of groups of messages ----*/
 
-/* What becomes of a message that a session has taken. */
+/* The verdict on a message that a session has taken. */
 typedef enum DwGroupVerdict
 {
-	DW_GROUP_CLAIM,				/* it may be claimed; its entry may be that of another message now */
-	DW_GROUP_GOES_BACK,			/* it is to be put back at the end of the call */
+	DW_GROUP_CLAIM,				/* claim it; the entry may stand for another message now */
+	DW_GROUP_GOES_BACK,			/* it must be put back at the end of the call */
 	DW_GROUP_WENT_BACK			/* it was put back */
 } DwGroupVerdict;
 
@@ -56,7 +56,7 @@ extern void dw_parameters_install(void);
 
 /*---- receive.c: messages that a transaction receives ----*/
 
-/* Utility statements within which a session works. */
+/* Utility statements that a session executes. */
 typedef struct DwReceiveWithin
 {
 	bool		explain;		/* EXPLAIN, which throws rows away */

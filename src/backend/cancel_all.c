@@ -3,13 +3,11 @@
  * cancel_all.c
  *	  delay_cancel_all(): writes a mark, which cancels many tasks at once.
  *
- * Run by sessions, by executors whose tasks call it, and by apply workers of logical
- * replication.
+ * Run by sessions, by executors whose tasks call it, and by apply workers of logical replication.
  *
- * A mark is a row of delay_wheel_data.cancellation.  It says which tasks are cancelled;
- * the tasks themselves are not touched.  task/marks.c tells how processes obey marks,
- * and sweeper/sweep.c how the sweeper removes the rows of cancelled tasks, and then the
- * mark.
+ * A mark is a row of delay_wheel_data.cancellation.  It has the criteria of the tasks that are
+ * cancelled; the tasks themselves are not touched.  How processes obey marks is in task/marks.c;
+ * how the sweeper removes the rows of cancelled tasks, and then the mark, is in sweeper/sweep.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -49,8 +47,8 @@ PG_FUNCTION_INFO_V1(dw_cancel_all);
 PG_FUNCTION_INFO_V1(dw_cancellation_guard);
 
 /*
- * Limit for the marks that one role may have.  Each process keeps all marks in
- * memory, and reads them all again when one was added.
+ * Limit for the marks that one role may have.  Each process keeps all marks in memory, and reads
+ * all of them again when a mark was added.
  */
 #define MAX_MARKS		10000
 /* Time after which a session counts its role's marks again, in microseconds */
@@ -58,7 +56,7 @@ PG_FUNCTION_INFO_V1(dw_cancellation_guard);
 
 /*---- Writing a mark ----*/
 
-/* Counts the marks that the current user has made, those of open transactions included. */
+/* Counts the marks of the current user, including marks of open transactions. */
 static int
 count_own_marks(void)
 {
@@ -87,9 +85,9 @@ count_own_marks(void)
 /*
  * Raises an error if the current user has MAX_MARKS marks already.
  *
- * The session does not count the marks for each new one: after a count it allows
- * itself a tenth of the marks that are left.  So sessions that count at the same time
- * may exceed the limit, each by a tenth of what was left.
+ * The session does not count the marks for each new one: after a count it allows itself a tenth of
+ * the marks that are left.  So sessions that count at the same time may exceed the limit, each by a
+ * tenth of the rest.
  */
 static void
 require_room_for_mark(void)
@@ -113,9 +111,9 @@ require_room_for_mark(void)
 		if (left <= 0)
 			ereport(ERROR,
 					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-					 errmsg("role \"%s\" has as many cancellations as it may have: %d",
+					 errmsg("role \"%s\" has reached its limit of cancellations: %d",
 							GetUserNameFromId(GetUserId(), false), MAX_MARKS),
-					 errdetail("They count until the rows of their tasks are removed, which may have to wait for the end of transactions."),
+					 errdetail("A cancellation counts until the rows of its tasks are removed. Open transactions can delay this."),
 					 errhint("The view delay_wheel.cancellations shows these transactions. Cancel more tasks by one call. A whole queue, or all tasks, can always be cancelled.")));
 		allowance.role = GetUserId();
 		allowance.left = Max(left / 10, 1);
@@ -125,9 +123,8 @@ require_room_for_mark(void)
 }
 
 /*
- * Sets *roles to an array of the roles whose tasks the current user may cancel at this
- * time.  False for a superuser, who may cancel the tasks of all roles; the column is
- * null then.
+ * Sets *roles to an array of the roles whose tasks the current user may cancel now.  Returns false
+ * for a superuser, who may cancel the tasks of all roles: the column is then null.
  */
 static bool
 roles_of_user(Datum *roles)
@@ -162,8 +159,8 @@ roles_of_user(Datum *roles)
 }
 
 /*
- * Writes a mark, whose criteria and owners the caller has filled in; returns its
- * number.  The task table stays locked until the end of the transaction.
+ * Writes a mark and returns its number.  The caller has filled in criteria and owners.  The task
+ * table stays locked until the end of the transaction.
  */
 static int64
 write_mark(Datum *values, bool *nulls)
@@ -172,10 +169,9 @@ write_mark(Datum *values, bool *nulls)
 	int64		id;
 
 	/*
-	 * Lock the table before the number is drawn, as scheduling does.  Then a
-	 * transaction that has drawn a lower number for a task holds this lock until its
-	 * end, and the sweeper can find out which transactions may still bring tasks that
-	 * the mark hits.
+	 * Lock the table before the number is drawn, as scheduling does.  Then a transaction that has
+	 * drawn a lower number for a task holds this lock until its end, and the sweeper can find out
+	 * which transactions may still bring tasks that the mark hits.
 	 */
 	LockRelationOid(cat->task, RowExclusiveLock);
 	id = nextval_internal(cat->task_id_seq, false);
@@ -194,7 +190,7 @@ write_mark(Datum *values, bool *nulls)
 	return id;
 }
 
-/* Records a mark. */
+/* Records a mark in the audit. */
 static void
 audit_mark(int64 id, const Datum *values, const bool *nulls)
 {
@@ -225,7 +221,7 @@ audit_mark(int64 id, const Datum *values, const bool *nulls)
 Datum
 dw_cancel_all(PG_FUNCTION_ARGS)
 {
-	/* for the arguments after the queue */
+	/* columns of the arguments after the queue */
 	static const AttrNumber columns[] = {
 		Anum_cancellation_tag, Anum_cancellation_due_from, Anum_cancellation_due_until
 	};
@@ -238,7 +234,7 @@ dw_cancel_all(PG_FUNCTION_ARGS)
 	if (PG_ARGISNULL(0) && PG_ARGISNULL(1) && PG_ARGISNULL(2) && PG_ARGISNULL(3))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("one of queue, tag, due_from and due_until must not be null"),
+				 errmsg("at least one of queue, tag, due_from and due_until must not be null"),
 				 errhint("To cancel all tasks, use due_from => '-infinity'.")));
 	if (!PG_ARGISNULL(2) && !PG_ARGISNULL(3) &&
 		PG_GETARG_TIMESTAMPTZ(2) >= PG_GETARG_TIMESTAMPTZ(3))
@@ -250,9 +246,8 @@ dw_cancel_all(PG_FUNCTION_ARGS)
 		dw_option_refuse_long(PG_GETARG_TEXT_PP(1), "tag");
 	dw_require_writable("delay_cancel_all()");
 	/*
-	 * A mark on a whole queue or on all tasks is an emergency stop, which must always
-	 * work.  Such marks cannot become many: each one replaces the marks that it covers,
-	 * except those that have not committed yet.
+	 * A mark on a whole queue or on all tasks is an emergency stop, which must always work.  Such
+	 * marks cannot become many: each one replaces the committed marks that it covers.
 	 */
 	is_stop = PG_ARGISNULL(1) &&
 		(PG_ARGISNULL(2) || PG_GETARG_TIMESTAMPTZ(2) == DT_NOBEGIN) &&
@@ -282,7 +277,7 @@ dw_cancel_all(PG_FUNCTION_ARGS)
 
 /*---- Marks that plain SQL writes ----*/
 
-/* True if the current user may cancel the tasks of all owners in this row of a mark. */
+/* Returns true if the current user may cancel the tasks of all owners in this row of a mark. */
 static bool
 may_write(TriggerData *trigger, HeapTuple row)
 {
@@ -313,9 +308,9 @@ may_write(TriggerData *trigger, HeapTuple row)
 }
 
 /*
- * Row trigger on delay_wheel_data.cancellation, fired when plain SQL, a restore, or an
- * apply worker of logical replication writes or deletes a mark.  Raises an error if the
- * current user may not cancel these tasks; otherwise the commit tells all processes.
+ * Row trigger on delay_wheel_data.cancellation, fired when plain SQL, a restore, or an apply worker
+ * of logical replication writes or deletes a mark.  Raises an error if the current user may not
+ * cancel these tasks; otherwise lets the commit inform all processes.
  */
 Datum
 dw_cancellation_guard(PG_FUNCTION_ARGS)

@@ -1,15 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * cursors.c
- *	  The session's cursors, and those that have received messages.
+ *	  Cursors of the session that have received messages.
  *
  * Run by sessions, and by executors whose tasks receive messages.
  *
- * A cursor that is older than a savepoint outlasts the rollback to it, with the rows that it has
- * read since but not handed out.  If these are messages, others receive them after the rollback.
- * So cursors that receive messages in a subtransaction younger than themselves are noted, and fail
- * when that is rolled back: FETCH is an error then.  PostgreSQL fails the cursors that were
- * declared in a subtransaction at the same moment.
+ * A cursor that is older than a savepoint survives a rollback to the savepoint, and keeps the rows
+ * that it has read but not handed out yet.  If these rows are messages, other sessions receive them
+ * after the rollback.  So a cursor that receives messages in a subtransaction younger than itself
+ * is noted, and fails when the subtransaction is rolled back: FETCH then raises an error.  At that
+ * moment PostgreSQL itself fails the cursors that were declared in the subtransaction.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,14 +25,14 @@
 /* A cursor that has received messages in a subtransaction younger than itself. */
 typedef struct Reader
 {
-	SubTransactionId subid;		/* in which it has received them */
+	SubTransactionId subid;		/* the subtransaction */
 	char		name[FLEXIBLE_ARRAY_MEMBER];
 } Reader;
 
 /* In TopTransactionContext. */
 static List *readers = NIL;
 
-/* Returns the names of all cursors, including those of the protocol. */
+/* Returns the names of all cursors, including cursors of the protocol. */
 static List *
 list_cursors(void)
 {
@@ -56,8 +56,8 @@ list_cursors(void)
 }
 
 /*
- * The current query has received messages: notes the cursors that run it, directly or through
- * functions, if they are older than the current subtransaction.
+ * Notes the cursors that run the current query, directly or through functions, and that are older
+ * than the current subtransaction.  The query has received messages.
  */
 void
 dw_cursors_note(void)
@@ -86,11 +86,11 @@ dw_cursors_note(void)
 }
 
 /*
- * After the abort of a subtransaction: fails the cursors that have received messages in it.  Ids of
- * subtransactions grow, so those that were released into it have higher ones.  A cursor that is
- * still active goes on: a function that it calls has undone what it received itself.  A younger one
- * of the same name is another one.  For callbacks: allocates nothing, and cannot fail, since
- * PostgreSQL does not shut down the query of a failed cursor.
+ * Fails the cursors that have received messages in this subtransaction, which was aborted.  Ids of
+ * subtransactions grow, so subtransactions that were released into this one have higher ids.  A
+ * cursor that is still active goes on: a function that it calls has undone its own messages.  A
+ * younger cursor with the name of a noted one is left alone.  Callbacks call this: it allocates
+ * nothing, and cannot fail, since PostgreSQL does not shut down the query of a failed cursor.
  */
 void
 dw_cursors_undo(SubTransactionId subid)
@@ -105,7 +105,7 @@ dw_cursors_undo(SubTransactionId subid)
 	}
 }
 
-/* At the end of the transaction: its memory goes with it. */
+/* Forgets all cursors at the end of the transaction, which frees their memory. */
 void
 dw_cursors_forget(void)
 {

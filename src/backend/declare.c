@@ -1,21 +1,19 @@
 /*-------------------------------------------------------------------------
  *
  * declare.c
- *	  The SQL functions that declare, change and drop queues, and that pause
- *	  and resume tasks.
+ *	  The SQL functions that declare, change and drop queues, and that pause and resume tasks.
  *
- * Run by sessions, and by executors whose tasks call them.  The functions write rows
- * of delay_wheel_data.queue and delay_wheel_data.pause.  The commit tells all processes that
- * obey these tables, see task/queues.c.
+ * Run by sessions, and by executors whose tasks call them.  The functions write rows of
+ * delay_wheel_data.queue and delay_wheel_data.pause.  The commit informs all processes that obey
+ * these tables, see task/queues.c.
  *
- * A session that changes a queue, or the pause of a role, first locks it in the lock
- * manager until the end of the transaction, and then reads its row with a new
- * snapshot.  So each of two sessions sees what the other one did, and a pause waits
- * for a resume that has not committed yet.
+ * A session that changes a queue, or the pause of a role, first locks it in the lock manager until
+ * the end of the transaction, and then reads its row with a new snapshot.  So a session sees what
+ * other sessions did before, and a pause waits for a resume that has not committed yet.
  *
- * Dropping a queue needs a lock that conflicts with those of sessions that schedule
- * into it.  delay_wheel.drop_queue() does not wait for this lock but raises an error, since
- * all other sessions that schedule into the queue would have to wait behind it.
+ * Dropping a queue needs a lock that conflicts with the locks of sessions that schedule into the
+ * queue.  delay_wheel.drop_queue() raises an error instead of waiting for this lock, since all
+ * other sessions that schedule into the queue would have to wait behind it.
  *
  *-------------------------------------------------------------------------
  */
@@ -48,7 +46,6 @@
 #include "../base/settings.h"
 #include "../base/signature.h"
 #include "../base/wing.h"
-#include "../ending/ending.h"
 #include "../rows/catalog.h"
 #include "../rows/lane_scan.h"
 #include "../rows/task_rows.h"
@@ -76,8 +73,8 @@ PG_FUNCTION_INFO_V1(dw_resume_database);
 /*---- Changes by plain SQL ----*/
 
 /*
- * Statement trigger on delay_wheel_data.queue and delay_wheel_data.pause, fired when plain SQL
- * has changed rows: the commit tells all processes.
+ * Statement trigger on delay_wheel_data.queue and delay_wheel_data.pause, fired when plain SQL has
+ * changed rows.  Lets the commit inform all processes.
  */
 Datum
 dw_queue_changed(PG_FUNCTION_ARGS)
@@ -91,7 +88,7 @@ dw_queue_changed(PG_FUNCTION_ARGS)
 
 /*
  * Row trigger on delay_wheel_data.queue and delay_wheel_data.pause.  Raises an error unless the
- * current user has the rights of the table's owner: the right to write to all tables
+ * current user has the rights of the table's owner.  The right to write to all tables
  * (pg_write_all_data) is not enough.
  */
 Datum
@@ -117,7 +114,7 @@ dw_queue_guard(PG_FUNCTION_ARGS)
 
 /*---- Names and rights ----*/
 
-/* Returns the first argument, the name of a queue; an error if it is null or "default". */
+/* Returns the first argument, the name of a queue.  Raises an error if it is null or "default". */
 static char *
 queue_name(FunctionCallInfo fcinfo)
 {
@@ -129,13 +126,13 @@ queue_name(FunctionCallInfo fcinfo)
 		ereport(ERROR,
 				(errcode(ERRCODE_RESERVED_NAME),
 				 errmsg("queue \"%s\" cannot be declared, changed or paused", name),
-				 errdetail("It is the queue of tasks that name none."),
-				 errhint("Declare a queue of another name with %s; %s pauses one's own tasks, in whichever queue.",
+				 errdetail("Tasks that are scheduled without a queue are in it."),
+				 errhint("Declare a queue of another name with %s. %s pauses all tasks of the current user.",
 						 "delay_wheel.create_queue()", "delay_pause_all()")));
 	return name;
 }
 
-/* Raises the error for a queue that is to be changed or dropped, and does not exist. */
+/* Raises the error for a change or drop of a queue that does not exist. */
 static void
 raise_unknown_queue(const char *name)
 {
@@ -147,10 +144,9 @@ raise_unknown_queue(const char *name)
 /*---- Rows of queues ----*/
 
 /*
- * Locks a queue in the lock manager until the end of the transaction, and returns its
- * row as it is under the lock; NULL if there is no queue of that name.  Raises an error
- * if the current user may not change the queue, or if wait is false and another
- * transaction has a conflicting lock.
+ * Locks a queue in the lock manager until the end of the transaction, and then reads and returns
+ * its row; NULL if there is no queue of that name.  Raises an error if the current user may not
+ * change the queue, or if wait is false and another transaction has a conflicting lock.
  */
 static HeapTuple
 take_queue(Relation rel, const char *name, LOCKMODE mode, bool wait)
@@ -178,14 +174,14 @@ take_queue(Relation rel, const char *name, LOCKMODE mode, bool wait)
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_IN_USE),
 					 errmsg("queue \"%s\" is being used by other transactions", name),
-					 errdetail("They have scheduled tasks into it, or changed it, and are still open."),
+					 errdetail("Open transactions have scheduled tasks into the queue, or have changed it."),
 					 errhint("Try again later.")));
 	}
 }
 
 /*
- * Deletes a row of delay_wheel_data.queue or delay_wheel_data.pause.  False if plain SQL of
- * another transaction has changed or deleted the row: the caller looks again.
+ * Deletes a row of delay_wheel_data.queue or delay_wheel_data.pause.  Returns false if plain SQL of
+ * another transaction has changed or deleted the row: the caller then looks again.
  */
 static bool
 delete_queue_row(Relation rel, HeapTuple tuple)
@@ -220,7 +216,7 @@ give(Change *change, AttrNumber column, Datum value, bool isnull)
 	change->nulls[column - 1] = isnull;
 }
 
-/* Raises an error if the columns of a row say more of groups than can be: there are none. */
+/* Raises an error if the columns of a row limit or order groups, and the queue has no groups. */
 static void
 check_group_limits(const Datum *values, const bool *nulls)
 {
@@ -231,10 +227,10 @@ check_group_limits(const Datum *values, const bool *nulls)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("group_max_running, group_rate and group_order need groups"),
-				 errhint("Add groups => true, or set them to 0 and 'any'.")));
+				 errhint("Add groups => true, or set the limits to 0 and the order to 'any'.")));
 }
 
-/* The options that mean something for queues of one kind only. */
+/* Options that only one kind of queue has. */
 static const struct
 {
 	AttrNumber	column;
@@ -252,7 +248,7 @@ static const struct
 	{Anum_queue_keep_settings, false, "keep_settings"}
 };
 
-/* True if the change sets the column to something else than the default of a new queue. */
+/* Returns true if the change sets the column to another value than the default of a new queue. */
 static bool
 is_given(const Change *change, AttrNumber column)
 {
@@ -265,7 +261,7 @@ is_given(const Change *change, AttrNumber column)
 	return column != Anum_queue_receivers || ARR_NDIM(DatumGetArrayTypeP(value)) > 0;
 }
 
-/* Raises an error if a change gives a queue an option that means nothing for one of its kind. */
+/* Raises an error if a change gives a queue an option that only the other kind has. */
 static void
 check_kind_options(const Change *change, bool external)
 {
@@ -278,10 +274,10 @@ check_kind_options(const Change *change, bool external)
 					 errmsg("option \"%s\" needs an external queue", kind_options[i].name),
 					 external ?
 					 errdetail("Sessions receive its messages, and no SQL is run for them.") : 0,
-					 external ? 0 : errhint("Add external => true, or leave it out.")));
+					 external ? 0 : errhint("Add external => true, or leave the option out.")));
 }
 
-/* Takes away what means nothing any more in a row of a queue that was of the other kind. */
+/* The queue has changed its kind: resets the options in its row that only the other kind has. */
 static void
 reset_kind_options(bool external, Datum *values, bool *nulls)
 {
@@ -300,7 +296,7 @@ reset_kind_options(bool external, Datum *values, bool *nulls)
 	}
 }
 
-/* Makes a change in the columns of a row. */
+/* Applies a change to the columns of a row. */
 static void
 apply_change(const Change *change, Datum *values, bool *nulls)
 {
@@ -314,7 +310,7 @@ apply_change(const Change *change, Datum *values, bool *nulls)
 	check_kind_options(change, DatumGetBool(values[Anum_queue_external - 1]));
 }
 
-/* True if the task table has rows of the queue, of any origin. */
+/* Returns true if the task table has rows of the queue, armed or not. */
 static bool
 has_rows(int16 id)
 {
@@ -334,9 +330,9 @@ has_rows(int16 id)
 }
 
 /*
- * True if the queue has tasks, including those that came with a copy of another
- * database.  A task with a mode may have no row while it runs.  Such a task counts,
- * since it may be put back, or be followed by another task of the queue.
+ * Returns true if the queue has tasks, including tasks that came with a copy of another database.
+ * A running task with a mode may have no row.  Such a task counts, since it may be put back, or be
+ * followed by another task of the queue.
  */
 static bool
 has_tasks(int16 id)
@@ -368,7 +364,7 @@ require_empty(Relation rel, const char *name, HeapTuple tuple)
 						 psprintf("delay_cancel_all(queue => %s)", quote_literal_cstr(name)))));
 }
 
-/* True if the change makes the queue external, or one of SQL tasks, that is not so now. */
+/* Returns true if the change makes an SQL queue external, or the reverse. */
 static bool
 changes_kind(const Change *change, const Datum *values)
 {
@@ -377,7 +373,7 @@ changes_kind(const Change *change, const Datum *values)
 		DatumGetBool(values[Anum_queue_external - 1]);
 }
 
-/* True if the change takes the groups away that the queue's tasks may have. */
+/* Returns true if the change removes groups from the queue: its tasks may belong to groups. */
 static bool
 ends_groups(const Change *change, const Datum *values, const bool *nulls)
 {
@@ -386,8 +382,8 @@ ends_groups(const Change *change, const Datum *values, const bool *nulls)
 }
 
 /*
- * Changes a queue: its row is deleted, and a row with the same id is inserted.  False
- * if there is no queue of that name.
+ * Changes a queue: deletes its row, and inserts a row with the same id.  Returns false if there is
+ * no queue of that name.
  */
 static bool
 change_queue(Relation rel, const char *name, const Change *change)
@@ -403,7 +399,7 @@ change_queue(Relation rel, const char *name, const Change *change)
 		dw_deform(rel, tuple, &values, &nulls);
 		if (changes_kind(change, values) || ends_groups(change, values, nulls))
 		{
-			/* nobody may use the queue meanwhile, which the lock taken so far allows */
+			/* nobody may use the queue meanwhile, so a stronger lock is needed */
 			tuple = take_queue(rel, name, AccessExclusiveLock, false);
 			require_empty(rel, name, tuple);
 		}
@@ -443,8 +439,8 @@ require_place(Relation rel)
 }
 
 /*
- * Returns an id that no queue has, and no task: plain SQL may have deleted the row of
- * a queue that has tasks.
+ * Returns an id that neither a queue nor a task uses: plain SQL may have deleted the row of a queue
+ * that has tasks.
  */
 static int16
 new_id(void)
@@ -486,7 +482,7 @@ create_queue(Relation rel, const char *name, const Change *change)
 /*---- The options of create_queue() ----*/
 
 /*
- * Turns an array of role names into one of role OIDs.  The name "public" stands for all
+ * Converts an array of role names to an array of role OIDs.  The name "public" stands for all
  * roles, and becomes InvalidOid (printed as -).
  */
 static Datum
@@ -509,7 +505,7 @@ users_of(ArrayType *array)
 	return PointerGetDatum(construct_array(names, n, REGROLEOID, sizeof(Oid), true, TYPALIGN_INT));
 }
 
-/* Adds an option to the change as it is, if it is given. */
+/* Adds an option to the change without conversion, if the option is given. */
 static void
 take_value(const DwOptions *options, DwOption option, AttrNumber column, Change *change)
 {
@@ -525,7 +521,7 @@ take_limit(const DwOptions *options, DwOption option, AttrNumber column, Change 
 		give(change, column, options->values[option].value, DatumGetInt32(options->values[option].value) == 0);
 }
 
-/* Adds a number to the change, for a column of smallint. */
+/* Adds a number to the change, for a column of type smallint. */
 static void
 take_small(const DwOptions *options, DwOption option, AttrNumber column, Change *change)
 {
@@ -580,7 +576,7 @@ take_group_order(const DwOptions *options, Change *change)
 	give(change, Anum_queue_group_order, dw_option(options, GROUP_ORDER), is_any);
 }
 
-/* Adds what is recorded to the change; "default" sets the column to null. */
+/* Adds the level of the history to the change; "default" sets the column to null. */
 static void
 take_history(const DwOptions *options, Change *change)
 {
@@ -690,7 +686,10 @@ describe(Relation rel, const Change *change)
 	return text.len > 0 ? text.data : NULL;
 }
 
-/* Records what was done to a queue, or, without a name, to the tasks of roles, if that is to be recorded. */
+/*
+ * Records an action on a queue in the audit, if the audit includes it.  Without a name, the action
+ * is on tasks of roles.
+ */
 static void
 audit_control(const char *what, const char *name, const char *detail)
 {
@@ -727,7 +726,9 @@ dw_create_queue(PG_FUNCTION_ARGS)
 	rel = table_open(dw_catalog()->queue, RowExclusiveLock);
 	if (!change_queue(rel, name, &change))
 	{
-		/* only one session at a time creates queues; another one may just have created this */
+		/*
+		 * only one session at a time creates queues; another one may just have created this queue
+		 */
 		LockRelation(rel, ShareUpdateExclusiveLock);
 		if (!change_queue(rel, name, &change))
 			create_queue(rel, name, &change);
@@ -762,20 +763,7 @@ dw_drop_queue(PG_FUNCTION_ARGS)
 
 /*---- Pauses ----*/
 
-/* Pauses or resumes a queue; an error if there is no queue of that name. */
-static void
-set_queue_paused(const char *name, bool paused)
-{
-	Relation	rel = table_open(dw_catalog()->queue, RowExclusiveLock);
-	Change		change = {0};
-
-	give(&change, Anum_queue_paused, BoolGetDatum(paused), false);
-	if (!change_queue(rel, name, &change))
-		raise_unknown_queue(name);
-	table_close(rel, NoLock);
-}
-
-/* Returns the row of the pause of a role, as it is now; NULL if there is none. */
+/* Returns the current row of a role's pause; NULL if the role is not paused. */
 static HeapTuple
 find_pause(Relation rel, Oid owner)
 {
@@ -814,10 +802,19 @@ set_owner_paused(Oid owner, bool paused)
 static Datum
 pause_queue(FunctionCallInfo fcinfo, const char *action, bool paused)
 {
+	Relation	rel;
+	Change		change = {0};
+	char	   *name;
+
 	dw_require_right();
 	dw_require_writable(psprintf("delay_wheel.%s()", action));
-	set_queue_paused(queue_name(fcinfo), paused);
-	audit_control(action, queue_name(fcinfo), NULL);
+	name = queue_name(fcinfo);
+	rel = table_open(dw_catalog()->queue, RowExclusiveLock);
+	give(&change, Anum_queue_paused, BoolGetDatum(paused), false);
+	if (!change_queue(rel, name, &change))
+		raise_unknown_queue(name);
+	table_close(rel, NoLock);
+	audit_control(action, name, NULL);
 	PG_RETURN_BOOL(true);
 }
 
@@ -835,7 +832,7 @@ dw_resume_queue(PG_FUNCTION_ARGS)
 	return pause_queue(fcinfo, "resume_queue", false);
 }
 
-/* Pauses or resumes all tasks of a role, InvalidOid: of the database. */
+/* Pauses or resumes all tasks of a role, or of the database if owner is InvalidOid. */
 static Datum
 pause_owner(const char *function, const char *action, Oid owner, bool paused)
 {

@@ -1,23 +1,22 @@
 /*-------------------------------------------------------------------------
  *
  * follow.c
- *	  Tasks follow the shards of Citus that their triggers are on.
+ *	  Tasks follow the shards of Citus whose triggers scheduled them.
  *
- * Run by sessions of administrators, and by those of Citus on the other nodes.
+ * Run by sessions of administrators, and by sessions of Citus on the other nodes.
  *
  * A trigger on a distributed table schedules a task on the node that has the row's shard,
  * and the task's row names the shard ("more").  When Citus moves a shard, its tasks stay
  * behind.  delay_wheel.follow_shards() moves them to the node that has the shard now.
  *
- * The table delay_wheel_data.handover takes them there.  It is a reference table of Citus, so
- * an INSERT is executed on all nodes, and committed on all or none by two-phase commit.
- * Nothing is ever stored in the table: on each node its trigger, take_over(), schedules
- * the tasks that are for this node, and drops the row.  The deletion of the tasks on the
- * old node belongs to the same transaction.
+ * The table delay_wheel_data.handover carries them to that node.  It is a reference table of Citus,
+ * so an INSERT is executed on all nodes, and committed on all or none by two-phase commit.  The
+ * table never stores a row: on each node its trigger, take_over(), schedules the tasks that are for
+ * this node, and discards the row.  The deletion of the tasks on the old node belongs to the same
+ * transaction.
  *
- * The other nodes know neither the OIDs of this one nor its ids of queues.  So a task goes
- * as jsonb, in which roles and types have names, with the name of its queue.  It gets a
- * new id.
+ * OIDs and ids of queues are different on other nodes.  So a task is sent as jsonb with the names
+ * of its roles, types and queue, and gets a new id.
  *
  *-------------------------------------------------------------------------
  */
@@ -67,7 +66,7 @@ execute_with(const char *sql, int n, Oid *types, Datum *values, int expected)
 		elog(ERROR, "could not execute \"%s\"", sql);
 }
 
-/* Returns a value of the only row of the last result; an error if it is null. */
+/* Returns a value of the last result, or raises an error if it is null. */
 static Datum
 result_value(int row, int column)
 {
@@ -87,12 +86,12 @@ require_citus(void)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("database \"%s\" has no Citus", get_database_name(MyDatabaseId)),
-				 errhint("On a server by itself nothing is to be set up.")));
+				 errhint("Without Citus there is nothing to set up.")));
 }
 
 /*
- * True if a query about a table of the schema delay_wheel_data, $1, finds something; false if
- * there is no such table.  The caller has connected to SPI.
+ * Returns true if a query about a table of the schema delay_wheel_data ($1) returns a row.  Returns
+ * false if there is no such table.  The caller has connected to SPI.
  */
 static bool
 is_so(const char *table, const char *query)
@@ -113,7 +112,7 @@ static const char *const is_on_all_nodes =
 "SELECT FROM pg_catalog.pg_dist_partition WHERE logicalrelid = $1 AND partmethod = 'n' AND repmodel = 't'";
 static const char *const takes_over = "SELECT FROM pg_catalog.pg_trigger WHERE tgrelid = $1 AND tgname = 'take_over'";
 
-/* Creates delay_wheel_data.handover, or what is missing of it. */
+/* Creates delay_wheel_data.handover, its Citus metadata and its trigger, where they are missing. */
 static void
 set_up_handover(void)
 {
@@ -121,7 +120,7 @@ set_up_handover(void)
 
 	(void) set_config_option("citus.enable_unsafe_triggers", "on", PGC_USERSET, PGC_S_SESSION,
 							 GUC_ACTION_SAVE, true, 0, false);
-	/* without a key Citus would not copy it to a new node by logical replication */
+	/* without a key Citus would not copy the table to a new node by logical replication */
 	if (!is_so("handover", exists))
 		execute("CREATE TABLE delay_wheel_data.handover (id int PRIMARY KEY, node int NOT NULL, task jsonb NOT NULL)", SPI_OK_UTILITY);
 	if (!is_so("handover", is_on_all_nodes))
@@ -133,9 +132,9 @@ set_up_handover(void)
 }
 
 /*
- * SQL function delay_wheel.set_up_citus(): creates the tables by which the nodes commit
- * together (task/other_nodes.c) and hand tasks over, where they are missing.  A dump
- * restores them as ordinary tables; those are made known to Citus again.
+ * SQL function delay_wheel.set_up_citus(): creates the missing tables by which the nodes commit
+ * together (task/other_nodes.c) and hand tasks over.  If a dump has restored them as ordinary
+ * tables, makes them known to Citus again.
  */
 Datum
 dw_set_up_citus(PG_FUNCTION_ARGS)
@@ -152,11 +151,11 @@ dw_set_up_citus(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(true);
 }
 
-/*---- The node that has a shard no more ----*/
+/*---- The node that does not have the shard any more ----*/
 
 /*
- * Finds the first tasks whose shards are on other nodes.  Messages under a lease are left,
- * and tasks of nodes that delay_wheel_data.handover does not lead to.
+ * Finds the first tasks whose shards are on other nodes.  Leaves out messages under a lease, and
+ * tasks of nodes without delay_wheel_data.handover.
  */
 static const char *const find =
 "WITH shard AS ("
@@ -175,7 +174,7 @@ static const char *const find =
 "	WHERE h.logicalrelid = 'delay_wheel_data.handover'::pg_catalog.regclass AND p.shardstate = 1)"
 " ORDER BY t.due LIMIT 1000";
 
-/* Deletes those that were found, but for tasks that run, are locked, or have moved in time. */
+/* Deletes the tasks that were found, except tasks that run, are locked, or have a new due time. */
 static const char *const take_off =
 "WITH away AS ("
 "	SELECT t.id, a.node, a.name"
@@ -204,9 +203,9 @@ result_array(int column, Oid type)
 }
 
 /*
- * Notes that this transaction may delete the task in a row of the last result, which plain
- * SQL does not.  An executor that meets the deletion forgets the task; if the transaction
- * fails, the timer hears of the task again.
+ * Notes that this transaction may delete the task in a row of the last result, since deletion by
+ * SQL notes nothing.  An executor that finds the deleted row forgets the task.  If the transaction
+ * fails, the timer gets a hint of the task again.
  */
 static void
 note_found(int row)
@@ -225,7 +224,7 @@ note_found(int row)
 
 /*
  * Deletes the tasks of the last result, and sends them to the nodes that have their shards.
- * Returns how many; the caller has connected to SPI.
+ * Returns the number of tasks.  The caller has connected to SPI.
  */
 static uint64
 send_tasks(void)
@@ -252,8 +251,8 @@ send_tasks(void)
 }
 
 /*
- * SQL function delay_wheel_internal.leave_shards(): hands some tasks of this node over
- * whose shards are on other nodes; returns how many, 0 if there are none left.
+ * SQL function delay_wheel_internal.leave_shards(): hands over some tasks of this node whose shards
+ * are on other nodes.  Returns their number, 0 if none is left.
  */
 Datum
 dw_leave_shards(PG_FUNCTION_ARGS)
@@ -276,8 +275,8 @@ dw_leave_shards(PG_FUNCTION_ARGS)
 }
 
 /*
- * Executes a statement on all nodes, each of which answers with a number; returns the sum.
- * moved: the number of tasks that have been moved before.  The caller has connected to SPI.
+ * Executes a statement that returns a number on all nodes, and returns the sum.  moved: the number
+ * of tasks that were moved before.  The caller has connected to SPI.
  */
 static int64
 sum_over_nodes(const char *statement, int64 moved)
@@ -300,7 +299,7 @@ sum_over_nodes(const char *statement, int64 moved)
 					(errcode(ERRCODE_FDW_ERROR),
 					 errmsg("node %s could not hand its tasks over: %s",
 							TextDatumGetCString(result_value(i, 2)), result ? result : ""),
-					 errdetail("%lld tasks have been moved before.", (long long) moved)));
+					 errdetail("%lld tasks were moved before this error.", (long long) moved)));
 		sum += strtoll(result, NULL, 10);
 	}
 	SPI_freetuptable(SPI_tuptable);
@@ -308,8 +307,8 @@ sum_over_nodes(const char *statement, int64 moved)
 }
 
 /*
- * SQL function delay_wheel.follow_shards(): lets each node hand over its tasks, until none is
- * left.  Each thousand of them is a transaction of its own, on the connections of Citus.
+ * SQL function delay_wheel.follow_shards(): lets each node hand over its tasks, until none is left.
+ * Each transaction, on the connections of Citus, moves at most 1,000 tasks.
  */
 Datum
 dw_follow_shards(PG_FUNCTION_ARGS)
@@ -340,8 +339,8 @@ dw_follow_shards(PG_FUNCTION_ARGS)
 	if (left > 0)
 		ereport(NOTICE,
 				(errcode(ERRCODE_WARNING),
-				 errmsg_plural("%lld task stays where it is, since its shard exists no more",
-							   "%lld tasks stay where they are, since their shards exist no more",
+				 errmsg_plural("%lld task stays where it is, since its shard no longer exists",
+							   "%lld tasks stay where they are, since their shards no longer exist",
 							   left, (long long) left),
 				 errdetail("Citus has split these shards, or their tables were dropped. The tasks run through Citus.")));
 	SPI_finish();
@@ -351,9 +350,9 @@ dw_follow_shards(PG_FUNCTION_ARGS)
 /*---- The node that has the shard now ----*/
 
 /*
- * Schedules the task of the only row of the last result: the columns of delay_wheel_data.task,
- * and the name of the queue.  A task of its key that is here already is kept instead: the
- * trigger has scheduled it since the move.
+ * Schedules the task of the last result, whose only row has the columns of delay_wheel_data.task
+ * and the name of the queue.  If this node already has a task with the key, that task stays
+ * instead: the trigger has scheduled it since the move.
  */
 static void
 schedule_arrived(void)
@@ -371,14 +370,14 @@ schedule_arrived(void)
 	task.priority = DatumGetInt16(task.values[Anum_task_priority - 1]);
 	task.queue = queue == NULL ? 0 : dw_queue_named(queue);
 	task.if_exists = DW_KEEP;
-	/* a number of a mark of the other node */
+	/* this is the number of a mark of the other node */
 	task.nulls[Anum_task_spared - 1] = true;
 	(void) dw_schedule_row(&task, false);
 }
 
 /*
- * SQL function delay_wheel_internal.take_over(), the trigger of delay_wheel_data.handover: takes
- * the task over if it is for this node.  No row is stored.
+ * SQL function delay_wheel_internal.take_over(), the trigger of delay_wheel_data.handover:
+ * schedules the task if it is for this node.  The row itself is not stored.
  */
 Datum
 dw_take_over(PG_FUNCTION_ARGS)

@@ -1,17 +1,17 @@
 /*-------------------------------------------------------------------------
  *
  * lease.c
- *	  The ends of leases, by a word of the receiver: done, failed, released, extended.
+ *	  delay_done(), delay_release() and delay_extend(): a receiver ends or extends its lease.
  *
- * Run by sessions.  delay_lease() (receive.c) has moved the message: its row has a random
- * token, and is due when the lease ends.  The receiver shows the token.  If the row has
- * another one by now, or is gone, the receiver is too late, and changes nothing.  A word
- * in time deletes the row, and concludes the message or moves it again, in the
- * transaction of the call.
+ * Run by sessions.  delay_lease() (receive.c) has moved the message: its row has a random token,
+ * and is due when the lease ends.  The receiver shows the token.  If the row now has another token,
+ * or is gone, the call is too late, and changes nothing.  A call in time deletes the row, and
+ * concludes the message or inserts it with a new due time, in the caller's transaction.
  *
- * A call waits for another transaction that has the row, as UPDATE does, and looks again then: the
- * other one may have extended the lease only, or be rolled back.  It does not wait for a receiver
- * who got the message after the lease had ended, and may keep it for long.
+ * If another transaction has deleted or locked the row, a call waits, as UPDATE does, and then
+ * looks again: the other transaction may only have extended the lease, or may be rolled back.  It
+ * does not wait for a receiver that got the message after the lease had ended: such a receiver may
+ * keep the message for long.
  *
  * Steps K1 to K3 of the model in test/model.
  *
@@ -61,7 +61,7 @@ typedef struct Over
 	DwLaneRef	lane;
 	int16		queue;
 	DwOutcome	outcome;		/* DW_NOT_ENDED: released */
-	TimestampTz until;			/* when it would have ended */
+	TimestampTz until;			/* when the lease would have ended */
 	uint32		counts;			/* see dw_limits_lease_counts() */
 	SubTransactionId subid;
 } Over;
@@ -74,19 +74,9 @@ static int	over_size = 0;
 /*---- Taking a lease's row ----*/
 
 /*
- * True if a lease that is to be extended can be so.  In a group with a limit or an order, one that
- * has ended cannot: others of the group may have been received since.
- */
-static bool
-can_extend(const DwTaskKey *key)
-{
-	return dw_task_lease_lasts(key) || !dw_group_is_limited(key);
-}
-
-/*
- * Deletes the row of a message that is leased with this token, and fills in *claim; false
- * if the token is not that of its lease, or another receiver has the message now.  Waits for
- * other transactions that have the row.  extends: the lease is to go on.
+ * Deletes the row of a message that is leased with this token, and fills in *claim.  Returns false
+ * if its lease has another token, or another receiver has the message now.  Waits for other
+ * transactions that have locked or deleted the row.  extends: the lease is to go on.
  */
 static bool
 take_leased(Relation rel, int64 id, int64 token, bool extends, DwClaim *claim)
@@ -107,19 +97,20 @@ take_leased(Relation rel, int64 id, int64 token, bool extends, DwClaim *claim)
 		dw_task_key(rel, tuple, &key);
 		if (!key.is_leased || token != DatumGetInt64(dw_row_column(rel, tuple, Anum_task_token, &isnull)))
 			return false;
-		/* who knows the token may have lost the right since */
+		/* the caller has the token, but may have lost the right since */
 		dw_queue_require_receiver(key.queue);
-		if (extends && !can_extend(&key))
+		/* others of a group with a limit or an order may have been received since the lease ended */
+		if (extends && !dw_task_lease_lasts(&key) && dw_group_is_limited(&key))
 			return false;
 		dw_writes_for(key.owner);
-		/* one that goes on holds its group as before */
+		/* a lease that goes on still holds its group */
 		if (extends)
 			key.group = DW_NO_GROUP;
 		if (dw_task_is_cancelled(rel, tuple))
 			return false;
 		/* K2 */
 		result = dw_row_delete(rel, &key);
-		/* the current command has deleted it by plain SQL */
+		/* plain SQL in the current command has deleted the row */
 		if (result == TM_SelfModified)
 			return false;
 		if (result == TM_BeingModified && !dw_row_wait(rel, &key))
@@ -155,8 +146,8 @@ note_over(const DwClaim *claim, DwOutcome outcome)
 }
 
 /*
- * Inserts the row of a message again, due then; the columns in claim were changed before.
- * DW_TOUCH_LEASED: its lease goes on until then.
+ * Inserts the row of a message again with this due time; the caller has changed the other columns
+ * in claim.  DW_TOUCH_LEASED: the due time is the end of its lease.
  */
 static void
 move_to(Relation rel, DwClaim *claim, TimestampTz due, DwTouchKind kind)
@@ -169,11 +160,11 @@ move_to(Relation rel, DwClaim *claim, TimestampTz due, DwTouchKind kind)
 	dw_touch_row(&hint, kind);
 }
 
-/*---- What a receiver says ----*/
+/*---- Calls of a receiver ----*/
 
 /*
- * The message is done, with this result (jsonb as text) or NULL; false if the token does
- * not hold.
+ * Concludes the message as done, with this result (jsonb as text) or NULL.  Returns false if the
+ * token is not valid.
  */
 static bool
 finish_done(int64 id, int64 token, text *result)
@@ -194,7 +185,7 @@ finish_done(int64 id, int64 token, text *result)
 			.reply = result
 		};
 
-		/* as if this attempt had not been counted yet */
+		/* the lease has counted this attempt already */
 		key.attempts--;
 		dw_conclude(&ended);
 		note_over(&claim, DW_DONE);
@@ -204,8 +195,8 @@ finish_done(int64 id, int64 token, text *result)
 }
 
 /*
- * The attempt has failed: the message is due then again, or after its own pause if due is
- * DW_NEVER, or given up.  False if the token does not hold.
+ * Ends the attempt as failed.  The message is due again at due, or after its own pause if due is
+ * DW_NEVER, unless it is given up.  Returns false if the token is not valid.
  */
 bool
 dw_lease_fail(int64 id, int64 token, TimestampTz due, bool give_up, ErrorData *error)
@@ -226,7 +217,7 @@ dw_lease_fail(int64 id, int64 token, TimestampTz due, bool give_up, ErrorData *e
 	return held;
 }
 
-/* The ids and tokens of a call, as SQL passes them: refuses nulls. */
+/* Reads id and token of a call from SQL; refuses nulls. */
 static void
 read_lease(FunctionCallInfo fcinfo, const char *function, int64 *id, int64 *token)
 {
@@ -257,7 +248,7 @@ dw_done(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(finish_done(id, token, result));
 }
 
-/* Returns the elements of an array of bigint; an error if any is null. */
+/* Returns the elements of an array of bigint.  Raises an error if any is null. */
 static Datum *
 read_numbers(ArrayType *array, const char *what, int *n)
 {
@@ -375,7 +366,7 @@ dw_release(PG_FUNCTION_ARGS)
 
 /*---- The end of the transaction ----*/
 
-/* After the commit: counts the ends of leases, and wakes the timer if places were freed. */
+/* Counts the ends of leases after the commit, and wakes the timer if places were freed. */
 static void
 count_over(void)
 {
@@ -386,7 +377,7 @@ count_over(void)
 	{
 		DwLane	   *lane = &dw_lanes[over[i].lane.index];
 
-		/* its statistics, and the place of its queue, went with the lane */
+		/* statistics, and the queue's place, have been given up with the lane */
 		if (pg_atomic_read_u32(&lane->generation) != over[i].lane.generation)
 		{
 			wake |= dw_limits_doubt_leases(db);
@@ -397,10 +388,7 @@ count_over(void)
 									 over[i].counts, over[i].until);
 	}
 	if (wake)
-	{
-		dw_news_tell(&db->timer_news, DW_NEWS_EXECUTORS);
-		dw_wake_timer(db, DW_AWAKE);
-	}
+		dw_ask_dispatch(db, DW_AWAKE);
 }
 
 static void
@@ -422,7 +410,7 @@ lease_xact_callback(XactEvent event, void *arg)
 	nover = over_size = 0;
 }
 
-/* After the abort of a subtransaction.  Ids of subtransactions grow. */
+/* Forgets the calls of a subtransaction, after its abort.  Ids of subtransactions grow. */
 static void
 lease_subxact_callback(SubXactEvent event, SubTransactionId subid, SubTransactionId parent,
 					   void *arg)

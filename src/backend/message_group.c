@@ -5,11 +5,12 @@
  *
  * Run by sessions that receive, between taking a message from its ready list and claiming it.
  *
- * Memory knows what open transactions have received of a group, and the table what is leased, see
- * shmem/groups.c.  So before a session claims a message of a group that has group_max_running or
- * an order, it counts the group's leases, by a snapshot of its own: that of the statement may be
- * older than the message was taken.  If the group is full, or another message comes first, the
- * message goes back, and the group is held: nobody takes another one of it before that matters.
+ * Memory counts the messages of a group that open transactions have received; leases of the group
+ * are in the table, see shmem/groups.c.  So before a session claims a message of a group with
+ * group_max_running or an order, it counts the group's leases.  It does so with a new snapshot,
+ * since the statement's snapshot may be older than the moment when the message was taken.  If the
+ * group is full, or another message comes first, the message goes back, and the group is held, so
+ * that nobody takes another message of the group in vain.
  *
  * Steps Y1 to Y5 of the model in test/model.
  *
@@ -31,14 +32,14 @@
 #include "backend.h"
 
 /*
- * Looks into the table what the message of the entry may do.  *full becomes true if leases fill
- * its group; *first and *until as for dw_group_decide().
+ * Decides by the table about the message of the entry.  Sets *full to true if leases fill its
+ * group, and *first and *until as dw_group_decide() does.
  */
 static DwGroupDecision
 look_for_leases(DwDatabase *db, Relation rel, int16 queue, const DwEntry *entry, DwGroupTaken *taken,
 				DwLeaseCounts counts, bool *full, DwTaskKey *first, TimestampTz *until)
 {
-	/* Y2: newer than taken->running */
+	/* Y2: the snapshot is newer than taken->running */
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	DwGroupDecision decision = DW_GROUP_RUN_IT;
 	const DwDeclaredQueue *declared;
@@ -67,14 +68,14 @@ look_for_leases(DwDatabase *db, Relation rel, int16 queue, const DwEntry *entry,
 /*
  * Puts a message back that may not be claimed now, and holds its group.  Needs the ready lock.
  *
- * Of an ordered group no other one was taken meanwhile, so it goes back at once: the next one may be
- * in another lane, and be received by the same call.  Others go back in their order, at the end of
- * the call.
+ * In an ordered group no other message was taken meanwhile, so this message goes back at once: the
+ * next message of the group may be in another lane, and be received by the same call.  Messages of
+ * other groups go back in their order, at the end of the call.
  */
 static DwGroupVerdict
 send_back(DwDatabase *db, const DwEntry *entry, DwGroupTaken *taken, TimestampTz until, bool full, bool *reload)
 {
-	/* where places are short, a group must not keep one while it waits */
+	/* if places are short, a group must not keep its place while it waits */
 	if (dw_group_places_are_short())
 	{
 		*reload = !dw_ready_set_aside(db, entry);
@@ -88,9 +89,9 @@ send_back(DwDatabase *db, const DwEntry *entry, DwGroupTaken *taken, TimestampTz
 }
 
 /*
- * Decides about a message that this session has taken, by the limits and the order of its
- * group.  counts() returns false for leases that this transaction has begun, which are counted in
- * memory until its end.  rel is the table of tasks.  Takes the ready lock.
+ * Decides about a message that this session has taken, by the limits and the order of its group.
+ * counts() returns false for leases that this transaction has begun, since memory counts them until
+ * the transaction ends.  rel: the table of tasks.  Takes the ready lock.
  */
 DwGroupVerdict
 dw_group_verdict(DwDatabase *db, Relation rel, int16 queue, DwEntry *entry, DwGroupTaken *taken,
@@ -121,9 +122,9 @@ dw_group_verdict(DwDatabase *db, Relation rel, int16 queue, DwEntry *entry, DwGr
 }
 
 /*
- * The row of a message that comes first in its group, and that this session has taken, is locked by
- * a transaction that may tell nobody when it ends: sends it back, and holds the group.  Takes the
- * ready lock.
+ * Sends a message back, and holds its group.  This session has taken the message, which comes first
+ * in its group, but a transaction whose end may go unnoticed has locked the row.  Takes the ready
+ * lock.
  */
 DwGroupVerdict
 dw_group_is_locked(DwDatabase *db, const DwEntry *entry, DwGroupTaken *taken)
@@ -139,7 +140,7 @@ dw_group_is_locked(DwDatabase *db, const DwEntry *entry, DwGroupTaken *taken)
 	return verdict;
 }
 
-/* True if limits or an order hold for the group of this message. */
+/* Returns true if the group of this message has limits or an order. */
 bool
 dw_group_is_limited(const DwTaskKey *key)
 {

@@ -5,22 +5,21 @@
  *
  * Run by sessions, when a client's statement with parameters is analyzed.
  *
- * Many drivers send "SELECT delay_schedule($1, $2, $3)" without types.  The server finds
- * the types of $1 and $2, but $3 is one of the task's arguments, which can be of any type:
- * "could not determine data type of parameter $3" would be the answer.  Here such a
- * parameter becomes what an untyped literal in its place is: the client sends a text, and
- * the argument gets its type from the task's statement (statement/args.c).
+ * Many drivers send "SELECT delay_schedule($1, $2, $3)" without types.  The server finds the types
+ * of $1 and $2, but $3 is one of the task's arguments, which can be of any type, so the server
+ * would answer "could not determine data type of parameter $3".  This file makes such a parameter
+ * an untyped literal: the client sends a text, and the argument gets its type from the task's
+ * statement (statement/args.c).
  *
- * The parser itself asks nobody what becomes of such a parameter.  So this looks at each
- * statement just before PostgreSQL complains, and coerces the parameter by the parser's own
- * function, which notes the type for the client.
+ * The parser has no hook for such a parameter.  So a hook looks at each statement just before
+ * PostgreSQL raises the error, and coerces the parameter by the parser's own function, which notes
+ * the type for the client.
  *
- * PostgreSQL keeps nothing but this type.  From it a prepared statement is analyzed again,
- * which any change of the catalogs, or of search_path, can cause at any time.  Were the type
- * text, the parameter would be a text from then on.  So it is "character", which means the
- * same to clients: nothing but a name tells it from text.  Each parameter of this type that
- * is an argument of a call of ours is an untyped literal, also if the client has named the
- * type.
+ * PostgreSQL keeps only this type.  Any change of the catalogs, or of search_path, can cause a
+ * prepared statement to be analyzed again, with this type.  With the type text, the parameter would
+ * be a text from then on.  So the type is "character", which clients treat like text.  In calls of
+ * our functions, each argument that is a parameter of this type is an untyped literal, even if the
+ * client has named the type.
  *
  *-------------------------------------------------------------------------
  */
@@ -40,10 +39,10 @@
 #include "../base/compat.h"
 #include "backend.h"
 
-/* The type that clients are told */
+/* The type that clients see */
 #define TOLD_TYPE		BPCHAROID
 
-/* A statement whose parameters are looked at */
+/* A statement whose parameters are examined */
 typedef struct Typing
 {
 	ParseState *pstate;
@@ -52,11 +51,11 @@ typedef struct Typing
 
 static post_parse_analyze_hook_type prev_post_parse_analyze = NULL;
 
-/* PostgreSQL's hooks for the parameters of a client: types to be found, or known from before */
+/* PostgreSQL's hooks for parameters of a client whose types are to be found, or are fixed */
 static ParseParamRefHook variable_parameters;
 static ParseParamRefHook fixed_parameters;
 
-/* True if the function is one of ours. */
+/* Returns true if the function is one of ours. */
 static bool
 is_ours(Oid function)
 {
@@ -79,10 +78,7 @@ as_literal(Node *parameter)
 	return (Node *) literal;
 }
 
-/*
- * Returns what an argument of a call becomes: of a parameter without a type, a literal.  Any
- * other argument stays as it is.
- */
+/* Returns a parameter without a type as a literal, and any other argument of a call unchanged. */
 static Node *
 type_argument(Node *argument, Oid function, Typing *typing)
 {
@@ -93,7 +89,7 @@ type_argument(Node *argument, Oid function, Typing *typing)
 		return argument;
 	if (param->paramtype == UNKNOWNOID)
 	{
-		/* what was prepared with the type unknown is a literal already */
+		/* a parameter that was prepared with type "unknown" is a literal already */
 		if (typing->pstate->p_coerce_param_hook == NULL)
 			return argument;
 		argument = typing->pstate->p_coerce_param_hook(typing->pstate, (Param *) argument, TOLD_TYPE, -1, -1);
@@ -122,9 +118,9 @@ type_parameters(Node *node, void *context)
 }
 
 /*
- * Hook: a statement was analyzed.  Parameters of other origin, such as variables of PL/pgSQL,
- * have their types.  Within EXPLAIN, types are left as they are: with its option GENERIC_PLAN
- * the parser's list of types is gone by now.
+ * Hook, called after a statement was analyzed.  Leaves out parameters of other origin, such as
+ * variables of PL/pgSQL, since they have types.  Changes no types within EXPLAIN: with its option
+ * GENERIC_PLAN the parser's list of types is gone by now.
  */
 static void
 look_at_parameters(ParseState *pstate, Query *query, DwJumbleState *jstate)
@@ -134,7 +130,7 @@ look_at_parameters(ParseState *pstate, Query *query, DwJumbleState *jstate)
 	if (query->commandType != CMD_UTILITY && pstate->p_paramref_hook != NULL &&
 		(pstate->p_paramref_hook == variable_parameters || pstate->p_paramref_hook == fixed_parameters))
 		(void) type_parameters((Node *) query, &typing);
-	/* a function of others may have the parameter, too, and leaves its type open */
+	/* a function of another extension may use the parameter, too, and leave its type open */
 	if (typing.typed)
 		check_variable_parameters(pstate, query);
 	if (prev_post_parse_analyze)

@@ -5,29 +5,27 @@
  *
  * Run by sessions, and by executors whose tasks call these functions.
  *
- * To receive a message is an executor's claim, made by a session: its row is deleted in
- * the session's transaction, so the message is gone when all that the session did with
- * it is committed, or nothing is.  Unlike an executor, a session cannot undo its
- * transaction when a message turns out not to be wanted.  So a message that a pause holds
- * back is inserted again, and one that has expired, say, is concluded in the session's
- * transaction.
+ * A session receives a message as an executor claims a task: it deletes the row in its transaction.
+ * So the message is gone if, and only if, the session's work with it is committed.  Unlike an
+ * executor, a session cannot undo its transaction when a message turns out not to be wanted.  So,
+ * in its transaction, it inserts a message again that a pause holds back, and it concludes an
+ * expired message.
  *
- * Between the ready list and the end of the transaction a message is in nobody's memory
- * but this process's.  So each entry is noted before the ready lock is released.  What was
- * not claimed goes back at the end of the call, and what was claimed is hinted again when
- * the transaction, or the subtransaction, is rolled back (steps P2 to P5, A1 and A2 of the
- * model in test/model).
- * A process that ends aborts its transaction first.  The callbacks allocate nothing and cannot
- * fail.  They take no lock, but for messages of groups the ready lock, once for all of these: what
- * is received of a group is counted there, see shmem/groups.c.
+ * Between the ready list and the end of the transaction, a message is in the memory of this process
+ * only.  So each entry is noted before the ready lock is released.  Entries that were not claimed
+ * go back at the end of the call.  If the transaction, or the subtransaction, is rolled back, the
+ * timer gets hints of claimed entries (steps P2 to P5, A1 and A2 of the model in test/model).  A
+ * process that ends aborts its transaction first.  The callbacks allocate nothing and cannot fail.
+ * They take no lock, except the ready lock, once, for all messages of groups: received messages of
+ * a group are counted under it, see shmem/groups.c.
  *
- * A lease is a move.  The row is inserted again, due when the lease ends, with a random
- * token.  The timer looks for leases that have ended: if nothing was heard of the
- * receiver, the message is due again, and the next receiver gets it.  A message whose last lease has ended is left to
- * the sweeper.  What a receiver says of a lease is in lease.c.
+ * To lease a message, a session inserts its row again with a random token, due when the lease ends.
+ * The timer looks for leases that have ended: without a call of the receiver, the message is due
+ * again, and the next receiver gets it.  The sweeper ends a message whose last lease has ended.
+ * delay_done(), delay_extend() and delay_release() are in lease.c.
  *
- * Before the commit each message that is still held is concluded: history, notification,
- * follow-up.  Not before, since delay_fail() may put it back.
+ * Each message that is still held before the commit is concluded then (history, notification,
+ * follow-up).  It is not concluded earlier, since delay_fail() may put it back.
  *
  *-------------------------------------------------------------------------
  */
@@ -89,7 +87,7 @@ PG_FUNCTION_INFO_V1(dw_fail);
 
 typedef enum TakenState
 {
-	TAKEN_POPPED,				/* out of the ready list, and not looked at yet */
+	TAKEN_POPPED,				/* out of the ready list, and not examined yet */
 	TAKEN_RETURNED,				/* to go back into the ready list at the end of the call */
 	TAKEN_FORGOTTEN,			/* nothing is left to do */
 	TAKEN_HELD,					/* received: its row is deleted */
@@ -100,11 +98,11 @@ typedef enum TakenState
 /* A message that this transaction has taken from a ready list. */
 typedef struct Taken
 {
-	DwEntry		entry;			/* with the place of the row */
-	DwLaneRef	lane;			/* as it was then: its place may have gone to another lane */
+	DwEntry		entry;			/* with the row's TID */
+	DwLaneRef	lane;			/* when taken: another lane may have its place now */
 	int16		queue;
-	int32		queue_place;	/* where the queue was in dw_queues */
-	DwGroupTaken group;			/* its group, as long as it is counted for that */
+	int32		queue_place;	/* the queue's index in dw_queues when taken */
+	DwGroupTaken group;			/* its group, while the message is counted there */
 	TakenState	state;
 	bool		has_sequel;		/* its end needs its row: history, notification, follow-up */
 	DwOutcome	outcome;		/* to be counted after the commit */
@@ -112,36 +110,35 @@ typedef struct Taken
 	TimestampTz until;			/* end of the lease, if TAKEN_LEASED */
 	bool		is_last;		/* no attempt is left after this lease */
 	uint32		lease_counts;	/* see dw_limits_lease_counts() */
-	bool		has_lapsed;		/* a lease had ended without a word, to be counted after the
-								 * commit */
-	SubTransactionId subid;		/* that has taken it */
-	SubTransactionId ended_in;	/* that has ended it, if TAKEN_ENDED */
+	bool		has_lapsed;		/* a lapsed lease is to be counted after the commit */
+	SubTransactionId subid;		/* subtransaction that took it */
+	SubTransactionId ended_in;	/* subtransaction that ended it, if TAKEN_ENDED */
 } Taken;
 
 /* In TopMemoryContext, MAX_TAKEN elements; in the order in which they were taken. */
 static Taken *taken = NULL;
 static int	ntaken = 0;
 
-/* The database of these, pinned until the end of the transaction. */
+/* The database of the messages, pinned until the end of the transaction. */
 static DwDatabase *taken_db = NULL;
 
-/* Utility statements within which this session works. */
+/* The utility statements that this session executes now. */
 static DwReceiveWithin within = {false, false};
 
-/* What a call asks for. */
+/* The arguments of a call. */
 typedef struct Wish
 {
 	int16		queue;
-	int			n;				/* messages at most */
-	int64		lease;			/* us; 0: they are received in this transaction */
-	const char *receiver;		/* of a lease: who that is; NULL: unknown */
+	int			n;				/* greatest number of messages */
+	int64		lease;			/* us; 0: no lease, received in this transaction */
+	const char *receiver;		/* name of the lease's receiver; NULL: unknown */
 } Wish;
 
 /*---- Checks of the call ----*/
 
 /*
- * The session executes this utility statement, in which queries may call functions, until
- * dw_receive_leave() with the result.  To be called by the ProcessUtility hook.
+ * Notes that the session executes this utility statement, whose queries may call functions, until
+ * the result is passed to dw_receive_leave().  Called by the ProcessUtility hook.
  */
 DwReceiveWithin
 dw_receive_enter(const Node *statement)
@@ -153,7 +150,7 @@ dw_receive_enter(const Node *statement)
 	return outer;
 }
 
-/* The utility statement has ended, or failed. */
+/* Notes that the utility statement has ended, or failed. */
 void
 dw_receive_leave(DwReceiveWithin outer)
 {
@@ -161,9 +158,9 @@ dw_receive_leave(DwReceiveWithin outer)
 }
 
 /*
- * True if the rows of the function go to the client, by a SELECT or a cursor.  A query of a function
- * is not meant, nor is a cursor that a function reads, as loops of PL/pgSQL do, or a statement that
- * writes the rows.
+ * Returns true if the rows of the function go to the client, by a SELECT or a cursor.  Returns
+ * false for a query in a function, for a cursor that a function reads (as loops of PL/pgSQL do),
+ * and for a statement that writes the rows.
  */
 static bool
 goes_to_client(const ReturnSetInfo *result)
@@ -174,7 +171,7 @@ goes_to_client(const ReturnSetInfo *result)
 		query->dest->mydest != DestSPI;
 }
 
-/* True if the plan, or a part of it, evaluates its expressions in this context. */
+/* Returns true if the plan, or a part of it, evaluates its expressions in this context. */
 static bool
 is_in_plan(PlanState *plan, void *econtext)
 {
@@ -182,9 +179,9 @@ is_in_plan(PlanState *plan, void *econtext)
 }
 
 /*
- * The same for a SELECT that writes something else, by INSERT, UPDATE or DELETE in WITH.  Its portal
- * has no query, and only those of clients have formats of columns.  False if the function is called
- * within WITH or a subquery, since the rows may be what is written.
+ * Does the same for a SELECT with an INSERT, UPDATE or DELETE of other rows in WITH.  The portal of
+ * such a SELECT has no query, and only portals of clients have formats of columns.  Returns false
+ * if the function is called within WITH or a subquery, since its rows may be written.
  */
 static bool
 goes_to_client_beside_writes(const ReturnSetInfo *result)
@@ -202,19 +199,8 @@ goes_to_client_beside_writes(const ReturnSetInfo *result)
 }
 
 /*
- * True if the rows of the function go to the client by a statement that commits before the
- * client has seen them: a SELECT, COPY or cursor outside of a transaction block.
- */
-static bool
-commits_unseen(const ReturnSetInfo *result)
-{
-	return !IsTransactionBlock() &&
-		(within.copy_to || goes_to_client(result) || goes_to_client_beside_writes(result));
-}
-
-/*
- * True if the function is called by a SELECT of a client, outside of a transaction block,
- * and not by one in a pipeline, which a later statement may undo.
+ * Returns true if a SELECT of a client calls the function, outside of a transaction block, and not
+ * in a pipeline, where a later statement may undo it.
  */
 static bool
 is_select_of_its_own(const ReturnSetInfo *result)
@@ -233,7 +219,7 @@ check_call(FunctionCallInfo fcinfo, const char *function)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot receive messages in EXPLAIN ANALYZE"),
-				 errdetail("They would be gone, and nobody would have seen them.")));
+				 errdetail("The messages would be gone, and nobody would have seen them.")));
 	/* a target list calls the function once for each column of (f(...)).* */
 	if (result != NULL && IsA(result, ReturnSetInfo) &&
 		!(result->allowedModes & SFRM_Materialize_Preferred))
@@ -249,15 +235,17 @@ require_block(FunctionCallInfo fcinfo)
 {
 	const ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 
-	if (result != NULL && commits_unseen(result))
+	/* a SELECT, COPY or cursor whose rows go to the client commits before the client has seen them */
+	if (result != NULL && !IsTransactionBlock() &&
+		(within.copy_to || goes_to_client(result) || goes_to_client_beside_writes(result)))
 		ereport(ERROR,
 				(errcode(ERRCODE_NO_ACTIVE_SQL_TRANSACTION),
 				 errmsg("%s needs a transaction block", "delay_receive()"),
-				 errdetail("Outside of one, this statement commits, and the messages are gone, before the client has seen them."),
-				 errhint("Use BEGIN and COMMIT, or autocommit => true if losing them does not matter.")));
+				 errdetail("Outside of a transaction block, the statement commits before the client has seen the messages."),
+				 errhint("Use BEGIN and COMMIT, or autocommit => true if losing messages does not matter.")));
 }
 
-/* Returns the number of messages that are asked for; an error if it is out of range. */
+/* Returns the greatest number of messages to take.  Raises an error if it is out of range. */
 static int
 number_asked_for(FunctionCallInfo fcinfo)
 {
@@ -270,16 +258,16 @@ number_asked_for(FunctionCallInfo fcinfo)
 	if (ntaken >= MAX_TAKEN)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("transaction has received as many messages as it may: %d", MAX_TAKEN),
-				 errhint("Commit, and go on in another one.")));
+				 errmsg("a transaction cannot receive more than %d messages", MAX_TAKEN),
+				 errhint("Commit, and receive more messages in another transaction.")));
 	return Min(n, MAX_TAKEN - ntaken);
 }
 
 /*---- Taking messages from the ready lists ----*/
 
 /*
- * Step P2: takes up to n messages of the queue, and notes them at the end of taken;
- * returns how many.  *timeout is the queue's receive_timeout.
+ * Step P2: takes up to n messages of the queue, adds them to the array taken, and returns their
+ * number.  Sets *timeout to the queue's receive_timeout.
  */
 static int
 pop_messages(DwDatabase *db, const Wish *wish, int n, DwAlone *alone, int *timeout)
@@ -307,7 +295,7 @@ pop_messages(DwDatabase *db, const Wish *wish, int n, DwAlone *alone, int *timeo
 		t->outcome = DW_NOT_ENDED;
 		t->has_lapsed = false;
 		t->subid = GetCurrentSubTransactionId();
-		/* noted: from here on the callbacks bring it back */
+		/* from here on the callbacks bring the message back */
 		ntaken++;
 	}
 	LWLockRelease(dw_ready_lock(db));
@@ -317,20 +305,17 @@ pop_messages(DwDatabase *db, const Wish *wish, int n, DwAlone *alone, int *timeo
 	return ntaken - first;
 }
 
-/* Counts that this message is not received any more, and wakes the timer if that matters. */
+/* Ends the count of this message as received, and wakes the timer if it may start others now. */
 static void
 end_count(DwDatabase *db, const Taken *t)
 {
-	if (!dw_limits_received(db->oid, t->queue_place, t->queue, 1))
-		return;
-	dw_news_tell(&db->timer_news, DW_NEWS_EXECUTORS);
-	dw_wake_timer(db, DW_AWAKE);
+	if (dw_limits_received(db->oid, t->queue_place, t->queue, 1))
+		dw_ask_dispatch(db, DW_AWAKE);
 }
 
 /*
- * Counts that a message is not received any more for its group, if it has one; begun is whether it
- * was received, leased whether its lease is committed.  Returns when the timer is to look.  Needs
- * the ready lock.
+ * Ends the count of a message in its group, if it has one.  begun: it was received.  leased: its
+ * lease is committed.  Returns when the timer must look at the group.  Needs the ready lock.
  */
 static TimestampTz
 leave_group(Taken *t, bool begun, bool leased)
@@ -341,19 +326,9 @@ leave_group(Taken *t, bool begun, bool leased)
 	return dw_group_end_taken(t->entry.lane, &t->group, begun, leased ? t->until : 0);
 }
 
-/* The timer is to look for receivers at that time, or need not (DW_NEVER). */
-static void
-tell_timer(DwDatabase *db, TimestampTz at)
-{
-	if (at == DW_NEVER)
-		return;
-	dw_news_tell(&db->timer_news, DW_NEWS_EXECUTORS);
-	dw_wake_timer(db, at);
-}
-
 /*
- * As leave_group(), for all messages that were taken from this subtransaction on; at its end.
- * Takes the ready lock if there is any.
+ * Calls leave_group() for all messages that were taken in this subtransaction or later ones, when
+ * it ends.  Takes the ready lock if there is such a message.
  */
 static void
 leave_groups(DwDatabase *db, SubTransactionId subid, bool committed)
@@ -375,12 +350,12 @@ leave_groups(DwDatabase *db, SubTransactionId subid, bool committed)
 	}
 	if (locked)
 		LWLockRelease(dw_ready_lock(db));
-	tell_timer(db, news);
+	dw_ask_dispatch(db, news);
 }
 
 /*
- * Nothing is left to do with a message that was not received.  For its group the end is counted at
- * once, under the ready lock.
+ * Forgets a message that was not received, and ends its counts.  Takes the ready lock if it has a
+ * group.
  */
 static void
 forget_taken(DwDatabase *db, Taken *t)
@@ -394,10 +369,10 @@ forget_taken(DwDatabase *db, Taken *t)
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	news = leave_group(t, false, false);
 	LWLockRelease(dw_ready_lock(db));
-	tell_timer(db, news);
+	dw_ask_dispatch(db, news);
 }
 
-/* The hint that brings a message back.  For callbacks. */
+/* Returns the hint that brings a message back.  For callbacks. */
 static DwHint
 hint_of_taken(const Taken *t)
 {
@@ -408,8 +383,8 @@ hint_of_taken(const Taken *t)
 }
 
 /*
- * Step P4, at the end of a call: puts those back that are to go back, in their order,
- * forgets those with which nothing is left to do, and wakes the next session that waits.
+ * Step P4, at the end of a call: puts TAKEN_RETURNED messages back, in their order, removes
+ * forgotten ones, and wakes the next session that waits.
  */
 static void
 finish_call(DwDatabase *db, const Wish *wish)
@@ -433,7 +408,7 @@ finish_call(DwDatabase *db, const Wish *wish)
 			else
 				dw_reload_ask(&db->timer_news, taken[i].entry.due);
 			dw_limits_not_begun(db, queue);
-			/* Y4: after the message is back, so that its group opens with it */
+			/* Y4: only now, so that the message is back when its group opens */
 			(void) leave_group(&taken[i], false, false);
 			taken[i].state = TAKEN_FORGOTTEN;
 			end_count(db, &taken[i]);
@@ -445,38 +420,35 @@ finish_call(DwDatabase *db, const Wish *wish)
 	place = dw_queue_place_of(db, queue);
 	if (place != NULL)
 	{
-		/* Q5: whoever was woken has looked, or need not any more */
+		/* Q5: the session that was woken has looked, or need not look any more */
 		place->woken_at = 0;
 		place->looked_at = dw_now();
-		/* then the number of leases has to be counted again */
+		/* when this lease ends, leases must be counted again */
 		if (wish->lease > 0 && ntaken > 0)
 			place->leases_until = Min(place->leases_until, dw_time_add(dw_now(), wish->lease));
-		/* if the one that is woken does not look, the timer wakes another */
+		/* if the woken session does not look, the timer wakes another session */
 		if (place->waiting > 0 && dw_ready_has_message(db, place, &look_again) &&
 			dw_await_wake_one(place))
 			look_again = dw_now() + DW_WAKE_AGAIN_US;
-		/* what a limit holds back now becomes takeable without becoming ready again */
+		/* messages that a limit holds back can be taken later without becoming ready again */
 		if (place->notifies && !dw_ready_has_message(db, place, &look_again))
 			place->has_news |= place->turns.n > 0;
 		if (place->waiting == 0 && !place->notifies)
 			look_again = DW_NEVER;
 	}
-	/* there may be a lane to be loaded again, or a channel to be notified */
+	/* the timer may have to load a lane again, or to notify a channel */
 	if (put_back)
 		look_again = DW_AWAKE;
 	LWLockRelease(dw_ready_lock(db));
-	if (look_again != DW_NEVER)
-	{
-		dw_news_tell(&db->timer_news, DW_NEWS_EXECUTORS);
-		dw_wake_timer(db, look_again);
-	}
+	dw_ask_dispatch(db, look_again);
 }
 
 /*---- Claiming them ----*/
 
 /*
- * For dw_claim(): false for an SQL task, which plain SQL has put there, and for a message
- * whose last lease has ended.  *arg becomes true then: the sweeper ends such a message.
+ * For dw_claim().  Returns false for an SQL task, which plain SQL has put into the queue, and for a
+ * message whose last lease has ended.  In the second case sets *arg to true: the sweeper ends such
+ * a message.
  */
 static bool
 can_be_received(const DwClaim *claim, void *arg)
@@ -498,7 +470,7 @@ end_taken(Taken *t, DwOutcome outcome)
 	t->ended_in = GetCurrentSubTransactionId();
 }
 
-/* Inserts the row of a message again that a pause holds back, as it was. */
+/* A pause holds this message back: inserts its row again, as it was. */
 static void
 insert_again(Relation rel, DwClaim *claim)
 {
@@ -509,7 +481,7 @@ insert_again(Relation rel, DwClaim *claim)
 	dw_touch_row(&hint, DW_TOUCH_WRITTEN);
 }
 
-/* Ends a claimed message that is not to be received, by its verdict. */
+/* Ends, or puts back, a claimed message that is not to be received, by its verdict. */
 static void
 obey_verdict(Relation rel, Taken *t, DwClaim *claim)
 {
@@ -539,7 +511,10 @@ obey_verdict(Relation rel, Taken *t, DwClaim *claim)
 	}
 }
 
-/* A message may not be received now, because of its group; it is back in a ready list, or is to go there. */
+/*
+ * The group of a message does not allow it to be received now: the message is back in a ready list,
+ * or must go back at the end of the call.
+ */
 static void
 go_back(DwDatabase *db, Taken *t, DwGroupVerdict verdict)
 {
@@ -555,8 +530,8 @@ go_back(DwDatabase *db, Taken *t, DwGroupVerdict verdict)
 }
 
 /*
- * Step P3: claims a message that was taken.  True if it is received; *claim has its row
- * then, in the current memory context.
+ * Step P3: claims a message that was taken.  Returns true if it is received: *claim then has its
+ * row, in the current memory context.
  */
 static bool
 claim_taken(DwDatabase *db, Relation rel, Taken *t, DwClaim *claim)
@@ -574,7 +549,7 @@ claim_taken(DwDatabase *db, Relation rel, Taken *t, DwClaim *claim)
 		case DW_CLAIMED:
 			t->entry.block = ItemPointerGetBlockNumber(&claim->key.tid);
 			t->entry.offset = ItemPointerGetOffsetNumber(&claim->key.tid);
-			/* what is put back keeps its token, and is counted another time */
+			/* a message that is put back keeps its token, and its lapse is counted later */
 			t->has_lapsed = claim->key.is_leased && claim->verdict != DW_PUT_BACK;
 			if (claim->verdict == DW_RUN)
 				return true;
@@ -587,7 +562,7 @@ claim_taken(DwDatabase *db, Relation rel, Taken *t, DwClaim *claim)
 			go_back(db, t, dw_group_is_locked(db, &t->entry, &t->group));
 			return false;
 		case DW_CLAIM_CANCELLED:
-			/* a mark of this transaction, which a rollback undoes: then the message comes back */
+			/* a mark of this transaction may have hit it: a rollback brings the message back */
 			if (dw_control_is_touched())
 			{
 				end_taken(t, DW_CANCELLED);
@@ -599,7 +574,7 @@ claim_taken(DwDatabase *db, Relation rel, Taken *t, DwClaim *claim)
 		case DW_CLAIM_REJECTED:
 			if (last_has_ended)
 				dw_ask_sweeper(db, DW_JOB_LEASES, dw_now());
-			/* the lane was given back meanwhile, so the entry was compared with another one */
+			/* the lane was given up meanwhile, so the entry was compared with another lane */
 			if (pg_atomic_read_u32(&dw_lanes[t->entry.lane].generation) != t->lane.generation)
 			{
 				dw_reload_ask(&db->timer_news, t->entry.due);
@@ -612,8 +587,8 @@ claim_taken(DwDatabase *db, Relation rel, Taken *t, DwClaim *claim)
 }
 
 /*
- * Adds a message that was claimed to the result of delay_receive(), or with a token to
- * that of delay_lease().
+ * Adds a claimed message to the result of delay_receive(), or with a token to the result of
+ * delay_lease().
  */
 static void
 put_message(ReturnSetInfo *result, const DwClaim *claim, int64 token)
@@ -626,7 +601,7 @@ put_message(ReturnSetInfo *result, const DwClaim *claim, int64 token)
 	values[i++] = Int64GetDatum(claim->key.id);
 	if (token != 0)
 		values[i++] = Int64GetDatum(token);
-	/* what is stored out of line is deleted with the row */
+	/* values stored out of line are deleted with the row */
 	values[i++] = PointerGetDatum(PG_DETOAST_DATUM(claim->values[Anum_task_payload - 1]));
 	values[i++] = Int32GetDatum(claim->key.attempts + 1);
 	values[i++] = TimestampTzGetDatum(dw_claim_first_due(claim));
@@ -653,8 +628,8 @@ new_token(void)
 }
 
 /*
- * Moves a claimed message to the end of a lease: its row is inserted again, with a token,
- * which is returned.
+ * Moves a claimed message to the end of a lease: inserts its row again with a token.  Returns the
+ * token.
  */
 static int64
 lease_claimed(Relation rel, Taken *t, DwClaim *claim, const Wish *wish)
@@ -677,7 +652,7 @@ lease_claimed(Relation rel, Taken *t, DwClaim *claim, const Wish *wish)
 		dw_more_set_text(values, nulls, Anum_task_more, DW_MORE_RECEIVER, wish->receiver);
 	else
 		dw_more_remove(values, nulls, Anum_task_more, DW_MORE_RECEIVER);
-	/* no hint: most leases do not come to their end, see timer/lease_watch.c */
+	/* no hint: most leases are ended by their receivers, see timer/lease_watch.c */
 	(void) dw_task_insert_again(rel, values, nulls);
 	t->state = TAKEN_LEASED;
 	t->until = until;
@@ -686,7 +661,7 @@ lease_claimed(Relation rel, Taken *t, DwClaim *claim, const Wish *wish)
 	return token;
 }
 
-/* Receives a message that was claimed, or leases it, as asked for. */
+/* Receives or leases a claimed message, as the caller wishes. */
 static void
 give_claimed(Relation rel, Taken *t, DwClaim *claim, const Wish *wish, ReturnSetInfo *result)
 {
@@ -705,8 +680,8 @@ give_claimed(Relation rel, Taken *t, DwClaim *claim, const Wish *wish, ReturnSet
 }
 
 /*
- * Lets the session end if this transaction, which has received messages, is idle for so
- * long, in ms; 0: for any time.
+ * Makes the session end if this transaction, which has received messages, is idle for this time in
+ * ms.  0 means without limit.
  */
 static void
 limit_idleness(int timeout)
@@ -734,7 +709,7 @@ count_leases(DwDatabase *db, Relation rel, int16 queue)
 	}
 }
 
-/* True if this transaction has received messages, and holds them. */
+/* Returns true if this transaction has received messages, and holds them. */
 static bool
 holds_any(void)
 {
@@ -745,8 +720,8 @@ holds_any(void)
 }
 
 /*
- * For dw_group_verdict(): false for a lease that this transaction has begun, and one of a message
- * that a mark has hit.
+ * For dw_group_verdict().  Returns false for leases that this transaction has begun, and for leases
+ * of messages that a mark has hit.
  */
 static bool
 counts_in_group(Relation rel, HeapTuple tuple, const DwTaskKey *key)
@@ -757,7 +732,7 @@ counts_in_group(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 	return !dw_task_is_cancelled(rel, tuple);
 }
 
-/* True if limits and order of its group, if it has one, allow to claim this message. */
+/* Returns true if limits and order of its group, if any, allow this message to be claimed. */
 static bool
 group_allows(DwDatabase *db, Relation rel, Taken *t)
 {
@@ -804,12 +779,12 @@ receive(DwDatabase *db, const Wish *wish, ReturnSetInfo *result)
 	table_close(rel, NoLock);
 	if (n == wish->n || wish->lease > 0)
 		return;
-	/* a lease has no such cursor: it is given outside of transaction blocks */
+	/* leases have no such cursors: they are given outside of transaction blocks */
 	dw_cursors_note();
 	limit_idleness(timeout);
 }
 
-/* delay_receive() and delay_lease(), whose first argument is the queue's name. */
+/* Does the work of delay_receive() and delay_lease().  The first argument is the queue's name. */
 static Datum
 receive_or_lease(FunctionCallInfo fcinfo, int64 lease, bool leasing)
 {
@@ -874,11 +849,11 @@ dw_lease(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
 				 errmsg("%s cannot run inside a transaction block, a function or DO", "delay_lease()"),
-				 errdetail("A lease holds from the commit on."),
+				 errdetail("A lease begins when the statement commits."),
 				 errhint("Use SELECT * FROM %s as a statement of its own.", "delay_lease()")));
-	/* in a pipeline, statements that follow are not of this transaction */
+	/* in a pipeline, the next statements must not belong to this transaction */
 	MyXactFlags |= XACT_FLAGS_NEEDIMMEDIATECOMMIT;
-	/* what the client has must not be lost by a crash, whatever synchronous_commit says */
+	/* a crash must not lose a lease that the client has, whatever synchronous_commit is */
 	ForceSyncCommit();
 	return receive_or_lease(fcinfo, lease, true);
 }
@@ -915,7 +890,7 @@ fetch_held(Relation rel, const Taken *t)
 Datum
 dw_fail(PG_FUNCTION_ARGS)
 {
-	ErrorData	error = {.sqlerrcode = DW_ERRCODE_REPORTED, .message = "its receiver has reported a failure"};
+	ErrorData	error = {.sqlerrcode = DW_ERRCODE_REPORTED, .message = "the receiver has reported a failure"};
 	TimestampTz due = DW_NEVER;
 	bool		give_up = !PG_ARGISNULL(4) && PG_GETARG_BOOL(4);
 	Relation	rel;
@@ -929,7 +904,7 @@ dw_fail(PG_FUNCTION_ARGS)
 	{
 		text	   *message = PG_GETARG_TEXT_PP(2);
 
-		/* the log gets no more of it than of errors of SQL tasks */
+		/* the log gets as much of the text as of errors of SQL tasks */
 		error.message = TextDatumGetCString(dw_clipped_text(VARDATA_ANY(message), VARSIZE_ANY_EXHDR(message),
 															DW_MAX_ERROR_TEXT));
 	}
@@ -941,7 +916,7 @@ dw_fail(PG_FUNCTION_ARGS)
 	t = find_held(PG_GETARG_INT64(0));
 	if (t == NULL)
 		PG_RETURN_BOOL(false);
-	/* this transaction may have dropped it meanwhile */
+	/* this transaction may have dropped the queue meanwhile */
 	if (!dw_queue_keep(t->queue))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
@@ -955,7 +930,7 @@ dw_fail(PG_FUNCTION_ARGS)
 
 /*---- The end of the transaction ----*/
 
-/* Concludes a message that needs its row for that. */
+/* Concludes a message whose conclusion needs its row. */
 static void
 conclude_held(Relation rel, const Taken *t)
 {
@@ -972,7 +947,7 @@ conclude_held(Relation rel, const Taken *t)
 	dw_conclude(&ended);
 }
 
-/* Before the commit: concludes the messages that were received and not put back. */
+/* Concludes the messages that were received and not put back, before the commit. */
 static void
 conclude_all(void)
 {
@@ -1002,12 +977,12 @@ conclude_all(void)
 	MemoryContextDelete(context);
 }
 
-/* After the commit: counts. */
+/* Updates the counts after the commit. */
 static void
 count_all(void)
 {
-	TimestampTz first_end = DW_NEVER;	/* of the leases */
-	TimestampTz last_chance = DW_NEVER; /* the same, of those after which no attempt is left */
+	TimestampTz first_end = DW_NEVER;	/* first end of the leases */
+	TimestampTz last_chance = DW_NEVER; /* the same, of leases that are the last attempt */
 
 	for (int i = 0; i < ntaken; i++)
 	{
@@ -1024,9 +999,9 @@ count_all(void)
 			if (taken[i].is_last)
 				last_chance = Min(last_chance, taken[i].until);
 		}
-		/* not before its lease is counted: one of both always is */
+		/* the lease is counted first: lease or received message must always count */
 		end_count(taken_db, &taken[i]);
-		/* its statistics went with the lane */
+		/* its statistics have been given up with the lane */
 		if (pg_atomic_read_u32(&lane->generation) != taken[i].lane.generation)
 			continue;
 		dw_rollback_forget(&taken_db->rollbacks, taken[i].entry.id);
@@ -1037,7 +1012,7 @@ count_all(void)
 			dw_count_lane_lateness(&lane->lateness, late);
 		}
 	}
-	/* nor before its lease is visible, which it is since the commit */
+	/* only now: since the commit, other sessions see the leases */
 	leave_groups(taken_db, InvalidSubTransactionId, true);
 	/* V1 */
 	if (first_end != DW_NEVER && dw_lease_end_ask(&taken_db->timer_news, first_end))
@@ -1048,14 +1023,14 @@ count_all(void)
 }
 
 /*
- * Counts that the receiver of a message was rolled back.  True if it was so before, and
- * the message was alone now: then the sweeper counts the attempt, and the message is due
+ * Counts a rollback of the message's receiver.  Returns true after too many in a row, if the
+ * transaction held no other message.  Then the sweeper counts the attempt, and the message is due
  * after a pause.
  */
 static bool
 leave_to_sweeper(const Taken *t, bool alone)
 {
-	/* only what the client was given, and did not put back */
+	/* only messages that the client has got, and has not put back */
 	if (t->state != TAKEN_HELD ||
 		dw_rollback_note(&taken_db->rollbacks, t->entry.id) < DW_ROLLBACKS_FREE + 1 || !alone ||
 		!dw_rollback_hand_over(&taken_db->rollbacks, t->entry.id))
@@ -1064,7 +1039,7 @@ leave_to_sweeper(const Taken *t, bool alone)
 	return true;
 }
 
-/* Step A2, after an abort: brings those back that were taken from this subtransaction on. */
+/* Step A2, after an abort: brings back the messages taken in this subtransaction or later ones. */
 static void
 bring_back(SubTransactionId subid)
 {
@@ -1114,7 +1089,7 @@ receive_xact_callback(XactEvent event, void *arg)
 						 errmsg("cannot PREPARE a transaction that has received messages")));
 			break;
 		case XACT_EVENT_PREPARE:
-			/* it has received nothing but in savepoints that were rolled back */
+			/* all that it received was rolled back with savepoints */
 			dw_cursors_forget();
 			dw_receiver_withdraw();
 			break;
@@ -1135,7 +1110,7 @@ receive_xact_callback(XactEvent event, void *arg)
 	}
 }
 
-/* After the abort of a subtransaction.  Ids of subtransactions grow. */
+/* Undoes the work of a subtransaction, after its abort.  Ids of subtransactions grow. */
 static void
 receive_subxact_callback(SubXactEvent event, SubTransactionId subid, SubTransactionId parent,
 						 void *arg)
@@ -1148,9 +1123,9 @@ receive_subxact_callback(SubXactEvent event, SubTransactionId subid, SubTransact
 }
 
 /*
- * Installs the callbacks; called once by the postmaster, its children inherit them.  To be
- * called after dw_touched_install(): callbacks that are installed later are called first,
- * and those of touched.c give up the database's pin.
+ * Installs the callbacks; called once by the postmaster, its children inherit them.  To be called
+ * after dw_touched_install(): callbacks that are installed later are called first, and the
+ * callbacks of touched.c give up the database's pin.
  */
 void
 dw_receive_install(void)

@@ -1,27 +1,26 @@
 /*-------------------------------------------------------------------------
  *
  * run_now.c
- *	  delay_run() and delay_run_due(): run pending tasks at once, in the caller's
- *	  transaction.
+ *	  delay_run() and delay_run_due(): run pending tasks at once, in the caller's transaction.
  *
  * Run by sessions, and by executors whose tasks call these functions.
  *
  * delay_run() deletes the task's row as an executor does, and then runs the task's SQL.
  * Both belong to the caller's transaction.
  *
- * The session must belong to the task's owner, so that the SQL gets no rights that the owner
- * lacks, neither now nor later: it runs like any other SQL of the session.
+ * The SQL runs like any other SQL of the session.  So the session must belong to the task's owner:
+ * then the SQL never gets rights that the owner lacks.
  *
- * delay_run_due() runs all tasks of the current user that are due by some time; it is
- * meant for tests of applications.  It finds each next task with a new snapshot, so
- * tasks that were scheduled by these tasks run as well.  A delay counts from the due
- * time of the running task, if that is later than now().  So new tasks are due when they
- * would be in real life, and a task that schedules itself again comes to an end.
+ * delay_run_due() is meant for tests of applications.  It runs all tasks of the current user that
+ * are due by a given time.  It finds each next task with a new snapshot, so it also runs tasks that
+ * these tasks schedule.  A delay counts from the due time of the running task, if this time is
+ * later than now().  So new tasks are due as if real time had passed, and a task that schedules
+ * itself again does not run without end.
  *
- * With as_executor, it also does what an executor does with a task that fails or is late: each
- * attempt is a subtransaction, and its failure puts the task back, or records it.  The time
- * that was reached (dw_time_reached) stands for the clock then.  now() cannot: PostgreSQL lets
- * nobody set the start of a transaction but parallel workers.
+ * With as_executor, it treats tasks that fail or are late as an executor does: each attempt is a
+ * subtransaction, and its failure puts the task back, or records it.  The time that was reached
+ * (dw_time_reached) then replaces the clock.  It cannot replace now(): PostgreSQL lets only
+ * parallel workers set the start of a transaction.
  *
  *-------------------------------------------------------------------------
  */
@@ -66,8 +65,8 @@ PG_FUNCTION_INFO_V1(dw_delay_now);
 PG_FUNCTION_INFO_V1(dw_delay_snooze);
 
 /*
- * Limit for the rounds of one due time.  Tasks of a round are scheduled, for the same
- * due time, by tasks of the round before.
+ * Limit for the rounds of one due time.  The tasks of a round were scheduled, for the same due
+ * time, by tasks of the round before.
  */
 #define MAX_ROUNDS	1000
 
@@ -84,9 +83,9 @@ typedef struct Taken
 /*---- The session's role ----*/
 
 /*
- * True if the session has only the owner's rights, so that the task could not get
- * others.  An executor of the owner's tasks counts, even if its process is connected as
- * another role (executor/session.c).
+ * Returns true if the session has only the owner's rights, so that the task cannot get other
+ * rights.  An executor of the owner's tasks counts, even if its process is connected as another
+ * role (executor/session.c).
  */
 static bool
 is_own_session(Oid owner)
@@ -98,7 +97,7 @@ is_own_session(Oid owner)
 	return GetSessionUserId() == owner && GetAuthenticatedUserId() == owner;
 }
 
-/* Raises an error if the session is not that of the tasks' owner. */
+/* Raises an error if this is not a session of the tasks' owner. */
 static void
 require_own_session(Oid owner)
 {
@@ -108,17 +107,17 @@ require_own_session(Oid owner)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("tasks of role \"%s\" cannot run in this session", GetUserNameFromId(owner, false)),
-				 errdetail("Only a session that has logged in as the role, and is it still, can run them itself."),
+				 errdetail("Only a session that has logged in as the role, and has not changed its role since, can run them."),
 				 errhint("To run a task at once in a session of its owner, use %s and %s.",
 						 "delay_reschedule(id, '0')", "delay_wait(id)")));
 }
 
-/*---- How its text is read ----*/
+/*---- How a task's text is read ----*/
 
 /*
- * Sets what decides how the task's text is read (task/login.c), until the current nest level of
- * settings ends: to the task's search_path, and to what a new session of its owner has.  What
- * else the task has kept is set when its SQL is run.
+ * Sets the settings by which the task's text is read (task/login.c): the task's search_path, and
+ * values of a new session of its owner.  They last until the current nest level of settings ends.
+ * Other settings that the task has kept are set when its SQL is run.
  */
 static void
 set_reading(const Taken *task)
@@ -133,7 +132,7 @@ set_reading(const Taken *task)
 		{
 			if (!task->nulls[Anum_task_search_path - 1])
 				value = TextDatumGetCString(task->values[Anum_task_search_path - 1]);
-			/* not known: PostgreSQL's default */
+			/* if it is not known, use PostgreSQL's default */
 			else if (value == NULL)
 				value = "\"$user\", public";
 		}
@@ -156,7 +155,7 @@ run_sql_now(const Taken *task)
 
 	if (settings != NULL)
 		(void) dw_kept_settings_set(settings, GUC_ACTION_SAVE);
-	/* that of a task that has called delay_run(), which gets it back */
+	/* clears the snooze of an outer task that has called delay_run(); run_task() restores it */
 	(void) dw_snooze_take();
 	PushActiveSnapshot(GetTransactionSnapshot());
 	result = dw_spi_run_once(sql, dw_args_params(sql,
@@ -213,8 +212,8 @@ run_task(Taken *task)
 }
 
 /*
- * Reads a task whose row this transaction has just deleted.  False if a mark of
- * delay_cancel_all() has cancelled the task: it has been concluded as cancelled.
+ * Reads a task whose row this transaction has just deleted.  Returns false if a mark of
+ * delay_cancel_all() has cancelled the task: then concludes it as cancelled.
  */
 static bool
 have_taken(Relation rel, HeapTuple tuple, Taken *task)
@@ -231,9 +230,9 @@ have_taken(Relation rel, HeapTuple tuple, Taken *task)
 }
 
 /*
- * Ends a task that was run without an error: concludes it (history, notification, follow-up,
- * next run), or puts it back if it has called delay_snooze(), as executors do
- * (executor/settle.c).  Returns what became of it.
+ * Ends a task that was run without an error, as executors do (executor/settle.c): concludes it
+ * (history, notification, follow-up, next run), or puts it back if it has called delay_snooze().
+ * Returns the answer of delay_run().
  */
 static const char *
 end_now(Relation rel, const Taken *task, DwEnded *ended)
@@ -282,13 +281,13 @@ run_and_end(Relation rel, Taken *task)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("task %lld cannot run inside a transaction", (long long) task->key.id),
-				 errdetail("It was scheduled with a mode, to be run outside of one."),
+				 errdetail("The task has a mode, and runs outside of a transaction."),
 				 errhint("To run it at once, use delay_reschedule(id, '0').")));
 	ended.result = run_task(task);
 	return end_now(rel, task, &ended);
 }
 
-/* SQL function delay_run(); says so if the task is not pending. */
+/* SQL function delay_run().  Returns "running" or "gone" if the task is not pending. */
 Datum
 dw_run(PG_FUNCTION_ARGS)
 {
@@ -321,17 +320,17 @@ dw_run(PG_FUNCTION_ARGS)
 typedef struct Progress
 {
 	bool		as_executor;	/* attempts, lateness and failures count */
-	TimestampTz until;			/* run tasks that are due until then */
+	TimestampTz until;			/* run tasks that are due by this time */
 	DwTaskKey	at;				/* owner and origin to run; due and id of the last task */
 	TimestampTz reached;		/* the highest due time so far */
-	int			rounds;			/* rounds at that due time, see MAX_ROUNDS */
+	int			rounds;			/* rounds at this due time, see MAX_ROUNDS */
 	int64		round_end;		/* tasks with higher ids belong to the next round */
 	int64		taken;			/* rows that were deleted */
-	int64		done;			/* tasks that were run; of each attempt */
+	int64		done;			/* attempts that were run */
 	int64		left;			/* tasks of this pass that have a mode, and were not run */
 } Progress;
 
-/* True if a comes before b in the order of (due, id). */
+/* Returns true if a comes before b in the order of (due, id). */
 static bool
 is_before(const DwTaskKey *a, const DwTaskKey *b)
 {
@@ -339,10 +338,9 @@ is_before(const DwTaskKey *a, const DwTaskKey *b)
 }
 
 /*
- * Returns the next task: of all tasks of the owner that come after the last task in the
- * order of (due, id), and are due until progress->until, the first one; NULL if there is
- * none.  The scan goes through all lanes of the owner, and seeks to the last task's
- * position in each lane.
+ * Returns the owner's next task after the last one, in the order of (due, id); NULL if none is left
+ * that is due by progress->until.  The scan goes through all lanes of the owner, and seeks to the
+ * last task's position in each lane.
  */
 static HeapTuple
 find_next(Relation rel, const Progress *progress, DwTaskKey *next)
@@ -382,8 +380,8 @@ find_next(Relation rel, const Progress *progress, DwTaskKey *next)
 }
 
 /*
- * Counts rounds; raises an error after MAX_ROUNDS, since tasks that go on scheduling
- * others for the same due time would have no end.
+ * Counts rounds.  Raises an error after MAX_ROUNDS: tasks that schedule others for the same due
+ * time again and again would not end.
  */
 static void
 count_round(Progress *progress, const DwTaskKey *key)
@@ -399,15 +397,15 @@ count_round(Progress *progress, const DwTaskKey *key)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("tasks schedule others without end"),
-				 errdetail("Task %lld, due at %s, was scheduled by a task of that time, which was scheduled by another one, %d times.",
+				 errdetail("Task %lld, due at %s, is the last of a chain of %d tasks due at that time, each scheduled by the one before.",
 						   (long long) key->id, timestamptz_to_str(key->due), MAX_ROUNDS),
-				 errhint("Let tasks that schedule themselves again do so with a delay.")));
+				 errhint("Tasks that schedule themselves again must do this with a delay.")));
 	progress->round_end = nextval_internal(dw_catalog()->task_id_seq, false);
 }
 
 /*
- * Takes the next task; false if there is none.  *ready is true if the task can be run,
- * false if the caller is to go on with the next one.
+ * Takes the next task; returns false if there is none.  Sets *ready to true if the task can be run,
+ * and to false if the caller must go on with the next task.
  */
 static bool
 take_next_due(Progress *progress, Taken *task, bool *ready)
@@ -436,7 +434,7 @@ take_next_due(Progress *progress, Taken *task, bool *ready)
 	return tuple != NULL;
 }
 
-/* What try_task() runs, and what came of it. */
+/* A task that try_task() runs, and its result. */
 typedef struct Try
 {
 	Taken	   *task;
@@ -464,8 +462,8 @@ try_task(Taken *task, DwSpiResult *result)
 }
 
 /*
- * Runs a task that was taken, and settles the run, as executors do (executor/settle.c): it is
- * done, put back, failed or skipped.  Returns whether the task was run.
+ * Runs a task that was taken, and settles the run, as executors do (executor/settle.c): the task is
+ * done, put back, failed or skipped.  Returns true if the task was run.
  */
 static bool
 run_and_settle(Taken *task)
@@ -511,7 +509,7 @@ run_and_settle(Taken *task)
 	return claim.verdict == DW_RUN;
 }
 
-/* Goes through the tasks that are due once, in the order of (due, id), and runs them. */
+/* Goes once through the due tasks, in the order of (due, id), and runs them. */
 static void
 run_pass(Progress *progress)
 {
@@ -544,17 +542,9 @@ run_pass(Progress *progress)
 	MemoryContextDelete(context);
 }
 
-/* True if the row is that of an SQL task that no mark has cancelled. */
-static bool
-is_sql_task(Relation rel, HeapTuple tuple)
-{
-	return !heap_attisnull(tuple, Anum_task_sql, RelationGetDescr(rel)) &&
-		!dw_task_is_cancelled(rel, tuple);
-}
-
 /*
- * Counts the tasks that are due by then of other roles whose rights the current user has.  Of
- * others it must not learn.
+ * Counts the due tasks of other roles whose rights the current user has.  The user must not learn
+ * of tasks of further roles.
  */
 static int64
 count_others(const Progress *progress)
@@ -576,7 +566,9 @@ count_others(const Progress *progress)
 		if (key.owner != progress->at.owner && key.origin == progress->at.origin &&
 			key.due <= progress->until && has_privs_of_role(progress->at.owner, key.owner))
 		{
-			if (visible && is_sql_task(rel, dw_lane_scan_tuple(scan)))
+			if (visible &&
+				!heap_attisnull(dw_lane_scan_tuple(scan), Anum_task_sql, RelationGetDescr(rel)) &&
+				!dw_task_is_cancelled(rel, dw_lane_scan_tuple(scan)))
 				n++;
 			continue;
 		}
@@ -591,7 +583,7 @@ count_others(const Progress *progress)
 	return n;
 }
 
-/* Tells of tasks that were left, though they are due. */
+/* Reports due tasks that were not run. */
 static void
 report_left(const Progress *progress)
 {
@@ -599,18 +591,18 @@ report_left(const Progress *progress)
 
 	if (progress->left > 0)
 		ereport(NOTICE,
-				(errmsg_plural("%lld task was left, since it does not run in a transaction",
-							   "%lld tasks were left, since they do not run in a transaction",
+				(errmsg_plural("%lld task was not run, since it does not run in a transaction",
+							   "%lld tasks were not run, since they do not run in a transaction",
 							   progress->left, (long long) progress->left)));
 	if (others > 0)
 		ereport(NOTICE,
-				(errmsg_plural("%lld task of another role was left",
-							   "%lld tasks of other roles were left",
+				(errmsg_plural("%lld task of another role was not run",
+							   "%lld tasks of other roles were not run",
 							   others, (long long) others),
-				 errhint("Call %s in sessions of these roles, too.", "delay_run_due()")));
+				 errhint("Call %s in a session of each of these roles, too.", "delay_run_due()")));
 }
 
-/* SQL function delay_run_due(); returns the number of tasks, or attempts, that were run. */
+/* SQL function delay_run_due().  Returns the number of tasks, or attempts, that were run. */
 Datum
 dw_run_due(PG_FUNCTION_ARGS)
 {
@@ -649,7 +641,7 @@ dw_run_due(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(progress.done);
 }
 
-/* SQL function delay_now(); now(), or the due time that delay_run_due() has reached. */
+/* SQL function delay_now().  Returns now(), or the due time that delay_run_due() has reached. */
 Datum
 dw_delay_now(PG_FUNCTION_ARGS)
 {
@@ -659,21 +651,21 @@ dw_delay_now(PG_FUNCTION_ARGS)
 
 /*
  * SQL function delay_snooze(): the task that calls it is run again after the delay, if this run
- * ends without an error.  Its deferred triggers come too late.
+ * ends without an error.  Deferred triggers of the task run too late to call it.
  */
 Datum
 dw_delay_snooze(PG_FUNCTION_ARGS)
 {
 	int64		delay;
 
-	dw_require_right();
+	/* no dw_require_right(): pending tasks of a role that lost the right still run */
 	dw_refuse_null(PG_ARGISNULL(0), "delay");
 	delay = dw_span_argument(fcinfo, 0, "delay", 1000);
 	if (dw_run_now_id == 0 && (dw_this_executor == NULL || !dw_may_snooze))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("no task is running here that could be run again later"),
-				 errdetail("Only the SQL of a task can call delay_snooze(), not its deferred triggers."),
+				 errmsg("delay_snooze() was not called by the SQL of a task"),
+				 errdetail("Deferred triggers of a task run after its SQL has ended."),
 				 errhint("To move a pending task, use %s.", "delay_reschedule()")));
 	dw_snooze(dw_time_add(dw_time_reached(), delay));
 	PG_RETURN_VOID();

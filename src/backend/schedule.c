@@ -3,8 +3,8 @@
  * schedule.c
  *	  The SQL functions that schedule, cancel and reschedule tasks.
  *
- * Run by sessions, and by executors whose tasks call these functions.  Their changes
- * belong to the caller's transaction; its commit tells the timer, see task/touched.c.
+ * Run by sessions, and by executors whose tasks call these functions.  Their changes belong to the
+ * caller's transaction, whose commit informs the timer, see task/touched.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,7 +24,6 @@
 #include "utils/rel.h"
 #include "utils/timestamp.h"
 
-#include "../base/clock.h"
 #include "../base/errors.h"
 #include "../base/settings.h"
 #include "../base/signature.h"
@@ -60,8 +59,8 @@ PG_FUNCTION_INFO_V1(dw_reschedule_due);
 /*---- Tables of tasks, and plain SQL that writes them ----*/
 
 /*
- * SQL function delay_wheel_internal.origin(): returns this database's stamp, which tells
- * its own tasks from those that came with a copy of another database.
+ * SQL function delay_wheel_internal.origin(): returns this database's stamp, which distinguishes
+ * its own tasks from tasks that came with a copy of another database.
  */
 Datum
 dw_origin(PG_FUNCTION_ARGS)
@@ -70,9 +69,9 @@ dw_origin(PG_FUNCTION_ARGS)
 }
 
 /*
- * Statement trigger on delay_wheel_data.task, fired when plain SQL has written or deleted rows:
- * the commit makes the timer look at all lanes and recurring tasks, sessions in delay_wait()
- * at their tasks, and leases be counted again.
+ * Statement trigger on delay_wheel_data.task, fired when plain SQL has written or deleted rows.  At
+ * the commit the timer looks at all lanes and recurring tasks, sessions in delay_wait() look at
+ * their tasks, and leases are counted again.
  */
 Datum
 dw_task_changed(PG_FUNCTION_ARGS)
@@ -103,8 +102,8 @@ owner_of_row(TriggerData *trigger, HeapTuple tuple)
 }
 
 /*
- * Raises an error if plain SQL puts a task, or a recurring one, into a queue into which
- * the current user may not schedule.
+ * Raises an error if plain SQL puts a task, or a recurring task, into a queue that the current user
+ * may not schedule into.
  */
 static void
 require_queue_of_row(TriggerData *trigger, HeapTuple row)
@@ -146,7 +145,7 @@ dw_task_guard(PG_FUNCTION_ARGS)
 				 errmsg("permission denied to write a task of another role"),
 				 errhint("Use SET ROLE and delay_schedule().")));
 	require_queue_of_row(trigger, row);
-	/* for COPY and apply workers, nothing before this has noted a writer (shmem/writers.c) */
+	/* COPY and apply workers have not been noted as writers before (shmem/writers.c) */
 	if (dw_shared != NULL)
 		dw_writes_for(InvalidOid);
 	if (dw_audits(DW_AUDIT_CONTROL))
@@ -157,8 +156,8 @@ dw_task_guard(PG_FUNCTION_ARGS)
 /*---- Scheduling ----*/
 
 /*
- * Inserts the row of a task that was judged, or moves the pending task of its key, whose row
- * was deleted for that.  Returns the id of the one or the other.  limited: as for
+ * Inserts the row of a judged task and returns its id.  Or moves the pending task of its key, whose
+ * row was deleted for the move, and returns the id of the pending task.  limited: as for
  * dw_schedule_row().
  */
 static int64
@@ -180,7 +179,7 @@ insert_or_move(Relation rel, DwNewTask *task, const DwKeyRow *pending, DwLaneRef
 		if (!task->nulls[Anum_task_expires - 1])
 			dw_check_expires(task->due, task->values[Anum_task_expires - 1]);
 	}
-	/* not before: a task that replaces another one, or is not needed, takes no room */
+	/* checked only now: a task that replaces another one, or is not needed, takes no room */
 	if (limited && dw_max_pending >= 0)
 		dw_require_room(task->owner);
 	id = dw_new_task_insert(rel, task, lane);
@@ -202,10 +201,11 @@ audit_scheduled(const DwNewTask *task, const DwKeyRow *pending, Relation rel)
 }
 
 /*
- * Inserts the row of a task that was judged, in the current transaction, and notes it for
- * the commit, which tells the timer.  Returns the id of the task, or that of a pending task
- * with the same key that is kept or moved, or for which it is refused; the outcome tells.
- * limited: the owner's number of tasks is.  The caller has called dw_require_writable().
+ * Inserts the row of a judged task in the current transaction, and notes it for the commit, which
+ * informs the timer.  Returns the id of the new task.  If a pending task with the same key stays or
+ * is moved, or causes the new task to be refused, returns the id of the pending task (see
+ * task->outcome).  limited: the owner's number of tasks is limited.  The caller has called
+ * dw_require_writable().
  */
 int64
 dw_schedule_row(DwNewTask *task, bool limited)
@@ -234,23 +234,23 @@ dw_schedule_row(DwNewTask *task, bool limited)
 	id = insert_or_move(rel, task, pending, lane, limited);
 	if (has_key)
 		dw_key_leave();
-	/* only what a role has asked for: a task that comes from another node was scheduled there */
+	/* record only calls of a role: a task from another node was recorded on that node */
 	if (limited && dw_audits(task->outcome == DW_NEW ? DW_AUDIT_ALL : DW_AUDIT_CONTROL))
 		audit_scheduled(task, pending, rel);
 	table_close(rel, NoLock);
 	return id;
 }
 
-/* What became of the last task that this transaction wanted to schedule, for delay_scheduled() */
+/* The outcome of the last call of this transaction that schedules a task, for delay_scheduled() */
 static struct
 {
-	int			level;			/* nest level of the transaction; 0: there is none */
+	int			level;			/* nest level of the transaction; 0: no outcome */
 	int64		id;
 	DwScheduled outcome;
 	TimestampTz due;
 }			last_scheduled;
 
-/* Forgets what a transaction, or a subtransaction that is rolled back, has scheduled. */
+/* Forgets the outcome, at the end of a transaction, or the abort of a subtransaction. */
 static void
 forget_transaction(XactEvent event, void *arg)
 {
@@ -268,7 +268,7 @@ forget_subtransaction(SubXactEvent event, SubTransactionId mine, SubTransactionI
 		last_scheduled.level--;
 }
 
-/* Keeps in mind what became of a task. */
+/* Notes the outcome of a call that schedules a task. */
 static void
 remember(int64 id, const DwNewTask *task)
 {
@@ -287,8 +287,8 @@ remember(int64 id, const DwNewTask *task)
 }
 
 /*
- * Schedules a new task in the current transaction: judges it, and inserts its row as
- * dw_schedule_row() does, whose result it returns.  nargs is as for dw_new_task_check().
+ * Schedules a new task in the current transaction: judges it, calls dw_schedule_row(), and returns
+ * the result.  nargs is as for dw_new_task_check().
  */
 int64
 dw_schedule_new(DwNewTask *task, int nargs)
@@ -303,8 +303,8 @@ dw_schedule_new(DwNewTask *task, int nargs)
 }
 
 /*
- * delay_schedule() and delay_schedule_at(): the SQL text is argument 1 (counted from 0), and the task's arguments
- * follow; none if that is the parameter's default.
+ * Does the work of delay_schedule() and delay_schedule_at().  The SQL text is argument 1 (counted
+ * from 0).  The task's arguments follow it, unless the parameter has its default.
  */
 static int64
 schedule_plain(FunctionCallInfo fcinfo, TimestampTz due)
@@ -332,7 +332,7 @@ dw_schedule(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(schedule_plain(fcinfo, dw_due_after(PG_GETARG_INTERVAL_P(0))));
 }
 
-/* SQL function delay_schedule(), after a delay or at a time, which a text says. */
+/* SQL function delay_schedule(), with a delay or a time as text. */
 Datum
 dw_schedule_text(PG_FUNCTION_ARGS)
 {
@@ -372,8 +372,8 @@ dw_schedule_task(PG_FUNCTION_ARGS)
 }
 
 /*
- * SQL function delay_send(): a message is a task with a payload in place of SQL, and its options
- * are read by the same code.
+ * SQL function delay_send(): a message is a task with a payload in place of SQL.  The same code
+ * reads its options.
  */
 Datum
 dw_send(PG_FUNCTION_ARGS)
@@ -393,8 +393,8 @@ dw_send(PG_FUNCTION_ARGS)
 }
 
 /*
- * SQL function delay_scheduled(): what became of the task that this transaction wanted to
- * schedule last.  An id, as of a call within the same FROM, must be that of this task.
+ * SQL function delay_scheduled(): returns the outcome of the transaction's last call that scheduled
+ * a task.  If an id is given, as by a call within the same FROM, it must be the id of this task.
  */
 Datum
 dw_scheduled(PG_FUNCTION_ARGS)
@@ -405,7 +405,7 @@ dw_scheduled(PG_FUNCTION_ARGS)
 	};
 
 	dw_require_right();
-	/* a target list calls it, and what it is called with, once for each column of (f(...)).* */
+	/* in a target list, (f(...)).* calls the function and its argument once for each column */
 	if (fcinfo->resultinfo == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -416,7 +416,8 @@ dw_scheduled(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 PG_ARGISNULL(0) ? errmsg("it is not known which task this transaction has scheduled last") :
 				 errmsg("task %lld is not the one that this transaction has scheduled last", (long long) PG_GETARG_INT64(0)),
-				 errdetail("It has scheduled none since its begin, or since it was rolled back to a savepoint."),
+				 last_scheduled.level != 0 ? errdetail("That is task %lld.", (long long) last_scheduled.id) :
+				 errdetail("The transaction has scheduled no task, or has rolled it back to a savepoint."),
 				 errhint("Ask at once: SELECT * FROM delay_scheduled(delay_schedule_task(...)).")));
 	{
 		const DwColumn row[] = {
@@ -431,10 +432,10 @@ dw_scheduled(PG_FUNCTION_ARGS)
 /*---- Cancelling ----*/
 
 /*
- * Ends the lease of a message, whose row was just found, and cancels the message: its
- * token is void then.  Returns the result of delay_cancel().  A message that a transaction
- * has received is "running": what the receiver does with it cannot be stopped.  NULL: the
- * caller has to look again, now that those have ended who had the row.
+ * Cancels a leased message, whose row was just found, so that its token becomes void.  Returns the
+ * result of delay_cancel().  Returns "running" if a transaction has received the message, since its
+ * receiver cannot be stopped.  Returns NULL if the transaction that had locked or deleted the row
+ * has ended: the caller then looks again.
  */
 static const char *
 end_lease(Relation rel, HeapTuple tuple, const DwTaskKey *key)
@@ -449,7 +450,9 @@ end_lease(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 	return "cancelled";
 }
 
-/* Records that a running task was told to stop; the owner is not known of one without a row. */
+/*
+ * Records that a running task was asked to stop.  The owner of a task without a row is not known.
+ */
 static void
 audit_stop(int64 id, const DwTaskKey *key, bool at_once)
 {
@@ -465,7 +468,7 @@ audit_stop(int64 id, const DwTaskKey *key, bool at_once)
 	dw_audit_write(&action);
 }
 
-/* How the task has ended, if a wing knows; else NULL. */
+/* Returns how the task has ended if a wing has recorded it, else NULL. */
 static const char *
 known_outcome(int64 id)
 {
@@ -478,9 +481,9 @@ known_outcome(int64 id)
 }
 
 /*
- * Reads which pending task a call names: argument 0 is its id, or else argument "key" is its key and
- * the next one the name of its queue (null: the default queue).  An error unless one of them is
- * given.  The key is one of the current user.
+ * Reads how a call names a pending task: by its id, argument 0, or by a key of the current user.
+ * The number of the key's argument is "key"; the next argument is the name of its queue (null: the
+ * default queue).  Raises an error unless either id or key is given.
  */
 void
 dw_named_task(FunctionCallInfo fcinfo, int key, DwNamedTask *named)
@@ -498,19 +501,19 @@ dw_named_task(FunctionCallInfo fcinfo, int key, DwNamedTask *named)
 	if (!named->by_key && !PG_ARGISNULL(key + 1))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("a queue is for a task that is named by its key")));
+				 errmsg("queue can be given only with a key")));
 	if (!named->by_key)
 	{
 		named->id = PG_GETARG_INT64(0);
 		return;
 	}
 	named->key.owner = GetUserId();
-	/* the user need not (any more) have the right to schedule into the queue */
+	/* the user needs no right to schedule into the queue */
 	named->key.queue = PG_ARGISNULL(key + 1) ? 0 : dw_queue_named(text_to_cstring(PG_GETARG_TEXT_PP(key + 1)));
 	named->key.key = PG_GETARG_TEXT_PP(key);
 }
 
-/* Takes the pending task that is named, as dw_take_pending() does. */
+/* Takes the named pending task, as dw_take_pending() does. */
 DwTakeResult
 dw_take_named(const DwNamedTask *named, Relation rel, HeapTuple *tuple, DwTaskKey *key)
 {
@@ -532,8 +535,9 @@ dw_schedule_cancel(const DwKey *key)
 }
 
 /*
- * Cancels a pending task by its id, stops a running one, or lets this attempt be its last, if
- * asked to, and if asked to tells how a task has ended that is gone.
+ * Cancels a pending task by its id.  stop_running: stops a running task.  no_retry: makes the
+ * present attempt the last.  tell_end: returns how the task has ended, if it is gone and this is
+ * known.
  */
 static const char *
 cancel_by_id(int64 id, bool stop_running, bool no_retry, bool tell_end)
@@ -559,7 +563,7 @@ cancel_by_id(int64 id, bool stop_running, bool no_retry, bool tell_end)
 					result = "gone";
 				break;
 			case DW_RUNNING:
-				/* a task that delay_run() runs in this session cannot be stopped by itself */
+				/* a task that delay_run() runs in this session cannot stop itself */
 				if (!(stop_running || no_retry) || dw_run_now_id == id || (key.is_message && !stop_running))
 					result = "running";
 				else if (key.is_message)
@@ -570,14 +574,17 @@ cancel_by_id(int64 id, bool stop_running, bool no_retry, bool tell_end)
 						audit_stop(id, &key, stop_running);
 					result = stop_running ? "stopping" : "ending";
 				}
-				/* else the task has just ended, or was put back: look again */
+				/* otherwise the task has just ended, or was put back: look again */
 				break;
 		}
 	table_close(rel, NoLock);
 	return result;
 }
 
-/* What functions answer that found the task, in the way of dw_take_named(), or did not. */
+/*
+ * Returns the answer of an SQL function that calls dw_take_named().  taken: the answer for
+ * DW_TAKEN.
+ */
 const char *
 dw_take_answer(DwTakeResult result, const char *taken)
 {
@@ -600,7 +607,7 @@ dw_cancel(PG_FUNCTION_ARGS)
 	if (named.by_key && (stop_running || no_retry || tell_end))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("%s is for a task that is named by its id", stop_running ? "stop_running" : no_retry ? "no_retry" : "tell_end")));
+				 errmsg("%s can be given only with a task id", stop_running ? "stop_running" : no_retry ? "no_retry" : "tell_end")));
 	if (!named.by_key)
 		result = cancel_by_id(named.id, stop_running, no_retry, tell_end);
 	else
@@ -611,8 +618,8 @@ dw_cancel(PG_FUNCTION_ARGS)
 /*---- Rescheduling ----*/
 
 /*
- * Gives a pending task another due time: its row is deleted, and inserted again with the
- * same id.  Returns what functions answer.  The arguments name the task as in dw_named_task().
+ * Gives a pending task another due time: deletes its row, and inserts it again with the same id.
+ * Returns the answer of the SQL function.  The arguments name the task as in dw_named_task().
  */
 static Datum
 reschedule(FunctionCallInfo fcinfo, TimestampTz due)
@@ -646,7 +653,7 @@ dw_reschedule(PG_FUNCTION_ARGS)
 	return reschedule(fcinfo, dw_due_after(PG_GETARG_INTERVAL_P(1)));
 }
 
-/* SQL function delay_reschedule(), by a delay or to a time, which a text says. */
+/* SQL function delay_reschedule(), with a delay or a time as text. */
 Datum
 dw_reschedule_text(PG_FUNCTION_ARGS)
 {

@@ -7,15 +7,14 @@
  * Run by sessions, and by executors whose tasks write such rows, at the end of the
  * statement or, if the trigger is deferred, of the transaction.
  *
- * The arguments of a trigger are parsed when it first fires in a session.  The result is
- * called a template here.  A template is kept until the relation cache reports a change
- * of the trigger's table, since columns may have been renamed, dropped or added.  A
- * partition has a trigger of its own, cloned from its parent's, and so its own template
- * with the partition's column numbers.
+ * The arguments of a trigger are parsed when it first fires in a session.  The result is called a
+ * template here.  A template is kept until the relation cache reports a change of the trigger's
+ * table, since columns may have been renamed, dropped or added.  A partition has its own trigger, a
+ * clone of its parent's trigger.  So it also has its own template, with the partition's column
+ * numbers.
  *
- * The current user, who writes the row, schedules the task as if he called
- * delay_schedule(), or sends the message as if he called delay_send(): he needs the same
- * right, and owns the task or message.
+ * The current user, who writes the row, owns the task or message, and needs the same right as for a
+ * call of delay_schedule() or delay_send().
  *
  *-------------------------------------------------------------------------
  */
@@ -48,19 +47,19 @@
 #include "../task/task.h"
 #include "backend.h"
 
-/* Limit for the number of templates; if it is reached, all are forgotten */
+/* Limit for the number of templates; when it is reached, all templates are forgotten */
 #define MAX_KNOWN		1024
 
 PG_FUNCTION_INFO_V1(dw_schedule_trigger);
 PG_FUNCTION_INFO_V1(dw_send_trigger);
 
-/* What a trigger function does for a row. */
+/* The description of a trigger function. */
 typedef struct Kind
 {
-	bool		sends;			/* a message; else it schedules a task */
-	const char *function;		/* its own name */
-	const char *stands_for;		/* the function that does the same for a caller */
-	const char *needs;			/* its first two arguments, for messages */
+	bool		sends;			/* true: sends a message; false: schedules a task */
+	const char *function;		/* name of the trigger function */
+	const char *stands_for;		/* the ordinary function that does the same */
+	const char *needs;			/* its first two arguments, for error messages */
 	const char *example;
 } Kind;
 
@@ -77,7 +76,7 @@ static const Kind sends = {
 typedef struct Source
 {
 	AttrNumber	column;			/* 0: no column */
-	Oid			type;			/* of the column; the base type of a domain */
+	Oid			type;			/* type of the column; base type of a domain */
 	const DwWriter *writer;		/* how to write the column's values as text */
 	text	   *constant;		/* without a column; NULL: this part is not given */
 } Source;
@@ -86,25 +85,25 @@ typedef struct Source
 typedef struct Template
 {
 	MemoryContext context;		/* holds the template */
-	int			users;			/* how often the trigger is firing: what its row's values call, such
-								 * as a cast, may write rows, too */
-	bool		is_forgotten;	/* to be freed when the last one has ended */
-	Source		delay;			/* of the delay or the due time, if it is a column */
+	int			users;			/* rows that the trigger handles now: functions called for a row's
+								 * values, such as casts, may write rows, too */
+	bool		is_forgotten;	/* to be freed when users is 0 */
+	Source		delay;			/* the column of the delay or the due time, if any */
 	Interval   *interval;		/* the delay, if it is not a column */
 	text	   *sql;			/* NULL for a message */
 	int			nargs;
 	Source	   *args;			/* columns for $1, $2, ... */
 	Datum		arg_types;		/* a regtype[], if nargs > 0 */
-	TupleDesc	payload;		/* of a message: the columns of the payload, */
+	TupleDesc	payload;		/* for a message: the columns of the payload, */
 	AttrNumber *columns;		/* and their numbers in the table */
 	Source		key;
 	Source		queue;
 	Source		tag;
 	Source		group_key;
 	DwIfExists	if_exists;
-	DwOptions	options;		/* further ones, the same for all rows */
-	DwShard		shard;			/* that the table is, on Citus */
-	Datum		more;			/* names it, if it is one */
+	DwOptions	options;		/* further options, the same for all rows */
+	DwShard		shard;			/* on Citus: the shard, if the table is a shard */
+	Datum		more;			/* names the shard, if the table is a shard */
 } Template;
 
 /* A trigger with its template */
@@ -169,9 +168,9 @@ trigger_callback(void *arg)
 static void
 writer_callback(void *arg)
 {
-	/* any other error may be one after which nothing can be looked up */
+	/* after any other error it may be impossible to look up names */
 	if (geterrcode() == ERRCODE_INSUFFICIENT_PRIVILEGE)
-		errdetail("Role \"%s\", who writes the row, would own the task.",
+		errdetail("The task would belong to role \"%s\", which writes the row.",
 				  GetUserNameFromId(GetUserId(), false));
 	trigger_callback(arg);
 }
@@ -205,12 +204,12 @@ column_named(Relation rel, const char *name)
 
 		if (column->attisdropped || strcmp(NameStr(column->attname), name) != 0)
 			continue;
-		/* a virtual column is computed when it is read; a trigger does not see its value */
+		/* a virtual column is computed when it is read, so a trigger does not see its value */
 		if (column->attgenerated != '\0' && column->attgenerated != ATTRIBUTE_GENERATED_STORED)
 			ereport(ERROR,
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 					 errmsg("column \"%s\" is a virtual generated column", name),
-					 errhint("Use the columns that it is computed from, or make it a stored one.")));
+					 errhint("Use the columns from which it is computed, or make it a stored column.")));
 		return column->attnum;
 	}
 	return 0;
@@ -235,7 +234,7 @@ delay_callback(void *arg)
 	errhint("The first argument of the trigger is the delay: the name of a column of type interval or timestamp with time zone, or an interval such as '48 hours'.");
 }
 
-/* Parses an interval; errors are those of the type interval, with a hint. */
+/* Parses an interval.  Raises the errors of the type interval, with a hint. */
 static Interval *
 parse_interval(const char *string)
 {
@@ -267,12 +266,14 @@ read_delay(Template *template, Relation rel, const char *argument)
 	if (template->delay.type != INTERVALOID && template->delay.type != TIMESTAMPTZOID)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
-				 errmsg("column \"%s\" of type %s cannot say when a task is due", argument,
+				 errmsg("column \"%s\" of type %s cannot be used as due time", argument,
 						format_type_be(template->delay.type)),
 				 errhint("Use a column of type interval, which counts from the start of the transaction, or timestamp with time zone.")));
 }
 
-/* Returns where the template keeps an option that may be a column; NULL if it may not. */
+/*
+ * Returns where the template keeps an option whose value may be a column; NULL for other options.
+ */
 static Source *
 source_of(Template *template, DwOption option)
 {
@@ -292,9 +293,9 @@ source_of(Template *template, DwOption option)
 }
 
 /*
- * Parses an argument of the form name=value into the template; false if it has no "=".  The
- * value of some options may be the name of a column.  An option that is unknown, or not for
- * triggers, or given twice, raises an error, and so does a value that is not valid.
+ * Parses an argument of the form name=value into the template; returns false if it has no "=".  The
+ * value of some options may be the name of a column.  Raises an error for an option that is
+ * unknown, not for triggers, or given twice, and for an invalid value.
  */
 static bool
 read_option(Template *template, Relation rel, const char *argument, const Kind *kind)
@@ -329,7 +330,7 @@ read_option(Template *template, Relation rel, const char *argument, const Kind *
 	return true;
 }
 
-/* Raises an error for a column that the trigger names and the table does not have. */
+/* Raises the error for a name that is not a column of the trigger's table. */
 static void
 raise_no_column(Relation rel, const char *name, const Kind *kind)
 {
@@ -342,7 +343,7 @@ raise_no_column(Relation rel, const char *name, const Kind *kind)
 			 errhint("After delay and SQL, the arguments of the trigger name the columns for $1, $2, ... as the catalog has them, without quotes; if one was renamed, create the trigger again.")));
 }
 
-/* Adds a column, whose values the next $n gets, or the payload, to the template. */
+/* Adds a column to the template, as the next $n, or for the payload. */
 static void
 read_arg(Template *template, Relation rel, AttrNumber column, Datum *types)
 {
@@ -371,7 +372,7 @@ read_args_and_options(Template *template, Relation rel, char **arguments, int n,
 														  sizeof(Oid), true, TYPALIGN_INT));
 }
 
-/* Judges the options that are the same for all rows; an invalid one raises an error. */
+/* Judges the options that are the same for all rows.  Raises an error if an option is invalid. */
 static void
 check_options(Template *template, const Kind *kind)
 {
@@ -385,7 +386,7 @@ check_options(Template *template, const Kind *kind)
 						(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 						 errmsg("option \"%s\" needs a key", dw_option_name(i)),
 						 errhint("Only a task with a key can exist already.")));
-	/* by default, a changed row replaces its task by the one that it now asks for */
+	/* by default, the new task of a changed row replaces the row's pending task */
 	template->if_exists = dw_given(options, IF_EXISTS) ? dw_if_exists_named(dw_option_cstring(options, IF_EXISTS)) :
 		DW_REPLACE;
 	dw_new_task_init(&task, kind->sends ? NULL : cstring_to_text(""));
@@ -411,7 +412,7 @@ read_all_columns(Template *template, Relation rel)
 	}
 }
 
-/* Makes the row type of the payload, of the columns in args. */
+/* Makes the row type of the payload from the columns in args. */
 static void
 describe_payload(Template *template, Relation rel)
 {
@@ -426,7 +427,9 @@ describe_payload(Template *template, Relation rel)
 	template->payload = BlessTupleDesc(template->payload);
 }
 
-/* Looks which shard of Citus the table is, so that tasks can follow it to another node. */
+/*
+ * Finds out if the table is a shard of Citus, so that tasks can follow the shard to another node.
+ */
 static void
 read_shard(Template *template, Relation rel)
 {
@@ -475,8 +478,8 @@ make_template(const TriggerData *trigger, const Kind *kind)
 /*---- Keeping templates ----*/
 
 /*
- * Relation cache callback: invalidates the templates of a table (InvalidOid: of all).
- * Nothing is freed here, since a template may be in use.
+ * Relation cache callback: invalidates the templates of a table, or of all tables if it is
+ * InvalidOid.  Nothing is freed here, since a template may be in use.
  */
 static void
 forget_table(Datum arg, Oid table)
@@ -490,7 +493,7 @@ forget_table(Datum arg, Oid table)
 			known->is_valid = false;
 }
 
-/* Removes a trigger's template; it is freed when it is not in use. */
+/* Removes a trigger's template, and frees it as soon as it is not in use. */
 static void
 forget_trigger(Known *known)
 {
@@ -502,7 +505,7 @@ forget_trigger(Known *known)
 		MemoryContextDelete(template->context);
 }
 
-/* Callback of a memory context: the trigger has fired, or failed. */
+/* Callback of a memory context, called when the trigger has handled a row, or has failed. */
 static void
 end_use(void *arg)
 {
@@ -512,7 +515,10 @@ end_use(void *arg)
 		MemoryContextDelete(template->context);
 }
 
-/* The template is in use until the caller's memory context, which is that of one row, is reset. */
+/*
+ * Marks the template as in use until the caller's memory context, which lasts for one row, is
+ * reset.
+ */
 static void
 begin_use(Template *template)
 {
@@ -548,8 +554,8 @@ add_known_trigger(const TriggerData *trigger, const Kind *kind)
 }
 
 /*
- * Returns the template of a trigger.  The statement has locked the table: earlier
- * changes were reported when the table was opened, and later ones have to wait.
+ * Returns the template of a trigger.  The statement has locked the table.  So earlier changes were
+ * reported when the table was opened, and later changes have to wait.
  */
 static Template *
 template_of(const TriggerData *trigger, const Kind *kind)
@@ -580,7 +586,7 @@ template_of(const TriggerData *trigger, const Kind *kind)
 
 /*---- The task of a row ----*/
 
-/* Reads a column of the row as an argument; false if it is null. */
+/* Reads a column of the row as an argument; returns false if it is null. */
 static bool
 get_argument(const Source *source, TupleTableSlot *row, DwArgument *argument)
 {
@@ -611,7 +617,7 @@ get_text(const Source *source, DwOption option, TupleTableSlot *row)
 	return value;
 }
 
-/* Sets *due; false if the row wants no task: its column of the delay is null. */
+/* Sets *due.  Returns false if the row wants no task, since the delay's column is null. */
 static bool
 get_due(const Template *template, TupleTableSlot *row, TimestampTz *due)
 {
@@ -660,9 +666,9 @@ get_payload(const Template *template, TupleTableSlot *row)
 }
 
 /*
- * True if another node schedules the row's task.  Rows of a reference table are on all
- * nodes, and its trigger fires on each; only the first node schedules, which is the
- * coordinator if that has the table.
+ * Returns true if another node schedules the row's task.  Rows of a reference table are on all
+ * nodes, and its trigger fires on each node.  Only the first node schedules.  This is the
+ * coordinator if the coordinator has the table.
  */
 static bool
 is_of_other_node(const Template *template, Relation rel)
@@ -671,12 +677,12 @@ is_of_other_node(const Template *template, Relation rel)
 
 	if (!template->shard.is_copy)
 		return false;
-	/* nodes come and go, and that is no change of this table */
+	/* asked again, since adding or removing nodes does not change this table */
 	dw_shard_of(rel, &now);
 	return !now.is_first;
 }
 
-/* Sets the options that are the same for all rows, and were judged. */
+/* Sets the options that are the same for all rows.  They were judged before. */
 static void
 set_options(const Template *template, bool has_key, DwNewTask *task)
 {
@@ -689,7 +695,10 @@ set_options(const Template *template, bool has_key, DwNewTask *task)
 		dw_new_task_unique_for(task, dw_option_us(&template->options, DW_OPT_UNIQUE_FOR));
 }
 
-/* Schedules the task of a row, or sends its message; or cancels it if the row wants none. */
+/*
+ * Schedules the task of a row, sends its message, or cancels its pending task if the row wants no
+ * task.
+ */
 static void
 schedule_for_row(const Template *template, TupleTableSlot *row)
 {
@@ -712,7 +721,7 @@ schedule_for_row(const Template *template, TupleTableSlot *row)
 	{
 		DwKey		pending = {.owner = task.owner, .queue = task.queue, .key = key};
 
-		/* the row wants no task now, also not the one that a new task would have replaced */
+		/* the row wants no task: cancel the task that a new task would have replaced */
 		if (key != NULL && dw_replaces(task.if_exists))
 			(void) dw_schedule_cancel(&pending);
 		return;
@@ -728,7 +737,7 @@ schedule_for_row(const Template *template, TupleTableSlot *row)
 	(void) dw_schedule_new(&task, DW_SQL_CHECKED);
 }
 
-/* The trigger functions. */
+/* Does the work of the trigger functions. */
 static Datum
 fire(FunctionCallInfo fcinfo, const Kind *kind)
 {

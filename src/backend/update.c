@@ -1,14 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * update.c
- *	  delay_update(): changes what a pending task is, and when it is due.
+ *	  delay_update(): changes a pending task.
  *
  * Run by sessions, and by executors whose tasks call the function.
  *
- * The row of the task is deleted and inserted again in the caller's transaction, with the same
- * id, as when a task is moved.  What is given is judged as for a new task.  A new SQL text, or
- * other arguments, run as the task's owner; so only those may give them who could become the
- * owner by SET ROLE, and schedule such a task themselves.
+ * As when a task is moved, the row is deleted in the caller's transaction, and inserted again with
+ * the same id.  New values are judged as for a new task.  A new SQL text runs as the task's owner,
+ * with any new arguments.  So only a user who could become the owner by SET ROLE, and schedule such
+ * a task, may give them.
  *
  *-------------------------------------------------------------------------
  */
@@ -41,10 +41,10 @@
 
 PG_FUNCTION_INFO_V1(dw_update);
 
-/* What is to be changed */
+/* The changes that a call asks for */
 typedef struct Changes
 {
-	DwOptions	options;		/* what is given */
+	DwOptions	options;		/* the given options */
 	bool		has_sql;		/* the SQL text */
 	bool		has_args;		/* its arguments, or their types */
 	text	   *sql;
@@ -52,15 +52,15 @@ typedef struct Changes
 	Datum		args;
 	Datum		arg_types;
 	bool		no_args;
-	ArrayType  *untyped;		/* args as given, if they are texts whose types were not given, and
-								 * neither was an SQL text; else NULL */
+	ArrayType  *untyped;		/* args as given, if they are texts without types and the call gives
+								 * no SQL text; else NULL */
 	char	   *queue_name;
 	DwQueueForTask queue;
 } Changes;
 
 /*---- Reading the arguments ----*/
 
-/* Reads the SQL text and its arguments; those that have names are numbered. */
+/* Reads the SQL text and its arguments.  Numbers named arguments. */
 static void
 read_sql(Changes *changes)
 {
@@ -74,16 +74,14 @@ read_sql(Changes *changes)
 	if (args != NULL && !changes->has_sql && types == NULL && (ARR_ELEMTYPE(args) == TEXTOID || ARR_ELEMTYPE(args) == VARCHAROID))
 		changes->untyped = args;
 	if (changes->has_args)
-		changes->nargs = dw_args_parse(args, types, &changes->args, &changes->arg_types, &changes->no_args);
+		changes->nargs = dw_args_parse(args, types, false, &changes->args, &changes->arg_types, &changes->no_args);
 }
 
-/*
- * Reads the changes.  An invalid one raises an error, and so does a call without any.
- */
+/* Reads the changes.  Raises an error if a change is invalid, or if the call gives no change. */
 static void
 read_changes(FunctionCallInfo fcinfo, Changes *changes)
 {
-	/* DW_OPT_NAME stands for those that name the task */
+	/* DW_OPT_NAME stands for the arguments that name the task */
 	static const DwOption parameters[] = {
 		DW_OPT_NAME, DW_OPT_DELAY, DW_OPT_DUE, DW_OPT_SQL, DW_OPT_ARGS, DW_OPT_NAMED, DW_OPT_PAYLOAD, DW_OPT_TAG,
 		DW_OPT_PRIORITY, DW_OPT_MAX_ATTEMPTS, DW_OPT_JSON
@@ -99,8 +97,8 @@ read_changes(FunctionCallInfo fcinfo, Changes *changes)
 	if (!any)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("nothing is to be changed"),
-				 errhint("Pass what the task shall have, by name, as in %s.",
+				 errmsg("no new value is given"),
+				 errhint("Pass new values by name, as in %s.",
 						 "delay_update(7, priority => 1)")));
 	read_sql(changes);
 	if (dw_given(options, TO_QUEUE))
@@ -114,7 +112,7 @@ read_changes(FunctionCallInfo fcinfo, Changes *changes)
 
 /*---- Changing a task ----*/
 
-/* Raises an error if a task gets what only a message has, or vice versa, or the other's queue. */
+/* Raises an error if an SQL task gets options or the queue of a message, or the reverse. */
 static void
 require_kind(const Changes *changes, const DwTaskKey *key)
 {
@@ -148,8 +146,8 @@ require_becoming(const DwTaskKey *key)
 }
 
 /*
- * Sets the arguments of a task.  Those that were given without types have the types that the task
- * has, if their number is the same.
+ * Sets the arguments of a task.  Arguments without types get the types of the old arguments, if
+ * their numbers are equal.
  */
 static void
 change_args(const Changes *changes, DwNewTask *task)
@@ -163,15 +161,15 @@ change_args(const Changes *changes, DwNewTask *task)
 		ArrayType  *types = DatumGetArrayTypeP(task->values[Anum_task_arg_types - 1]);
 
 		if (ArrayGetNItems(ARR_NDIM(types), ARR_DIMS(types)) == changes->nargs)
-			(void) dw_args_parse(changes->untyped, types, &args, &arg_types, &no_args);
+			(void) dw_args_parse(changes->untyped, types, true, &args, &arg_types, &no_args);
 	}
 	dw_new_task_set(task, Anum_task_args, args, no_args);
 	dw_new_task_set(task, Anum_task_arg_types, arg_types, no_args);
 }
 
 /*
- * Raises an error if an argument without a type is not to be read as in this session: the
- * task's text, which stays, is not.
+ * Raises an error if an argument has no type, and would be read with other settings than this
+ * session has.  The task keeps its text, and the settings for reading the text.
  */
 static void
 require_reading(const DwNewTask *task, const DwTaskKey *key)
@@ -182,12 +180,12 @@ require_reading(const DwNewTask *task, const DwTaskKey *key)
 											   task->values[Anum_task_arg_types - 1], task->nulls[Anum_task_arg_types - 1]))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("arguments without a type would not be read as in this session"),
-				 errdetail("The SQL text of task %lld stays, and is read under another %s.", (long long) key->id, setting),
+				 errmsg("arguments without a type would be read with settings of the task, not of this session"),
+				 errdetail("Task %lld keeps its SQL text, which is read with another %s.", (long long) key->id, setting),
 				 errhint("Pass their types as %s, or the SQL text, too.", "arg_types")));
 }
 
-/* Sets the SQL text and the arguments of a task, and judges them as those of a new one. */
+/* Sets the SQL text and the arguments of a task, and judges them as for a new task. */
 static void
 change_sql(const Changes *changes, const DwTaskKey *key, DwNewTask *task)
 {
@@ -203,13 +201,13 @@ change_sql(const Changes *changes, const DwTaskKey *key, DwNewTask *task)
 
 		nargs = ArrayGetNItems(ARR_NDIM(args), ARR_DIMS(args));
 	}
-	/* a text that is new runs with the search_path of this session, others need not */
+	/* a new text runs with the search_path of this session, an old text perhaps with another one */
 	task->check = changes->has_sql && task->owner == GetUserId() ? dw_check_sql_text :
 		Min(dw_check_sql_text, DW_CHECK_ON);
 	dw_new_task_check(task, nargs);
 	if (changes->has_sql)
 	{
-		/* read as in this session from now on; of other settings it keeps what it has kept */
+		/* from now on, read the text as in this session; keep the task's other settings */
 		dw_new_task_set(task, Anum_task_search_path, (Datum) 0, true);
 		task->keep_settings = construct_empty_array(TEXTOID);
 		dw_new_task_keep(task);
@@ -218,7 +216,7 @@ change_sql(const Changes *changes, const DwTaskKey *key, DwNewTask *task)
 		require_reading(task, key);
 }
 
-/* Raises an error if the task has a group, and its queue, which may be another one now, has none. */
+/* Raises an error if the task has a group, and its old or new queue has no groups. */
 static void
 require_groups(const Changes *changes, const DwNewTask *task)
 {
@@ -236,7 +234,7 @@ require_groups(const Changes *changes, const DwNewTask *task)
 	dw_queue_require_groups(name, &queue);
 }
 
-/* Sets the due time, if one is given; it is not that of the task's local time any more then. */
+/* Sets the due time, if it is given.  Then the task is not due at a local time any more. */
 static void
 change_due(const DwOptions *options, DwNewTask *task)
 {
@@ -255,7 +253,7 @@ apply_changes(const Changes *changes, const DwTaskKey *key, DwNewTask *task)
 	const DwOptions *options = &changes->options;
 
 	require_kind(changes, key);
-	/* follow-ups run as the owner, too */
+	/* new follow-ups run as the owner, too */
 	if (changes->has_sql || changes->has_args || dw_given(options, ON_SUCCESS) || dw_given(options, ON_FAILURE))
 	{
 		dw_refuse_superuser(key->owner);
@@ -283,8 +281,8 @@ apply_changes(const Changes *changes, const DwTaskKey *key, DwNewTask *task)
 }
 
 /*
- * Takes the lock of the task's key in the queue that it goes to.  Raises an error if another
- * task of the key is pending there.
+ * Takes the lock of the task's key in the task's new queue.  Raises an error if another task with
+ * the key is pending there.
  */
 static void
 enter_key(Relation rel, const DwTaskKey *key, const DwNewTask *task)
@@ -316,7 +314,7 @@ names_of(const Changes *changes)
 	return text.data;
 }
 
-/* Changes a task whose row this transaction has deleted, and writes the row again. */
+/* Changes a task whose row this transaction has deleted, and inserts the row again. */
 static void
 update_taken(Relation rel, HeapTuple tuple, const DwTaskKey *key, const Changes *changes)
 {
@@ -329,7 +327,7 @@ update_taken(Relation rel, HeapTuple tuple, const DwTaskKey *key, const Changes 
 	dw_deform(rel, tuple, &values, &nulls);
 	memcpy(task.values, values, sizeof(task.values));
 	memcpy(task.nulls, nulls, sizeof(task.nulls));
-	/* the lease of a message has ended, which was due before it began */
+	/* the lease of the message has ended, so the message is due as before the lease */
 	if (!task.nulls[Anum_task_first_due - 1])
 		task.values[Anum_task_due - 1] = task.values[Anum_task_first_due - 1];
 	task.due = DatumGetTimestampTz(task.values[Anum_task_due - 1]);

@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * alarm.c
- *	  Sleeping until a time of the clock, also if the clock is set meanwhile.
+ *	  Sleeps until a time of the clock, even if the clock is set meanwhile.
  *
- * Run by launcher and timers.  PostgreSQL's own sleeps have a length, so after a clock was
- * set forward they end too late.  On Linux the kernel has timers for a time of the clock.
+ * Run by launcher and timers.  PostgreSQL's own sleeps have a length, so they end too late if the
+ * clock is set forward.  On Linux the kernel has timers for a time of the clock.
  *
  *-------------------------------------------------------------------------
  */
@@ -87,7 +87,7 @@ clear_timer(void)
 }
 #endif
 
-/* The length of a sleep up to this moment, in ms as the kernel wants it, rounded up. */
+/* Returns the length of a sleep until this moment, in ms, rounded up; -1: without end. */
 static long
 length_of_sleep(int64 now, int64 until)
 {
@@ -95,8 +95,8 @@ length_of_sleep(int64 now, int64 until)
 }
 
 /*
- * Sleeps until this time of the clock, until this moment of dw_uptime(), or until the latch
- * is set; DW_NEVER stands for none of the first two.  May end before.
+ * Sleeps until this time of the clock, until this moment of dw_uptime(), or until the latch is set.
+ * A time of DW_NEVER does not end the sleep.  May end earlier.
  */
 void
 dw_alarm_wait(TimestampTz until, int64 uptime, uint32 wait_event)

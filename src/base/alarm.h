@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * alarm.h
- *	  Sleeping until a time of the clock, also if the clock is set meanwhile.
+ *	  Sleeps until a time of the clock, even if the clock is set meanwhile.
  *
  *-------------------------------------------------------------------------
  */

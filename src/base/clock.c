@@ -36,9 +36,7 @@ dw_interval_us(const Interval *interval)
 	return us;
 }
 
-/*
- * Returns the time of day.  It may be earlier than at the previous call.
- */
+/* Returns the time of day.  It may be earlier than in the previous call. */
 TimestampTz
 dw_now(void)
 {

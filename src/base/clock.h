@@ -19,7 +19,7 @@
 /* Minimum interval, in us, between log messages about one lasting problem */
 #define DW_LOG_INTERVAL_US	USECS_PER_MINUTE
 
-/* In place of the time until which a process sleeps: the process does not sleep */
+/* Stands for "the process does not sleep" in place of the end of its sleep */
 #define DW_AWAKE		PG_INT64_MIN
 
 extern int64 dw_interval_us(const Interval *interval);
@@ -33,7 +33,7 @@ dw_atomic_read(pg_atomic_uint64 *value)
 	return (int64) pg_atomic_read_u64(value);
 }
 
-/* Sets a shared time to "to" if that is earlier.  True if the time was changed. */
+/* Sets a shared time to "to" if "to" is earlier.  Returns true if the time was changed. */
 static inline bool
 dw_atomic_lower(pg_atomic_uint64 *value, int64 to)
 {
@@ -53,8 +53,8 @@ dw_atomic_take(pg_atomic_uint64 *value)
 }
 
 /*
- * Adds b microseconds to a time.  DW_NEVER stays DW_NEVER, and an overflow gives
- * DW_NEVER or the lowest time, PG_INT64_MIN + 1.
+ * Adds "b" microseconds to a time.  DW_NEVER stays DW_NEVER.  An overflow gives DW_NEVER, or the
+ * lowest time, PG_INT64_MIN + 1.
  */
 static inline TimestampTz
 dw_time_add(TimestampTz a, int64 b)

@@ -3,8 +3,8 @@
  * compat.h
  *	  Hides the differences between PostgreSQL 15, 16, 17, 18 and 19.
  *
- * The code is written for the newest major; the macros and inline functions
- * here translate it for older ones.  Nothing else belongs here.
+ * The code is written for the newest major version.  The macros and inline functions here translate
+ * it for older versions.  Nothing else belongs here.
  *
  *-------------------------------------------------------------------------
  */
@@ -42,8 +42,8 @@
 #endif
 
 /*
- * The number of a process as shared memory keeps it.  It is PostgreSQL's number
- * plus 1, so that 0 can mean "no process".
+ * The number of a process in shared memory.  It is PostgreSQL's number plus 1, so that 0 can mean
+ * "no process".
  */
 #if PG_VERSION_NUM >= 170000
 #define dw_my_proc()		((uint32) MyProcNumber + 1)
@@ -60,15 +60,15 @@
 #endif
 
 /*
- * Our wait events have names from 17 on.  All extensions together can have at most
- * DW_MAX_WAIT_EVENTS - 1 names (WAIT_EVENT_CUSTOM_HASH_MAX_SIZE in wait_event.c), and
- * PostgreSQL raises an error for one more.  So if there is no room for our names, our
- * waits are reported under the general name "Extension".
+ * Wait events of delay_wheel have names from 17 on.  All extensions together can have at most
+ * DW_MAX_WAIT_EVENTS - 1 names (WAIT_EVENT_CUSTOM_HASH_MAX_SIZE in wait_event.c).  PostgreSQL
+ * raises an error for one more name.  So if there is no room, waits are reported under the general
+ * name "Extension".
  */
 #if PG_VERSION_NUM >= 170000
 #define DW_MAX_WAIT_EVENTS	128
 
-/* Returns the wait event with that name, or the general one if there are too many names. */
+/* Returns the wait event with this name, or the general wait event if there are too many names. */
 static inline uint32
 dw_new_wait_event(const char *name)
 {
@@ -88,7 +88,7 @@ dw_new_wait_event(const char *name)
 	return WaitEventExtensionNew(name);
 }
 
-/* The wait event with that name; cache is a static uint32 of the caller, 0 at first. */
+/* The wait event with this name.  "cache" is a static uint32 of the caller, initially 0. */
 #define dw_wait_event(cache, name) \
 	((cache) != 0 ? (cache) : ((cache) = dw_new_wait_event(name)))
 #else
@@ -108,10 +108,9 @@ dw_no_transaction_timeout(void)
 }
 
 /*
- * Shared memory.  From 19 on, a library registers callbacks: one requests the parts, one
- * initializes them when each pointer is set.  Before, there are two hooks: one asks for the
- * sizes, one for the places.  There request_fn is called in both, and a request does what
- * is due.
+ * Shared memory.  From 19 on, a library registers two callbacks: request_fn requests the parts, and
+ * init_fn initializes them after the pointers are set.  Before 19 there are two hooks.  Both call
+ * request_fn: in the first hook a request reserves the size, in the second it sets the pointer.
  */
 #if PG_VERSION_NUM < 190000
 typedef struct ShmemCallbacks
@@ -208,8 +207,8 @@ dw_new_tranche(const char *name)
 #endif
 
 /*
- * Signal handlers that ask who sent the signal.  From 19 on, PostgreSQL tells that to each
- * handler.
+ * Signal handlers that need the sender of the signal.  From 19 on, PostgreSQL passes the sender to
+ * each handler.
  */
 #if PG_VERSION_NUM >= 190000
 #define DW_SIGNAL_ARGS		SIGNAL_ARGS
@@ -234,26 +233,26 @@ dw_signal(int signo, void (*handler) (DW_SIGNAL_ARGS))
 }
 #endif
 
-/* A name is declared in another header from 19 on. */
+/* Headers that have changed in 19. */
 #if PG_VERSION_NUM >= 190000
 #include "utils/lsyscache.h"	/* get_database_name() */
 #else
 #include "commands/dbcommands.h"
 #endif
 
-/* Backslashes in ordinary string constants give no warnings; from 19 on they never do. */
+/* Switches warnings for backslashes in ordinary strings off.  From 19 on there are none. */
 #if PG_VERSION_NUM >= 190000
 #define dw_no_escape_warning(extra)	((void) (extra))
 #else
 #define dw_no_escape_warning(extra)	((extra)->escape_string_warning = false)
 #endif
 
-/* A row type that is made by hand is complete. */
+/* Called when a row type that was built by hand is complete. */
 #if PG_VERSION_NUM < 190000
 #define TupleDescFinalize(desc)	((void) (desc))
 #endif
 
-/* Plans a query for which there is no parameter's value. */
+/* Plans a query without values of its parameters. */
 #if PG_VERSION_NUM >= 190000
 #define dw_plan_query(query, sql, options) pg_plan_query(query, sql, options, NULL, NULL)
 #define DwJumbleState const JumbleState
@@ -327,10 +326,7 @@ dw_push_jsonb(JsonbInState *state, JsonbIteratorToken token, JsonbValue *value)
 #define dw_portal_run(portal, dest, qc) PortalRun(portal, FETCH_ALL, true, true, dest, dest, qc)
 #endif
 
-/*
- * The process that runs a virtual transaction; NULL if the transaction has ended
- * or is a prepared one, which has no process.
- */
+/* The process of a virtual transaction.  NULL if the transaction has ended or was prepared. */
 #if PG_VERSION_NUM >= 170000
 #include "storage/procarray.h"
 #define dw_vxid_proc(vxid)	ProcNumberGetProc((vxid).procNumber)
@@ -344,10 +340,7 @@ dw_push_jsonb(JsonbInState *state, JsonbIteratorToken token, JsonbValue *value)
 #define dw_vxid_number(vxid)	((vxid).backendId)
 #endif
 
-/*
- * Background workers can connect as any role from 17 on, but only as a role with
- * LOGIN before.
- */
+/* Background workers can connect as any role from 17 on.  Before 17 the role needs LOGIN. */
 #if PG_VERSION_NUM >= 170000
 #define DW_ANY_ROLE_CONNECTS	1
 #define DW_CONNECT_FLAGS		BGWORKER_BYPASS_ROLELOGINCHECK
@@ -357,32 +350,18 @@ dw_push_jsonb(JsonbInState *state, JsonbIteratorToken token, JsonbValue *value)
 #endif
 
 #if PG_VERSION_NUM >= 160000
-#define dw_database_aclcheck(database, role, mode) \
-	object_aclcheck(DatabaseRelationId, database, role, mode)
+#define dw_database_aclcheck(database, role, mode) object_aclcheck(DatabaseRelationId, database, role, mode)
+#define dw_schema_aclcheck(schema, role, mode) object_aclcheck(NamespaceRelationId, schema, role, mode)
+#define dw_function_aclcheck(function, role, mode) object_aclcheck(ProcedureRelationId, function, role, mode)
 #else
-#define dw_database_aclcheck(database, role, mode) \
-	pg_database_aclcheck(database, role, mode)
-#endif
-
-#if PG_VERSION_NUM >= 160000
-#define dw_schema_aclcheck(schema, role, mode) \
-	object_aclcheck(NamespaceRelationId, schema, role, mode)
-#else
-#define dw_schema_aclcheck(schema, role, mode) \
-	pg_namespace_aclcheck(schema, role, mode)
-#endif
-
-#if PG_VERSION_NUM >= 160000
-#define dw_function_aclcheck(function, role, mode) \
-	object_aclcheck(ProcedureRelationId, function, role, mode)
-#else
-#define dw_function_aclcheck(function, role, mode) \
-	pg_proc_aclcheck(function, role, mode)
+#define dw_database_aclcheck(database, role, mode) pg_database_aclcheck(database, role, mode)
+#define dw_schema_aclcheck(schema, role, mode) pg_namespace_aclcheck(schema, role, mode)
+#define dw_function_aclcheck(function, role, mode) pg_proc_aclcheck(function, role, mode)
 #endif
 
 /*
- * True if a role may become another one by SET ROLE.  From 16 on a member need not be allowed
- * to; before, each member was.
+ * True if a role may become another role by SET ROLE.  From 16 on a membership may exclude SET
+ * ROLE.  Before 16 each member could use it.
  */
 #if PG_VERSION_NUM >= 160000
 #define dw_can_set_role(member, role) member_can_set_role(member, role)
@@ -398,8 +377,8 @@ dw_push_jsonb(JsonbInState *state, JsonbIteratorToken token, JsonbValue *value)
 #endif
 
 /*
- * Indexes that need new entries after an update of a row.  From 16 on an update
- * may concern summarizing indexes (BRIN) alone.
+ * Indexes that need new entries after an update of a row.  From 16 on an update may affect only
+ * summarizing indexes (BRIN).
  */
 typedef enum DwIndexesToUpdate
 {
@@ -408,7 +387,7 @@ typedef enum DwIndexesToUpdate
 	DW_INDEXES_ALL
 } DwIndexesToUpdate;
 
-/* Updates a row as heap_update() does; *indexes tells which indexes need new entries. */
+/* Updates a row like heap_update(), and sets *indexes to the indexes that need new entries. */
 static inline TM_Result
 dw_heap_update(Relation rel, ItemPointer tid, HeapTuple tuple, DwIndexesToUpdate *indexes)
 {
@@ -437,8 +416,8 @@ dw_heap_update(Relation rel, ItemPointer tid, HeapTuple tuple, DwIndexesToUpdate
 }
 
 /*
- * Deletes a row, as heap_delete() does.  If another transaction has it locked, waits for its
- * end, or returns TM_BeingModified if wait is false.
+ * Deletes a row like heap_delete().  If another transaction has locked the row, waits for the end
+ * of the transaction, or returns TM_BeingModified if "wait" is false.
  */
 static inline TM_Result
 dw_try_heap_delete(Relation rel, ItemPointer tid, bool wait, TM_FailureData *failure)
@@ -475,8 +454,8 @@ dw_all_settings(int *n)
 #endif
 
 /*
- * Calls a statement for each background worker that is registered with the postmaster; "worker"
- * points to its BackgroundWorker.  For the postmaster only.
+ * Runs a statement for each background worker that is registered with the postmaster.  "worker"
+ * points to its BackgroundWorker.  Only for the postmaster.
  */
 #if PG_VERSION_NUM >= 180000
 #define dw_foreach_registered_worker(worker) \
@@ -497,7 +476,7 @@ dw_all_settings(int *n)
 #define SPI_OK_MERGE_RETURNING	19
 #endif
 
-/* Gives a table new, empty storage; the old one is removed when the transaction commits. */
+/* Gives a table new, empty storage.  The old storage is removed when the transaction commits. */
 #if PG_VERSION_NUM >= 160000
 #define dw_new_storage(rel)	RelationSetNewRelfilenumber(rel, (rel)->rd_rel->relpersistence)
 #else
@@ -523,8 +502,8 @@ dw_reindex_table(Oid table)
 #endif
 
 /*
- * Returns the record of a setting, which says where its value comes from; NULL if unknown.
- * Upper and lower case are the same.
+ * Returns the record of a setting, with the source of its value, or NULL if the setting is unknown.
+ * Ignores case.
  */
 static inline struct config_generic *
 dw_find_setting(const char *name)
@@ -543,8 +522,8 @@ dw_find_setting(const char *name)
 }
 
 /*
- * Returns when a timeout would end the statement that runs, or its transaction;
- * PG_INT64_MAX if none is active.  transaction_timeout is new in 17.
+ * Returns when a timeout would end the running statement or its transaction, or PG_INT64_MAX if no
+ * timeout is active.  transaction_timeout is new in 17.
  */
 static inline TimestampTz
 dw_statement_ends_at(void)
@@ -561,8 +540,9 @@ dw_statement_ends_at(void)
 }
 
 /*
- * What a session waits for with its client: its socket, its latch and the postmaster's
- * end.  As in libpq/libpq.h, which needs headers of GSSAPI that may not be installed.
+ * The events for which a session waits when it waits for its client: its socket, its latch and the
+ * postmaster's end.  Declared as in libpq/libpq.h, which needs headers of GSSAPI that may not be
+ * installed.
  */
 extern PGDLLIMPORT WaitEventSet *FeBeWaitSet;
 #define DW_CLIENT_SOCKET	0

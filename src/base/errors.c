@@ -1,16 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * errors.c
- *	  Catches errors of tasks in a form that can be stored; common argument errors.
+ *	  Catches errors of tasks in a form that can be stored, and raises common argument errors.
  *
  * Run by executors, which catch the errors of tasks, and by sessions that call the
  * extension's functions.
  *
- * The code of a task chooses the texts of its error: a text may be as long as memory
- * allows, and need not be valid in the database's encoding (a file name in a
- * message is copied byte by byte).  The texts are stored in tables, and go from
- * there into dumps, notifications, follow-up tasks and the log.  So
- * dw_take_error() cuts and repairs them once, where the error is caught.
+ * The code of a task chooses the texts of its error: a text may be as long as memory allows, and
+ * need not be valid in the database's encoding (a file name in a message is copied byte by byte).
+ * The texts are stored in tables, and from there copied to dumps, notifications, follow-up tasks
+ * and the log.  So dw_take_error() cuts and repairs the texts once, where the error is caught.
  *
  *-------------------------------------------------------------------------
  */
@@ -44,7 +43,7 @@ make_valid(char *text)
 		valid += pg_encoding_verifymbstr(encoding, text + valid, length - valid);
 		if (valid >= length)
 			return;
-		/* the cut went through the last character: drop its rest */
+		/* the cut split the last character: drop its rest */
 		if (cut && length - valid < pg_encoding_max_length(encoding))
 			text[length = valid] = '\0';
 		else
@@ -72,9 +71,9 @@ dw_take_error(void)
 }
 
 /*
- * Calls a function in a subtransaction.  Returns NULL if it has succeeded; else undoes all that it
- * did, and returns the error in the current memory context, in which it was called.  A cancel is
- * that of the caller's statement, or of the task that it runs, and is raised again.
+ * Calls a function in a subtransaction, in the current memory context.  Returns NULL if the
+ * function succeeds.  Otherwise rolls its changes back, and returns the error in the same context.
+ * Raises a cancel again, since it is meant for the caller's statement or task.
  */
 ErrorData *
 dw_try(void (*work) (void *), void *arg)
@@ -104,7 +103,7 @@ dw_try(void (*work) (void *), void *arg)
 	return error;
 }
 
-/* Raises an error if an argument is null; "what" names the argument in the message. */
+/* Raises an error if an argument is null.  "what" names the argument in the message. */
 void
 dw_refuse_null(bool isnull, const char *what)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * errors.h
- *	  Catches errors of tasks in a form that can be stored; common argument errors.
+ *	  Catches errors of tasks in a form that can be stored, and raises common argument errors.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,7 +21,7 @@
  * END_UNKNOWN	a task in mode at_most_once was begun, but its end is not known
  * CRASHED		the server crashed several times while the task ran
  * QUIT			the executor ended while it ran the task
- * LEASE_ENDED	the last lease of the message has ended, without a word of its receiver
+ * LEASE_ENDED	the last lease of the message has ended, and its receiver has reported nothing
  * REPORTED		the receiver of the message has reported a failure, by delay_fail()
  * ROLLED_BACK	transactions that received the message were rolled back
  */

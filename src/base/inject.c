@@ -3,31 +3,30 @@
  * inject.c
  *	  Points at which tests can make a process wait, fail or crash.
  *
- * Run by all processes, in builds with -DDW_INJECTION only.  The code names its
- * points by DW_INJECT("name"), and its counters by DW_COUNT("name").  The install
- * script does not know the functions below; tests create them by CREATE FUNCTION:
+ * Run by all processes, only in builds with -DDW_INJECTION.  The code names its points by
+ * DW_INJECT("name"), and its counters by DW_COUNT("name").  The functions below are not in the
+ * install script.  Tests create them by CREATE FUNCTION:
  *
  * dw_inject_attach(point text, action text, skip int, hits int) returns void
- *		Switches a point on.  The action is wait, block, error, fatal, crash or log.
- *		The first "skip" passes through the point do nothing, the next "hits" passes
- *		do the action (0: all of them).  A point with the action wait or block stays
- *		until it is detached.  A process that has been blocked loses the wake-ups that
- *		have come meanwhile: its latch is reset, as by PostgreSQL's waits for a lock or
- *		a buffer.
+ *		Switches a point on.  The action is wait, block, error, fatal, crash or log.  The first
+ *		"skip" passes through the point do nothing.  The next "hits" passes (0: all passes) do the
+ *		action.  A point with the action wait or block stays until it is detached.  "block" also
+ *		resets the latch of the process, like PostgreSQL's waits for a lock or a buffer.  So
+ *		wake-ups that arrive meanwhile are lost.
  * dw_inject_detach(point text) returns void
  *		Switches a point off, and releases the processes that wait at it.
  * dw_inject_waiting(point text) returns int
  *		Returns the number of processes that wait at a point.
  * dw_inject_locked(point text) returns void
- *		Passes through a point while it holds RelCacheInitLock.  COMMIT PREPARED of
- *		a transaction that changed system catalogs takes that lock when the
- *		transaction is visible already, but its invalidations are not yet sent.
+ *		Passes through a point while it holds RelCacheInitLock.  COMMIT PREPARED takes that lock if
+ *		the transaction changed system catalogs.  At that moment the transaction is visible, but its
+ *		invalidations are not sent yet.
  * dw_inject_counted(counter text) returns bigint
  *		Returns the value of a counter since the server's start.
  * dw_inject_die(how text) returns void
- *		Ends the process: segv, abort, kill or quit (by that signal), full (a PANIC
- *		for want of disk space), panic (another PANIC), _exit, or exit() with a
- *		number.  "deaf" only makes the process ignore SIGQUIT.
+ *		Ends the process: by the signal segv, abort, kill or quit; by a PANIC for lack of disk space
+ *		(full) or another PANIC (panic); by _exit(); or by exit() with a number.  "deaf" only makes
+ *		the process ignore SIGQUIT.
  *
  * The actions error and fatal do nothing where no error may be raised, for example
  * in a commit callback.
@@ -54,7 +53,7 @@
 #include "inject.h"
 
 #define MAX_POINTS	32			/* points that can be switched on at once */
-#define MAX_COUNTERS 8			/* counters of all names together */
+#define MAX_COUNTERS 8			/* number of counters */
 
 /* A point that is switched on */
 typedef struct Point
@@ -62,7 +61,7 @@ typedef struct Point
 	char		name[48];		/* empty: this entry is free */
 	char		action[8];
 	int			skip;			/* passes that do nothing before the first action */
-	int			hits;			/* actions left; 0: no limit, -1: none left */
+	int			hits;			/* remaining actions; 0: no limit, -1: none */
 	int			waiting;		/* processes that wait at the point */
 	uint32		generation;		/* changes when the point is attached or detached */
 } Point;
@@ -77,8 +76,8 @@ typedef struct Counter
 typedef struct Points
 {
 	Counter		counters[MAX_COUNTERS];
-	slock_t		lock;			/* of everything here but the counts */
-	int			n;				/* points in use; read without the lock to find none */
+	slock_t		lock;			/* protects all fields but the counts */
+	int			n;				/* points in use; 0 can be read without the lock */
 	Point		points[MAX_POINTS];
 } Points;
 
@@ -91,7 +90,7 @@ PG_FUNCTION_INFO_V1(dw_inject_locked);
 PG_FUNCTION_INFO_V1(dw_inject_counted);
 PG_FUNCTION_INFO_V1(dw_inject_die);
 
-/* Requests this file's part of shared memory. */
+/* Requests shared memory for points and counters. */
 void
 dw_inject_request(void)
 {
@@ -100,7 +99,7 @@ dw_inject_request(void)
 					   .ptr = (void **) &points);
 }
 
-/* Sets it up.  Called once for each shared memory. */
+/* Initializes points and counters.  Called whenever shared memory is created. */
 void
 dw_inject_init(void)
 {
@@ -110,10 +109,7 @@ dw_inject_init(void)
 		pg_atomic_init_u64(&points->counters[i].count, 0);
 }
 
-/*
- * Returns the point of that name ("" finds a free entry), or NULL.  The caller
- * holds the spinlock.
- */
+/* Returns the point with this name ("": a free entry), or NULL.  The caller holds the spinlock. */
 static Point *
 find_point(const char *name)
 {
@@ -124,8 +120,8 @@ find_point(const char *name)
 }
 
 /*
- * Switches a point off; a changed generation releases the processes that wait.  The
- * caller holds the spinlock.
+ * Switches a point off.  The changed generation releases processes that wait.  The caller holds the
+ * spinlock.
  */
 static void
 remove_point(Point *point)
@@ -136,8 +132,8 @@ remove_point(Point *point)
 }
 
 /*
- * Waits until the point at that index is detached or attached anew.  SIGTERM ends
- * the wait, too, where interrupts are allowed.
+ * Waits until the point at this index is detached or attached again.  If interrupts are allowed,
+ * SIGTERM also ends the wait.
  */
 static void
 wait_at(int i, uint32 generation)
@@ -164,7 +160,7 @@ wait_at(int i, uint32 generation)
 	}
 }
 
-/* Finds or adds a counter; NULL if there are too many. */
+/* Finds or adds a counter.  Returns NULL if there are too many. */
 static pg_atomic_uint64 *
 find_counter(const char *name)
 {
@@ -341,7 +337,7 @@ dw_inject_die(PG_FUNCTION_ARGS)
 	else if (strcmp(how, "quit") == 0)
 		(void) raise(SIGQUIT);
 	else if (strcmp(how, "deaf") == 0)
-		/* libc's system() does so while its command runs */
+		/* libc's system() ignores it, too, while its command runs */
 		(void) pqsignal(SIGQUIT, PG_SIG_IGN);
 	else if (strcmp(how, "full") == 0)
 		ereport(PANIC, (errcode(ERRCODE_DISK_FULL), errmsg("injected: disk full")));

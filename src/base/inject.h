@@ -3,8 +3,8 @@
  * inject.h
  *	  Points at which tests can make a process wait, fail or crash.
  *
- * Compiled in only with -DDW_INJECTION.  The SQL function dw_inject_attach() of
- * that build switches a point on; see inject.c.
+ * Compiled in only with -DDW_INJECTION.  Such a build has the SQL function dw_inject_attach(),
+ * which switches a point on; see inject.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,7 +22,7 @@ extern void dw_inject_count(const char *name);
 /* Marks a point in the code at which a test can make the process wait, fail or crash. */
 #define DW_INJECT(name)		dw_inject_point(name)
 
-/* Counts how often the code comes here, for tests of how much work is done. */
+/* Counts passes through this point, for tests that measure the work that is done. */
 #define DW_COUNT(name)		dw_inject_count(name)
 #else
 #define DW_INJECT(name)		((void) 0)

@@ -1,10 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * own_sql.c
- *	  SQL of our own, executed in a session of any user.
+ *	  Executes delay_wheel's own SQL in a session of any user.
  *
- * Run by all processes that execute such SQL outside of a function of the extension that
- * has a search_path of its own.
+ * Run by all processes that execute such SQL outside of functions with a search_path of their own.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,8 +15,8 @@
 #include "own_sql.h"
 
 /*
- * Connects to SPI, under a search_path on which no user can put anything.  Returns what
- * dw_own_sql_end() needs; after an error, the end of the transaction undoes both.
+ * Connects to SPI, under a search_path on which no user can put anything.  Returns a nest level for
+ * dw_own_sql_end().  After an error, the end of the transaction disconnects and restores.
  */
 int
 dw_own_sql_begin(void)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * own_sql.h
- *	  SQL of our own, executed in a session of any user.
+ *	  Executes delay_wheel's own SQL in a session of any user.
  *
  *-------------------------------------------------------------------------
  */

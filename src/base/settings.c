@@ -3,8 +3,8 @@
  * settings.c
  *	  The settings of delay_wheel.
  *
- * Run by the postmaster when the library is preloaded.  All processes read the
- * values; settings.h has their units.
+ * Run by the postmaster when the library is preloaded.  All processes read the values.  settings.h
+ * gives their units.
  *
  *-------------------------------------------------------------------------
  */
@@ -59,9 +59,8 @@ int			dw_audit = DW_AUDIT_OFF;
 int			dw_audit_max_age = 90 * 24 * 60;
 
 /*
- * Other spellings of on and off are accepted but not listed (the third column,
- * hidden), as for PostgreSQL's own enums: tools that keep settings in YAML write
- * 'True' for on.
+ * Other spellings of on and off are accepted but hidden (third column), as in PostgreSQL's own
+ * enums: tools that store settings in YAML write 'True' for on.
  */
 static const struct config_enum_entry start_after_recovery_options[] = {
 	{"on", DW_START_ON, false},
@@ -109,10 +108,7 @@ static const struct config_enum_entry check_options[] = {
 /* The names of history levels, from DW_HISTORY_OFF on */
 static const char *const history_levels[] = {"off", "errors", "sample", "all"};
 
-/*
- * The settings that are numbers.  The default of each is the value that its variable has
- * above.
- */
+/* The settings that are numbers.  Each default is the initial value of the variable above. */
 static const struct
 {
 	const char *name;
@@ -122,92 +118,92 @@ static const struct
 	GucContext	context;
 	int			flags;
 	const char *what;
-	const char *more;			/* or NULL */
+	const char *more;			/* second sentence, or NULL */
 }			numbers[] = {
-	/* the ring, and limits of what fits into shared memory */
+	/* the ring, and the sizes of shared memory */
 	{"delay_wheel.slots", &dw_slots, 2, 1000000, PGC_POSTMASTER, 0,
-		"Number of slots in the ring of each database.",
-		"A turn of the ring is slots times delay_wheel.tick: an hour by default."},
+		"Sets the number of slots in the ring of each database.",
+		"One turn of the ring takes slots times delay_wheel.tick, an hour by default."},
 	{"delay_wheel.tick", &dw_tick, 10, 3600 * 1000, PGC_POSTMASTER, GUC_UNIT_MS,
-		"Width of a slot of the ring.",
-		"Tasks are ordered by microsecond inside a slot; the width does not limit precision."},
+		"Sets the width of a slot of the ring.",
+		"Inside a slot, tasks are ordered by microsecond, so the width does not limit precision."},
 	{"delay_wheel.turns_ahead", &dw_turns_ahead, 1, 1000, PGC_SIGHUP, 0,
-		"Turns of the ring that tasks are loaded into memory ahead of their due time.",
-		"Tasks that are due later cost no memory."},
+		"Sets how many turns of the ring before its due time a task is loaded into memory.",
+		"Tasks that are due later use no memory."},
 	{"delay_wheel.ring_memory", &dw_ring_memory, 16, 1024 * 1024 * 1024, PGC_POSTMASTER, GUC_UNIT_KB,
-		"Shared memory for tasks of the near future, for all databases together.",
+		"Sets the shared memory for tasks of the near future, for all databases together.",
 		"Tasks that do not fit stay in their table until there is room."},
 	{"delay_wheel.inbox_size", &dw_inbox_size, 1, 1024 * 1024, PGC_POSTMASTER, 0,
-		"Number of just committed tasks that can wait for each database's timer.",
-		"When it is full, the timer reads further tasks from their table instead."},
+		"Sets how many newly committed tasks can wait for the timer of each database.",
+		"If more tasks wait, the timer reads them from their table."},
 	{"delay_wheel.max_lanes", &dw_max_lanes, 1, 65535, PGC_POSTMASTER, 0,
-		"Number of combinations of owner, queue and priority that can have pending tasks at once.",
-		"In all databases together; each takes less than 1 kB of shared memory."},
+		"Sets the maximum number of lanes: combinations of owner, queue and priority that have pending tasks.",
+		"It counts all databases together. Each lane takes less than 1 kB of shared memory."},
 	{"delay_wheel.max_groups", &dw_max_groups, 1, 10000000, PGC_POSTMASTER, 0,
-		"Number of groups that can wait for their turn at once.",
-		"In all databases together; each takes less than 250 bytes of shared memory. Tasks of further groups begin in the order of their due times; limits of groups hold for them, too."},
+		"Sets the maximum number of groups that can wait for their turn at once.",
+		"It counts all databases together. Each group takes less than 250 bytes of shared memory. Further groups take no turns: their tasks start in the order of their due times, within the limits of groups."},
 	{"delay_wheel.max_databases", &dw_max_databases, 1, 10000, PGC_POSTMASTER, 0,
-		"Number of databases that can be served at once.",
-		"Tasks of further databases are accepted, and wait until a place is free."},
+		"Sets the maximum number of databases that are served at once.",
+		"Further databases accept tasks, which wait until a place is free."},
 	{"delay_wheel.max_queues", &dw_max_queues, 1, 32767, PGC_POSTMASTER, 0,
-		"Number of queues that can be declared, in all databases together.",
+		"Sets the maximum number of declared queues, in all databases together.",
 		NULL},
 	/* executors */
 	{"delay_wheel.max_executors", &dw_max_executors, 1, 1024, PGC_SIGHUP, 0,
-		"Number of executor processes for each database.",
-		"One lane gets all but two of them, and one owner all but one, so that others stay on time. If a task hangs in each, owners who have none get one more, up to twice the number."},
+		"Sets the maximum number of executor processes of each database.",
+		"One lane can use all but two, one owner all but one, so that others stay on time. If a task hangs in each executor, an owner without one gets an extra executor, up to twice the maximum in all."},
 	{"delay_wheel.executor_idle_timeout", &dw_executor_idle_timeout, 100, INT_MAX, PGC_SIGHUP, GUC_UNIT_MS,
-		"Time after which an executor without work ends.",
+		"Sets the time after which an idle executor ends.",
 		NULL},
 	{"delay_wheel.timer_idle_timeout", &dw_timer_idle_timeout, -1, INT_MAX, PGC_SIGHUP, GUC_UNIT_MS,
-		"Time after which the timer of a database in which nothing is near ends until it is needed.",
-		"It is started again ahead of the next due time, or by what sessions do. If background workers are short it ends sooner. -1 keeps it, 0 lets it end at once."},
+		"Sets the time after which an idle timer ends.",
+		"A timer is idle if no task is near. It is started again before the next due time, or when a session needs it. If background workers are short, it ends sooner. -1 keeps it; 0 ends it at once."},
 	{"delay_wheel.batch_tasks", &dw_batch_tasks, 1, DW_BATCH_MAX, PGC_SIGHUP, 0,
-		"Number of tasks that may share a transaction when a queue has a backlog; with 1, each has its own.",
-		"Only tasks of a single statement that reads or writes rows share one, and only while none of them fails."},
+		"Sets how many tasks of a backlog can share a transaction.",
+		"1 gives each task its own transaction. Only tasks of one statement that reads or writes rows share a transaction, and only if none of them fails."},
 	{"delay_wheel.batch_time", &dw_batch_time, 1, 100, PGC_SIGHUP, GUC_UNIT_MS,
-		"Time after which no other task joins a transaction of several tasks.",
+		"Sets the time after which no more tasks join a shared transaction.",
 		NULL},
 	{"delay_wheel.plan_cache", &dw_plan_cache, 0, 1024 * 1024, PGC_SIGHUP, GUC_UNIT_KB,
-		"Memory of each executor for plans of SQL that tasks have in common.",
-		"0 keeps none."},
+		"Sets the memory in which each executor keeps plans that several tasks use.",
+		"0 keeps no plans."},
 	{"delay_wheel.executor_memory", &dw_executor_memory, -1, INT_MAX, PGC_SIGHUP, GUC_UNIT_KB,
-		"Memory above which an executor ends when its task has ended; -1 is no limit.",
-		"Shared memory does not count. Only on Linux."},
+		"Sets the memory above which an executor ends after its task.",
+		"-1 sets no limit. Shared memory does not count. Works on Linux only."},
 	/* single tasks */
 	{"delay_wheel.default_timeout", &dw_default_timeout, 0, INT_MAX, PGC_USERSET, GUC_UNIT_MS,
-		"Time after which a task without a timeout of its own is cancelled.",
-		"0 is no such limit. A statement_timeout that is shorter holds instead."},
+		"Sets the timeout of tasks for which neither the task nor its queue has one.",
+		"0 sets no timeout. If statement_timeout is shorter, it is used instead."},
 	{"delay_wheel.log_min_duration", &dw_log_min_duration, -1, INT_MAX, PGC_SUSET, GUC_UNIT_MS,
-		"Tasks that took at least this long are logged.",
+		"Sets the duration from which a task is logged.",
 		"0 logs all tasks, -1 none."},
 	{"delay_wheel.max_task_log", &dw_max_task_log, -1, INT_MAX, PGC_SUSET, GUC_UNIT_KB,
-		"Size of the messages up to which one run of a task may write to the server's log; -1 is no limit.",
-		"A task that writes more fails, and what is beyond is not written."},
+		"Sets the maximum size of the messages that one run of a task writes to the server's log.",
+		"A task that writes more fails, and its further messages are not written. -1 sets no limit."},
 	{"delay_wheel.max_pending", &dw_max_pending, -1, INT_MAX, PGC_SUSET, 0,
-		"Number of pending tasks up to which the current user may schedule more; -1 is no limit.",
-		"To be set for a role by ALTER ROLE, by a superuser."},
+		"Sets the maximum number of pending tasks of the current user.",
+		"At the limit, scheduling raises an error. -1 sets no limit. Superusers set it for a role with ALTER ROLE."},
 	{"delay_wheel.max_await", &dw_max_await, -1, INT_MAX, PGC_SUSET, GUC_UNIT_MS,
-		"Time after which delay_await() ends as if nothing had come, whatever its caller asks for; -1 is no limit.",
-		"A session that waits keeps its connection, which behind a pooler others may need. To be set for a role by ALTER ROLE, by a superuser."},
-	/* what is kept of tasks that have ended */
+		"Sets the maximum time that delay_await() waits.",
+		"It then returns false, even if its caller asked for a longer time. -1 sets no limit. A waiting session keeps a connection, which a pooler may need. Superusers set it for a role with ALTER ROLE."},
+	/* rows that are kept after the end of tasks */
 	{"delay_wheel.failed_max_age", &dw_failed_max_age, -1, INT_MAX, PGC_SIGHUP, GUC_UNIT_MIN,
-		"Time for which failed tasks are kept.",
+		"Sets how long failed tasks are kept.",
 		"-1 keeps them for ever."},
 	{"delay_wheel.failed_max_count", &dw_failed_max_count, -1, INT_MAX, PGC_SIGHUP, 0,
-		"Number of failed tasks that are kept in each database; the oldest ones of the roles that have most go.",
-		"-1 is no limit."},
+		"Sets how many failed tasks are kept in each database.",
+		"If there are more, the oldest ones of the roles with most failed tasks are removed. -1 sets no limit."},
 	{"delay_wheel.history_result", &dw_history_result, 0, 4096, PGC_SUSET, GUC_UNIT_BYTE,
-		"Size up to which the history keeps the first row that a task has returned, or the result of a message; 0 keeps none.",
-		"In bytes, as jsonb. To be set for a role or a database by a superuser."},
+		"Sets the maximum size of results in the history.",
+		"A result is the first row that a task returned, or the result of a message, as jsonb. 0 keeps none. Superusers set it for a role or a database."},
 	{"delay_wheel.history_max_age", &dw_history_max_age, 1, INT_MAX, PGC_SIGHUP, GUC_UNIT_MIN,
-		"Time for which the history of tasks is kept; a third of it goes at a time.",
-		NULL},
+		"Sets how long the history of tasks is kept.",
+		"A third of it is removed at a time."},
 	{"delay_wheel.history_max_size", &dw_history_max_size, 1024, INT_MAX, PGC_SIGHUP, GUC_UNIT_KB,
-		"Disk space for the history of tasks in each database; a quarter of it is given back at a time.",
-		"Indexes that were added to its tables come on top."},
+		"Sets the maximum disk space of the history in each database.",
+		"A quarter of it is freed at a time. Indexes that were added to its tables do not count."},
 	{"delay_wheel.audit_max_age", &dw_audit_max_age, -1, INT_MAX, PGC_SIGHUP, GUC_UNIT_MIN,
-		"Time for which rows of the audit are kept.",
+		"Sets how long rows of the audit are kept.",
 		"-1 keeps them for ever."},
 #ifdef DW_INJECTION
 	{"delay_wheel.fail_batches", &dw_fail_batches, 0, INT_MAX, PGC_SIGHUP, GUC_NOT_IN_SAMPLE,
@@ -216,7 +212,7 @@ static const struct
 #endif
 };
 
-/* Check hook: refuses what is no list of names. */
+/* Check hook: refuses a value that is no list of names. */
 static bool
 check_list(char **value, void **extra, GucSource source)
 {
@@ -229,7 +225,7 @@ check_list(char **value, void **extra, GucSource source)
 	return valid;
 }
 
-/* Defines all settings; called once, when the library is loaded. */
+/* Defines all settings.  Called once, when the library is loaded. */
 void
 dw_define_settings(void)
 {
@@ -239,60 +235,58 @@ dw_define_settings(void)
 								numbers[i].min, numbers[i].max,
 								numbers[i].context, numbers[i].flags, NULL, NULL, NULL);
 	DefineCustomBoolVariable("delay_wheel.enabled",
-							 "Run tasks.",
-							 "For the whole server, or for one database by ALTER DATABASE. When it is off tasks are still accepted; those that run go on to their end.",
-							 &dw_enabled, true,
-							 PGC_SUSET, 0, NULL, NULL, NULL);
+							 "Runs tasks.",
+							 "If it is off, tasks are still accepted, and running tasks go on to their end. Set it for the server, or for one database with ALTER DATABASE.",
+							 &dw_enabled, true, PGC_SUSET, 0, NULL, NULL, NULL);
 	DefineCustomBoolVariable("delay_wheel.superuser_tasks",
-							 "Run tasks of superusers.",
-							 "When it is off superusers cannot schedule any, nor run them themselves, and those that are pending wait; one that runs goes on to its end.",
-							 &dw_superuser_tasks, true,
-							 PGC_SIGHUP, 0, NULL, NULL, NULL);
+							 "Runs tasks of superusers.",
+							 "If it is off, superusers cannot schedule tasks or run them by hand, and their pending tasks wait. Running tasks go on to their end.",
+							 &dw_superuser_tasks, true, PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomEnumVariable("delay_wheel.start_after_recovery",
-							 "Whether tasks run on a server that was promoted or came out of archive recovery.",
-							 "With \"hold\", none runs there before this is set to \"on\". A recovery after a crash does not count.",
+							 "Sets whether tasks run on a server that was promoted or came out of archive recovery.",
+							 "With \"hold\", no task runs there until this is set to \"on\". Recovery after a crash does not count.",
 							 &dw_start_after_recovery, DW_START_ON, start_after_recovery_options,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomEnumVariable("delay_wheel.check_sql",
-							 "How the SQL of a task is checked when it is scheduled.",
-							 "\"on\" parses it. With \"plan\" names, types and rights are looked up, too, as a prepared statement would; what is not there yet is an error then. When it is \"off\", syntax errors and the like show only when the task runs.",
+							 "Sets how the SQL of a task is checked when it is scheduled.",
+							 "\"off\" checks nothing, so a syntax error shows only when the task runs. \"on\" parses the text. \"plan\" also plans it, so that a name that does not exist yet or a missing right is an error.",
 							 &dw_check_sql_text, DW_CHECK_ON, check_options,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomStringVariable(DW_TRACEPARENT,
-							   "The trace that a task belongs to, while it runs.",
-							   "It is the text traceparent of its headers, as the W3C's Trace Context has it. A session may set it, and keep it with tasks by keep_settings.",
+							   "Shows the trace to which the running task belongs.",
+							   "It is \"traceparent\" of the task's headers, in the format of W3C Trace Context. A session can set it, and store it with its tasks by keep_settings.",
 							   &dw_traceparent, "",
 							   PGC_USERSET, 0, NULL, NULL, NULL);
-	/* how a task says it, see dw_snooze() */
+	/* dw_snooze() sets it for the running task */
 	DefineCustomStringVariable(DW_SNOOZED_UNTIL,
-							   "When the running task is to be run again, after delay_snooze(); for internal use.",
+							   "Holds the time to which delay_snooze() moves the running task; for internal use.",
 							   NULL, &dw_snoozed_until, "",
 							   PGC_INTERNAL, GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE | GUC_DISALLOW_IN_FILE,
 							   NULL, NULL, NULL);
 	DefineCustomStringVariable("delay_wheel.keep_settings",
-							   "Settings of a session that are kept with each task that it schedules.",
-							   "Their values hold while the task runs, as those of its option keep_settings, which takes precedence, and so does that of its queue. How its text is read (search_path, TimeZone and others) is kept without this, where it is not what a new session of its owner has.",
+							   "Sets which settings of a session are stored with each task that it schedules.",
+							   "A list of names. The task runs with the values that the session has. The option keep_settings of a task or its queue takes precedence. Settings by which the text is read, such as search_path and TimeZone, need not be listed.",
 							   &dw_keep_settings, "",
 							   PGC_USERSET, GUC_LIST_INPUT, check_list, NULL, NULL);
 	DefineCustomEnumVariable("delay_wheel.history",
-							 "Which ends of tasks are recorded in the view of that name.",
-							 "\"errors\" are failed and skipped tasks and attempts that are followed by another one; \"all\" are these and tasks that are done or cancelled; \"sample\" are the errors, and of the others the share delay_wheel.history_sample. A queue's own setting takes precedence. To be set for a role or a database by a superuser.",
+							 "Sets which ends of tasks are recorded in the view delay_wheel.history.",
+							 "\"errors\" records failed and retried attempts and skipped tasks; \"all\" also tasks that are done or cancelled; \"sample\" a share of the latter, delay_wheel.history_sample. The option history of a queue takes precedence. Superusers set it for a role or a database.",
 							 &dw_history, DW_HISTORY_ERRORS, history_options,
 							 PGC_SUSET, 0, NULL, NULL, NULL);
 	DefineCustomRealVariable("delay_wheel.history_sample",
-							 "Share of the tasks that are done or cancelled that the history records where it is \"sample\".",
-							 "Each is drawn by itself, with this probability; the column of that name has it in each row that was drawn.",
+							 "Sets the share of done and cancelled tasks that is recorded if delay_wheel.history is \"sample\".",
+							 "Each task is recorded with this probability, which its row has in the column sample.",
 							 &dw_history_sample, dw_history_sample, 0, 1,
 							 PGC_SUSET, 0, NULL, NULL, NULL);
 	DefineCustomEnumVariable("delay_wheel.audit",
-							 "Which actions of roles are recorded in the view of that name.",
-							 "\"control\" is what is done to tasks and queues that are there: cancelling, moving, changing, running by hand, putting back, discarding, pausing, declaring, and plain SQL; \"all\" is this, and scheduling and sending. To be set for a role or a database by a superuser.",
+							 "Sets which actions of roles are recorded in the view delay_wheel.audit.",
+							 "\"control\" records changes of existing tasks, queues and rights, and plain SQL on the tables; \"all\" also scheduling and sending. Superusers set it for a role or a database.",
 							 &dw_audit, DW_AUDIT_OFF, audit_options,
 							 PGC_SUSET, 0, NULL, NULL, NULL);
 	MarkGUCPrefixReserved("delay_wheel");
 }
 
-/* Fills settings with those that say how long failed tasks, the history and the audit are kept. */
+/* Fills "settings" with the retention settings of failed tasks, the history and the audit. */
 void
 dw_retention_settings(int settings[DW_RETENTION_SETTINGS])
 {
@@ -303,7 +297,7 @@ dw_retention_settings(int settings[DW_RETENTION_SETTINGS])
 	settings[4] = dw_audit_max_age;
 }
 
-/* Returns the history level of that name, or DW_HISTORY_UNSET if there is none. */
+/* Returns the history level with this name, or DW_HISTORY_UNSET if there is none. */
 DwHistoryLevel
 dw_history_level(const char *text)
 {
@@ -313,7 +307,7 @@ dw_history_level(const char *text)
 	return DW_HISTORY_UNSET;
 }
 
-/* Sets *check to the value of delay_wheel.check_sql of that name; false if there is none. */
+/* Sets *check to this value of delay_wheel.check_sql.  Returns false if there is no such value. */
 bool
 dw_check_named(const char *name, DwCheck *check)
 {

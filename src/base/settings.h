@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * settings.h
- *	  The settings of delay_wheel, and what follows from them.
+ *	  The settings of delay_wheel, and values that are computed from them.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,11 +13,11 @@
 /* The ends of tasks that the history records */
 typedef enum DwHistoryLevel
 {
-	DW_HISTORY_UNSET = -1,		/* the queue has no level: delay_wheel.history holds */
+	DW_HISTORY_UNSET = -1,		/* the queue has no level, so delay_wheel.history is used */
 	DW_HISTORY_OFF,
 	DW_HISTORY_ERRORS,			/* failed and skipped tasks, and failed attempts */
-	DW_HISTORY_SAMPLE,			/* these, and a share of what "all" has beside them */
-	DW_HISTORY_ALL				/* these, and tasks that are done or cancelled */
+	DW_HISTORY_SAMPLE,			/* the same, and a share of the tasks that are done or cancelled */
+	DW_HISTORY_ALL				/* the same, and all tasks that are done or cancelled */
 } DwHistoryLevel;
 
 /* The actions that the audit records */
@@ -27,7 +27,7 @@ typedef enum DwAuditLevel
 	DW_AUDIT_CONTROL,			/* all but scheduling and sending */
 	DW_AUDIT_ALL
 } DwAuditLevel;
-/* How the SQL of a task is checked when it is scheduled */
+/* How the SQL of a task is checked when the task is scheduled */
 typedef enum DwCheck
 {
 	DW_CHECK_OFF,				/* not at all */
@@ -39,13 +39,10 @@ typedef enum DwCheck
 typedef enum DwStartAfterRecovery
 {
 	DW_START_ON,				/* tasks run after a promotion */
-	DW_START_HOLD				/* no task runs after a promotion until this is on */
+	DW_START_HOLD				/* no task runs after a promotion until the setting is on */
 } DwStartAfterRecovery;
 
-/*
- * The values of the settings; delay_wheel.slots is dw_slots, and so on.  Their
- * meanings are the descriptions in settings.c.
- */
+/* The settings: dw_slots is delay_wheel.slots, and so on.  settings.c describes them. */
 extern int	dw_slots;
 extern int	dw_tick;			/* ms */
 extern int	dw_turns_ahead;
@@ -61,17 +58,17 @@ extern int	dw_timer_idle_timeout;	/* ms, -1 = never */
 extern int	dw_batch_tasks;
 extern int	dw_batch_time;		/* ms */
 #ifdef DW_INJECTION
-extern int	dw_fail_batches;	/* one batch of this many fails, 0 = none */
+extern int	dw_fail_batches;	/* one of this many batches fails, 0 = none */
 #endif
 extern int	dw_plan_cache;		/* kB, 0 = none */
 extern bool dw_enabled;
 extern bool dw_superuser_tasks;
 
-/* The setting by which a task knows the trace that it belongs to. */
+/* The setting that shows a task its trace. */
 #define DW_TRACEPARENT	"delay_wheel.traceparent"
 extern char *dw_traceparent;
 
-/* When the running task wants to be run again: microseconds, as a TimestampTz, or empty. */
+/* The time at which the running task asks to run again: a TimestampTz in microseconds, or empty. */
 #define DW_SNOOZED_UNTIL "delay_wheel.snoozed_until"
 extern char *dw_snoozed_until;
 extern int	dw_start_after_recovery;	/* DwStartAfterRecovery */
@@ -97,20 +94,18 @@ extern int	dw_audit_max_age;	/* minutes, -1 = for ever */
 #define dw_tick_us()	((int64) dw_tick * 1000)
 
 /*
- * The window: how far ahead of now the timer loads tasks into memory, in
- * microseconds.
+ * The window: how far ahead of now the timer loads tasks into memory, in microseconds.
  *
- * After a change of turns_ahead, processes may use different values for a while.
- * That is harmless.  A session that commits a task of the far future uses the
- * window only to ask the timer to wake half a window before the due time, so
- * never after the due time.  The timer itself, once awake, uses its own value.
+ * After a change of turns_ahead, processes may use different values for a while.  That is harmless.
+ * A session that commits a far task uses the window only to ask the timer to wake half a window
+ * before the due time, so never too late.  The timer, once awake, uses its own value.
  */
 #define dw_window_us()	(dw_tick_us() * dw_slots * dw_turns_ahead)
 
 /* Upper limit of delay_wheel.batch_tasks, in tasks */
 #define DW_BATCH_MAX	256
 
-/* The settings that say how long failed tasks, the history and the audit are kept. */
+/* The number of retention settings for failed tasks, the history and the audit. */
 #define DW_RETENTION_SETTINGS	5
 
 extern void dw_define_settings(void);

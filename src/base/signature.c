@@ -1,14 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * signature.c
- *	  Rows that SQL functions return, with the columns that they are declared with; and
- *	  a check that a trigger function is called by a trigger of ours.
+ *	  Checks the declared columns of rows that SQL functions return, and checks that a trigger
+ *	  function is called by a trigger of delay_wheel.
  *
  * Run by sessions, in calls of the extension's functions.
  *
- * A set with other columns than the C code makes would be read beyond its end: the
- * query may name the columns.  The arguments of a function are those of the install
- * script; only a superuser can declare them otherwise, as with any C function.
+ * A query may declare the columns of a set that a function returns.  If they differed from the
+ * columns that the C code makes, rows would be read beyond their end.  Arguments need no check: the
+ * install script declares them, and only a superuser can declare others, as for any C function.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,7 +26,7 @@
 
 #include "signature.h"
 
-/* No row that a function of ours returns has more. */
+/* Maximum number of columns of a row that a function returns. */
 #define MAX_COLUMNS		32
 
 /* Raises the error for a wrong declaration. */
@@ -35,19 +35,19 @@ raise_mismatch(FunctionCallInfo fcinfo)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_FUNCTION_DEFINITION),
-			 errmsg("function %s is not declared as the library of \"%s\" needs it",
+			 errmsg("function %s does not match the library of extension \"%s\"",
 					format_procedure(fcinfo->flinfo->fn_oid), "delay_wheel"),
-			 errhint("Use ALTER EXTENSION delay_wheel UPDATE if the library was exchanged.")));
+			 errhint("Use ALTER EXTENSION delay_wheel UPDATE if the library was replaced.")));
 }
 
-/* Returns a column of type text; null if text is NULL. */
+/* Returns a column of type text, which is null if "text" is NULL. */
 DwColumn
 dw_text_or_null(const char *text)
 {
 	return (DwColumn) {TEXTOID, text == NULL ? (Datum) 0 : CStringGetTextDatum(text), text == NULL};
 }
 
-/* Returns a column of type name; null if name is NULL. */
+/* Returns a column of type name, which is null if "name" is NULL. */
 DwColumn
 dw_name_or_null(const char *name)
 {
@@ -55,7 +55,7 @@ dw_name_or_null(const char *name)
 					   DirectFunctionCall1(namein, CStringGetDatum(name)), name == NULL};
 }
 
-/* Sets values and nulls to a row.  Raises an error if the function is declared with others. */
+/* Copies a row to "values" and "nulls".  Raises an error if the declared columns differ. */
 static void
 split_row(FunctionCallInfo fcinfo, TupleDesc desc, const DwColumn *row, int n, Datum *values,
 		  bool *nulls)
@@ -84,7 +84,7 @@ dw_put_columns(FunctionCallInfo fcinfo, const DwColumn *row, int n)
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
-/* Returns a row of n columns, for a function that returns one. */
+/* Returns a row of n columns, for a function that returns one row. */
 Datum
 dw_make_row(FunctionCallInfo fcinfo, const DwColumn *row, int n)
 {
@@ -98,7 +98,7 @@ dw_make_row(FunctionCallInfo fcinfo, const DwColumn *row, int n)
 	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
 }
 
-/* True if the schema is one of those that the extension brings. */
+/* Returns true if the schema belongs to the extension. */
 bool
 dw_is_our_schema(Oid schema)
 {
@@ -109,9 +109,8 @@ dw_is_our_schema(Oid schema)
 }
 
 /*
- * Returns the data of the trigger that calls this function.  Raises an error
- * unless the caller is a trigger on a table of the extension, and with for_row
- * one that fires for each row.
+ * Returns the data of the trigger that calls this function.  Raises an error unless the caller is a
+ * trigger on a table of the extension, and, if "for_row" is true, a row trigger.
  */
 TriggerData *
 dw_require_trigger(FunctionCallInfo fcinfo, const char *function, bool for_row)
@@ -131,7 +130,7 @@ dw_require_trigger(FunctionCallInfo fcinfo, const char *function, bool for_row)
 	return trigger;
 }
 
-/* True if the text can be the name of a notification channel. */
+/* Returns true if the text can be the name of a notification channel. */
 bool
 dw_is_channel(const char *name)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * signature.h
- *	  Rows that functions return, with checks of their columns; checks of calls by triggers.
+ *	  Checks of rows that functions return, and of calls by triggers.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,12 +32,12 @@ typedef struct DwColumn
 #define DW_TIME(t)		((DwColumn) {TIMESTAMPTZOID, TimestampTzGetDatum(t), false})
 #define DW_NULL(type)	((DwColumn) {type, (Datum) 0, true})
 
-/* Adds a row, whose columns are given, to the result of a set-returning function. */
+/* Adds a row with these columns to the result of a set-returning function. */
 #define dw_put_row(fcinfo, ...) \
 	dw_put_columns(fcinfo, (DwColumn[]) {__VA_ARGS__}, \
 				   sizeof((DwColumn[]) {__VA_ARGS__}) / sizeof(DwColumn))
 
-/* Returns the column, or null instead if the condition holds. */
+/* Returns the column, or null if the condition is true. */
 static inline DwColumn
 dw_null_if(bool condition, DwColumn column)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * wing.h
- *	  What a feature (a "wing") adds to the engine, which knows none by name.
+ *	  The functions of a feature (a "wing"), which the engine calls without naming it.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,65 +18,65 @@ struct DwAction;
 struct DwDatabase;
 struct DwEnded;
 
-/* A job of the sweeper, which has a place for its time in shared memory (DwJob). */
+/* A job of the sweeper.  Its time is in shared memory, at the place "job" (DwJob). */
 typedef struct DwWingJob
 {
 	int			job;
-	/* does a slice; sets *more, or returns when there is more to do */
+	/* does a part of the job; sets *more, or returns when there is more to do */
 	TimestampTz (*work) (struct DwDatabase *db, bool *more);
 } DwWingJob;
 
 /* Each function may be NULL. */
 typedef struct DwWing
 {
-	/* Asks for shared memory.  By the postmaster. */
+	/* Requests shared memory.  Called by the postmaster. */
 	void		(*request_memory) (void);
-	/* Shared memory has been set up.  By the postmaster. */
+	/* Called by the postmaster after shared memory has been set up. */
 	void		(*memory_is_ready) (void);
-	/* True if no task may run on this server yet.  Changes nothing. */
+	/* Returns true if no task may run on this server yet.  Changes nothing. */
 	bool		(*is_held) (void);
-	/* The same, by the launcher: at its start, and whenever it wakes until it is false. */
+	/* The same, called by the launcher at its start, and at each wake-up until it returns false. */
 	bool		(*stays_held) (void);
-	/* A task, or an attempt, has ended.  By who ends it, in the transaction that has deleted the row. */
+	/* Called when a task or an attempt has ended, in the transaction that has deleted the row. */
 	void		(*task_ended) (const struct DwEnded *ended);
-	/* True if it wants to know of such an end; then task_ended() must be called for it. */
+	/* Returns true if task_ended() must be called for this outcome in this queue. */
 	bool		(*wants_end) (int16 queue, int outcome);
-	/* How many bytes of what a task of the queue returns are wanted. */
+	/* Returns how many bytes of the results of the queue's tasks are wanted. */
 	int			(*max_result) (int16 queue);
-	/* Ends of a batch, or of the sweeper's slice, come, have come (before the commit); those of a batch were undone. */
+	/* For a batch, or a sweeper's slice: before tasks end; before the commit; after a rollback. */
 	void		(*batch_begins) (void);
 	void		(*batch_ends) (void);
 	void		(*batch_undone) (void);
-	/* The same, of a task: the transaction has committed; and then, it has no locks any more.  Cannot fail. */
+	/* The end of a task: after the commit; and after locks are released.  Must not fail. */
 	void		(*end_committed) (struct DwDatabase *db, int64 id, int outcome);
 	void		(*end_visible) (struct DwDatabase *db, int64 id);
-	/* Tasks may have ended of which no end was noted.  Cannot fail. */
+	/* Called if tasks may have ended without a noted end.  Must not fail. */
 	void		(*ends_in_doubt) (struct DwDatabase *db);
-	/* How the task has ended, if that is known; else NULL. */
+	/* Returns how the task has ended, or NULL if that is not known. */
 	const char *(*outcome_of) (int64 id);
-	/* False if the sweeper must leave the row of a cancelled task for now. */
+	/* Returns false if the sweeper must leave the row of a cancelled task for now. */
 	bool		(*may_remove) (Relation rel, HeapTuple row);
-	/* An executor has left a task that has no row any more.  Cannot fail, wait or allocate. */
+	/* Called if an executor has left a task without a row.  Must not fail, wait or allocate. */
 	void		(*task_lost) (struct DwDatabase *db);
-	/* Rows of tasks, or roles, may have gone without a word.  By the timer, outside of a transaction. */
+	/* Called by the timer, in no transaction, if rows of tasks, or roles, may be gone unnoticed. */
 	void		(*rows_in_doubt) (struct DwDatabase *db);
-	/* True if it has rows that came with a copy.  By the timer, which does not wait. */
+	/* Returns true if the wing has rows from a copy.  Called by the timer, so must not wait. */
 	bool		(*has_unarmed) (void);
-	/* delay_wheel.arm() takes such rows over; *left becomes true if some stay. */
+	/* Takes such rows over for delay_wheel.arm().  Sets *left to true if some stay. */
 	void		(*arm) (bool *left);
-	/* Raises an error if the queue, which is to be dropped, is needed. */
+	/* Raises an error if the queue, which will be dropped, is needed. */
 	void		(*require_unused) (int16 queue, const char *name);
-	/* Somebody has done something (task/actions.c), in the same transaction. */
+	/* Called after an action (task/actions.c), in the same transaction. */
 	void		(*done) (const struct DwAction *action);
-	/* Jobs must look anew: settings have changed, or else the timer starts or the clock was set. */
+	/* Called if settings have changed (true), or the timer starts or the clock was set (false). */
 	void		(*jobs_in_doubt) (struct DwDatabase *db, bool settings);
-	/* By the sweeper, each time that it looks for work; returns when it must be called again. */
+	/* Called by the sweeper each time it looks for work.  Returns when to call it again. */
 	TimestampTz (*sweep) (struct DwDatabase *db);
 	const DwWingJob *jobs;
 	int			njobs;
 } DwWing;
 
-/* All wings, in the order in which they are called; the last one is NULL. */
+/* All wings, in the order in which they are called.  The last element is NULL. */
 extern const DwWing *const *dw_wings;
 
 /* for each wing w that has this function */
@@ -92,7 +92,7 @@ dw_wings_doubt_ends(struct DwDatabase *db)
 		wing->ends_in_doubt(db);
 }
 
-/* True if a wing wants to know of such an end. */
+/* Returns true if task_ended() must be called for this outcome in this queue. */
 static inline bool
 dw_wings_want_end(int16 queue, int outcome)
 {
@@ -102,7 +102,7 @@ dw_wings_want_end(int16 queue, int outcome)
 	return false;
 }
 
-/* How many bytes of what a task of the queue returns are wanted. */
+/* Returns how many bytes of the results of the queue's tasks are wanted. */
 static inline int
 dw_wings_max_result(int16 queue)
 {
@@ -113,7 +113,7 @@ dw_wings_max_result(int16 queue)
 	return max;
 }
 
-/* True if a wing lets no task run on this server yet. */
+/* Returns true if a wing lets no task run on this server yet. */
 static inline bool
 dw_wings_hold(void)
 {

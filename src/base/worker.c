@@ -1,15 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * worker.c
- *	  Things that the launcher, timers, executors and sweepers need as processes, and how
- *	  one of them starts another.
+ *	  Functions for the launcher, timers, executors and sweepers as processes, and for starting
+ *	  them.
  *
  * Run by these background workers; dw_private_memory() and dw_session_access()
  * can be called by any process.
  *
- * Signals: SIGTERM ends a worker at its next check for interrupts, also while the
- * worker waits for a lock; dw_worker_end_if_told() has to do with what the log says then.  SIGINT is handled as in any background worker.  SIGQUIT
- * is handled by shmem/crash_watch.c, which finds out which process crashed.
+ * Signals: SIGTERM ends a worker at its next check for interrupts, even while the worker waits for
+ * a lock.  dw_worker_end_if_told() keeps errors out of the log then.  SIGINT is handled as in any
+ * background worker.  shmem/crash_watch.c handles SIGQUIT, to find out which process crashed.
  *
  *-------------------------------------------------------------------------
  */
@@ -45,23 +45,23 @@ static const DwWing *const no_wings[] = {NULL};
 const DwWing *const *dw_wings = no_wings;
 
 /*
- * The clock counts as set back from this many microseconds on.  A smaller change
- * only makes work late by as much.
+ * The clock counts as set back if it was set back by at least this time, in us.  A smaller change
+ * only makes work late by the same time.
  */
 #define SET_BACK_US		(100 * 1000)
 
 /* True if another process has sent SIGTERM */
 static volatile sig_atomic_t terminated = false;
 
-/* The text and state that pg_stat_activity shows; the text is NULL: report it again */
+/* The text and state in pg_stat_activity.  If the text is NULL, it must be reported again */
 static const char *activity = NULL;
 static BackendState activity_state = STATE_UNDEFINED;
 
 /*---- Starting workers ----*/
 
 /*
- * Fills *worker for a process of this kind: "timer" is called "delay_wheel timer", and its
- * main function is dw_timer_main().  The postmaster does not restart it.
+ * Fills *worker for a process of this kind: a "timer" gets the name "delay_wheel timer", and the
+ * main function dw_timer_main().  The postmaster does not restart the process.
  */
 void
 dw_worker_describe(BackgroundWorker *worker, const char *kind)
@@ -77,10 +77,10 @@ dw_worker_describe(BackgroundWorker *worker, const char *kind)
 }
 
 /*
- * Asks the postmaster for a process of this kind.  It gets a number as its argument, and
- * "size" bytes in bgw_extra.  The postmaster wakes this process when the new one starts
- * and ends.  Returns false, and leaves *handle as it is, if no background worker is free;
- * else *handle, which was NULL or of a former process, is replaced.
+ * Asks the postmaster for a process of this kind.  The new process gets "number" as its argument,
+ * and "size" bytes in bgw_extra.  The postmaster wakes the caller when the new process starts and
+ * ends.  If no background worker is free, returns false and does not change *handle.  Otherwise
+ * replaces *handle, which was NULL or belonged to a former process.
  */
 bool
 dw_worker_start(const char *kind, int32 number, const void *extra, Size size,
@@ -106,7 +106,7 @@ dw_worker_start(const char *kind, int32 number, const void *extra, Size size,
 	return true;
 }
 
-/* True if the process of this handle has ended, and its background worker is free. */
+/* Returns true if the process of this handle has ended, and its background worker is free. */
 bool
 dw_worker_has_ended(BackgroundWorkerHandle *handle)
 {
@@ -117,7 +117,7 @@ dw_worker_has_ended(BackgroundWorkerHandle *handle)
 
 /*---- Being a worker ----*/
 
-/* SIGTERM handler; remembers whether the signal came from another process. */
+/* SIGTERM handler.  Notes whether the signal came from another process. */
 static void
 note_and_die(DW_SIGNAL_ARGS)
 {
@@ -129,55 +129,51 @@ note_and_die(DW_SIGNAL_ARGS)
 	errno = save_errno;
 }
 
-/* True if another process told this one to end, by SIGTERM. */
+/* Returns true if another process has told this process to end, by SIGTERM. */
 bool
 dw_worker_terminated(void)
 {
 	return terminated;
 }
 
-/*
- * Sets up signals and the settings that a worker needs; to be called first in a
- * worker's main function.
- */
+/* Sets up signals and settings of a worker.  Called first in a worker's main function. */
 void
 dw_worker_begin(void)
 {
 	dw_signal(SIGTERM, note_and_die);
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
-	/* an error must not end the process: it is a task's outcome, or is tried again */
+	/* an error must not end the process: it is a task's outcome, or the work is tried again */
 	SetConfigOption("exit_on_error", "off", PGC_USERSET, PGC_S_OVERRIDE);
 	dw_no_transaction_timeout();
 	BackgroundWorkerUnblockSignals();
-	/* a SIGHUP after the fork and before the handler was there is lost: so read the settings anew */
+	/* read the settings again, since a SIGHUP before the handler was set is lost */
 	ProcessConfigFile(PGC_SIGHUP);
 	/* remember the clock of this moment */
 	(void) dw_worker_clock_set_back();
 }
 
 /*
- * Between two pieces of work: ends this process if it was told to, as PostgreSQL's own check
- * for interrupts does, with the same exit code and the same callbacks, but with a line of the
- * log that is no error, since an ordinary shutdown is none.  In the middle of work PostgreSQL
- * says it, as FATAL.
+ * Ends this process if it was told to end, with the exit code and the callbacks of PostgreSQL's own
+ * check for interrupts.  Called between two pieces of work.  PostgreSQL's check would log a FATAL
+ * error, but an ordinary shutdown is no error.
  */
 void
 dw_worker_end_if_told(void)
 {
 	if (!ProcDiePending)
 		return;
-	/* to report is to check for interrupts, too */
+	/* ereport() checks for interrupts, too */
 	HOLD_INTERRUPTS();
 	ereport(LOG,
 			(errmsg("%s is shutting down", MyBgworkerEntry->bgw_name)));
-	/* the postmaster starts a launcher again that was told to end by somebody else */
+	/* the postmaster restarts a launcher that another process has told to end */
 	proc_exit(1);
 }
 
 /*
- * Handles signals between two pieces of work: ends this process after SIGTERM, and
- * reads the settings again after SIGHUP.  True if the settings were read.  A
- * request to cancel (SIGINT) is forgotten, since no piece of work is under way.
+ * Handles signals between two pieces of work: ends this process after SIGTERM, and reads the
+ * settings again after SIGHUP.  Returns true if it has read the settings.  Forgets a request to
+ * cancel (SIGINT), since no work is being done.
  */
 bool
 dw_worker_interrupts(void)
@@ -195,8 +191,8 @@ dw_worker_interrupts(void)
 }
 
 /*
- * True if a signal has come that dw_worker_interrupts() has not handled.  To be asked before
- * a worker sleeps, since the latch that the signal has set may have been reset.
+ * Returns true if there is a signal that dw_worker_interrupts() has not handled.  Called before a
+ * worker sleeps, since the latch that the signal set may have been reset.
  */
 bool
 dw_worker_is_signalled(void)
@@ -205,9 +201,8 @@ dw_worker_is_signalled(void)
 }
 
 /*
- * Sets the state and the text that pg_stat_activity shows for this worker.  The
- * text must live as long as the process; the same pointer as in the call before
- * costs nothing.
+ * Sets the state and the text that pg_stat_activity shows for this worker.  The text must live as
+ * long as the process.  A call with the same pointer as before costs nothing.
  */
 void
 dw_worker_activity(BackendState state, const char *text)
@@ -220,8 +215,8 @@ dw_worker_activity(BackendState state, const char *text)
 }
 
 /*
- * Adds to the amount of what this worker does, which pg_stat_activity shows beside the text of
- * dw_worker_activity().  Another text begins with 0.
+ * Adds to this worker's amount of work, which pg_stat_activity shows after the text of
+ * dw_worker_activity().  A new text starts at 0.
  */
 void
 dw_worker_progress(int64 n)
@@ -238,19 +233,18 @@ dw_worker_progress(int64 n)
 }
 
 /*
- * Returns by how many microseconds the clock was set back since the previous
- * call, or since dw_worker_begin(); 0 if the clock was not set back.  Times until
- * which a caller planned to sleep are then too late by as much.
+ * Returns by how many microseconds the clock was set back since the previous call, or since
+ * dw_worker_begin(), or 0.  If the caller has planned to sleep until a time, the sleep would end
+ * too late by this amount.
  *
- * dw_now() is read between two calls of dw_uptime().  So at that moment, the
- * difference between the two clocks was at least now - after, and at most
- * now - before.  The clock was set back if even the upper bound lies below a lower
- * bound of an earlier call.
+ * dw_now() is read between two calls of dw_uptime().  So the difference of the clocks was at least
+ * now - after, and at most now - before.  The clock was set back if the upper bound is below a
+ * lower bound of an earlier call.
  */
 int64
 dw_worker_clock_set_back(void)
 {
-	static int64 ahead = PG_INT64_MIN;	/* highest lower bound so far; lowest: none yet */
+	static int64 ahead = PG_INT64_MIN;	/* highest lower bound so far; PG_INT64_MIN: none yet */
 	int64		before = dw_uptime();
 	TimestampTz now = dw_now();
 	int64		after = dw_uptime();
@@ -266,11 +260,10 @@ dw_worker_clock_set_back(void)
 }
 
 /*
- * Returns how much memory this process shares with no other process, in kB; 0 if
- * that is not known (only Linux tells).
+ * Returns how much memory this process shares with no other process, in kB, or 0 if that is not
+ * known, as on systems other than Linux.
  *
- * Memory that contexts have freed, but malloc() has not given back to the system,
- * counts as well.
+ * Includes memory that contexts have freed, but malloc() has not given back to the system.
  */
 int64
 dw_private_memory(void)
@@ -287,7 +280,7 @@ dw_private_memory(void)
 	return n == 2 ? (resident - shared) * (sysconf(_SC_PAGESIZE) / 1024) : 0;
 }
 
-/* True if this database exists and allows connections. */
+/* Returns true if this database exists and allows connections. */
 static bool
 database_is_open(void)
 {
@@ -300,10 +293,7 @@ database_is_open(void)
 	return open;
 }
 
-/*
- * Tells whether a role can have sessions in the database of this process.  To be
- * called in a transaction.
- */
+/* Returns whether a role can have sessions in this database.  Called in a transaction. */
 DwAccess
 dw_session_access(Oid owner)
 {

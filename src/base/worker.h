@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * worker.h
- *	  Things that the launcher, timers, executors and sweepers need as processes.
+ *	  Functions for the launcher, timers, executors and sweepers as processes.
  *
  *-------------------------------------------------------------------------
  */

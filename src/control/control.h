@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * control.h
- *	  What the files of this folder offer to each other.
+ *	  Declarations shared by the files of this folder.
  *
  *-------------------------------------------------------------------------
  */
@@ -35,7 +35,7 @@ extern List *dw_concern_members(List *concerns, Oid role);
 extern void dw_recycle(const List *concerns);
 extern void dw_recycle_databases(void);
 
-/*---- shmem.c: request and set-up of shared memory ----*/
+/* shmem.c: request and initialization of shared memory */
 
 extern void dw_shared_install(void);
 

@@ -3,32 +3,32 @@
  * ddl.c
  *	  SQL commands of users that delay_wheel must act on.
  *
- * Run by all backends.  A ProcessUtility hook acts on these commands:
+ * Run by all backends.  A ProcessUtility hook handles these commands:
  *
  * - CREATE EXTENSION delay_wheel: the launcher starts a timer after the commit.
- * - DROP DATABASE, CREATE DATABASE, ALTER DATABASE RENAME and SET TABLESPACE: these need
- *   a database without sessions, so our workers end before (hold.c).
- * - Commands that change what a login would find (rights and settings of databases and
- *   roles): executors and timers start anew after the commit (recycle.c).
+ * - DROP DATABASE, CREATE DATABASE, ALTER DATABASE RENAME and SET TABLESPACE: these need a database
+ *   without sessions, so our workers must end before (hold.c).
+ * - Commands that change rights or settings of databases and roles, which a login would find:
+ *   executors and timers are restarted after the commit (recycle.c).
  * - DROP ROLE: the timers of all databases look for tasks of the role.
- * - SET CONSTRAINTS, TRUNCATE, COPY, ANALYZE, IMPORT FOREIGN SCHEMA: a task that runs one
- *   of these is the last one of its batch.  SET CONSTRAINTS is refused in code of
- *   a stranger's type (statement/args.c).
- * - PREPARE TRANSACTION: its name is noted.  Under that name the transaction writes down
- *   what it touched (task/touched.c).
- * - COMMIT PREPARED and ROLLBACK PREPARED: the backend tells the timer what the prepared
- *   transaction touched, and of an extension that it created.
+ * - SET CONSTRAINTS, TRUNCATE, COPY, ANALYZE, IMPORT FOREIGN SCHEMA: a task that runs such a
+ *   command is the last task of its batch.  SET CONSTRAINTS is refused in code of a stranger's type
+ *   (statement/args.c).
+ * - PREPARE TRANSACTION: its name is noted.  The transaction records its changes under this name
+ *   (task/touched.c).
+ * - COMMIT PREPARED and ROLLBACK PREPARED: the backend informs the timer of the prepared
+ *   transaction's changes, and if it created the extension.
  * - CREATE TABLE for a shard of one of our tables: refused.
- * - GRANT of the role delay_wheel_user: the role gets its right (task/allow.c).
- * - Any command: the last one of a task is noted for the history (statement/plans.c).
+ * - GRANT of the role delay_wheel_user: the role gets the right to use delay_wheel (task/allow.c).
+ * - Any command: a task's last command is noted for the history (statement/plans.c).
  *
- * The extension can be dropped in many ways (DROP OWNED, DROP SCHEMA CASCADE).  An object
- * access hook notices that, and the timer looks at the tables again.
+ * The extension can be dropped in many ways (DROP OWNED, DROP SCHEMA CASCADE).  An object access
+ * hook notices a drop, and the timer looks at the tables again.
  *
- * The hook finds the databases and roles that a command concerns before the command,
- * since their names may be gone afterwards.  It notes them after the command has
- * succeeded.  A hold must begin before the command; so it checks the user's rights
- * itself.  If such a command then fails, the workers that have ended are started again.
+ * Before a command, the hook finds the databases and roles that the command concerns, since their
+ * names may be gone afterwards.  It notes them after the command has succeeded.  A hold must begin
+ * before the command, so the hook checks the user's rights itself.  If such a command then fails,
+ * the workers that have ended are started again.
  *
  *-------------------------------------------------------------------------
  */
@@ -84,9 +84,9 @@ static object_access_hook_type prev_object_access = NULL;
 /*
  * Makes all processes read queues, pauses and marks again (task/queues.c, task/marks.c).
  *
- * Called before COMMIT PREPARED and ROLLBACK PREPARED, which give the transaction's locks
- * back before this backend can tell what the transaction has changed.  Copies in other
- * processes must be out of date by then.
+ * Called before COMMIT PREPARED and ROLLBACK PREPARED, which release the transaction's locks before
+ * this backend can report the transaction's changes.  Other processes must have invalidated their
+ * copies before.
  */
 static void
 raise_control(void)
@@ -98,12 +98,11 @@ raise_control(void)
 }
 
 /*
- * Returns the owner of the prepared transaction with this xid; InvalidOid if it does not
- * belong to this database, or if the current user may not end it.  In the last case the
- * command will fail, and must not make other processes read anything again before it
- * does.
+ * Returns the owner of the prepared transaction with this xid; InvalidOid if it does not belong to
+ * this database, or if the current user may not end it.  In the second case the command will fail,
+ * and must not make other processes read anything again.
  *
- * The view pg_prepared_xacts has the same answer, but reads all prepared transactions.
+ * The view pg_prepared_xacts is not used, since it reads all prepared transactions.
  */
 static Oid
 who_prepared(TransactionId xid)
@@ -118,15 +117,39 @@ who_prepared(TransactionId xid)
 	return superuser() || owner == GetUserId() ? owner : InvalidOid;
 }
 
+/* Notes what a row of delay_wheel_data.prepared stands for, of a transaction that this role ends. */
+static void
+touch_prepared_row(Relation rel, HeapTuple tuple, Oid whose)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+	bool		isnull;
+	Oid			owner = DatumGetObjectId(heap_getattr(tuple, Anum_prepared_owner, desc, &isnull));
+	int16		queue = DatumGetInt16(heap_getattr(tuple, Anum_prepared_queue, desc, &isnull));
+	int16		priority = DatumGetInt16(heap_getattr(tuple, Anum_prepared_priority, desc, &isnull));
+	TimestampTz due = DatumGetTimestampTz(heap_getattr(tuple, Anum_prepared_due, desc, &isnull));
+	DwDatabase *db = dw_my_database();
+	DwLaneRef	lane;
+
+	/*
+	 * check the owner, since plain SQL can write such rows: a role must not fill the places for
+	 * lanes with lanes of other roles
+	 */
+	if (db != NULL && OidIsValid(owner) && has_privs_of_role(whose, owner) &&
+		dw_lane_enter(db, owner, queue, priority, &lane))
+		dw_touch_lane(lane, due);
+	else
+		dw_touch_all();
+	dw_touch_prepared();
+}
+
 /*
- * Called before COMMIT PREPARED and ROLLBACK PREPARED.  Notes all that the prepared
- * transaction touched as touched by this backend's own transaction, whose end tells the
- * timer.  Returns false if the database has no extension (yet).
+ * Called before COMMIT PREPARED and ROLLBACK PREPARED.  Notes all changes of the prepared
+ * transaction as changes of this backend's own transaction, whose end informs the timer.  Returns
+ * false if the database has no extension (yet).
  *
- * The prepared transaction has not ended yet, so its rows are read with a dirty snapshot.
- * It does not matter how it ends: in both cases its row locks are gone, and the timer
- * must look at its lanes.  Its xid is published until the command is over, as a commit
- * does (shmem/committing.c).
+ * The prepared transaction has not ended yet, so its rows are read with a dirty snapshot.  After
+ * commit and rollback, its row locks are gone, and the timer must look at its lanes.  Until the
+ * command is over, its xid is published, as for a commit (shmem/committing.c).
  */
 static bool
 touch_what_was_prepared(const char *gid)
@@ -162,16 +185,7 @@ touch_what_was_prepared(const char *gid)
 	scan = systable_beginscan(rel, cat.prepared_gid_index, true, &dirty, 1, &key);
 	while ((tuple = systable_getnext(scan)) != NULL)
 	{
-		TupleDesc	desc = RelationGetDescr(rel);
-		bool		isnull;
-		Oid			owner = DatumGetObjectId(heap_getattr(tuple, Anum_prepared_owner, desc, &isnull));
-		int16		queue = DatumGetInt16(heap_getattr(tuple, Anum_prepared_queue, desc, &isnull));
-		int16		priority = DatumGetInt16(heap_getattr(tuple, Anum_prepared_priority, desc, &isnull));
-		TimestampTz due = DatumGetTimestampTz(heap_getattr(tuple, Anum_prepared_due, desc, &isnull));
-		DwDatabase *db;
-		DwLaneRef	lane;
-
-		/* a row of a transaction that has ended: its end has told the timer */
+		/* a row of an ended transaction, which has informed the timer */
 		if (!TransactionIdIsValid(dirty.xmin))
 			continue;
 		if (dirty.xmin != asked)
@@ -180,17 +194,7 @@ touch_what_was_prepared(const char *gid)
 		if (!OidIsValid(whose))
 			continue;
 		xid = asked;
-		db = dw_my_database();
-		/*
-		 * check the owner, since plain SQL can write such rows: a role must not use up
-		 * the lanes by entering those of other roles
-		 */
-		if (db != NULL && OidIsValid(owner) && has_privs_of_role(whose, owner) &&
-			dw_lane_enter(db, owner, queue, priority, &lane))
-			dw_touch_lane(lane, due);
-		else
-			dw_touch_all();
-		dw_touch_prepared();
+		touch_prepared_row(rel, tuple, whose);
 	}
 	systable_endscan(scan);
 	UnlockRelationOid(cat.prepared_gid_index, AccessShareLock);
@@ -203,7 +207,7 @@ touch_what_was_prepared(const char *gid)
 	return true;
 }
 
-/* True for COMMIT PREPARED and ROLLBACK PREPARED. */
+/* Returns true for COMMIT PREPARED and ROLLBACK PREPARED. */
 static bool
 is_end_of_prepared(const TransactionStmt *stmt)
 {
@@ -211,9 +215,9 @@ is_end_of_prepared(const TransactionStmt *stmt)
 }
 
 /*
- * Handles PREPARE TRANSACTION, COMMIT PREPARED and ROLLBACK PREPARED before they are
- * executed.  Returns true if the command may create the extension: COMMIT PREPARED in a
- * database that has none yet.
+ * Handles PREPARE TRANSACTION, COMMIT PREPARED and ROLLBACK PREPARED before they are executed.
+ * Returns true if the command may create the extension: COMMIT PREPARED in a database without the
+ * extension.
  */
 static bool
 before_transaction_statement(TransactionStmt *stmt, bool top_level)
@@ -227,7 +231,7 @@ before_transaction_statement(TransactionStmt *stmt, bool top_level)
 
 /*---- Commands that need a database without sessions ----*/
 
-/* Returns the option of a command that has this name, or NULL. */
+/* Returns the command's option with this name, or NULL. */
 static DefElem *
 option_named(List *options, const char *name)
 {
@@ -239,7 +243,7 @@ option_named(List *options, const char *name)
 	return NULL;
 }
 
-/* True if the current user may create databases. */
+/* Returns true if the current user may create databases. */
 static bool
 may_create_databases(void)
 {
@@ -255,7 +259,7 @@ may_create_databases(void)
 	return result;
 }
 
-/* True if the database is marked as a template. */
+/* Returns true if the database is marked as a template. */
 static bool
 is_template(Oid database)
 {
@@ -269,9 +273,8 @@ is_template(Oid database)
 }
 
 /*
- * Holds the database for a command that only its owner may execute.  Does nothing if the
- * user does not own the database: nobody else can make our workers end, and the command
- * will fail.
+ * Holds the database for a command that only its owner may execute.  Does nothing if the user does
+ * not own the database: only the owner can make our workers end, and the command will fail.
  */
 static void
 hold_own_database(const char *name)
@@ -295,7 +298,7 @@ hold_template(CreatedbStmt *stmt)
 		dw_hold_database(database);
 }
 
-/* Holds the database that a command needs without sessions, if it is such a command. */
+/* Holds the database if the command needs a database without sessions. */
 static void
 hold_for(Node *statement, bool top_level)
 {
@@ -308,7 +311,7 @@ hold_for(Node *statement, bool top_level)
 		return;
 	}
 
-	/* PostgreSQL refuses the other commands in a transaction block */
+	/* in a transaction block, PostgreSQL refuses the other commands */
 	if (IsInTransactionBlock(top_level))
 		return;
 	if (IsA(statement, DropdbStmt))
@@ -323,10 +326,9 @@ hold_for(Node *statement, bool top_level)
 /*---- Shards ----*/
 
 /*
- * Raises an error if Citus is about to create a shard of one of our tables (its name is
- * that of the table, followed by _ and a number).  Tasks are scheduled and run by means
- * of the local table itself.  If Citus distributed it, all nodes would seem to share the
- * tasks, which would be wrong.
+ * Raises an error if Citus is about to create a shard of one of our tables (named like the table,
+ * followed by _ and a number).  Tasks are scheduled and run by the local table.  If Citus
+ * distributed the table, all nodes would seem to share the tasks, which is wrong.
  */
 static void
 refuse_shard(const RangeVar *name)
@@ -340,7 +342,7 @@ refuse_shard(const RangeVar *name)
 	schema = get_namespace_oid(name->schemaname, true);
 	if (!dw_is_our_schema(schema))
 		return;
-	/* first of all Citus may create a table of the same name, on the other nodes */
+	/* before, Citus may create a table with the name of our table on the other nodes */
 	table = get_relname_relid(name->relname, schema);
 	if (!OidIsValid(table) && number != NULL && number[1] != '\0' &&
 		number[1 + strspn(number + 1, "0123456789")] == '\0')
@@ -350,18 +352,17 @@ refuse_shard(const RangeVar *name)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("table \"%s\" of delay_wheel cannot be distributed", get_rel_name(table)),
-				 errhint("Tables of delay_wheel are local to each node, as its tasks are.")));
+				 errhint("Each node has tasks and tables of delay_wheel of its own.")));
 }
 
-/*---- Commands that change what a login would find ----*/
+/* Commands that change rights and settings of logins */
 
 /*
- * Returns what a command on a database concerns; NIL if the user may not execute the
- * command.
+ * Returns the concerns of a command on a database; NIL if the user may not execute the command.
  *
- * The rights are checked here, since PostgreSQL raises no error in two cases: GRANT by a
- * user without grant options is only a warning, if that user has any right on the
- * database; and ALTER DATABASE OWNER TO the present owner is allowed to everybody.
+ * The rights are checked here, since PostgreSQL raises no error in two cases: GRANT by a user
+ * without grant options only warns, if the user has any right on the database.  ALTER DATABASE
+ * OWNER TO the present owner is allowed to everybody.
  */
 static List *
 concern_database(const char *name, bool allowed_by_grant, bool settings)
@@ -377,10 +378,7 @@ concern_database(const char *name, bool allowed_by_grant, bool settings)
 	return dw_concern(NIL, database, InvalidOid, settings);
 }
 
-/*
- * Adds what a command on roles concerns.  With members, the members of these roles as
- * well.
- */
+/* Adds the concerns of a command on roles, and, if members is true, on their members. */
 static List *
 concern_roles(List *concerns, List *roles, bool members)
 {
@@ -398,7 +396,7 @@ concern_roles(List *concerns, List *roles, bool members)
 	return concerns;
 }
 
-/* Returns what ALTER ROLE, or ALTER GROUP, concerns. */
+/* Returns the concerns of ALTER ROLE, or ALTER GROUP. */
 static List *
 concern_role(AlterRoleStmt *stmt)
 {
@@ -412,7 +410,7 @@ concern_role(AlterRoleStmt *stmt)
 	return members ? concern_roles(concerns, (List *) members->arg, true) : concerns;
 }
 
-/* Returns what ALTER ROLE ... SET concerns. */
+/* Returns the concerns of ALTER ROLE ... SET. */
 static List *
 concern_settings(AlterRoleSetStmt *stmt)
 {
@@ -424,7 +422,7 @@ concern_settings(AlterRoleSetStmt *stmt)
 	return dw_concern(NIL, database, role, true);
 }
 
-/* Returns what GRANT and REVOKE on databases concern. */
+/* Returns the concerns of GRANT and REVOKE on databases. */
 static List *
 concern_grant(GrantStmt *stmt)
 {
@@ -438,8 +436,8 @@ concern_grant(GrantStmt *stmt)
 }
 
 /*
- * Returns a list of the databases and roles that a command concerns if it succeeds: a
- * login there would find something changed.  dw_recycle() takes the list.
+ * Returns the concerns of a command, a list of databases and roles whose logins would find
+ * something changed if the command succeeds.  dw_recycle() takes the list.
  */
 static List *
 concerned_by(Node *statement)
@@ -475,9 +473,9 @@ concerned_by(Node *statement)
 /*---- Other commands ----*/
 
 /*
- * True if a task that executes this command must be the last one of its batch.  SET
- * CONSTRAINTS cannot be undone before the next task of the batch.  The other commands may
- * work on foreign tables, as queries do (task/other_nodes.c).
+ * Returns true if a task that executes this command must be the last task of its batch.  SET
+ * CONSTRAINTS cannot be undone before the next task of the batch.  The other commands may work on
+ * foreign tables, as queries do (task/other_nodes.c).
  */
 static bool
 closes_batch(Node *statement)
@@ -485,16 +483,6 @@ closes_batch(Node *statement)
 	return IsA(statement, ConstraintsSetStmt) || IsA(statement, TruncateStmt) ||
 		IsA(statement, CopyStmt) || IsA(statement, VacuumStmt) ||
 		IsA(statement, ImportForeignSchemaStmt);
-}
-
-/*
- * True if the launcher must look for new, dropped or changed databases after the command.
- */
-static bool
-changes_databases(Node *statement)
-{
-	return IsA(statement, AlterDatabaseStmt) || IsA(statement, CreatedbStmt) ||
-		IsA(statement, DropdbStmt);
 }
 
 /*---- Roles that are dropped ----*/
@@ -508,8 +496,8 @@ typedef struct Dropped
 } Dropped;
 
 /*
- * True if the role has tasks in this database.  Does not wait: false if the table is
- * locked.
+ * Returns true if the role has tasks in this database.  Does not wait: returns false if the table
+ * is locked.
  */
 static bool
 has_tasks_here(Oid role)
@@ -527,8 +515,8 @@ has_tasks_here(Oid role)
 }
 
 /*
- * Returns a list of Dropped for DROP ROLE, made before the command: which of the roles
- * have tasks.
+ * Returns a list of Dropped for DROP ROLE, which shows the roles with tasks.  Called before the
+ * command.
  */
 static List *
 look_for_tasks(List *roles)
@@ -552,7 +540,7 @@ look_for_tasks(List *roles)
 	return result;
 }
 
-/* Tells the user, after DROP ROLE, which of the dropped roles had tasks. */
+/* Warns the user, after DROP ROLE, that dropped roles had tasks. */
 static void
 tell_of_tasks(List *roles)
 {
@@ -578,8 +566,8 @@ tell_of_tasks(List *roles)
 /*---- SET CONSTRAINTS ----*/
 
 /*
- * Raises an error in code of a stranger's type, which is being read.  SET CONSTRAINTS can
- * fire the triggers for all that the transaction has done so far.
+ * Raises an error while code of a stranger's type runs, to read a value of the type: SET
+ * CONSTRAINTS could fire triggers for all changes of the transaction.
  */
 static void
 refuse_set_constraints(void)
@@ -592,7 +580,7 @@ refuse_set_constraints(void)
 
 /*---- GRANT delay_wheel_user ----*/
 
-/* True if the command makes roles members of the group. */
+/* Returns true if the command makes roles members of the group. */
 static bool
 grants_group(Node *statement)
 {
@@ -613,8 +601,8 @@ grants_group(Node *statement)
 /*---- The hooks ----*/
 
 /*
- * True if CREATE EXTENSION may create delay_wheel: by its name, or (CASCADE) as an
- * extension that another one requires.
+ * Returns true if CREATE EXTENSION may create delay_wheel, by its name, or (CASCADE) because
+ * another extension requires it.
  */
 static bool
 may_create_extension(Node *statement)
@@ -632,10 +620,11 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 				QueryEnvironment *query_env, DestReceiver *dest, QueryCompletion *qc)
 {
 	Node	   *statement = pstmt->utilityStmt;
-	/* ask all of the tree before the command: COMMIT, for one, may free the tree */
+	/* read the parse tree before the command: some commands, such as COMMIT, may free it */
 	bool		may_create = may_create_extension(statement);
 	CommandTag	tag = CreateCommandTag(statement);
-	bool		changes = changes_databases(statement);
+	bool		changes_databases = IsA(statement, AlterDatabaseStmt) ||
+		IsA(statement, CreatedbStmt) || IsA(statement, DropdbStmt);
 	bool		drops = IsA(statement, DropRoleStmt);
 	bool		allows = grants_group(statement);
 	bool		was_prepared = false;
@@ -655,8 +644,8 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	else
 	{
 		/*
-		 * A user who cannot drop roles must not make us search for tasks: statistics of
-		 * the table's index would show whether any were found.
+		 * A user who cannot drop roles must not cause a search for tasks: statistics of the table's
+		 * index would show if any were found.
 		 */
 		if (drops && has_createrole_privilege(GetUserId()))
 			dropped_roles = look_for_tasks(((DropRoleStmt *) statement)->roles);
@@ -690,13 +679,13 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	if (ends_prepared)
 		dw_committing_withdraw();
 
-	/* take in catalog changes of the prepared transaction */
+	/* read catalog changes of the prepared transaction */
 	if (was_prepared)
 		AcceptInvalidationMessages();
 	if ((may_create || was_prepared) && dw_catalog_lookup(&cat))
 		dw_touch_extension();
 	dw_recycle(concerns);
-	if (changes)
+	if (changes_databases)
 		dw_recycle_databases();
 	if (drops)
 		dw_touch_roles();

@@ -3,10 +3,9 @@
  * delay_wheel.c
  *	  Entry point of the library.
  *
- * Run once by the postmaster, when the library is preloaded; all other processes inherit
- * the hooks and callbacks that are installed here.  The library can also be loaded by a
- * session of a server that has not preloaded it, so that a dump can be restored; its
- * functions raise errors then.
+ * Run once by the postmaster, when the library is preloaded.  All other processes inherit the hooks
+ * and callbacks that are installed here.  If the server has not preloaded the library, a session
+ * can load it, so that a dump can be restored; then its functions raise errors.
  *
  *-------------------------------------------------------------------------
  */
@@ -37,7 +36,7 @@ PG_MODULE_MAGIC;
 
 void		_PG_init(void);
 
-/* The one place that knows all wings. */
+/* The only list of all wings. */
 static const DwWing *const wings[] = {&dw_copies_wing, &dw_failed_wing, &dw_history_wing, &dw_ends_wing, &dw_recurring_wing, NULL};
 
 /* Installs all hooks and callbacks, and registers the launcher. */
@@ -60,7 +59,7 @@ _PG_init(void)
 	dw_executor_install();
 	dw_define_settings();
 
-	/* the servers that pg_upgrade starts must run nothing of ours */
+	/* servers that pg_upgrade starts must run no process of ours */
 	if (IsBinaryUpgrade)
 		return;
 

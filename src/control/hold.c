@@ -5,25 +5,23 @@
  *
  * Run by the backend of such a command (DROP DATABASE and the like), before the command.
  *
- * These commands fail while any session is connected to the database.  So the backend
- * takes a hold: it pins the place of the database in shared memory, so that the launcher
- * cannot give the place to another database, and raises DwDatabase.holds.  Then no timer,
- * sweeper or executor connects any more, and those that are connected end.  Timer,
- * sweeper and idle executors end when they are asked.  Executors that run a task get
- * SIGTERM after a short time, and put the task back.
+ * These commands fail while any session is connected to the database.  So the backend takes a hold:
+ * it pins the place of the database in shared memory, so that the launcher cannot give the place to
+ * another database, and raises DwDatabase.holds.  Then no timer, sweeper or executor connects any
+ * more, and connected processes end.  Timer, sweeper and idle executors end when they are asked.
+ * Executors that run a task get SIGTERM after a short time, and put the task back.
  *
- * If there is no free place for the database, there is no hold, and the database has no
- * such workers.  But a worker of the launcher may be connected to it for a moment, to
- * look for the extension (dw_look_main()); the backend waits for the end of that worker.
+ * If the database has no place, and none is free, there is no hold, and the database has no such
+ * workers.  But a worker of the launcher may be connected to it for a moment, to look for the
+ * extension (dw_look_main()).  The backend waits for the end of this worker.
  *
- * The hold ends with the transaction or subtransaction, whether the command succeeds or
- * not.  Then the launcher looks what has become of the database.  The callbacks that end
- * the hold cannot fail, wait or allocate memory.
+ * The hold ends with the transaction or subtransaction, after success and after failure.  Then the
+ * launcher checks if the database still exists.  The callbacks that end the hold cannot fail, wait
+ * or allocate memory.
  *
- * A worker, before it connects, checks whether its database is held, and notes its pid,
- * both under one acquisition of the table lock.  So a backend that holds the database, and
- * then takes the table lock, finds there the pids of all workers that are or will be
- * connected.
+ * Before a worker connects, it takes the table lock, checks that its database is not held, notes
+ * its pid, and releases the lock.  So a backend that holds the database, and then takes the table
+ * lock, finds the pids of all workers that are or will be connected.
  *
  *-------------------------------------------------------------------------
  */
@@ -45,11 +43,11 @@
 #include "../shmem/shared.h"
 #include "control.h"
 
-/* An executor that runs a task has this long, in microseconds, before it gets SIGTERM. */
+/* Time in microseconds until an executor that runs a task gets SIGTERM. */
 #define GRACE_US	(100 * 1000)
 /*
- * Maximum wait for workers to end, in microseconds.  After that, the command itself
- * fails, since there are sessions.
+ * Maximum wait for workers to end, in microseconds.  After this time, the command itself fails,
+ * since there are sessions.
  */
 #define PATIENCE_US	(5 * USECS_PER_SEC)
 
@@ -59,15 +57,15 @@ typedef struct Hold
 	SubTransactionId subid;		/* the subtransaction that took the hold */
 } Hold;
 
-/* Holds of this transaction, in the order of subid; has room for all places. */
+/* Holds of this transaction, in the order of subid.  The array has room for all places. */
 static Hold *holds = NULL;
 static int	nholds = 0;
 
 static uint32 wait_event = 0;
 
 /*
- * True if the place in shared memory is in use by an executor of the database, other than
- * this process.
+ * Returns true if an executor of the database, other than this process, uses this place in shared
+ * memory.
  */
 static bool
 is_other_executor(DwDatabase *db, DwExecutor *e)
@@ -76,8 +74,8 @@ is_other_executor(DwDatabase *db, DwExecutor *e)
 }
 
 /*
- * Lists the pids of workers of the database that are or may get connected, other than the
- * launcher's; returns their number.  Takes the table lock.
+ * Lists the pids of workers of the database that are or may get connected, except workers of the
+ * launcher.  Returns their number.  Takes the table lock.
  */
 static int
 list_workers(DwDatabase *db, pid_t *pids)
@@ -89,16 +87,16 @@ list_workers(DwDatabase *db, pid_t *pids)
 		pids[n++] = db->timer.pid;
 	if (db->sweeper.pid != 0)
 		pids[n++] = db->sweeper.pid;
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
-		if (is_other_executor(db, &dw_executors[i]) && dw_executors[i].pid != 0)
-			pids[n++] = dw_executors[i].pid;
+	dw_each_executor(e)
+		if (is_other_executor(db, e) && e->pid != 0)
+			pids[n++] = e->pid;
 	LWLockRelease(dw_shared->table_lock);
 	return n;
 }
 
 /*
- * True if one of these processes still has a session: a worker gives up its place in
- * shared memory before its session has ended.
+ * Returns true if one of these processes still has a session: a worker gives up its place in shared
+ * memory before its session has ended.
  */
 static bool
 any_connected(const pid_t *pids, int n)
@@ -110,20 +108,18 @@ any_connected(const pid_t *pids, int n)
 }
 
 /*
- * Asks timer, sweeper and executors of the database to end; with busy_ones, sends SIGTERM
- * to executors that run a task, once.
+ * Asks timer, sweeper and executors of the database to end.  If busy_ones is true, sends SIGTERM
+ * once to executors that run a task.
  */
 static void
 send_away(DwDatabase *db, bool busy_ones)
 {
 	dw_call_timer(db, DW_RESTART_NONE);
 
-	/* an executor needs this lock to give its place up and end: so pids stay valid */
+	/* an executor needs this lock to give up its place and end, so pids stay valid */
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+	dw_each_executor(e)
 	{
-		DwExecutor *e = &dw_executors[i];
-
 		if (!is_other_executor(db, e))
 			continue;
 		dw_executor_end(e);
@@ -147,7 +143,7 @@ wait_a_moment(void)
 	CHECK_FOR_INTERRUPTS();
 }
 
-/* Makes the workers of the database end, and waits for that up to PATIENCE_US. */
+/* Makes the workers of the database end, and waits for their end, up to PATIENCE_US. */
 static void
 wait_until_gone(DwDatabase *db)
 {
@@ -170,28 +166,15 @@ wait_until_gone(DwDatabase *db)
 }
 
 /*
- * Waits, up to PATIENCE_US, while the launcher's worker looks for the extension in the
- * database.
- */
-static void
-wait_for_look(Oid database)
-{
-	int64		began = dw_uptime();
-
-	while (pg_atomic_read_u32(&dw_shared->looks_into) == database &&
-		   dw_uptime() - began <= PATIENCE_US)
-		wait_a_moment();
-}
-
-/*
- * Makes our workers in the database end, and waits for that, up to some seconds.  No
- * other worker connects to the database before the end of this (sub)transaction.  Has no
- * effect if this transaction already holds the database.
+ * Makes our workers in the database end, and waits some seconds for their end.  No other worker
+ * connects to the database before the end of this (sub)transaction.  Has no effect if this
+ * transaction already holds the database.
  */
 void
 dw_hold_database(Oid database)
 {
 	DwDatabase *db;
+	int64		began = dw_uptime();
 
 	for (int i = 0; i < nholds; i++)
 		if (holds[i].db->oid == database)
@@ -199,8 +182,11 @@ dw_hold_database(Oid database)
 	if (holds == NULL)
 		holds = MemoryContextAlloc(TopMemoryContext, dw_max_databases * sizeof(Hold));
 
-	wait_for_look(database);
-	/* also if it is not served: the launcher may be about to look for the extension */
+	/* while the launcher's worker looks for the extension */
+	while (pg_atomic_read_u32(&dw_shared->looks_into) == database &&
+		   dw_uptime() - began <= PATIENCE_US)
+		wait_a_moment();
+	/* also needed if it is not served: the launcher may be about to look for the extension */
 	db = dw_database_enter(database, true);
 	if (db == NULL)
 		return;
@@ -211,9 +197,7 @@ dw_hold_database(Oid database)
 	wait_until_gone(db);
 }
 
-/*
- * Ends the holds of a subtransaction and of all inside it (those have greater numbers).
- */
+/* Ends the holds of a subtransaction and of its own subtransactions, which have greater numbers. */
 static void
 release(SubTransactionId subid)
 {
@@ -229,7 +213,7 @@ release(SubTransactionId subid)
 	}
 	if (!any)
 		return;
-	/* the launcher looks what has become of the databases, also of those whose timers rest */
+	/* the launcher checks if the databases still exist, even if their timers rest */
 	pg_atomic_write_u32(&dw_shared->databases_changed, 1);
 	dw_wake_launcher();
 }

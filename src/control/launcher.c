@@ -3,38 +3,35 @@
  * launcher.c
  *	  The process that starts a timer for each database.
  *
- * Run by the launcher; dw_look_main() is run by a background worker of its own.  The
- * postmaster starts the one launcher of the server when recovery has finished, and
- * restarts it if it ends.  The launcher is connected to the shared catalogs only, so no
- * command on a database has to wait for it.
+ * Run by the launcher, except dw_look_main(), which another background worker runs.  The postmaster
+ * starts the only launcher of the server when recovery has finished, and restarts it if it ends.
+ * The launcher is connected only to the shared catalogs, so no command on a database has to wait
+ * for it.
  *
- * A database that is served has a place: its part of shared memory, of which there are
- * delay_wheel.max_databases.  The launcher cannot see which databases have the extension.
- * So at its start it gives places to those that were served before, by the file that it
- * keeps, and starts a timer in each other database, one after the other; a timer
- * that finds no extension ends at once.  We call that a probe.  Later the launcher probes new
- * databases, which may be copies of one that has the extension.  It starts a timer when
- * a process asks for one (DW_NEWS_START): after CREATE EXTENSION, and when a task is
- * scheduled while there is no timer.  A timer that ends for another reason is started
- * again, unless a command holds the database (hold.c).  In between the launcher sleeps on
- * its latch.
+ * A database that is served has a place, its part of shared memory.  There are
+ * delay_wheel.max_databases places.  The launcher cannot see which databases have the extension.
+ * So at its start it gives places to databases that were served before, by the file that it keeps.
+ * In each other database it starts a timer, one after the other; a timer that finds no extension
+ * ends at once.  We call this a probe.  Later the launcher probes new databases, which may be
+ * copies of a database with the extension.  It starts a timer when a process asks for one
+ * (DW_NEWS_START): after CREATE EXTENSION, and when a task is scheduled while there is no timer.  A
+ * timer that ends for another reason is started again, unless a command holds the database
+ * (hold.c).  Otherwise the launcher sleeps on its latch.
  *
- * A timer may rest: it has ended since it has nothing to do up to some time, which it has
- * published (timer/rest.c).  The launcher starts one ahead of that time, by dw_rest_margin().
- * Sessions that have something to tell lower the time, and wake the launcher.  The time is
- * one of the clock, so the launcher sleeps as timers do, and notices when the clock is set
- * forward; when it is set back all timers start, since what one waits for may be earlier now.
- * They also start when settings have changed that say how long old rows are kept, or whether
- * tasks are run.
+ * A timer may rest: it has ended because it has nothing to do until some time, which it has
+ * published (timer/rest.c).  The launcher starts a timer dw_rest_margin() before this time.
+ * Sessions that have news lower the time, and wake the launcher.  The time is a time of day, so the
+ * launcher sleeps as timers do, and notices when the clock is set forward.  If the clock is set
+ * back, all timers start, since their next work may be due earlier now.  A change of a retention
+ * setting, of timer_idle_timeout or of enabled also starts all timers.
  *
- * If more databases have the extension than there are places, some databases wait.  A
- * session there that finds no place sets DwShared.turned_away.  When a place is free
- * again, the launcher probes all databases without a place.  While no place is free, the
- * launcher cannot start timers to probe databases.  It starts a worker that needs no
- * place instead, which looks for the extension and ends (dw_look_main()).  So the log
- * reports that databases wait, also if nobody connects to them after a restart, and only if
- * there are such databases: an operator who has more databases than places learns whether
- * that matters.
+ * If more databases have the extension than there are places, some databases wait.  A session in
+ * such a database that finds no place sets DwShared.turned_away.  When a place is free again, the
+ * launcher probes all databases without a place.  While no place is free, the launcher cannot start
+ * timers to probe databases.  Instead it starts a worker that needs no place, which looks for the
+ * extension and ends (dw_look_main()).  So the log reports databases that wait for a place, even if
+ * nobody connects to them after a restart.  An operator with more databases than places can see if
+ * any database waits.
  *
  * A server that came out of recovery may have to wait for its DBA before it serves any
  * database, see copies/recovery.c.
@@ -84,10 +81,6 @@
 #include "../shmem/suspects.h"
 #include "control.h"
 
-static void write_served(List *databases);
-
-static List *read_served(void);
-
 /* Shortest and longest pause before a timer that ended by itself is started again. */
 #define BACKOFF_MIN_US	(USECS_PER_SEC / 10)
 #define BACKOFF_MAX_US	USECS_PER_MINUTE
@@ -96,27 +89,26 @@ static List *read_served(void);
 /* A timer that lived this long is started again without a pause. */
 #define HEALTHY_US		(10 * USECS_PER_SEC)
 /*
- * Maximum time in which a timer that a former launcher has registered must have started;
- * after that it counts as dead.
+ * A timer that a former launcher has registered counts as dead if it has not started in this time.
  */
 #define START_LIMIT_US	USECS_PER_MINUTE
 
 /*
- * Maximum time for which the start of a timer keeps others from starting: one whose owner has
- * locked a catalog may take as long as it likes.  Less than dw_rest_margin().
+ * Maximum time for which the start of a timer keeps other timers from starting: if the owner of its
+ * database has locked a catalog, the start may take any time.  Less than dw_rest_margin().
  */
 #define START_TURN_US	USECS_PER_SEC
 
-/* What only the launcher knows of a place.  Times are by dw_uptime(), in us. */
+/* The launcher's own data of a place.  Times are by dw_uptime(), in us. */
 typedef struct Place
 {
 	BackgroundWorkerHandle *handle;	/* the timer that this launcher registered, or NULL */
 	int64		start_after;	/* start no timer before this time */
-	int64		backoff;		/* the last pause before a start; 0: there was none */
-	int64		shown;			/* the DwLack.since of its timer that was reported */
-	Oid			told_of;		/* the database whose timer the log was told of */
-	int64		told_at;		/* when it was */
-	bool		is_probed;		/* nobody knows whether its database has the extension */
+	int64		backoff;		/* last pause before a start; 0: no pause */
+	int64		shown;			/* DwLack.since of its timer in the last report */
+	Oid			told_of;		/* database of the last logged lack */
+	int64		told_at;		/* when this lack was logged */
+	bool		is_probed;		/* the launcher does not know if its database has the extension */
 	bool		is_served;		/* a timer has found the extension, now or before a restart */
 } Place;
 
@@ -129,39 +121,129 @@ static List *to_probe = NIL;
 /* OIDs of databases that the launcher has probed. */
 static List *probed = NIL;
 
-/* The DwLack.since of a probe that the log was told of. */
+/* DwLack.since of the probe in the last logged lack. */
 static int64 probe_told = 0;
 
 /* The OIDs in the file of databases that were served. */
 static List *served = NIL;
 
-/* When the first timer must be started of those that rest; a time of the clock. */
+/* The time of day when the first resting timer must be started again. */
 static TimestampTz first_rest_ends = DW_NEVER;
 
 /* True if databases may have been dropped, or have become templates, since the last look. */
 static bool databases_may_be_gone = false;
 
 /*
- * The worker that runs dw_look_main(), or NULL; and before when none is started, since one was
- * terminated.
+ * The worker that runs dw_look_main(), or NULL.  After such a worker was terminated, the next one
+ * starts at look_after or later.
  */
 static BackgroundWorkerHandle *look_worker = NULL;
 static int64 look_after = 0;
 
+/*---- The file of databases that were served ----*/
+
 /*
- * Gives back the place of a database, unless a transaction has pinned it or executors
- * still use it.  Only the launcher does so, when the database has neither timer nor
- * extension.  The caller holds the table lock exclusively.
+ * By the file, the launcher can compute at its start how many background workers the databases may
+ * need, and does not forget a database whose timer cannot be started.
+ *
+ * The file is a hint.  The launcher probes databases that are not in it, and removes databases that
+ * do not exist or have no extension.  A copy of the data directory has the same OIDs.
+ */
+
+/* The file, in the data directory, and its first line.  Each further line has an OID. */
+#define FILE_NAME		"delay_wheel.databases"
+#define FILE_NEW		FILE_NAME ".tmp"
+#define FILE_HEADER		"delay_wheel databases 1: OIDs of those that were served"
+
+/* Limit for the OIDs that are read, whatever the file contains. */
+#define MAX_DATABASES	10000
+
+/* Returns the OIDs in the file; NIL if there is no such file, or if it cannot be read. */
+static List *
+read_served(void)
+{
+	FILE	   *file = AllocateFile(FILE_NAME, PG_BINARY_R);
+	List	   *databases = NIL;
+	char		line[256];
+
+	if (file == NULL)
+	{
+		if (errno != ENOENT)
+			ereport(LOG,
+					(errcode_for_file_access(),
+					 errmsg("could not read file \"%s\": %m", FILE_NAME)));
+		return NIL;
+	}
+	if (fgets(line, sizeof(line), file) == NULL || strcmp(line, FILE_HEADER "\n") != 0)
+		ereport(LOG,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("ignoring invalid file \"%s\"", FILE_NAME)));
+	else
+		while (list_length(databases) < MAX_DATABASES && fgets(line, sizeof(line), file) != NULL)
+		{
+			Oid			database;
+
+			if (sscanf(line, "%u", &database) == 1 && OidIsValid(database))
+				databases = list_append_unique_oid(databases, database);
+		}
+	(void) FreeFile(file);
+	return databases;
+}
+
+/*
+ * Writes the file, or removes it if there is no database.  Logs a failure, and then keeps the old
+ * file.
  */
 static void
-dw_database_leave(DwDatabase *db)
+write_served(List *databases)
+{
+	FILE	   *file;
+	bool		written;
+	ListCell   *lc;
+
+	if (databases == NIL)
+	{
+		/* nothing of the extension is left in the data directory */
+		if (unlink(FILE_NAME) != 0 && errno != ENOENT)
+			ereport(LOG,
+					(errcode_for_file_access(),
+					 errmsg("could not remove file \"%s\": %m", FILE_NAME)));
+		return;
+	}
+	file = AllocateFile(FILE_NEW, PG_BINARY_W);
+	written = file != NULL && fprintf(file, "%s\n", FILE_HEADER) >= 0;
+	foreach(lc, databases)
+		written = written && fprintf(file, "%u\n", lfirst_oid(lc)) >= 0;
+	/* close it in any case; an error of buffered data may show only now */
+	if (file != NULL && FreeFile(file) != 0)
+		written = false;
+	if (written)
+	{
+		(void) durable_rename(FILE_NEW, FILE_NAME, LOG);
+		return;
+	}
+	ereport(LOG,
+			(errcode_for_file_access(),
+			 errmsg("could not write file \"%s\": %m", FILE_NEW)));
+	(void) unlink(FILE_NEW);
+}
+
+/*---- Databases and their places ----*/
+
+/*
+ * Gives up the place of a database, unless a transaction has pinned it or executors still use it.
+ * Only the launcher calls this, if the database has neither timer nor extension.  The caller holds
+ * the table lock exclusively.
+ */
+static void
+free_place(DwDatabase *db)
 {
 	Oid			database = db->oid;
 	Place	   *place = &places[dw_database_number(db)];
 
-	/* its executors are about to end, but use the place until then */
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
-		if (dw_executors[i].database == database)
+	/* its executors are about to end, but still use the place */
+	dw_each_executor(e)
+		if (e->database == database)
 			return;
 
 	if (!dw_database_give_back(db))
@@ -195,7 +277,7 @@ leave(int code, Datum arg)
 }
 
 /*
- * True if a timer can and should connect to the database.  Templates are not served, so
+ * Returns true if a timer can and should connect to the database.  Templates are not served, so
  * that they can be copied.
  */
 static bool
@@ -223,7 +305,7 @@ list_database(Form_pg_database database, List **known)
 }
 
 /*
- * Reads the list of databases: adds new ones to to_probe, and removes dropped ones from
+ * Reads the list of databases: adds new databases to to_probe, and removes dropped databases from
  * probed.
  */
 static void
@@ -256,7 +338,7 @@ list_databases(void)
 	probed = known;
 }
 
-/* True if the database with this OID exists, and is_to_be_served(). */
+/* Returns true if the database with this OID exists, and is_to_be_served(). */
 static bool
 database_is_to_be_served(Oid oid)
 {
@@ -268,9 +350,8 @@ database_is_to_be_served(Oid oid)
 
 	StartTransactionCommand();
 	rel = table_open(DatabaseRelationId, AccessShareLock);
-	ScanKeyInit(&key, Anum_pg_database_oid, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(oid));
-	/* without a database, the index can be used only if the relcache init file had it */
+	ScanKeyInit(&key, Anum_pg_database_oid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(oid));
+	/* without a database, the index can be used only if it was in the relcache init file */
 	scan = systable_beginscan(rel, DatabaseOidIndexId, criticalSharedRelcachesBuilt, NULL, 1, &key);
 	tuple = systable_getnext(scan);
 	result = HeapTupleIsValid(tuple) && is_to_be_served((Form_pg_database) GETSTRUCT(tuple));
@@ -281,7 +362,7 @@ database_is_to_be_served(Oid oid)
 	return result;
 }
 
-/* The name of a database, in TopMemoryContext; its OID if it is gone. */
+/* Returns the name of a database, or its OID if it is gone, in TopMemoryContext. */
 static char *
 name_of_database(Oid oid)
 {
@@ -297,8 +378,8 @@ name_of_database(Oid oid)
 }
 
 /*
- * A background worker is lacking to find out whether a database has the extension.  Shows that in
- * the view status, and in the log.
+ * Reports, in the view status and in the log, that no background worker is free to look for the
+ * extension in a database.
  */
 static void
 probe_is_refused(Oid oid, const DwLack *lack)
@@ -326,7 +407,7 @@ probe_is_refused(Oid oid, const DwLack *lack)
 	pfree(name);
 }
 
-/* The database whose turn it is to be looked into has been, or is gone. */
+/* Notes that the next database to probe is being probed, or is gone. */
 static void
 probe_is_begun(void)
 {
@@ -336,8 +417,9 @@ probe_is_begun(void)
 }
 
 /*
- * A background worker is lacking for the timer of a place.  Reports that, once; to the log only if it
- * was not told of this database just now: where databases take turns, each is refused again and again.
+ * Reports once that no background worker is free for the timer of a place.  Does not log it twice
+ * within DW_LOG_INTERVAL_US for the same database: if databases take turns, each of them is refused
+ * again and again.
  */
 static void
 timer_is_refused(int number)
@@ -363,22 +445,17 @@ timer_is_refused(int number)
 	pfree(name);
 }
 
-/* What is noted if a background worker is lacking for the timer of a place, or its probe. */
+/* Returns the lack that is noted if no background worker is free for a place's timer or probe. */
 static DwLack *
 lack_of(int number)
 {
 	return places[number].is_probed ? &dw_shared->launcher.lack : &dw_database(number)->timer.lack;
 }
 
-/* Sets the pause before the next start of a timer to twice the last pause. */
-static void
-put_start_off(Place *place)
-{
-	place->backoff = place->backoff == 0 ? BACKOFF_MIN_US : Min(place->backoff * 2, BACKOFF_MAX_US);
-	place->start_after = dw_uptime() + place->backoff;
-}
-
-/* Starts the timer of a place.  False if no background worker is free, or others wait for one. */
+/*
+ * Starts the timer of a place.  Returns false if no background worker is free, or others wait for
+ * one.
+ */
 static bool
 start_timer(int number)
 {
@@ -388,10 +465,10 @@ start_timer(int number)
 
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	dw_process_starts(&db->timer);
-	/* from here on the timer does not rest: it reads what sessions have told before */
+	/* from here on the timer does not rest: it reads all news that sessions have stored before */
 	dw_rest_publish(&db->timer_news, DW_AWAKE);
 	db->absent = false;
-	/* a restart was asked of the last timer: the new one reads all settings anew */
+	/* a request to restart was for the last timer: the new timer reads all settings */
 	dw_restart_forget(&db->timer_news);
 	LWLockRelease(dw_shared->table_lock);
 
@@ -435,7 +512,7 @@ notice_dead_timer(int number)
 	LWLockRelease(dw_shared->table_lock);
 }
 
-/* True if a session has asked for the timer of this place. */
+/* Returns true if a session has asked for the timer of this place. */
 static bool
 is_asked_for(DwDatabase *db)
 {
@@ -444,8 +521,8 @@ is_asked_for(DwDatabase *db)
 }
 
 /*
- * True if the timer rests, and need not be started yet: lowers first_rest_ends to when it
- * must.
+ * Returns true if the timer rests, and need not be started yet.  Then lowers first_rest_ends to the
+ * time when it must be started.
  */
 static bool
 goes_on_resting(DwDatabase *db)
@@ -461,20 +538,20 @@ goes_on_resting(DwDatabase *db)
 	return true;
 }
 
-/* Has all timers started that rest: what they wait for may have to be done earlier. */
+/* Makes all resting timers start, since their next work may be due earlier now. */
 static void
 end_all_rests(void)
 {
 	bool		earlier;
 
-	for (int i = 0; i < dw_max_databases; i++)
-		if (OidIsValid(dw_database(i)->oid))
-			(void) dw_rest_end_ask(&dw_database(i)->timer_news, DW_AWAKE, &earlier);
+	dw_each_database(db)
+		if (OidIsValid(db->oid))
+			(void) dw_rest_end_ask(&db->timer_news, DW_AWAKE, &earlier);
 }
 
 /*
- * The clock was set back by so many microseconds: tells users, and has all timers started that
- * rest.  Others end by themselves, and this process starts the next ones.
+ * Reports that the clock was set back by this time in microseconds, and makes all resting timers
+ * start.  The other timers end by themselves, and the launcher starts new timers.
  */
 static void
 clock_was_set_back(int64 back)
@@ -485,16 +562,16 @@ clock_was_set_back(int64 back)
 	pg_atomic_write_u64(&dw_shared->clock_was, (uint64) was);
 	snprintf(text, sizeof(text), "the clock was set back by %.3f s: tasks wait until they are due by the new time",
 			 back / 1000000.0);
-	for (int i = 0; i < dw_max_databases; i++)
-		if (OidIsValid(dw_database(i)->oid))
-			dw_problem(&dw_database(i)->problem, text);
+	dw_each_database(db)
+		if (OidIsValid(db->oid))
+			dw_problem(&db->problem, text);
 	end_all_rests();
 }
 
 /*
- * The settings were read: publishes those of the server that sessions ask for.  If some have
- * changed by which timers that rest would do something at another time, or which they note for
- * views, ends all rests.  The first call only remembers them.
+ * Called after the settings were read.  Publishes the server's values that sessions ask for.  Ends
+ * all rests if a setting has changed that moves the work of timers, or that timers note for views.
+ * The first call only remembers the settings.
  */
 static void
 obey_reload(void)
@@ -505,14 +582,14 @@ obey_reload(void)
 	dw_logins_publish(&dw_shared->logins);
 	dw_retention_settings(set);
 	set[DW_RETENTION_SETTINGS] = dw_timer_idle_timeout;
-	/* it may be another one in some databases, which only their timers know */
+	/* some databases may have another value, which only their own timer can read */
 	set[DW_RETENTION_SETTINGS + 1] = dw_enabled;
 	if (known[0] != INT_MIN && memcmp(known, set, sizeof(set)) != 0)
 		end_all_rests();
 	memcpy(known, set, sizeof(set));
 }
 
-/* If a timer ran at this place, and has ended, decides when the next one may start. */
+/* If the timer of this place has ended, decides when the next timer may start. */
 static void
 note_ended_timer(DwDatabase *db, Place *place)
 {
@@ -524,13 +601,31 @@ note_ended_timer(DwDatabase *db, Place *place)
 		db->timer.started + HEALTHY_US < dw_uptime())
 		place->backoff = place->start_after = 0;
 	else if (!db->absent)
-		put_start_off(place);
+	{
+		place->backoff = place->backoff == 0 ? BACKOFF_MIN_US : Min(place->backoff * 2, BACKOFF_MAX_US);
+		place->start_after = dw_uptime() + place->backoff;
+	}
+}
+
+/* A timer of this place starts: keeps others from starting for START_TURN_US, see serve_place(). */
+static void
+await_start(const DwDatabase *db, const Place *place, bool *starting, int64 *look_again)
+{
+	int64		turn_ends = db->timer.started + START_TURN_US;
+
+	if (dw_uptime() < turn_ends)
+	{
+		*starting = true;
+		*look_again = Min(*look_again, turn_ends);
+	}
+	if (place->handle == NULL)
+		*look_again = Min(*look_again, db->timer.started + START_LIMIT_US);
 }
 
 /*
- * Decides about a place whose timer does not run: gives the place back, or starts a
- * timer, or leaves that for later.  Sets *starting if a timer is starting, and lowers
- * *look_again to the time of the next decision.
+ * Decides about a place whose timer does not run: gives up the place, starts a timer, or postpones
+ * this.  Sets *starting to true if a timer is starting, and lowers *look_again to the time of the
+ * next decision.
  */
 static void
 serve_place(int number, bool *starting, int64 *look_again)
@@ -547,28 +642,20 @@ serve_place(int number, bool *starting, int64 *look_again)
 		return;
 	if (db->timer.state == DW_PROCESS_STARTING)
 	{
-		int64		turn_ends = db->timer.started + START_TURN_US;
-
-		if (dw_uptime() < turn_ends)
-		{
-			*starting = true;
-			*look_again = Min(*look_again, turn_ends);
-		}
-		if (place->handle == NULL)
-			*look_again = Min(*look_again, db->timer.started + START_LIMIT_US);
+		await_start(db, place, starting, look_again);
 		return;
 	}
 
 	/* a command holds the database; the end of the hold wakes the launcher */
 	if (dw_database_is_held(db))
 		return;
-	/* one timer starts at a time; the launcher is woken when that one is there */
+	/* one timer starts at a time; the launcher is woken when it has started */
 	resting = goes_on_resting(db);
 	if (resting)
 		dw_lack_ends(&db->timer.lack);
 	if ((resting || *starting) && !databases_may_be_gone)
 	{
-		/* it still waits */
+		/* the timer still lacks a worker */
 		dw_lack_note(&db->timer.lack, dw_lack_since(&db->timer.lack));
 		note_ended_timer(db, place);
 		return;
@@ -592,7 +679,7 @@ serve_place(int number, bool *starting, int64 *look_again)
 	{
 		LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 		if (!is_asked_for(db))
-			dw_database_leave(db);
+			free_place(db);
 		LWLockRelease(dw_shared->table_lock);
 		place->backoff = 0;
 		place->start_after = 0;
@@ -607,7 +694,7 @@ serve_place(int number, bool *starting, int64 *look_again)
 		*starting = true;
 		return;
 	}
-	/* keep the request for later: without it the place might be given back */
+	/* keep the request for later, since without it the place might be given up */
 	if (wanted)
 		dw_news_tell(&db->timer_news, DW_NEWS_START);
 	if (place->start_after > dw_uptime())
@@ -617,8 +704,8 @@ serve_place(int number, bool *starting, int64 *look_again)
 }
 
 /*
- * Main function of the worker that looks for the extension in a database for which there
- * is no place.  If it is there, sets turned_away: the database waits for a place.
+ * Main function of the worker that looks for the extension in a database without a place.  If it
+ * finds the extension, it sets turned_away, since the database waits for a place.
  */
 void
 dw_look_main(Datum arg)
@@ -636,15 +723,14 @@ dw_look_main(Datum arg)
 		pg_atomic_write_u32(&dw_shared->turned_away, 1);
 	CommitTransactionCommand();
 	pg_atomic_write_u32(&dw_shared->looked, 1);
-	/* the postmaster tells the launcher (bgw_notify_pid) */
+	/* the postmaster informs the launcher (bgw_notify_pid) */
 	proc_exit(0);
 }
 
 /*
- * Starts a worker that looks for the extension in a database.  Returns true if the
- * database is done with: the worker is started, or the database is not to be served.
- * False if the launcher must try again: now another worker runs, or no background worker
- * is free, or turned_away is set.
+ * Starts a worker that looks for the extension in a database.  Returns true if the worker is
+ * started, or the database is not to be served.  Returns false if the launcher must try again,
+ * since another worker runs, no background worker is free, or turned_away is set.
  */
 static bool
 start_look(Oid oid, int64 *look_again)
@@ -652,8 +738,7 @@ start_look(Oid oid, int64 *look_again)
 	DwLack	   *lack = &dw_shared->look_lack;
 
 	/*
-	 * with turned_away set, another look tells nothing new: all databases are probed when
-	 * a place is free
+	 * if turned_away is set, a look is useless, since all databases are probed when a place is free
 	 */
 	if (pg_atomic_read_u32(&dw_shared->turned_away) != 0)
 	{
@@ -671,10 +756,7 @@ start_look(Oid oid, int64 *look_again)
 	}
 	if (dw_start_may_be_tried(lack, DW_START_OTHER))
 	{
-		/*
-		 * from here on, a command that needs this database without sessions waits
-		 * (hold.c)
-		 */
+		/* from here on, a command that needs this database without sessions waits (hold.c) */
 		pg_atomic_write_u32(&dw_shared->looked, 0);
 		pg_atomic_write_u32(&dw_shared->looks_into, oid);
 		pg_memory_barrier();
@@ -692,8 +774,8 @@ start_look(Oid oid, int64 *look_again)
 }
 
 /*
- * Takes notice that the worker has ended.  If it was terminated before it had an answer,
- * the database is added to to_probe again.
+ * Notes the end of the worker.  If it was terminated before it had an answer, adds the database to
+ * to_probe again.
  */
 static void
 notice_end_of_look(void)
@@ -713,8 +795,8 @@ notice_end_of_look(void)
 }
 
 /*
- * Finds out whether a database has the extension, by starting its timer if there is a
- * place, else by start_look().  False if the launcher must try again.
+ * Begins to look for the extension in a database, by starting its timer if there is a place, else
+ * by start_look().  Returns false if the launcher must try again.
  */
 static bool
 probe(Oid oid, bool *starting, int64 *look_again)
@@ -733,21 +815,21 @@ probe(Oid oid, bool *starting, int64 *look_again)
 	place->is_probed = false;
 
 	/*
-	 * No background worker was free for the timer: give the place back, so that other
+	 * No background worker was free for the timer: give up the place, so that other
 	 * databases can have it.
 	 */
 	if (known || *starting || db->oid != oid || dw_database_is_held(db))
 		return true;
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-	dw_database_leave(db);
+	free_place(db);
 	LWLockRelease(dw_shared->table_lock);
-	/* the place could not be given back if a task was just scheduled there */
+	/* if a task was just scheduled there, the place could not be given up */
 	return db->oid == oid;
 }
 
 /*
- * Gives places to the databases that were served before, as the file says.  They need not be
- * probed: a timer that finds no extension there ends.
+ * Gives places to the databases that were served before, by the file.  No probe is needed: a timer
+ * that finds no extension ends.
  */
 static void
 enter_served(void)
@@ -771,7 +853,7 @@ enter_served(void)
 	}
 }
 
-/* Writes the file anew if other databases are served than it says. */
+/* Writes the file again if it does not list exactly the served databases. */
 static void
 note_served(void)
 {
@@ -790,7 +872,7 @@ note_served(void)
 	served = now;
 }
 
-/* Logs that databases wait for a place, once until no database waits any more. */
+/* Logs that databases wait for a place.  Logs it again only after no database has waited. */
 static void
 report_no_place(void)
 {
@@ -808,8 +890,8 @@ report_no_place(void)
 }
 
 /*
- * Number of background workers that Citus may have in a database, if it is loaded: its
- * maintenance daemon, and those that rebalance, one of which watches the others.
+ * Returns the number of background workers that Citus, if loaded, may have in a database: its
+ * maintenance daemon, workers that rebalance, and a worker that watches these.
  */
 static int
 workers_of_citus(void)
@@ -820,9 +902,9 @@ workers_of_citus(void)
 }
 
 /*
- * Warns if max_worker_processes is less than what the databases that are served, or were before
- * a restart, may need, but for those whose timers rest; one database counts in any case.  Later
- * warns again only if the number needed has grown, or max_executors has changed.
+ * Warns if max_worker_processes is less than the served databases may need.  Counts databases
+ * served before a restart, but not databases whose timers rest; counts at least one database.
+ * Warns again only if the number needed has grown, or max_executors has changed.
  */
 static void
 check_worker_slots(void)
@@ -852,17 +934,17 @@ check_worker_slots(void)
 			 errmsg("delay_wheel may need %d background workers, but \"%s\" is %d",
 					needed, "max_worker_processes", max_worker_processes),
 			 citus > 0 ?
-			 errdetail("A launcher, for each database a timer, a sweeper, up to %d executors, and up to %d workers of Citus, and those that others have registered: 1 + %d * (2 + %d + %d) + %d = %d.",
+			 errdetail("One launcher; for each database a timer, a sweeper, up to %d executors and up to %d workers of Citus; workers that other libraries have registered: 1 + %d * (2 + %d + %d) + %d = %d.",
 					   dw_max_executors, citus, databases, dw_max_executors, citus, others, needed) :
-			 errdetail("A launcher, for each database a timer, a sweeper and up to %d executors, and those that others have registered: 1 + %d * (2 + %d) + %d = %d.",
+			 errdetail("One launcher; for each database a timer, a sweeper and up to %d executors; workers that other libraries have registered: 1 + %d * (2 + %d) + %d = %d.",
 					   dw_max_executors, databases, dw_max_executors, others, needed),
-			 errhint("Set \"%s\" to %d, higher by %d for each further database with the extension, and by what parallel query, subscriptions and other extensions use, or lower \"%s\".",
+			 errhint("Set \"%s\" to %d, plus %d for each further database with the extension, plus the workers of parallel query, subscriptions and other extensions; or lower \"%s\".",
 					 "max_worker_processes", needed, each, "delay_wheel.max_executors")));
 }
 
 /*
- * Looks at all places and probes databases.  Returns when the launcher must do so again
- * at the latest, by dw_uptime(); DW_NEVER if it can sleep until it is woken.
+ * Looks at all places and probes databases.  Returns the time of the next look, by dw_uptime();
+ * DW_NEVER if the launcher can sleep until it is woken.
  */
 static int64
 serve_all(void)
@@ -874,7 +956,7 @@ serve_all(void)
 	databases_may_be_gone = pg_atomic_exchange_u32(&dw_shared->databases_changed, 0) != 0;
 	if (databases_may_be_gone)
 		list_databases();
-	/* those for which sessions ask come before those that are looked into in any case */
+	/* databases that sessions ask for come first, before probes */
 	for (int i = 0; i < dw_max_databases; i++)
 		if (is_asked_for(dw_database(i)))
 			serve_place(i, &starting, &look_again);
@@ -890,14 +972,14 @@ serve_all(void)
 		probed = NIL;
 		list_databases();
 	}
-	/* one probe at a time: background workers are few */
+	/* one probe at a time, since background workers are few */
 	while (to_probe != NIL && !starting)
 	{
 		Oid			oid = linitial_oid(to_probe);
 
 		if (!probe(oid, &starting, &look_again))
 			break;
-		/* the database may be gone, for which no worker was free */
+		/* the database that no worker was free for may be gone */
 		if (dw_lack_since(&dw_shared->launcher.lack) != 0 || dw_lack_since(&dw_shared->look_lack) != 0)
 			probe_is_begun();
 		to_probe = list_delete_first(to_probe);
@@ -905,16 +987,15 @@ serve_all(void)
 	}
 	report_no_place();
 	note_served();
-	/* while timers start one after the other, it is not known how many will rest */
+	/* while timers still start, the number of timers that will rest is not known */
 	if (!starting)
 		check_worker_slots();
 	return look_again;
 }
 
 /*
- * True if the launcher must look again before it sleeps: its latch was reset if it had to
- * wait for a lock or a buffer meanwhile.  calls is how often the launcher had been woken
- * before it last looked.
+ * Returns true if the launcher must look again before it sleeps: a wait for a lock or a buffer may
+ * have reset its latch.  calls: number of times the launcher had been woken before it last looked.
  */
 static bool
 may_have_missed(uint32 calls)
@@ -923,7 +1004,7 @@ may_have_missed(uint32 calls)
 		return true;
 	if (look_worker != NULL && dw_worker_has_ended(look_worker))
 		return true;
-	/* of a worker that ends before it is a timer, only the postmaster tells */
+	/* only the postmaster notices a worker that ends before it becomes a timer */
 	for (int i = 0; i < dw_max_databases; i++)
 		if (places[i].handle != NULL && dw_database(i)->timer.state == DW_PROCESS_STARTING &&
 			dw_worker_has_ended(places[i].handle))
@@ -931,7 +1012,7 @@ may_have_missed(uint32 calls)
 	return false;
 }
 
-/* True if a wing lets no task run on this server yet. */
+/* Returns true if a wing lets no task run on this server yet. */
 static bool
 wings_hold(void)
 {
@@ -970,7 +1051,7 @@ dw_launcher_main(Datum arg)
 
 		ResetLatch(MyLatch);
 		calls = dw_process_looks(&dw_shared->launcher);
-		/* who has called since has stored before what is read from here on */
+		/* a process that has called before has stored its news, which are read from here on */
 		pg_memory_barrier();
 		if (dw_worker_interrupts())
 			obey_reload();
@@ -993,100 +1074,4 @@ dw_launcher_main(Datum arg)
 		dw_alarm_wait(first_rest_ends, until, dw_wait_event(wait_event, "DelayWheelLauncher"));
 		dw_process_sleeps(&dw_shared->launcher, DW_AWAKE);
 	}
-}
-
-/*---- The file that tells which databases were served ----*/
-
-/*
- * Run by the launcher.  It cannot see which databases have the extension, and to look into
- * one takes a background worker.  So it keeps their OIDs in a file: at the next start it
- * knows how many background workers they may need, and a database whose timer cannot be
- * started is not forgotten.
- *
- * The file is a hint.  The launcher probes databases that are not in it, and takes off those
- * that do not exist or have no extension.  A copy of the data directory has the same OIDs.
- */
-
-/* The file, in the data directory; its first line; an OID in each of the others. */
-#define FILE_NAME		"delay_wheel.databases"
-#define FILE_NEW		FILE_NAME ".tmp"
-#define FILE_HEADER		"delay_wheel databases 1: OIDs of those that were served"
-
-/* Reads no more than this from the file, whatever it is. */
-#define MAX_DATABASES	10000
-
-/* The OIDs in the file; none if there is no such file, or it is not understood. */
-static List *
-read_served(void)
-{
-	FILE	   *file = AllocateFile(FILE_NAME, PG_BINARY_R);
-	List	   *databases = NIL;
-	char		line[256];
-
-	if (file == NULL)
-	{
-		if (errno != ENOENT)
-			ereport(LOG,
-					(errcode_for_file_access(),
-					 errmsg("could not read file \"%s\": %m", FILE_NAME)));
-		return NIL;
-	}
-	if (fgets(line, sizeof(line), file) == NULL || strcmp(line, FILE_HEADER "\n") != 0)
-		ereport(LOG,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("file \"%s\" is not understood, and ignored", FILE_NAME)));
-	else
-		while (list_length(databases) < MAX_DATABASES && fgets(line, sizeof(line), file) != NULL)
-		{
-			Oid			database;
-
-			if (sscanf(line, "%u", &database) == 1 && OidIsValid(database))
-				databases = list_append_unique_oid(databases, database);
-		}
-	(void) FreeFile(file);
-	return databases;
-}
-
-/* Removes the file: nothing of the extension is left in the data directory. */
-static void
-remove_file(void)
-{
-	if (unlink(FILE_NAME) != 0 && errno != ENOENT)
-		ereport(LOG,
-				(errcode_for_file_access(),
-				 errmsg("could not remove file \"%s\": %m", FILE_NAME)));
-}
-
-/*
- * Writes the file, or removes it if there is no database.  If that fails, the log says so, and
- * the old one stays.
- */
-static void
-write_served(List *databases)
-{
-	FILE	   *file;
-	bool		written;
-	ListCell   *lc;
-
-	if (databases == NIL)
-	{
-		remove_file();
-		return;
-	}
-	file = AllocateFile(FILE_NEW, PG_BINARY_W);
-	written = file != NULL && fprintf(file, "%s\n", FILE_HEADER) >= 0;
-	foreach(lc, databases)
-		written = written && fprintf(file, "%u\n", lfirst_oid(lc)) >= 0;
-	/* close it in any case; an error of buffered data may show only now */
-	if (file != NULL && FreeFile(file) != 0)
-		written = false;
-	if (written)
-	{
-		(void) durable_rename(FILE_NEW, FILE_NAME, LOG);
-		return;
-	}
-	ereport(LOG,
-			(errcode_for_file_access(),
-			 errmsg("could not write file \"%s\": %m", FILE_NEW)));
-	(void) unlink(FILE_NEW);
 }

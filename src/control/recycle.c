@@ -1,31 +1,30 @@
 /*-------------------------------------------------------------------------
  *
  * recycle.c
- *	  Workers start anew when rights or settings that their login took over change.
+ *	  Restarts workers when rights or settings that they got at login change.
  *
  * Run by the backend of a command that changes such rights or settings.
  *
- * An executor is a session of the tasks' owner, and lasts for many tasks.  It has the
- * settings of ALTER ROLE and ALTER DATABASE from its login, and its role may lose the
- * right to log in.  So executors end, after the task that they run, when such settings or
- * rights have changed.
+ * An executor is a session of the tasks' owner, and lasts for many tasks.  At its login it gets the
+ * settings of ALTER ROLE and ALTER DATABASE, and its role may later lose the right to log in.  So
+ * when such settings or rights have changed, executors end after their current task.
  *
- * A concern is a database, a role or both for which a command changes something.  The
- * backend finds the concerns before the command, since a role may be gone afterwards
- * (ddl.c), and remembers them here when the command has succeeded.  So a command that
- * fails, for instance for lack of rights, recycles no worker.
+ * A concern is a database, a role or both for which a command changes something.  The backend finds
+ * the concerns before the command, since a role may be gone afterwards (ddl.c).  It remembers them
+ * here after the command has succeeded.  So a command that fails, for example for lack of rights,
+ * recycles no worker.
  *
- * At the commit, the backend reads the executors' places in shared memory without a lock.
- * An executor that is taken for one of another role ends needlessly, which does no harm.
- * An executor that gets its place later connects after the commit, and needs no recycling.
+ * At the commit, the backend reads the executors' places in shared memory without a lock.  If it
+ * mistakes an executor for an executor of another role, the executor ends needlessly, which does no
+ * harm.  An executor that gets its place later connects after the commit, and needs no recycling.
  *
- * Memberships take effect in all sessions at once, so executors need not end for them.
- * They only check whether their role could still log in.  If they ended, a role that may
- * grant any role could recycle the executors of all others as often as it liked.
+ * Memberships take effect in all sessions at once, so executors need not end for them.  They only
+ * check if their role could still log in.  If they ended, a role that may grant any role could
+ * recycle the executors of all other roles again and again.
  *
- * Owners whose tasks wait for a right are tried again.  Both this and the check of
- * executors follow after the commit has sent its invalidation messages, since timer and
- * executors would look at their old copies of the catalogs otherwise.
+ * Timers try owners again whose tasks wait for a right.  This, and the check of executors, follow
+ * after the commit has sent its invalidation messages: otherwise timer and executors would look at
+ * old copies of the catalogs.
  *
  * The callbacks cannot fail, wait or allocate memory.
  *
@@ -42,7 +41,6 @@
 
 #include "../base/clock.h"
 #include "../base/compat.h"
-#include "../base/settings.h"
 #include "../shmem/executors.h"
 #include "../shmem/owners.h"
 #include "../shmem/places.h"
@@ -51,20 +49,20 @@
 #include "control.h"
 
 /*
- * Maximum number of concerns of a transaction.  More are merged into one, for the
- * database and the role that all of them have in common, or for all databases or all
- * roles.
+ * Maximum number of concerns of a transaction.  If there are more, they are merged into one
+ * concern, for the database or the role that all of them have in common, else for all databases or
+ * all roles.
  */
 #define MAX_CONCERNS	256
 
-/* A login of this role to this database would find something changed. */
+/* A database and a role: the role's login to the database would find something changed. */
 typedef struct Concern
 {
 	Oid			database;		/* InvalidOid: all databases */
 	Oid			role;			/* InvalidOid: all roles */
-	bool		settings;		/* settings have changed, not only rights; only dw_recycle() asks,
+	bool		settings;		/* settings have changed, not only rights; dw_recycle() reads this
 								 * before concerns are merged */
-	DwStale		how;			/* whether executors end, or check their role */
+	DwStale		how;			/* executors end, or check their role */
 } Concern;
 
 /* The concerns of this transaction. */
@@ -77,15 +75,15 @@ typedef struct Concerns
 static Concerns executors;
 
 /*
- * Concerns of timers.  They are kept apart, so that they are not merged with concerns of
- * settings that any role may change for itself: these must never restart a timer.
+ * Concerns of timers.  They are separate, so that they are never merged with concerns of settings
+ * that any role may change for itself: such settings must never restart a timer.
  */
 static Concerns timers;
 
-/* the launcher must list the databases again */
+/* true if the launcher must list the databases again */
 static bool databases_changed = false;
 
-/* the transaction has committed; recycle_release_callback() must do the rest */
+/* true after the commit, until recycle_release_callback() has done the rest */
 static bool retries = false;
 
 /* Merges all concerns into one that covers them. */
@@ -121,10 +119,9 @@ remember_concern(Concerns *all, const Concern *concern)
 }
 
 /*
- * Remembers the concerns of a command that has succeeded.  If this transaction commits,
- * executors that they concern run no other task, or check their role (DW_STALE_LOOK);
- * timers whose settings have changed start anew; and owners whose tasks wait for a right
- * are tried again.
+ * Remembers the concerns of a command that has succeeded.  If this transaction commits, executors
+ * of these concerns run no other task, or check their role (DW_STALE_LOOK).  Timers whose settings
+ * have changed are restarted, and timers try owners again whose tasks wait for a right.
  */
 void
 dw_recycle(const List *found)
@@ -156,9 +153,8 @@ add_concern(List *found, Oid database, Oid role, bool settings, DwStale how)
 }
 
 /*
- * Adds to a list of concerns: executors of this role in this database end.  InvalidOid
- * stands for all roles or databases.  With `settings`, also timers start anew, if the
- * settings are among theirs.
+ * Adds to a list of concerns: executors of this role in this database end.  InvalidOid stands for
+ * all roles or databases.  If settings is true, timers that have the settings are restarted, too.
  */
 List *
 dw_concern(List *found, Oid database, Oid role, bool settings)
@@ -167,18 +163,17 @@ dw_concern(List *found, Oid database, Oid role, bool settings)
 }
 
 /*
- * Adds to a list of concerns: executors of the role, and of its members, check whether
- * their role may still log in.  Of the members, only those are added that have an
- * executor, or tasks that no executor can run for now.
+ * Adds to a list of concerns: executors of the role, and of its members, check if their role may
+ * still log in.  Adds only members that have an executor, or tasks that no executor can run for
+ * now.
  */
 List *
 dw_concern_members(List *found, Oid role)
 {
 	found = add_concern(found, InvalidOid, role, false, DW_STALE_LOOK);
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
-		if (dw_executors[i].state != DW_EXECUTOR_FREE &&
-			is_member_of_role_nosuper(dw_executors[i].owner, role))
-			found = add_concern(found, InvalidOid, dw_executors[i].owner, false, DW_STALE_LOOK);
+	dw_each_executor(e)
+		if (e->state != DW_EXECUTOR_FREE && is_member_of_role_nosuper(e->owner, role))
+			found = add_concern(found, InvalidOid, e->owner, false, DW_STALE_LOOK);
 	for (int i = 0; i < dw_owner_places(); i++)
 		if (OidIsValid(dw_owners[i].database) && dw_owners[i].block != DW_BLOCK_NONE &&
 			is_member_of_role_nosuper(dw_owners[i].role, role))
@@ -193,10 +188,7 @@ dw_recycle_databases(void)
 	databases_changed = true;
 }
 
-/*
- * Returns what becomes of executors of a role in a database; DW_FRESH if no concern is
- * about them.
- */
+/* Returns what executors of a role in a database must do; DW_FRESH if no concern includes them. */
 static DwStale
 concerned(const Concerns *all, Oid database, Oid role)
 {
@@ -209,13 +201,12 @@ concerned(const Concerns *all, Oid database, Oid role)
 	return how;
 }
 
-/* Tells executors of concerns of one kind (DW_STALE_END or DW_STALE_LOOK). */
+/* Informs executors of concerns of one kind (DW_STALE_END or DW_STALE_LOOK). */
 static void
 recycle_executors(DwStale wanted)
 {
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+	dw_each_executor(e)
 	{
-		DwExecutor *e = &dw_executors[i];
 		uint32		fresh = DW_FRESH;
 		DwStale		how;
 
@@ -234,22 +225,18 @@ recycle_executors(DwStale wanted)
 	}
 }
 
-/* Makes the timers start anew whose settings have changed. */
+/* Restarts the timers whose settings have changed. */
 static void
 recycle_timers(void)
 {
-	for (int i = 0; i < dw_max_databases; i++)
-	{
-		DwDatabase *db = dw_database(i);
-
+	dw_each_database(db)
 		if (db->oid != InvalidOid && concerned(&timers, db->oid, BOOTSTRAP_SUPERUSERID))
 			dw_call_timer(db, DW_RESTART_SOON);
-	}
 }
 
 /*
- * Makes timers try the blocked owners again that the concerns are about: an owner that no
- * executor could run for may have got the right.
+ * Makes timers try the blocked owners of the concerns again, since such an owner may have got the
+ * right that it lacked.
  */
 static void
 retry_blocked(void)
@@ -267,16 +254,12 @@ retry_blocked(void)
 		if (db == NULL)
 			continue;
 		dw_news_tell(&db->timer_news, DW_NEWS_RIGHTS);
-		dw_news_tell(&db->timer_news, DW_NEWS_EXECUTORS);
-		dw_wake_timer(db, DW_AWAKE);
+		dw_ask_dispatch(db, DW_AWAKE);
 		dw_database_unpin(db);
 	}
 }
 
-/*
- * Tells executors and timers at the commit.  The rest follows when the locks are
- * released.
- */
+/* Informs executors and timers at the commit.  The rest follows when the locks are released. */
 static void
 recycle_xact_callback(XactEvent event, void *arg)
 {
@@ -303,9 +286,9 @@ recycle_xact_callback(XactEvent event, void *arg)
 }
 
 /*
- * Tells executors that must check their role, and blocked owners, when the transaction
- * has released its locks; its invalidation messages are sent by then.  Called for each
- * resource owner and phase.
+ * Informs executors that must check their role, and retries blocked owners, when the transaction
+ * has released its locks: then its invalidation messages have been sent.  Called for each resource
+ * owner and phase.
  */
 static void
 recycle_release_callback(ResourceReleasePhase phase, bool committed, bool top_level, void *arg)

@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * shmem.c
- *	  Request and set-up of shared memory.
+ *	  Request and initialization of shared memory.
  *
- * Run by the postmaster, at its start and after a crash.  Each part of shared memory has
- * a function that requests it and one that sets it up; this file calls them.  All parts are in the main
- * segment.  Their sizes follow from the settings at the start of the server, and do not
- * change while it runs.
+ * Run by the postmaster, at its start and after a crash.  Each part of shared memory has a function
+ * that requests the part and a function that initializes it.  This file calls these functions.  All
+ * parts are in the main segment.  Their sizes follow from the settings at the start of the server,
+ * and do not change while the server runs.
  *
  *-------------------------------------------------------------------------
  */
@@ -57,7 +57,7 @@ request_memory(void *unused)
 	ShmemRequestStruct(.name = "delay_wheel pool",
 					   .size = dw_pool_size(dw_pool_chunks()),
 					   .ptr = (void **) &dw_pool);
-	/* there may be no places, and PostgreSQL 19 refuses a part of size 0 */
+	/* the number of places may be 0, and PostgreSQL 19 refuses a part of size 0 */
 	ShmemRequestStruct(.name = "delay_wheel executors",
 					   .size = mul_size(Max(dw_executor_places(), 1), sizeof(DwExecutor)),
 					   .ptr = (void **) &dw_executors);
@@ -82,8 +82,8 @@ request_memory(void *unused)
 }
 
 /*
- * Counts the background workers that others have registered.  Libraries are loaded before shared
- * memory is set up, so only those are missed that are started later.
+ * Counts the background workers that other libraries have registered.  Libraries are loaded before
+ * shared memory is initialized, so this only misses workers that start later.
  */
 static int
 count_other_workers(void)
@@ -138,24 +138,24 @@ init_memory(void *unused)
 	dw_pool_init(dw_pool, dw_pool_chunks());
 
 	memset(dw_executors, 0, sizeof(DwExecutor) * dw_executor_places());
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+	dw_each_executor(e)
 	{
-		pg_atomic_init_u32(&dw_executors[i].xid, InvalidTransactionId);
-		pg_atomic_init_u32(&dw_executors[i].stop, 0);
-		pg_atomic_init_u32(&dw_executors[i].stale, DW_FRESH);
-		pg_atomic_init_u32(&dw_executors[i].helpers, 0);
-		pg_atomic_init_u64(&dw_executors[i].refused, 0);
-		pg_atomic_init_u64(&dw_executors[i].autonomous, 0);
-		pg_atomic_init_u64(&dw_executors[i].keeps, 0);
+		pg_atomic_init_u32(&e->xid, InvalidTransactionId);
+		pg_atomic_init_u32(&e->stop, 0);
+		pg_atomic_init_u32(&e->stale, DW_FRESH);
+		pg_atomic_init_u32(&e->helpers, 0);
+		pg_atomic_init_u64(&e->refused, 0);
+		pg_atomic_init_u64(&e->autonomous, 0);
+		pg_atomic_init_u64(&e->keeps, 0);
 	}
 
 	dw_queues_init();
 	dw_group_places_init();
 
-	for (int i = 0; i < dw_max_databases; i++)
+	dw_each_database(db)
 	{
-		pg_atomic_init_u32(&dw_database(i)->pins, 0);
-		dw_database_init(dw_database(i));
+		pg_atomic_init_u32(&db->pins, 0);
+		dw_database_init(db);
 	}
 
 	dw_lanes_init();

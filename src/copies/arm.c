@@ -1,21 +1,20 @@
 /*-------------------------------------------------------------------------
  *
  * arm.c
- *	  delay_wheel.arm(): takes over tasks that came with a copy of another database.
+ *	  delay_wheel.arm(): makes tasks that came with a copy of another database run here.
  *
  * Run by sessions, and by executors whose tasks call it.
  *
- * Each row of a task has an origin, the stamp of the database in which the task was
- * scheduled.  A task with another origin came with a copy (a restored dump, a TEMPLATE
- * copy, logical replication, pg_upgrade).  Such a task is not "armed": it does not
- * run, since the original task may run in the other database.  delay_wheel.arm() makes
- * such tasks, and rows of wings, this database's own.
+ * Each row of a task has an origin, the stamp of the database in which the task was scheduled.  A
+ * task with another origin came with a copy (a restored dump, a TEMPLATE copy, logical replication,
+ * pg_upgrade).  Such a task is not "armed": it does not run, since the original task may run in the
+ * other database.  delay_wheel.arm() makes such tasks, and rows of wings, this database's own.
  *
- * The rows are read lane by lane.  A lane is the tasks of one owner, queue and priority
- * (here also of one origin), in the order of their due times.  Each row is deleted and
- * inserted again with this database's stamp, as delay_reschedule() does.  If another
- * transaction is changing a row, delay_wheel.arm() waits for its end as UPDATE would.  The row may then
- * have moved, so all rows are read again until a pass has found no changed row.
+ * The rows are read lane by lane.  A lane is the tasks of one owner, queue and priority (here also
+ * of one origin) in the order of their due times.  Each row is deleted and inserted again with this
+ * database's stamp, as delay_reschedule() does.  If another transaction is changing a row,
+ * delay_wheel.arm() waits for the transaction's end, as UPDATE would.  The row may then have moved,
+ * so all rows are read again until a pass finds no changed row.
  *
  *-------------------------------------------------------------------------
  */
@@ -53,19 +52,19 @@ typedef struct Arming
 	Relation	rel;			/* the table of tasks */
 	MemoryContext row_context;	/* reset after each row */
 	int64		origin;			/* this database's stamp */
-	int64		armed;			/* tasks that were armed so far */
+	int64		armed;			/* number of tasks armed so far */
 
-	/* of one pass over all rows */
+	/* the members below are for one pass over all rows */
 	Snapshot	snapshot;
-	int64		ownerless;		/* rows left unarmed, since their owners do not exist */
+	int64		ownerless;		/* number of rows left unarmed, since their owners do not exist */
 	bool		left;			/* true if rows were left unarmed for any reason */
 	bool		changed;		/* true if other transactions changed rows: do another pass */
 } Arming;
 
 /*
- * Notes that the lane will have tasks of this database's origin, from the due time of
- * the first row on; the commit tells the timer.  If the lane has no place in shared
- * memory, the timer is told to look at all lanes.
+ * Notes that the lane will have tasks of this database's origin, from the due time of the first row
+ * on.  The commit informs the timer.  If the lane has no place in shared memory, the timer will
+ * look at all lanes.
  */
 static void
 touch_lane(const DwTaskKey *first)
@@ -80,14 +79,14 @@ touch_lane(const DwTaskKey *first)
 }
 
 /*
- * Arms one task.  If a mark has cancelled the task, its row is only deleted.  (A mark
- * is a row by which delay_cancel_all() cancels many tasks.)
+ * Arms one task.  If a mark (a row by which delay_cancel_all() cancels many tasks) has cancelled
+ * the task, only deletes its row.
  */
 static void
 arm_row(Arming *arming, DwLaneScan *scan, DwTaskKey *key)
 {
 	HeapTuple	tuple = dw_lane_scan_tuple(scan);
-	/* by a mark that came with the copy, or by one of this database */
+	/* cancelled by a mark that came with the copy, or by a mark of this database */
 	bool		cancelled = dw_task_is_cancelled(arming->rel, tuple);
 	Datum	   *values;
 	bool	   *nulls;
@@ -95,7 +94,7 @@ arm_row(Arming *arming, DwLaneScan *scan, DwTaskKey *key)
 	DW_INJECT("arm-before-delete");
 	if (dw_heap_delete(arming->rel, &key->tid, true) != TM_Ok)
 	{
-		/* the row is gone, or has moved: the next pass finds it where it is then */
+		/* the row is gone, or has moved: the next pass finds its new place */
 		arming->changed = true;
 		return;
 	}
@@ -119,8 +118,8 @@ arm_row(Arming *arming, DwLaneScan *scan, DwTaskKey *key)
 }
 
 /*
- * Arms a lane of another origin, whose first row is given.  The lane is left unarmed
- * if the current user lacks the owner's rights, or the owner does not exist.
+ * Arms a lane of another origin, whose first row is given.  Leaves the lane unarmed if the current
+ * user lacks the owner's rights, or the owner does not exist.
  */
 static void
 arm_lane(Arming *arming, const DwTaskKey *first)
@@ -163,7 +162,7 @@ arm_all(Arming *arming)
 	DwTaskKey	key;
 	bool		first = true;
 
-	/* the rows as they are now, at any isolation level, as for delay_cancel() */
+	/* a new snapshot at any isolation level, as for delay_cancel() */
 	arming->snapshot = RegisterSnapshot(GetLatestSnapshot());
 	arming->ownerless = 0;
 	arming->left = arming->changed = false;
@@ -176,7 +175,7 @@ arm_all(Arming *arming)
 	UnregisterSnapshot(arming->snapshot);
 }
 
-/* SQL function delay_wheel.arm(); returns the number of tasks that were armed. */
+/* SQL function delay_wheel.arm().  Returns the number of tasks that were armed. */
 Datum
 dw_arm(PG_FUNCTION_ARGS)
 {
@@ -206,6 +205,6 @@ dw_arm(PG_FUNCTION_ARGS)
 				 errmsg_plural("%lld task is left unarmed, since its owner does not exist",
 							   "%lld tasks are left unarmed, since their owners do not exist",
 							   arming.ownerless, (long long) arming.ownerless),
-				 errhint("Cancel them, or give them to another role by UPDATE of delay_wheel_data.task and call delay_wheel.arm() again.")));
+				 errhint("Cancel these tasks, or change their owner by UPDATE of delay_wheel_data.task and call delay_wheel.arm() again.")));
 	PG_RETURN_INT64(arming.armed);
 }

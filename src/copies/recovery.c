@@ -1,22 +1,20 @@
 /*-------------------------------------------------------------------------
  *
  * recovery.c
- *	  Whether a server that came out of recovery must wait before it runs tasks.
+ *	  Holds tasks on a server that came out of recovery, if the setting demands it.
  *
  * Run by the postmaster and the launcher; sessions ask is_held().
  *
- * A physical copy of a server (a base backup restored for staging, a snapshot of a
- * standby) cannot be told from a failover: both come out of archive recovery, or are
- * promoted.  The setting delay_wheel.start_after_recovery says which it is.  "on" is a
- * failover, and tasks run at once.  With "hold" no task runs before a DBA has set it to
- * "on".
+ * A physical copy of a server (a base backup restored for staging, a snapshot of a standby) looks
+ * like a failover: both come out of archive recovery, or are promoted.  The setting
+ * delay_wheel.start_after_recovery distinguishes them.  With "on" (a failover), tasks run at once.
+ * With "hold", no task runs before a DBA has set it to "on".
  *
- * The files that ask for recovery are gone when recovery is over, and the launcher
- * starts only then.  So the postmaster leaves a file of ours, the mark, when it finds
- * them at its start, whatever the setting is.  The launcher removes the mark when it
- * begins to serve.  In between the mark outlives restarts, crashes and copies.  After
- * crash recovery there is no mark, nor after tasks have run: the setting concerns
- * starts only.
+ * The files that request recovery are gone when recovery is over, and only then the launcher
+ * starts.  So if the postmaster finds these files at its start, it writes another file, the mark,
+ * with any value of the setting.  The launcher removes the mark when it begins to serve.  In
+ * between, the mark survives restarts, crashes and copies.  There is no mark after crash recovery,
+ * or once tasks have run.
  *
  *-------------------------------------------------------------------------
  */
@@ -50,8 +48,8 @@ file_exists(const char *path)
 }
 
 /*
- * Writes the mark, durably.  If that fails, the server goes on and the log says so:
- * then a hold ends with the next restart.
+ * Writes the mark durably.  Logs a failure, after which the server goes on, but a hold ends with
+ * the next restart.
  */
 static void
 leave_mark(void)
@@ -71,7 +69,7 @@ leave_mark(void)
 		ereport(LOG,
 				(errcode_for_file_access(),
 				 errmsg("could not write file \"%s\": %m", MARK_NEW),
-				 errdetail("delay_wheel will not know after another restart that this server came out of recovery.")));
+				 errdetail("After another restart, delay_wheel will run tasks as if this server had not come out of recovery.")));
 		(void) unlink(MARK_NEW);
 		return;
 	}
@@ -79,8 +77,8 @@ leave_mark(void)
 }
 
 /*
- * Finds out whether the server comes out of recovery, and sets dw_shared->recovered.
- * Called by the postmaster when it sets up shared memory.
+ * Sets dw_shared->recovered to true if the server comes out of recovery, else to false.  Called by
+ * the postmaster when it initializes shared memory.
  */
 static void
 note_recovery(void)
@@ -94,11 +92,10 @@ note_recovery(void)
 }
 
 /*
- * True if the launcher must wait until a DBA sets delay_wheel.start_after_recovery to
- * "on".
+ * Returns true if the launcher must wait until a DBA sets delay_wheel.start_after_recovery to "on".
  *
- * The launcher asks at its start and, while it must wait, after each reload of the
- * settings.  If it need not wait, the mark is removed.
+ * The launcher calls this at its start and, while it must wait, after each reload of the settings.
+ * Removes the mark if the launcher need not wait.
  */
 static bool
 stays_held(void)
@@ -131,7 +128,7 @@ stays_held(void)
 	return false;
 }
 
-/* True if the launcher waits.  For other processes; changes nothing. */
+/* Returns true if the launcher waits.  For other processes.  Changes nothing. */
 static bool
 is_held(void)
 {

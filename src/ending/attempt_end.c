@@ -1,15 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * attempt_end.c
- *	  The end of an attempt after which the task is not done: another one, or none.
+ *	  The end of an attempt without success: the task is put back, or fails.
  *
- * Run by executors, and by sessions that put a message back, or run a task as an executor
- * would, in the transaction that has deleted the task's row (the claim).
+ * Run by executors, and by sessions that put a message back, or run a task as an executor would.
+ * The code runs in the transaction that has deleted the task's row (the claim).
  *
- * A task that is put back is a new row with the same id and a later due time.  Other
- * processes see a task that was rescheduled (C0 to C3 of the model, at the end of this
- * transaction).  A process that still has an entry with the old due time forgets the
- * entry when it sees the new row.
+ * A task that is put back is a new row with the same id and a later due time.  At the end of this
+ * transaction, other processes see a task that was rescheduled (C0 to C3 of the model).  A process
+ * that still has an entry with the old due time forgets the entry when it sees the new row.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,7 +20,6 @@
 
 #include "../base/clock.h"
 #include "../base/inject.h"
-#include "../ring/ring.h"
 #include "../rows/catalog.h"
 #include "../rows/more.h"
 #include "../rows/task_rows.h"
@@ -35,7 +33,9 @@
 /* Shortest time between two messages of lost connections, in us. */
 #define LOST_LOG_US		USECS_PER_SEC
 
-/* The error's context, with the SQL and the position in it, as psql would show them. */
+/*
+ * Returns the error's context, preceded by the SQL and the position in the SQL, as psql shows them.
+ */
 static char *
 whole_context(const ErrorData *error)
 {
@@ -46,8 +46,8 @@ whole_context(const ErrorData *error)
 }
 
 /*
- * The error's hint.  If the task has failed because its procedure commits, the hint
- * tells of modes, in which a procedure can commit.
+ * Returns the error's hint.  If the task has failed because its procedure commits, the hint names
+ * the modes in which a procedure can commit.
  */
 static char *
 hint_of(const DwClaim *claim, const ErrorData *error)
@@ -75,9 +75,9 @@ conclude_attempt(const DwClaim *claim, DwOutcome outcome, TimestampTz started, c
 }
 
 /*
- * Ends a claimed task as failed: writes its row of failed_task, with the error, and
- * concludes it.  attempts is their number, this one included; started is when this one
- * began, 0 if the task was not run.
+ * Ends a claimed task as failed: writes a row of failed_task with the error, and concludes the
+ * task.  attempts: their number, including this attempt.  started: when this attempt began; 0 if
+ * the task was not run.
  */
 void
 dw_attempt_fail(const DwClaim *claim, int attempts, TimestampTz started, const ErrorData *error)
@@ -97,8 +97,8 @@ dw_attempt_fail(const DwClaim *claim, int attempts, TimestampTz started, const E
 }
 
 /*
- * True if the task holds back those of its group that come after it until it is tried again.
- * Not if delay_run_due() runs it, which goes by due times alone.
+ * Returns true if the task holds back later tasks of its group until it is tried again.  Returns
+ * false if delay_run_due() runs the task, since this function only obeys due times.
  */
 static bool
 holds_group_back(const DwClaim *claim)
@@ -113,8 +113,8 @@ holds_group_back(const DwClaim *claim)
 }
 
 /*
- * Writes the row of a claimed task again, to be run again at that time.  A task that holds its
- * group back keeps its due time, and so its place.
+ * Inserts the row of a claimed task again, to be run at again_at.  A task that holds its group back
+ * keeps its due time, and so its place.
  */
 static void
 put_back(DwClaim *claim, TimestampTz again_at)
@@ -125,18 +125,20 @@ put_back(DwClaim *claim, TimestampTz again_at)
 	if (holds_group_back(claim))
 	{
 		dw_more_set_number(claim->values, claim->nulls, Anum_task_more, DW_MORE_NOT_BEFORE, again_at);
-		/* of a message that was leased, its place is that of before */
+		/* a message that was leased keeps its place from before the lease */
 		claim->values[Anum_task_due - 1] = TimestampTzGetDatum(dw_claim_first_due(claim));
 	}
 	else
 		claim->values[Anum_task_due - 1] = TimestampTzGetDatum(again_at);
 	hint.due = DatumGetTimestampTz(claim->values[Anum_task_due - 1]);
 	dw_row_end_lease(claim->nulls);
-	/* its local time was that of the attempt that has ended */
+	/* its local due time was for the attempt that has ended */
 	dw_more_remove(claim->values, claim->nulls, Anum_task_more, DW_MORE_LOCAL);
 
 	DW_INJECT("retry-before-insert");
-	/* enters the database in shared memory; the end of the transaction hints there */
+	/*
+	 * gives the database a place in shared memory, where the end of the transaction puts the hint
+	 */
 	hint.lane = dw_lane_if_any(claim->key.owner, claim->key.queue, claim->key.priority);
 	rel = dw_tasks_open();
 	hint.tid = dw_task_insert(rel, claim->values, claim->nulls);
@@ -144,7 +146,7 @@ put_back(DwClaim *claim, TimestampTz again_at)
 	dw_touch_row(&hint, DW_TOUCH_WRITTEN);
 }
 
-/* Puts a claimed task back after a run that was begun at "started" and failed with the error. */
+/* Puts a claimed task back after a run that began at "started" and failed with this error. */
 static void
 put_back_failed(DwClaim *claim, TimestampTz again_at, TimestampTz started, const ErrorData *error)
 {
@@ -154,9 +156,9 @@ put_back_failed(DwClaim *claim, TimestampTz again_at, TimestampTz started, const
 }
 
 /*
- * Puts a claimed task back that has called delay_snooze() and was run without an error: due
- * then, with as many attempts as before, and without a word in the history.  False if a newer
- * task of its key is there, which takes its place; then nothing was done.
+ * Puts a claimed task back that has called delay_snooze() and has run without an error.  It is due
+ * at "due", with as many attempts as before, and gets no row in the history.  If a newer task of
+ * its key takes its place, does nothing and returns false.
  */
 bool
 dw_attempt_snooze(Relation rel, DwClaim *claim, TimestampTz due)
@@ -172,25 +174,24 @@ dw_attempt_snooze(Relation rel, DwClaim *claim, TimestampTz due)
 		dw_more_set_number(claim->values, claim->nulls, Anum_task_more, DW_MORE_SNOOZES, before + 1);
 		put_back(claim, due);
 	}
-	/* others of its group may come first now, or must not begin */
+	/* other tasks of its group may come first now, or must not begin */
 	if (allowed && !claim->nulls[Anum_task_group_key - 1])
 		dw_batch_close();
-	/* not held until the end of a transaction that may be long */
+	/* released now, since the transaction may be long */
 	if (!claim->nulls[Anum_task_key - 1])
 		dw_key_leave();
 	return allowed;
 }
 
 /*
- * Puts a claimed task back for another attempt, which is due then.  failed is the number
- * of failed attempts, this one included, and less than max_attempts; started is when this
- * one began.
+ * Puts a claimed task back for another attempt at "due".  failed: the number of failed attempts,
+ * including this one; it is less than max_attempts.  started: when this attempt began.
  */
 void
 dw_attempt_retry(DwClaim *claim, TimestampTz due, int failed, TimestampTz started,
 				 const ErrorData *error)
 {
-	/* fits: max_attempts is a smallint */
+	/* the number fits, since max_attempts is a smallint */
 	claim->values[Anum_task_attempts - 1] = Int16GetDatum(failed);
 	claim->nulls[Anum_task_attempts - 1] = false;
 	put_back_failed(claim, due, started, error);
@@ -203,9 +204,9 @@ dw_attempt_retry(DwClaim *claim, TimestampTz due, int failed, TimestampTz starte
 }
 
 /*
- * Puts a claimed task back that has lost its connection to another node, for the lost-th
- * time.  That is no attempt.  Such errors come in crowds, so each process tells the log of
- * one in LOST_LOG_US at most.
+ * Puts a claimed task back that has lost its connection to another node.  lost: number of times so
+ * far.  The run does not count as an attempt.  Such errors come in crowds, so each process logs at
+ * most one in LOST_LOG_US.
  */
 void
 dw_attempt_lost(DwClaim *claim, TimestampTz due, int64 lost, TimestampTz started,
@@ -235,11 +236,11 @@ dw_error_add_detail(ErrorData *error, const char *sentence)
 }
 
 /*
- * Ends a failed attempt: another one is due then, or after the task's own pause if due is
- * DW_NEVER; or it is given up, if asked for, if no attempts are left, if the error is one
- * that the task, unless it is a message, gives up on, or if a newer task of its key is there.
- * Returns which, DW_RETRIED or DW_FAILED.  claim->key.attempts does not count this attempt.
- * May change *error.
+ * Ends a failed attempt.  Puts the task back, due at "due", or after its own pause if due is
+ * DW_NEVER.  Gives the task up if give_up is true, if no attempt is left, or if there is a newer
+ * task of its key.  Also gives up an SQL task whose options allow no other attempt after this
+ * error.  Returns DW_RETRIED or DW_FAILED.  claim->key.attempts does not count this attempt.  May
+ * change *error.
  */
 DwOutcome
 dw_attempt_end(Relation rel, DwClaim *claim, TimestampTz due, bool give_up, TimestampTz started,
@@ -273,7 +274,7 @@ dw_attempt_end(Relation rel, DwClaim *claim, TimestampTz due, bool give_up, Time
 			dw_error_add_detail(error,
 								psprintf("The task was not tried again, since task %lld of the same key is newer.",
 										 (long long) newer));
-		/* not held until the end of a transaction that may be long */
+		/* released now, since the transaction may be long */
 		if (!claim->nulls[Anum_task_key - 1])
 			dw_key_leave();
 	}

@@ -3,15 +3,14 @@
  * claim.c
  *	  Claiming tasks: the deletion of their rows.
  *
- * Run by executors, as the role that owns the tasks, for one task and for several that
- * share a transaction; and by sessions that receive messages, in a transaction of theirs.
+ * Run by executors, as the role that owns the tasks, for one task or for several tasks that share a
+ * transaction.  Also run by sessions that receive messages, in their own transaction.
  *
- * An entry names a task in memory: its id, its due time and where its row is.
- * The claim is the deletion of the task's row, in the same transaction as the task's
- * SQL, or as all that the receiver of a message does.  Whatever dies, and whenever, either
- * both take effect or neither does.  Two processes may hold the same entry for a moment, and an entry may be
- * stale; only one claim of a row can succeed.  Steps X1 to X4 of the model in
- * test/model.
+ * An entry names a task in memory: its id, its due time and the TID of its row.  The claim is the
+ * deletion of the task's row, in the transaction that runs the task's SQL, or that does the work of
+ * a message's receiver.  So after any crash, either both have taken effect or neither has.  Two
+ * processes may hold the same entry for a moment, and an entry may be stale, but only one claim of
+ * a row can succeed.  Steps X1 to X4 of the model in test/model.
  *
  *-------------------------------------------------------------------------
  */
@@ -59,13 +58,13 @@ static DwVerdict judge_claim(DwDatabase *db, Relation rel, HeapTuple tuple, cons
 						  const Datum *values, const bool *nulls,
 						  int *sqlstate, const char **reason);
 
-/* Shortest and longest time, in us, until the timer reads a row that was locked again. */
+/* Shortest and longest time, in us, until the timer reads a locked row again. */
 #define RECHECK_MIN		(5 * USECS_PER_MINUTE)
 #define RECHECK_MAX		USECS_PER_HOUR
 
 /*
- * True if the transaction of an executor has one snapshot from now on, as tasks of its role
- * have by default_transaction_isolation.
+ * Returns true if the executor's transaction keeps one snapshot, because of
+ * default_transaction_isolation of its role.
  */
 static bool
 snapshot_stays(const DwExecutor *me)
@@ -74,10 +73,10 @@ snapshot_stays(const DwExecutor *me)
 }
 
 /*
- * Takes the snapshot of such a transaction.  At SERIALIZABLE, all that is read from then on
- * counts as read by the task.  So the row was looked for before, and so is what the verdict
- * goes by.  The xid is assigned later: PostgreSQL knows a serializable transaction by one that
- * came after its snapshot.
+ * Takes the snapshot of such a transaction.  At SERIALIZABLE, everything that is read from then on
+ * counts as read by the task.  So the caller has looked up the row before, and this function first
+ * reads the tables of queues, which the verdict needs.  The xid is assigned later: PostgreSQL
+ * recognizes a serializable transaction by an xid that came after its snapshot.
  */
 static void
 take_staying_snapshot(DwDatabase *db)
@@ -104,7 +103,7 @@ dw_claim_text(const DwClaim *claim, AttrNumber column)
 	return TextDatumGetCString(claim->values[column - 1]);
 }
 
-/* When the task was due; a message that was leased, before that. */
+/* Returns when the task was due.  For a leased message, returns the due time before the lease. */
 TimestampTz
 dw_claim_first_due(const DwClaim *claim)
 {
@@ -112,7 +111,7 @@ dw_claim_first_due(const DwClaim *claim)
 		DatumGetTimestampTz(claim->values[Anum_task_first_due - 1]);
 }
 
-/* When the lease of a message began; 0 if it was not leased. */
+/* Returns when the lease of a message began; 0 if it was not leased. */
 TimestampTz
 dw_claim_leased_at(const DwClaim *claim)
 {
@@ -121,10 +120,10 @@ dw_claim_leased_at(const DwClaim *claim)
 }
 
 /*
- * Asks the timer to read the entry's row again later, because another transaction, which
- * is not that of a claim, has the row locked.  A cancel or a reschedule hints the task again
- * when it ends.  A lock taken by plain SQL ends without a hint, so the timer has to
- * look, after RECHECK_MIN.  The interval doubles as long as the same row is locked.
+ * Asks the timer to read the entry's row again later, because another transaction, which is no
+ * claim, has locked the row.  At its end, a cancel or reschedule gives a hint of the task.  A lock
+ * of plain SQL ends without a hint, so the timer has to look, first after RECHECK_MIN.  The
+ * interval doubles as long as the same row is locked.
  */
 static void
 ask_for_recheck(DwDatabase *db, const DwEntry *entry)
@@ -146,8 +145,8 @@ ask_for_recheck(DwDatabase *db, const DwEntry *entry)
 }
 
 /*
- * True if the entry is of a group with an order, whose other tasks wait for this one.  The queue
- * may change at any time, which ends all holds.
+ * Returns true if the entry belongs to an ordered group, whose other tasks wait for this task.  A
+ * change of the queue, which may come at any time, ends all holds.
  */
 static bool
 is_ordered(const DwEntry *entry)
@@ -184,8 +183,8 @@ read_claimed_row(Relation rel, DwClaim *claim)
 }
 
 /*
- * Fills in *claim for a row that the caller has claimed before.  tuple is a copy of
- * the row, which *claim keeps.  The verdict is not filled in.
+ * Fills in *claim, except the verdict, for a row that the caller has claimed before.  tuple is a
+ * copy of the row, which *claim keeps.
  */
 void
 dw_claim_read(DwDatabase *db, Relation rel, HeapTuple tuple, DwClaim *claim)
@@ -195,7 +194,7 @@ dw_claim_read(DwDatabase *db, Relation rel, HeapTuple tuple, DwClaim *claim)
 	dw_terms(db, &claim->key, claim->values, claim->nulls, &claim->terms);
 }
 
-/* True if the row is still the task that the entry names, and is armed. */
+/* Returns true if the row is still the task of the entry, and is armed. */
 static bool
 matches_entry(const DwTaskKey *key, const DwEntry *entry)
 {
@@ -207,10 +206,10 @@ matches_entry(const DwTaskKey *key, const DwEntry *entry)
 }
 
 /*
- * True if the table has this block; reading a block beyond the end would raise an
- * error.  The size that the storage manager has cached saves a system call.  The
- * cached size is never too large: a process that truncates the table locks it
- * exclusively and invalidates the cache.
+ * Returns true if the table has this block; reading a block after the last one would raise an
+ * error.  The size that the storage manager has cached saves a system call.  The cached size is
+ * never too large: a process that truncates the table locks it exclusively and invalidates the
+ * cache.
  */
 static bool
 has_block(Relation rel, BlockNumber block)
@@ -222,8 +221,8 @@ has_block(Relation rel, BlockNumber block)
 }
 
 /*
- * Returns a copy of the row of the entry's task, if it is where it was seen; NULL if it is not
- * there, or not known where.
+ * Returns a copy of the row of the entry's task, by its TID; NULL if the row is not there, or its
+ * TID is not known.
  */
 static HeapTuple
 fetch_by_tid(Relation rel, const DwExecutor *me, const DwEntry *entry)
@@ -246,7 +245,7 @@ fetch_by_tid(Relation rel, const DwExecutor *me, const DwEntry *entry)
 		return NULL;
 	if (!heap_fetch(rel, GetActiveSnapshot(), &tuple, &buffer, false))
 		return NULL;
-	/* vacuum may have freed the tid for another row */
+	/* after a vacuum, another row may have the TID */
 	if (DatumGetInt64(heap_getattr(&tuple, Anum_task_id,
 								   RelationGetDescr(rel), &isnull)) == entry->id)
 		copy = heap_copytuple(&tuple);
@@ -257,8 +256,8 @@ fetch_by_tid(Relation rel, const DwExecutor *me, const DwEntry *entry)
 }
 
 /*
- * True if this transaction has deleted the row, which a snapshot of before may see
- * nevertheless: a receiver has buried it, for a newer message of its key.
+ * Returns true if this transaction has deleted the row, which its older snapshot may still see: it
+ * has buried a message when it received a newer message of the key.
  */
 static bool
 is_deleted_here(HeapTuple tuple)
@@ -270,7 +269,9 @@ is_deleted_here(HeapTuple tuple)
 		TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetUpdateXid(header));
 }
 
-/* X1: before the deletion, so that a cancel can tell that an executor has the row. */
+/*
+ * X1: publishes the xid before the deletion, so that a cancel can see that an executor has the row.
+ */
 static void
 publish_xid(DwExecutor *me)
 {
@@ -286,9 +287,9 @@ publish_xid(DwExecutor *me)
 }
 
 /*
- * True if the row is being deleted by an executor or a receiver, whose xid is xmax.  That
- * process then hints the task again if it is to run.  It may also have only locked the
- * row; then the result is false.
+ * Returns true if an executor or a receiver, whose xid is xmax, is deleting the row.  If the task
+ * is to run again, this process gives a hint.  Returns false if the process has only locked the
+ * row.
  */
 static bool
 is_claimed_by_other(Relation rel, const ItemPointerData *tid, TransactionId xmax)
@@ -305,8 +306,8 @@ is_claimed_by_other(Relation rel, const ItemPointerData *tid, TransactionId xmax
 }
 
 /*
- * True if a transaction that the active snapshot does not see has locked the row: it may keep
- * the task.  Whether it is over does not matter.
+ * Returns true if a transaction that the active snapshot does not see has locked the row, and so
+ * may keep the task.  The transaction may have ended.
  */
 static bool
 is_kept_unseen(Relation rel, const ItemPointerData *tid)
@@ -323,12 +324,12 @@ is_kept_unseen(Relation rel, const ItemPointerData *tid)
 	if (!heap_fetch(rel, SnapshotAny, &tuple, &buffer, false))
 		return false;
 	infomask = tuple.t_data->t_infomask;
-	/* also if a flag says that nobody has it any more */
+	/* read even if a flag shows that no transaction has the row any more */
 	xmax = HeapTupleHeaderGetRawXmax(tuple.t_data);
 	ReleaseBuffer(buffer);
 	if ((infomask & HEAP_XMAX_IS_MULTI) == 0)
 		return TransactionIdIsNormal(xmax) && XidInMVCCSnapshot(xmax, snapshot);
-	/* not as one of locks only: PostgreSQL would not say who has had them */
+	/* ask for updates, too: for locks only, PostgreSQL would not return former holders */
 	n = GetMultiXactIdMembers(xmax, &members, false, false);
 	for (int i = 0; i < n; i++)
 		unseen |= XidInMVCCSnapshot(members[i].xid, snapshot);
@@ -336,12 +337,13 @@ is_kept_unseen(Relation rel, const ItemPointerData *tid)
 }
 
 /*
- * X2: tries to delete the row, and judges the task under the lock of its key.  False
- * if the row has changed since the snapshot, so that the caller has to look again.
- * *result becomes DW_CLAIMED on success, DW_CLAIM_LOCKED as said there, and is left alone
- * otherwise.  It becomes DW_CLAIM_UNSEEN, and the deletion is to be undone, if the snapshot stays and lacks
- * what the task must see: what was done by who kept it, or by who changed queues, pauses
- * or marks since db->control was read, before the snapshot.
+ * X2: tries to delete the row, and judges the task under the lock of its key.  Returns false if the
+ * row has changed since the snapshot, so that the caller must look again.  Sets *result to
+ * DW_CLAIMED, DW_CLAIM_LOCKED or DW_CLAIM_UNSEEN, or leaves it unchanged.
+ *
+ * DW_CLAIM_UNSEEN means that the snapshot stays, but does not see everything that the task must
+ * see: the work of a transaction that kept the task, or a change of queues, pauses or marks since
+ * "control" was read (before the snapshot).  Then the deletion must be undone.
  */
 static bool
 delete_claimed_row(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *entry,
@@ -355,13 +357,13 @@ delete_claimed_row(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *
 
 	if (stays && !dw_autonomous_enter(claim->key.id, true))
 	{
-		/* another executor runs the task, and hints it again if necessary */
+		/* another executor runs the task, and gives a hint of it if necessary */
 		if (has_key)
 			dw_key_leave();
 		return true;
 	}
 	DW_INJECT("claim-before-delete");
-	/* under the lock of the key nobody else keeps the task */
+	/* while we hold the lock of the key, no session can keep the task */
 	unseen = has_key && snapshot_stays(me) && is_kept_unseen(rel, &claim->key.tid);
 	deleted = dw_try_heap_delete(rel, &claim->key.tid, false, &failure);
 	if (deleted == TM_Ok)
@@ -373,7 +375,7 @@ delete_claimed_row(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *
 		if (snapshot_stays(me) && (unseen || control != dw_control_read(&db->timer_news)))
 			*result = DW_CLAIM_UNSEEN;
 	}
-	/* released now: the next try takes the key's lock first, as always */
+	/* released now, since the next try must take the key's lock first, as always */
 	if (stays && *result != DW_CLAIMED)
 		dw_autonomous_leave(claim->key.id);
 	if (has_key)
@@ -395,8 +397,8 @@ delete_claimed_row(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *
 }
 
 /*
- * For a receiver whose snapshot does not see the row of the entry, or sees it as it was
- * before it was moved: DW_CLAIM_UNSEEN if the message is there, by a new snapshot.
+ * For a receiver whose snapshot does not see the row of the entry, or sees its version before a
+ * move.  Returns DW_CLAIM_UNSEEN if a new snapshot shows the message.
  */
 static DwClaimResult
 look_beyond_snapshot(Relation rel, const DwEntry *entry, DwClaim *claim)
@@ -409,26 +411,25 @@ look_beyond_snapshot(Relation rel, const DwEntry *entry, DwClaim *claim)
 }
 
 /*
- * Claims the task of an entry: deletes its row, and judges the task.  Fills in *claim
- * if the result is DW_CLAIMED.  Does not wait for other transactions that have the row
- * locked; waits only for locks that are held briefly: of the key, of the id, at commit.
+ * Claims the task of an entry: deletes its row, and judges the task.  Fills in *claim if the result
+ * is DW_CLAIMED.  Does not wait for other transactions that have locked the row.  Only waits for
+ * locks that are held briefly: the locks of the key and of the id, and locks at commit.
  *
- * me is the executor that runs the task, NULL for a session that receives a message.  An
- * executor has taken the entry from its ready list before the active snapshot, which is
- * replaced by a new one if the row has changed since.  The snapshot of a session is not:
- * only what it sees is claimed, and the entry of another version of the row is kept
- * (DW_CLAIM_UNSEEN).  Nor is that of an executor in a transaction that has only one, which is
- * taken here: then DW_CLAIM_UNSEEN asks the caller to abort, and to claim in a new
- * transaction.  rel was opened by dw_claim_open().  finder serves for all claims of a
- * transaction, or is NULL.  is_wanted may be NULL; if it returns false for the row, the row is left
- * alone.
+ * me: the executor that runs the task; NULL for a session that receives a message.  An executor has
+ * taken the entry from its ready list before the active snapshot.  If the row has changed since, a
+ * new snapshot replaces the active one.  The snapshot of a session is not replaced: the session
+ * claims only rows that it sees, and keeps the entry of another version of the row
+ * (DW_CLAIM_UNSEEN).  If the transaction of an executor keeps one snapshot, this function takes it,
+ * and does not replace it: after DW_CLAIM_UNSEEN the caller aborts, and claims in a new
+ * transaction.  rel: the result of dw_claim_open().  finder: serves all claims of a transaction, or
+ * is NULL.  is_wanted: may be NULL; if it returns false, the row is not deleted.
  */
 DwClaimResult
 dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, DwTaskFinder *finder,
 		 const DwEntry *entry, DwIsWanted is_wanted, void *arg, DwClaim *claim)
 {
 	DwClaimResult result = DW_CLAIM_NOTHING;
-	/* raised by who is visible already; so read before the snapshot that stays */
+	/* visible transactions have raised it, so it must be read before the snapshot that stays */
 	uint32		control = dw_control_read(&db->timer_news);
 
 	pg_memory_barrier();
@@ -436,7 +437,7 @@ dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, DwTaskFinder *finder,
 	for (;;)
 	{
 		claim->tuple = fetch_by_tid(rel, me, entry);
-		/* X3: the tid is stale, or not known, so search by id */
+		/* X3: the TID is stale, or not known, so search by id */
 		if (claim->tuple == NULL)
 			claim->tuple = finder != NULL ?
 				dw_task_find_next(finder, rel, entry->id, GetActiveSnapshot()) :
@@ -447,7 +448,7 @@ dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, DwTaskFinder *finder,
 
 			if (me == NULL)
 				return look_beyond_snapshot(rel, entry, claim);
-			/* a task that runs without a row, in another executor, is suspected no less */
+			/* a task that another executor runs without a row stays a suspect */
 			if (dw_crashes_of(db->oid, entry->id) > 0 &&
 				!dw_executor_runs_autonomous(entry->id, &owner))
 				dw_crashes_end(db->oid, entry->id, 0);
@@ -455,9 +456,9 @@ dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, DwTaskFinder *finder,
 		}
 		read_claimed_row(rel, claim);
 		if (!matches_entry(&claim->key, entry))
-			/* the snapshot may show the row as it was before it was moved */
+			/* the snapshot may show the row's version before a move */
 			return me == NULL ? look_beyond_snapshot(rel, entry, claim) : DW_CLAIM_NOTHING;
-		/* whatever deleted it hints it again if that is undone */
+		/* if the deletion is undone, the timer gets a hint of the task */
 		if (me == NULL && is_deleted_here(claim->tuple))
 			return DW_CLAIM_NOTHING;
 		if (dw_task_is_cancelled(rel, claim->tuple))
@@ -483,37 +484,34 @@ dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, DwTaskFinder *finder,
 	if (result == DW_CLAIMED)
 	{
 		/*
-		 * N3: transactions that have written the row, kept the task or ended a pause
-		 * are visible, but may not have told their catalog changes yet.  Waits for
-		 * them, after the verdict, which has seen the end of the pause.  A batch
-		 * learns of catalog changes only here: to take a lock that it holds already
-		 * brings no invalidations.
+		 * N3: transactions that have written the row, kept the task or ended a pause are visible,
+		 * but may not have sent their catalog changes yet.  Waits for them, after the verdict,
+		 * which has seen the end of the pause.  A batch gets catalog changes only here, since
+		 * taking a lock again that it holds already brings no invalidations.
 		 */
 		dw_committing_wait();
 		if (me == NULL)
-			return result;		/* its snapshot is the statement's */
+			return result;		/* keep the statement's snapshot */
 		CommandCounterIncrement();
 		UpdateActiveSnapshotCommandId();
 	}
 	return result;
 }
 
-/*---- Whether a task that was claimed is run ----*/
+/* The verdict on a claimed task */
 
 /*
- * Run by executors, and by sessions that receive messages; by its lateness alone a task is
- * judged in sessions that run it as an executor would.  The process has claimed the
- * task: its transaction has deleted the row, but is not committed yet, so no other
- * process can change the task.  Only
- * now the executor looks for a mark (a row of delay_wheel_data.cancellation), for a pause,
- * and for a newer task of the same key.  Before the deletion, any of them could still
- * come in between.
+ * Run by executors, and by sessions that receive messages.  Sessions that run tasks as an executor
+ * would only judge lateness.  The process has claimed the task: its transaction has deleted the
+ * row, but is not committed yet, so no other process can change the task.  Only now the process
+ * looks for a mark (a row of delay_wheel_data.cancellation), for a pause, and for a newer task of
+ * the same key.  Before the deletion, these could still come in between.
  */
 
 /*
- * The verdict by the task's lateness.  A task may have two limits of it, in us after the due
- * time: the options "expires" and "skip_after".  The one that was reached first decides.
- * *sqlstate and *reason are those of DW_REFUSE.
+ * Returns the verdict by the task's lateness.  A task may have two limits, in us after the due
+ * time: the options "expires" and "skip_after".  The limit that was reached first decides.  Sets
+ * *sqlstate and *reason for DW_REFUSE.
  */
 DwVerdict
 dw_judge_lateness(const DwTaskKey *key, const Datum *values, const bool *nulls, int *sqlstate,
@@ -533,10 +531,10 @@ dw_judge_lateness(const DwTaskKey *key, const Datum *values, const bool *nulls, 
 		skip = PG_INT64_MAX;
 	skip = Max(skip, 0);
 	limit = Min(expires, skip);
-	/* of a message that was leased before, the first due time counts */
+	/* for a message that was leased before, the first due time counts */
 	if (!nulls[Anum_task_first_due - 1])
 		due = DatumGetTimestampTz(values[Anum_task_first_due - 1]);
-	/* of one that has failed, and has kept its place in its group, that of this attempt */
+	/* for a failed task that has kept its place in its group, the time of this attempt counts */
 	if (dw_more_number(values, nulls, Anum_task_more, DW_MORE_NOT_BEFORE, &not_before))
 		due = Max(due, not_before);
 	if (limit == PG_INT64_MAX || dw_time_add(due, limit) >= dw_time_reached())
@@ -545,10 +543,10 @@ dw_judge_lateness(const DwTaskKey *key, const Datum *values, const bool *nulls, 
 }
 
 /*
- * Decides whether a claimed task is run.  To be called in the transaction that has
- * deleted the row; if the task has a key, dw_key_lock() is held.  values and nulls are
- * those of the row.  For DW_REFUSE, *sqlstate and *reason tell why.  May remove
- * older rows of the key (superseded tasks), see dw_key_claimed().
+ * Decides whether a claimed task is run.  To be called in the transaction that has deleted the row,
+ * and under the lock of the task's key, if it has one.  values and nulls are the columns of the
+ * row.  For DW_REFUSE, sets *sqlstate and *reason.  May remove older rows of the key (superseded
+ * tasks), see dw_key_claimed().
  */
 static DwVerdict
 judge_claim(DwDatabase *db, Relation rel, HeapTuple tuple, const DwTaskKey *key,

@@ -1,12 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * conclude.c
- *	  Concluding a task: all that follows from its end, or from that of an attempt.
+ *	  Concluding a task: all consequences of its end, or of the end of an attempt.
  *
- * Run by the process that ends the task, in the transaction that has deleted the
- * task's row: mostly an executor, else a session that cancels a task or runs one at
- * once, or the sweeper.  So all that is done here is committed with the task's own
- * work, or with the record of its failure, or not at all.
+ * Run by the process that ends the task, in the transaction that has deleted the task's row: mostly
+ * an executor, otherwise a session that cancels or runs a task, or the sweeper.  So this work is
+ * committed together with the task's own work, or with the record of its failure, or not at all.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,8 +23,8 @@
 #include "ending.h"
 
 /*
- * Does all that follows from the end of a task or of an attempt: the end of the period
- * in which its key is unique, and what wings do: history, notification, follow-up, next run.
+ * Does all that follows from the end of a task or of an attempt.  Ends the period in which its key
+ * is unique, and calls wings (history, notification, follow-up, next run).
  *
  * To be called once for each end, in the transaction that has deleted the row, as one
  * of its last actions.  An error undoes this transaction.
@@ -42,8 +41,8 @@ dw_conclude(const DwEnded *ended)
 }
 
 /*
- * Concludes a task that was not run, whose row the caller has just deleted.  error is
- * NULL unless the task counts as failed.
+ * Concludes a task that was not run.  The caller has just deleted its row.  error is NULL unless
+ * the task counts as failed.
  */
 void
 dw_conclude_row(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwOutcome outcome,
@@ -60,9 +59,9 @@ dw_conclude_row(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwOutcome o
 }
 
 /*
- * To be called when a claim has found that a mark (delay_cancel_all) has hit the task.
- * The claim's transaction changes nothing; the sweeper removes the row.  Counts the
- * cancellation, and tells sessions that wait for the task.
+ * Counts the cancellation of a task, and informs sessions that wait for the task.  To be called
+ * when a claim has found that a mark (delay_cancel_all) has hit it.  The claim's transaction
+ * changes nothing: the sweeper removes the row.
  */
 void
 dw_task_was_cancelled(DwDatabase *db, const DwEntry *entry)

@@ -25,16 +25,16 @@
 #include "../shmem/shared.h"
 #include "../task/task.h"
 
-/*---- claim.c: whether a task that was claimed is run ----*/
+/* claim.c: the verdict on a claimed task */
 
 typedef enum DwVerdict
 {
 	DW_RUN,
-	DW_DROP,					/* a mark has cancelled it: the claim is undone, and the
-								 * sweeper removes the row */
-	DW_PUT_BACK,				/* its queue or owner is paused: the claim is undone */
-	DW_REFUSE,					/* it is recorded as failed */
-	DW_SKIP						/* it is too late, and is to be skipped then */
+	DW_DROP,					/* a mark has cancelled it: undo the claim; the sweeper removes the
+								 * row */
+	DW_PUT_BACK,				/* its queue or owner is paused: undo the claim */
+	DW_REFUSE,					/* record it as failed */
+	DW_SKIP						/* it is too late: skip it */
 } DwVerdict;
 extern DwVerdict dw_judge_lateness(const DwTaskKey *key, const Datum *values, const bool *nulls,
 								   int *sqlstate, const char **reason);
@@ -49,22 +49,22 @@ typedef struct DwClaim
 	Datum	   *values;			/* all columns of the row */
 	bool	   *nulls;
 	DwTerms		terms;			/* timeout and attempts, with the queue's defaults */
-	DwVerdict	verdict;		/* whether the task is run */
-	int			sqlstate;		/* error code of a refusal; set for DW_REFUSE only */
-	const char *reason;			/* its message */
+	DwVerdict	verdict;		/* what to do with the task */
+	int			sqlstate;		/* error code of a refusal; only set for DW_REFUSE */
+	const char *reason;			/* message of a refusal */
 } DwClaim;
 
 typedef enum DwClaimResult
 {
 	DW_CLAIMED,
-	DW_CLAIM_NOTHING,			/* the row is gone, was moved, or another transaction
-								 * has it: the task is hinted again if necessary */
-	DW_CLAIM_LOCKED,			/* another transaction has locked the row, and may tell nobody when it
-								 * ends; the task is of an ordered group, which the caller holds */
+	DW_CLAIM_NOTHING,			/* the row is gone or was moved, or another transaction has it; if
+								 * necessary, the timer gets a hint */
+	DW_CLAIM_LOCKED,			/* another transaction, whose end may go unnoticed, has locked the
+								 * row of a task of an ordered group: the caller holds the group */
 	DW_CLAIM_CANCELLED,			/* a mark has hit the task: the sweeper removes the row */
 	DW_CLAIM_REJECTED,			/* is_wanted has returned false: the row is unchanged */
-	DW_CLAIM_UNSEEN				/* the snapshot, which stays for the transaction, does not see the row,
-								 * or all that the task must see; a newer one does */
+	DW_CLAIM_UNSEEN				/* the transaction's snapshot, which stays, does not see the row, or
+								 * all that the task must see; a newer snapshot does */
 } DwClaimResult;
 
 /* True if the caller of dw_claim() wants to claim this row.  The verdict is not set yet. */
@@ -77,7 +77,7 @@ extern TimestampTz dw_claim_first_due(const DwClaim *claim);
 extern TimestampTz dw_claim_leased_at(const DwClaim *claim);
 extern char *dw_claim_text(const DwClaim *claim, AttrNumber column);
 
-/*---- attempt_end.c: the end of an attempt after which the task is not done ----*/
+/* attempt_end.c: the end of an attempt without success */
 
 extern void dw_error_add_detail(ErrorData *error, const char *sentence);
 extern DwOutcome dw_attempt_end(Relation rel, DwClaim *claim, TimestampTz due, bool give_up,
@@ -97,15 +97,14 @@ extern void dw_conclude(const DwEnded *ended);
 extern void dw_conclude_row(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwOutcome outcome,
 							const ErrorData *error);
 
+/* group_first.c: the first task of an ordered group */
 
-/*---- group_first.c: which task of an ordered group comes first ----*/
-
-/* What a process does with a task that it has taken. */
+/* The decision on a task that a process has taken. */
 typedef enum DwGroupDecision
 {
-	DW_GROUP_RUN_IT,			/* it comes first, or is not there any more, which the claim finds */
-	DW_GROUP_TAKE_OTHER,		/* another one of its lane comes first */
-	DW_GROUP_WAIT				/* none of the lane may begin now */
+	DW_GROUP_RUN_IT,			/* it comes first, or is gone, which the claim will notice */
+	DW_GROUP_TAKE_OTHER,		/* another task of its lane comes first */
+	DW_GROUP_WAIT				/* no task of the lane may begin now */
 } DwGroupDecision;
 
 extern DwGroupDecision dw_group_decide(Relation rel, Snapshot snapshot, const DwEntry *entry,

@@ -1,22 +1,22 @@
 /*-------------------------------------------------------------------------
  *
  * group_first.c
- *	  Which task of an ordered group comes first.
+ *	  The first task of an ordered group.
  *
  * Run by executors and by sessions that receive messages, before they claim a task of a queue
  * that has group_order.
  *
- * At most one task of such a group is taken at a time, see shmem/groups.c.  But which one is
- * first only the table knows: one that was put back, or was scheduled late, may stand behind
- * others in memory.  So the process looks for the first row of the group by its index.  If
- * that is another one of the lane, the process takes that one instead.  If the row belongs
- * to another lane, or cannot begin, the group is held.
+ * At most one task of such a group is taken at a time, see shmem/groups.c.  But only the table
+ * shows the first task: a task that was put back, or scheduled late, may be behind other tasks in
+ * memory.  So the process looks for the first row of the group by its index.  If this row is
+ * another task of the same lane, the process takes this task instead.  If the row belongs to
+ * another lane, or cannot begin, the process holds the group.
  *
- * A message whose lease has ended without a word is due when the lease ended, and keeps its
- * token until it is received again.  Under 'hold' its place is where it was before the lease.
+ * If a receiver did not end its lease, the message is due when the lease has ended, and keeps its
+ * token until it is received again.  Under 'hold' it keeps its place from before the lease.
  *
- * Rows that are not committed are not seen: a task that is committed after a later one has
- * begun comes late.
+ * Uncommitted rows are not seen.  So a task is late if it is committed after a later task has
+ * begun.
  *
  *-------------------------------------------------------------------------
  */
@@ -33,7 +33,7 @@
 #include "../task/task.h"
 #include "ending.h"
 
-/* True if those of a group wait for one that waits for its next attempt. */
+/* Returns true if the tasks of a group wait while an earlier task waits for its next attempt. */
 static bool
 waits_for_attempts(int16 queue_id)
 {
@@ -45,11 +45,10 @@ waits_for_attempts(int16 queue_id)
 }
 
 /*
- * The first task of the group that is not cancelled; false if there is none that may begin, or
- * holds back the others.  *not_before is when the first one may begin that must not yet, or 0.
- *
- * One that has failed under 'hold' has kept its due time.  If the order is 'pass' now, the others
- * pass it by.
+ * Finds the first task of the group that is not cancelled, and may begin or holds the others back.
+ * Returns false if there is none.  Sets *not_before to when the first task that must wait may
+ * begin, or to 0. A task that has failed under 'hold' has kept its due time.  If the order is
+ * 'pass' now, the other tasks pass it.
  */
 static bool
 find_first_of_group(Relation rel, Snapshot snapshot, const DwLane *lane, uint32 hash,
@@ -81,10 +80,10 @@ find_first_of_group(Relation rel, Snapshot snapshot, const DwLane *lane, uint32 
 }
 
 /*
- * Decides about the task of this entry, by the snapshot.  lapsed is the first message of the
- * group whose lease has ended, if that keeps its place before others; else NULL.  *first is the
- * task that comes first, for DW_GROUP_TAKE_OTHER; *until is when to look again, or DW_NEVER if
- * that is not known, for DW_GROUP_WAIT.
+ * Decides about the task of this entry, by the snapshot.  lapsed: the first message of the group
+ * whose lease has ended, if it keeps its place before other messages, else NULL.  For
+ * DW_GROUP_TAKE_OTHER, sets *first to the first task.  For DW_GROUP_WAIT, sets *until to the time
+ * to look again, or to DW_NEVER if this is not known.
  */
 DwGroupDecision
 dw_group_decide(Relation rel, Snapshot snapshot, const DwEntry *entry, const DwLapsed *lapsed,
@@ -111,7 +110,7 @@ dw_group_decide(Relation rel, Snapshot snapshot, const DwEntry *entry, const DwL
 	}
 	if (first->id == entry->id)
 		return DW_GROUP_RUN_IT;
-	/* one that is gone, or was moved, is not put back */
+	/* a task that is gone, or was moved, must not be put back */
 	own = dw_task_find(rel, entry->id, snapshot);
 	if (own == NULL)
 		return DW_GROUP_RUN_IT;

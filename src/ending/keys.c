@@ -5,39 +5,37 @@
  *
  * Run by sessions that schedule and cancel by key, and by executors.
  *
- * A unique index cannot do this.  A running task is not pending, but its row is there
- * until its transaction ends, and a session that schedules the same key must not wait
- * for that.  So a session takes a lock on the key (key_lock.c) while it looks for a
- * pending task and inserts one.  It looks with a dirty snapshot, which shows what open
- * transactions do.  A process waits for nothing while it holds this lock, and holds one
- * such lock at a time, however many keys it schedules.  A session that moves a task
- * inserts the new row under the lock, too.  Otherwise a scan could be past the new row
- * before the insertion, and find the old row gone.
+ * A unique index cannot do this.  A running task is not pending, but its row is there until its
+ * transaction ends, and a session that schedules the same key must not wait for this end.  So a
+ * session takes a lock on the key (key_lock.c) while it looks for a pending task and inserts a
+ * task.  It looks with a dirty snapshot, which shows the rows that open transactions insert or
+ * delete.  A process waits for nothing else while it holds this lock, and holds only one such lock
+ * at a time.  A session that moves a task inserts the new row under the lock, too.  Otherwise a
+ * scan could miss both rows: it could pass the place of the new row before the insertion, and then
+ * find the old row deleted.
  *
  * The rows of a key, in the order of their ids:
  *
- * - A row that is being deleted by the executor that runs it: the task is running, and
- *	 does not count.
- * - A row that a mark of delay_cancel_all() has hit does not count either.
- * - A row that another open transaction inserts or deletes: the end of this
- *	 transaction decides, so the session waits for it, as UPDATE would.
- * - Of the others, the row with the highest id is the pending task.
- * - Rows with lower ids are superseded.  They can exist after an executor was
- *	 terminated while its task had a successor, or after a dump was restored.  They are
- *	 buried (pending.c) when a newer task is claimed, or refused at their own claim.
- * - A row of another origin came with a copy from another database.  It does not run
- *	 until it is armed.  So it neither keeps this database's own tasks from being
- *	 scheduled nor supersedes them.  A newer task of this database supersedes it.
+ * - A row that an executor is deleting, since it runs the task, does not count.
+ * - A row that a mark of delay_cancel_all() has hit does not count.
+ * - If another open transaction inserts or deletes a row, the session waits for the end of the
+ *	 transaction, as UPDATE would.
+ * - Of the other rows, the row with the highest id is the pending task.
+ * - Rows with lower ids are superseded.  They can exist after an executor was terminated while its
+ *	 task had a successor, or after a dump was restored.  A claim of the newer task buries them
+ *	 (pending.c); their own claim refuses them.
+ * - A row of another origin came with a copy from another database.  It does not run until it is
+ *	 armed.  So it does not keep this database's own tasks from being scheduled, and does not
+ *	 supersede them.  A newer task of this database supersedes it.
  *
- * If a session keeps a pending task (if_exists => 'keep', or 'earlier' and 'later' when the
- * task is not to be moved), it locks the row until the end of its transaction, so that the
- * task's run sees what the transaction did.
- * Sessions that keep the task one after the other could starve it.  So once an
- * executor has been refused the row, the next session that wants to keep the task lets
- * the executor go first.
+ * If a session keeps a pending task (if_exists => 'keep', or 'earlier' or 'later' without a move),
+ * it locks the row until the end of its transaction, so that the task's run sees the transaction's
+ * work.  If many sessions keep the task one after the other, the task could starve.  So when an
+ * executor could not claim the row, the next session that would keep the task lets the executor go
+ * first.
  *
- * A task with unique_for is remembered beyond its end, see task/period.c.  A session that
- * schedules with this option looks there, too, if none is pending.
+ * A task with unique_for is remembered after its end, see task/period.c.  If no task is pending, a
+ * session that schedules with this option looks there, too.
  *
  *-------------------------------------------------------------------------
  */
@@ -68,9 +66,8 @@
 #define COURTESY_US		(50 * 1000)
 
 /*
- * Waits until an executor has claimed the task, COURTESY_US at most: executors may all
- * be busy, and two transactions may each have kept a task that the other one wants to
- * keep.
+ * Waits until an executor has claimed the task, but at most COURTESY_US: all executors may be busy,
+ * or two transactions may each have kept a task that the other transaction wants to keep.
  */
 static void
 let_executor_go_first(int64 id)
@@ -89,17 +86,17 @@ let_executor_go_first(int64 id)
 	dw_executor_forget_refused(id);
 }
 
-/* The result of one attempt to settle a key that has a pending task. */
+/* The result of one attempt to settle a key with a pending task. */
 typedef enum Settled
 {
 	SETTLED,					/* the task is kept, or its row is deleted */
-	SETTLE_AGAIN,				/* another transaction has the row: wait, look again */
+	SETTLE_AGAIN,				/* another transaction has the row: wait, and look again */
 	SETTLE_LATER				/* an executor must go first */
 } Settled;
 
 /*
- * When the pending task of a key is to begin: its due time, or that of its next attempt if it
- * has failed, and has kept its due time for its place in its group.
+ * Returns when the pending task of a key begins: at its due time, or at its next attempt if it has
+ * failed, and has kept its due time and so its place in its group.
  */
 static TimestampTz
 begins_at(Relation rel, const DwKeyRow *row)
@@ -107,7 +104,7 @@ begins_at(Relation rel, const DwKeyRow *row)
 	return Max(row->task.due, dw_task_not_before(rel, row->tuple, &row->task));
 }
 
-/* Returns what becomes of a new task, and of the pending one of its key, as if_exists says. */
+/* Returns the outcome of scheduling a task whose key is pending, by if_exists. */
 static DwScheduled
 outcome_of(Relation rel, const DwNewTask *new, const DwKeyRow *row)
 {
@@ -122,8 +119,8 @@ outcome_of(Relation rel, const DwNewTask *new, const DwKeyRow *row)
 }
 
 /*
- * Keeps the pending task of a key, or deletes its row, to replace or to move the task; or
- * raises an error, as if_exists says.  The caller holds the key's lock.
+ * Depending on if_exists, keeps the pending task of a key, deletes its row (to replace or move the
+ * task), or raises an error.  The caller holds the key's lock.
  */
 static Settled
 settle_key(Relation rel, const DwKey *key, const DwKeyRow *row, DwNewTask *new)
@@ -156,8 +153,8 @@ settle_key(Relation rel, const DwKey *key, const DwKeyRow *row, DwNewTask *new)
 }
 
 /*
- * Takes the lock of a key and reads the rows of the key.  Returns the newest one of this
- * database's own, or NULL; *open is the transaction that is inserting or deleting it.
+ * Takes the lock of a key and reads the rows of the key.  Returns the newest row of this database's
+ * own tasks, or NULL.  Sets *open to the transaction that is inserting or deleting this row.
  */
 static DwKeyRow *
 lock_and_look(Relation rel, const DwKey *key, List **rows, TransactionId *open)
@@ -174,10 +171,11 @@ lock_and_look(Relation rel, const DwKey *key, List **rows, TransactionId *open)
 }
 
 /*
- * For a task with unique_for of whose key none is pending; the caller holds the key's lock.
- * False if no period of another one lasts.  Otherwise the lock is released.  An error is
- * raised, if if_exists says so, or the outcome is DW_REFUSED, and *row has the other one's id.
- * Or an open transaction that begins or ends the period was waited for, and *row is NULL.
+ * For a task with unique_for whose key has no pending task.  The caller holds the key's lock.
+ * Returns false if no period of another task of the key lasts.  Otherwise releases the lock and
+ * returns true.  If an open transaction begins or ends the period, waits for it, and sets *row to
+ * NULL.  Else raises an error if if_exists is DW_RAISE, or sets the outcome to DW_REFUSED, and *row
+ * to a row with the other task's id.
  */
 static bool
 period_lasts(const DwKey *key, DwNewTask *new, DwKeyRow **row)
@@ -208,16 +206,15 @@ period_lasts(const DwKey *key, DwNewTask *new, DwKeyRow **row)
 }
 
 /*
- * Prepares to insert a new task, which has a key, and sets its outcome.  rel is open and
- * locked in RowExclusiveLock.  Returns the row of the pending task of the key; NULL if none
- * is pending.
+ * Prepares to insert a new task, which has a key, and sets its outcome.  rel is open and locked in
+ * RowExclusiveLock.  Returns the row of the pending task of the key; NULL if there is none.
  *
- * If the outcome is DW_KEPT, no executor begins that task before the end of this
- * transaction.  If it is DW_REFUSED, only the id of what is returned is set: of the task whose
- * period of unique_for lasts, and which is not pending any more.  Otherwise that row is
- * deleted, and the caller holds the key's lock: it inserts the new row (DW_MOVED: that one,
- * again) and then calls dw_key_leave().  Other processes that use the key wait until then.
- * Raises an error if a task is pending, or a period lasts, and if_exists is DW_RAISE.
+ * If the outcome is DW_KEPT, no executor begins the pending task before the end of this
+ * transaction.  If the outcome is DW_REFUSED, the result has only the id of the task whose period
+ * of unique_for lasts, and which is not pending any more.  Otherwise the pending task's row is
+ * deleted, and the caller holds the key's lock.  The caller inserts the new row (for DW_MOVED: the
+ * pending task's row again), and then calls dw_key_leave().  Other processes that use the key wait
+ * until then.  Raises an error if a task is pending, or a period lasts, and if_exists is DW_RAISE.
  */
 DwKeyRow *
 dw_key_enter(Relation rel, DwNewTask *new)
@@ -267,10 +264,10 @@ dw_key_enter(Relation rel, DwNewTask *new)
 }
 
 /*
- * Prepares to insert the row of a failed task again (delay_retry()), with its old id.
- * True: as in dw_key_enter().  False: another task of the key is pending, or a newer one
- * is running, or, unless wait is true, another transaction is changing the key; the lock is
- * not held then.
+ * Prepares to insert the row of a failed task again (delay_retry()), with its old id.  Returns true
+ * if the caller may insert the row under the lock, as in dw_key_enter().  Returns false, without
+ * the lock, if another task of the key is pending, or a newer task is running.  Unless wait is
+ * true, also returns false if another transaction is changing the key.
  */
 bool
 dw_key_enter_again(Relation rel, const DwKey *key, int64 id, bool wait)
@@ -282,7 +279,7 @@ dw_key_enter_again(Relation rel, const DwKey *key, int64 id, bool wait)
 		DwKeyRow   *row = lock_and_look(rel, key, &rows, &open);
 		bool		claimed = row != NULL && dw_key_row_is_claimed(row, rows);
 
-		/* an older task that runs is no obstacle; a newer one might be put back itself */
+		/* an older task that runs is no obstacle; a newer task may be put back itself */
 		if (row == NULL || (claimed && row->task.id < id))
 			return true;
 
@@ -294,8 +291,8 @@ dw_key_enter_again(Relation rel, const DwKey *key, int64 id, bool wait)
 }
 
 /*
- * True if this process is an executor and runs a task of the key.  The process's own
- * snapshots do not show the row, which it has deleted.
+ * Returns true if this process is an executor and runs a task of the key.  Its own snapshots do not
+ * show the row, which it has deleted.
  */
 static bool
 runs_here(Relation rel, const DwKey *key)
@@ -315,9 +312,9 @@ runs_here(Relation rel, const DwKey *key)
 }
 
 /*
- * Removes the rows from the list that other transactions were inserting during the scan.
- * False if one of these transactions has ended meanwhile: it may have moved a task, and
- * the scan may have missed the row.
+ * Removes from the list the rows that other transactions were inserting during the scan.  Returns
+ * false if one of these transactions has ended meanwhile: it may have moved a task, and the scan
+ * may have missed the new row.
  */
 static bool
 leave_out_uncommitted(List **rows)
@@ -339,8 +336,8 @@ leave_out_uncommitted(List **rows)
 }
 
 /*
- * Takes the pending task of a key, as dw_take_pending() does by the id.  Does not see what
- * others have not committed.
+ * Takes the pending task of a key, as dw_take_pending() does by the id.  Does not see uncommitted
+ * changes of other transactions.
  */
 DwTakeResult
 dw_key_take(Relation rel, const DwKey *key, HeapTuple *tuple, DwTaskKey *task)
@@ -367,7 +364,7 @@ dw_key_take(Relation rel, const DwKey *key, HeapTuple *tuple, DwTaskKey *task)
 			return DW_GONE;
 		*tuple = row->tuple;
 		*task = row->task;
-		/* by key again, if it was not free: another one may have replaced it meanwhile */
+		/* if the row was not free, look by key again: another task may have replaced this task */
 		state = dw_take_found(rel, *tuple, task, &again);
 		if (!again)
 			return state;
@@ -375,9 +372,9 @@ dw_key_take(Relation rel, const DwKey *key, HeapTuple *tuple, DwTaskKey *task)
 }
 
 /*
- * Cancels the pending task of a key.  Deletes and concludes all rows of the key that
- * are not running, also superseded ones and those of other origins.  Returns what became
- * of the newest one.  Waits for other transactions that have a row locked.
+ * Cancels the pending task of a key.  Deletes and concludes all rows of the key that are not
+ * running, including superseded rows and rows of other origins.  Returns the result for the newest
+ * row.  Waits for other transactions that have locked a row.
  */
 DwTakeResult
 dw_key_cancel(Relation rel, const DwKey *key)
@@ -414,7 +411,7 @@ dw_key_cancel(Relation rel, const DwKey *key)
 				continue;
 			}
 			dw_conclude_row(rel, row->tuple, &row->task, DW_CANCELLED, NULL);
-			/* compare ids: a task that is being moved has two rows */
+			/* compare ids, since a task that is being moved has two rows */
 			if (row->task.id == last->task.id)
 				cancelled = row;
 		}
@@ -439,11 +436,11 @@ dw_key_cancel(Relation rel, const DwKey *key)
 }
 
 /*
- * For executors whose task has failed: true if the row, with the same id, may be
- * inserted again.  If not, *newer is the id of a newer task of the key.
+ * For executors whose task has failed.  Returns true if the row may be inserted again with the same
+ * id.  Otherwise sets *newer to the id of a newer task of the key.
  *
- * If the task has a key, the key's lock is held until the end of the transaction.  The
- * end must be near: nothing but the insertion and the commit may follow.
+ * If the task has a key, the key's lock is held until the end of the transaction, which must be
+ * near: only the insertion and the commit may follow.
  */
 bool
 dw_key_retry_allowed(Relation rel, HeapTuple tuple, int64 *newer)
@@ -454,7 +451,7 @@ dw_key_retry_allowed(Relation rel, HeapTuple tuple, int64 *newer)
 
 	if (!dw_key_of(rel, tuple, &key, &task))
 		return true;
-	/* released by the end of the transaction */
+	/* the end of the transaction releases the lock */
 	dw_key_lock(&key);
 	row = dw_key_superseder(dw_key_rows(rel, &key), &task);
 	if (row != NULL)

@@ -3,12 +3,11 @@
  * pending.c
  *	  Taking the row of a pending task, and burying older tasks of its key.
  *
- * Run by sessions that cancel, reschedule or run a task, and by executors that claim a
- * task with a key.  To take a task means to delete its row in the session's
- * transaction; the caller decides whether the task has ended, and concludes it then.
- * Tasks that are older than a taken or claimed one of the same key are superseded.  To
- * bury a superseded task means to delete its row and to record it as failed.
- * A task that is moved or changed is taken, and its row is written again.
+ * Run by sessions that cancel, reschedule or run a task, and by executors that claim a task with a
+ * key.  To take a task means to delete its row in the session's transaction.  The caller decides
+ * whether the task has ended, and then concludes it.  When a task with a key is taken or claimed,
+ * older tasks of the key are superseded.  To bury a superseded task means to delete its row and to
+ * record it as failed.  A task that is moved or changed is taken, and its row is inserted again.
  *
  *-------------------------------------------------------------------------
  */
@@ -77,13 +76,13 @@ bury_older(Relation rel, List *rows, int64 id)
 }
 
 /*
- * For executors, after the deletion of a row with a key: false if the task is
- * superseded by a newer one.  Else buries the older tasks of its key.
+ * For executors, after the deletion of a row with a key.  Returns false if a newer task supersedes
+ * the task.  Otherwise buries the older tasks of its key.
  *
- * The caller has held the key's lock since before the deletion.  After the lock is
- * released, sessions that schedule the key see the task as running, so the decision
- * must be made by then.  No older task of the key can be put back for a retry
- * meanwhile: that takes the lock, too, see dw_key_retry_allowed().
+ * The caller took the key's lock before the deletion, and still holds it.  After the lock is
+ * released, sessions that schedule the key see the task as running, so the decision must be made
+ * before.  No older task of the key can be put back for a retry meanwhile, since this needs the
+ * lock, too, see dw_key_retry_allowed().
  */
 bool
 dw_key_claimed(Relation rel, HeapTuple tuple)
@@ -103,9 +102,9 @@ dw_key_claimed(Relation rel, HeapTuple tuple)
 }
 
 /*
- * Tries once to take the pending task whose row was just found; arguments and result
- * are as in dw_take_pending().  *again becomes true if another transaction had the row
- * locked: its end has been waited for, and the caller has to find the row anew.
+ * Tries once to take the pending task whose row was just found; arguments and result are as in
+ * dw_take_pending().  If another transaction had locked the row, waits for its end and sets *again
+ * to true: the caller must find the row again.
  */
 DwTakeResult
 dw_take_found(Relation rel, HeapTuple tuple, const DwTaskKey *key, bool *again)
@@ -118,7 +117,7 @@ dw_take_found(Relation rel, HeapTuple tuple, const DwTaskKey *key, bool *again)
 	*again = false;
 	dw_require_task_owner(key->id, key->owner);
 	dw_writes_for(key->owner);
-	/* not pending any more, but an executor may have claimed it before the mark */
+	/* the task is not pending, but an executor may have claimed it before the mark */
 	cancelled = dw_task_is_cancelled(rel, tuple);
 	if (!cancelled && dw_task_lease_lasts(key))
 		return DW_RUNNING;
@@ -128,12 +127,12 @@ dw_take_found(Relation rel, HeapTuple tuple, const DwTaskKey *key, bool *again)
 	result = dw_row_delete(rel, key);
 	if (result == TM_Ok)
 	{
-		/* otherwise an older task would become the newest one of the key */
+		/* otherwise an older task would become the newest task of the key */
 		if (dw_key_of(rel, tuple, &own_key, &task))
 			bury_older(rel, dw_key_rows(rel, &own_key), task.id);
 		return DW_TAKEN;
 	}
-	/* the current command has deleted the row by plain SQL */
+	/* plain SQL in the current command has deleted the row */
 	if (result == TM_SelfModified)
 		return DW_GONE;
 	if (result == TM_BeingModified && !dw_row_wait(rel, key))
@@ -146,7 +145,7 @@ dw_take_found(Relation rel, HeapTuple tuple, const DwTaskKey *key, bool *again)
  * Deletes the row of a pending task, after waiting for other transactions that change
  * it.  rel is open and locked in RowExclusiveLock.
  *
- * If the result is DW_TAKEN, *tuple is a copy of the row, and *key has its main columns.
+ * If the result is DW_TAKEN, sets *tuple to a copy of the row, and *key to its main columns.
  * Raises an error if the current user does not have the rights of the task's owner.
  */
 DwTakeResult
@@ -174,7 +173,7 @@ dw_take_pending(Relation rel, int64 id, HeapTuple *tuple, DwTaskKey *key)
 				dw_require_task_owner(id, owner);
 				return DW_RUNNING;
 			}
-			/* a task outside of a transaction has ended, maybe this one: look again */
+			/* look again: a task outside of a transaction has ended, maybe this task */
 			if (ended != dw_autonomous_ended())
 				continue;
 			return DW_GONE;
@@ -188,9 +187,9 @@ dw_take_pending(Relation rel, int64 id, HeapTuple *tuple, DwTaskKey *key)
 }
 
 /*
- * Writes the row of a pending task again, which this transaction has deleted, with other
- * columns and the same id.  lane is that of the columns.  Raises an error if the task could
- * never expire.  The caller may hold the lock of its key.
+ * Inserts a pending task's row, which this transaction has deleted, again, with the same id and
+ * other columns.  lane: the lane by the new columns.  Raises an error if the task could never
+ * expire.  The caller may hold the lock of its key.
  */
 void
 dw_pending_rewrite(Relation rel, Datum *values, bool *nulls, DwLaneRef lane)
@@ -203,17 +202,17 @@ dw_pending_rewrite(Relation rel, Datum *values, bool *nulls, DwLaneRef lane)
 
 	if (!nulls[Anum_task_expires - 1])
 		dw_check_expires(hint.due, values[Anum_task_expires - 1]);
-	/* of a lease that has ended: a late word of its receiver must not count any more */
+	/* if a lease has ended, a late call of its receiver must not count any more */
 	dw_row_end_lease(nulls);
-	/* a mark that did not hit the task as it was must not hit it as it is now */
+	/* a mark that did not hit the task before the change must not hit it now */
 	dw_marks_spare(values, nulls);
 	hint.tid = dw_task_insert_again(rel, values, nulls);
 	dw_touch_row(&hint, DW_TOUCH_WRITTEN);
 }
 
 /*
- * Gives a pending task, whose row this transaction has deleted (old), another due time, which
- * is not that of its local time any more, if it had one.
+ * Gives a pending task, whose row (old) this transaction has deleted, another due time.  Removes
+ * its local due time, if any.
  */
 void
 dw_pending_move(Relation rel, HeapTuple old, const DwTaskKey *key, TimestampTz due)
@@ -225,6 +224,5 @@ dw_pending_move(Relation rel, HeapTuple old, const DwTaskKey *key, TimestampTz d
 	values[Anum_task_due - 1] = TimestampTzGetDatum(due);
 	dw_more_remove(values, nulls, Anum_task_more, DW_MORE_NOT_BEFORE);
 	dw_more_remove(values, nulls, Anum_task_more, DW_MORE_LOCAL);
-	dw_pending_rewrite(rel, values, nulls,
-					   dw_lane_if_any(key->owner, key->queue, key->priority));
+	dw_pending_rewrite(rel, values, nulls, dw_lane_if_any(key->owner, key->queue, key->priority));
 }

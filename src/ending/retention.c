@@ -3,9 +3,9 @@
  * retention.c
  *	  Asking the sweeper to look for old rows.
  *
- * Run by timers and the sweeper.  Settings limit the age and the number of failed tasks, and
- * of rows of wings.  When a timer starts, shared memory does not tell which rows exist, and a
- * changed setting may make rows too old or too many.  In both cases the sweeper is asked to look.
+ * Run by timers and the sweeper.  Settings limit the age and the number of failed tasks, and of
+ * rows of wings.  When a timer starts, shared memory does not show if such rows exist.  A changed
+ * setting may make rows too old or too many.  In both cases the sweeper is asked to look.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,9 +19,8 @@
 #include "ending.h"
 
 /*
- * Asks the sweeper to look at unique keys, leases and what wings have, where there may be rows.
- * To be called outside of a transaction by a timer when it starts, and by the sweeper when the
- * clock was set.
+ * Asks the sweeper to look at unique keys, leases and rows of wings, if there may be any.  Called
+ * outside of a transaction by a starting timer, and by the sweeper when the clock was set.
  */
 void
 dw_retention_begin(DwDatabase *db)
@@ -36,8 +35,8 @@ dw_retention_begin(DwDatabase *db)
 }
 
 /*
- * Has the sweeper look at what wings have, if settings have changed since this process called the
- * function last.  The first call only remembers the settings.
+ * Makes the sweeper look at rows of wings, if settings have changed since the last call in this
+ * process.  The first call only remembers the settings.
  */
 void
 dw_retention_obey_settings(DwDatabase *db)

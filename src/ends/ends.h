@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * ends.h
- *	  What follows from the end of a task: who waits for it, notifications, follow-ups.
+ *	  Consequences of the end of a task: waiting sessions, notifications, follow-ups.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,20 +16,20 @@
 #include "../task/task.h"
 
 /*
- * Maximum time between two looks of a waiting session at the row: nobody tells the
- * session that plain SQL has deleted it.
+ * Maximum time between two looks of a waiting session at the row, since no process informs the
+ * session when logical replication deletes the row.
  */
 #define DW_WAIT_LOOK_US		USECS_PER_MINUTE
 
-/* A slot: the task for which one process waits, and its outcome. */
+/* A slot: the task that one process waits for, and the task's outcome. */
 typedef struct DwWaiter
 {
 	slock_t		lock;
 	Oid			database;		/* InvalidOid: the process does not wait */
-	int64		id;				/* of the task */
+	int64		id;				/* id of the task */
 	DwOutcome	outcome;		/* DW_NOT_ENDED until the task has ended */
-	bool		let_go;			/* the transaction that ended the task has no locks any more,
-								 * so delay_wait() may return */
+	bool		let_go;			/* the transaction that ended the task has released its locks, so
+								 * delay_wait() may return */
 	bool		look;			/* the session must look at the task's row */
 } DwWaiter;
 
@@ -43,6 +43,5 @@ extern const char *dw_outcome_if_ended(int64 id);
 extern void dw_ends_follow(const DwEnded *ended);
 
 extern const DwWing dw_ends_wing;
-
 
 #endif							/* DW_ENDS_H */

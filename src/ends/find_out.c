@@ -1,16 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * find_out.c
- *	  delay_status(): what became of a task.
+ *	  delay_status(): returns the state of a task.
  *
  * Run by sessions, and by executors whose tasks call it.
  *
- * All tables are read with one snapshot, taken just then, whatever the isolation level: a task
- * is pending, or among the failed ones, or in the history, and the end of its transaction
- * moves it from one to the other.
+ * At any isolation level, all tables are read with one new snapshot: a task is pending, or a failed
+ * task, or in the history, and the end of its transaction moves it from one table to another.
  *
- * A task that the current user may not read is looked for as one that never was: in all
- * places, and nothing waits for it.
+ * A task that the current user may not read is treated like a task that never existed: all places
+ * are searched, and nothing waits for the task.
  *
  *-------------------------------------------------------------------------
  */
@@ -42,13 +41,13 @@
 
 PG_FUNCTION_INFO_V1(dw_status_of);
 
-/* What became of a task, as far as the current user may know. */
+/* The state of a task, as far as the current user may know it. */
 typedef struct Found
 {
 	const char *state;			/* NULL: unknown */
-	DwOutcome	end;			/* the same, if the task has ended */
-	TimestampTz at;				/* 0: not known */
-	int			attempts;		/* how often it was run; -1: not known */
+	DwOutcome	end;			/* the task's outcome, if it has ended */
+	TimestampTz at;				/* time of the end; 0: not known */
+	int			attempts;		/* number of runs; -1: not known */
 	char	   *sqlstate;		/* the last error, or NULL */
 	char	   *message;
 } Found;
@@ -72,7 +71,7 @@ set_running(Found *found, int64 id)
 	found->at = db != NULL ? dw_executor_since(db, id) : 0;
 }
 
-/* Sets the error of the last attempt, which the row has as SQLSTATE and message in one text. */
+/* Sets the error of the last attempt from the row, where SQLSTATE and message are one text. */
 static void
 set_last_error(Found *found, const Datum *values, const bool *nulls)
 {
@@ -87,7 +86,7 @@ set_last_error(Found *found, const Datum *values, const bool *nulls)
 	found->message = colon + 2;
 }
 
-/* True if the row is that of the task still, by a new snapshot. */
+/* Returns true if the task still has this row version, by a new snapshot. */
 static bool
 is_there(Relation rel, const DwTaskKey *key)
 {
@@ -100,8 +99,8 @@ is_there(Relation rel, const DwTaskKey *key)
 }
 
 /*
- * Sets what the row of a task tells.  False if the row has changed meanwhile: an executor may
- * have had it in a batch, whose end was waited for.
+ * Fills in the state by the row of the task.  Returns false if the row has changed meanwhile, which
+ * may happen while this session waits for the end of an executor's batch.
  */
 static bool
 find_in_row(Relation rel, HeapTuple tuple, const DwTaskKey *key, Found *found)
@@ -119,7 +118,7 @@ find_in_row(Relation rel, HeapTuple tuple, const DwTaskKey *key, Found *found)
 		set_running(found, key->id);
 	else if (dw_task_is_cancelled(rel, tuple))
 	{
-		/* as the history will tell */
+		/* the same as the history will show later */
 		*found = (Found) {.attempts = -1};
 		set_end(found, DW_CANCELLED, 0);
 	}
@@ -130,7 +129,7 @@ find_in_row(Relation rel, HeapTuple tuple, const DwTaskKey *key, Found *found)
 	}
 	else if (dw_task_is_superseded(rel, tuple))
 	{
-		/* it is not among the failed ones yet, but is never run */
+		/* it is not a failed task yet, but will never run */
 		set_end(found, DW_FAILED, 0);
 		found->sqlstate = pstrdup(unpack_sql_state(DW_ERRCODE_SUPERSEDED));
 		found->message = DW_SUPERSEDED_MESSAGE;
@@ -144,14 +143,14 @@ find_in_row(Relation rel, HeapTuple tuple, const DwTaskKey *key, Found *found)
 	return true;
 }
 
-/* Sets what the failed tasks tell; false if none of them is this one. */
+/* Fills in the state by the failed tasks; returns false if the task is not among them. */
 static bool
 find_in_failed(Relation rel, int64 id, Snapshot snapshot, Found *found)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
 	ListCell   *lc;
 
-	/* the last one has failed last */
+	/* the last row is the last failure */
 	foreach(lc, dw_failed_rows(rel, id, snapshot))
 	{
 		HeapTuple	tuple = (HeapTuple) lfirst(lc);
@@ -170,7 +169,7 @@ find_in_failed(Relation rel, int64 id, Snapshot snapshot, Found *found)
 	return found->state != NULL;
 }
 
-/* Sets what the history tells. */
+/* Fills in the state by the history. */
 static void
 find_in_history(int64 id, Snapshot snapshot, Found *found)
 {
@@ -185,12 +184,12 @@ find_in_history(int64 id, Snapshot snapshot, Found *found)
 	found->message = end.message;
 }
 
-/* Looks in all places, once; false if the task must be looked for again. */
+/* Searches all places once; returns false if they must be searched again. */
 static bool
 find_once(int64 id, Found *found)
 {
 	uint32		ended = dw_autonomous_ended();
-	/* opened before the snapshot: one from before a table was rewritten sees no row in it */
+	/* opened before the snapshot is taken: an older snapshot sees no row in a rewritten table */
 	Relation	rel = table_open(dw_catalog()->task, AccessShareLock);
 	Relation	failed = table_open(dw_catalog()->failed, AccessShareLock);
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
@@ -210,7 +209,7 @@ find_once(int64 id, Found *found)
 		set_running(found, id);
 	else
 	{
-		/* a task outside of a transaction stands among the failed ones until it has ended */
+		/* a task that runs outside of a transaction has a failed row until it has ended */
 		if (!find_in_failed(failed, id, snapshot, found))
 			find_in_history(id, snapshot, found);
 		certain = ended == dw_autonomous_ended();
@@ -221,7 +220,7 @@ find_once(int64 id, Found *found)
 	return certain;
 }
 
-/* Finds out what became of a task. */
+/* Finds the state of a task. */
 static void
 find_out(int64 id, Found *found)
 {
@@ -231,8 +230,8 @@ find_out(int64 id, Found *found)
 }
 
 /*
- * Returns the name of the outcome (see dw_outcome_names) of a task that has ended; NULL if it
- * has not, or if that is not known.
+ * Returns the name of the outcome (see dw_outcome_names) of a task that has ended; NULL if it has
+ * not ended, or if this is not known.
  */
 const char *
 dw_outcome_if_ended(int64 id)

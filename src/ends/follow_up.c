@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * follow_up.c
- *	  Tasks that follow the end of another one.
+ *	  Tasks that follow the end of another task.
  *
- * Run by the process that ends a task, see conclude.c.  The follow-up is a task of the
- * same owner.  The transaction that ends the first task writes it, so it exists
- * exactly once, and only if that end is committed.
+ * Run by the process that ends a task, see conclude.c.  The follow-up is a task of the same owner.
+ * The transaction that ends the first task writes the follow-up.  So it exists exactly once, and
+ * only if the end is committed.
  *
  *-------------------------------------------------------------------------
  */
@@ -31,7 +31,7 @@
 /* Limit of an error message that is passed to a follow-up, in bytes. */
 #define MAX_MESSAGE		16384
 
-/* Returns whether what has ended is a message: its work was done outside. */
+/* Returns true if the ended task is a message, whose work was done outside. */
 static bool
 was_message(const DwEnded *ended)
 {
@@ -39,8 +39,8 @@ was_message(const DwEnded *ended)
 }
 
 /*
- * Sets the arguments of a follow-up in its new row, in the form that args.c reads.  The
- * follow-up's SQL need not use all of them.
+ * Sets the arguments of a follow-up in its new row, in the form that args.c reads.  The follow-up's
+ * SQL need not use all arguments.
  */
 static void
 set_args(DwNewTask *task, const DwEnded *ended)
@@ -101,7 +101,7 @@ follow_up(const DwEnded *ended)
 		return;
 	dw_new_task_init(&task, cstring_to_text(sql));
 	task.owner = ended->key->owner;
-	/* no executor runs SQL of the queue of a message */
+	/* no executor runs SQL in the queue of a message */
 	task.queue = was_message(ended) ? 0 : ended->key->queue;
 	task.priority = ended->key->priority;
 	dw_new_task_set(&task, Anum_task_search_path, ended->values[Anum_task_search_path - 1],
@@ -115,7 +115,7 @@ follow_up(const DwEnded *ended)
 		dw_new_task_set(&task, Anum_task_group_key, ended->values[Anum_task_group_key - 1],
 						ended->nulls[Anum_task_group_key - 1]);
 	set_args(&task, ended);
-	/* run early by delay_run(): a session that drops the queue may have looked before */
+	/* delay_run() ran the task early: a session that drops the queue may have looked before */
 	if (task.due < ended->key->due)
 		(void) dw_queue_keep(task.queue);
 	(void) dw_schedule_successor(&task);
@@ -124,11 +124,11 @@ follow_up(const DwEnded *ended)
 /*---- Notifications of the end of a task ----*/
 
 /*
- * Run by the process that ends a task, see conclude.c.  The notification is part of
- * the transaction that ends the task, so it is sent when that transaction commits.
+ * Run by the process that ends a task, see conclude.c.  The notification is part of the transaction
+ * that ends the task, so it is sent when the transaction commits.
  */
 
-/* A payload must be shorter than this, in bytes: NOTIFY_PAYLOAD_MAX_LENGTH of async.c. */
+/* Limit for a payload, which must be shorter, in bytes: NOTIFY_PAYLOAD_MAX_LENGTH of async.c. */
 #define MAX_PAYLOAD		(BLCKSZ - NAMEDATALEN - 128)
 
 static void
@@ -145,7 +145,7 @@ append_column(StringInfo payload, const DwEnded *ended, AttrNumber column, const
 		append_text(payload, name, TextDatumGetCString(ended->values[column - 1]));
 }
 
-/* The payload, as JSON; without key and tag if it would be too long with them. */
+/* Returns the payload as JSON, without key and tag if it would be too long with them. */
 static char *
 make_payload(const DwEnded *ended)
 {
@@ -170,24 +170,24 @@ make_payload(const DwEnded *ended)
 	return payload.data;
 }
 
-/* Notifies the channel that the task's option notify names, if any, at the commit. */
+/* Lets the commit notify the channel that the task's option notify names, if any. */
 static void
 notify_end(const DwEnded *ended)
 {
 	char	   *channel;
 
-	/* an attempt has ended, not the task */
+	/* only an attempt has ended */
 	if (ended->outcome == DW_RETRIED)
 		return;
 	channel = dw_more_text(ended->values, ended->nulls, Anum_task_more, DW_MORE_NOTIFY);
-	/* the row may have been written by plain SQL, without checks */
+	/* plain SQL may have written the row, without checks */
 	if (channel != NULL && dw_is_channel(channel))
 		Async_Notify(channel, make_payload(ended));
 }
 
 /*---- Both ----*/
 
-/* What the end of a task leads to.  Most tasks have neither. */
+/* Makes follow-up and notification of an ended task.  Most tasks have neither. */
 void
 dw_ends_follow(const DwEnded *ended)
 {

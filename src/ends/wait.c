@@ -3,20 +3,19 @@
  * wait.c
  *	  delay_wait(): waits for the outcome of a task.
  *
- * Run by sessions, and by executors whose tasks call delay_wait().  The process that
- * waits is called the waiter here.
+ * Run by sessions, and by executors whose tasks call delay_wait().  The process that waits is
+ * called the waiter.
  *
- * Each process has a slot in shared memory (waiters.c).  A waiter writes into its
- * slot for which task it waits.  The process that ends a task, an executor or a session
- * that cancels, looks for slots with this task when its transaction has committed
- * (task/touched.c), and writes the outcome into them.  Some events concern many tasks: a
- * mark of delay_cancel_all(), the end of a prepared transaction, plain SQL, the end of the
- * extension.  After such an event all waiters look for their task's row.  So waiters
- * need not poll; but nobody tells a waiter when logical replication has deleted the row, so it
- * also looks once a minute.
+ * Each process has a slot in shared memory (waiters.c).  A waiter writes its task's id into its
+ * slot.  The process that ends a task (an executor, or a session that cancels) looks for slots with
+ * this task when its transaction has committed (task/touched.c), and writes the outcome into these
+ * slots.  Some events concern many tasks: a mark of delay_cancel_all(), the end of a prepared
+ * transaction, plain SQL, the end of the extension.  After such an event all waiters look for their
+ * task's row.  So waiters need not poll.  But no process informs a waiter when logical replication
+ * has deleted the row, so a waiter also looks once a minute.
  *
- * No outcome is lost.  The waiter fills in its slot before it looks for the row, and the
- * process that ends the task looks at the slots when the end is visible.
+ * No outcome is lost.  A waiter fills in its slot before it looks for the row, and the process that
+ * ends the task looks at the slots after the end is visible.
  *
  * A slot has a spinlock, since commit callbacks can neither fail nor wait for long.
  *
@@ -43,7 +42,6 @@
 #include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/errors.h"
-#include "../base/settings.h"
 #include "../ending/ending.h"
 #include "../history/history.h"
 #include "../rows/catalog.h"
@@ -56,11 +54,11 @@
 #include "../task/task.h"
 #include "ends.h"
 
-/* The state of a task as its rows show it */
+/* The state of a task, by its rows */
 typedef enum State
 {
 	PENDING,					/* pending or running */
-	GONE,						/* the task has ended in another way, as far as the user may know */
+	GONE,						/* the task has ended otherwise, as far as the user may know */
 	HAS_FAILED					/* the task is among the failed tasks */
 } State;
 
@@ -70,8 +68,8 @@ static uint32 wait_event = 0;
 PG_FUNCTION_INFO_V1(dw_wait);
 
 /*
- * True if delay_wait() may return: no process has written an outcome into the slot, or
- * the process that has done so has since released its locks.
+ * Returns true if delay_wait() may return: no process has written an outcome into the slot, or a
+ * process has written it and then released its locks.
  */
 static bool
 may_go(void)
@@ -94,11 +92,11 @@ refuse_own(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("cannot wait for task %lld", (long long) key->id),
-				 errdetail("It was written or locked by this transaction, and does not run before that ends."),
+				 errdetail("This transaction has written or locked the task, so the task does not run before the transaction ends."),
 				 errhint("Commit first, then wait.")));
 }
 
-/* True if the task is among the failed ones, and the current user has its owner's rights. */
+/* Returns true if the task is a failed task, and the current user has its owner's rights. */
 static bool
 stands_in_failed(Relation rel, int64 id, Snapshot snapshot)
 {
@@ -118,15 +116,13 @@ stands_in_failed(Relation rel, int64 id, Snapshot snapshot)
 }
 
 /*
- * Returns the state of a task, by a new snapshot.  A task that a mark has cancelled, or
- * that a newer task with its key has superseded, is not pending any more, unless it is
- * running already.
+ * Returns the state of a task, by a new snapshot.  A task that is cancelled by a mark, or
+ * superseded by a newer task with its key, is not pending any more, unless it is already running.
  *
- * "first" is true in the first call of a delay_wait().  It then raises an error if the
- * current user lacks the owner's rights, or if this transaction keeps the task from
- * running.
+ * first: true in the first call of a delay_wait().  Then raises an error if the current user lacks
+ * the owner's rights, or if this transaction keeps the task from running.
  *
- * The table's lock is released at once, so that a waiter does not block other sessions.
+ * Releases the table's lock at once, so that a waiter does not block other sessions.
  */
 static State
 look_once(int64 id, bool first)
@@ -140,13 +136,13 @@ look_once(int64 id, bool first)
 	State		state = PENDING;
 
 	/*
-	 * A DROP EXTENSION wakes all waiters before the table is gone.  Wait here for its
-	 * end, and then ask the catalog again for the table, which raises an error.
+	 * A DROP EXTENSION wakes all waiters before the table is gone.  Wait here for its end, and then
+	 * look up the table again, which raises an error.
 	 */
 	LockRelationOid(table, AccessShareLock);
 	rel = table_open(dw_catalog()->task, AccessShareLock);
 	UnlockRelationOid(table, AccessShareLock);
-	/* opened before the snapshot: one from before a table was rewritten sees no row in it */
+	/* opened before the snapshot is taken: an older one sees no row in a rewritten table */
 	failed = table_open(dw_catalog()->failed, AccessShareLock);
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	tuple = dw_task_find(rel, id, snapshot);
@@ -166,7 +162,10 @@ look_once(int64 id, bool first)
 			dw_require_task_owner(id, key.owner);
 		if (!dw_row_is_claimed(rel, &key))
 		{
-			/* later, the process that moves a superseded task to the failed ones tells us */
+			/*
+			 * in later calls, the process that moves a superseded task to the failed tasks informs
+			 * us
+			 */
 			if (dw_task_is_cancelled(rel, tuple) ||
 				(first && dw_task_is_superseded(rel, tuple)))
 				state = GONE;
@@ -182,9 +181,8 @@ look_once(int64 id, bool first)
 }
 
 /*
- * Returns the state of a task as look_once() does.  If a task with a mode has ended
- * meanwhile, the result may be wrong: the task may have been put back, or may not have
- * failed.  So the state is read again.
+ * Returns the state of a task as look_once() does.  If a task with a mode has ended meanwhile,
+ * reads the state again, since the task may have been put back, or may not have failed.
  */
 static State
 look_at_task(int64 id, bool first)
@@ -200,15 +198,15 @@ look_at_task(int64 id, bool first)
 }
 
 /*
- * Waits until the transactions that have deleted the row of a task have told its
- * outcome, if they do so at all, and have released their locks.  To be called when the
+ * Waits until the transactions that have deleted the row of a task have released their locks.  By
+ * then, a transaction that reports the outcome has written it into slots.  To be called when the
  * row is gone.
  *
- * A transaction tells the waiters before it releases the lock on its transaction id, so
- * that lock is waited for.  A subtransaction has no such lock any more; for that case
- * dw_committing_wait() waits for all transactions that are visible, but have not yet told
- * all they did (shmem/committing.c).  Versions of the row that existed when the waiting
- * began cannot be vacuumed away while this snapshot lives.
+ * A transaction informs the waiters before it releases the lock on its transaction id, so this
+ * function waits for the lock.  A committed subtransaction has no such lock any more.  So
+ * dw_committing_wait() waits for all transactions that are visible, but have not yet published all
+ * changes (shmem/committing.c).  While the caller's snapshot lives, vacuum cannot remove versions
+ * of the row that existed when the waiting began.
  */
 static void
 wait_for_deleter(int64 id)
@@ -242,8 +240,8 @@ wait_for_deleter(int64 id)
 }
 
 /*
- * Raises an error if another process waits for a lock of this transaction that keeps the
- * task from running: the task would wait for that process, and this session for the task.
+ * Raises an error if another process waits for a lock of this transaction, and so keeps the task
+ * from running.  The task would wait for this process, and this session for the task.
  */
 static void
 refuse_deadlock(int64 id)
@@ -285,8 +283,8 @@ look_again(int64 id)
 }
 
 /*
- * Waits for a task until the deadline, by dw_uptime(); returns the result of
- * delay_wait().  The slot is filled in.
+ * Waits for a task until the deadline, by dw_uptime().  Returns the result of delay_wait().  The
+ * caller has filled in the slot.
  */
 static const char *
 wait_for_task(int64 id, int64 deadline)
@@ -299,9 +297,9 @@ wait_for_task(int64 id, int64 deadline)
 		const char *ended;
 
 		/*
-		 * The task may have ended just now.  Wait until all changes of that transaction
-		 * are visible to the caller.  The slot's outcome is not returned, since the
-		 * rights of the caller were not checked without a row.
+		 * The task may have ended just now.  Wait until all changes of the transaction that ended
+		 * it are visible to the caller.  The slot's outcome is not returned, since without a row
+		 * the caller's rights were not checked.
 		 */
 		wait_for_deleter(id);
 		ended = state == HAS_FAILED ? dw_outcome_names[DW_FAILED] : dw_history_newest_end(id);
@@ -318,7 +316,7 @@ wait_for_task(int64 id, int64 deadline)
 		{
 			outcome = look_again(id);
 			look_at = now + DW_WAIT_LOOK_US;
-			/* to look takes locks and reads rows, and that may have reset the latch */
+			/* a look takes locks and reads rows, which may have reset the latch */
 			CHECK_FOR_INTERRUPTS();
 			if (outcome == DW_NOT_ENDED && now < deadline)
 				continue;
@@ -356,14 +354,7 @@ dw_wait(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("task %lld cannot wait for itself", (long long) id)));
-	db = dw_my_database();
-	if (db == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-				 errmsg("delay_wheel has no place for another database: the limit of %d is reached",
-						dw_max_databases),
-				 errhint("Increase \"%s\" and restart the server.", "delay_wheel.max_databases")));
-
+	db = dw_require_my_database();
 	dw_wait_begin(db, id);
 	PG_ENSURE_ERROR_CLEANUP(dw_wait_end, PointerGetDatum(db));
 	{

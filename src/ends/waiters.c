@@ -3,14 +3,13 @@
  * waiters.c
  *	  Slots of sessions that wait in delay_wait().
  *
- * Run by these sessions, and by all processes that end tasks.  Each process has one
- * slot, which names the task that it waits for.  A process that ends a task writes the
- * outcome into the slots that name the task, and later, when its locks are gone, lets
- * these sessions go.  Both happen in commit callbacks: they take spinlocks only,
- * allocate nothing, and cannot fail.
+ * Run by these sessions, and by all processes that end tasks.  Each process has one slot, which
+ * names the task that it waits for.  A process that ends a task writes the outcome into the slots
+ * that name the task.  Later, when its locks are gone, it lets these sessions go.  Both happen in
+ * commit callbacks, which take only spinlocks, allocate nothing, and cannot fail.
  *
- * A waiting session also looks at the task's row from time to time, and when it is told
- * to, since tasks may end without any process telling (logical replication, say).
+ * A waiting session also looks at the task's row on request, and from time to time, since some
+ * tasks end unnoticed (for example by logical replication).
  *
  *-------------------------------------------------------------------------
  */
@@ -52,8 +51,8 @@ wake(int slot)
 }
 
 /*
- * True if any session waits in this database.  A session raises db->waiters before it
- * looks at the row, so no session is missed that found the task pending.
+ * Returns true if any session waits in this database.  A session raises db->waiters before it looks
+ * at the row, so this does not miss a session that found the task pending.
  */
 static bool
 anybody_waits(DwDatabase *db)
@@ -63,8 +62,8 @@ anybody_waits(DwDatabase *db)
 }
 
 /*
- * Writes the outcome of a task into the slots that wait for it; the sessions go on
- * waiting until they are let go.  For commit callbacks.
+ * Writes the outcome of a task into the slots that wait for it.  The sessions go on waiting until
+ * they are let go.  For commit callbacks.
  */
 static void
 tell_end(DwDatabase *db, int64 id, int outcome)
@@ -86,8 +85,8 @@ tell_end(DwDatabase *db, int64 id, int outcome)
 }
 
 /*
- * Lets those sessions return that wait for the task and know its outcome: the
- * transaction that ended it has given its locks back.  For commit callbacks.
+ * Lets sessions return that wait for the task and have its outcome, since the transaction that
+ * ended it has released its locks.  For commit callbacks.
  */
 static void
 let_waiters_go(DwDatabase *db, int64 id)
@@ -111,8 +110,8 @@ let_waiters_go(DwDatabase *db, int64 id)
 }
 
 /*
- * Makes all waiting sessions of the database look at their tasks' rows, since something
- * has changed that may concern many of them.  For commit callbacks.
+ * Makes all waiting sessions of the database look at their tasks' rows, since a change may concern
+ * many of these tasks.  For commit callbacks.
  */
 static void
 make_waiters_look(DwDatabase *db)
@@ -132,14 +131,14 @@ make_waiters_look(DwDatabase *db)
 	}
 }
 
-/* The slot of this process. */
+/* Returns the slot of this process. */
 DwWaiter *
 dw_my_waiter(void)
 {
 	return &slots[dw_my_proc() - 1];
 }
 
-/* Sets the slot: this session waits for the task from now on. */
+/* Fills in the slot: from now on this session waits for the task. */
 void
 dw_wait_begin(DwDatabase *db, int64 id)
 {
@@ -151,14 +150,11 @@ dw_wait_begin(DwDatabase *db, int64 id)
 	slot->outcome = DW_NOT_ENDED;
 	slot->let_go = slot->look = false;
 	SpinLockRelease(&slot->lock);
-	/* full barrier: this comes before the look at the row */
+	/* a full barrier, so that this comes before the look at the row */
 	pg_atomic_fetch_add_u32(&db->waiters, 1);
 }
 
-/*
- * Clears the slot.  An on-exit callback, and called directly; "db" is a pointer to the
- * DwDatabase.
- */
+/* Clears the slot.  Called directly, and as an exit callback.  db: a pointer to the DwDatabase. */
 void
 dw_wait_end(int code, Datum db)
 {
@@ -171,8 +167,8 @@ dw_wait_end(int code, Datum db)
 }
 
 /*
- * The outcome in the slot.  Sets *look to whether the session must look at the row, and
- * clears that in the slot.
+ * Returns the outcome in the slot.  Sets *look to true if the session must look at the row, and
+ * clears this request in the slot.
  */
 DwOutcome
 dw_wait_read(bool *look)

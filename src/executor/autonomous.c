@@ -5,12 +5,12 @@
  *
  * Run by executors.
  *
- * VACUUM, CREATE INDEX CONCURRENTLY, procedures that commit and the like begin and
- * end transactions themselves.  So the executor runs such a statement at top level,
- * as a client's statement.  The claim (the deletion of the task's row) cannot be in
- * the statement's transactions, and cannot commit together with its effects.  A
- * second transaction, which settles the run, follows the statement.  The task's mode
- * says what happens if the server or the executor ends in between:
+ * VACUUM, CREATE INDEX CONCURRENTLY, procedures that commit, and similar statements begin and end
+ * transactions themselves.  So the executor runs such a statement at top level, like a client's
+ * statement.  The claim (the deletion of the task's row) cannot be in the statement's transactions,
+ * and cannot commit together with its effects.  A second transaction, which settles the run,
+ * follows the statement.  The task's mode decides what happens if the server or the executor ends
+ * in between:
  *
  * at_most_once		The claim is committed before the statement.  The same
  *					transaction records the task as failed, with a message that
@@ -20,16 +20,16 @@
  *					settling transaction deletes the row.  After a crash the row
  *					is still there, so the task runs again.
  *
- * While an at_most_once task runs, the table has no row of the task; a copy is in the
- * executor's memory.  A process that finds no row asks dw_executor_runs_autonomous()
- * whether an executor runs the task.
+ * While an at_most_once task runs, the table has no row of the task; a copy is in the executor's
+ * memory.  A process that finds no row asks dw_executor_runs_autonomous() if an executor runs the
+ * task.
  *
- * While an at_least_once task runs, its row is there, and not locked.  So a process
- * that is about to delete such a row takes an advisory lock on the task's id
- * (dw_autonomous_enter() in row_lock.c), asks dw_executor_keeps() whether an executor
- * runs the task, deletes the row, and releases the lock.  The executor holds the same
- * lock from before its claim until it has published in its place in shared memory that
- * it keeps the row.  Plain SQL that deletes or locks the row is not held back.
+ * While an at_least_once task runs, its row is there, and not locked.  So a process that is about
+ * to delete such a row takes an advisory lock on the task's id (dw_autonomous_enter() in
+ * row_lock.c).  It asks dw_executor_keeps() if an executor runs the task, deletes the row, and
+ * releases the lock.  The executor takes the same lock before its claim, and holds it until its
+ * place in shared memory shows that it keeps the row.  Plain SQL that deletes or locks the row does
+ * not wait.
  *
  *-------------------------------------------------------------------------
  */
@@ -57,7 +57,6 @@
 #include "../base/inject.h"
 #include "../base/wing.h"
 #include "../ending/ending.h"
-#include "../ring/ring.h"
 #include "../rows/catalog.h"
 #include "../rows/more.h"
 #include "../rows/task_rows.h"
@@ -67,16 +66,16 @@
 #include "executor.h"
 
 /*
- * True if this executor has committed the claim of its at_most_once task.  Other
- * processes cannot tell that: me->autonomous is set before the commit.
+ * True if this executor has committed the claim of its at_most_once task.  Other processes do not
+ * know this, since me->autonomous is set before the commit.
  */
 static bool row_is_gone = false;
 
 /*---- Before the statement ----*/
 
 /*
- * Records an at_most_once task as failed before it runs.  The settling transaction
- * deletes the record; the record stays if this transaction never comes.
+ * Records an at_most_once task as failed before it runs.  The settling transaction deletes the
+ * record.  The record stays if there is no such transaction.
  */
 static void
 record_begun(const DwClaim *claim, TimestampTz begun_at)
@@ -92,10 +91,9 @@ record_begun(const DwClaim *claim, TimestampTz begun_at)
 }
 
 /*
- * Ends the transaction of a claim, by commit (at_most_once) or abort (at_least_once).
- * From then on the task counts as running, other processes can see this in the
- * executor's place, and task->mode is set.  *claim and *task get copies of the row in
- * the current memory context.
+ * Ends the transaction of a claim, by commit (at_most_once) or abort (at_least_once).  From then on
+ * the task counts as running, which other processes can see in the executor's place, and task->mode
+ * is set.  *claim and *task get copies of the row in the current memory context.
  */
 void
 dw_autonomous_begin(DwExecutor *me, DwClaim *claim, DwMode mode, DwAutonomous *task)
@@ -109,13 +107,13 @@ dw_autonomous_begin(DwExecutor *me, DwClaim *claim, DwMode mode, DwAutonomous *t
 	dw_deform(rel, claim->tuple, &claim->values, &claim->nulls);
 	table_close(rel, NoLock);
 
-	/* published before others can see that the row is gone, or there again */
+	/* published before other processes can see that the row is gone, or there again */
 	if (mode == DW_AT_MOST_ONCE)
 	{
 		record_begun(claim, task->begun_at);
 		pg_atomic_write_u64(&me->autonomous, (uint64) claim->key.id);
 		pg_memory_barrier();
-		/* whatever synchronous_commit says: a crash must not undo the claim */
+		/* a crash must not undo the claim, whatever synchronous_commit is */
 		ForceSyncCommit();
 		dw_claim_commit_transaction();
 		row_is_gone = true;
@@ -154,8 +152,8 @@ result_code(const QueryCompletion *qc)
 }
 
 /*
- * The result to report for a statement.  If rules have made several statements of it,
- * qc is that of the one that stands for the original.
+ * Returns the result to report for a statement.  If rules have rewritten it to several statements,
+ * qc belongs to the one that replaces the original.
  */
 static DwSpiResult
 result_of(const List *plans, const QueryCompletion *qc)
@@ -168,8 +166,8 @@ result_of(const List *plans, const QueryCompletion *qc)
 }
 
 /*
- * Analyzes and plans the statement.  This needs a snapshot; no snapshot may be active
- * when the statement is executed.
+ * Analyzes and plans the statement, which needs a snapshot.  No snapshot may be active when the
+ * statement is executed.
  */
 static List *
 plan_statement(const DwClaim *claim, const char *sql, RawStmt *raw, ParamListInfo *params)
@@ -188,8 +186,8 @@ plan_statement(const DwClaim *claim, const char *sql, RawStmt *raw, ParamListInf
 }
 
 /*
- * Sets the settings that the task has kept, for all transactions of its statement.  That
- * takes a transaction of its own: the rights of the role are looked up.
+ * Sets the settings that the task has kept, for all transactions of its statement.  Needs a
+ * separate transaction, since the rights of the role are looked up.
  */
 static void
 set_settings_of(const DwClaim *claim)
@@ -211,12 +209,12 @@ set_settings_of(const DwClaim *claim)
  * Runs the statement of a task with a mode, which may end and begin transactions.
  * Begins the first transaction; the caller commits the last one.
  *
- * Works like exec_simple_query().  The statement's parse tree and plans are in the
- * current memory context, which must outlast all transactions; the state of execution
- * is in the portal's context, which does.
+ * Works like exec_simple_query().  The statement's parse tree and plans are in the current memory
+ * context, which must outlive all transactions.  The state of execution is in the portal's context,
+ * which outlives them.
  *
- * The text is checked once more.  It may have been written by plain SQL, and BEGIN,
- * for example, would leave a transaction block open.
+ * Checks the text once more, since plain SQL may have written it.  BEGIN, for example, would leave
+ * a transaction block open.
  */
 DwSpiResult
 dw_autonomous_run(const DwClaim *claim, const char *sql)
@@ -233,7 +231,10 @@ dw_autonomous_run(const DwClaim *claim, const char *sql)
 
 	if (claim->key.has_more)
 		set_settings_of(claim);
-	/* set outside of a transaction, it outlasts each one of the statement, and a rollback */
+	/*
+	 * set outside of a transaction, so that it outlives all transactions of the statement, even if
+	 * rolled back
+	 */
 	if (search_path != NULL)
 		(void) set_config_option("search_path", search_path, PGC_USERSET, PGC_S_SESSION,
 								 GUC_ACTION_SET, true, 0, false);
@@ -256,7 +257,7 @@ dw_autonomous_run(const DwClaim *claim, const char *sql)
 	result = result_of(plans, &qc);
 	result.again_at = dw_snooze_take();
 	dw_may_snooze = false;
-	/* the statement may have ended transactions; its context has not been switched back */
+	/* the statement may have ended transactions, so the memory context may be another one */
 	MemoryContextSwitchTo(context);
 	result.first_row = dw_first_row_take(&row);
 	PortalDrop(portal, false);
@@ -268,8 +269,8 @@ dw_autonomous_run(const DwClaim *claim, const char *sql)
 /*---- After it ----*/
 
 /*
- * Deletes the row of an at_least_once task after its run.  Waits for transactions that
- * have locked the row by plain SQL.  False if the row is gone.
+ * Deletes the row of an at_least_once task after its run.  Waits for transactions that have locked
+ * the row by plain SQL.  Returns false if the row is gone.
  */
 static bool
 delete_kept(Relation rel, int64 id)
@@ -289,15 +290,15 @@ delete_kept(Relation rel, int64 id)
 }
 
 /*
- * Claims the task again, in the transaction that is to settle its run, and fills in
- * *claim.  False if plain SQL has deleted the row meanwhile, or the extension was
- * dropped: then there is nothing to settle.
+ * Claims the task again, in the transaction that is to settle its run, and fills in *claim.
+ * Returns false if plain SQL has deleted the row meanwhile, or the extension was dropped: then
+ * there is nothing to settle.
  */
 bool
 dw_autonomous_reclaim(DwDatabase *db, DwExecutor *me, const DwAutonomous *task, DwClaim *claim)
 {
 	Relation	rel = dw_claim_open();
-	/* if the extension was created anew meanwhile, its tasks have the same ids */
+	/* if the extension was created again meanwhile, its new tasks may have the same ids */
 	bool		there = RelationGetRelid(rel) == task->table;
 
 	if (!there)
@@ -305,7 +306,7 @@ dw_autonomous_reclaim(DwDatabase *db, DwExecutor *me, const DwAutonomous *task, 
 		table_close(rel, NoLock);
 		return false;
 	}
-	/* as for any claim: others can tell by the xid that an executor has the row */
+	/* as for any claim, the xid shows other processes that an executor has the row */
 	pg_atomic_write_u32(&me->xid, GetCurrentTransactionId());
 	pg_memory_barrier();
 	dw_claim_read(db, rel, heap_copytuple(task->row), claim);
@@ -323,9 +324,9 @@ dw_autonomous_reclaim(DwDatabase *db, DwExecutor *me, const DwAutonomous *task, 
 }
 
 /*
- * To be called after an error in the claim's transaction or the settling one, before
- * the abort.  Publishes what is true after the abort: the row of an at_least_once task
- * stays, and a task whose claim was not committed is not running.
+ * To be called after an error in the claim's transaction or the settling transaction, before the
+ * abort.  Publishes the state after the abort: the row of an at_least_once task stays, and a task
+ * whose claim was not committed is not running.
  */
 void
 dw_autonomous_undone(DwDatabase *db, DwExecutor *me, const DwAutonomous *task)
@@ -338,8 +339,8 @@ dw_autonomous_undone(DwDatabase *db, DwExecutor *me, const DwAutonomous *task)
 }
 
 /*
- * True if the exit of this executor now would lose its task: the row is gone, the run
- * is not settled, and only the record that its end is not known would remain.
+ * Returns true if the exit of this executor now would lose its task: the row is gone, the run is
+ * not settled, and only the record that its end is unknown would remain.
  */
 bool
 dw_autonomous_is_lost(DwExecutor *me)
@@ -348,10 +349,9 @@ dw_autonomous_is_lost(DwExecutor *me)
 }
 
 /*
- * Publishes that this executor runs no task outside of a transaction any more.
- * Increments db->autonomous_ended: a session that has found neither row nor executor
- * may have looked for the row before the end, and for the executor after it.  The
- * counter tells the session to look again.
+ * Publishes that this executor runs no task outside of a transaction any more.  Increments
+ * db->autonomous_ended: a session that has found neither row nor executor may have looked for the
+ * row before the end, and for the executor after it.  The new value makes the session look again.
  */
 void
 dw_autonomous_end(DwDatabase *db, DwExecutor *me)

@@ -3,36 +3,35 @@
  * batch.c
  *	  Several tasks of a lane in one transaction.
  *
- * Run by executors, under a backlog: when more tasks of a lane (the tasks of one
- * owner, queue and priority) are due, most of the cost of a quick task is its
- * transaction.  So a batch takes one task after the other from the lane's ready list,
- * as long as the list has some.  A batch fetches nothing ahead and waits for nothing.
+ * Run by executors, under a backlog.  Most of the cost of a quick task is its transaction.  So if
+ * several tasks of a lane (the tasks of one owner, queue and priority) are due, a batch takes one
+ * task after the other from the lane's ready list, until the list is empty.  A batch fetches
+ * nothing ahead and waits for nothing.
  *
- * A task must not notice that others share its transaction.  These are the rules:
+ * A task must not notice that other tasks share its transaction.  These are the rules:
  *
- * - A task joins only if it is one plain statement and has not failed before
- *	 (may_join).  The task is due when the transaction starts, so now() is never
- *	 before the due time.
- * - There are no subtransactions.  Any error undoes the whole batch.  The tasks go
- *	 back to the front of the lane's ready list.  The task at fault is flagged to run
- *	 alone, where its errors are its own.  If the task at fault is not known, as at the
- *	 commit, all tasks are flagged.  So each task fails one batch at most.
- * - Deferred triggers fire at the end of each task, as if the task committed: so
- *	 constraints are checked task by task, under the settings of the task.  Then the
- *	 settings are undone, and the session is cleaned.  If something cannot be cleaned
- *	 within the transaction, or the task has used a foreign table, the batch ends.
+ * - A task joins only if it is one plain statement and has not failed before (may_join).  The task
+ *	 is due when the transaction starts, so now() is never before the due time.
+ * - There are no subtransactions.  Any error undoes the whole batch.  The tasks go back to the
+ *	 front of the lane's ready list.  The task at fault is flagged to run alone, so that its errors
+ *	 affect no other task.  If the task at fault is not known, as after a failed commit, all tasks
+ *	 are flagged.  So each task fails at most one batch.
+ * - Deferred triggers fire at the end of each task, as if the task committed.  So each task's
+ *	 constraints are checked separately, under the task's settings.  Then the settings are undone,
+ *	 and the session is cleaned.  If something cannot be cleaned within the transaction, or the task
+ *	 has used a foreign table, the batch ends.
  * - If a task meets a limit of the batch, the batch is undone, even if the task has
  *	 caught the error.
- * - A batch lives for MAX_LIFE_MS at most and waits for a lock for MAX_LOCK_WAIT_MS at
- *	 most, both well below deadlock_timeout.  When a session that waits for a batch
- *	 looks for a deadlock, the batch has ended.  The task that waited then runs alone,
- *	 where it holds no other task's locks.
- * - A cancel by another session is meant for the task that runs, which has failed then.
+ * - A batch lives at most MAX_LIFE_MS, and waits for a lock at most MAX_LOCK_WAIT_MS.  Both limits
+ *	 are well below deadlock_timeout.  So when a session that waits for a batch looks for a
+ *	 deadlock, the batch has ended.  A task that waited for a lock then runs alone, without locks of
+ *	 other tasks.
+ * - A cancel by another session is meant for the running task, which then has failed.
  * - A suspect (a task that may have crashed the server) does not join.
  *
- * To other sessions a batch is an open transaction like any other: a session that needs
- * the row of one of its tasks waits for its end.  Only a task that runs alone can take
- * long, so only such a task is reported as running.
+ * To other sessions a batch is an ordinary open transaction: a session that needs the row of one of
+ * its tasks waits for the end of the transaction.  Only a task that runs alone can take long, so
+ * only such a task is reported as running.
  *
  *-------------------------------------------------------------------------
  */
@@ -91,14 +90,14 @@ static struct
 	}			state;
 	enum
 	{
-		CURRENT_OPEN,			/* it may become a member of the batch */
-		CURRENT_MEMBER,			/* it is the batch's last member */
-		CURRENT_LEFT,			/* it does not join, and must run alone */
-		CURRENT_FORGOTTEN		/* it is neither a member nor to be put back */
+		CURRENT_OPEN,			/* the task may become a member of the batch */
+		CURRENT_MEMBER,			/* the task is the batch's last member */
+		CURRENT_LEFT,			/* the task does not join, and must run alone */
+		CURRENT_FORGOTTEN		/* the task is no member, and need not be put back */
 	}			current;		/* state of the executor's current task */
 	uint32		size;			/* limit of the number of members */
 	TimestampTz started;		/* now() of the batch's transaction */
-	char	   *search_path;	/* search_path of all members; NULL if they have none */
+	char	   *search_path;	/* search_path of all members, or NULL */
 	char	   *sql;			/* SQL text of the current task */
 	uint32		n;				/* number of members */
 	DwRun		members[DW_BATCH_MAX];	/* the tasks that were claimed */
@@ -107,10 +106,10 @@ static struct
 /* Memory for one task of a batch, reset before the next one. */
 static MemoryContext batch_context = NULL;
 
-/* search_path of this executor's last batch; NULL if that had none. */
+/* search_path of this executor's last batch, or NULL. */
 static char *last_search_path = NULL;
 
-/*---- Which tasks may join ----*/
+/* Tasks that may join */
 
 /* Limit of a batch's life in ms, well below deadlock_timeout. */
 static int
@@ -127,10 +126,11 @@ lock_wait_ms(void)
 }
 
 /*
- * True if the settings allow batches, and no task has crashed the server just now.
- * Tasks of a batch are not logged by log_min_duration, so the duration must be longer
- * than a batch's life.  Tasks whose transaction has one snapshot need one each: the second
- * must see what the first one did, and fails to serialize by itself.
+ * Returns true if the settings allow batches, and no task has crashed the server lately.
+ * log_min_duration does not log tasks of a batch, so it must be longer than a batch's life.  If a
+ * transaction keeps its first snapshot, each task needs a separate transaction: the second task
+ * must see the changes of the first task, and its serialization failure must not undo the first
+ * task.
  */
 bool
 dw_batches_allowed(void)
@@ -141,9 +141,9 @@ dw_batches_allowed(void)
 }
 
 /*
- * True if the text is one statement that reads or writes rows.  Looks only at its first
- * word and at semicolons, so the result may be false for such a statement, too, for
- * example one that begins with a comment.  Such a task runs alone.
+ * Returns true if the text is one statement that reads or writes rows.  Looks only at its first
+ * word and at semicolons.  So the result may be false for such a statement, for example if it
+ * begins with a comment: then the task runs alone.
  */
 static bool
 is_plain(const char *sql)
@@ -165,7 +165,7 @@ is_plain(const char *sql)
 	return false;
 }
 
-/* True if the task has the search_path of the batch, which is set once for all members. */
+/* Returns true if the task has the search_path of the batch, which is set once for all members. */
 static bool
 has_same_path(const DwClaim *claim)
 {
@@ -179,10 +179,11 @@ has_same_path(const DwClaim *claim)
 }
 
 /*
- * For dw_claim(): true if the task may join the batch.
+ * For dw_claim().  Returns true if the task may join the batch.
  *
- * A task with a timeout below the batch's life would need a timer of its own.  The end
- * of a recurring task's run may wait for a session that changes the recurring task.
+ * A task with a timeout below the batch's life may not join, since it would need its own timer.  A
+ * run of a recurring task may not, since its end may wait for a session that changes the recurring
+ * task.
  */
 static bool
 may_join(const DwClaim *claim, void *arg)
@@ -200,7 +201,7 @@ may_join(const DwClaim *claim, void *arg)
 
 /*---- Running ----*/
 
-/* True if the timeout that limits the batch's life has struck. */
+/* Returns true if the timeout that limits the batch's life has struck. */
 static bool
 life_is_over(void)
 {
@@ -239,9 +240,9 @@ add_member(void)
 }
 
 /*
- * Sets the search_path that the last batch had, for the session.  To be called outside of a
- * transaction.  If the next batch has the same, as most have, no setting is changed within its
- * transaction: else undoing each task's settings has to look through all settings.
+ * Sets the search_path of the last batch for the session.  To be called outside of a transaction.
+ * The next batch mostly has the same search_path.  Then no setting changes within its transaction,
+ * and undoing a task's settings need not go through all settings.
  */
 static void
 expect_search_path(void)
@@ -261,7 +262,7 @@ set_batch_search_path(const DwClaim *claim)
 	if (path == last_search_path ||
 		(path != NULL && last_search_path != NULL && strcmp(path, last_search_path) == 0))
 		return;
-	/* null: that of the role, or of the server */
+	/* NULL: the value of the role, or of the server */
 	(void) set_config_option("search_path", path, PGC_USERSET, PGC_S_SESSION,
 							 GUC_ACTION_LOCAL, true, 0, false);
 	if (last_search_path != NULL)
@@ -270,10 +271,9 @@ set_batch_search_path(const DwClaim *claim)
 }
 
 /*
- * True if the task that began at this time may have met lock_timeout.  PostgreSQL does
- * not tell, but tells the time when the last wait for a lock would have met it.  So the
- * result is true for a task that has waited for a lock and has run for at least
- * lock_wait_ms() altogether.
+ * Returns true if the task that began at this time may have met lock_timeout.  PostgreSQL only
+ * reports when the last wait for a lock would have reached the limit.  So the result is true for
+ * any task that has waited for a lock and has run for at least lock_wait_ms().
  */
 static bool
 lock_wait_is_over(TimestampTz began)
@@ -293,8 +293,8 @@ check_life(void)
 }
 
 /*
- * Raises an error if the task that began at this time has met a limit of the batch.
- * The task may have caught PostgreSQL's own error, which it would not get alone.
+ * Raises an error if the task that began at this time has met a limit of the batch.  The task may
+ * have caught PostgreSQL's own error, which it would not get if it ran alone.
  */
 static void
 check_limits(TimestampTz began)
@@ -307,7 +307,7 @@ check_limits(TimestampTz began)
 				 errmsg("batch waited for a lock")));
 }
 
-/* Runs the SQL of a member, and all that its own commit would run. */
+/* Runs the SQL of a member, and all code that its own commit would run. */
 static void
 run_member(DwRun *member, const DwClaim *claim)
 {
@@ -332,14 +332,14 @@ run_member(DwRun *member, const DwClaim *claim)
 	member->outcome = DW_DONE;
 }
 
-/* Runs and settles a claimed task, or settles it if its verdict is not to run it. */
+/* Runs a claimed task, unless its verdict is not to run it, and settles it. */
 static void
 do_member(DwRun *member, DwClaim *claim)
 {
 	if (dw_is_to_be_run(member, claim))
 		run_member(member, claim);
 	if (member->outcome == DW_NOT_ENDED)
-		/* run alone, the task meets the same verdict, and its claim can be undone */
+		/* alone, the task gets the same verdict, and its claim can be undone */
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("task is paused")));
@@ -347,17 +347,17 @@ do_member(DwRun *member, DwClaim *claim)
 	if (member->was_run)
 		DW_INJECT("batch-after-sql");
 	debug_query_string = NULL;
-	/* the next member must see what dw_settle() has written */
+	/* the next member must see the rows that dw_settle() has written */
 	CommandCounterIncrement();
 }
 
 /*
- * Takes the next task for the batch; false if the batch is to end.
+ * Takes the next task for the batch.  Returns false if the batch must end.
  *
- * A batch ends after a task that has used temporary objects, which can be removed only
- * after the transaction.  It also ends after a task that has changed queues, pauses or
- * marks.  Otherwise the next task's verdict could follow from the change, the task be
- * forgotten for it, and the change be undone with the batch.
+ * A batch ends after a task that has used temporary objects, which can be removed only after the
+ * transaction.  It also ends after a task that has changed queues, pauses or marks.  Otherwise this
+ * change could decide the next task's verdict, and the task be forgotten, although the change is
+ * undone with the batch.
  */
 static bool
 take_next_member(void)
@@ -373,12 +373,12 @@ take_next_member(void)
 		dw_now() - batch.started >= (int64) dw_batch_time * 1000)
 		return false;
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	/* an owner without an executor waits for the whole batch: batches are short */
+	/* an owner without an executor waits for the whole batch, since batches are short */
 	found = !me->must_exit && pg_atomic_read_u32(&me->stale) == DW_FRESH &&
 		dw_ready_pop_next(db, me, batch.started, &few_left);
 	if (found)
 		me->since = dw_now();
-	/* the end of members is counted with that of the batch */
+	/* the ends of members are counted at the end of the batch */
 	if (found && batch.current == CURRENT_FORGOTTEN)
 		dw_group_end(db, &before, true, false);
 	LWLockRelease(dw_ready_lock(db));
@@ -404,10 +404,10 @@ run_members(void)
 		MemoryContextReset(batch_context);
 		MemoryContextSwitchTo(batch_context);
 		dw_renew_snapshot();
-		/* a suspect is not even claimed here: its claim may be what crashes */
+		/* a suspect is not even claimed here, since its claim may be the cause of the crash */
 		result = dw_crashes_of(batch.db->oid, entry->id) > 0 ? DW_CLAIM_REJECTED :
 			dw_claim(batch.db, batch.me, rel, &finder, entry, may_join, NULL, &claim);
-		/* locked: its queue has got an order since it was taken */
+		/* DW_CLAIM_LOCKED: its queue has got an order since the task was taken */
 		if (result == DW_CLAIM_REJECTED || result == DW_CLAIM_LOCKED)
 		{
 			batch.current = CURRENT_LEFT;
@@ -443,8 +443,8 @@ fail_some(void)
 }
 
 /*
- * The batch's transaction, with the current task as its first.  The outcomes of the
- * members are counted after the commit.  A batch may have one member, or none.
+ * Runs the batch's transaction, beginning with the current task.  Counts the outcomes of the
+ * members after the commit.  A batch may have one member, or none.
  */
 static void
 run_and_commit(void)
@@ -461,7 +461,7 @@ run_and_commit(void)
 	batch.state = BATCH_COMMITTING;
 	dw_each_wing(wing, batch_ends)
 		wing->batch_ends();
-	/* the timeout would cut short the wait for a synchronous standby */
+	/* otherwise the timeout would cut short the wait for a synchronous standby */
 	dw_timeout_disarm();
 	dw_cancel_forget();
 	DW_INJECT("batch-before-commit");
@@ -481,12 +481,12 @@ run_and_commit(void)
 }
 
 /*
- * For PG_CATCH: aborts the batch's transaction.  Returns the error if a cancel by
- * another session was meant for the current task; the task then is no member any more.
- * Returns NULL for other errors: a run alone shows whether the task is at fault.
+ * For PG_CATCH: aborts the batch's transaction.  Returns the error if a cancel by another session
+ * was meant for the current task: then the task is no member any more.  Returns NULL for other
+ * errors: a run alone shows if the task is at fault.
  *
- * If lock_timeout strikes just when the lock is granted, and the next wait for a lock begins
- * before the cancel is noticed, PostgreSQL takes it for one by another session.
+ * If lock_timeout strikes just when the lock is granted, and the next wait for a lock begins before
+ * the cancel is noticed, PostgreSQL reports it as a cancel by another session.
  */
 static ErrorData *
 undo_batch(void)
@@ -510,7 +510,7 @@ undo_batch(void)
 
 	ereport(DEBUG1,
 			(errmsg_internal("delay_wheel undoes a batch of %u tasks: %s", batch.n, error->message)));
-	/* with other nodes, the cancel may be a stray one; see run_task.c */
+	/* if there are other nodes, the cancel may be stray, see run_task.c */
 	if (batch.state != BATCH_RUNNING || batch.current != CURRENT_MEMBER || !in_time ||
 		error->sqlerrcode != ERRCODE_QUERY_CANCELED || dw_other_nodes_exist())
 		return NULL;
@@ -520,9 +520,9 @@ undo_batch(void)
 }
 
 /*
- * Runs the current task, and then others of its lane, in one transaction.  False if the
- * batch has ended and the caller must run the current task alone.  Else the caller goes on
- * to the next task; if me->in_batch is still set, it calls dw_batch_end() first.
+ * Runs the current task, and then other tasks of its lane, in one transaction.  Returns false if
+ * the batch has ended and the caller must run the current task alone.  Otherwise the caller goes on
+ * to the next task; if me->in_batch is still set, it first calls dw_batch_end().
  */
 bool
 dw_run_batch(DwDatabase *db, DwExecutor *me)
@@ -535,9 +535,7 @@ dw_run_batch(DwDatabase *db, DwExecutor *me)
 		batch_context = AllocSetContextCreate(TopMemoryContext, "delay_wheel batch",
 											  ALLOCSET_DEFAULT_SIZES);
 
-	/*
-	 * Not by set_config_option(), see expect_search_path().
-	 */
+	/* Not by set_config_option(), see expect_search_path(). */
 	LockTimeout = LockTimeout > 0 ? Min(LockTimeout, lock_wait_ms()) : lock_wait_ms();
 	PG_TRY();
 	{
@@ -557,7 +555,7 @@ dw_run_batch(DwDatabase *db, DwExecutor *me)
 
 	if (error == NULL && !(done && batch.current == CURRENT_LEFT))
 		return true;
-	/* the current task runs alone from now on, so others see it as running */
+	/* the current task runs alone from now on, so other processes see it as running */
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	dw_batch_end(db, me);
 	LWLockRelease(dw_ready_lock(db));
@@ -570,8 +568,8 @@ dw_run_batch(DwDatabase *db, DwExecutor *me)
 /*---- The end, under the ready lock ----*/
 
 /*
- * Puts all tasks of an undone batch back.  The last one goes first, so that the ready
- * list has them in their former order.
+ * Puts all tasks of an undone batch back.  Begins with the last task, so that the ready list has
+ * the tasks in their former order.
  */
 static void
 put_all_back(DwDatabase *db, DwExecutor *me)
@@ -584,13 +582,12 @@ put_all_back(DwDatabase *db, DwExecutor *me)
 								 (batch.current == CURRENT_MEMBER && i == batch.n - 1));
 
 	/* other executors may take some of the tasks */
-	dw_news_tell(&db->timer_news, DW_NEWS_EXECUTORS);
-	dw_wake_timer(db, DW_AWAKE);
+	dw_ask_dispatch(db, DW_AWAKE);
 }
 
 /*
- * Counts the end of all members for their groups, but for the current task: the executor
- * does that when it ends that task.
+ * Counts the end of all members for their groups, except the current task, which the executor
+ * counts when it ends the task.
  */
 static void
 end_members(DwDatabase *db)
@@ -604,9 +601,8 @@ end_members(DwDatabase *db)
  * Ends the batch, under the ready lock: puts the tasks of an undone batch back, and
  * adapts the size of the lane's next batches.
  *
- * The size grows by one with each full batch that is committed, and halves with each
- * batch that is undone.  Where one of N tasks fails, it comes to about the square root
- * of N, which costs least.
+ * The size grows by one with each full batch that is committed, and halves with each batch that is
+ * undone.  If one of N tasks fails, the size approaches the square root of N, which costs least.
  */
 void
 dw_batch_end(DwDatabase *db, DwExecutor *me)

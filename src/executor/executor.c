@@ -5,20 +5,20 @@
  *
  * Run by executors.
  *
- * An executor is a session of one database and one role (session.c).  It takes due
- * tasks of its role from the ready lists by itself; the timer starts it, wakes it and
- * makes it end.  It ends when it was idle for delay_wheel.executor_idle_timeout, is an
- * hour old, or is stale: a login would find other rights or settings now (recycle.c).
+ * An executor is a session of one database and one role (session.c).  It takes due tasks of its
+ * role from the ready lists by itself.  The timer starts it, wakes it and makes it end.  It ends
+ * when it was idle for delay_wheel.executor_idle_timeout, is an hour old, or is stale: a new login
+ * would find other rights or settings (recycle.c).
  *
- * A stale executor that has run nothing yet takes one task before it ends, if that task was
- * due when the executor logged in, and the role may still do so.  Otherwise settings that
- * change all the time would keep all tasks of the database from running.
+ * A stale executor that has run nothing yet takes one task before it ends, if the task was due when
+ * the executor logged in, and the role may still log in.  Otherwise settings that change all the
+ * time would keep all tasks of the database from running.
  *
- * An executor's place is its struct DwExecutor in shared memory.  The place names the
- * task that the executor runs until the outcome is committed.  If the executor is
- * terminated before, its exit callback hints this task again, after the abort (A1, A2
- * of the model).  A hint makes the timer look at the task's row.  If the executor runs
- * a batch, the callback puts the batch's tasks back instead.
+ * An executor's place is its struct DwExecutor in shared memory.  The place names the task that the
+ * executor runs until the outcome is committed.  If the executor is terminated before, its exit
+ * callback gives a hint of this task, after the abort (A1, A2 of the model).  The hint makes the
+ * timer look at the task's row.  If the executor runs a batch, the callback puts the batch's tasks
+ * back instead.
  *
  *-------------------------------------------------------------------------
  */
@@ -39,7 +39,6 @@
 #include "../base/settings.h"
 #include "../base/wing.h"
 #include "../base/worker.h"
-#include "../ring/ring.h"
 #include "../shmem/executors.h"
 #include "../shmem/groups.h"
 #include "../shmem/lanes.h"
@@ -56,33 +55,30 @@
 #include "../task/touched.h"
 #include "executor.h"
 
-/*
- * Longest life of an executor, in us.  Its end frees memory that tasks have made the
- * session keep.
- */
+/* Longest life of an executor, in us.  Its end frees memory that the session keeps for tasks. */
 #define MAX_AGE_US	USECS_PER_HOUR
 
 /*
- * Length of an executor's turn, in us: after working this long without a pause, it
- * gives way to an owner that waits for an executor.
+ * Length of an executor's turn, in us.  After working this long without a pause, it gives way to an
+ * owner that waits for an executor.
  */
 #define TURN_US		(100 * 1000)
 
 /* The database of this executor. */
 static DwDatabase *executor_db = NULL;
 
-/* True if this executor has ended a task, or a batch, and lived on. */
+/* True if this executor has survived the end of a task, or of a batch. */
 static bool executor_proved = false;
 
-/* Start of this executor, as dw_uptime() tells it. */
+/* Start of this executor, by dw_uptime(). */
 static int64 executor_born = 0;
 
-/* When this executor began to log in: it has read its settings since. */
+/* When this executor began to log in.  It read its settings later. */
 static TimestampTz login_at = 0;
 
 static uint32 wait_event = 0;
 
-/* Value of the setting delay_wheel.task_id: the task that this session runs, or ''. */
+/* Returns the value of delay_wheel.task_id: the task that this session runs, or ''. */
 static const char *
 show_task_id(void)
 {
@@ -110,18 +106,10 @@ dw_executor_install(void)
 							   NULL, NULL, show_task_id);
 }
 
-/* Tells the timer that an executor has come or gone. */
-static void
-tell_timer_of_place(void)
-{
-	dw_news_tell(&executor_db->timer_news, DW_NEWS_EXECUTORS);
-	dw_wake_timer(executor_db, DW_AWAKE);
-}
-
 /*
- * Ends the current task in this executor's place, under the ready lock.  *was_full: the
- * task's queue ran max_running tasks, so that another one may begin now.  *stopped: a
- * session wanted to stop the task, so a cancel may still be pending.
+ * Ends the current task in this executor's place, under the ready lock.  Sets *was_full to true if
+ * the task's queue ran max_running tasks, so that another task may begin now.  Sets *stopped to
+ * true if a session wanted to stop the task, so that a cancel may still be pending.
  */
 static void
 finish_current(DwExecutor *me, bool *stopped, bool *was_full)
@@ -135,12 +123,12 @@ finish_current(DwExecutor *me, bool *stopped, bool *was_full)
 	*stopped = dw_stop_over(me);
 	*was_full = dw_limits_end(lane, me->begun);
 	dw_group_end(executor_db, &me->current, me->begun, me->settled);
-	/* the lane is empty: the timer may want to free its place */
+	/* the lane is empty, so the timer may want to free its place */
 	if (lane->running == 0 && lane->waiting == 0 && dw_ready_count(lane) == 0)
 		dw_lane_dirty(executor_db, lane);
 }
 
-/* Reports an unexpected end of this executor.  task is what it ran, or 0. */
+/* Reports an unexpected end of this executor.  task: the id of the task that it ran, or 0. */
 static void
 report_end(DwExecutor *me, bool connecting, int64 task)
 {
@@ -157,8 +145,8 @@ report_end(DwExecutor *me, bool connecting, int64 task)
 }
 
 /*
- * Counts and logs the failure of an at_most_once task that this executor leaves.  The
- * row of failed_task has been there since the task was begun.
+ * Counts and logs the failure of an at_most_once task that this executor leaves.  The row of
+ * failed_task was written when the task began.
  */
 static void
 report_lost(const DwHint *hint)
@@ -174,9 +162,9 @@ report_lost(const DwHint *hint)
 }
 
 /*
- * Exit callback: ends the current task, if any, and frees the executor's place.
- * Registered before the session is set up, so that it runs after the abort of the
- * transaction.  Also notes whether the task may have ended the executor.
+ * Exit callback: ends the current task, if any, and frees the executor's place.  Registered before
+ * the session is set up, so that it runs after the abort of the transaction.  Also notes if the
+ * task may have ended the executor.
  */
 static void
 leave_place(int code, Datum arg)
@@ -198,7 +186,7 @@ leave_place(int code, Datum arg)
 
 	/* a FATAL error may have struck while this process held locks */
 	LWLockReleaseAll();
-	/* code < 0: other code than PostgreSQL's has called exit(), which counts as a crash */
+	/* code < 0: foreign code has called exit(), which counts as a crash */
 	if (code < 0 && me->state == DW_EXECUTOR_BUSY && me->current.id != 0)
 		dw_suspects_blame(me);
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
@@ -215,22 +203,22 @@ leave_place(int code, Datum arg)
 	put_back = me->put_back;
 
 	/*
-	 * A task that was to be stopped, or that has ended this executor itself, must not
-	 * simply run again: the next claim takes the note for a failed attempt.  exit()
-	 * (code < 0) is not noted here, since it counts as a crash.
+	 * A task that was to be stopped, or that has ended this executor itself, must not simply run
+	 * again: note it, so that the next claim counts a failed attempt.  exit() (code < 0) is not
+	 * noted here, since it counts as a crash.
 	 */
 	if (unfinished && !put_back_here && !lost &&
 		(stopped || (!put_back && !terminated && code > 0 && dw_task_sql_runs())))
 		dw_quit_note(executor_db->oid, hint.id, stopped);
 	if (put_back)
-		;						/* ended by another process of ours: nothing to blame */
+		;						/* another process of ours has ended it: the owner is not blocked */
 	else if (terminated && (connecting || (unfinished && !executor_proved)))
-		/* by another session; but if it happens again and again, rather by the task */
+		/* terminated by another session, or by the task, if this happens again and again */
 		(void) dw_owner_blocked(executor_db, me->owner, DW_BLOCK_TERMINATED);
 	else if (connecting)
 		(void) dw_owner_blocked(executor_db, me->owner, DW_BLOCK_NOT_CONNECTED);
 	else if (unfinished && !executor_proved)
-		/* the task itself may have ended the executor: the owner's tasks wait a while */
+		/* the task itself may have ended the executor, so the owner's tasks wait a while */
 		(void) dw_owner_blocked(executor_db, me->owner, DW_BLOCK_ENDED);
 	gone = executor_db->absent;
 	pg_atomic_write_u32(&me->xid, InvalidTransactionId);
@@ -242,7 +230,7 @@ leave_place(int code, Datum arg)
 	dw_worker_leaves();
 	if (gone)
 	{
-		/* the extension is gone; the launcher frees the database's place after us */
+		/* the extension is gone: the launcher frees the database's place after this executor */
 		dw_wake_launcher();
 		return;
 	}
@@ -259,12 +247,12 @@ leave_place(int code, Datum arg)
 		report_lost(&hint);
 	if (!put_back)
 		report_end(me, connecting && !terminated, unfinished ? hint.id : 0);
-	tell_timer_of_place();
+	dw_ask_dispatch(executor_db, DW_AWAKE);
 }
 
 /*
- * Takes the place that the timer has prepared for this process.  False if the place
- * was given to another executor since, or the database must have no executors now.
+ * Takes the place that the timer has prepared for this process.  Returns false if another executor
+ * has got the place since, or the database must have no executors now.
  */
 static bool
 take_place(int place, const DwExecutorStart *start)
@@ -297,19 +285,10 @@ take_place(int place, const DwExecutorStart *start)
 	return ours;
 }
 
-/* Lets the owner's lanes go on: an executor of the owner works. */
-static void
-unblock_owner(DwExecutor *me)
-{
-	LWLockAcquire(dw_ready_lock(executor_db), LW_EXCLUSIVE);
-	dw_owner_unblocked(executor_db, &dw_owners[me->owner_place]);
-	LWLockRelease(dw_ready_lock(executor_db));
-}
-
 /*
- * True if this process keeps more memory than executor_memory allows.  Never true
- * before the first task has ended: if each process needed more from its start, no task
- * would ever run.  While there is work, looks once a turn only, since a look takes some
+ * Returns true if this process keeps more memory than executor_memory allows.  Never returns true
+ * before the first task has ended: otherwise, if each process needed more from its start, no task
+ * would ever run.  While there is work, checks only once a turn, since a check takes some
  * microseconds.
  */
 static bool
@@ -323,7 +302,7 @@ uses_too_much_memory(bool is_idle)
 	return dw_executor_memory >= 0 && dw_private_memory() > dw_executor_memory;
 }
 
-/* True if a role that this executor serves could connect now, as itself or switched. */
+/* Returns true if the owner could connect now, by a login or by a switch of roles. */
 static bool
 may_connect(DwExecutor *me)
 {
@@ -336,17 +315,17 @@ may_connect(DwExecutor *me)
 }
 
 /*
- * Checks, after a change of role memberships, whether the owner may still log in; if
- * not, makes this executor end.  Memberships take effect at once in all sessions, so
- * there is no other reason to end.  A role that may grant one membership could
- * otherwise make executors of all roles end as often as it likes.
+ * Checks, after a change of role memberships, that the owner may still log in.  If not, makes this
+ * executor end.  There is no other reason to end, since memberships take effect at once in all
+ * sessions.  If executors ended after each change, a role that may grant one membership could make
+ * the executors of all roles end again and again.
  */
 static void
 check_access(DwExecutor *me)
 {
 	uint32		look = DW_STALE_LOOK;
 
-	/* reset before the check: a later change makes this executor check again */
+	/* reset before the check, so that a later change makes this executor check again */
 	if (pg_atomic_read_u32(&me->stale) != DW_STALE_LOOK ||
 		!pg_atomic_compare_exchange_u32(&me->stale, &look, DW_FRESH))
 		return;
@@ -355,8 +334,8 @@ check_access(DwExecutor *me)
 }
 
 /*
- * Returns the latest due time of a task that this executor may take: DW_NEVER, unless it is
- * stale.
+ * Returns the latest due time of a task that this executor may take; DW_NEVER if the executor is
+ * not stale.
  */
 static TimestampTz
 latest_due(DwExecutor *me)
@@ -368,10 +347,9 @@ latest_due(DwExecutor *me)
 }
 
 /*
- * Ends the current task, if any, and takes the next one.  A task that is not due yet
- * runs alone, and so do some tasks of a lane after its batches failed; else a batch
- * begins.  False if there is no task, or the executor must not take one; then other
- * processes see the executor as idle.
+ * Ends the current task, if any, and takes the next task.  Begins a batch, unless the task is not
+ * due yet, or is one of the tasks that run alone after a failed batch.  Returns false if there is
+ * no task, or the executor must not take one: then other processes see the executor as idle.
  */
 static bool
 next_task(DwExecutor *me, int64 turn_began)
@@ -388,7 +366,9 @@ next_task(DwExecutor *me, int64 turn_began)
 	if (!executor_proved && me->state == DW_EXECUTOR_BUSY)
 	{
 		executor_proved = true;
-		unblock_owner(me);
+		LWLockAcquire(dw_ready_lock(executor_db), LW_EXCLUSIVE);
+		dw_owner_unblocked(executor_db, &dw_owners[me->owner_place]);
+		LWLockRelease(dw_ready_lock(executor_db));
 	}
 	until = latest_due(me);
 	too_much = uses_too_much_memory(false);
@@ -401,7 +381,7 @@ next_task(DwExecutor *me, int64 turn_began)
 		if (full)
 			was_full = &dw_lanes[me->current.lane];
 	}
-	/* it has become stale since */
+	/* the executor has become stale since */
 	if (until == DW_NEVER && pg_atomic_read_u32(&me->stale) != DW_FRESH)
 		until = PG_INT64_MIN;
 	me->must_exit = me->must_exit || too_much || until == PG_INT64_MIN ||
@@ -417,24 +397,24 @@ next_task(DwExecutor *me, int64 turn_began)
 		else if (lane->alone > 0)
 			lane->alone--;
 	}
-	/* there is nothing that it may take before it ends */
+	/* there is no task that it may take before it ends */
 	if (!found && until != DW_NEVER)
 		me->must_exit = true;
 	now = dw_now();
-	/* the timer counts on it again, if it had been late, or stuck, and no other one was found */
+	/* if this executor was late or stuck, the timer counts on it again */
 	if (!me->must_exit)
 		dw_owner_lacks_none(executor_db, &dw_owners[me->owner_place]);
 	if (dw_executor_is_late(me, now))
 		popped.look_again = DW_AWAKE;
 	me->state = found ? DW_EXECUTOR_BUSY : DW_EXECUTOR_IDLE;
 	me->since = now;
-	/* this is the answer to a call, unless it was to end */
+	/* this answers a call, except a request to end */
 	me->called = me->must_exit && !found ? now : 0;
 	/* another executor may run a task that the queue's max_running has held back */
 	if (was_full != NULL && !dw_limits_full(was_full) &&
 		pg_atomic_read_u64(&executor_db->ready) > 0)
 		popped.look_again = DW_AWAKE;
-	/* or one of a group that was at its limit, perhaps of another role */
+	/* or a task of a group that was at its limit, perhaps of another role */
 	group_at = dw_groups_take_news(executor_db);
 	popped.look_again = Min(popped.look_again, group_at);
 	LWLockRelease(dw_ready_lock(executor_db));
@@ -443,15 +423,11 @@ next_task(DwExecutor *me, int64 turn_began)
 		dw_stop_absorb();
 	if (popped.few_left)
 		dw_ready_ask_for_load(executor_db, me);
-	if (popped.look_again != DW_NEVER)
-	{
-		dw_news_tell(&executor_db->timer_news, DW_NEWS_EXECUTORS);
-		dw_wake_timer(executor_db, popped.look_again);
-	}
+	dw_ask_dispatch(executor_db, popped.look_again);
 	return found;
 }
 
-/* Makes this executor end, unless it has just been woken for work.  True if it ends. */
+/* Makes this executor end, and returns true, unless it has just been woken for work. */
 static bool
 end_if_idle(DwExecutor *me)
 {
@@ -465,7 +441,7 @@ end_if_idle(DwExecutor *me)
 	return idle;
 }
 
-/* Handles signals and changed settings; the executor may have to end for them. */
+/* Handles signals and changed settings, which may make the executor end. */
 static void
 obey_interrupts(DwExecutor *me)
 {
@@ -474,8 +450,8 @@ obey_interrupts(DwExecutor *me)
 }
 
 /*
- * True if another process has work for this executor, or wants it to look or to end.  Such a
- * process sets the latch, which may have been reset since.
+ * Returns true if another process has work for this executor, or wants it to check its role or to
+ * end.  Such a process sets the latch, which may have been reset since.
  */
 static bool
 is_called(DwExecutor *me)
@@ -484,7 +460,7 @@ is_called(DwExecutor *me)
 		pg_atomic_read_u32(&me->stale) != DW_FRESH;
 }
 
-/* Waits for work.  False when the executor must end. */
+/* Waits for work.  Returns false if the executor must end. */
 static bool
 wait_for_work(DwExecutor *me)
 {
@@ -495,7 +471,7 @@ wait_for_work(DwExecutor *me)
 	if (uses_too_much_memory(true))
 		return !end_if_idle(me);
 
-	/* a wait for a synchronous standby may have reset the latch, and left the signal */
+	/* a wait for a synchronous standby may have reset the latch, without handling the signal */
 	obey_interrupts(me);
 	DW_INJECT("executor-before-wait");
 	if (is_called(me))
@@ -515,7 +491,7 @@ dw_executor_main(Datum place)
 	DwExecutorStart start;
 	DwExecutor *me;
 
-	/* a cancel is meant for a task, and is let in only while a task's own code runs */
+	/* a cancel is meant for a task, and takes effect only while a task's own code runs */
 	HOLD_CANCEL_INTERRUPTS();
 	dw_crashes_watch_signals();
 	dw_worker_begin();
@@ -530,16 +506,16 @@ dw_executor_main(Datum place)
 	DW_INJECT("executor-before-connect");
 	dw_session_begin(me->database, me->owner, start.can_log_in);
 	DW_INJECT("executor-after-connect");
-	/* later pg_stat_activity shows the SQL of the last task, as for any session */
+	/* later, pg_stat_activity shows the SQL of the last task, as for any session */
 	pgstat_report_activity(STATE_IDLE, "delay_wheel: waiting for the first task");
 	executor_born = dw_uptime();
 
 	LWLockAcquire(dw_ready_lock(executor_db), LW_EXCLUSIVE);
 	me->state = DW_EXECUTOR_IDLE;
-	/* who has just connected has not been idle */
+	/* idle time begins now, after connecting */
 	me->since = dw_now();
 	LWLockRelease(dw_ready_lock(executor_db));
-	tell_timer_of_place();
+	dw_ask_dispatch(executor_db, DW_AWAKE);
 
 	for (;;)
 	{

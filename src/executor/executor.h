@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * executor.h
- *	  What the files of the executor offer to each other.
+ *	  Declarations shared by the files of the executor.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,17 +26,16 @@ extern PGDLLEXPORT void dw_executor_main(Datum place);
 
 /*---- autonomous.c: tasks whose statement cannot run in a transaction block ----*/
 
-/* A task with a mode that an executor runs.  Outlasts all transactions of the run. */
+/* A task with a mode that an executor runs.  Lives longer than all transactions of the run. */
 typedef struct DwAutonomous
 {
-	DwMode		mode;			/* DW_IN_TRANSACTION until its run has begun */
-	Oid			table;			/* OID of the table delay_wheel_data.task at the claim: the
-								 * task may drop and create the extension */
+	DwMode		mode;			/* DW_IN_TRANSACTION before its run begins */
+	Oid			table;			/* OID of delay_wheel_data.task at the claim: the task may drop and
+								 * create the extension */
 	HeapTuple	row;			/* a copy of the task's row, without TOAST pointers */
-	TimestampTz begun_at;		/* time of the record that its end is not known */
+	TimestampTz begun_at;		/* time of the record that its end is unknown */
 } DwAutonomous;
-extern void dw_autonomous_begin(DwExecutor *me, DwClaim *claim, DwMode mode,
-								DwAutonomous *task);
+extern void dw_autonomous_begin(DwExecutor *me, DwClaim *claim, DwMode mode, DwAutonomous *task);
 extern DwSpiResult dw_autonomous_run(const DwClaim *claim, const char *sql);
 extern bool dw_autonomous_reclaim(DwDatabase *db, DwExecutor *me, const DwAutonomous *task,
 								  DwClaim *claim);
@@ -51,7 +50,7 @@ extern void dw_batch_begin(DwDatabase *db, DwExecutor *me);
 extern void dw_batch_end(DwDatabase *db, DwExecutor *me);
 extern bool dw_run_batch(DwDatabase *db, DwExecutor *me);
 
-/*---- group_order.c: which task of an ordered group comes first ----*/
+/* group_order.c: the first task of an ordered group */
 
 extern bool dw_group_order_keeps(DwDatabase *db, DwExecutor *me);
 extern void dw_group_order_waits(DwDatabase *db, const DwExecutor *me);
@@ -81,22 +80,21 @@ typedef struct DwRun
 {
 	DwEntry		entry;
 	DwOutcome	outcome;		/* dw_settle() changes it for a task that is put back */
-	bool		was_run;		/* counts as an attempt: the SQL was begun, now or in an
-								 * executor that the task has ended */
+	bool		was_run;		/* counts as an attempt: the SQL began, in this executor or in one
+								 * that the task has ended */
 	int			attempts;		/* number of attempts before this one */
 	TimestampTz started;		/* time of the claim */
 	DwSpiResult result;			/* valid if the outcome is DW_DONE */
-	ErrorData  *error;			/* NULL unless the run or the verdict is a failure */
-	bool		timed_out;		/* the error is the cancel by the task's timeout */
-	bool		undone;			/* other nodes of Citus took part in the failed run, and
-								 * have undone it */
+	ErrorData  *error;			/* the failure of the run, or by the verdict; else NULL */
+	bool		timed_out;		/* the error is a cancel by the task's timeout */
+	bool		undone;			/* other nodes of Citus took part in the failed run, and undid it */
 } DwRun;
 
 extern bool dw_is_to_be_run(DwRun *run, const DwClaim *claim);
 extern void dw_settle(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim);
 extern void dw_settled(DwDatabase *db, const DwRun *run);
 
-/*---- task_log.c: the limit of what a task may write to the server's log ----*/
+/* task_log.c: the limit for a task's messages in the server's log */
 
 extern void dw_task_log_install(void);
 extern void dw_task_log_begin(void);

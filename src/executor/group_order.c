@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * group_order.c
- *	  An executor's task of an ordered group: whether it comes first.
+ *	  An executor checks that its task comes first in an ordered group.
  *
- * Run by executors, before they claim a task of a queue that has group_order.  Which task comes
- * first is decided in ending/group_first.c.
+ * Run by executors, before they claim a task of a queue that has group_order.  ending/group_first.c
+ * finds the first task.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,7 +25,7 @@
 #include "../shmem/shared.h"
 #include "executor.h"
 
-/* As dw_group_decide(), in a transaction of its own.  If the table cannot be read now, that is DW_GROUP_WAIT. */
+/* Calls dw_group_decide() in a transaction.  Returns DW_GROUP_WAIT if the table cannot be read. */
 static DwGroupDecision
 look(DwDatabase *db, const DwEntry *entry, DwTaskKey *first, TimestampTz *until)
 {
@@ -50,24 +50,24 @@ look(DwDatabase *db, const DwEntry *entry, DwTaskKey *first, TimestampTz *until)
 }
 
 /*
- * Puts the executor's current task back and holds its group until then, or for a while if that is
- * DW_NEVER.  True if the timer is to be woken.  Needs the ready lock.
+ * Puts the executor's current task back, and holds its group until "until", or for a while if
+ * "until" is DW_NEVER.  Returns true if the caller must wake the timer.  Needs the ready lock.
  */
 static bool
 put_back_first(DwDatabase *db, const DwExecutor *me, TimestampTz until)
 {
-	/* where places are short, a group must not keep one while it waits */
+	/* if places are short, a group must not keep its place while it waits */
 	if (dw_group_places_are_short())
 		return !dw_ready_set_aside(db, &me->current);
-	/* if something of the group has ended since it was taken, it is looked at again at once */
+	/* if a task of the group has ended since group_changes was read, the group goes on at once */
 	(void) dw_group_hold(&me->current, me->group_changes, until);
 	return !dw_ready_put_back(db, &me->current, false);
 }
 
 /*
- * True if the executor may claim its current task, as far as the order of its group goes; it
- * may be another task of the group and lane than before.  False if the task was put back,
- * and its group is held.  Takes the ready lock.
+ * Returns true if the order of its group lets the executor claim its current task.  This may be
+ * another task of the group and lane, exchanged for the former one.  Returns false if the task was
+ * put back, and its group is held.  Takes the ready lock.
  */
 bool
 dw_group_order_keeps(DwDatabase *db, DwExecutor *me)
@@ -78,7 +78,10 @@ dw_group_order_keeps(DwDatabase *db, DwExecutor *me)
 	TimestampTz until;
 	bool		reload = false;
 
-	/* the group of a current task does not change, nor does its lane; its queue may, at any time */
+	/*
+	 * group and lane of a current task do not change, but options of its queue may change at any
+	 * time
+	 */
 	if (!dw_entry_has_group(&me->current) || me->current.block == DW_NO_GROUP ||
 		queue == NULL || !queue->group_order)
 		return true;
@@ -94,7 +97,7 @@ dw_group_order_keeps(DwDatabase *db, DwExecutor *me)
 	if (decision == DW_GROUP_WAIT)
 		reload = put_back_first(db, me, until);
 	LWLockRelease(dw_ready_lock(db));
-	/* that of the task before */
+	/* this was the TID of the former task */
 	if (decision == DW_GROUP_TAKE_OTHER)
 		ItemPointerSetInvalid(&me->tid);
 	if (reload)
@@ -103,8 +106,8 @@ dw_group_order_keeps(DwDatabase *db, DwExecutor *me)
 }
 
 /*
- * The row of the executor's current task, which comes first in its group, is locked by a transaction
- * that may tell nobody when it ends: puts the task back, and holds the group.  Takes the ready lock.
+ * Puts the executor's current task back and holds its group.  The task comes first, but a
+ * transaction whose end may go unnoticed has locked its row.  Takes the ready lock.
  */
 void
 dw_group_order_waits(DwDatabase *db, const DwExecutor *me)

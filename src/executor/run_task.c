@@ -1,17 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * run_task.c
- *	  Running one task in a transaction of its own.
+ *	  Running one task in a separate transaction.
  *
  * Run by executors, as the role that owns the task.
  *
- * The claim of a task is the deletion of its row.  The verdict tells whether a
- * claimed task is run (claim.c).  A run leads to an outcome, and settling the
- * run means that the transaction that deletes the row records this outcome.  A
- * task with a mode, at_most_once or at_least_once, runs outside of the claim's
- * transaction.  A suspect is a task whose process has crashed (suspects.c).
+ * The claim of a task is the deletion of its row.  The verdict decides whether a claimed task is
+ * run (claim.c).  A run has an outcome.  To settle the run means to record this outcome, in the
+ * transaction that deletes the row.  A task with a mode, at_most_once or at_least_once, runs
+ * outside of the claim's transaction.  A suspect is a task whose process has crashed (suspects.c).
  *
- * An executor takes step after step until the task is over (enum Step):
+ * An executor takes one step after the other until the task is over (enum Step):
  *
  *	CLAIM_AND_RUN --> OVER		committed, or there is nothing to do
  *		|  |  |
@@ -24,11 +23,10 @@
  *	REPEAT --> CLAIM_AND_RUN
  *	REST   --> the step that met the error, once more
  *
- * CLAIM_AND_RUN: the executor claims the task (claim.c) and runs its SQL in a
- * subtransaction.  If the SQL fails, the parent transaction still holds the claim,
- * and settles the run (settle.c).  Only an error at the commit itself (a deferred
- * constraint, say) undoes the claim, too.  Then SETTLE claims the task again in
- * another transaction, and records the error there.
+ * CLAIM_AND_RUN: the executor claims the task (claim.c) and runs its SQL in a subtransaction.  If
+ * the SQL fails, the parent transaction still holds the claim, and settles the run (settle.c).
+ * Only an error at the commit itself, for example of a deferred constraint, also undoes the claim.
+ * Then SETTLE claims the task again in another transaction, and records the error there.
  *
  * SETTLE also claims a task with a mode again, after its statement (autonomous.c).
  *
@@ -79,8 +77,8 @@
 #include "executor.h"
 
 /*
- * Shortest and longest pause, in ms, after an error that is not the task's.  The
- * pauses double from the one to the other.
+ * Shortest and longest pause, in ms, after an error that is not the task's.  Each pause doubles the
+ * last one, up to the longest.
  */
 #define REST_MIN_MS		100
 #define REST_MAX_MS		5000
@@ -88,16 +86,16 @@
 #define MAX_LOGGED_SQL	1024
 /* Limit of the pause before each immediate repeat of one run, in us. */
 #define REPEAT_MAX_US	(100 * 1000)
-/* Limit of the repeats after stray cancels, and how soon after a run's start a cancel is one. */
+/* Limit of the repeats after stray cancels; a cancel is stray only this soon after a run's start. */
 #define MAX_STRAYS		3
 #define STRAY_US		USECS_PER_SEC
 
-/* The next step of the executor for its task.  The banner draws them. */
+/* The next step of the executor for its task, see the picture at the top. */
 typedef enum Step
 {
-	STEP_CLAIM_AND_RUN,			/* one transaction: claims, runs and settles */
-	STEP_SETTLE,				/* another transaction, which only settles */
-	STEP_REPEAT,				/* a short pause before the whole is done again */
+	STEP_CLAIM_AND_RUN,			/* a transaction that claims, runs and settles */
+	STEP_SETTLE,				/* a transaction that only settles */
+	STEP_REPEAT,				/* a short pause before the run is repeated */
 	STEP_REST,					/* a pause before the last step is tried again */
 	STEP_OVER					/* nothing is left to do */
 } Step;
@@ -108,14 +106,14 @@ static struct
 	DwDatabase *db;
 	DwExecutor *me;
 	DwRun		run;
-	bool		claimed;		/* from now on an error is the task's own failure */
+	bool		claimed;		/* true: from now on an error is the task's own failure */
 	DwAutonomous autonomous;	/* set once a task with a mode has been claimed */
 	int			repeats;		/* number of immediate repeats so far */
-	int			strays;			/* number of those that followed a stray cancel */
-	TimestampTz begun;			/* when this run began; run.started is that of the first */
+	int			strays;			/* number of repeats after a stray cancel */
+	TimestampTz begun;			/* when this repeat began; run.started: when the first run began */
 	int			rest_ms;		/* length of the last rest; 0 before the first one */
-	ErrorData  *quit;			/* the failure noted when an earlier run ended its
-								 * executor; NULL if there is none */
+	ErrorData  *quit;			/* the failure noted when an earlier run ended its executor, or
+								 * NULL */
 	bool		used_temp;		/* the task's temporary objects must be removed */
 }			work;
 
@@ -125,7 +123,7 @@ static bool has_run = false;
 /* Memory that lasts until the task is over, longer than its transactions. */
 static MemoryContext task_context = NULL;
 
-/* Also forgets a cancel that is pending: it was meant for the task's own work. */
+/* Disarms the timeout, and forgets a pending cancel, which was meant for the task's own work. */
 static void
 disarm_timeout(void)
 {
@@ -134,10 +132,9 @@ disarm_timeout(void)
 }
 
 /*
- * Ends the part of a transaction in which the task's own code runs.  Raises an error
- * if the task has written too much to the log or is to be stopped: the cancel of the
- * session that stops it may have arrived while cancels were held off, or the task may
- * have caught it.
+ * Ends the part of a transaction in which the task's own code runs.  Raises an error if the task
+ * has written too much to the log or is to be stopped.  In the second case, the cancel may have
+ * arrived while cancels were held off, or the task may have caught it.
  */
 static void
 end_work(const DwExecutor *me)
@@ -151,8 +148,8 @@ end_work(const DwExecutor *me)
 }
 
 /*
- * Sets the settings that the task has kept, for the transaction.  True if its SQL can be
- * run by a kept plan nevertheless.
+ * Sets the settings that the task has kept, for the transaction.  Returns true if a kept plan can
+ * still run its SQL.
  */
 static bool
 set_kept_settings(const DwClaim *claimed)
@@ -164,8 +161,8 @@ set_kept_settings(const DwClaim *claimed)
 }
 
 /*
- * Runs the SQL of a claimed task in the current transaction, under the settings that it
- * has kept.  sql is the text of the task's column, as the caller has read it already.
+ * Runs the SQL of a claimed task in the current transaction, under the settings that it has kept.
+ * sql: the text of the task's column, which the caller has already read.
  */
 DwSpiResult
 dw_run_sql(const DwClaim *claimed, const char *sql)
@@ -180,7 +177,7 @@ dw_run_sql(const DwClaim *claimed, const char *sql)
 	int			max_row = dw_wings_max_result(claimed->key.queue);
 	DwSpiResult result;
 
-	/* of a task that failed after it had committed */
+	/* clears a snooze of a task that failed after it had committed */
 	(void) dw_snooze_take();
 	dw_may_snooze = true;
 	result = may_keep ? dw_spi_run(sql, params, max_row) : dw_spi_run_once(sql, params, max_row);
@@ -190,9 +187,9 @@ dw_run_sql(const DwClaim *claimed, const char *sql)
 }
 
 /*
- * Runs the SQL of a claimed task in a subtransaction.  Returns NULL if the SQL has
- * succeeded.  Else undoes all that it did, and returns the error in task_context;
- * *timed_out then tells whether it is that of the task's timeout.
+ * Runs the SQL of a claimed task in a subtransaction.  Returns NULL if the SQL has succeeded.
+ * Otherwise undoes its changes, returns the error in task_context, and sets *timed_out to true if
+ * the task's timeout has struck.
  */
 static ErrorData *
 run_task_sql(DwExecutor *me, const DwClaim *claimed, DwSpiResult *result, bool *timed_out)
@@ -247,7 +244,7 @@ run_task_sql(DwExecutor *me, const DwClaim *claimed, DwSpiResult *result, bool *
 	return error;
 }
 
-/* Claims the task in the current transaction; the table stays locked. */
+/* Claims the task in the current transaction.  The table stays locked. */
 static DwClaimResult
 claim_once(DwClaim *claimed)
 {
@@ -260,14 +257,14 @@ claim_once(DwClaim *claimed)
 
 /*---- Settling a run whose transaction is over ----*/
 
-/* True if the task has a mode, and its claim's transaction has been ended. */
+/* Returns true if the task has a mode, and the transaction of its claim has ended. */
 static bool
 is_begun_outside(void)
 {
 	return work.autonomous.mode != DW_IN_TRANSACTION;
 }
 
-/* The run is settled, and committed. */
+/* Notes that the run is settled and committed. */
 static void
 is_settled(void)
 {
@@ -276,10 +273,9 @@ is_settled(void)
 }
 
 /*
- * STEP_SETTLE: claims the task again and settles its run, which was outside of a
- * transaction, or was undone together with its claim.  The new claim's verdict does not
- * matter.  If another process has changed the task meanwhile, there is nothing to
- * record.
+ * STEP_SETTLE: claims the task again and settles its run.  The run was outside of a transaction, or
+ * was undone together with its claim.  The verdict of the new claim is not used.  If another
+ * process has changed the task meanwhile, records nothing.
  */
 static Step
 settle_again(void)
@@ -306,7 +302,7 @@ settle_again(void)
 							(long long) work.run.entry.id)));
 		return STEP_OVER;
 	}
-	/* the executor claimed such a task to run it: an attempt, however far it came */
+	/* the executor claimed such a task to run it, which counts as an attempt in any case */
 	if (outside)
 		work.run.was_run = true;
 	work.run.outcome = work.run.error == NULL ? DW_DONE : DW_FAILED;
@@ -320,10 +316,10 @@ settle_again(void)
 /*---- Running ----*/
 
 /*
- * True if the run was ended by a cancel that was probably meant for the transaction before.
- * To end a deadlock among nodes, Citus sends a cancel to the process of a transaction, and
- * notes why.  When the cancel arrives, that transaction may be over, with its note, and a
- * run has just begun in its place.
+ * Returns true if a cancel has ended the run that was probably meant for the last transaction.  To
+ * end a deadlock among nodes, Citus sends a cancel to the process of a transaction, and notes the
+ * reason.  When the cancel arrives, the transaction and its note may be gone, and a run may just
+ * have begun.
  */
 static bool
 is_stray_cancel(void)
@@ -333,8 +329,8 @@ is_stray_cancel(void)
 }
 
 /*
- * True if the failed run is to be undone and repeated at once.  From then on no
- * session can stop the task, until the repeat allows it again.
+ * Returns true if the failed run is to be undone and repeated at once.  From then on no session can
+ * stop the task, until the repeat allows it.
  */
 static bool
 may_repeat(void)
@@ -351,9 +347,9 @@ may_repeat(void)
 }
 
 /*
- * Fires the task's deferred triggers and commits.  The triggers can take long, so the
- * timeout is armed for them.  The timeout is not active during the commit itself,
- * where it would cut short the wait for a synchronous standby.
+ * Fires the task's deferred triggers and commits.  The triggers can take long, so the timeout is
+ * armed for them.  It is not active during the commit itself, since it would cut short the wait for
+ * a synchronous standby.
  */
 static void
 commit_run(const DwExecutor *me, const DwClaim *claimed)
@@ -378,22 +374,22 @@ catch_error(DwRun *run)
 
 	HOLD_INTERRUPTS();
 	HOLD_CANCEL_INTERRUPTS();
-	/* an error of STEP_SETTLE says nothing about the cause of the run's own error */
+	/* an error of STEP_SETTLE must not change the data of the run's own error */
 	if (run->error == NULL)
 		run->timed_out = dw_timeout_struck();
 	disable_all_timeouts(false);
 	disarm_timeout();
 	MemoryContextSwitchTo(task_context);
 	error = dw_task_error();
-	/* the transaction may have failed at its commit, when some nodes had committed */
+	/* a transaction that fails at its commit may have committed on some nodes */
 	if (run->error == NULL)
 		run->undone = dw_other_nodes_in_two_phase();
 	return error;
 }
 
 /*
- * Runs a claimed task with a mode: ends the claim's transaction, then runs the
- * statement.  STEP_SETTLE settles the run in a transaction of its own.
+ * Runs a claimed task with a mode: ends the claim's transaction, then runs the statement.
+ * STEP_SETTLE settles the run in another transaction.
  */
 static Step
 run_autonomous(DwClaim *claimed)
@@ -442,7 +438,7 @@ run_autonomous(DwClaim *claimed)
 	return STEP_SETTLE;
 }
 
-/* Tells the timer about the task again, so that the task is not forgotten. */
+/* Gives the timer a hint of the task, so that the task is not forgotten. */
 static void
 hint_again(void)
 {
@@ -452,9 +448,9 @@ hint_again(void)
 }
 
 /*
- * Begins a transaction and claims the task in it.  False if there is nothing to do
- * for the task.  Then the transaction is aborted, which is cheaper than a commit,
- * and a task that is pending or cancelled is handed on to the process in charge.
+ * Begins a transaction and claims the task in it.  Returns false if there is nothing to do for the
+ * task.  Then aborts the transaction, which is cheaper than a commit, and hands a task that is
+ * pending or cancelled to the responsible process.
  */
 static bool
 claim_task(DwClaim *claimed)
@@ -475,7 +471,7 @@ claim_task(DwClaim *claimed)
 		result = claim_once(claimed);
 		if (result != DW_CLAIM_UNSEEN)
 			break;
-		/* something happened between its snapshot and its claim */
+		/* the task or a table has changed between the snapshot and the claim */
 		AbortCurrentTransaction();
 		pg_atomic_write_u32(&work.me->xid, InvalidTransactionId);
 		MemoryContextSwitchTo(task_context);
@@ -495,11 +491,10 @@ claim_task(DwClaim *claimed)
 }
 
 /*
- * True if the claimed task is to be run; else work.run holds its outcome.
+ * Returns true if the claimed task is to be run.  Otherwise fills in its outcome in work.run.
  *
- * A task with a mode is refused if this executor is only switched to the task's role.
- * The switch ends with each transaction, so the task's later transactions would not run
- * as the role.
+ * A task with a mode is refused if this executor is only switched to the task's role.  The switch
+ * ends with each transaction, so later transactions of the task would not run as the role.
  */
 static bool
 is_to_be_run(DwClaim *claimed)
@@ -509,12 +504,12 @@ is_to_be_run(DwClaim *claimed)
 
 	if (claimed->nulls[Anum_task_sql - 1] && claimed->verdict == DW_RUN)
 	{
-		/* plain SQL has put it there */
+		/* plain SQL has put the message into the queue */
 		claimed->verdict = DW_REFUSE;
 		claimed->sqlstate = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
 		claimed->reason = "a message is in a queue that is not external";
 	}
-	/* a task that has ended its executor counts as failed, whatever its mode */
+	/* a task that has ended its executor counts as failed, with any mode */
 	if (work.quit == NULL && claimed->verdict == DW_RUN && dw_session_is_switched() &&
 		dw_mode(claimed->values, claimed->nulls) != DW_IN_TRANSACTION)
 	{
@@ -571,13 +566,13 @@ claim_and_run(void)
 			return STEP_REPEAT;
 		}
 	}
-	/* an error while a task is settled that did not run is none of its own: tried again */
+	/* if a task did not run, an error of settling is not its own, so it is tried again */
 	dw_settle(work.db, work.me, run, &claimed);
 	if (run->was_run && run->error == NULL)
 		commit_run(work.me, &claimed);
 	else
 		dw_claim_commit_transaction();
-	/* looked at after the commit: deferred triggers may have created objects, too */
+	/* read after the commit, since deferred triggers may have created objects, too */
 	work.used_temp = (MyXactFlags & XACT_FLAGS_ACCESSEDTEMPNAMESPACE) != 0;
 	is_settled();
 	return STEP_OVER;
@@ -586,8 +581,8 @@ claim_and_run(void)
 /*---- Step by step ----*/
 
 /*
- * Reports an error that is not the task's.  The log gets one message for each task;
- * the view status shows the error each time.
+ * Reports an error that is not the task's.  The log gets one message for each task.  The view
+ * status shows the error each time.
  */
 static void
 report_problem(Step step, const ErrorData *error)
@@ -610,7 +605,7 @@ step_after_error(Step step, ErrorData *error)
 
 	if (step == STEP_CLAIM_AND_RUN && (work.claimed || is_begun_outside()))
 	{
-		/* the task's first error counts, not one met while that was settled */
+		/* the task's first error counts, not an error of settling it */
 		if (run->error == NULL)
 		{
 			run->error = error;
@@ -619,16 +614,16 @@ step_after_error(Step step, ErrorData *error)
 		}
 		return STEP_SETTLE;
 	}
-	/* a claim at SERIALIZABLE can fail as its task can */
+	/* at SERIALIZABLE, a claim can fail like its task */
 	if (step == STEP_CLAIM_AND_RUN && dw_is_transient(error->sqlerrcode) && work.rest_ms == 0 &&
 		work.repeats - work.strays < DW_MAX_REPEATS && dw_stop_forbid(work.db, work.me))
 		return STEP_REPEAT;
-	/* not the task's fault: the step is tried again for as long as it takes */
+	/* the error is not the task's, so try the step again until it succeeds */
 	report_problem(step, error);
 	return STEP_REST;
 }
 
-/* Takes STEP_CLAIM_AND_RUN or STEP_SETTLE and catches errors; returns the next step. */
+/* Takes STEP_CLAIM_AND_RUN or STEP_SETTLE, catches errors, and returns the next step. */
 static Step
 take_step(Step step)
 {
@@ -655,7 +650,7 @@ take_step(Step step)
 	return error == NULL ? next : step_after_error(step, error);
 }
 
-/* Sleeps for this time, in ms, or until the latch is set; handles interrupts. */
+/* Sleeps for this time, in ms, or until the latch is set.  Handles interrupts. */
 static void
 sleep_ms(long ms, uint32 wait_event)
 {
@@ -664,7 +659,7 @@ sleep_ms(long ms, uint32 wait_event)
 	CHECK_FOR_INTERRUPTS();
 }
 
-/* STEP_REST: sleeps before a step that met an error not of the task is tried again. */
+/* STEP_REST: sleeps before a step is tried again after an error that is not the task's. */
 static void
 rest_before_retry(void)
 {
@@ -673,20 +668,20 @@ rest_before_retry(void)
 	work.rest_ms = work.rest_ms == 0 ? REST_MIN_MS : Min(work.rest_ms * 2, REST_MAX_MS);
 	CHECK_FOR_INTERRUPTS();
 	sleep_ms(work.rest_ms, dw_wait_event(wait_event, "DelayWheelClaim"));
-	/* the exit callback hints the task again, unless the extension was dropped */
+	/* unless the extension was dropped, the exit callback gives a hint of the task */
 	if (work.me->must_exit)
 		proc_exit(0);
 }
 
 /*
- * STEP_REPEAT: sleeps for a random time, so that the transactions that collided do
- * not collide again.  A cancel that arrives now takes effect in the next run.
+ * STEP_REPEAT: sleeps for a random time, so that transactions that collided do not collide again.
+ * A cancel that arrives now takes effect in the next run.
  *
- * Not on Citus, though.  When it has found a deadlock, it soon looks for more.  If the
- * victim is still being undone on other nodes, Citus finds the same deadlock, and cancels
- * the victim again.  That cancel is held off.  Citus forgets why it was sent when the
- * transaction ends, so it would end the next run as somebody's wish.  No session can stop
- * the task now, so the cancel is not that of delay_cancel().
+ * On Citus, though, forgets such a cancel.  When Citus has found a deadlock, it soon looks for
+ * more.  If the victim is still being undone on other nodes, Citus finds the same deadlock, and
+ * cancels the victim again.  This cancel is held off.  When the transaction ends, Citus forgets the
+ * reason of the cancel, which would then end the next run like a user's cancel.  No session can
+ * stop the task now, so the cancel does not come from delay_cancel().
  */
 static void
 pause_before_repeat(void)
@@ -704,8 +699,8 @@ pause_before_repeat(void)
 }
 
 /*
- * Logs a task that took delay_wheel.log_min_duration or longer, from its claim until
- * its outcome was committed.
+ * Logs a task that took delay_wheel.log_min_duration or longer, from its claim until the commit of
+ * its outcome.
  */
 static void
 log_long_task(const DwRun *run)
@@ -718,7 +713,7 @@ log_long_task(const DwRun *run)
 		return;
 	len = pg_mbcliplen(sql, strlen(sql), MAX_LOGGED_SQL);
 	ereport(LOG,
-			(errmsg("delay_wheel task %lld took %.3f ms, begun %.3f ms after it was due",
+			(errmsg("delay_wheel task %lld took %.3f ms, and started %.3f ms after it was due",
 					(long long) run->entry.id, took / 1000.0,
 					(run->started - run->entry.due) / 1000.0),
 			 errdetail_log("SQL: %.*s%s", len, sql, sql[len] != '\0' ? "..." : ""),
@@ -726,8 +721,8 @@ log_long_task(const DwRun *run)
 }
 
 /*
- * Removes what tasks have left in the session.  To be called after the end of their
- * transaction.  used_temp: they may have created temporary objects.
+ * Removes all that tasks have left in the session.  To be called after the end of their
+ * transaction.  used_temp: the tasks may have created temporary objects.
  */
 void
 dw_task_clean(bool used_temp)
@@ -739,7 +734,7 @@ dw_task_clean(bool used_temp)
 	pgstat_report_stat(false);
 }
 
-/* Makes the executor's current task the one to work at, and task_context current and empty. */
+/* Prepares "work" for the executor's current task, and makes task_context current and empty. */
 static void
 begin_work(DwDatabase *db, DwExecutor *me)
 {
@@ -755,8 +750,8 @@ begin_work(DwDatabase *db, DwExecutor *me)
 }
 
 /*
- * Takes one step after the other, until the task's outcome is committed or there is
- * nothing to do for the task.
+ * Takes one step after the other, until the task's outcome is committed or there is nothing left to
+ * do.
  */
 static void
 finish_task(Step step)
@@ -792,9 +787,9 @@ finish_task(Step step)
 /*---- A task that was taken ----*/
 
 /*
- * Spins until the due time: the timer hands tasks over up to DW_HEAD_START_US ahead,
- * too short a time to sleep.  False if the due time is further away, because the
- * clock was set back meanwhile.
+ * Spins until the due time: the timer hands over tasks up to DW_HEAD_START_US ahead, which is too
+ * short a time to sleep.  Returns false if the due time is further away, because the clock was set
+ * back meanwhile.
  */
 static bool
 await_due(TimestampTz due)
@@ -812,13 +807,13 @@ await_due(TimestampTz due)
 }
 
 /*
- * Reports a task whose mere claim crashes the server.  No executor runs the task; its
- * row stays until a person deletes the row by plain SQL.
+ * Reports a task whose claim alone crashes the server.  No executor runs the task.  Its row stays
+ * until a person deletes it by plain SQL.
  */
 static void
 leave_alone(void)
 {
-	char	   *text = psprintf("task %lld stays in delay_wheel_data.task and is not run any more, since the server crashed even when it was to be recorded as failed",
+	char	   *text = psprintf("task %lld stays in delay_wheel_data.task and is not run any more, since recording its failure crashed the server",
 								(long long) work.run.entry.id);
 
 	ereport(LOG,
@@ -828,12 +823,12 @@ leave_alone(void)
 }
 
 /*
- * False if this executor must not run the task, since it is a suspect: it is left alone,
- * or it is put back for another executor, and this one ends.
+ * Returns false if this executor must not run the task, since the task is a suspect.  Then the task
+ * is left alone, or it is put back for another executor and this executor ends.
  *
- * Soon after a crash a suspect is left to a process that has run nothing before, whose
- * memory no other task can have damaged.  Other lanes may come first each time, so
- * later the executor takes the suspect as it is.
+ * Soon after a crash, only a process that has run nothing before takes a suspect, since no other
+ * task can have damaged its memory.  Other lanes may come first each time, so later any executor
+ * takes the suspect.
  */
 static bool
 may_run(void)
@@ -855,9 +850,9 @@ may_run(void)
 }
 
 /*
- * Claims the executor's current task and runs it alone, if it is still pending.  Returns
- * when its outcome is committed or there is nothing to do for it.  The caller holds
- * no lock and is in no transaction.  Errors are caught; the process may end.
+ * Claims the executor's current task and runs it alone, if it is still pending.  Returns when its
+ * outcome is committed or there is nothing to do.  The caller holds no lock and is in no
+ * transaction.  Catches errors.  The process may end.
  */
 void
 dw_run_task(DwDatabase *db, DwExecutor *me)
@@ -877,8 +872,8 @@ dw_run_task(DwDatabase *db, DwExecutor *me)
 }
 
 /*
- * Records the failure of a task that was cancelled while it ran in a batch.  The batch
- * has been undone, and so has the task's claim.  error is that of the cancel.
+ * Records the failure of a task that was cancelled while it ran in a batch.  The batch has been
+ * undone, together with the task's claim.  error: the cancel.
  */
 void
 dw_fail_task(DwDatabase *db, DwExecutor *me, ErrorData *error)

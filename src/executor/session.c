@@ -5,19 +5,16 @@
  *
  * Run by executors.
  *
- * An executor is a session of the role that owns the tasks, as if the role had
- * logged in: session user and current user are the role, and the settings are
- * those of ALTER ROLE and ALTER DATABASE.  So a task cannot get back to another
- * role's rights: the session never had them.
+ * An executor is a session of the role that owns the tasks, as if the role had logged in: session
+ * user and current user are the role, and the settings of ALTER ROLE and ALTER DATABASE are in
+ * force.  So a task cannot return to the rights of another role, since the session never had them.
  *
- * A role without LOGIN gets executors, too, since it often is the owner of
- * functions with SECURITY DEFINER that schedule tasks.  From PostgreSQL 17 on
- * background workers may connect as such a role.  Before 17, the process connects
- * as the bootstrap superuser, and is switched to the role from the start of each
- * transaction until after its commit, with SECURITY_LOCAL_USERID_CHANGE, which
- * refuses any way back.  The session user is set to the role as well, for code that
- * asks for its caller.  A task in such an executor sees one difference: SET ROLE
- * fails, even to a role that was granted.
+ * A role without LOGIN also gets executors, since it often owns functions with SECURITY DEFINER
+ * that schedule tasks.  From PostgreSQL 17 on background workers may connect as such a role.
+ * Before 17, the process connects as the bootstrap superuser, and is switched to the role from the
+ * start of each transaction until after its commit, with SECURITY_LOCAL_USERID_CHANGE, which allows
+ * no way back.  The session user is also set to the role, for code that asks for its caller.  A
+ * task in such an executor sees one difference: SET ROLE fails, even to a role that was granted.
  *
  *-------------------------------------------------------------------------
  */
@@ -50,14 +47,14 @@
 
 #if !DW_ANY_ROLE_CONNECTS
 
-/* The role to switch to in each transaction; InvalidOid if the process connected as it. */
+/* The role to switch to in each transaction; InvalidOid if the process is connected as the role. */
 static Oid	switch_to = InvalidOid;
 
-/* User and security context outside of the transactions that are switched. */
+/* User and security context outside of the switched transactions. */
 static Oid	session_user_id;
 static int	session_context;
 
-/* The value of one setting, as this process has inherited it from the postmaster. */
+/* The value of a setting that this process has inherited from the postmaster. */
 typedef struct SettingValue
 {
 	const char *name;
@@ -91,7 +88,7 @@ undo_setting(const char *name, const SettingValue *inherited, int n)
 	{
 		if (strcmp(inherited[i].name, setting->name) != 0 || inherited[i].value == NULL)
 			continue;
-		/* the lowest rank that works: values of ALTER DATABASE must replace this one */
+		/* the lowest rank that works, so that values of ALTER DATABASE can replace this value */
 		setting->source = setting->reset_source = PGC_S_DYNAMIC_DEFAULT;
 		(void) set_config_option(name, inherited[i].value, PGC_POSTMASTER,
 								 PGC_S_ENV_VAR, GUC_ACTION_SET, true, WARNING, false);
@@ -119,8 +116,8 @@ undo_settings(ArrayType *settings, const SettingValue *inherited, int n)
 }
 
 /*
- * Undoes the settings of the role that the process connected as, and applies those
- * of the owner.
+ * Undoes the settings of the role that the process connected as, and applies the settings of the
+ * owner.
  */
 static void
 exchange_settings(Oid owner, const SettingValue *inherited, int n)
@@ -154,8 +151,8 @@ exchange_settings(Oid owner, const SettingValue *inherited, int n)
 }
 
 /*
- * Connects as the bootstrap superuser and prepares switching to the owner.  Makes the
- * same checks as a login: FATAL if the owner may not connect.
+ * Connects as the bootstrap superuser and prepares switching to the owner.  Makes the same checks
+ * as a login, and raises FATAL if the owner may not connect.
  */
 static void
 begin_switched(Oid database, Oid owner)
@@ -172,7 +169,7 @@ begin_switched(Oid database, Oid owner)
 				(errcode(ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION),
 				 errmsg("role with OID %u may not connect to this database", owner)));
 	exchange_settings(owner, inherited, n);
-	/* the rank that a login uses: no setting can replace the session user */
+	/* the rank of a login, so that no setting can replace the session user */
 	SetConfigOption("session_authorization", GetUserNameFromId(owner, false),
 					PGC_SUSET, PGC_S_OVERRIDE);
 	/* the role may have been renamed just now, and its name given to another role */
@@ -192,10 +189,10 @@ begin_switched(Oid database, Oid owner)
 /*---- Connecting ----*/
 
 /*
- * The setting max_parallel_workers, and the largest value that PostgreSQL allows for
- * it.  Executors and parallel queries share the server's background workers.  Any
- * session can raise max_parallel_workers for itself; a task must not, since it would
- * keep executors of other roles from starting.
+ * The setting max_parallel_workers, and the largest value that PostgreSQL allows for it.  Executors
+ * and parallel queries share the server's background workers.  Any session can raise
+ * max_parallel_workers for itself.  A task must not do so, since it would keep executors of other
+ * roles from starting.
  */
 static struct config_generic *parallel_workers = NULL;
 static int	no_limit = 0;
@@ -211,7 +208,7 @@ limit_parallel_workers(void)
 	dw_int_setting(parallel_workers)->max = max_parallel_workers;
 }
 
-/* False if tasks of superusers are switched off, and this is a session of one. */
+/* Returns false if tasks of superusers are switched off, and this is a superuser's session. */
 static bool
 may_go_on(void)
 {
@@ -219,9 +216,9 @@ may_go_on(void)
 }
 
 /*
- * Handles signals and reads changed settings, as dw_worker_interrupts() does.  Returns
- * false if the session may differ from a new one now: then the executor must end
- * without running another task.
+ * Handles signals and reads changed settings, as dw_worker_interrupts() does.  Returns false if the
+ * session may now differ from a new session: then the executor must end without running another
+ * task.
  */
 bool
 dw_session_interrupts(void)
@@ -240,7 +237,7 @@ dw_session_interrupts(void)
 	setting->max = no_limit;
 	if (dw_worker_interrupts())
 	{
-		/* the server's new value is not kept if the role or the database has its own */
+		/* a value of the role or the database hides the server's new value */
 		if (parallel_workers->reset_source > PGC_S_ARGV)
 			return false;
 		limit = setting->reset_val;
@@ -250,8 +247,8 @@ dw_session_interrupts(void)
 }
 
 /*
- * Connects this process to the database as the role.  can_log_in: the role has LOGIN;
- * only PostgreSQL 15 and 16 use this.  FATAL if the role may not connect.
+ * Connects this process to the database as the role.  can_log_in: the role has LOGIN; only used for
+ * PostgreSQL 15 and 16.  Raises FATAL if the role may not connect.
  */
 void
 dw_session_begin(Oid database, Oid owner, bool can_log_in)
@@ -264,7 +261,7 @@ dw_session_begin(Oid database, Oid owner, bool can_log_in)
 #endif
 		BackgroundWorkerInitializeConnectionByOid(database, owner, DW_CONNECT_FLAGS);
 
-	/* values of ALTER ROLE or of the server that tasks must not inherit */
+	/* tasks must not inherit values of ALTER ROLE or of the server */
 	SetConfigOption("role", "none", PGC_USERSET, PGC_S_OVERRIDE);
 	SetConfigOption("application_name", "delay_wheel", PGC_USERSET, PGC_S_OVERRIDE);
 	SetConfigOption("idle_in_transaction_session_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
@@ -272,8 +269,8 @@ dw_session_begin(Oid database, Oid owner, bool can_log_in)
 }
 
 /*
- * True if the process is connected as another role, and only switched to the tasks'
- * role within transactions.  Then no SQL of the role may end a transaction.
+ * Returns true if the process is connected as another role, and switches to the tasks' role within
+ * transactions.  Then no SQL of the role may end a transaction.
  */
 bool
 dw_session_is_switched(void)
@@ -288,15 +285,15 @@ dw_session_is_switched(void)
 /*---- Transactions ----*/
 
 /*
- * Starts a transaction that runs SQL of the role.  dw_session_commit_transaction()
- * commits it; an abort needs nothing beyond PostgreSQL's own functions.
+ * Starts a transaction that runs SQL of the role.  dw_session_commit_transaction() commits it.
+ * PostgreSQL's own functions are enough to abort it.
  */
 void
 dw_session_start_transaction(void)
 {
 	StartTransactionCommand();
 #if !DW_ANY_ROLE_CONNECTS
-	/* an abort restores user and context by itself */
+	/* an abort restores user and context */
 	if (OidIsValid(switch_to))
 	{
 		GetUserIdAndSecContext(&session_user_id, &session_context);
@@ -305,7 +302,7 @@ dw_session_start_transaction(void)
 #endif
 }
 
-/* Commits such a transaction.  Deferred triggers run in here, still as the role. */
+/* Commits such a transaction.  Deferred triggers run during this call, still as the role. */
 void
 dw_session_commit_transaction(void)
 {
@@ -317,8 +314,8 @@ dw_session_commit_transaction(void)
 }
 
 /*
- * Runs all of a task's own code that the commit would run: deferred triggers, and the
- * queries of cursors WITH HOLD.  Each of the two may cause more of the other.
+ * Runs all of a task's own code that the commit would run: deferred triggers, and the queries of
+ * cursors WITH HOLD.  Triggers may open such cursors, and their queries may fire triggers.
  */
 void
 dw_session_finish_work(void)
@@ -330,7 +327,7 @@ dw_session_finish_work(void)
 
 /*---- Cleaning between tasks ----*/
 
-/* RESET of a setting that ResetAllOptions() leaves alone, if it was set. */
+/* Resets a setting that ResetAllOptions() does not reset, if it was set. */
 static void
 reset_setting(const char *name, struct config_generic **setting)
 {
@@ -342,9 +339,9 @@ reset_setting(const char *name, struct config_generic **setting)
 }
 
 /*
- * Removes what the next task of the same transaction must not find: cursors, prepared
- * statements, sequence values.  Session locks stay until the end of the transaction:
- * before the commit, other sessions could not see what was done under the locks.
+ * Removes cursors, prepared statements and sequence values, which the next task of the same
+ * transaction must not find.  Session locks stay until the end of the transaction: before the
+ * commit, other sessions could not see the changes made under the locks.
  */
 void
 dw_session_clean_within(void)
@@ -355,9 +352,9 @@ dw_session_clean_within(void)
 }
 
 /*
- * Removes what tasks may have left in the session, except for the state that a
- * procedural language keeps itself.  To be called outside of a transaction.
- * used_temp: tasks may have left temporary objects.
+ * Removes all that tasks may have left in the session, except the state that a procedural language
+ * keeps itself.  To be called outside of a transaction.  used_temp: tasks may have left temporary
+ * objects.
  */
 void
 dw_session_clean(bool used_temp)

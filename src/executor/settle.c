@@ -3,11 +3,11 @@
  * settle.c
  *	  Settling a run: recording its outcome, or putting its task back.
  *
- * Run by executors.  A run leads to an outcome (struct DwRun).  The executor settles
- * the run with dw_settle() in the transaction that has deleted the task's row (the
- * claim): the task is concluded (ending/conclude.c), recorded as failed, or put back for
- * another attempt (ending/attempt_end.c).  After the commit, dw_settled() counts the outcome.  Tasks that run
- * alone, in a batch or with a mode are all settled here.
+ * Run by executors.  A run has an outcome (struct DwRun).  The executor settles the run with
+ * dw_settle() in the transaction that has deleted the task's row (the claim).  dw_settle()
+ * concludes the task (ending/conclude.c), records it as failed, or puts it back for another attempt
+ * (ending/attempt_end.c).  After the commit, dw_settled() counts the outcome.  This file settles
+ * all tasks: alone, in a batch, or with a mode.
  *
  *-------------------------------------------------------------------------
  */
@@ -28,7 +28,7 @@
 #include "../task/task.h"
 #include "executor.h"
 
-/* The error of a task whose verdict is DW_REFUSE, in the current memory context. */
+/* Returns the error of a task whose verdict is DW_REFUSE, in the current memory context. */
 static ErrorData *
 refusal(const DwClaim *claim)
 {
@@ -42,7 +42,7 @@ refusal(const DwClaim *claim)
 }
 
 /*
- * True if the verdict of the claim lets the task run.  Else fills in the outcome in
+ * Returns true if the verdict of the claim lets the task run.  Otherwise fills in the outcome in
  * *run, and for a refusal the error, in the current memory context.
  */
 bool
@@ -72,7 +72,7 @@ dw_is_to_be_run(DwRun *run, const DwClaim *claim)
 	return false;
 }
 
-/* When the run was begun; 0 if it was not. */
+/* Returns when the run began; 0 if it did not begin. */
 static TimestampTz
 started_of(const DwRun *run)
 {
@@ -98,19 +98,8 @@ conclude(const DwRun *run, const DwClaim *claim)
 /*---- Failures ----*/
 
 /*
- * True if the failed task may be tried again.  A role that cancels a running task
- * wants no other attempt, so only a cancel by the task's timeout allows one.
- */
-static bool
-has_attempts_left(const DwRun *run, const DwClaim *claim)
-{
-	return run->attempts + 1 < claim->terms.max_attempts &&
-		(run->error->sqlerrcode != ERRCODE_QUERY_CANCELED || run->timed_out);
-}
-
-/*
- * Makes *error say which role has stopped the task.  If the task had failed already
- * before it was stopped, the detail keeps this first error.
+ * Makes *error name the role that has stopped the task.  If the task had failed before it was
+ * stopped, the detail keeps this first error.
  */
 static void
 explain_stop(DwDatabase *db, DwExecutor *me, ErrorData *error)
@@ -128,9 +117,9 @@ explain_stop(DwDatabase *db, DwExecutor *me, ErrorData *error)
 }
 
 /*
- * Returns when a task that has lost its connection to another node is run again; DW_NEVER
- * if it is not.  Sets *lost to the number of times.  This is no attempt, so retry_on says
- * nothing of it; give_up_on does.
+ * Returns when a task that has lost its connection to another node is run again; DW_NEVER if it is
+ * not.  Sets *lost to the number of lost connections.  Such a run is no attempt, so retry_on does
+ * not apply to it, but give_up_on does.
  */
 static TimestampTz
 next_connection(const DwRun *run, const DwClaim *claim, const DwRetry *retry, int64 *lost)
@@ -146,7 +135,10 @@ next_connection(const DwRun *run, const DwClaim *claim, const DwRetry *retry, in
 	return dw_next_connection(*lost, run->error->sqlerrcode);
 }
 
-/* True if the key of the failed task allows another run; else *newer is why. */
+/*
+ * Returns true if the failed task's key allows another run.  Otherwise sets *newer to the id of a
+ * newer task.
+ */
 static bool
 key_allows_retry(const DwClaim *claim, int64 *newer)
 {
@@ -158,8 +150,8 @@ key_allows_retry(const DwClaim *claim, int64 *newer)
 }
 
 /*
- * Puts a failed task back for another run, or records its failure.  If it is put back, no
- * session can stop the task from this decision to the end of the transaction.
+ * Puts a failed task back for another run, or records its failure.  If the task is put back, no
+ * session can stop it from this decision until the end of the transaction.
  */
 static void
 settle_failed_run(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)
@@ -175,7 +167,9 @@ settle_failed_run(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)
 	dw_retry_read(claim->key.queue, claim->values, claim->nulls, &retry);
 	reconnect = next_connection(run, claim, &retry, &lost);
 	again = reconnect != DW_NEVER;
-	if (!again && has_attempts_left(run, claim))
+	/* a role that cancels a running task wants no other attempt, unlike the task's timeout */
+	if (!again && run->attempts + 1 < claim->terms.max_attempts &&
+		(run->error->sqlerrcode != ERRCODE_QUERY_CANCELED || run->timed_out))
 	{
 		refusal = dw_retry_refusal(&retry, run->error->sqlerrcode);
 		again = refusal == NULL;
@@ -204,9 +198,9 @@ settle_failed_run(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)
 }
 
 /*
- * Settles a run without an error whose task has called delay_snooze(): puts the task back.
- * It counts as cancelled if a newer task of its key takes its place, or if a session wants it
- * to end.  No session can stop a task of a batch.
+ * Settles a run without an error whose task has called delay_snooze(): puts the task back.  The
+ * task counts as cancelled if a newer task of its key takes its place, or if a session wants to
+ * stop it.  No session can stop a task of a batch.
  */
 static void
 settle_snoozed_run(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)
@@ -226,10 +220,10 @@ settle_snoozed_run(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)
 /*---- All outcomes ----*/
 
 /*
- * Records the outcome of a run, with all that follows from it, in the transaction
- * that has deleted the task's row.  If the task is put back, run->outcome becomes DW_RETRIED
- * after a failure, DW_NOT_ENDED after delay_snooze().  An error undoes the transaction; the caller may then claim the
- * task and settle the run again in another transaction.
+ * Records the outcome of a run, with all consequences, in the transaction that has deleted the
+ * task's row.  If the task is put back, sets run->outcome to DW_RETRIED after a failure, or to
+ * DW_NOT_ENDED after delay_snooze().  An error undoes the transaction.  The caller may then claim
+ * the task and settle the run again in another transaction.
  */
 void
 dw_settle(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)

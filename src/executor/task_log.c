@@ -1,15 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * task_log.c
- *	  The limit of what a task may write to the server's log.
+ *	  The limit for a task's messages in the server's log.
  *
  * Run by executors.
  *
- * An executor has no client that would get notices, but a task can write to the
- * server's log: by RAISE WARNING or LOG, debug_print_plan, VERBOSE.  Messages beyond
- * delay_wheel.max_task_log are left out of the log, and the task is cancelled.  A
- * task that catches the cancel fails at its end nevertheless.  So nothing that a task
- * has done takes effect without its messages, which auditing may rely on.
+ * An executor has no client that gets notices, but a task can write to the server's log: by RAISE
+ * WARNING or LOG, debug_print_plan, VERBOSE.  Messages beyond delay_wheel.max_task_log are left out
+ * of the log, and the task is cancelled.  A task that catches the cancel fails at its end.  So no
+ * work of a task takes effect without its messages, and auditing may rely on them.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,8 +23,8 @@
 #include "executor.h"
 
 static emit_log_hook_type prev_hook = NULL;
-static bool counting = false;	/* the task's own code runs now */
-static bool exceeded = false;	/* the task has gone beyond the limit */
+static bool counting = false;	/* true while the task's own code runs */
+static bool exceeded = false;	/* true if the task has exceeded the limit */
 static uint64 written = 0;		/* bytes that the task has written */
 
 static uint64
@@ -45,8 +44,8 @@ size_of(const ErrorData *error)
 }
 
 /*
- * emit_log_hook: counts a message that is about to be written.  FATAL messages are
- * not counted, since they are the last ones of the process.
+ * emit_log_hook: counts a message that is about to be written.  FATAL messages are not counted,
+ * since they are the last messages of the process.
  */
 static void
 count_message(ErrorData *error)
@@ -76,8 +75,8 @@ dw_task_log_install(void)
 }
 
 /*
- * Begins to count: from here on, until dw_task_log_end() or dw_task_error(), a task's
- * own code runs.
+ * Begins to count.  From here on, until dw_task_log_end() or dw_task_error(), a task's own code
+ * runs.
  */
 void
 dw_task_log_begin(void)
@@ -87,7 +86,7 @@ dw_task_log_begin(void)
 	written = 0;
 }
 
-/* Goes on counting for the same task, after dw_task_log_end(). */
+/* Counts again for the same task, after dw_task_log_end(). */
 void
 dw_task_log_resume(void)
 {
@@ -105,7 +104,7 @@ dw_task_log_end(void)
 				 errmsg("task wrote too much to the server's log")));
 }
 
-/* True if a task's own code runs now in this process. */
+/* Returns true if a task's own code runs now in this process. */
 bool
 dw_task_sql_runs(void)
 {
@@ -113,10 +112,9 @@ dw_task_sql_runs(void)
 }
 
 /*
- * Lets another extension explain a cancel that it has sent.  Citus cancels a task that
- * is in a deadlock among several nodes, and changes the error in its emit_log_hook
- * only.  So the error is shown to the hooks before ours, as a message that must not be
- * written to the log.
+ * Lets another extension explain a cancel that it has sent.  Citus cancels a task that is in a
+ * deadlock among several nodes, but explains the error only in its emit_log_hook.  So the earlier
+ * hooks get the error, as a message that must not be written to the log.
  */
 static void
 ask_for_reason(ErrorData *error)
@@ -131,9 +129,9 @@ ask_for_reason(ErrorData *error)
 }
 
 /*
- * For PG_CATCH: stops counting, and returns the current error of the task, in the current
- * memory context.  If the task has exceeded the limit, this becomes its error; else
- * another extension may explain a cancel.
+ * For PG_CATCH: stops counting, and returns the current error of the task, in the current memory
+ * context.  If the task has exceeded the limit, returns the error for this.  Otherwise another
+ * extension may explain a cancel.
  */
 ErrorData *
 dw_task_error(void)
@@ -154,8 +152,8 @@ dw_task_error(void)
 }
 
 /*
- * Returns the text that the log and views show as the running task's SQL: the SQL
- * itself, or its first DW_MAX_ERROR_TEXT bytes in the current memory context.
+ * Returns the text that the log and views show for the running task's SQL: the SQL itself, or its
+ * first DW_MAX_ERROR_TEXT bytes, in the current memory context.
  */
 const char *
 dw_logged_sql(const char *sql)

@@ -3,14 +3,13 @@
  * task_timeout.c
  *	  The timeout of a task or a batch.
  *
- * Run by executors.  PostgreSQL does not arm statement_timeout in background workers,
- * so its timer is free for this.
+ * Run by executors.  PostgreSQL does not arm statement_timeout in background workers, so its timer
+ * can be used.
  *
- * A timeout is a cancel, and strikes once.  SQL can catch the cancel (WHEN
- * query_canceled) and go on for ever.  So if the task has not ended GRACE_MS after
- * its timeout, the process ends itself.  A task that has not noticed the cancel yet is
- * left alone: it is in code that cannot be interrupted, and the cancel takes effect
- * when it leaves this code.
+ * A timeout is a cancel, and strikes once.  SQL can catch the cancel (WHEN query_canceled) and go
+ * on for ever.  So if the task has not ended GRACE_MS after its timeout, the process ends itself.
+ * It does not end itself while the cancel is still pending: then the task is in code that cannot be
+ * interrupted, and the cancel takes effect when the task leaves this code.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,7 +21,7 @@
 
 #include "executor.h"
 
-/* Time from the timeout until the process of a task that goes on is ended, in ms. */
+/* Time in ms from the timeout until the process ends itself, if the task goes on. */
 #define GRACE_MS		5000
 
 static bool armed = false;
@@ -40,7 +39,7 @@ end_process(void)
 	SetLatch(MyLatch);
 }
 
-/* Id of the timeout that ends the process.  The first call registers the timeout. */
+/* Returns the id of the timeout that ends the process.  The first call registers the timeout. */
 static TimeoutId
 end_timeout(void)
 {
@@ -51,7 +50,9 @@ end_timeout(void)
 	return id;
 }
 
-/* Begins a timeout: after ms milliseconds, it cancels what this process runs.  0: none. */
+/*
+ * Begins a timeout, which cancels this process's work after ms milliseconds.  0 means no timeout.
+ */
 void
 dw_timeout_arm(int ms)
 {
@@ -80,14 +81,14 @@ dw_timeout_disarm(void)
 	armed = false;
 }
 
-/* True if the timeout was armed and has struck.  To be asked before it is disarmed. */
+/* Returns true if the timeout was armed and has struck.  To be called before it is disarmed. */
 bool
 dw_timeout_struck(void)
 {
 	return armed && !get_timeout_active(STATEMENT_TIMEOUT);
 }
 
-/* True if this process ends because a task went on after its timeout. */
+/* Returns true if this process ends because a task went on after its timeout. */
 bool
 dw_timeout_ends_process(void)
 {

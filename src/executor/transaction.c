@@ -3,7 +3,7 @@
  * transaction.c
  *	  The transaction in which an executor claims, runs and settles tasks.
  *
- * Run by executors, for one task (run_task.c) and for several that share a transaction
+ * Run by executors, for one task (run_task.c) and for several tasks that share a transaction
  * (batch.c).
  *
  *-------------------------------------------------------------------------
@@ -17,10 +17,7 @@
 #include "../base/inject.h"
 #include "executor.h"
 
-/*
- * True if tasks run in transactions with one snapshot each: as a new session of the role would
- * begin its transactions.
- */
+/* Returns true if transactions keep their first snapshot, by the role's default isolation level. */
 bool
 dw_task_snapshot_stays(void)
 {
@@ -28,19 +25,17 @@ dw_task_snapshot_stays(void)
 }
 
 /*
- * Begins a transaction in which tasks are claimed and run, or, if settle is true, one is
- * settled that has run in another transaction.  It has the table of tasks locked, and an active
- * snapshot, which sees what was committed when the transaction began.  If the snapshot of
- * the task stays, the active one is not that of the transaction, which dw_claim() takes.  After
- * an error, AbortCurrentTransaction() is enough to end it.
+ * Begins a transaction to claim and run tasks, or, if settle is true, to settle a task that has run
+ * in another transaction.  Locks the table of tasks and pushes an active snapshot, which sees all
+ * that was committed when the transaction began.  If the transaction keeps its first snapshot,
+ * dw_claim() takes this snapshot later; the active snapshot is another one.  After an error,
+ * AbortCurrentTransaction() is enough to end the transaction.
  *
- * The lock comes first: after a command that rewrites the table (REPACK CONCURRENTLY,
- * some forms of ALTER TABLE) a snapshot from before sees no row in it.  The task would
- * seem to be gone.
+ * The lock comes first: after a command that rewrites the table (REPACK CONCURRENTLY, some forms of
+ * ALTER TABLE), an older snapshot sees no row in the table.  So the task would seem to be gone.
  *
- * The transaction is an implicit transaction block.  Outside of a block, other
- * extensions take each statement for a whole transaction, and commit its effects on
- * other nodes at once.
+ * The transaction is an implicit transaction block.  Outside of a block, other extensions treat
+ * each statement as a whole transaction, and commit its effects on other nodes at once.
  */
 void
 dw_claim_begin_transaction(bool settle)
@@ -55,9 +50,9 @@ dw_claim_begin_transaction(bool settle)
 }
 
 /*
- * Commits the transaction of a claim.  Settings that the task has changed stay in
- * force until the commit is over: deferred triggers and the commit itself (for
- * example synchronous_commit) obey them.  dw_session_clean() undoes them later.
+ * Commits the transaction of a claim.  Settings that the task has changed stay in force until the
+ * commit is over, so that deferred triggers and the commit itself obey them (for example
+ * synchronous_commit).  dw_session_clean() undoes them later.
  */
 void
 dw_claim_commit_transaction(void)

@@ -1,28 +1,26 @@
 /*-------------------------------------------------------------------------
  *
  * failed.c
- *	  How long failed tasks are kept.
+ *	  The limits for age and number of failed tasks.
  *
  * Run by the sweeper.  It removes rows of delay_wheel_data.failed_task that are older than
- * delay_wheel.failed_max_age, and the oldest ones if there are more than
- * delay_wheel.failed_max_count.  In the second case it removes rows of the owners that have
- * most, until these owners have equally many.  So a role with many failures does not push
- * out failed tasks of other roles.
+ * delay_wheel.failed_max_age.  If there are more than delay_wheel.failed_max_count rows, it also
+ * removes the oldest rows of the owners with most rows, until these owners have equal numbers.  So
+ * a role with many failures does not push out failed tasks of other roles.
  *
- * The sweeper does not poll.  The time of DW_JOB_FAILED (sweeper_news.c) is when it must
- * remove the oldest row.  A process that records a failure lowers this time if it is not
- * set, or if there may be too many rows.  The process compares the database's counter of failures for that with
- * the failed limit, the value that the counter may reach; the sweeper sets the limit when it
- * has counted the rows.
+ * The sweeper does not poll.  The time of DW_JOB_FAILED (sweeper_news.c) is the time when it must
+ * remove the oldest row.  A process that records a failure lowers this time if it is not set, or if
+ * there may be too many rows.  There may be too many when the database's counter of failures has
+ * passed the failed limit, which the sweeper sets when it has counted the rows.
  *
  * Both limits can be exceeded by a hundredth for a while, so that the sweeper removes many
  * rows at a time.
  *
- * A pass first counts the rows of each owner, if there may be too many, and then deletes
- * from the oldest row on.  It consists of slices, each a transaction, and each begins where
- * the one before has ended; otherwise it would have to step over all deleted rows.  The
- * counts take effect at the end of the pass.  A pass that is given up, or cut off by the end
- * of the process, is as if it had not begun, except for the rows that it has deleted.
+ * A pass first counts the rows of each owner, if there may be too many, and then deletes from the
+ * oldest row on.  It consists of slices.  Each slice is a transaction, and begins where the last
+ * slice has ended, since otherwise it would have to step over all deleted rows.  The counts take
+ * effect at the end of the pass.  A pass that is given up, or interrupted by the end of the
+ * process, has no effect except its deleted rows.
  *
  *-------------------------------------------------------------------------
  */
@@ -54,8 +52,8 @@
 /* Microseconds before the next try if the table is locked, or after an error. */
 #define RETRY_US		(10 * USECS_PER_SEC)
 /*
- * Microseconds before locked rows are tried again; a session that has locked a row does not
- * tell the sweeper when it ends.
+ * Microseconds before locked rows are tried again, since a session that has locked a row does not
+ * inform the sweeper when it ends.
  */
 #define LOCKED_ROW_US	(5 * USECS_PER_MINUTE)
 /*
@@ -77,16 +75,16 @@ typedef struct Position
 typedef struct Owner
 {
 	Oid			role;
-	int64		rows;			/* counted by this pass */
-	int64		surplus;		/* rows that the pass has yet to delete */
+	int64		rows;			/* number of rows counted by this pass */
+	int64		surplus;		/* number of rows that the pass must still delete */
 } Owner;
 
-/* What a slice has done */
+/* The result of a slice */
 typedef enum Trimmed
 {
 	TRIMMED_NOTHING,			/* there is no extension */
 	TRIMMED_SOME,
-	TRIMMED_LAST				/* no more rows are to be deleted */
+	TRIMMED_LAST				/* no more rows must be deleted */
 } Trimmed;
 
 /* The sweeper's current pass. */
@@ -98,19 +96,22 @@ static struct
 		COUNTING,
 		DELETING
 	}			phase;
-	int64		began;			/* by dw_uptime() */
+	int64		began;			/* time of its begin, by dw_uptime() */
 	Position	reached;		/* the next slice begins here */
 	int64		counted;		/* rows of all owners */
 	int64		deleted;		/* rows of all owners */
 	uint64		failed;			/* counter of failed tasks when the pass began */
-	HTAB	   *owners;			/* of Owner; NULL if the pass does not count rows */
-	int64		surplus;		/* rows of all owners that the pass has yet to delete */
-	uint64		limit;			/* the new failed limit; 0: rows were not counted */
+	HTAB	   *owners;			/* table of Owner; NULL if the pass does not count rows */
+	int64		surplus;		/* number of rows of all owners that the pass must still delete */
+	uint64		limit;			/* the new failed limit; 0: the pass does not count rows */
 	bool		any_locked;		/* a row could not be deleted, since it was locked */
-	TimestampTz oldest;			/* failed_at of the oldest row that stays; DW_NEVER: none */
+	TimestampTz oldest;			/* failed_at of the oldest row that stays; DW_NEVER: no row */
 }			pass;
 
-/* Gives up the current pass: settings or the clock have changed, so it does not hold. */
+/*
+ * Gives up the current pass, since settings or the clock have changed, so that its limits are
+ * wrong.
+ */
 static void
 restart(void)
 {
@@ -127,8 +128,8 @@ forget_owners(void)
 }
 
 /*
- * Returns the owner of this failed task; NULL if the pass has not counted rows, or with
- * HASH_FIND if the owner is not known.  HASH_ENTER adds the owner.
+ * Returns the owner of this failed task.  HASH_ENTER adds an unknown owner.  Returns NULL if the
+ * pass has not counted rows, or for HASH_FIND if the owner is not known.
  */
 static Owner *
 owner_of(Relation rel, HeapTuple tuple, HASHACTION action)
@@ -143,7 +144,7 @@ owner_of(Relation rel, HeapTuple tuple, HASHACTION action)
 	return owner;
 }
 
-/* Begins the pass's second part, with the oldest row. */
+/* Begins the second part of the pass, with the oldest row. */
 static void
 begin_deleting(void)
 {
@@ -153,7 +154,7 @@ begin_deleting(void)
 	pass.reached = before_all;
 }
 
-/* Begins a pass; it counts rows first if there may be too many. */
+/* Begins a pass.  If there may be too many rows, it counts them first. */
 static void
 begin_trim_pass(DwDatabase *db)
 {
@@ -164,7 +165,7 @@ begin_trim_pass(DwDatabase *db)
 	pass.began = dw_uptime();
 	pass.oldest = DW_NEVER;
 	pass.failed = dw_counted(&db->counters, DW_FAILED);
-	/* the counter is read before the rows, so that no failure is missing in both */
+	/* the counter is read before the rows, so that each failure is in at least one of them */
 	pg_memory_barrier();
 	if (dw_failed_max_count >= 0 && pass.failed >= dw_failed_limit(&db->sweeper_news))
 	{
@@ -179,7 +180,9 @@ begin_trim_pass(DwDatabase *db)
 		begin_deleting();
 }
 
-/* True if a slice that began then, and has gone through so many rows, must end. */
+/*
+ * Returns true if a slice that has begun at this time, and has read this number of rows, must end.
+ */
 static bool
 slice_is_over(int64 began, int rows)
 {
@@ -197,8 +200,8 @@ compare_owners_by_rows(const void *a, const void *b)
 }
 
 /*
- * Shares delay_wheel.failed_max_count among the owners, and sets the surplus of each.  Owners
- * with few rows keep all of them; the others have equal parts of what is left.
+ * Shares delay_wheel.failed_max_count among the owners, and sets the surplus of each.  Owners with
+ * few rows keep all of them.  The other owners get equal parts of the rest.
  */
 static void
 share_room(void)
@@ -225,7 +228,7 @@ share_room(void)
 }
 
 /*
- * Counts a slice of the rows, from the newest on.  After the last one, sets the limits and
+ * Counts a slice of the rows, from the newest row on.  After the last slice, sets the limits and
  * begins to delete.
  */
 static void
@@ -262,8 +265,8 @@ count_rows(Relation rel)
 }
 
 /*
- * Deletes a slice of the rows, from the oldest on: rows of owners that have too many, and
- * rows of all owners that are too old.  Returns true if no more rows are to be deleted.
+ * Deletes a slice of the rows, from the oldest row on: rows of owners with too many rows, and all
+ * rows that are too old.  Returns true if no more rows must be deleted.
  */
 static bool
 delete_oldest(Relation rel)
@@ -306,12 +309,15 @@ delete_oldest(Relation rel)
 		result = dw_heap_delete(rel, &tuple->t_self, false);
 		if (result == TM_BeingModified)
 		{
-			/* not counted as gone: a newer row goes instead, so that the limit holds */
+			/*
+			 * the row does not count as deleted: a newer row is deleted instead, so that the limit
+			 * holds
+			 */
 			pass.any_locked = true;
 			continue;
 		}
 		deleted += result == TM_Ok;
-		/* a row that another transaction has deleted is gone as well */
+		/* a row that another transaction has deleted is gone, too */
 		if (too_many)
 		{
 			owner->surplus--;
@@ -323,7 +329,7 @@ delete_oldest(Relation rel)
 	return ended;
 }
 
-/* Ends the pass, and publishes its results.  Returns when the next pass is needed. */
+/* Ends the pass, and publishes its results.  Returns the time of the next pass. */
 static TimestampTz
 end_trim_pass(DwDatabase *db)
 {
@@ -333,14 +339,14 @@ end_trim_pass(DwDatabase *db)
 
 	pass.phase = NO_PASS;
 	forget_owners();
-	/* tells autovacuum of the deleted rows */
+	/* reports the deleted rows to autovacuum */
 	pgstat_report_stat(true);
 	dw_job_put_off(&db->sweeper_news, DW_JOB_FAILED, now + pause);
 	if (pass.limit != 0)
 		dw_failed_limit_set(&db->sweeper_news, pass.limit);
 	if (dw_failed_max_age >= 0 && pass.oldest != DW_NEVER)
 	{
-		/* wait longer than the age, up to an hour, so that many rows go at a time */
+		/* wait longer than the age, up to an hour, so that many rows are deleted at a time */
 		next = dw_time_add(pass.oldest, dw_failed_max_age_us());
 		next = dw_time_add(next, Min(dw_failed_max_age_us() / 100, USECS_PER_HOUR));
 		next = Max(next, now + pause);
@@ -348,8 +354,8 @@ end_trim_pass(DwDatabase *db)
 	if (pass.any_locked)
 		next = Min(next, now + LOCKED_ROW_US);
 	/*
-	 * A process may have asked for a pass when this pass had counted the rows already.  Its
-	 * request has been taken for this pass, so the limit is looked at again.
+	 * A process may have asked for a pass after this pass had counted the rows.  The request was
+	 * cleared for this pass, so check the limit again.
 	 */
 	if (dw_failed_max_count >= 0 &&
 		dw_counted(&db->counters, DW_FAILED) >= dw_failed_limit(&db->sweeper_news))
@@ -357,14 +363,14 @@ end_trim_pass(DwDatabase *db)
 	return next;
 }
 
-/* Does a slice of a pass, in the transaction of dw_slice_do(); begins a pass if none goes on. */
+/* Does a slice of a pass, in the transaction of dw_slice_do().  Begins a pass if there is none. */
 static bool
 trim_slice(DwDatabase *db, const DwCatalog *cat, void *state)
 {
 	Trimmed    *trimmed = state;
 	Relation	rel;
 
-	/* before the snapshot is taken, since it reads the counter */
+	/* called before the snapshot is taken, since it reads the counter */
 	if (pass.phase == NO_PASS)
 		begin_trim_pass(db);
 	rel = dw_slice_open(cat->failed);
@@ -383,9 +389,9 @@ trim_slice(DwDatabase *db, const DwCatalog *cat, void *state)
 }
 
 /*
- * Removes a slice of the failed tasks that are too old or too many, in a transaction of its
- * own.  Sets *more to true if it must be called again at once.  Otherwise returns when it
- * must be called again, as far as is known now; DW_NEVER if no row is to be removed.
+ * Removes a slice of the failed tasks that are too old or too many, in a separate transaction.
+ * Sets *more to true if it must be called again at once.  Otherwise returns when it must probably
+ * be called again; DW_NEVER if no row must be removed.
  */
 static TimestampTz
 trim_failed(DwDatabase *db, bool *more)
@@ -411,8 +417,8 @@ trim_failed(DwDatabase *db, bool *more)
 /*---- The wing ----*/
 
 /*
- * Asks the sweeper to look at all failed tasks, if there may be any.  In the sweeper itself a
- * pass begins anew.
+ * Asks the sweeper to look at all failed tasks, if there may be any.  In the sweeper itself, gives
+ * up the current pass.
  */
 static void
 doubt_failed(DwDatabase *db, bool settings)

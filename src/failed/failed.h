@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * failed.h
- *	  Failed tasks: how long they are kept, and their second chance.
+ *	  Failed tasks: their limits, and calls that put them back or discard them.
  *
  *-------------------------------------------------------------------------
  */

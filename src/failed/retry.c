@@ -5,11 +5,11 @@
  *
  * Run by sessions, and by executors whose tasks call these functions.
  *
- * A task may have several rows in delay_wheel_data.failed_task, since it may have failed,
- * been put back, and failed again.  A session locks the newest of these rows first, so
- * only one of several sessions puts the task back or discards it.  The checks whether
- * a task can be put back are made under this lock, with new snapshots at any isolation
- * level, as for pending tasks (ending/pending.c).
+ * A task may have several rows in delay_wheel_data.failed_task, since it may have failed, been put
+ * back, and failed again.  A session locks the newest of these rows first, so only one of several
+ * sessions puts the task back or discards it.  Under this lock, and with new snapshots at any
+ * isolation level, it checks that the task can be put back, as for pending tasks
+ * (ending/pending.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -56,12 +56,13 @@ PG_FUNCTION_INFO_V1(dw_discard_all);
 typedef enum Outcome
 {
 	DEALT_WITH,					/* the task was put back, or discarded */
-	NOT_THERE,					/* the task is not, or no longer, among the failed tasks */
-	IS_PENDING,					/* the task is pending already */
+	NOT_THERE,					/* the task is no failed task, or no longer one */
+	IS_PENDING,					/* the task is already pending */
 	IS_RUNNING,					/* the task is running */
 	IS_LOCKED,					/* an open transaction changes the failed row */
 	KEY_IS_PENDING,				/* another task with its key is pending or running */
-	WRONG_KIND,					/* the queue has messages now, and this is a task, or vice versa */
+	WRONG_KIND,					/* the task is an SQL task, and the queue is now for messages, or
+								 * vice versa */
 	NO_QUEUE,					/* the task's queue does not exist any more */
 	NO_OWNER					/* the task's owner does not exist any more */
 } Outcome;
@@ -86,7 +87,7 @@ typedef struct FailedRow
 	int16		priority;
 } FailedRow;
 
-/* Criteria for the tasks that delay_retry_all() and delay_discard_all() deal with */
+/* Criteria of delay_retry_all() and delay_discard_all() */
 typedef struct Filter
 {
 	int			queue;			/* -1: any */
@@ -96,15 +97,15 @@ typedef struct Filter
 	TimestampTz until;			/* upper limit of the time of failure, exclusive */
 } Filter;
 
-/* Opens the tables; their locks stay until the end of the transaction. */
+/* Opens the tables.  Their locks stay until the end of the transaction. */
 static void
 begin_retrying(Retrying *retrying, bool discards)
 {
 	retrying->discards = discards;
 	retrying->failed = table_open(dw_catalog()->failed, RowExclusiveLock);
 	/*
-	 * Lock the task table before marks of delay_cancel_all() are read: the sweeper keeps
-	 * a mark while a transaction with this lock may still bring tasks (sweeper/sweep.c).
+	 * Lock the task table before marks of delay_cancel_all() are read: the sweeper keeps a mark
+	 * while a transaction with this lock may still commit tasks (sweeper/sweep.c).
 	 */
 	retrying->task = table_open(dw_catalog()->task, RowExclusiveLock);
 }
@@ -118,8 +119,8 @@ end_retrying(Retrying *retrying)
 }
 
 /*
- * Returns DEALT_WITH if the task can be put back as far as its owner, its queue and its
- * id are concerned, otherwise the reason why not.  Keeps the queue from being dropped.
+ * Returns DEALT_WITH if owner, queue and id allow the task to be put back, otherwise the reason why
+ * not.  Keeps the queue from being dropped.
  */
 static Outcome
 judge(const Retrying *retrying, const FailedRow *row)
@@ -154,8 +155,8 @@ read_failed_row(Relation rel, HeapTuple tuple, FailedRow *row)
 }
 
 /*
- * Inserts the row of a task that is put back.  The task begins anew: it is due at
- * once, and has no attempts and no crashes.
+ * Inserts the row of a task that is put back.  The task starts again: it is due at once, without
+ * attempts and crashes.
  */
 static void
 insert_task(Retrying *retrying, const FailedRow *row, DwLaneRef lane)
@@ -176,15 +177,15 @@ insert_task(Retrying *retrying, const FailedRow *row, DwLaneRef lane)
 	values[Anum_task_origin - 1] = Int64GetDatum(dw_origin_stamp());
 	dw_writes_for(row->owner);
 	dw_marks_spare(values, nulls);
-	/* crashes may still be counted if the server was stopped just when the task failed */
+	/* if the server was stopped just when the task failed, its crashes may still be counted */
 	dw_crashes_end(MyDatabaseId, row->id, 0);
 	hint.tid = dw_task_insert(retrying->task, values, nulls);
 	dw_touch_row(&hint, DW_TOUCH_WRITTEN);
 }
 
 /*
- * Deletes the failed rows of a task.  Rows of other owners stay; only plain SQL can
- * have written such rows with the same id.
+ * Deletes the failed rows of a task.  Rows of other owners with the same id, which only plain SQL
+ * can have written, stay.
  */
 static void
 delete_failed_rows(const Retrying *retrying, const FailedRow *row, List *rows)
@@ -204,10 +205,10 @@ delete_failed_rows(const Retrying *retrying, const FailedRow *row, List *rows)
 }
 
 /*
- * Puts a task back, and deletes its failed rows; KEY_IS_PENDING if that is not possible, or,
- * unless wait is true, another transaction is changing the key.
- * A task with a key is inserted under the lock of the key.  Nothing may be waited for
- * under that lock, so the lane is found before.
+ * Puts a task back, and deletes its failed rows.  Returns KEY_IS_PENDING if another task has its
+ * key, or, unless wait is true, if another transaction is changing the key.  A task with a key is
+ * inserted under the lock of the key.  Under this lock the process must not wait, so it finds the
+ * lane before.
  */
 static Outcome
 put_rows_back(Retrying *retrying, const FailedRow *row, List *rows, bool wait)
@@ -253,13 +254,13 @@ lock_row(const Retrying *retrying, const FailedRow *row, bool wait)
 }
 
 /*
- * Puts a task back by its newest failed row, or discards the task; all failed rows with
- * that id and owner are deleted.  *row becomes the newest failed row, unless NOT_THERE
- * is returned.  Raises an error if the current user lacks the owner's rights.
+ * Puts a task back by its newest failed row, or discards the task.  Deletes all failed rows with
+ * this id and owner.  Sets *row to the newest failed row, unless it returns NOT_THERE.  Raises an
+ * error if the current user lacks the owner's rights.
  *
- * If tid is given, the call is one for many tasks: returns NOT_THERE unless tid is the
- * newest failed row, and does not wait for locks, since one locked row must not delay
- * all other tasks.  So calls for many do not deadlock either, in whatever order.
+ * If tid is given, the call is for many tasks: returns NOT_THERE unless tid is the newest failed
+ * row.  Does not wait for locks then, since one locked row must not delay all other tasks.  So
+ * calls for many tasks cannot deadlock, in any order.
  */
 static Outcome
 deal_with(Retrying *retrying, int64 id, ItemPointer tid, FailedRow *row)
@@ -288,8 +289,8 @@ deal_with(Retrying *retrying, int64 id, ItemPointer tid, FailedRow *row)
 					 errdetail("Only members of the role that scheduled the task, and superusers, may put it back.")));
 
 		/*
-		 * While a task in mode at_most_once runs, its failed row stands here in case the
-		 * server crashes.  The executor deletes that row later, so do not even lock it.
+		 * While a task in mode at_most_once runs, it has a failed row in case the server crashes.
+		 * The executor deletes this row later, so do not even lock it.
 		 */
 		if (dw_executor_runs_autonomous(id, &owner))
 			return IS_RUNNING;
@@ -297,7 +298,7 @@ deal_with(Retrying *retrying, int64 id, ItemPointer tid, FailedRow *row)
 		result = lock_row(retrying, row, tid == NULL);
 		if (result == TM_WouldBlock)
 			return IS_LOCKED;
-		/* the command that calls this function has deleted the row by plain SQL */
+		/* plain SQL in the command that calls this function has deleted the row */
 		if (result == TM_SelfModified)
 			return NOT_THERE;
 		/* another transaction has changed the row: look again */
@@ -315,7 +316,7 @@ deal_with(Retrying *retrying, int64 id, ItemPointer tid, FailedRow *row)
 	}
 }
 
-/* Raises the error that says why a task cannot be put back or discarded. */
+/* Raises the error for a task that cannot be put back or discarded. */
 static void
 refuse(Outcome why, const FailedRow *row)
 {
@@ -368,7 +369,7 @@ audit_one(const FailedRow *row, bool discards)
 	dw_audit_write(&action);
 }
 
-/* delay_retry() and delay_discard(). */
+/* Does the work of delay_retry() and delay_discard(). */
 static Datum
 deal_with_one(FunctionCallInfo fcinfo, const char *function, bool discards)
 {
@@ -389,14 +390,14 @@ deal_with_one(FunctionCallInfo fcinfo, const char *function, bool discards)
 	PG_RETURN_TEXT_P(cstring_to_text(outcome == NOT_THERE ? "gone" : discards ? "discarded" : "retried"));
 }
 
-/* SQL function delay_retry(): puts a failed task back; "gone" if there is none. */
+/* SQL function delay_retry(): puts a failed task back.  Returns "gone" if there is none. */
 Datum
 dw_retry(PG_FUNCTION_ARGS)
 {
 	return deal_with_one(fcinfo, "delay_retry()", false);
 }
 
-/* SQL function delay_discard(): discards a failed task; "gone" if there is none. */
+/* SQL function delay_discard(): discards a failed task.  Returns "gone" if there is none. */
 Datum
 dw_discard(PG_FUNCTION_ARGS)
 {
@@ -436,7 +437,7 @@ read_filter(FunctionCallInfo fcinfo, Filter *filter)
 	filter->until = PG_ARGISNULL(4) ? DT_NOEND : PG_GETARG_TIMESTAMPTZ(4);
 }
 
-/* True if a column has the wanted text, or if any value is wanted (NULL). */
+/* Returns true if a column has the wanted text, or if wanted is NULL, which means any value. */
 static bool
 same_text(Relation rel, HeapTuple tuple, AttrNumber column, const text *wanted)
 {
@@ -452,8 +453,8 @@ same_text(Relation rel, HeapTuple tuple, AttrNumber column, const text *wanted)
 }
 
 /*
- * True if the current user has the rights of the failed row's owner, and the row
- * matches the filter.  The scan checks the times.
+ * Returns true if the current user has the rights of the failed row's owner, and the row matches
+ * the filter.  The scan checks the times.
  */
 static bool
 matches_filter(Relation rel, HeapTuple tuple, const Filter *filter)
@@ -463,7 +464,7 @@ matches_filter(Relation rel, HeapTuple tuple, const Filter *filter)
 	Oid			owner = DatumGetObjectId(heap_getattr(tuple, Anum_failed_owner, desc, &isnull));
 	int			queue = DatumGetInt16(heap_getattr(tuple, Anum_failed_queue, desc, &isnull));
 
-	/* check rights first: the time that comparisons take would tell about others' rows */
+	/* check rights first, since the time of comparisons would reveal rows of other roles */
 	return has_privs_of_role(GetUserId(), owner) &&
 		(filter->queue < 0 || filter->queue == queue) &&
 		same_text(rel, tuple, Anum_failed_tag, filter->tag) &&
@@ -499,8 +500,8 @@ audit_many(const Filter *filter, int64 n, bool discards)
 }
 
 /*
- * delay_retry_all() and delay_discard_all(): puts back or discards failed tasks that match
- * the filter, beginning with those that failed first; returns their number.  *left becomes
+ * Does the work of delay_retry_all() and delay_discard_all(): puts back or discards failed tasks
+ * that match the filter, beginning with the earliest failure.  Returns their number.  Sets *left to
  * the number of matching tasks that could not be put back or discarded.
  */
 static int64
@@ -561,7 +562,7 @@ deal_with_many(FunctionCallInfo fcinfo, const char *function, bool discards, int
 	return done;
 }
 
-/* SQL function delay_retry_all(): puts many failed tasks back; returns how many. */
+/* SQL function delay_retry_all(): puts many failed tasks back.  Returns their number. */
 Datum
 dw_retry_all(PG_FUNCTION_ARGS)
 {
@@ -573,14 +574,14 @@ dw_retry_all(PG_FUNCTION_ARGS)
 				(errmsg_plural("%lld failed task that matches cannot be put back",
 							   "%lld failed tasks that match cannot be put back",
 							   left, (long long) left),
-				 errhint("%s tells why, or waits for the end of the transaction that changes it.",
+				 errhint("Call %s for one of them: it raises the error, or waits for the transaction that changes the task.",
 						 "delay_retry()")));
 	PG_RETURN_INT64(done);
 }
 
 /*
- * SQL function delay_discard_all(); returns how many tasks were discarded.  Tasks that
- * are running, or whose failed rows another transaction changes, are left silently.
+ * SQL function delay_discard_all().  Returns the number of tasks that were discarded.  Silently
+ * leaves out tasks that are running, or whose failed rows another transaction changes.
  */
 Datum
 dw_discard_all(PG_FUNCTION_ARGS)

@@ -1,15 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * audit.c
- *	  The audit: who has done what to tasks and queues.
+ *	  The audit: records of actions of roles on tasks and queues.
  *
- * Run by sessions, and by executors whose tasks call functions of the extension; the sweeper
- * removes rows that are old.
+ * Run by sessions, and by executors whose tasks call functions of the extension.  The sweeper
+ * removes old rows.
  *
- * A row is written in the transaction of what was done.  So the rows are those of what has taken
- * effect: what is rolled back leaves none.  A row is written with the functions of the heap,
- * whatever rights the caller has, and no role but the owner of the table can write one by SQL
- * (dw_history_guard()).
+ * A row is written in the transaction of the action, so an action that is rolled back leaves no
+ * row.  Functions of heap write the row, so the caller needs no rights on the table.  Only the
+ * owner of the table can write rows by SQL (dw_history_guard()).
  *
  *-------------------------------------------------------------------------
  */
@@ -37,7 +36,7 @@
 /* Limit of texts in a row, in bytes */
 #define MAX_TEXT	1000
 
-/* A row that is being made. */
+/* A new row. */
 typedef struct Row
 {
 	Datum		values[Natts_audit];
@@ -51,7 +50,7 @@ put(Row *row, AttrNumber column, Datum value)
 	row->nulls[column - 1] = false;
 }
 
-/* Sets a column to the first bytes of a text; leaves it null if the text is NULL. */
+/* Sets a column to the first bytes of a text.  Leaves it null if the text is NULL. */
 static void
 put_text(Row *row, AttrNumber column, const char *text)
 {
@@ -60,8 +59,8 @@ put_text(Row *row, AttrNumber column, const char *text)
 }
 
 /*
- * The role that this session has connected as, whatever SET ROLE and SET SESSION AUTHORIZATION
- * say.  An executor may be connected as another role than that of its tasks.
+ * Returns the role that this session connected as, even after SET ROLE and SET SESSION
+ * AUTHORIZATION.  An executor may be connected as another role than the owner of its tasks.
  */
 static Oid
 login_role(void)
@@ -125,7 +124,7 @@ dw_audit_record(const DwAction *action)
 
 /*---- Old rows ----*/
 
-/* Removes old rows of the audit; result and *more as for dw_aged_remove(). */
+/* Removes old rows of the audit.  Result and *more are as for dw_aged_remove(). */
 TimestampTz
 dw_audit_trim(DwDatabase *db, bool *more)
 {

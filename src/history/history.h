@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * history.h
- *	  The record of how tasks ended, and who has done what.
+ *	  The records of ends of tasks, and of actions of roles.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,16 +21,16 @@
 
 /*---- record.c: delay_wheel.history ----*/
 
-/* Age, in us, at which the current table is due to be replaced by the next one. */
+/* Age, in us, at which the next table replaces the current table. */
 #define dw_history_turn_us()		(dw_history_max_age_us() / 3)
 
-/* What the history tells of a task. */
+/* The end of a task in the history. */
 typedef struct DwHistoryEnd
 {
-	DwOutcome	outcome;		/* DW_NOT_ENDED: no end is there, only failed attempts, or nothing */
-	TimestampTz ended;			/* of the end, or the latest failed attempt */
-	int16		attempt;		/* its number; 0 if it was not run */
-	char	   *sqlstate;		/* its error, or NULL */
+	DwOutcome	outcome;		/* DW_NOT_ENDED: no end is recorded, perhaps failed attempts */
+	TimestampTz ended;			/* time of the end, or of the latest failed attempt */
+	int16		attempt;		/* number of the attempt; 0 if the task was not run */
+	char	   *sqlstate;		/* SQLSTATE of its error, or NULL */
 	char	   *message;
 } DwHistoryEnd;
 
@@ -49,7 +49,7 @@ extern BlockNumber dw_history_turn_pages(BlockNumber room);
 extern int dw_history_read_current(Oid sequence);
 extern void dw_history_set_full(DwDatabase *db, bool full);
 
-/*---- history_tables.c: which of its tables is written ----*/
+/* history_tables.c: the tables of delay_wheel.history */
 
 extern TimestampTz dw_history_turn(DwDatabase *db, bool *more);
 

@@ -1,36 +1,34 @@
 /*-------------------------------------------------------------------------
  *
  * history_tables.c
- *	  The tables of delay_wheel.history: which one is written, and when old
- *	  ones are emptied.
+ *	  The tables of delay_wheel.history: the choice of the current table, and the removal of old
+ *	  rows.
  *
- * Run by the sweeper.  There are three tables, which are written in turn.  So old rows are
- * removed by truncation: without a scan, dead rows, or work for vacuum.  The sequence
- * history_seq holds the number of the current table, which is written now.  Shared memory
- * holds this number, too, once a sweeper has read it.  A session that has read the number
- * before it changed may still write to the former table.  That does no harm, since of all
- * tables the former one is emptied last.
+ * Run by the sweeper.  There are three tables, which are written in turn.  So old rows are removed
+ * by truncation, without a scan, dead rows, or work for vacuum.  The sequence history_seq has the
+ * number of the current table, which is written now.  Shared memory also has this number, once a
+ * sweeper has read it.  A session that has read the number before it changed may still write to the
+ * former table.  This does no harm, since the former table is the last table to be emptied.
  *
  * The next table becomes the current one when the current table has reached a quarter of
- * delay_wheel.history_max_size, or is a third of delay_wheel.history_max_age old.  The next
- * table is the oldest one, and is emptied before.  So the history has between a half and
- * three quarters of the maximum size, once it has grown so far, and rows are removed when
- * they are between two thirds of the maximum age and the whole of it old.  Tables are also
- * emptied if nothing is written any more (they have expired), or if a limit was lowered.
+ * delay_wheel.history_max_size, or is a third of delay_wheel.history_max_age old.  The next table
+ * is the oldest table, and is emptied before.  So, once it has grown, the history has between a
+ * half and three quarters of the maximum size.  Rows are removed at an age between two thirds of
+ * the maximum age and the full maximum age.  Tables are also emptied if they have expired while
+ * nothing is written any more, or if a limit was lowered.
  *
- * The sweeper does one step at a time, a truncation or a turn to the next table, each in a
- * transaction of its own.  It reads from the tables which step is due, so a crash between
- * two steps leaves nothing to be cleaned up.  The sweeper does not poll: the time of
- * DW_JOB_HISTORY (sweeper_news.c) is when a step is due, and sessions that write lower this time.
+ * The sweeper does one step at a time, a truncation or a turn to the next table, each in a separate
+ * transaction.  The tables show which step is due, so a crash between two steps leaves nothing to
+ * be cleaned up.  The sweeper does not poll: the time of DW_JOB_HISTORY (sweeper_news.c) is the
+ * time when a step is due, and sessions that write lower this time.
  *
- * The tables are there for servers that run many tasks: to delete rows one by one would
- * cost as much as to write them, and would leave a bloated table.  A third table costs
- * three lines here (see "older").  With two, rows would be removed when they are half the
- * maximum age old.
+ * On servers that run many tasks, deleting single rows would cost as much as writing them, and
+ * would leave a bloated table.  With only two tables, rows would be removed at half the maximum
+ * age.
  *
- * If another session has locked a table, even to read it, the sweeper does not wait but
- * tries again later.  Meanwhile the current table grows, until the three have reached the
- * maximum size.  Then no more history is recorded, and the view "status" tells so.
+ * If another session has locked a table, even to read it, the sweeper does not wait but tries again
+ * later.  Meanwhile the current table grows, until the three tables have reached the maximum size.
+ * Then no more history is recorded, which the view "status" shows.
  *
  *-------------------------------------------------------------------------
  */
@@ -60,15 +58,15 @@
 #include "history.h"
 
 /*
- * Minimum and maximum pause before the next try, in microseconds, if a table is locked or an
- * error struck.  In between the pause is as long as the obstacle has lasted.
+ * Minimum and maximum pause before the next try, in microseconds, if a table is locked or after an
+ * error.  Between these limits the pause is as long as the obstacle has lasted.
  */
 #define RETRY_MIN_US	(20 * 1000)
 #define RETRY_MAX_US	(10 * USECS_PER_SEC)
-/* Microseconds that an obstacle must last to be reported as a problem. */
+/* Time in microseconds after which an obstacle is reported as a problem. */
 #define PROBLEM_US		(5 * USECS_PER_MINUTE)
 
-/* Returns the number of the table that is written after this one. */
+/* Returns the number of the table that is written after this table. */
 static int
 next_table(int number)
 {
@@ -82,17 +80,17 @@ typedef struct Tables
 	struct
 	{
 		BlockNumber pages;
-		TimestampTz first;		/* "ended" of its first row; now if no row is visible;
-								 * DW_NEVER if it has no pages */
+		TimestampTz first;		/* "ended" of its first row; now if no row is visible; DW_NEVER if
+								 * the table has no pages */
 	}			table[DW_HISTORY_TABLES];
-	uint64		pages;			/* of the three tables together */
+	uint64		pages;			/* total of the three tables */
 } Tables;
 
 /* The result of a step. */
 typedef enum Turn
 {
 	TURN_NOT_YET,				/* no step is due */
-	TURN_DONE,					/* a step was done; the next one may be due */
+	TURN_DONE,					/* a step was done; the next step may be due */
 	TURN_LOCKED,				/* a table is locked */
 	TURN_GONE					/* the extension does not exist */
 } Turn;
@@ -100,12 +98,12 @@ typedef enum Turn
 typedef struct Step
 {
 	Turn		turn;
-	TimestampTz next;			/* with TURN_NOT_YET: when the next step is due */
+	TimestampTz next;			/* for TURN_NOT_YET: when the next step is due */
 } Step;
 
 /*
- * Returns "ended" of the table's first row, or "now" if no row is visible.  The first row is
- * the oldest one, since rows are removed by truncation only.
+ * Returns "ended" of the table's first row, or "now" if no row is visible.  The first row is the
+ * oldest row, since only truncation removes rows.
  */
 static TimestampTz
 first_ended(Relation rel, TimestampTz now)
@@ -146,7 +144,7 @@ read_tables(const DwCatalog *cat, TimestampTz now, Tables *tables)
 	return true;
 }
 
-/* Returns how many pages the current table may have, so that all keep the maximum size. */
+/* Returns how many pages the current table may have by the maximum size of all tables together. */
 static BlockNumber
 room_of_current(const Tables *tables)
 {
@@ -155,7 +153,7 @@ room_of_current(const Tables *tables)
 	return others < dw_history_max_pages() ? dw_history_max_pages() - (BlockNumber) others : 1;
 }
 
-/* Publishes the current table, and how far it may grow, for sessions that write. */
+/* Publishes the current table, and its maximum size, for sessions that write. */
 static void
 publish(DwDatabase *db, const Tables *tables)
 {
@@ -166,9 +164,8 @@ publish(DwDatabase *db, const Tables *tables)
 }
 
 /*
- * Empties the table as TRUNCATE does, with two differences: no triggers, which would run as
- * the bootstrap superuser, and no record for logical replication.  Returns false if the
- * table is locked.
+ * Empties the table as TRUNCATE does, but fires no triggers, which would run as the bootstrap
+ * superuser, and writes no record for logical replication.  Returns false if the table is locked.
  */
 static bool
 empty_table(Oid table)
@@ -196,7 +193,7 @@ empty_table(Oid table)
 	return true;
 }
 
-/* Empties the table with this number; returns TURN_DONE or TURN_LOCKED. */
+/* Empties the table with this number.  Returns TURN_DONE or TURN_LOCKED. */
 static Turn
 empty_oldest(const DwCatalog *cat, int number)
 {
@@ -207,8 +204,8 @@ empty_oldest(const DwCatalog *cat, int number)
 }
 
 /*
- * True if the table, which is not the current one, must be emptied: it is too old, or all
- * three are too large.
+ * Returns true if the table, which is not the current table, must be emptied: it is too old, or the
+ * three tables are too large.
  */
 static bool
 has_expired(const Tables *tables, int number, TimestampTz now)
@@ -234,8 +231,8 @@ next_time(const Tables *tables)
 }
 
 /*
- * Does a step, if one is due, and publishes the state of the tables.  With TURN_NOT_YET,
- * *next becomes the time of the next step.
+ * Does a step, if a step is due, and publishes the state of the tables.  For TURN_NOT_YET, sets
+ * *next to the time of the next step.
  */
 static Turn
 look_at_tables(DwDatabase *db, const DwCatalog *cat, TimestampTz *next)
@@ -283,7 +280,7 @@ do_step(DwDatabase *db, const DwCatalog *cat, void *state)
 }
 
 /*
- * A step could not be done: returns when to try again, and reports a problem if the
+ * Called if a step could not be done.  Returns when to try again, and reports a problem if the
  * obstacle has lasted for long.
  */
 static TimestampTz
@@ -302,9 +299,9 @@ put_turn_off(DwDatabase *db)
 }
 
 /*
- * Empties a table if it is time, or turns to the next table, in a transaction of its own.
- * Sets *more to true if it must be called again at once.  Otherwise returns when it must be
- * called again, as far as is known now; DW_NEVER if there is nothing to be removed.
+ * If a step is due, empties a table or turns to the next table, in a separate transaction.  Sets
+ * *more to true if it must be called again at once.  Otherwise returns when it must probably be
+ * called again; DW_NEVER if nothing must be removed.
  */
 TimestampTz
 dw_history_turn(DwDatabase *db, bool *more)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * history_wing.c
- *	  What the history and the audit add to the engine.
+ *	  The wing of history and audit.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,7 +13,7 @@
 #include "../shmem/shared.h"
 #include "history.h"
 
-/* The sweeper waits for no lock: true if the end of a cancelled task can be recorded. */
+/* Returns true if the sweeper can record the end of a cancelled task without waiting for a lock. */
 static bool
 may_record(Relation rel, HeapTuple row)
 {
@@ -24,8 +24,8 @@ may_record(Relation rel, HeapTuple row)
 }
 
 /*
- * Asks the sweeper to look at the tables of the history and at the audit, where there may be
- * rows; at the history also if shared memory still names a current table.
+ * Asks the sweeper to look at the tables of the history and of the audit if they may have rows.
+ * Also asks for the history if shared memory still names a current table.
  */
 static void
 doubt_history(DwDatabase *db, bool settings)

@@ -1,27 +1,24 @@
 /*-------------------------------------------------------------------------
  *
  * record.c
- *	  The record of how tasks ended, delay_wheel.history.
+ *	  The record of the ends of tasks, delay_wheel.history.
  *
- * Run by the process that ends a task, mostly an executor, in the transaction that has
- * run the task or records its failure; of a cancelled task by the session that cancels it, or
- * by the sweeper, which removes the rows that a mark has hit.  So the row is there exactly if the end was
- * committed.  Rows are written by functions of the heap, without SQL.
+ * Run by the process that ends a task, in the transaction of the end: mostly an executor.  For a
+ * cancelled task this is the session that cancels it, or the sweeper, which removes the rows that a
+ * mark has hit.  So the row exists if, and only if, the end was committed.  Functions of heap write
+ * the rows, without SQL.
  *
- * There are three tables.  One of them, the current table, is written.  When it is old
- * or large, the sweeper makes the next one current, and the oldest is emptied
- * (history_tables.c).  The number of the current table is in a sequence, and usually in
- * shared memory, too.
+ * There are three tables.  One of them, the current table, is written.  When it is old or large,
+ * the sweeper empties the oldest table and makes it the current one (history_tables.c).  The number
+ * of the current table is in a sequence, and usually also in shared memory.
  *
- * The rows of a batch are collected, and written together just before the batch's
- * commit, with one WAL record for each page instead of one for each row.  So are those of a
- * slice of the sweeper.  A task of a
- * batch may itself run other tasks by delay_run() in a subtransaction, which may be
- * undone alone.  So rows of subtransactions are not collected.
+ * The rows of a batch, or of a slice of the sweeper, are collected, and written together just
+ * before the commit, with one WAL record for each page instead of each row.  A task of a batch may
+ * run other tasks by delay_run() in a subtransaction, which may be undone alone.  So rows of
+ * subtransactions are not collected.
  *
- * Nothing here may fail for a reason of its own, since the task would fail with it.
- * So a wait for a lock ignores lock_timeout, except in a batch, whose tasks can be run
- * again alone.
+ * Writing the history must not fail, since the task would fail, too.  So a wait for a lock ignores
+ * lock_timeout, except in a batch, whose tasks can be run again alone.
  *
  *-------------------------------------------------------------------------
  */
@@ -76,21 +73,21 @@ PG_FUNCTION_INFO_V1(dw_history_guard);
 /* Number of a table's last pages that are searched for a task's end (some thousand rows). */
 #define NEWEST_PAGES	64
 
-/* The rows of the batch that this executor runs, or of the sweeper's slice, while they are collected. */
+/* The collected rows of the batch that this executor runs, or of the sweeper's slice. */
 static bool collecting = false;
 static List *collected = NIL;
 static MemoryContext collected_context = NULL;
 
 /*---- Limits, and the current table ----*/
 
-/* The setting delay_wheel.history_max_age, in us. */
+/* Returns the setting delay_wheel.history_max_age, in us. */
 int64
 dw_history_max_age_us(void)
 {
 	return (int64) dw_history_max_age * USECS_PER_MINUTE;
 }
 
-/* The setting delay_wheel.history_max_size, in pages. */
+/* Returns the setting delay_wheel.history_max_size, in pages. */
 BlockNumber
 dw_history_max_pages(void)
 {
@@ -98,10 +95,10 @@ dw_history_max_pages(void)
 }
 
 /*
- * Size, in pages, at which the current table is due to be replaced by the next one.
- * room is the number of pages that the other tables leave it.  Usually the size is a
- * quarter of the whole history.  The size is less if another table has grown larger,
- * because that table was locked and could not be emptied.
+ * Returns the size, in pages, at which the next table replaces the current table.  room: the number
+ * of pages that the other tables leave to the current table.  Usually the size is a quarter of the
+ * whole history.  It is less if another table has grown larger, because this table was locked and
+ * could not be emptied.
  */
 BlockNumber
 dw_history_turn_pages(BlockNumber room)
@@ -127,7 +124,7 @@ dw_history_read_current(Oid sequence)
 	return (int) (value % DW_HISTORY_TABLES);
 }
 
-/* The number of the current table.  db may be NULL. */
+/* Returns the number of the current table.  db may be NULL. */
 static int
 current_table(DwDatabase *db)
 {
@@ -137,8 +134,8 @@ current_table(DwDatabase *db)
 }
 
 /*
- * Number of pages that the other tables leave to the current one.  Before the sweeper
- * has looked for the first time, half of the history is assumed.
+ * Returns the number of pages that the other tables leave to the current table.  Before the sweeper
+ * has looked for the first time, assumes half of the history.
  */
 static BlockNumber
 room(DwDatabase *db)
@@ -149,8 +146,8 @@ room(DwDatabase *db)
 }
 
 /*
- * Notes whether the history is full, and reports a problem when it becomes full.  For
- * the sweeper, and for writers, which may notice first.
+ * Notes if the history is full, and reports a problem when it becomes full.  For the sweeper, and
+ * for writers, which may notice it first.
  */
 void
 dw_history_set_full(DwDatabase *db, bool full)
@@ -160,10 +157,10 @@ dw_history_set_full(DwDatabase *db, bool full)
 }
 
 /*
- * To be called after rows were written to rel, the last one to this page.  Asks the
- * sweeper to replace the table when it will be old (after the first row), or now if it
- * is large enough.  Notes before that if the history is full, since the sweeper resets
- * this.
+ * To be called after rows were written to rel, the last row to this page.  After the first row,
+ * asks the sweeper to replace the table when it will be old.  If the table is large enough, asks
+ * the sweeper to replace it now.  Before, notes if the history is full, since the sweeper resets
+ * this note.
  */
 static void
 note_written(DwDatabase *db, Relation rel, BlockNumber page)
@@ -179,9 +176,9 @@ note_written(DwDatabase *db, Relation rel, BlockNumber page)
 		dw_ask_sweeper(db, DW_JOB_HISTORY, dw_job_soonest(&db->sweeper_news, DW_JOB_HISTORY));
 }
 
-/*---- What is recorded ----*/
+/* The choice of ends to record */
 
-/* The level of the queue, or else of the setting. */
+/* Returns the level of the queue; if it has none, the level of the setting. */
 static DwHistoryLevel
 level_of(int16 queue)
 {
@@ -197,17 +194,14 @@ level_of(int16 queue)
 	return level;
 }
 
-/* True for an end as somebody wanted it, which the level "errors" does not record. */
+/* Returns true for a wanted end, which the level "errors" does not record. */
 static bool
 is_planned(DwOutcome outcome)
 {
 	return outcome == DW_DONE || outcome == DW_CANCELLED;
 }
 
-/*
- * True if the level of the queue, or else of the setting, has such an end recorded, be it
- * each one or a share of them.
- */
+/* Returns true if the level of the queue, or of the setting, records all such ends, or a share. */
 bool
 dw_history_wants(int16 queue, int outcome)
 {
@@ -215,8 +209,8 @@ dw_history_wants(int16 queue, int outcome)
 }
 
 /*
- * Size in bytes up to which the history keeps what a task of the queue returns, for those
- * who run it; 0: nothing, or such an end is not recorded.
+ * Returns the size in bytes up to which the history keeps the result of a task of the queue; 0 if
+ * it keeps no result, or does not record such an end.
  */
 int
 dw_history_max_result(int16 queue)
@@ -225,8 +219,8 @@ dw_history_max_result(int16 queue)
 }
 
 /*
- * True if this end is recorded.  *sample is the share of such ends that are; 1 is all of
- * them.  Each call draws anew, so there must be one for each end.
+ * Returns true if this end is recorded.  Sets *sample to the recorded share of such ends (1: all).
+ * Each call draws a new random number, so there must be one call for each end.
  */
 static bool
 is_recorded(int16 queue, DwOutcome outcome, double *sample)
@@ -239,7 +233,10 @@ is_recorded(int16 queue, DwOutcome outcome, double *sample)
 	return *sample >= 1 || pg_prng_double(&pg_global_prng_state) < *sample;
 }
 
-/* The command tag; NULL if a rule has replaced the statement by one of another kind. */
+/*
+ * Returns the command tag; NULL if a rule has replaced the statement by a statement of another
+ * kind.
+ */
 static const char *
 command_tag_of(const DwSpiResult *result)
 {
@@ -277,7 +274,7 @@ set_history_column(DwHistoryRow *row, AttrNumber column, Datum value)
 	row->nulls[column - 1] = false;
 }
 
-/* Sets a column to the first max bytes of a text; leaves it null if the text is NULL. */
+/* Sets a column to the first max bytes of a text.  Leaves it null if the text is NULL. */
 static void
 set_text(DwHistoryRow *row, AttrNumber column, const char *text, int max)
 {
@@ -286,8 +283,8 @@ set_text(DwHistoryRow *row, AttrNumber column, const char *text, int max)
 }
 
 /*
- * Copies the first max bytes of a text column of the task's row, if it is not null.
- * Does not detoast more of a long text than that.
+ * Copies the first max bytes of a text column of the task's row, if it is not null.  Detoasts only
+ * this part of a long text.
  */
 static void
 copy_text(DwHistoryRow *row, AttrNumber column, const DwEnded *ended, AttrNumber from, int max)
@@ -303,7 +300,7 @@ copy_text(DwHistoryRow *row, AttrNumber column, const DwEnded *ended, AttrNumber
 					   dw_clipped_text(VARDATA_ANY(text), VARSIZE_ANY_EXHDR(text), max));
 }
 
-/* Sets the result: of a message, what its receiver said; of a task, the first row. */
+/* Sets the result: the receiver's result of a message, or the first row of a task. */
 static void
 set_result(DwHistoryRow *row, const DwEnded *ended)
 {
@@ -342,7 +339,7 @@ set_run(DwHistoryRow *row, const DwEnded *ended)
 	}
 }
 
-/* sample is the share of such ends that are recorded. */
+/* Makes the row of an end.  sample: the recorded share of such ends. */
 static DwHistoryRow *
 make_row(const DwEnded *ended, double sample)
 {
@@ -351,7 +348,7 @@ make_row(const DwEnded *ended, double sample)
 
 	memset(row->nulls, true, sizeof(row->nulls));
 	set_history_column(row, Anum_history_task, Int64GetDatum(ended->key->id));
-	/* the due time of a message that was leased is the end of the lease */
+	/* for a leased message, key->due is the end of the lease */
 	set_history_column(row, Anum_history_due, ended->nulls[Anum_task_first_due - 1] ?
 					   TimestampTzGetDatum(ended->key->due) : ended->values[Anum_task_first_due - 1]);
 	set_history_column(row, Anum_history_ended, TimestampTzGetDatum(dw_now()));
@@ -373,9 +370,9 @@ make_row(const DwEnded *ended, double sample)
 /*---- Writing ----*/
 
 /*
- * Opens the current table, locked for writing; lock_timeout is off, except in a batch.
- * The sweeper may make another table current during the wait for the lock; then tries
- * again with that one, since the first may be the next to be emptied.
+ * Opens the current table, locked for writing.  Turns lock_timeout off, except in a batch.  If the
+ * sweeper makes another table current during the wait for the lock, tries again with this table,
+ * since the first table may be emptied next.
  */
 static Relation
 open_for_writing(DwDatabase *db)
@@ -408,8 +405,8 @@ open_for_writing(DwDatabase *db)
 }
 
 /*
- * For the sweeper, which waits for no lock: locks the current table for writing, as it would
- * be locked when rows are written.  False if it is not free.
+ * For the sweeper, which waits for no lock.  Locks the current table for writing, as when rows are
+ * written.  Returns false if the lock is not free.
  */
 bool
 dw_history_lock_if_free(void)
@@ -421,9 +418,9 @@ dw_history_lock_if_free(void)
 /*
  * Makes this process write to a page near the end of the table.
  *
- * The heap lets a process go on in the page that it wrote to last, until the page is
- * full, even if other processes have added thousands of pages meanwhile.  But
- * dw_history_newest_end() searches the last NEWEST_PAGES pages only.
+ * Otherwise the process would go on in the page that it wrote to last, until the page is full, even
+ * if other processes have added thousands of pages meanwhile.  But dw_history_newest_end() searches
+ * only the last NEWEST_PAGES pages.
  */
 static void
 leave_old_page(Relation rel)
@@ -455,9 +452,9 @@ write_rows(List *rows)
 }
 
 /*
- * Records the end of a task or an attempt, if its history level says so.  To be called
- * in the transaction of the end, by dw_conclude().  In a batch the row is written by
- * dw_history_write_collected().
+ * Records the end of a task or an attempt, if its history level demands it.  To be called in the
+ * transaction of the end, by dw_conclude().  In a batch, dw_history_write_collected() writes the
+ * row.
  */
 void
 dw_history_record(const DwEnded *ended)
@@ -478,7 +475,7 @@ dw_history_record(const DwEnded *ended)
 }
 
 /*
- * For batches and slices: from here on rows are collected, until dw_history_write_collected() or
+ * Begins to collect rows, for batches and slices.  Ended by dw_history_write_collected() or
  * dw_history_forget().
  */
 void
@@ -491,7 +488,7 @@ dw_history_collect(void)
 	collecting = true;
 }
 
-/* Drops the collected rows, and collects no more.  For batches that were undone. */
+/* Drops the collected rows, and ends collecting.  For batches that were undone. */
 void
 dw_history_forget(void)
 {
@@ -501,7 +498,7 @@ dw_history_forget(void)
 		MemoryContextReset(collected_context);
 }
 
-/* Writes the collected rows in the current transaction, and collects no more. */
+/* Writes the collected rows in the current transaction, and ends collecting. */
 void
 dw_history_write_collected(void)
 {
@@ -519,8 +516,8 @@ dw_history_write_collected(void)
 /*---- Reading ----*/
 
 /*
- * Returns the outcome that a row of the history tells; DW_NOT_ENDED if it is not about this
- * task, or the current user may not read it.
+ * Returns the outcome in a row of the history; DW_NOT_ENDED if the row belongs to another task, or
+ * the current user may not read it.
  */
 static DwOutcome
 outcome_in(Relation rel, HeapTuple tuple, int64 id)
@@ -540,11 +537,11 @@ outcome_in(Relation rel, HeapTuple tuple, int64 id)
 }
 
 /*
- * Adds to *end what a row of the history tells of the task, if the current user may read it.
+ * Adds a row of the history to *end, if it belongs to the task and the current user may read it.
  *
- * The end of an attempt is no end of the task.  Nor is a failure: the task may have been put
- * back since, and what became of it then may not be recorded.  Whether the task has failed,
- * the rows of failed_task tell.  So of these only the error is kept, that of the latest.
+ * A row about a failed attempt, or a failure, adds only the latest error, not the end of the task.
+ * After a failure, the task may have been put back, and its later end may not be recorded.  The
+ * table failed_task shows if it has failed.
  */
 static void
 add_row(Relation rel, HeapTuple tuple, int64 id, DwHistoryEnd *end)
@@ -570,9 +567,9 @@ add_row(Relation rel, HeapTuple tuple, int64 id, DwHistoryEnd *end)
 }
 
 /*
- * Adds to *end what the newest rows of the history tell of the task: those in the last pages
- * of the current table.  Rows are removed only with the whole table, so no new row gets into
- * the free space of an old page.  Nothing is added if the table is locked.
+ * Adds the newest rows of the task, in the last pages of the current table, to *end.  Rows are
+ * removed only with the whole table, so no new row gets into the free space of an old page.  Adds
+ * nothing if the table is locked.
  */
 static void
 read_newest(int64 id, Snapshot snapshot, DwHistoryEnd *end)
@@ -599,7 +596,7 @@ read_newest(int64 id, Snapshot snapshot, DwHistoryEnd *end)
 	table_close(rel, AccessShareLock);
 }
 
-/* Returns an index that finds a task's rows, which an administrator has added; else InvalidOid. */
+/* Returns an index by task, if an administrator has added one; else InvalidOid. */
 static Oid
 index_by_task(Relation rel)
 {
@@ -621,7 +618,7 @@ index_by_task(Relation rel)
 	return found;
 }
 
-/* Adds to *end what all rows of one table of the history tell of the task. */
+/* Adds all rows of the task in one table of the history to *end. */
 static void
 read_table(Oid table, int64 id, Snapshot snapshot, DwHistoryEnd *end)
 {
@@ -640,9 +637,9 @@ read_table(Oid table, int64 id, Snapshot snapshot, DwHistoryEnd *end)
 }
 
 /*
- * The name of the outcome (see dw_outcome_names) of a task that is gone, and is not among the
- * failed ones.  NULL if the newest rows of the history do not have it, or if the current user
- * may not read it.
+ * Returns the name of the outcome (see dw_outcome_names) of a task that is gone, and is no failed
+ * task.  Returns NULL if the newest rows of the history do not have it, or if the current user may
+ * not read it.
  */
 const char *
 dw_history_newest_end(int64 id)
@@ -656,9 +653,9 @@ dw_history_newest_end(int64 id)
 }
 
 /*
- * Fills *end with what the history tells of such a task.  If the newest rows do not have its
- * end, reads all of them; that takes long, unless an administrator has added indexes.  The
- * current user's rights decide what is found, but not what is read.
+ * Fills in *end from the history of such a task.  If the newest rows do not have its end, reads all
+ * rows, which takes long unless an administrator has added indexes.  Also reads rows that the
+ * current user may not read, but does not use them.
  */
 void
 dw_history_find(int64 id, Snapshot snapshot, DwHistoryEnd *end)
@@ -673,7 +670,7 @@ dw_history_find(int64 id, Snapshot snapshot, DwHistoryEnd *end)
 
 /*
  * Trigger on the tables of the history and of the audit: only their owner may write to them.
- * Changes that a logical replication worker applies are ignored.
+ * Ignores changes that a worker of logical replication applies.
  */
 Datum
 dw_history_guard(PG_FUNCTION_ARGS)
@@ -687,7 +684,7 @@ dw_history_guard(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("permission denied to write to table \"%s.%s\"", "delay_wheel_data",
 						RelationGetRelationName(trigger->tg_relation)),
-				 errhint("Rows go by the settings that say how long they are kept.")));
+				 errhint("Rows are removed when they are older than the settings allow.")));
 	return PointerGetDatum(TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ?
 						   trigger->tg_newtuple : trigger->tg_trigtuple);
 }

@@ -26,10 +26,8 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
-#include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/signature.h"
-#include "../ring/ring.h"
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
@@ -45,16 +43,16 @@ PG_FUNCTION_INFO_V1(dw_get_cancellations);
 typedef struct SweepState
 {
 	bool		runs;
-	bool		waits;			/* for transactions that may yet bring cancelled tasks */
-	Datum		pids;			/* array, of some of these transactions; 0: a prepared one */
+	bool		waits;			/* for open transactions that may still commit cancelled tasks */
+	Datum		pids;			/* array of some of their pids; 0: a prepared transaction */
 } SweepState;
 
 /*
- * Returns the tasks that executors of this database are running, for dw_mark_hits(); *n
- * is their number.
+ * Returns the tasks that executors of this database are running, for dw_mark_hits().  Sets *n to
+ * their number.
  *
- * An executor that runs a task has deleted its row, which others see until the commit, or
- * says that it keeps the row.  An executor that is only looking at a row does neither.
+ * An executor that runs a task has either deleted its row, which other processes see until the
+ * commit, or notes that it keeps the row.  An executor that is only looking at a row does neither.
  */
 static DwMarkable *
 running_tasks(int *n)
@@ -64,7 +62,7 @@ running_tasks(int *n)
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 
 	*n = 0;
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+	dw_each_executor(place)
 	{
 		DwExecutor	e;
 		TransactionId xid;
@@ -72,7 +70,7 @@ running_tasks(int *n)
 		HeapTuple	tuple;
 
 		LWLockAcquire(dw_shared->table_lock, LW_SHARED);
-		memcpy(&e, &dw_executors[i], sizeof(DwExecutor));
+		memcpy(&e, place, sizeof(DwExecutor));
 		LWLockRelease(dw_shared->table_lock);
 		xid = pg_atomic_read_u32(&e.xid);
 		keeps = pg_atomic_read_u64(&e.keeps) != 0;
@@ -116,8 +114,8 @@ sweep_state(void)
 }
 
 /*
- * Adds a row of the view for a mark to the result, if the current user may see the mark;
- * running is the number of running tasks that it hits.
+ * Adds a mark to the result of the view, if the current user may see the mark.  running: the number
+ * of running tasks that the mark hits.
  */
 static void
 put_cancellation(FunctionCallInfo fcinfo, Relation rel, HeapTuple tuple, const SweepState *sweep,
@@ -131,11 +129,11 @@ put_cancellation(FunctionCallInfo fcinfo, Relation rel, HeapTuple tuple, const S
 	dw_deform(rel, tuple, &row, &nulls);
 	if (!dw_may_watch(DatumGetObjectId(row[Anum_cancellation_made_by - 1])))
 		return;
-	/* a tag is what somebody has written */
+	/* a tag is a text of a user, which only readers of the user's tasks may see */
 	nulls[Anum_cancellation_tag - 1] |= !dw_may_read(DatumGetObjectId(row[Anum_cancellation_made_by - 1]));
 	ours = DatumGetInt64(row[Anum_cancellation_origin - 1]) == dw_origin_stamp();
 	state = !ours ? "unarmed" : !sweep->runs ? "queued" : sweep->waits ? "waiting" : "sweeping";
-	/* a column of the table that is shown as it is */
+	/* a column of the table that is shown unchanged */
 #define SAME(type, name) \
 	{type, row[Anum_cancellation_##name - 1], nulls[Anum_cancellation_##name - 1]}
 	dw_put_row(fcinfo, SAME(INT8OID, id), SAME(TIMESTAMPTZOID, made_at), SAME(REGROLEOID, made_by),
@@ -146,7 +144,7 @@ put_cancellation(FunctionCallInfo fcinfo, Relation rel, HeapTuple tuple, const S
 #undef SAME
 }
 
-/* Returns how many of the tasks a mark hits. */
+/* Returns the number of these tasks that a mark hits. */
 static int
 count_hits(int64 mark, const DwMarkable *tasks, int ntasks)
 {

@@ -1,22 +1,19 @@
 /*-------------------------------------------------------------------------
  *
  * forecast.c
- *	  When tasks will be due: how many in which period, and the next one.
+ *	  Number of tasks that will be due in each period, and the next tasks.
  *
- * A hundred million tasks may be pending, so not all of them are counted.
- * Small numbers are counted by scans of the index of lanes, from the earliest
- * period to the last.  A period with more entries than PERIOD_ROWS is estimated
- * from a sample: some pages of the table, evenly spread.  If the sample is the
- * whole table, the number is exact, too.
+ * A hundred million tasks may be pending, so not all of them are counted.  Small numbers are
+ * counted by scans of the index of lanes, from the earliest period to the last.  A period with more
+ * entries than PERIOD_ROWS is estimated from a sample: some pages of the table, evenly spread.  If
+ * the sample is the whole table, the number is exact, too.
  *
- * The ring would tell less: only the timer may read its entries, they are hints
- * and include cancelled tasks, and a standby has none.  PostgreSQL's statistics
- * would tell too much, since they are made of all roles' rows; and they are as
- * old as the last ANALYZE, while tasks come and go.
+ * The ring cannot be used: only the timer may read its entries, the entries are hints and include
+ * cancelled tasks, and a standby has no ring.  PostgreSQL's statistics cannot be used: they include
+ * the rows of all roles, and are as old as the last ANALYZE.
  *
- * Run by backends.  However many tasks there are, they read at most about
- * 2 * MAX_ROWS entries of the index, a few more for each lane, and SAMPLE_PAGES
- * pages of the table.
+ * Run by sessions.  For any number of tasks, a call reads at most about 2 * MAX_ROWS entries of the
+ * index, a few more for each lane, and SAMPLE_PAGES pages of the table.
  *
  *-------------------------------------------------------------------------
  */
@@ -49,19 +46,19 @@
 #include "views.h"
 
 #define MAX_BOUNDS		500
-/* entries of the index that are read for one period, and for one call */
+/* limits for the entries of the index that are read for one period, and for one call */
 #define PERIOD_ROWS		10000
 #define MAX_ROWS		50000
-/* pages of the table that are read for one call; at least half as many of a larger table */
+/* most pages of the table that one call reads; of a larger table it reads at least half as many */
 #define SAMPLE_PAGES	4000
 
-/* A call's way through the index. */
+/* The state of a call's scan of the index. */
 typedef struct Walk
 {
 	Relation	rel;
 	DwLaneScan *scan;
 	bool		marked;			/* rows of cancelled tasks may be left */
-	int			left;			/* entries that may still be read */
+	int			left;			/* number of entries that may still be read */
 } Walk;
 
 /* Limit of the number of tasks that are listed */
@@ -78,7 +75,7 @@ PG_FUNCTION_INFO_V1(dw_count_due);
 PG_FUNCTION_INFO_V1(dw_next_due);
 PG_FUNCTION_INFO_V1(dw_next_tasks);
 
-/* True if the user may know of the task.  Tasks of another origin are not run, so they do not count. */
+/* Returns true if the user may watch the task and it is armed: other tasks are not counted. */
 static bool
 is_watched(const DwTaskKey *key)
 {
@@ -97,13 +94,13 @@ begin_walk(Relation rel)
 	(void) dw_marks_anew(&nmarks);
 	walk.marked = nmarks > 0;
 	walk.scan = dw_lanes_scan_begin(rel, &lowest, GetActiveSnapshot());
-	/* only the row itself tells whether it is cancelled */
+	/* only the row itself shows if it is cancelled */
 	if (!walk.marked)
 		dw_lane_scan_keys_only(walk.scan, false);
 	return walk;
 }
 
-/* The first key of each lane that the user may know of.  A skip scan. */
+/* Returns the first key of each lane that the user may watch, by a skip scan. */
 static List *
 find_lanes(Walk *walk)
 {
@@ -127,7 +124,7 @@ find_lanes(Walk *walk)
 	return lanes;
 }
 
-/* True if the row that was read last, which is visible, is not cancelled. */
+/* Returns true if the visible row that was read last is not cancelled. */
 static bool
 is_pending(const Walk *walk)
 {
@@ -143,9 +140,9 @@ is_pending(const Walk *walk)
 }
 
 /*
- * Moves the lane's key, at which the scan stands, to its next pending task.
- * False if the lane has none before that time; then the key is that of a later
- * task, or DW_NEVER.  The last entry that may be read passes for a pending task.
+ * Moves *lane, the position of the scan, to the key of the lane's next pending task.  Returns false
+ * if this task is due at until or later, or there is none (then lane->due is DW_NEVER).  The last
+ * entry that may be read counts as a pending task.
  */
 static bool
 next_pending(Walk *walk, DwTaskKey *lane, TimestampTz until)
@@ -169,7 +166,7 @@ next_pending(Walk *walk, DwTaskKey *lane, TimestampTz until)
 	return false;
 }
 
-/* Puts the scan at the lane's key, or where tasks begin that are due from then on. */
+/* Moves the scan to the lane's key, or to the lane's first task that is due at from or later. */
 static void
 seek_lane(Walk *walk, DwTaskKey *lane, TimestampTz from)
 {
@@ -181,7 +178,7 @@ seek_lane(Walk *walk, DwTaskKey *lane, TimestampTz from)
 	dw_lanes_scan_seek(walk->scan, lane);
 }
 
-/* Counts each period as far as that is cheap; true if all numbers are exact. */
+/* Counts each period as far as it is cheap.  Returns true if all numbers are exact. */
 static bool
 count_periods(Relation rel, const TimestampTz *bounds, int n, Period *periods)
 {
@@ -217,7 +214,7 @@ count_periods(Relation rel, const TimestampTz *bounds, int n, Period *periods)
 
 /*---- The sample ----*/
 
-/* The number of bounds that are not after the time. */
+/* Returns the number of bounds that are not after the time. */
 static int
 period_of(TimestampTz due, const TimestampTz *bounds, int n)
 {
@@ -237,9 +234,9 @@ period_of(TimestampTz due, const TimestampTz *bounds, int n)
 }
 
 /*
- * Estimates the periods that were not counted to their ends.  Pages are taken
- * at fixed distances: tasks lie in the table in the order in which they were
- * scheduled, so those of a period often lie side by side.
+ * Estimates the periods that were not counted to their ends.  Reads pages at fixed distances: tasks
+ * lie in the table in the order in which they were scheduled, so tasks of one period often lie side
+ * by side.
  */
 static void
 estimate_periods(Relation rel, const TimestampTz *bounds, int n, Period *periods)
@@ -285,7 +282,7 @@ estimate_periods(Relation rel, const TimestampTz *bounds, int n, Period *periods
 
 /*---- SQL functions ----*/
 
-/* The bounds of the array, which are ascending. */
+/* Returns the bounds of the array, which must be ascending. */
 static TimestampTz *
 read_bounds(ArrayType *array, int *n)
 {
@@ -370,7 +367,7 @@ dw_next_due(PG_FUNCTION_ARGS)
 	PG_RETURN_TIMESTAMPTZ(first);
 }
 
-/* Puts a task into the first n of a list by due time and id, which has room for n. */
+/* Puts a task into a list of at most n first tasks by due time and id. */
 static void
 keep_first(DwTaskKey *list, int *length, int n, const DwTaskKey *task)
 {
@@ -383,8 +380,8 @@ keep_first(DwTaskKey *list, int *length, int n, const DwTaskKey *task)
 }
 
 /*
- * SQL function: the tasks that are due first and that the user may read, n at most.  Those that
- * are overdue, or run just now, are the first ones.
+ * SQL function: returns the first n tasks by due time that the user may read.  Overdue and running
+ * tasks come first.
  */
 Datum
 dw_next_tasks(PG_FUNCTION_ARGS)

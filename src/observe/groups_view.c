@@ -3,9 +3,9 @@
  * groups_view.c
  *	  The function behind the view "groups".
  *
- * Run by sessions.  The groups of a lane are copied under the ready lock, shared, no more
- * than MOST_LOOKED_AT at a time; that takes a millisecond.  Names of groups are not in memory.
- * They are read from rows of tasks afterwards, of the groups that are shown only.
+ * Run by sessions.  At most MOST_LOOKED_AT groups of a lane are copied at once, under the shared
+ * ready lock.  This takes a millisecond.  Names of groups are not in memory.  They are read from
+ * rows of tasks afterwards, and only for the groups that are shown.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,7 +24,6 @@
 #include "../base/clock.h"
 #include "../base/signature.h"
 #include "../ring/lane_heap.h"
-#include "../ring/ring.h"
 #include "../rows/catalog.h"
 #include "../rows/lane_scan.h"
 #include "../rows/task_rows.h"
@@ -35,10 +34,10 @@
 
 PG_FUNCTION_INFO_V1(dw_get_groups);
 
-/* Groups of a lane that are looked at, at most: those that have had a place for longest. */
+/* Limit for the groups of a lane that are shown: the groups that have had a place longest. */
 #define MOST_LOOKED_AT	10000
 
-/* Rows that are read at most to learn the name of a group no task of which waits in memory. */
+/* Limit for the rows that are read to find the name of a group without a waiting task in memory. */
 #define MOST_ROWS		10
 
 /* A group of a lane, copied. */
@@ -56,7 +55,7 @@ typedef struct Collection
 	Shown	   *groups;
 	int			n;
 	int			size;
-	DwGroupCopy *copies;		/* room for those of one lane */
+	DwGroupCopy *copies;		/* room for the groups of one lane */
 } Collection;
 
 /*---- Copying ----*/
@@ -72,7 +71,7 @@ add_lane(Collection *all, DwDatabase *db, int32 number)
 	if (!dw_may_watch(shown.owner))
 		return;
 	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
-	/* the lane may have been given back meanwhile, and be another one now */
+	/* the place may belong to another lane by now */
 	if (lane->database == db->oid && lane->owner == shown.owner)
 	{
 		shown.queue = lane->queue;
@@ -93,7 +92,7 @@ add_lane(Collection *all, DwDatabase *db, int32 number)
 	}
 }
 
-/* Those that wait for longest come first; those that do not wait come last. */
+/* Orders groups: groups that have waited longest come first, groups that do not wait come last. */
 static int
 compare_shown(const void *a, const void *b)
 {
@@ -107,7 +106,10 @@ compare_shown(const void *a, const void *b)
 
 /*---- Names ----*/
 
-/* The name of the row's group, if it is this one and the current user may read the row; else NULL. */
+/*
+ * Returns the group's name in the row if the row has this group and the user may read it, else
+ * NULL.
+ */
 static char *
 name_in_row(Relation rel, HeapTuple tuple, const Shown *shown)
 {
@@ -120,8 +122,8 @@ name_in_row(Relation rel, HeapTuple tuple, const Shown *shown)
 }
 
 /*
- * The name of a group: that of its first task that waits in memory; if there is none, of one
- * that is running or waits in the table.  NULL if the current user may not read such a row.
+ * Returns the name of a group from the row of its first task that waits in memory, or else of a
+ * task that runs or waits in the table.  Returns NULL if the current user may not read such a row.
  */
 static char *
 name_of(Relation rel, const Shown *shown)
@@ -147,7 +149,9 @@ name_of(Relation rel, const Shown *shown)
 
 /*---- The view ----*/
 
-/* The state of a group for users; *waits is whether it sleeps until group->wakes_at. */
+/*
+ * Returns the state of a group for users.  Sets *waits to true if it sleeps until group->wakes_at.
+ */
 static const char *
 state_of(const DwGroupCopy *group, TimestampTz now, bool *waits)
 {
@@ -156,7 +160,7 @@ state_of(const DwGroupCopy *group, TimestampTz now, bool *waits)
 		return group->running > 0 ? "running" : "loading";
 	if (group->state == DW_GROUP_FULL)
 		return "full";
-	/* one that may begin is awake when somebody looks for a task */
+	/* a group whose time has come wakes when somebody looks for a task */
 	if (group->state != DW_GROUP_ASLEEP || group->wakes_at <= now)
 		return "open";
 	*waits = true;
@@ -164,8 +168,8 @@ state_of(const DwGroupCopy *group, TimestampTz now, bool *waits)
 }
 
 /*
- * The number that stands for a group: the hash of its name, for who may read the name; else one that
- * tells nothing of it.
+ * Returns the number of a group in the view.  Users who may read its name get the hash of the name;
+ * other users get a number that reveals nothing about the name.
  */
 static int32
 number_of(const Shown *shown)
@@ -192,8 +196,8 @@ put_group(FunctionCallInfo fcinfo, Relation rel, const Shown *shown, TimestampTz
 }
 
 /*
- * The view "groups": the groups of this database that have a place in memory, of each queue
- * the first "most", in the order of the due times of their oldest tasks.
+ * The view "groups": the groups of this database that have a place in memory.  Of each queue it
+ * shows the first "most" groups, by the due times of their oldest tasks.
  */
 Datum
 dw_get_groups(PG_FUNCTION_ARGS)
@@ -201,7 +205,7 @@ dw_get_groups(PG_FUNCTION_ARGS)
 	int32		most = PG_GETARG_INT32(0);
 	DwDatabase *db;
 	Collection	all = {0};
-	int32	   *counts;			/* rows of each queue so far, by its id */
+	int32	   *counts;			/* number of rows of each queue so far, by the queue's id */
 	TimestampTz now;
 	Relation	rel;
 

@@ -1,14 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * metrics.c
- *	  The views "waiting", "lateness" and "silent": due tasks that wait, how late tasks began, and
+ *	  The views "waiting", "lateness" and "silent": due tasks that wait, lateness of tasks, and
  *	  processes that do not answer.
  *
  * Run by sessions.
  *
- * The views are for monitoring programs that look every few seconds.  They read shared
- * memory only, and have few rows for each database, however many tasks, owners and
- * queues there are.
+ * The views are for monitoring programs that look every few seconds.  They only read shared memory,
+ * and have few rows for each database, for any number of tasks, owners and queues.
  *
  *-------------------------------------------------------------------------
  */
@@ -28,9 +27,7 @@
 #include "../base/settings.h"
 #include "../base/signature.h"
 #include "../ring/lane_heap.h"
-#include "../ring/ring.h"
 #include "../shmem/groups.h"
-#include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
 #include "../shmem/starts.h"
 #include "../shmem/suspects.h"
@@ -56,8 +53,8 @@ visible_name(const DwDatabase *db)
 /*---- The view "waiting" ----*/
 
 /*
- * The rows of a database: the states of lanes that dw_lane_state() knows, and one for
- * tasks that are suspected of having crashed the server, which belong to no lane here.
+ * The rows of a database: one for each state of a lane, see dw_lane_state(), and one for tasks that
+ * are suspected of having crashed the server.  Suspected tasks count for no lane here.
  */
 static const char *const states[] = {
 	"ready", "running", "limited", "blocked", "paused", "unreceived", "suspected"
@@ -99,7 +96,7 @@ count_waiting(DwDatabase *db, const DwLane *lane, Waiting *all)
 	LWLockRelease(dw_ready_lock(db));
 }
 
-/* Fills the sums for all states; the index is that of states. */
+/* Fills in the sums for all states, in the order of "states". */
 static void
 collect_waiting(DwDatabase *db, Waiting *all)
 {
@@ -121,9 +118,8 @@ dw_get_waiting(PG_FUNCTION_ARGS)
 {
 	InitMaterializedSRF(fcinfo, 0);
 	dw_require_shared();
-	for (int i = 0; i < dw_max_databases; i++)
+	dw_each_database(db)
 	{
-		DwDatabase *db = dw_database(i);
 		char	   *name = visible_name(db);
 		Waiting		all[lengthof(states)];
 
@@ -146,15 +142,14 @@ dw_get_lateness(PG_FUNCTION_ARGS)
 {
 	InitMaterializedSRF(fcinfo, 0);
 	dw_require_shared();
-	for (int i = 0; i < dw_max_databases; i++)
+	dw_each_database(db)
 	{
-		DwDatabase *db = dw_database(i);
 		char	   *name = visible_name(db);
 		uint64		below = 0;
 
 		if (name == NULL)
 			continue;
-		/* tasks are counted meanwhile; the numbers must not fall from one bound to the next */
+		/* counts grow meanwhile, but the numbers must not fall from one bound to the next */
 		for (int bit = LOWEST_BIT; bit <= HIGHEST_BIT + 1; bit++)
 		{
 			bool		all = bit > HIGHEST_BIT;
@@ -171,7 +166,9 @@ dw_get_lateness(PG_FUNCTION_ARGS)
 
 /*---- The view "silent" ----*/
 
-/* Adds a row for each process of a database, or with NULL for the launcher, that does not answer. */
+/*
+ * Adds a row for each process of a database that does not answer; if db is NULL, for the launcher.
+ */
 static void
 put_silent(FunctionCallInfo fcinfo, DwDatabase *db, const char *name)
 {
@@ -190,25 +187,23 @@ dw_get_silent(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, 0);
 	dw_require_shared();
 	put_silent(fcinfo, NULL, NULL);
-	for (int i = 0; i < dw_max_databases; i++)
+	dw_each_database(db)
 	{
-		char	   *name = visible_name(dw_database(i));
+		char	   *name = visible_name(db);
 
 		if (name != NULL)
-			put_silent(fcinfo, dw_database(i), name);
+			put_silent(fcinfo, db, name);
 	}
 	return (Datum) 0;
 }
 
 /*---- The figures of all nodes of Citus, for the view delay_wheel.nodes ----*/
 
-/*
- * Run by sessions.  The session asks each node by a connection of Citus, as its own user.
- */
+/* Run by sessions.  The session asks each node by a connection of Citus, as the session's user. */
 
 PG_FUNCTION_INFO_V1(dw_get_nodes);
 
-/* What a node says of itself, a json for the view. */
+/* Asks a node for its figures, which the node returns as json for the view. */
 #define FIGURES \
 	"SELECT pg_catalog.row_to_json(n)::text FROM (" \
 	"SELECT s.*, c.pending, f.count AS failed" \
@@ -218,8 +213,8 @@ PG_FUNCTION_INFO_V1(dw_get_nodes);
 	" (SELECT pg_catalog.count(*) FROM delay_wheel.failed) f) n"
 
 /*
- * SQL function delay_wheel_internal.get_nodes(): a row for each node, with its address, its
- * figures as json, or its error.  Without Citus one row, without an address.
+ * SQL function delay_wheel_internal.get_nodes(): returns a row for each node, with its address, and
+ * its figures as json or its error.  Without Citus returns one row without an address.
  */
 Datum
 dw_get_nodes(PG_FUNCTION_ARGS)
@@ -246,21 +241,21 @@ dw_get_nodes(PG_FUNCTION_ARGS)
 /*---- A JSON document made readable for its client ----*/
 
 /*
- * Run by sessions, and by executors whose tasks call it; also if the library is not in
+ * Run by sessions, and by executors whose tasks call it, even if the library is not in
  * shared_preload_libraries.
  *
- * The page (delay_wheel.page_data()) shows texts of many roles.  In a database whose encoding
- * is SQL_ASCII, a text is a string of bytes that each role may choose.  PostgreSQL sends
- * a text only if it is valid in the client's encoding; else the query fails.  So one
- * role's invalid byte would keep the page from all users.  A function that cuts such a
- * text, to show its beginning, may also cut a character, and so make bytes invalid.
+ * The page (delay_wheel.page_data()) shows texts of many roles.  In a database whose encoding is
+ * SQL_ASCII, a text is a string of bytes that each role may choose.  PostgreSQL sends a text only
+ * if it is valid in the client's encoding; otherwise the query fails.  So one role's invalid byte
+ * would keep the page from all users.  A function that cuts a text to its beginning may also cut a
+ * character in two, and leave invalid bytes.
  */
 
 PG_FUNCTION_INFO_V1(dw_readable);
 
 /*
- * SQL function: replaces each byte that is not valid in the client's encoding by a
- * question mark.  No such byte belongs to the document's structure, which is ASCII.
+ * SQL function: replaces each byte that is not valid in the client's encoding by a question mark.
+ * The structure of the document is ASCII, so it stays.
  */
 Datum
 dw_readable(PG_FUNCTION_ARGS)
@@ -272,7 +267,10 @@ dw_readable(PG_FUNCTION_ARGS)
 
 	if (PG_ARGISNULL(0))
 		PG_RETURN_NULL();
-	/* in other databases all texts are valid; a client with SQL_ASCII accepts all bytes */
+	/*
+	 * in databases with another encoding all texts are valid; a client with SQL_ASCII accepts all
+	 * bytes
+	 */
 	if (GetDatabaseEncoding() != PG_SQL_ASCII || encoding == PG_SQL_ASCII)
 		PG_RETURN_DATUM(PG_GETARG_DATUM(0));
 
@@ -286,9 +284,9 @@ dw_readable(PG_FUNCTION_ARGS)
 		if (IS_HIGHBIT_SET(*c))
 		{
 			/*
-			 * In encodings that only clients can have, the second byte of a
-			 * character may be ASCII, such as the backslash before a quote.
-			 * There each byte that is not ASCII is replaced.
+			 * In encodings that only clients can have, the second byte of a character may be ASCII,
+			 * such as the backslash before a quote.  For these encodings, replace each byte that is
+			 * not ASCII.
 			 */
 			if (PG_VALID_BE_ENCODING(encoding))
 				length = pg_encoding_verifymbchar(encoding, c, left);

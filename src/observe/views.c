@@ -3,13 +3,13 @@
  * views.c
  *	  Functions behind the views "running", "ring", "lanes", "queues" and "status".
  *
- * Run by sessions.  They copy what they show under the lock that protects it, and make
- * rows of the copy afterwards.
+ * Run by sessions.  They copy data under the lock that protects the data, and make rows from the
+ * copy afterwards.
  *
- * Due tasks wait in the ready list of their lane (a combination of owner, queue and
- * priority) until an executor takes them.  Tasks that are in memory but not due yet are
- * counted as "near"; the others are only in the table.  The horizon of a lane is the due
- * time before which all its tasks are in memory.
+ * Due tasks wait in the ready list of their lane (a combination of owner, queue and priority) until
+ * an executor takes them.  Tasks that are in memory but not due yet count as "near"; other pending
+ * tasks are only in the table.  The horizon of a lane is the due time before which all its tasks
+ * are in memory.
  *
  *-------------------------------------------------------------------------
  */
@@ -56,7 +56,7 @@
 #include "../task/task.h"
 #include "views.h"
 
-/* A receiver that has looked for messages within this time, in us, has come lately. */
+/* Time in us: a receiver that has looked for messages within this time counts as present. */
 #define LATELY_US		(10 * USECS_PER_SEC)
 
 PG_FUNCTION_INFO_V1(dw_slot);
@@ -74,8 +74,8 @@ PG_FUNCTION_INFO_V1(dw_is_readable);
 PG_FUNCTION_INFO_V1(dw_readable_owners);
 
 /*
- * True if the current user may see how many tasks a role has, when they are due, and
- * which are running.  It takes more to read the tasks themselves, with SQL.
+ * Returns true if the current user may see the number of a role's tasks, when they are due, and
+ * which tasks are running.  Reading the rows of tasks, with their SQL, needs more rights.
  */
 bool
 dw_may_watch(Oid owner)
@@ -84,8 +84,8 @@ dw_may_watch(Oid owner)
 }
 
 /*
- * Returns an array of the roles whose rights the current user has, in the memory context
- * that lasts as long as the expression that calls the function.
+ * Returns an array of the roles whose rights the current user has.  The array lives as long as the
+ * expression that calls the function.
  */
 static ArrayType *
 my_roles(FunctionCallInfo fcinfo)
@@ -109,10 +109,10 @@ my_roles(FunctionCallInfo fcinfo)
 }
 
 /*
- * SQL function for row level security: the roles whose rows the current user may read.
+ * SQL function for row level security: returns the roles whose rows the current user may read.
  *
- * A scan of all rows calls it for each row, so the result is kept.  A cursor has the rights
- * of the user who reads it first.
+ * A scan of all rows calls the function for each row, so the result is kept.  A cursor has the
+ * rights of the user who reads from it first.
  */
 Datum
 dw_readable_owners(PG_FUNCTION_ARGS)
@@ -123,9 +123,9 @@ dw_readable_owners(PG_FUNCTION_ARGS)
 }
 
 /*
- * Support function of is_readable(): lets the planner put it before all conditions of the
- * reader, also those that cost nothing, as IS NULL.  Of equal costs PostgreSQL asks those of
- * row level security first.
+ * Support function of is_readable(): lets the planner put is_readable() before all conditions of
+ * the reader, even conditions without cost, such as IS NULL.  If costs are equal, PostgreSQL
+ * evaluates conditions of row level security first.
  */
 Datum
 dw_costs_nothing(PG_FUNCTION_ARGS)
@@ -140,8 +140,8 @@ dw_costs_nothing(PG_FUNCTION_ARGS)
 }
 
 /*
- * SQL function for row level security: true if the current user has the rights of the role,
- * or of one of those in further arguments, which are arrays of roles.
+ * SQL function for row level security: returns true if the current user has the rights of the role,
+ * or of a role in one of the further arguments, which are arrays of roles.
  */
 Datum
 dw_is_readable(PG_FUNCTION_ARGS)
@@ -154,7 +154,7 @@ dw_is_readable(PG_FUNCTION_ARGS)
 	}		   *last = fcinfo->flinfo->fn_extra;
 	bool		result;
 
-	/* a scan of all rows meets those of one owner in a row; a user may have thousands of roles */
+	/* keep the last result: a scan often reads many rows of one owner, and a check can be slow */
 	if (last == NULL)
 		last = fcinfo->flinfo->fn_extra = MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, sizeof(*last));
 	if (last->user != GetUserId() || last->owner != PG_GETARG_OID(0))
@@ -174,8 +174,8 @@ dw_is_readable(PG_FUNCTION_ARGS)
 }
 
 /*
- * Returns a ring without slots, for computing with ticks: each database has one of this
- * shape, if any.
+ * Returns a ring without slots, for computing with ticks.  The rings of all databases have this
+ * shape.
  */
 static DwRing
 ring_shape(void)
@@ -186,7 +186,7 @@ ring_shape(void)
 	return shape;
 }
 
-/* SQL function: the slot of the ring that a due time belongs into. */
+/* SQL function: returns the slot of the ring for a due time. */
 Datum
 dw_slot(PG_FUNCTION_ARGS)
 {
@@ -195,7 +195,9 @@ dw_slot(PG_FUNCTION_ARGS)
 	PG_RETURN_INT32(dw_ring_index(&shape, dw_ring_tick(&shape, PG_GETARG_TIMESTAMPTZ(0))));
 }
 
-/* SQL function: the cycle number, that is whole turns of the ring, until a due time. */
+/*
+ * SQL function: returns the cycle number, the number of whole turns of the ring until a due time.
+ */
 Datum
 dw_cycle_num(PG_FUNCTION_ARGS)
 {
@@ -204,7 +206,7 @@ dw_cycle_num(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(dw_ring_cycle(&shape, PG_GETARG_TIMESTAMPTZ(0)));
 }
 
-/* True if the current user may see the task in the view "tasks". */
+/* Returns true if the current user may see the task in the view "tasks". */
 static bool
 may_see_task(int64 id)
 {
@@ -225,7 +227,7 @@ may_see_task(int64 id)
 }
 
 /*
- * SQL function: how often the process that was running the task has crashed.  0 if the
+ * SQL function: returns how often the process that was running the task has crashed; 0 if the
  * current user may not see the task.
  */
 Datum
@@ -233,7 +235,7 @@ dw_crashes(PG_FUNCTION_ARGS)
 {
 	int			count = 0;
 
-	/* the view "tasks" can be read without the library */
+	/* the view "tasks" can be read even if the server has not preloaded the library */
 	if (dw_shared != NULL)
 		count = dw_crashes_of(MyDatabaseId, PG_GETARG_INT64(0));
 	PG_RETURN_INT16(count > 0 && may_see_task(PG_GETARG_INT64(0)) ? count : 0);
@@ -245,7 +247,7 @@ dw_get_running(PG_FUNCTION_ARGS)
 {
 	InitMaterializedSRF(fcinfo, 0);
 	dw_require_shared();
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+	dw_each_executor(place)
 	{
 		static const char *const states[] = {
 			"free", "starting", "connecting", "idle", "idle", "running"
@@ -254,7 +256,7 @@ dw_get_running(PG_FUNCTION_ARGS)
 		bool		idle;
 
 		LWLockAcquire(dw_shared->table_lock, LW_SHARED);
-		memcpy(&e, &dw_executors[i], sizeof(DwExecutor));
+		memcpy(&e, place, sizeof(DwExecutor));
 		LWLockRelease(dw_shared->table_lock);
 		if (e.state == DW_EXECUTOR_FREE || e.database != MyDatabaseId || !dw_may_watch(e.owner))
 			continue;
@@ -310,7 +312,7 @@ dw_get_ring(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* Returns a column with a lateness in ms; null if there is none (us is negative). */
+/* Returns a column with a lateness in ms; null if us is negative (no lateness). */
 static DwColumn
 lateness_column(double us)
 {
@@ -318,8 +320,8 @@ lateness_column(double us)
 }
 
 /*
- * True if nothing is known of tasks in the lane.  A transaction that declared a queue and was
- * rolled back leaves such a lane.
+ * Returns true if shared memory has no tasks of the lane.  A transaction that declared a queue and
+ * was rolled back leaves an empty lane.
  */
 static bool
 is_empty(const DwLane *lane)
@@ -327,7 +329,7 @@ is_empty(const DwLane *lane)
 	return lane->waiting == 0 && lane->running == 0 && dw_ready_count(lane) == 0;
 }
 
-/* True if the database has no timer, but will have one as soon as it needs one. */
+/* Returns true if the database has no timer, but gets one as soon as it needs it. */
 static bool
 timer_rests(const DwDatabase *db)
 {
@@ -335,15 +337,15 @@ timer_rests(const DwDatabase *db)
 }
 
 /*
- * Returns the state of a lane for users.  *reason says why; NULL if the state says all.
- * lane and owner may be copies; limit is what dw_lane_limit() has said of the lane.
+ * Returns the state of a lane for users.  Sets *reason to the cause of the state, or to NULL if it
+ * needs none.  lane and owner may be copies.  limit: the result of dw_lane_limit().
  */
 const char *
 dw_lane_state(const DwDatabase *db, const DwLane *lane, const DwOwner *owner, DwLimit limit,
 			  TimestampTz now, const char **reason)
 {
 	*reason = NULL;
-	/* only a timer reads the tables, so nothing else is known for sure */
+	/* without a timer nothing else is certain, since only the timer reads the tables */
 	if (db->timer.state == DW_PROCESS_NONE && !timer_rests(db) && lane->running == 0)
 	{
 		*reason = "the database is not served";
@@ -374,8 +376,8 @@ dw_lane_state(const DwDatabase *db, const DwLane *lane, const DwOwner *owner, Dw
 }
 
 /*
- * Returns why messages of an external queue that are due have not been received; NULL if
- * a receiver waits, or has looked lately.  queue may be a copy, or NULL.
+ * Returns why nobody has received the due messages of an external queue; NULL if a receiver waits,
+ * or has looked lately.  queue may be a copy, or NULL.
  */
 static const char *
 receiver_reason(const DwQueue *queue, TimestampTz now)
@@ -390,11 +392,11 @@ receiver_reason(const DwQueue *queue, TimestampTz now)
 /*
  * Returns the due time before which all tasks of the lane are in memory.
  *
- * DW_NEVER if all tasks are in memory, or none ever will be since the role was dropped.
- * PG_INT64_MIN if the time is not known, while the timer loads all tasks again.
+ * Returns DW_NEVER if all tasks are in memory, or if tasks are never loaded since the role was
+ * dropped.  Returns PG_INT64_MIN if the time is not known, while the timer loads all tasks again.
  *
- * The published horizon may have passed, or be before all times if nothing was loaded
- * yet.  Then next_far is returned: there is no task before it.
+ * If the published horizon has passed, or nothing was loaded yet, returns next_far: no task is due
+ * before this time.
  */
 static TimestampTz
 horizon_of(DwLane *lane)
@@ -407,7 +409,7 @@ horizon_of(DwLane *lane)
 	return horizon < dw_now() ? next_far : horizon;
 }
 
-/* Returns a column with a horizon; null if there is none, or it is not known. */
+/* Returns a column with a horizon; null if there is no horizon, or it is not known. */
 static DwColumn
 horizon_column(TimestampTz horizon)
 {
@@ -428,7 +430,9 @@ put_lane(FunctionCallInfo fcinfo, DwDatabase *db, int32 number)
 	const char *not_received;
 	TimestampTz now = dw_now();
 
-	/* no lock for lanes that the user may not see; checked again, as the lane may change */
+	/*
+	 * take no lock for lanes that the user may not see; check again later, as the lane may change
+	 */
 	if (!dw_may_watch(dw_lanes[number].owner))
 		return;
 	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
@@ -463,10 +467,9 @@ put_lane(FunctionCallInfo fcinfo, DwDatabase *db, int32 number)
 /*
  * Returns the next lane of the database after a number; DW_NO_LANE if there is none.
  *
- * Takes no lock.  Processes that want a lock in shared mode overtake one that waits for
- * it in exclusive mode.  So sessions that walk along thousands of lanes again and again
- * would keep the timer and the executors waiting.  A lane that is entered or given back
- * just now may be missed, or be seen as it was.
+ * Takes no lock: sessions that read thousands of lanes under a shared lock would overtake the timer
+ * and the executors, which want the lock in exclusive mode, and keep them waiting.  A lane that is
+ * entered or given up just now may be missed, or seen in its old state.
  */
 int32
 dw_lane_after(const DwDatabase *db, int32 place)
@@ -514,10 +517,10 @@ typedef struct QueueSum
 	int32		lanes;
 	int64		near;			/* tasks in memory that are not due yet */
 	int64		ready;			/* due tasks */
-	TimestampTz first_due;		/* of these; DW_NEVER if there is none */
+	TimestampTz first_due;		/* due time of the first due task; DW_NEVER if there is none */
 	int32		leased;			/* messages under a lease; -1 if not known */
-	DwLimit		limit;			/* of the queue, if it holds a lane with ready tasks back */
-	DwLaneLateness lateness;	/* of its lanes */
+	DwLimit		limit;			/* the queue's limit, if it holds back a lane with ready tasks */
+	DwLaneLateness lateness;	/* lateness in its lanes */
 } QueueSum;
 
 static int
@@ -527,8 +530,8 @@ compare_sums(const void *a, const void *b)
 }
 
 /*
- * Fills sums with the queues of a database, by id, without their lanes, and returns their
- * number.  Takes the lock anew for each queue, to keep no process waiting.
+ * Fills sums with the queues of a database, by id, without their lanes.  Returns the number of
+ * queues.  Takes the lock separately for each queue, to keep no process waiting.
  */
 static int
 collect_queues(DwDatabase *db, QueueSum *sums)
@@ -572,7 +575,7 @@ add_lane_to_queue(DwDatabase *db, DwLane *lane, TimestampTz now, QueueSum *sum)
 		return;
 	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
 	limit = dw_lane_limit(lane, now, &room, &until);
-	/* they may have been taken meanwhile, or the lane given back */
+	/* check again: tasks may have been taken meanwhile, or the lane given up */
 	if (lane->database == db->oid && dw_ready_count(lane) > 0)
 		sum->first_due = Min(sum->first_due, dw_lane_first_due(lane));
 	LWLockRelease(dw_ready_lock(db));
@@ -581,7 +584,7 @@ add_lane_to_queue(DwDatabase *db, DwLane *lane, TimestampTz now, QueueSum *sum)
 		sum->limit = limit;
 }
 
-/* Returns the queues of a database with their sums, by id; *n is their number. */
+/* Returns the queues of a database with their sums, by id.  Sets *n to their number. */
 static QueueSum *
 sum_queues(DwDatabase *db, int *n)
 {
@@ -602,9 +605,9 @@ sum_queues(DwDatabase *db, int *n)
 }
 
 /*
- * Counts the leases of external queues, by the index of leased messages: their number in
- * shared memory is not kept for all queues.  It stays unknown while the table is locked,
- * so that a look at queues does not wait for a command that rewrites it.
+ * Counts the leases of external queues by the index of leased messages, since shared memory does
+ * not have this number for all queues.  If the table is locked, the number stays unknown, so that a
+ * reader of the view does not wait for a command that rewrites the table.
  */
 static void
 count_leased(QueueSum *sums, int n)
@@ -681,7 +684,7 @@ put_queue(FunctionCallInfo fcinfo, QueueSum *sum)
 			   lateness_column(dw_lane_lateness_percentile(&sum->lateness, 1)));
 }
 
-/* Returns the sums of a queue; NULL if there are none, or the user may not see the queue. */
+/* Returns the sums of a queue; NULL if the queue has none, or the user may not see it. */
 static QueueSum *
 visible_sum(Relation rel, HeapTuple tuple, QueueSum *sums, int n)
 {
@@ -697,7 +700,7 @@ visible_sum(Relation rel, HeapTuple tuple, QueueSum *sums, int n)
 	return n > 0 ? bsearch(&key, sums, n, sizeof(QueueSum), compare_sums) : NULL;
 }
 
-/* The view "queues": the declared queues of this database, as far as shared memory knows them. */
+/* The view "queues": the declared queues of this database that have a place in shared memory. */
 Datum
 dw_get_queues(PG_FUNCTION_ARGS)
 {
@@ -730,8 +733,8 @@ dw_get_queues(PG_FUNCTION_ARGS)
 }
 
 /*
- * Returns the due time before which the tasks of all lanes are in memory: DW_NEVER if all
- * tasks are, PG_INT64_MIN if the time is not known.
+ * Returns the due time before which the tasks of all lanes are in memory; DW_NEVER if all tasks are
+ * in memory, PG_INT64_MIN if the time is not known.
  */
 static TimestampTz
 lowest_horizon(DwDatabase *db)
@@ -743,15 +746,13 @@ lowest_horizon(DwDatabase *db)
 	return lowest;
 }
 
-/* Counts the executors of a database, and those that run a task; without a lock. */
+/* Counts the executors of a database, and the executors that run a task.  Takes no lock. */
 static void
 count_executors(DwDatabase *db, int32 *executors, int32 *running)
 {
 	*executors = *running = 0;
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+	dw_each_executor(e)
 	{
-		DwExecutor *e = &dw_executors[i];
-
 		if (e->state == DW_EXECUTOR_FREE || e->database != db->oid)
 			continue;
 		(*executors)++;
@@ -792,12 +793,12 @@ service_state(DwDatabase *db)
 		return "held";
 	if (db == NULL)
 		return dw_database_place_free() ? "stopped" : "no place";
-	/* if the timer rests, the launcher is to start one */
+	/* if the timer rests, the launcher must start a timer */
 	if (dw_process_silent_for(timer_rests(db) ? &dw_shared->launcher : &db->timer) > 0)
 		return "silent";
 	if (db->timer.state == DW_PROCESS_RUNNING || timer_rests(db))
 	{
-		/* the timer has noted these two, and would run again if they had changed */
+		/* a resting timer would run again if one of these had changed */
 		if (dw_database_is_disabled(db))
 			return "disabled";
 		if (db->paused)
@@ -809,8 +810,8 @@ service_state(DwDatabase *db)
 }
 
 /*
- * Returns the problem that keeps a stopped database from having a timer, which could note
- * problems; NULL if there is none.
+ * Returns the problem that keeps a stopped database from having a timer; NULL if there is none.
+ * Without a timer, no process notes problems.
  */
 static const char *
 problem_of_service(const char *state)
@@ -827,8 +828,8 @@ problem_of_service(const char *state)
 }
 
 /*
- * Returns a column with the processes of a database (NULL: of none), and the launcher, that do not
- * answer, by kind and pid; null if all do.
+ * Returns a column with kind and pid of silent processes: the launcher and, if db is not NULL, the
+ * processes of the database.  The column is null if all processes answer.
  */
 static DwColumn
 silent_column(DwDatabase *db)
@@ -850,8 +851,8 @@ silent_column(DwDatabase *db)
 }
 
 /*
- * Adds the row of the view "status" for a database that has no place to the result; "problem"
- * is what keeps it from being served, or NULL, and "at" since when it is known, or 0.
+ * Adds a database without a place to the result of the view "status".  problem: why the database is
+ * not served, or NULL.  at: since when this is known, or 0.
  */
 static void
 put_status_without_place(FunctionCallInfo fcinfo, Oid database, const char *state,
@@ -868,8 +869,8 @@ put_status_without_place(FunctionCallInfo fcinfo, Oid database, const char *stat
 }
 
 /*
- * Adds a row for the database that the launcher cannot look into, if there is one, to the
- * result: it may have the extension, and tasks.
+ * If there is a database that the launcher cannot look into, adds it to the result, since it may
+ * have the extension, and tasks.
  */
 static void
 put_status_unlooked(FunctionCallInfo fcinfo)
@@ -888,7 +889,7 @@ put_status_unlooked(FunctionCallInfo fcinfo)
 								 (TimestampTz) pg_atomic_read_u64(&dw_shared->unlooked_at));
 }
 
-/* Adds the row of the view "status" for a database that has a place to the result. */
+/* Adds a database with a place to the result of the view "status". */
 static void
 put_status(FunctionCallInfo fcinfo, DwDatabase *db)
 {
@@ -905,7 +906,7 @@ put_status(FunctionCallInfo fcinfo, DwDatabase *db)
 
 	if (name == NULL)
 		return;
-	/* text that it quotes from errors is shown to readers of all tasks only */
+	/* only readers of all tasks see the texts of errors in a problem */
 	problem_at = dw_problem_read(&db->problem, problem, sizeof(problem),
 								 has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_DATA));
 	/* a problem names tasks and roles */
@@ -939,9 +940,9 @@ dw_get_status(PG_FUNCTION_ARGS)
 {
 	InitMaterializedSRF(fcinfo, 0);
 	dw_require_shared();
-	for (int i = 0; i < dw_max_databases; i++)
-		if (dw_may_see_database(dw_database(i)))
-			put_status(fcinfo, dw_database(i));
+	dw_each_database(db)
+		if (dw_may_see_database(db))
+			put_status(fcinfo, db);
 	if (dw_watched_database() == NULL)
 	{
 		const char *state = service_state(NULL);
@@ -953,8 +954,8 @@ dw_get_status(PG_FUNCTION_ARGS)
 }
 
 /*
- * SQL function: true if an executor is running the task outside of a transaction, so that
- * its row is in failed_task meanwhile.  False if the current user may not see the task.
+ * SQL function: returns true if an executor is running the task outside of a transaction, so that
+ * its row is meanwhile in failed_task.  Returns false if the current user may not see the task.
  */
 Datum
 dw_is_running(PG_FUNCTION_ARGS)

@@ -5,27 +5,26 @@
  *
  * Run by sessions, and by executors whose tasks call these functions.
  *
- * The definition of a recurring task is a row of delay_wheel_data.recurring_task, which says
- * what is to be done, and when.  A run is an ordinary task, whose row names the
- * definition ("recurring" in its column more).  The definition names one task, its
- * current run, which is pending or running.  The transaction that ends the current run
- * (ending/attempt_end.c) deletes the run's row, inserts the next run, and names that in the
- * definition (recurring/definition.c).  So a definition has one run at any time, two
- * runs never overlap, and no run is lost or doubled if a process dies.
+ * The definition of a recurring task is a row of delay_wheel_data.recurring_task, which describes
+ * the task and its times.  A run is an ordinary task, whose row names the definition (key
+ * "recurring" of its column "more").  The definition names one task, its current run, which is
+ * pending or running.  The transaction that ends the current run (ending/conclude.c) deletes the
+ * run's row, inserts the next run, and writes the id of this run into the definition
+ * (recurring/definition.c).  So a definition has one run at any time, two runs never overlap, and
+ * no run is lost or doubled if a process dies.
  *
- * A task that its definition does not name is not one of its runs any more: a failed
- * run that was put back, or a run that was replaced when the definition changed.
+ * A task that its definition does not name is no run any more: for example a failed run that was
+ * put back, or a run that was replaced when the definition changed.
  *
- * Locks are taken in this order: first the row of the run (ending/pending.c), then the
- * row of the definition.  So a session that changes a definition first takes its run,
- * that is, deletes the run's row.  If an executor is running the run, the session
- * leaves the run alone: at the run's end, the executor waits for the change of the
- * definition, and obeys it.  The definition may have got another run before its row
- * is locked; so its run must be read again under that lock.
+ * Locks are taken in this order: first the row of the run (ending/pending.c), then the row of the
+ * definition.  So a session that changes a definition first takes its run, which means that it
+ * deletes the run's row.  If an executor is running the run, the session leaves the run alone: at
+ * the run's end, the executor waits for the change of the definition, and obeys it.  The definition
+ * may get another run before its row is locked, so its run must be read again under the lock.
  *
- * A definition is looked for by its name as a task is by its key (ending/keys.c): with a
- * dirty snapshot, under a lock on the name, which is held only during the search and,
- * if the name is new, the insertion.
+ * A session looks for a definition by its name as for a task by its key (ending/keys.c): with a
+ * dirty snapshot, under a lock on the name.  The lock is held only during the search and, for a new
+ * name, the insertion.
  *
  *-------------------------------------------------------------------------
  */
@@ -69,12 +68,12 @@ PG_FUNCTION_INFO_V1(dw_unschedule);
 PG_FUNCTION_INFO_V1(dw_pause_recurring);
 PG_FUNCTION_INFO_V1(dw_resume_recurring);
 
-/* Class of the advisory locks on names; task/key_lock.c and task/row_lock.c have others */
+/* Class of the advisory locks on names; task/key_lock.c and task/row_lock.c have other classes */
 #define NAME_LOCK_CLASS	0xDE1C
 
 /*---- Finding a definition by its name ----*/
 
-/* The lock on a name that this process holds, if it holds one */
+/* The lock on a name that this process holds, if any */
 static LOCKTAG name_lock;
 
 /* Releases the lock that find_name() has taken last. */
@@ -85,9 +84,9 @@ unlock_name(void)
 }
 
 /*
- * Looks for the definition with that owner and name.  If an open transaction is
- * inserting or deleting it, *open is that transaction; otherwise *def is filled in.
- * False if there is none.
+ * Looks for the definition with this owner and name.  If an open transaction is inserting or
+ * deleting it, sets *open to this transaction, otherwise fills in *def.  Returns false if there is
+ * none.
  */
 static bool
 look_for_name(Relation rel, Oid owner, text *name, DwDefinition *def, TransactionId *open)
@@ -120,9 +119,9 @@ look_for_name(Relation rel, Oid owner, text *name, DwDefinition *def, Transactio
 }
 
 /*
- * Finds the current user's definition with this name, after waiting for other
- * transactions that change it; false if there is none.  With keep_lock, a name that was
- * not found stays locked: the caller inserts a definition, and unlocks the name.
+ * Finds the current user's definition with this name, after waiting for other transactions that
+ * change it.  Returns false if there is none.  If keep_lock is true, a name that was not found
+ * stays locked: the caller inserts a definition, and unlocks the name.
  */
 static bool
 find_name(Relation rel, text *name, bool keep_lock, DwDefinition *def)
@@ -150,8 +149,8 @@ find_name(Relation rel, text *name, bool keep_lock, DwDefinition *def)
 /*---- Taking a definition, and its run ----*/
 
 /*
- * Takes the run that the definition names, if the run is pending: deletes its row.
- * *run says what was found.  *run must be all zeros, or what an earlier call left.
+ * Takes the run that the definition names, if the run is pending: deletes its row.  Fills in *run,
+ * which must be all zeros before, or the result of an earlier call.
  */
 static void
 take_run(const DwDefinition *def, DwRecurringRun *run)
@@ -160,7 +159,7 @@ take_run(const DwDefinition *def, DwRecurringRun *run)
 	Relation	rel;
 	HeapTuple	found;
 
-	/* taken by an earlier call, after which the definition turned out to have changed */
+	/* an earlier call took it, but then the definition had changed */
 	if (run->taken != NULL && run->id == id)
 		return;
 	memset(run, 0, sizeof(DwRecurringRun));
@@ -179,7 +178,7 @@ take_run(const DwDefinition *def, DwRecurringRun *run)
 				run->running = true;
 				break;
 			case DW_GONE:
-				/* cancelled; but a delay_run() that began before may be running it */
+				/* the run is cancelled, but an earlier delay_run() may still be running it */
 				if (found != NULL)
 					run->running = !dw_row_wait(rel, &run->key);
 				break;
@@ -188,9 +187,9 @@ take_run(const DwDefinition *def, DwRecurringRun *run)
 }
 
 /*
- * Takes the run of a definition, and locks the definition's row; *def is read again
- * under that lock.  False if the definition has changed since it was read: the caller
- * looks again, with the same *run.
+ * Takes the run of a definition, locks the definition's row, and reads *def again under this lock.
+ * Returns false if the definition has changed since it was read: the caller looks again, with the
+ * same *run.
  */
 static bool
 take_definition(Relation rel, DwDefinition *def, DwRecurringRun *run)
@@ -204,13 +203,13 @@ take_definition(Relation rel, DwDefinition *def, DwRecurringRun *run)
 		dw_definition_number(&locked, Anum_recurring_task) != run->id)
 		return false;
 	*def = locked;
-	/* check under the lock, which the end of such a run would need, too */
+	/* check under the lock, which the end of such a run needs, too */
 	if (run->id != 0 && run->taken == NULL && !run->running)
 		run->running = dw_runs_without_row(run->id);
 	return true;
 }
 
-/* Ends the run that was taken, if one was, as cancelled. */
+/* Ends the run that was taken, if any, as cancelled. */
 static void
 drop_run(DwRecurringRun *run)
 {
@@ -225,14 +224,14 @@ drop_run(DwRecurringRun *run)
 
 /*---- The audit ----*/
 
-/* The name of the action that declares this definition. */
+/* Returns the name of the action that declares this definition. */
 static const char *
 declaring(const DwDefinition *def)
 {
 	return def->nulls[Anum_recurring_every - 1] ? "cron" : "every";
 }
 
-/* Records what was done to a definition, if that is to be recorded. */
+/* Records an action on a definition, if the audit includes such actions. */
 static void
 audit_definition(const char *what, const DwDefinition *def)
 {
@@ -254,13 +253,13 @@ audit_definition(const char *what, const DwDefinition *def)
 
 /*---- The options of delay_every() and delay_cron() ----*/
 
-/* The parameters of both */
+/* The parameters of both functions */
 static const DwOption parameters[] = {
 	DW_OPT_NAME, DW_OPT_WHEN, DW_OPT_SQL, DW_OPT_ARGS, DW_OPT_NAMED, DW_OPT_STARTS, DW_OPT_UNTIL, DW_OPT_TIME_ZONE,
 	DW_OPT_QUEUE, DW_OPT_TAG, DW_OPT_PRIORITY, DW_OPT_MAX_ATTEMPTS, DW_OPT_JSON
 };
 
-/* Returns the name; an error if it is null, empty or too long. */
+/* Returns the name.  Raises an error if it is null, empty or too long. */
 static text *
 read_name(const DwOptions *options)
 {
@@ -366,7 +365,7 @@ read_task(const DwOptions *options, DwDefinition *def)
 
 /*---- Declaring and changing ----*/
 
-/* True if both definitions have the same values in all columns of a list that ends with 0. */
+/* Returns true if both definitions have equal values in all columns of a list that ends with 0. */
 static bool
 is_same(Relation rel, const DwDefinition *a, const DwDefinition *b, const AttrNumber *columns)
 {
@@ -383,8 +382,8 @@ is_same(Relation rel, const DwDefinition *a, const DwDefinition *b, const AttrNu
 }
 
 /*
- * The columns that determine the ideal times of the runs, the times at which they
- * should begin, if both definitions count from the same start
+ * The columns that determine the ideal times of the runs, when they should begin, if both
+ * definitions count from the same start
  */
 static const AttrNumber interval_columns[] = {
 	Anum_recurring_every, Anum_recurring_schedule, Anum_recurring_time_zone, 0
@@ -401,10 +400,7 @@ static const AttrNumber declared_columns[] = {
 	Anum_recurring_group_key, 0
 };
 
-/*
- * Returns the start if none is given: one interval from now, or now for a cron
- * schedule.
- */
+/* Returns the default start: one interval from now, or now for a cron schedule. */
 static TimestampTz
 default_starts(const DwDefinition *wanted)
 {
@@ -423,8 +419,8 @@ default_starts(const DwDefinition *wanted)
 }
 
 /*
- * Inserts a new definition, and its first run; returns the id of that task.  Raises an
- * error if there would be no run at all.  The caller has locked the name.
+ * Inserts a new definition and its first run.  Returns the id of the run.  Raises an error if there
+ * would be no run at all.  The caller has locked the name.
  */
 static int64
 create(DwDefinition *def)
@@ -443,7 +439,7 @@ create(DwDefinition *def)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("recurring task \"%s\" would never be run",
 						TextDatumGetCString(def->values[Anum_recurring_name - 1])),
-				 errdetail("It has no ideal time from now on, or none up to %s.", "until")));
+				 errdetail("Its schedule has no time from now on, or none up to %s.", "until")));
 	dw_definition_insert_run(def);
 	dw_table_insert(dw_catalog()->recurring, def->values, def->nulls, Natts_recurring);
 	audit_definition(declaring(def), def);
@@ -451,10 +447,10 @@ create(DwDefinition *def)
 }
 
 /*
- * Changes a definition that was taken together with its run; returns the id of the
- * current run, 0 if there is none.  If the run is pending it is replaced; if it is
- * running, its end obeys the change.  A definition that came with a copy of another
- * database becomes this database's own: its runs will run here.
+ * Changes a definition that was taken together with its run.  Returns the id of the current run, 0
+ * if there is none.  Replaces a pending run.  The end of a running run obeys the change.  A
+ * definition that came with a copy of another database becomes this database's own, so its runs
+ * will run here.
  */
 static int64
 change(Relation rel, DwDefinition *def, const DwDefinition *wanted, DwRecurringRun *run)
@@ -471,7 +467,7 @@ change(Relation rel, DwDefinition *def, const DwDefinition *wanted, DwRecurringR
 		def->nulls[declared_columns[i] - 1] = wanted->nulls[declared_columns[i] - 1];
 	}
 	dw_definition_set(def, Anum_recurring_origin, Int64GetDatum(dw_origin_stamp()));
-	/* if a run is running, its end sets the next time by the changed definition */
+	/* the end of a running run sets the next time by the changed definition */
 	if (!run->running)
 	{
 		if (!same_times)
@@ -485,9 +481,9 @@ change(Relation rel, DwDefinition *def, const DwDefinition *wanted, DwRecurringR
 }
 
 /*
- * Inserts a definition, or changes the one of that name; returns the id of its current
- * run, 0 if there is none.  A definition that is declared again without any change, and
- * is this database's own, is left alone.
+ * Inserts a definition, or changes the definition with this name.  Returns the id of its current
+ * run, 0 if there is none.  Leaves a definition of this database alone if it is declared again
+ * without any change.
  */
 static int64
 declare(DwDefinition *wanted)
@@ -499,7 +495,7 @@ declare(DwDefinition *wanted)
 	DwDefinition def;
 	int64		result;
 
-	/* take what may have to be waited for before the name is locked */
+	/* before the name is locked, take everything that may have to be waited for */
 	table_close(dw_tasks_open(), NoLock);
 	(void) dw_require_lane(GetUserId(), DatumGetInt16(wanted->values[Anum_recurring_queue - 1]),
 						   DatumGetInt16(wanted->values[Anum_recurring_priority - 1]));
@@ -534,7 +530,7 @@ declare(DwDefinition *wanted)
 	return result;
 }
 
-/* delay_every() and delay_cron(). */
+/* Does the work of delay_every() and delay_cron(). */
 static Datum
 declare_from_args(FunctionCallInfo fcinfo, bool is_cron)
 {
@@ -575,10 +571,10 @@ dw_cron(PG_FUNCTION_ARGS)
 /*---- Removing, pausing, resuming ----*/
 
 /*
- * Checks the call of an SQL function whose only argument is a name, and takes the current
- * user's definition of that name as take_definition() does.  With only_paused, a
- * definition that is not paused is read, but neither locked nor is its run taken.
- * Returns the open table of definitions, or NULL if there is no such definition.
+ * Checks the call of an SQL function whose only argument is a name, and takes the current user's
+ * definition with this name as take_definition() does.  If only_paused is true, only reads a
+ * definition that is not paused, without locking it or taking its run.  Returns the open table of
+ * definitions, or NULL if there is no such definition.
  */
 static Relation
 take_named(FunctionCallInfo fcinfo, const char *function, bool only_paused, DwDefinition *def,
@@ -604,7 +600,7 @@ take_named(FunctionCallInfo fcinfo, const char *function, bool only_paused, DwDe
 	return rel;
 }
 
-/* SQL function delay_unschedule(): removes a recurring task; false if there is none. */
+/* SQL function delay_unschedule(): removes a recurring task.  Returns false if there is none. */
 Datum
 dw_unschedule(PG_FUNCTION_ARGS)
 {
@@ -621,7 +617,7 @@ dw_unschedule(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(true);
 }
 
-/* SQL function delay_pause_recurring(); false if there is no such recurring task. */
+/* SQL function delay_pause_recurring().  Returns false if there is no such recurring task. */
 Datum
 dw_pause_recurring(PG_FUNCTION_ARGS)
 {
@@ -642,8 +638,8 @@ dw_pause_recurring(PG_FUNCTION_ARGS)
 }
 
 /*
- * Resumes a definition without a running run: its next run is at the first ideal time
- * from now on, and after the last run.
+ * Resumes a definition without a running run.  Its next run is at the first ideal time that is not
+ * before now, and is after the last run.
  */
 static void
 resume(DwDefinition *def)
@@ -659,7 +655,7 @@ resume(DwDefinition *def)
 	(void) dw_definition_follow_clock(def, dw_definition_clock_shown(def), true);
 }
 
-/* SQL function delay_resume_recurring(); false if there is no such recurring task. */
+/* SQL function delay_resume_recurring().  Returns false if there is no such recurring task. */
 Datum
 dw_resume_recurring(PG_FUNCTION_ARGS)
 {

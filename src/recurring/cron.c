@@ -1,14 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * cron.c
- *	  Cron schedules: from their text to sets of values, and from these to
- *	  the next time in a time zone.
+ *	  Cron schedules: turns their text into sets of values, and computes the next time in a time
+ *	  zone.
  *
  * Run by sessions, executors and the sweeper.  The functions here use neither the clock
  * nor a catalog, and raise no error.
  *
- * A schedule is made of local times, and local clocks are set forward and back (summer
- * time).  There are two kinds of schedule, as in Vixie's cron:
+ * A schedule consists of local times, and local clocks are set forward and back (summer time).
+ * There are two kinds of schedule, as in Vixie's cron:
  *
  * fixed hours	each local time is due once: when the clock first shows that time or a
  *				later one.  So local times that the clock leaves out are due together
@@ -18,9 +18,9 @@
  *				shows a matching time.  So *:00, *:15 ... are 15 minutes apart,
  *				whatever happens to the clock.
  *
- * This file counts in seconds.  An instant is counted from the Unix epoch; so is a local
- * time, as if the clock showed UTC.  The offset is local time minus UTC.  A time zone is
- * read as a sequence of spans with one offset each, by pg_next_dst_boundary().
+ * This file counts in seconds.  An instant is counted from the Unix epoch.  A local time is counted
+ * from the epoch, too, as if the clock showed UTC.  The offset is local time minus UTC.
+ * pg_next_dst_boundary() reads a time zone as a sequence of spans with one offset each.
  *
  *-------------------------------------------------------------------------
  */
@@ -45,15 +45,12 @@
  */
 #define CALENDAR_CYCLE	(INT64CONST(146097) * SECS_PER_DAY)
 
-/*
- * Limit of the offset of a time zone, in seconds.  POSIX time zones allow up to 167
- * hours.
- */
+/* Limit of the offset of a time zone, in seconds.  POSIX time zones allow up to 167 hours. */
 #define MAX_OFFSET		(INT64CONST(7) * SECS_PER_DAY)
 
 /*---- Reading a schedule ----*/
 
-/* The fields of a schedule, in their order; the second may be left out. */
+/* The fields of a schedule, in their order.  The field "second" may be left out. */
 typedef enum FieldNumber
 {
 	SECOND_FIELD,
@@ -70,9 +67,9 @@ typedef struct Field
 	const char *name;
 	int			min;
 	int			max;
-	int			cycle;			/* number of different values; the first follows the last */
-	const char *names;			/* names of the values from min on, 3 letters each,
-								 * without separators; "" if they have no names */
+	int			cycle;			/* number of different values; the first value follows the last */
+	const char *names;			/* names of the values from min on, 3 letters each, without
+								 * separators, or "" */
 	const char *hint;			/* errhint() for a wrong value */
 } Field;
 
@@ -86,7 +83,7 @@ static const Field fields[NFIELDS] = {
 	"Days of the week are 0 to 7, or sun to sat; 0 and 7 are Sunday, friL is the last Friday of a month, and fri#2 the second one."}
 };
 
-/* Words that can stand for a whole schedule. */
+/* Words that stand for a whole schedule. */
 static const struct
 {
 	const char *word;
@@ -102,14 +99,13 @@ static const struct
 };
 
 /*
- * State of the reader.  A field is a list of elements, which are separated by commas.
- * The read_*() functions take text from the element and return false at an error; then
- * problem and hint are set.
+ * State of the reader.  A field is a list of elements, separated by commas.  The read_*() functions
+ * take text from the element.  After an error, they set problem and hint, and return false.
  */
 typedef struct Reader
 {
-	const Field *field;			/* the field that is being read */
-	const char *element;		/* begin of the element that is being read */
+	const Field *field;			/* the current field */
+	const char *element;		/* begin of the current element */
 	const char *at;				/* the next character of the element */
 	const char *end;			/* end of the element */
 	const char *problem;		/* errdetail() of the error */
@@ -122,7 +118,7 @@ is_blank(char c)
 	return c != '\0' && strchr(" \t\n\r\f\v", c) != NULL;
 }
 
-/* Notes an error.  Returns false, so that the caller can return the result. */
+/* Notes an error.  Returns false, which the caller can return. */
 static bool
 fail(Reader *reader, const char *problem, const char *hint)
 {
@@ -131,7 +127,7 @@ fail(Reader *reader, const char *problem, const char *hint)
 	return false;
 }
 
-/* Notes that the current element has a wrong form; returns false. */
+/* Notes that the current element has a wrong form.  Returns false. */
 static bool
 not_understood(Reader *reader)
 {
@@ -146,7 +142,7 @@ not_understood(Reader *reader)
 				psprintf("Write *, a value, or a range such as 2-4, each with a step such as /2 or without. %s", reader->field->hint));
 }
 
-/* Notes that a value is too small or too large for the current field; returns false. */
+/* Notes that a value is too small or too large for the current field.  Returns false. */
 static bool
 out_of_range(Reader *reader, const char *what, int value)
 {
@@ -155,8 +151,8 @@ out_of_range(Reader *reader, const char *what, int value)
 }
 
 /*
- * True if the next character of the element is c (lower case), in either case of letters;
- * then the reader goes past that character.
+ * If the next character of the element is c (a lower-case letter), in upper or lower case, moves
+ * the reader after it, and returns true.
  */
 static bool
 take_char(Reader *reader, char c)
@@ -168,7 +164,7 @@ take_char(Reader *reader, char c)
 }
 
 /*
- * Reads an unsigned number; false, without an error noted, if there is no digit.  Stops
+ * Reads an unsigned number.  Returns false, without noting an error, if there is no digit.  Stops
  * reading at 1000, before the number overflows: no field has such a value.
  */
 static bool
@@ -183,7 +179,7 @@ read_cron_number(Reader *reader, int *value)
 }
 
 /*
- * Reads a number, or the name of a value, as in "mon"; false, without an error noted, if
+ * Reads a number, or the name of a value such as "mon".  Returns false, without noting an error, if
  * there is neither.
  */
 static bool
@@ -223,8 +219,8 @@ range_of(const Field *field, int first, int last, int step)
 }
 
 /*
- * Reads the text behind a weekday: L (the last one of a month), or # and a number (the
- * n-th one of a month).
+ * Reads the text after a weekday: L (the last such weekday of a month), or # and a number n (the
+ * n-th such weekday of a month).
  */
 static bool
 read_which_weekday(Reader *reader, int weekday, DwCron *cron)
@@ -249,8 +245,7 @@ read_which_weekday(Reader *reader, int weekday, DwCron *cron)
 }
 
 /*
- * Reads one element of a field and adds its values to the set, or to the sets of *cron
- * for L and #.
+ * Reads one element of a field and adds its values to the set, or to the sets of *cron for L and #.
  */
 static bool
 read_element(Reader *reader, DwCron *cron, uint64 *set)
@@ -295,7 +290,7 @@ read_element(Reader *reader, DwCron *cron, uint64 *set)
 	return true;
 }
 
-/* Reads a field, which is the given text, into a set of values. */
+/* Reads a field, the given text, into a set of values. */
 static bool
 read_field(Reader *reader, const char *text, int length, DwCron *cron, uint64 *set)
 {
@@ -317,8 +312,8 @@ read_field(Reader *reader, const char *text, int length, DwCron *cron, uint64 *s
 }
 
 /*
- * Splits a text at blanks and returns the number of words.  Sets begin and length of the
- * first max words.
+ * Splits a text at blanks, and returns the number of words.  Sets begin and length of the first max
+ * words.
  */
 static int
 split(const char *text, const char **words, int *lengths, int max)
@@ -345,10 +340,7 @@ split(const char *text, const char **words, int *lengths, int max)
 	}
 }
 
-/*
- * Returns the schedule that an abbreviation such as @daily means; NULL if the word is
- * none.
- */
+/* Returns the schedule for an abbreviation such as @daily; NULL if the word is no abbreviation. */
 static const char *
 abbreviated(const char *word, int length)
 {
@@ -359,7 +351,7 @@ abbreviated(const char *word, int length)
 	return NULL;
 }
 
-/* Notes that a word which begins with @ is not an abbreviation; returns false. */
+/* Notes that a word with @ is not an abbreviation.  Returns false. */
 static bool
 wrong_word(Reader *reader, const char *word, int length)
 {
@@ -409,16 +401,16 @@ read_schedule(Reader *reader, const char *text, DwCron *cron)
 	cron->days = (uint32) sets[DAY_FIELD];
 	cron->months = (uint16) sets[MONTH_FIELD];
 	cron->weekdays = (uint8) sets[WEEKDAY_FIELD];
-	/* as in Vixie's cron: a field that begins with * counts as *, also with a step */
+	/* as in Vixie's cron, a field that begins with * counts as *, even with a step */
 	cron->any_hour = *words[HOUR_FIELD - first] == '*';
 	cron->both_days = *words[DAY_FIELD - first] == '*' || *words[WEEKDAY_FIELD - first] == '*';
 	return true;
 }
 
 /*
- * Reads a schedule from its text.  Returns false if the text is not a schedule; then
- * *problem is a sentence for errdetail() that says why, and *hint one for errhint().
- * Both are static or allocated in the current memory context.
+ * Reads a schedule from its text.  Returns false if the text is not a schedule.  Then sets *problem
+ * to a sentence with the reason, for errdetail(), and *hint to a sentence for errhint().  Both are
+ * static or allocated in the current memory context.
  */
 bool
 dw_cron_parse(const char *text, DwCron *cron, const char **problem, const char **hint)
@@ -445,8 +437,8 @@ next_value(uint64 set, int from)
 }
 
 /*
- * Returns the first matching time of a day that is not before `from`; -1 if there is
- * none.  Both are seconds since midnight.
+ * Returns the first matching time of a day that is not before `from`; -1 if there is none.  `from`
+ * and the result are seconds since midnight.
  */
 static int
 next_time_of_day(const DwCron *cron, int from)
@@ -467,8 +459,8 @@ next_time_of_day(const DwCron *cron, int from)
 }
 
 /*
- * Returns a set of days among seven consecutive ones: bit n is set if the n-th day,
- * counted from 0, is one of the given weekdays.  The first day is a `weekday`.
+ * Returns a set of days among seven consecutive days: bit n is set if the n-th day, counted from 0,
+ * is one of the given weekdays.  The first day is a `weekday`.
  */
 static uint64
 week_from(int weekday, uint8 weekdays)
@@ -477,14 +469,14 @@ week_from(int weekday, uint8 weekdays)
 }
 
 /*
- * Returns the set of matching days of a month; bit 1 is its first day.  `first` is the
- * Julian day number of that first day.
+ * Returns the set of matching days of a month.  Bit 1 is its first day, and `first` is the Julian
+ * day number of this day.
  */
 static uint32
 days_of_month(const DwCron *cron, int year, int month, int first)
 {
 	int			length = day_tab[isleap(year)][month - 1];
-	int			last_week = length - DAYS_PER_WEEK; /* days before the last seven */
+	int			last_week = length - DAYS_PER_WEEK; /* days before the last seven days */
 	uint64		all = ((UINT64CONST(1) << length) - 1) << 1;
 	uint64		by_date = cron->days;
 	uint64		by_weekday;
@@ -499,7 +491,7 @@ days_of_month(const DwCron *cron, int year, int month, int first)
 }
 
 /*
- * Finds the first matching local time that is at or after `from` and before `before`;
+ * Finds the first matching local time that is not before `from` and is before `before`.  Returns
  * false if there is none.
  */
 static bool
@@ -549,8 +541,8 @@ next_match(const DwCron *cron, int64 from, int64 before, int64 *match)
 /*---- Time zones ----*/
 
 /*
- * Sets *offset to the offset of a time zone at instant t, and *until to the instant at
- * which that offset ends, PG_INT64_MAX if it never does.
+ * Sets *offset to the offset of a time zone at instant t, and *until to the instant when this
+ * offset ends, or to PG_INT64_MAX if it never ends.
  */
 static void
 offset_at(pg_tz *zone, pg_time_t t, int64 *offset, pg_time_t *until)
@@ -565,8 +557,8 @@ offset_at(pg_tz *zone, pg_time_t t, int64 *offset, pg_time_t *until)
 	if (found == 0)
 	{
 		/*
-		 * At exactly the last change in the zone's table pg_next_dst_boundary() says
-		 * wrongly that no change follows.  One second later its answer is right.
+		 * Exactly at the last change in the zone's table, pg_next_dst_boundary() wrongly finds no
+		 * next change.  One second later its answer is right.
 		 */
 		pg_time_t	later = t + 1;
 
@@ -577,11 +569,11 @@ offset_at(pg_tz *zone, pg_time_t t, int64 *offset, pg_time_t *until)
 }
 
 /*
- * Returns the first local time that the clock has not reached at any instant up to the
- * given one.
+ * Returns the first local time that the clock has not reached at any instant up to the given
+ * instant.
  *
- * The clock may have been set back since it showed a later time than now.  It is enough
- * to look at the spans of the last two weeks: offsets are less than a week.
+ * The clock may have shown a later time than now before it was set back.  The spans of the last two
+ * weeks are enough, since offsets are less than a week.
  */
 static int64
 not_shown_until(pg_tz *zone, pg_time_t instant)
@@ -603,8 +595,8 @@ not_shown_until(pg_tz *zone, pg_time_t instant)
 }
 
 /*
- * Returns the first instant, not before t, at which the clock shows the given local time
- * or a later one.
+ * Returns the first instant, not before t, when the clock shows the given local time or a later
+ * time.
  */
 static pg_time_t
 first_shown(pg_tz *zone, int64 local, pg_time_t t)
@@ -622,8 +614,8 @@ first_shown(pg_tz *zone, int64 local, pg_time_t t)
 }
 
 /*
- * Finds the first instant after `after` at which a schedule with fixed hours is due;
- * false if there is none.
+ * Finds the first instant after `after` when a schedule with fixed hours is due.  Returns false if
+ * there is none.
  */
 static bool
 next_of_fixed_hours(const DwCron *cron, pg_tz *zone, pg_time_t after, pg_time_t *next)
@@ -638,7 +630,7 @@ next_of_fixed_hours(const DwCron *cron, pg_tz *zone, pg_time_t after, pg_time_t 
 }
 
 /*
- * Finds the first instant after `after` at which a schedule for any hour is due; false if
+ * Finds the first instant after `after` when a schedule for any hour is due.  Returns false if
  * there is none.  Searches the local times of one span after the other.
  */
 static bool
@@ -665,9 +657,8 @@ next_of_any_hour(const DwCron *cron, pg_tz *zone, pg_time_t after, pg_time_t *ne
 }
 
 /*
- * Finds the first time after `after` at which a schedule is due.  Returns false if there
- * is none: no date matches, the next one is beyond the range of timestamps, or `after` is
- * infinite.
+ * Finds the first time after `after` when a schedule is due.  Returns false if there is none: no
+ * date matches, the next date is beyond the range of timestamps, or `after` is infinite.
  */
 bool
 dw_cron_next(const DwCron *cron, pg_tz *zone, TimestampTz after, TimestampTz *next)

@@ -46,8 +46,8 @@ dw_cron_read(const char *text, DwCron *cron)
 }
 
 /*
- * Returns the time zone of a name that a user wrote.  Raises an error if there is no such
- * zone, or if PostgreSQL refuses it (one with leap seconds).
+ * Returns the time zone with a name that a user wrote.  Raises an error if there is no such zone,
+ * or if PostgreSQL refuses it (a zone with leap seconds).
  */
 pg_tz *
 dw_time_zone(const char *name)
@@ -64,8 +64,8 @@ dw_time_zone(const char *name)
 }
 
 /*
- * delay_wheel.cron_times(schedule, timezone, after, n): the next n times of a schedule
- * after a time.  The time zone may be null, for that of the session.
+ * delay_wheel.cron_times(schedule, timezone, after, n): returns the next n times of a schedule
+ * after a time.  A null time zone means the session's zone.
  */
 Datum
 dw_cron_times(PG_FUNCTION_ARGS)
@@ -85,7 +85,7 @@ dw_cron_times(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("after must be finite"),
-				 errhint("Times are counted on from it.")));
+				 errhint("The times that follow it are returned.")));
 	n = PG_GETARG_INT32(3);
 	if (n < 1 || n > MAX_TIMES)
 		ereport(ERROR,
@@ -107,13 +107,12 @@ dw_cron_times(PG_FUNCTION_ARGS)
 /*
  * Run by sessions that schedule, and by the sweeper.
  *
- * The rules of time zones change, sometimes at short notice.  So the row of such a task keeps
- * the local time and the zone, and the instant that they stood for when the row was written.
- * If they stand for another instant later, the sweeper moves the due time by the difference
- * (local_times.c).  The due time itself may be later than the instant, by the spread
- * of the queue.
+ * The rules of time zones change, sometimes at short notice.  So the row of such a task has the
+ * local time and the zone, and the instant that they meant when the row was written.  If they mean
+ * another instant later, the sweeper moves the due time by the difference (local_times.c).  The due
+ * time itself may be later than the instant, by the spread of the queue.
  *
- * A process reads the rules of a zone when it first needs them, and keeps them to its end.
+ * A process reads the rules of a zone when it first needs them, and keeps them until it ends.
  */
 
 /* The keys of the object DW_MORE_LOCAL, and its place in an array of one column. */
@@ -123,9 +122,9 @@ dw_cron_times(PG_FUNCTION_ARGS)
 #define COLUMN			1
 
 /*
- * Finds the instant at which the clocks of a zone show a local time; false if it is out of
- * range.  As AT TIME ZONE has it: of a time that comes twice the second one, and one that is
- * left out counts with the offset from before.
+ * Finds the instant when the clocks of a zone show a local time.  Returns false if it is out of
+ * range.  As for AT TIME ZONE, takes the second instant of a time that comes twice, and uses the
+ * earlier offset for a time that the clocks leave out.
  */
 bool
 dw_local_instant(Timestamp time, pg_tz *zone, TimestampTz *instant)
@@ -140,7 +139,9 @@ dw_local_instant(Timestamp time, pg_tz *zone, TimestampTz *instant)
 	return tm2timestamp(&tm, fsec, &tz, instant) == 0 && IS_VALID_TIMESTAMP(*instant);
 }
 
-/* Reads the local time of a task's row; false if it has none, or plain SQL wrote nonsense. */
+/*
+ * Reads the local time of a task's row.  Returns false if it has none, or plain SQL wrote nonsense.
+ */
 bool
 dw_local_time_read(const Datum *values, const bool *nulls, DwLocalTime *local)
 {

@@ -5,10 +5,10 @@
  *
  * Run by sessions, executors, timers and the sweeper.
  *
- * A definition is a row of delay_wheel_data.recurring_task; it says what is to be done, and
- * when.  A run is an ordinary task that names its definition.  The definition names its
- * current run, which is pending or running.  Ideal times are the times of the interval
- * or the cron schedule; next_due is the ideal time of the current run.
+ * A definition is a row of delay_wheel_data.recurring_task, which describes the task and its times.
+ * A run is an ordinary task that names its definition.  The definition names its current run, which
+ * is pending or running.  Ideal times are the times of the interval or the cron schedule.  next_due
+ * is the ideal time of the current run.
  *
  * This file finds, locks and writes definitions, computes next_due, and inserts the next
  * run when a run ends.  README.md describes the locks and their order.
@@ -43,7 +43,6 @@
 #include "../base/compat.h"
 #include "../base/errors.h"
 #include "../base/inject.h"
-#include "../ring/ring.h"
 #include "../rows/catalog.h"
 #include "../rows/more.h"
 #include "../rows/task_rows.h"
@@ -57,7 +56,7 @@
 /* Maximum length of a definition's last_error, in bytes. */
 #define MAX_ERROR		1000
 
-/* Maximum number of rows that the timer reads to find one of another origin. */
+/* Maximum number of rows that the timer reads to find a row of another origin. */
 #define UNARMED_LOOK	1000
 
 /*---- Definitions ----*/
@@ -69,9 +68,7 @@ dw_definition_number(const DwDefinition *def, AttrNumber column)
 	return def->nulls[column - 1] ? 0 : DatumGetInt64(def->values[column - 1]);
 }
 
-/*
- * Sets a column of a definition in memory.  dw_definition_write() writes it to the table.
- */
+/* Sets a column of a definition in memory.  dw_definition_write() writes it to the table. */
 void
 dw_definition_set(DwDefinition *def, AttrNumber column, Datum value)
 {
@@ -99,7 +96,7 @@ add_one(DwDefinition *def, AttrNumber column)
 	dw_definition_set(def, column, Int64GetDatum(dw_definition_number(def, column) + 1));
 }
 
-/* True if the definition is paused: it gets no run before it is resumed. */
+/* Returns true if the definition is paused, so that it gets no run before it is resumed. */
 bool
 dw_definition_is_paused(const DwDefinition *def)
 {
@@ -107,8 +104,8 @@ dw_definition_is_paused(const DwDefinition *def)
 }
 
 /*
- * Pauses a definition, in memory, and logs that.  Its runs crash the server, so it gets
- * no run before somebody resumes it.
+ * Pauses a definition, in memory, and logs this.  Its runs crash the server, so it gets no run
+ * before somebody resumes it.
  */
 void
 dw_definition_pause_for_crashes(DwDefinition *def)
@@ -118,10 +115,10 @@ dw_definition_pause_for_crashes(DwDefinition *def)
 			(errcode(DW_ERRCODE_CRASHED),
 			 errmsg("delay_wheel recurring task \"%s\" is paused, since its runs crash the server",
 					TextDatumGetCString(def->values[Anum_recurring_name - 1])),
-			 errhint("When the cause is mended, resume it by delay_resume_recurring().")));
+			 errhint("When the cause is fixed, call delay_resume_recurring().")));
 }
 
-/* True if runs that were missed are made up for (catch_up = 'all'). */
+/* Returns true if missed runs are made up (catch_up = 'all'). */
 static bool
 catches_up(const DwDefinition *def)
 {
@@ -136,8 +133,8 @@ dw_definition_owner(const DwDefinition *def)
 }
 
 /*
- * True if the definition was written, or armed by delay_wheel.arm(), in this database of this
- * cluster.  A definition that came with a copy gets no run before it is armed.
+ * Returns true if the definition was written, or armed by delay_wheel.arm(), in this database of
+ * this cluster.  A definition that came with a copy gets no run before it is armed.
  */
 bool
 dw_definition_is_armed(const DwDefinition *def)
@@ -145,9 +142,7 @@ dw_definition_is_armed(const DwDefinition *def)
 	return dw_definition_number(def, Anum_recurring_origin) == dw_origin_stamp();
 }
 
-/*
- * Fills *def from a row.  Values may point into the row, which must last as long as *def.
- */
+/* Fills in *def from a row.  Values may point into the row, which must live as long as *def. */
 void
 dw_definition_read(Relation rel, HeapTuple tuple, DwDefinition *def)
 {
@@ -156,7 +151,7 @@ dw_definition_read(Relation rel, HeapTuple tuple, DwDefinition *def)
 }
 
 /*
- * Reads the newest committed version of a definition, found by id; false if there is
+ * Reads the newest committed version of the definition with this id.  Returns false if there is
  * none.
  */
 bool
@@ -173,10 +168,10 @@ dw_definition_find(Relation rel, int64 id, DwDefinition *def)
 }
 
 /*
- * Locks the row of a definition, which the caller has read, for an update or a delete.
- * The caller has locked the table (RowExclusiveLock).  Returns TM_Ok if the version that
- * was read is still the newest one; TM_WouldBlock with LockWaitSkip if another
- * transaction has the row; else see heap_lock_tuple().
+ * Locks the row of a definition, which the caller has read, for an update or a delete.  The caller
+ * has locked the table (RowExclusiveLock).  Returns TM_Ok if the version that was read is still the
+ * newest version.  With LockWaitSkip, returns TM_WouldBlock if another transaction has locked the
+ * row.  See heap_lock_tuple() for other results.
  */
 TM_Result
 dw_definition_lock(Relation rel, const DwDefinition *def, LockWaitPolicy wait)
@@ -214,8 +209,8 @@ dw_definition_delete(Relation rel, const DwDefinition *def)
 /*---- The next run ----*/
 
 /*
- * Reads a definition's interval or schedule.  Returns NULL, or a sentence that says why
- * its times cannot be computed: plain SQL wrote a wrong value, or the time zone is gone.
+ * Reads a definition's interval or schedule.  Returns NULL, or a sentence with the reason why its
+ * times cannot be computed (plain SQL wrote a wrong value, or the time zone is gone).
  */
 static const char *
 read_recurrence(const DwDefinition *def, DwRecurrence *r)
@@ -249,10 +244,9 @@ read_recurrence(const DwDefinition *def, DwRecurrence *r)
 }
 
 /*
- * Sets next_due, in memory, to the first ideal time after the given time; to null if
- * there is none, or if the definition has come to its end (until, max_runs).  If the
- * definition is invalid, logs that, and sets next_due to null and last_error to the
- * reason.
+ * Sets next_due, in memory, to the first ideal time after the given time, or to null if there is
+ * none, or if the definition has ended (until, max_runs).  If the definition is invalid, logs this,
+ * and sets next_due to null and last_error to the reason.
  */
 void
 dw_definition_set_next(DwDefinition *def, TimestampTz after)
@@ -283,9 +277,9 @@ dw_definition_set_next(DwDefinition *def, TimestampTz after)
 }
 
 /*
- * Returns the latest ideal time whose run would be skipped as too late by now (see
- * ending/claim.c); DT_NOBEGIN if the definition has no skip_after.  There may be
- * millions of such times, so no runs are inserted for them.
+ * Returns the latest ideal time whose run would now be too late, and skipped (see ending/claim.c);
+ * DT_NOBEGIN if the definition has no skip_after.  There may be millions of such times, so no runs
+ * are inserted for them.
  */
 static TimestampTz
 too_late(const DwDefinition *def)
@@ -299,7 +293,7 @@ too_late(const DwDefinition *def)
 
 /*---- A clock that was set back ----*/
 
-/* The latest time of the clock that the definition knows of; DT_NOBEGIN if it has had no run. */
+/* Returns the latest time of the clock noted in the definition; DT_NOBEGIN if it had no run. */
 TimestampTz
 dw_definition_clock_shown(const DwDefinition *def)
 {
@@ -314,13 +308,13 @@ dw_definition_clock_shown(const DwDefinition *def)
 
 /*
  * If the clock was set back, brings next_due forward, in memory, to the first ideal time from now
- * on; false if it stays.  "shown" is the latest time that the clock is known to have shown.  With
- * with_start, a start that is later than now goes back, too.
+ * on.  Returns false if next_due stays.  shown: the latest known time of the clock.  If with_start
+ * is true, also moves back a start that is later than now.
  *
- * next_due stays unless it is more than twice as far away as the pause of the schedule before it.
- * So a time of the day that has come does not come again when the clock is set back by some hours,
- * and the run that is made early by delay_run() is not made again.  It also stays if the definition
- * catches up: each of its times comes once, whatever the clock does.
+ * next_due stays unless it is further away than twice the schedule's pause before it.  So a time of
+ * day that has passed does not come again when the clock is set back by some hours, and a run that
+ * delay_run() made early is not repeated.  next_due also stays if the definition catches up, since
+ * then each of its times comes once, whatever the clock does.
  */
 bool
 dw_definition_follow_clock(DwDefinition *def, TimestampTz shown, bool with_start)
@@ -347,12 +341,11 @@ dw_definition_follow_clock(DwDefinition *def, TimestampTz shown, bool with_start
 	return true;
 }
 
-/*---- The first run, and the next one ----*/
+/* The first and the next run */
 
 /*
- * Sets next_due, in memory, for a definition that is new, changed or resumed.  Ideal
- * times in the past are left out, unless the definition catches up; so are those that had
- * a run.
+ * Sets next_due, in memory, for a definition that is new, changed or resumed.  Leaves out ideal
+ * times that had a run.  Unless the definition catches up, also leaves out ideal times in the past.
  */
 void
 dw_definition_set_first(DwDefinition *def)
@@ -385,9 +378,9 @@ const AttrNumber dw_definition_and_task[DW_DEFINITION_AND_TASK][2] = {
 };
 
 /*
- * Inserts the task of the next run, and sets the definition's column "task" to its id, in
- * memory.  Inserts none, and sets the column to null, if there is no next time or the
- * definition is paused or not armed.
+ * Inserts the task of the next run, and sets the definition's column "task" to its id, in memory.
+ * If there is no next time, or the definition is paused or not armed, inserts no task and sets the
+ * column to null.
  */
 void
 dw_definition_insert_run(DwDefinition *def)
@@ -415,8 +408,8 @@ dw_definition_insert_run(DwDefinition *def)
 }
 
 /*
- * Looks for the task that a definition names as its current run, as it is now.  The caller
- * has locked the table of tasks.
+ * Looks for the current row of the task that a definition names as its run.  The caller has locked
+ * the table of tasks.
  */
 DwRunRow
 dw_definition_find_run(Relation tasks, const DwDefinition *def)
@@ -438,8 +431,8 @@ dw_definition_find_run(Relation tasks, const DwDefinition *def)
 /*---- The end of a run ----*/
 
 /*
- * Notes the end of the current run in the definition, in memory: its last_* columns and
- * its counters.  dw_definition_advance() is called after that.
+ * Notes the end of the current run in the definition, in memory: in its last_* columns and its
+ * counters.  The caller then calls dw_definition_advance().
  */
 void
 dw_definition_note_end(DwDefinition *def, const DwEnded *ended)
@@ -468,8 +461,8 @@ dw_definition_note_end(DwDefinition *def, const DwEnded *ended)
 }
 
 /*
- * Sets next_due, in memory, to the ideal time that follows the run that has ended.  Ideal
- * times that have passed are left out, unless the definition catches up.
+ * Sets next_due, in memory, to the next ideal time after the run that has ended.  Leaves out ideal
+ * times that have passed, unless the definition catches up.
  */
 void
 dw_definition_advance(DwDefinition *def)
@@ -486,9 +479,9 @@ dw_definition_advance(DwDefinition *def)
 }
 
 /*
- * True if an executor of this database runs the task with this id.  An executor that runs
- * a task outside of a transaction may have deleted its row before, see
- * executor/autonomous.c.  Takes the ready lock.
+ * Returns true if an executor of this database runs the task with this id.  An executor that runs a
+ * task outside of a transaction may already have deleted its row, see executor/autonomous.c.  Takes
+ * the ready lock.
  */
 bool
 dw_runs_without_row(int64 id)
@@ -506,10 +499,7 @@ dw_runs_without_row(int64 id)
 	return found;
 }
 
-/*
- * Returns the id of the definition that a task names in its row; 0 if the task names
- * none.
- */
+/* Returns the id of the definition that a task's row names, or 0. */
 static int64
 definition_of(const Datum *values, const bool *nulls)
 {
@@ -519,9 +509,9 @@ definition_of(const Datum *values, const bool *nulls)
 }
 
 /*
- * Finds the newest version of a definition and locks its row, if the task is its current
- * run; false if it is not.  With LockWaitSkip also false, and *busy is set, if another
- * transaction has the row.
+ * Finds the newest version of a definition and locks its row, if the task is its current run;
+ * otherwise returns false.  With LockWaitSkip, if another transaction has locked the row, sets
+ * *busy to true and returns false.
  */
 static bool
 lock_of_run(Relation rel, int64 id, const DwTaskKey *task, LockWaitPolicy wait, DwDefinition *def,
@@ -533,7 +523,7 @@ lock_of_run(Relation rel, int64 id, const DwTaskKey *task, LockWaitPolicy wait, 
 		TM_Result	result;
 
 		CHECK_FOR_INTERRUPTS();
-		/* the owner is compared since plain SQL can write any definition's id into a task */
+		/* compare owners, since plain SQL can write any definition's id into a task */
 		if (!dw_definition_find(rel, id, def) ||
 			dw_definition_number(def, Anum_recurring_task) != task->id ||
 			dw_definition_owner(def) != task->owner)
@@ -546,19 +536,18 @@ lock_of_run(Relation rel, int64 id, const DwTaskKey *task, LockWaitPolicy wait, 
 			*busy = true;
 			return false;
 		}
-		/* this same command has deleted the row, by plain SQL */
+		/* plain SQL in the current command has deleted the row */
 		if (result == TM_SelfModified || result == TM_Invisible)
 			return false;
 	}
 }
 
 /*
- * Locks the definition as lock_of_run() does, and waits for a transaction that changes
- * it.
+ * Locks the definition as lock_of_run() does, but waits for a transaction that changes it.
  *
- * A cancel can interrupt the wait if the run has succeeded in this transaction, since
- * that is undone then.  It cannot if the run has failed, or has committed its work (a run
- * with a mode): its end must be recorded.
+ * If the run has succeeded in this transaction, a cancel can interrupt the wait, and undoes the
+ * run.  If the run has failed, or has committed its work (a run with a mode), a cancel cannot,
+ * since the end of the run must be recorded.
  */
 static bool
 wait_for_definition(Relation rel, int64 id, const DwEnded *ended, DwDefinition *def)
@@ -577,20 +566,8 @@ wait_for_definition(Relation rel, int64 id, const DwEnded *ended, DwDefinition *
 }
 
 /*
- * Hands the count of crashes of a run that was skipped, since it came too late after a
- * crash, to the next run.  Else runs that are always skipped after they crashed the
- * server would crash it for ever.
- */
-static void
-pass_suspicion_on(const DwEnded *ended, int64 next)
-{
-	if (ended->started == 0 && ended->outcome != DW_CANCELLED && next != 0)
-		dw_crashes_end(MyDatabaseId, ended->key->id, next);
-}
-
-/*
  * Notes the end of a run in its definition and inserts the next run, if the task is the
- * current run of that definition.
+ * definition's current run.
  */
 static void
 end_run(int64 id, const DwEnded *ended)
@@ -601,6 +578,7 @@ end_run(int64 id, const DwEnded *ended)
 	if (wait_for_definition(rel, id, ended, &def))
 	{
 		TimestampTz shown = Max(ended->started, dw_definition_clock_shown(&def));
+		int64		next;
 
 		dw_definition_note_end(&def, ended);
 		if (ended->error != NULL && ended->error->sqlerrcode == DW_ERRCODE_CRASHED)
@@ -609,18 +587,20 @@ end_run(int64 id, const DwEnded *ended)
 		(void) dw_definition_follow_clock(&def, shown, true);
 		dw_definition_insert_run(&def);
 		dw_definition_write(rel, &def);
-		pass_suspicion_on(ended, dw_definition_number(&def, Anum_recurring_task));
+		next = dw_definition_number(&def, Anum_recurring_task);
+		/* a run that came too late after a crash was skipped: if all were, they would crash for ever */
+		if (ended->started == 0 && ended->outcome != DW_CANCELLED && next != 0)
+			dw_crashes_end(MyDatabaseId, ended->key->id, next);
 	}
 	table_close(rel, NoLock);
 }
 
 /*
- * Called for each task that ends, by dw_conclude(): if it is the current run of a
- * recurring task, inserts the next run.  Waits for transactions that change the
- * definition.
+ * Called for each task that ends, by dw_conclude(): if it is the current run of a recurring task,
+ * inserts the next run.  Waits for transactions that change the definition.
  *
- * If an executor ends its own task, its lock_timeout does not limit that wait: the task's
- * work is done, and the timeout was meant for the task's SQL.
+ * If an executor ends its own task, lock_timeout does not limit this wait, since it was meant for
+ * the task's SQL, which has ended.
  */
 void
 dw_recurring_ended(const DwEnded *ended)
@@ -645,10 +625,10 @@ dw_recurring_ended(const DwEnded *ended)
 }
 
 /*
- * True if the sweeper can delete the row of a task, and conclude the task, without
- * waiting for the lock of a definition.  If the task is a current run, locks its
- * definition; false if another transaction has that lock.  The caller has locked the
- * table of recurring tasks (RowExclusiveLock).
+ * Returns true if the sweeper can delete the row of a task, and conclude the task, without waiting
+ * for the lock of a definition.  If the task is a current run, locks its definition.  Returns false
+ * if another transaction has this lock.  The caller has locked the table of recurring tasks
+ * (RowExclusiveLock).
  */
 bool
 dw_recurring_may_end(Relation rel, HeapTuple tuple)
@@ -674,7 +654,7 @@ dw_recurring_may_end(Relation rel, HeapTuple tuple)
 	return !busy;
 }
 
-/* True if the task that the definition names exists and is a run of it. */
+/* Returns true if the task that the definition names exists, and is a run of this definition. */
 bool
 dw_recurring_has_run(const DwDefinition *def)
 {
@@ -688,11 +668,11 @@ dw_recurring_has_run(const DwDefinition *def)
 /*---- All definitions ----*/
 
 /*
- * True if there is a definition of another origin (it came with a copy) that has a next
- * time: it gets no run before delay_wheel.arm().  Reads only the first rows of the table, where
- * a copy puts such definitions.
+ * Returns true if there is a definition of another origin (it came with a copy) with a next time,
+ * which gets no run before delay_wheel.arm().  Reads only the first rows of the table, where a copy
+ * puts such definitions.
  *
- * Run by the timer, which does not wait: false if the table is locked.
+ * Run by the timer, which does not wait: returns false if the table is locked.
  */
 bool
 dw_recurring_unarmed(void)
@@ -752,15 +732,15 @@ void
 dw_recurring_ask(DwDatabase *db)
 {
 	dw_sweeper_tell(&db->sweeper_news, DW_LOOK_AT_RECURRING);
-	/* the timer sees the request when control has changed, and calls the sweeper */
+	/* the timer notices the request when control has changed, and calls the sweeper */
 	dw_control_raise(&db->timer_news);
 	dw_wake_timer(db, DW_AWAKE);
 }
 
 /*
- * Asks as dw_recurring_ask() does, if there may be any recurring tasks.  Run by the timer
- * when it has looked at the whole table of tasks (at its start, and after plain SQL), and after
- * a role was dropped, outside of a transaction.
+ * Calls dw_recurring_ask() if there may be recurring tasks.  Run by the timer, outside of a
+ * transaction, when it has looked at the whole table of tasks (at its start, and after plain SQL),
+ * and after a role was dropped.
  */
 void
 dw_recurring_begin(DwDatabase *db)
@@ -772,8 +752,8 @@ dw_recurring_begin(DwDatabase *db)
 /*---- delay_wheel.arm() ----*/
 
 /*
- * Arms the definitions of all recurring tasks.  *left becomes true if some stay
- * unarmed: the current user lacks the owner's rights, or the owner does not exist.
+ * Arms the definitions of all recurring tasks.  Sets *left to true if some stay unarmed, since the
+ * current user lacks the owner's rights, or the owner does not exist.
  */
 void
 dw_recurring_arm(bool *left)
@@ -802,7 +782,7 @@ dw_recurring_arm(bool *left)
 				*left = true;
 				continue;
 			}
-			/* another transaction has changed it since it was read */
+			/* another transaction has changed the definition since it was read */
 			if (dw_definition_lock(rel, &def, LockWaitBlock) != TM_Ok)
 			{
 				changed = true;

@@ -1,17 +1,17 @@
 /*-------------------------------------------------------------------------
  *
  * local_times.c
- *	  The sweeper moves tasks whose local time has got another instant.
+ *	  The sweeper moves tasks whose local time now means another instant.
  *
- * Run by the sweeper.  PostgreSQL does not tell when the rules of time zones have changed.  So
- * the tasks that are due at a local time (recurring/cron_times.c) are looked at when the timer
- * starts, and once a day as long as there are any.  A sweeper is mostly a new process, so it
- * reads the rules as they are now.
+ * Run by the sweeper.  PostgreSQL does not report that the rules of time zones have changed.  So
+ * the sweeper looks at the tasks that are due at a local time (recurring/cron_times.c) when the
+ * timer starts, and once a day as long as there are such tasks.  A sweeper is mostly a new process,
+ * so it reads the current rules.
  *
- * A partial index has these tasks by their ids.  A pass goes along it in slices, each a
- * transaction, and writes a row again as delay_reschedule() does; nearly always it only
- * compares.  It sees the rows of open and prepared transactions, too, since these may be
- * committed after the pass: then another one must come.
+ * A partial index has these tasks by their ids.  A pass scans this index in slices.  Each slice is
+ * a transaction, which compares times, and rarely writes a row again as delay_reschedule() does.
+ * It also sees the rows of open and prepared transactions.  These may be committed after the pass,
+ * so then another pass must follow.
  *
  *-------------------------------------------------------------------------
  */
@@ -45,32 +45,32 @@
 #include "../task/touched.h"
 #include "recurring.h"
 
-/* Rows that are looked at in one transaction. */
+/* Number of rows that one transaction reads. */
 #define SLICE			1000
 /* Time before the next look if the table, or a row to be moved, is locked, in us. */
 #define RETRY_US		(5 * USECS_PER_SEC)
 /* Time between two passes, in us. */
 #define LOOK_US			USECS_PER_DAY
 
-/* What a slice has done. */
+/* The result of a slice. */
 typedef struct Slice
 {
 	int			moved;
-	bool		ended;			/* the pass has come to its end */
+	bool		ended;			/* the pass has ended */
 } Slice;
 
-/* The pass that is made. */
+/* The current pass. */
 static struct
 {
-	int64		reached;		/* the id of the last task that was looked at */
+	int64		reached;		/* id of the last task read */
 	bool		any;			/* there are such tasks */
-	bool		left;			/* one that is locked could not be moved */
+	bool		left;			/* a locked task could not be moved */
 	int64		moved;
 }			pass = {.reached = PG_INT64_MIN};
 
 /*
- * Moves the task of a row to the instant that its local time has now; false if the task stays
- * as it is.  A zone that does not exist any more changes nothing.
+ * Moves the task of a row to the present instant of its local time.  Returns false if the task
+ * stays unchanged.  Leaves it unchanged if its zone does not exist any more.
  */
 static bool
 follow(Relation rel, HeapTuple tuple)
@@ -98,7 +98,7 @@ follow(Relation rel, HeapTuple tuple)
 	DW_INJECT("local-before-delete");
 	if (dw_row_remove(rel, &key) != TM_Ok)
 	{
-		/* if it is due, it is probably being run */
+		/* a task that is due is probably running */
 		pass.left |= key.due > dw_now();
 		return false;
 	}
@@ -130,7 +130,7 @@ follow_some(Relation rel, Relation index, Slice *slice)
 		tuple = systable_getnext_ordered(scan, ForwardScanDirection);
 		if (tuple == NULL)
 			break;
-		/* before the row is moved: after an error, the pass goes on behind it */
+		/* set before the row is moved, so that after an error the pass goes on with the next row */
 		pass.reached = DatumGetInt64(dw_row_column(rel, tuple, Anum_task_id, &isnull));
 		pass.any = true;
 		if (!TransactionIdIsValid(dirty.xmin) && follow(rel, heap_copytuple(tuple)))
@@ -154,7 +154,7 @@ follow_slice(DwDatabase *db, const DwCatalog *cat, void *state)
 	return true;
 }
 
-/* Ends the pass.  Returns when the next one must begin; DW_NEVER if there are no such tasks. */
+/* Ends the pass.  Returns when the next pass must begin; DW_NEVER if there are no such tasks. */
 static TimestampTz
 end_pass(void)
 {
@@ -198,8 +198,8 @@ dw_local_times_follow(DwDatabase *db, bool *more)
 /*---- delay_schedule_local(): schedules a task for a local time of a time zone ----*/
 
 /*
- * Run by sessions, and by executors whose tasks call it.  The options are those of
- * delay_schedule_task(), but for delay and due, and are read by the same code.
+ * Run by sessions, and by executors whose tasks call it.  The options are the options of
+ * delay_schedule_task() except delay and due, and the same code reads them.
  */
 
 PG_FUNCTION_INFO_V1(dw_schedule_local);
@@ -207,7 +207,7 @@ PG_FUNCTION_INFO_V1(dw_schedule_local);
 #define LOCAL_TIME		0
 #define TIME_ZONE		1
 
-/* Reads when the task is due. */
+/* Reads the local due time from the arguments. */
 static void
 read_local_time(FunctionCallInfo fcinfo, DwLocalTime *local)
 {
@@ -248,7 +248,7 @@ dw_schedule_local(PG_FUNCTION_ARGS)
 	task.due = local.instant;
 	dw_local_time_write(task.values, task.nulls, &local);
 	id = dw_schedule_new(&task, nargs);
-	/* after the row is there: the sweeper counts rows of open transactions, too */
+	/* asked after the insertion, since the sweeper also sees rows of open transactions */
 	db = dw_my_database();
 	if (db != NULL)
 		dw_ask_sweeper(db, DW_JOB_LOCAL, dw_time_add(dw_now(), USECS_PER_DAY));

@@ -6,9 +6,9 @@
  * Run by sessions, executors and the sweeper.  The functions here use neither the clock
  * nor a catalog, and raise no error.
  *
- * The n-th time of an interval is computed from the first time, not from the time before
- * it.  So 31 January plus n months is the 31st again in each month that has one, and a
- * time that moves by the change to summer time does not move the later ones.
+ * The n-th time of an interval is computed from the first time, not from the last time.  So 31
+ * January plus n months is the 31st in each month with 31 days.  If a change to summer time moves
+ * one time, later times stay.
  *
  *-------------------------------------------------------------------------
  */
@@ -31,8 +31,8 @@
 #define MAX_CRON_PAUSE	(64 * 366 * USECS_PER_DAY)
 
 /*
- * Adds months, and then days, to a date.  A day beyond the end of the month becomes its
- * last day before the days are added.  False if the date is out of range.
+ * Adds months, and then days, to a date.  After adding the months, a day after the end of the month
+ * becomes its last day.  Returns false if the date is out of range.
  */
 static bool
 add_to_date(struct pg_tm *tm, int64 months, int64 days)
@@ -59,7 +59,7 @@ add_to_date(struct pg_tm *tm, int64 months, int64 days)
 	return true;
 }
 
-/* Adds n intervals, which may be negative, to a time; false if the result is out of range. */
+/* Adds n intervals to a time; n may be negative.  Returns false if the result is out of range. */
 bool
 dw_intervals_after(TimestampTz from, int64 n, const Interval *every, pg_tz *zone,
 				   TimestampTz *result)
@@ -88,7 +88,10 @@ dw_intervals_after(TimestampTz from, int64 n, const Interval *every, pg_tz *zone
 	return !pg_add_s64_overflow(from, us, result) && IS_VALID_TIMESTAMP(*result);
 }
 
-/* Returns an estimate of the number of intervals between two times; 0 if "until" is the first. */
+/*
+ * Returns an estimate of the number of intervals between two times; 0 if "until" is the earlier
+ * time.
+ */
 static int64
 estimate(const DwRecurrence *r, TimestampTz from, TimestampTz until)
 {
@@ -100,7 +103,7 @@ estimate(const DwRecurrence *r, TimestampTz from, TimestampTz until)
 }
 
 /*
- * Finds the first time of an interval after `after`; false if it is out of range.  Begins
+ * Finds the first time of an interval after `after`.  Returns false if it is out of range.  Begins
  * with the estimate, which is wrong by a few intervals at most.
  */
 static bool
@@ -119,7 +122,7 @@ next_interval(const DwRecurrence *r, TimestampTz after, TimestampTz *next)
 	return true;
 }
 
-/* Finds the first ideal time after the given time; false if there is none. */
+/* Finds the first ideal time after the given time.  Returns false if there is none. */
 bool
 dw_recurrence_next(const DwRecurrence *r, TimestampTz after, TimestampTz *next)
 {
@@ -133,7 +136,7 @@ dw_recurrence_next(const DwRecurrence *r, TimestampTz after, TimestampTz *next)
 	return dw_cron_next(&r->cron, r->zone, Max(after, r->starts - 1), next);
 }
 
-/* True if the schedule has a time after "after" and before "due". */
+/* Returns true if the schedule has a time after "after" and before "due". */
 static bool
 comes_between(const DwRecurrence *r, TimestampTz after, TimestampTz due)
 {
@@ -143,14 +146,14 @@ comes_between(const DwRecurrence *r, TimestampTz after, TimestampTz due)
 }
 
 /*
- * Returns how long before an ideal time a cron schedule has another one, to the second, by
- * bisection; PG_INT64_MAX if that is longer than MAX_CRON_PAUSE.
+ * Returns the time from the last ideal time of a cron schedule to this ideal time, to the second,
+ * by bisection; PG_INT64_MAX if it is longer than MAX_CRON_PAUSE.
  */
 static int64
 cron_pause(const DwRecurrence *r, TimestampTz due)
 {
 	int64		longer = USECS_PER_SEC; /* a time lies between due - longer and due */
-	int64		shorter = 0;	/* none lies between due - shorter and due */
+	int64		shorter = 0;	/* no time lies between due - shorter and due */
 
 	while (!comes_between(r, due - longer, due))
 	{
@@ -172,9 +175,9 @@ cron_pause(const DwRecurrence *r, TimestampTz due)
 }
 
 /*
- * Returns how long a recurring task waits for an ideal time, counted from the one before it;
- * PG_INT64_MAX if that is not known.  For a cron schedule with fixed hours it is a day at least,
- * since each local time comes once a day.
+ * Returns the time from the last ideal time to this ideal time; PG_INT64_MAX if it is not known.
+ * For a cron schedule with fixed hours, returns at least a day, since each local time comes once a
+ * day.
  */
 int64
 dw_recurrence_pause(const DwRecurrence *r, TimestampTz due)
@@ -189,9 +192,9 @@ dw_recurrence_pause(const DwRecurrence *r, TimestampTz due)
 }
 
 /*
- * Moves the start of a recurrence back to "at", or some intervals before it, so that the ideal
- * times from the former start on stay what they are.  Does nothing if the start is not later, or
- * there is no such time.
+ * Moves the start of a recurrence back to "at", or to some intervals before it, so that the ideal
+ * times from the former start on stay the same.  Does nothing if the start is not later than "at",
+ * or if there is no such time.
  */
 void
 dw_recurrence_begin_by(DwRecurrence *r, TimestampTz at)
@@ -205,10 +208,11 @@ dw_recurrence_begin_by(DwRecurrence *r, TimestampTz at)
 		r->starts = at;
 		return;
 	}
+
 	/*
-	 * Some more, if the estimate was too low, or that month has no 31st, or the clock does not show
-	 * that time on that day: the times counted from there would be others.  29 February comes again
-	 * after eight years at the latest.
+	 * Try more intervals: the estimate may be too low, the month may have no 31st, or the clock may
+	 * skip this time on this day, which would change later times.  29 February comes again in 8
+	 * years.
 	 */
 	n = estimate(r, at, r->starts) + 1;
 	for (int i = 0; i < 10; i++, n++)

@@ -28,8 +28,8 @@
 #define DW_MAX_CRON		1000
 
 /*
- * A schedule.  Fields of integer types are sets: bit n is set if the value n matches.
- * Has no pointers, so it can be copied by assignment.
+ * A schedule.  Fields of integer types are sets: bit n is set if the value n matches.  The struct
+ * has no pointers, so it can be copied by assignment.
  */
 typedef struct DwCron
 {
@@ -39,15 +39,14 @@ typedef struct DwCron
 	uint32		days;			/* days of the month, 1 to 31 */
 	uint16		months;			/* 1 to 12 */
 	uint8		weekdays;		/* weekdays that match in every week; 0 is Sunday */
-	uint8		nth_weekdays[5];	/* weekdays that match if they are the first ([0]),
-									 * second ([1]) ... of their month */
-	uint8		last_weekdays;	/* weekdays that match if they are the last of their
-								 * month */
+	uint8		nth_weekdays[5];	/* weekdays that match as the first ([0]), second ([1]) ... of
+									 * their month */
+	uint8		last_weekdays;	/* weekdays that match as the last of their month */
 	bool		last_day;		/* the last day of a month matches */
-	bool		both_days;		/* True if day of month and weekday must both match; else
-								 * one of them is enough */
-	bool		any_hour;		/* True if the field "hour" begins with *: a time that the
-								 * clock shows twice is due twice, see cron.c */
+	bool		both_days;		/* both day of month and weekday must match; false: one of them is
+								 * enough */
+	bool		any_hour;		/* the field "hour" begins with *: a time that the clock shows twice
+								 * is due twice, see cron.c */
 } DwCron;
 
 extern bool dw_cron_parse(const char *text, DwCron *cron, const char **problem, const char **hint);
@@ -58,7 +57,7 @@ extern bool dw_cron_next(const DwCron *cron, pg_tz *zone, TimestampTz after, Tim
 extern void dw_cron_read(const char *text, DwCron *cron);
 extern pg_tz *dw_time_zone(const char *name);
 
-/*---- definition.c: the definitions of recurring tasks, and the runs that they name ----*/
+/* definition.c: the definitions of recurring tasks, and their runs */
 
 /* Shortest interval of a recurring task, in us: timer and executors must keep up. */
 #define DW_MIN_EVERY_US	(100 * 1000)
@@ -70,7 +69,7 @@ extern pg_tz *dw_time_zone(const char *name);
 typedef struct DwDefinition
 {
 	ItemPointerData tid;		/* the version of the row that was read */
-	Datum	   *values;			/* its columns; the column Anum_recurring_x is at [x - 1] */
+	Datum	   *values;			/* the columns of the row; column Anum_recurring_x is at [x - 1] */
 	bool	   *nulls;
 } DwDefinition;
 
@@ -81,9 +80,9 @@ typedef struct DwDefinition
 typedef struct DwRecurringRun
 {
 	int64		id;				/* task id of the run; 0: the definition has no run */
-	bool		running;		/* an executor has the run; the session leaves it alone */
-	HeapTuple	taken;			/* row of the run if this session has deleted it; else NULL */
-	DwTaskKey	key;			/* from that row */
+	bool		running;		/* an executor has the run, so the session leaves it alone */
+	HeapTuple	taken;			/* row of the run, if this session has deleted it, else NULL */
+	DwTaskKey	key;			/* key of this row */
 } DwRecurringRun;
 
 extern int64 dw_definition_number(const DwDefinition *def, AttrNumber column);
@@ -116,12 +115,12 @@ extern void dw_definition_note_end(DwDefinition *def, const DwEnded *ended);
 extern void dw_definition_advance(DwDefinition *def);
 extern void dw_definition_insert_run(DwDefinition *def);
 
-/* Result of dw_definition_find_run(): what a definition's current run turns out to be. */
+/* Result of dw_definition_find_run() for a definition's current run. */
 typedef enum DwRunRow
 {
 	DW_RUN_NONE,				/* there is no row of such a task */
 	DW_RUN_OF_IT,				/* the task is a run of this definition */
-	DW_RUN_OF_OTHERS			/* the task is something else: plain SQL, or a partly
+	DW_RUN_OF_OTHERS			/* the task is no run of this definition: plain SQL, or a partly
 								 * restored dump, has put a wrong id into the definition */
 } DwRunRow;
 
@@ -131,12 +130,12 @@ extern bool dw_recurring_has_run(const DwDefinition *def);
 
 /*---- cron_times.c: tasks that are due at a local time of a time zone ----*/
 
-/* When such a task is due, as its row says in "more". */
+/* The local due time of a task, stored in the column "more" of its row. */
 typedef struct DwLocalTime
 {
-	Timestamp	time;			/* what the clocks of the zone show */
+	Timestamp	time;			/* the time on the clocks of the zone */
 	char	   *zone;
-	TimestampTz instant;		/* what that was when the row was written */
+	TimestampTz instant;		/* instant of this time when the row was written */
 } DwLocalTime;
 
 extern bool dw_local_instant(Timestamp time, pg_tz *zone, TimestampTz *instant);
@@ -148,11 +147,11 @@ extern void dw_local_time_write(Datum *values, bool *nulls, const DwLocalTime *l
 /* The rule for ideal times: an interval counted from a first time, or a cron schedule. */
 typedef struct DwRecurrence
 {
-	pg_tz	   *zone;			/* time zone of the schedule, and of months and days in
-								 * the interval */
-	TimestampTz starts;			/* no ideal time is earlier; with an interval, this is
-								 * the first ideal time */
-	bool		is_cron;		/* cron is set; else every */
+	pg_tz	   *zone;			/* time zone for the schedule, and for months and days of the
+								 * interval */
+	TimestampTz starts;			/* no ideal time is earlier; for an interval, this is the first
+								 * ideal time */
+	bool		is_cron;		/* cron is set; false: every is set */
 	Interval	every;			/* the interval; positive */
 	DwCron		cron;
 } DwRecurrence;
@@ -164,7 +163,7 @@ extern void dw_recurrence_begin_by(DwRecurrence *recurrence, TimestampTz at);
 extern bool dw_intervals_after(TimestampTz from, int64 n, const Interval *every, pg_tz *zone,
 							   TimestampTz *result);
 
-/* What the engine calls. */
+/* Called by the engine. */
 extern void dw_recurring_ended(const DwEnded *ended);
 extern bool dw_recurring_may_end(Relation rel, HeapTuple tuple);
 extern void dw_recurring_ask(DwDatabase *db);

@@ -1,13 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * recurring_status.c
- *	  The function behind the view "recurring_status": which recurring tasks are in trouble.
+ *	  The function behind the view "recurring_status", which shows recurring tasks in trouble.
  *
  * Run by sessions.
  *
- * The view is for monitoring programs that look every few seconds.  Their role may see
- * how many tasks others have and when they are due, but none of the texts, so the
- * function returns no names, SQL or errors.
+ * The view is for monitoring programs that look every few seconds.  Their role may see the number
+ * of other roles' tasks and when they are due, but no texts.  So the function returns no names, SQL
+ * or errors.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,19 +32,19 @@
 
 PG_FUNCTION_INFO_V1(dw_get_recurring);
 
-/* A run is overdue if it has been due for longer than this, in us. */
+/* A run is overdue if it was due longer ago than this time, in us. */
 #define OVERDUE_US		(60 * USECS_PER_SEC)
 
-/* What the function says of a recurring task. */
+/* A recurring task in the result of the function. */
 typedef struct Status
 {
 	Oid			owner;
-	int64		task;			/* id of the current run; 0: there is none */
+	int64		task;			/* id of the current run; 0: no run */
 	bool		failed;			/* the last run failed, or an error has ended the runs */
 	bool		skipped;		/* the last run was skipped, since it was too late */
 	bool		paused;
-	TimestampTz ended;			/* of the last run; DW_NEVER if there was none */
-	TimestampTz due;			/* of the current run; DW_NEVER if there is none */
+	TimestampTz ended;			/* end of the last run; DW_NEVER: no run */
+	TimestampTz due;			/* due time of the current run; DW_NEVER: no run */
 } Status;
 
 /* Returns a time of a row; DW_NEVER if it is null. */
@@ -55,8 +55,8 @@ time_of(const Datum *values, const bool *nulls, AttrNumber column)
 }
 
 /*
- * Fills in *status from a definition; false if the current user may not watch its owner's
- * tasks, or if it came with a copy, and has no runs here.
+ * Fills in *status from a definition.  Returns false if the current user may not watch its owner's
+ * tasks, or if it came with a copy, and so has no runs here.
  */
 static bool
 read_status(Relation rel, HeapTuple tuple, Status *status)
@@ -88,9 +88,9 @@ read_status(Relation rel, HeapTuple tuple, Status *status)
 }
 
 /*
- * Corrects the due time of a run, which is not its ideal time if it was moved, or if it is
- * tried again.  Leaves it alone while the table of tasks is locked, so that a look does not
- * wait for a command that rewrites the table.
+ * Corrects the due time of a run, which is not its ideal time if the run was moved or is tried
+ * again.  Does nothing if the table of tasks is locked, so that a reader of the view does not wait
+ * for a command that rewrites the table.
  */
 static void
 correct_due(Status *status)
@@ -118,9 +118,9 @@ correct_due(Status *status)
 }
 
 /*
- * The function behind the view "recurring_status": a row for each recurring task of this
- * database that the user may watch.  The last column is the due time of an overdue run;
- * the run may be going on.
+ * The function behind the view "recurring_status": returns a row for each recurring task of this
+ * database that the user may watch.  The last column is the due time of an overdue run, which may
+ * be running.
  */
 Datum
 dw_get_recurring(PG_FUNCTION_ARGS)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * recurring_wing.c
- *	  What recurring tasks, and tasks at a local time, add to the engine.
+ *	  The wing of recurring tasks, and of tasks at a local time.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,7 +12,7 @@
 #include "../shmem/shared.h"
 #include "recurring.h"
 
-/* Asks for a look at local times, if there are any: the rules of time zones may be others. */
+/* Asks for a look at local times, if there are any, since time zones may have new rules. */
 static void
 doubt_local_times(DwDatabase *db, bool settings)
 {

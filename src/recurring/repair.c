@@ -4,24 +4,23 @@
  *	  Repair of recurring tasks: lost runs, runs that are too far away since the clock was set
  *	  back, definitions of dropped roles.
  *
- * Run by the sweeper, which never waits for a lock here: it skips rows and tables that
- * are locked, and tries again later.
+ * Run by the sweeper, which never waits for a lock here: it skips locked rows and tables, and tries
+ * again later.
  *
- * Each run of a recurring task inserts the next run when it ends (definition.c).  This
- * chain breaks if plain SQL deletes the row of a run, if a copy of the tables lacks that
- * row, or if an executor dies during a run outside of a transaction.  So the timer, when
- * it has looked at the whole table of tasks, and an executor that dies in this way ask the
- * sweeper to look (dw_recurring_ask()).
+ * Each run of a recurring task inserts the next run when it ends (definition.c).  This chain breaks
+ * if plain SQL deletes the row of a run, if a copy of the tables lacks this row, or if an executor
+ * dies during a run outside of a transaction.  So the timer asks the sweeper to look
+ * (dw_recurring_ask()) when it has looked at the whole table of tasks, and an executor asks when it
+ * dies in this way.
  *
- * A run is lost if no row has its id, in a snapshot taken while its definition is
- * locked, and no executor runs it.  Such a snapshot still shows a row that an open or
- * prepared transaction has deleted.  The lock keeps other processes from giving the
- * definition another run meanwhile.
+ * A run is lost if no row has its id, in a snapshot taken while its definition is locked, and no
+ * executor runs it.  Such a snapshot still shows a row that an open or prepared transaction has
+ * deleted.  The lock keeps other processes from giving the definition another run.
  *
- * If the clock was set back, a run may be pending for a time that is far away.  The timer ends
- * then, and the next one asks the sweeper to look.  Runs that are too far away for their schedule
- * (dw_definition_follow_clock()) are brought forward, with the pauses that they had beside their
- * ideal time.  A run that is going on is left to the process that ends it.
+ * If the clock was set back, a run may be pending for a time that is far away.  Then the timer
+ * ends, and the next timer asks the sweeper to look.  Runs that are too far away for their schedule
+ * (dw_definition_follow_clock()) are brought forward, and keep their distance from the ideal time.
+ * The process that ends a running run brings the next run forward.
  *
  *-------------------------------------------------------------------------
  */
@@ -61,14 +60,15 @@
 /* Pause before the sweeper tries again, in us, if a definition or a table was locked. */
 #define REPAIR_RETRY_US	(10 * USECS_PER_SEC)
 
-/* What a pass has done. */
+/* The results of a pass. */
 typedef struct Pass
 {
-	bool		any_locked;		/* something could not be repaired, and is tried again */
-	int			brought_forward;	/* definitions whose runs were too far away */
+	bool		any_locked;		/* a locked definition or run could not be repaired, and is tried
+								 * again */
+	int			brought_forward;	/* number of definitions whose runs were too far away */
 } Pass;
 
-/* True if the run that the definition names is neither pending nor running. */
+/* Returns true if the run that the definition names is neither pending nor running. */
 static bool
 is_lost(const DwDefinition *def)
 {
@@ -78,9 +78,9 @@ is_lost(const DwDefinition *def)
 }
 
 /*
- * True if a lost run may have begun: the row of a run of mode at_most_once is deleted
- * before its SQL is run (executor/autonomous.c).  Its record in delay_wheel.failed says
- * what is known.
+ * Returns true if a lost run may have begun: the row of a run of mode at_most_once is deleted
+ * before its SQL is run (executor/autonomous.c).  Its record in delay_wheel.failed shows all that
+ * is known.
  */
 static bool
 may_have_begun(const DwDefinition *def)
@@ -90,7 +90,7 @@ may_have_begun(const DwDefinition *def)
 	return mode != NULL && strcmp(mode, "at_most_once") == 0;
 }
 
-/* The latest time that the clock is known to have shown. */
+/* Returns the latest known time of the clock. */
 static TimestampTz
 clock_shown(const DwDefinition *def)
 {
@@ -101,9 +101,9 @@ clock_shown(const DwDefinition *def)
 }
 
 /*
- * Gives a definition whose run is lost a new run.  The caller has locked the definition.
- * A run that may have begun counts as failed, and the new run has the next ideal time;
- * else the new run has the ideal time of the lost one.
+ * Gives a definition a new run in place of a lost run.  The caller has locked the definition.  If
+ * the lost run may have begun, it counts as failed, and the new run has the next ideal time.
+ * Otherwise the new run has the ideal time of the lost run.
  */
 static void
 repair_run(Relation rel, DwDefinition *def)
@@ -130,15 +130,15 @@ repair_run(Relation rel, DwDefinition *def)
 	dw_crashes_end(MyDatabaseId, lost, dw_definition_number(def, Anum_recurring_task));
 }
 
-/* What became of a pending run that was to be brought forward. */
+/* Result of bringing a pending run forward. */
 typedef enum Brought
 {
 	BROUGHT,
-	NOT_PENDING,				/* whoever ends it brings the next one forward */
+	NOT_PENDING,				/* the process that ends it brings the next run forward */
 	LOCKED
 } Brought;
 
-/* Brings the pending run of a definition forward, by so many microseconds. */
+/* Brings the pending run of a definition forward by this time in microseconds. */
 static Brought
 bring_run_forward(const DwDefinition *def, int64 by)
 {
@@ -172,9 +172,9 @@ bring_run_forward(const DwDefinition *def, int64 by)
 }
 
 /*
- * Writes a definition whose next_due was brought forward, in memory, by so many microseconds, and
- * brings its run forward; unless that is going on.  The caller has locked the definition.  False if
- * the run is locked.
+ * Brings the run of a definition forward, and writes the definition, whose next_due was brought
+ * forward, in memory, by the same time in microseconds.  Does neither if the run is running.  The
+ * caller has locked the definition.  Returns false if the run is locked.
  */
 static bool
 bring_forward(Relation rel, DwDefinition *def, int64 by, Pass *pass)
@@ -190,8 +190,9 @@ bring_forward(Relation rel, DwDefinition *def, int64 by, Pass *pass)
 }
 
 /*
- * Checks one definition; deletes it if its owner was dropped, and repairs it if its run
- * is lost, or too far away.  False if it needs that, but is locked, or has just changed.
+ * Checks one definition.  Deletes it if its owner was dropped, and repairs it if its run is lost,
+ * or too far away.  Returns false if this is needed, but the definition is locked, or has just
+ * changed.
  */
 static bool
 repair(Relation rel, DwDefinition *def, Pass *pass)
@@ -213,9 +214,7 @@ repair(Relation rel, DwDefinition *def, Pass *pass)
 	}
 	if (dw_definition_lock(rel, def, LockWaitSkip) != TM_Ok)
 		return false;
-	/*
-	 * check again under the lock: a process that ends or replaces the run needs it, too
-	 */
+	/* check again under the lock, which a process that ends or replaces the run needs, too */
 	if (orphan)
 		dw_definition_delete(rel, def);
 	else if (far)
@@ -226,8 +225,8 @@ repair(Relation rel, DwDefinition *def, Pass *pass)
 }
 
 /*
- * Checks up to REPAIR_SLICE definitions whose id is greater than `after`.  Returns the id
- * of the last one; PG_INT64_MAX if there are no more.
+ * Checks up to REPAIR_SLICE definitions whose id is greater than `after`.  Returns the id of the
+ * last definition; PG_INT64_MAX if there are no more.
  */
 static int64
 repair_some(Relation rel, int64 after, Pass *pass, int *looked_at)
@@ -261,8 +260,8 @@ repair_some(Relation rel, int64 after, Pass *pass, int *looked_at)
 }
 
 /*
- * Begins a transaction that locks all tables that a repair writes.  Returns the table of
- * tasks; NULL, and no transaction is open, if one of the locks is not free.
+ * Begins a transaction that locks all tables that a repair writes.  Returns the table of tasks.  If
+ * one of the locks is not free, returns NULL without an open transaction.
  */
 static Relation
 begin_repair(void)
@@ -279,22 +278,22 @@ begin_repair(void)
 	return NULL;
 }
 
-/* Ends a pass.  Returns when the next one must begin; DW_NEVER if not before somebody asks. */
+/* Ends a pass.  Returns when the next pass must begin; DW_NEVER: only on request. */
 static TimestampTz
 end_look(DwDatabase *db, const Pass *pass)
 {
 	if (pass->brought_forward > 0)
 		ereport(LOG,
-				(errmsg_plural("%d recurring task of database \"%s\" goes on by the clock, which was set back",
-							   "%d recurring tasks of database \"%s\" go on by the clock, which was set back",
+				(errmsg_plural("%d recurring task of database \"%s\" was rescheduled, since the clock was set back",
+							   "%d recurring tasks of database \"%s\" were rescheduled, since the clock was set back",
 							   pass->brought_forward, pass->brought_forward, db->name)));
 	return pass->any_locked ? dw_now() + REPAIR_RETRY_US : DW_NEVER;
 }
 
 /*
- * Checks all definitions, one slice per call, each in a transaction of its own, if a
- * process has asked for that or a retry is due.  Returns when the sweeper must call
- * again; DW_NEVER if not before somebody asks.
+ * If a process has asked for it, or a retry is due, checks all definitions.  Each call checks one
+ * slice, in a separate transaction.  Returns when the sweeper must call again; DW_NEVER: only on
+ * request.
  */
 TimestampTz
 dw_recurring_repair(DwDatabase *db)

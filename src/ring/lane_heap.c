@@ -1,16 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * lane_heap.c
- *	  A heap of lanes, ordered by a key, mostly a time.
+ *	  A heap of lanes, ordered by a key, usually a time.
  *
  * Run by the timer, in its private memory.
  *
- * A lane is one combination of owner, queue and priority; here it is only a number.
- * There may be thousands of lanes.  By this binary heap the timer finds the few whose
- * time has come without looking at the others.  The heap knows the position of each
- * lane, so that the key of any lane can be changed.
+ * A lane is one combination of owner, queue and priority; here it is only a number.  There may be
+ * thousands of lanes.  With this binary heap the timer finds the few lanes whose time has come
+ * without a look at the others.  The heap stores the position of each lane, so that the key of any
+ * lane can be changed.
  *
- * Like the ring, the file is also compiled alone, with DW_STANDALONE, into a test.
+ * Like the ring, this file is also compiled alone, with DW_STANDALONE, into a test.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,7 +22,7 @@
 #include "../base/settings.h"
 #endif
 
-/* Makes the heap empty.  The first time, allocates its memory, which stays. */
+/* Makes the heap empty.  The first call allocates the heap's memory, which stays. */
 void
 dw_lane_heap_reset(DwLaneHeap *heap)
 {
@@ -44,7 +44,7 @@ put_lane_at(DwLaneHeap *heap, int position, int32 lane)
 	heap->positions[lane] = position;
 }
 
-/* Puts a lane at the position, or nearer to the root as far as its key is lower. */
+/* Puts a lane at the position, and moves it up while its key is lower than the parent's key. */
 static void
 sift_up(DwLaneHeap *heap, int position, int32 lane)
 {
@@ -56,7 +56,7 @@ sift_up(DwLaneHeap *heap, int position, int32 lane)
 	put_lane_at(heap, position, lane);
 }
 
-/* Puts a lane at the position, or farther from the root as far as its key is higher. */
+/* Puts a lane at the position, and moves it down while its key is higher than a child's key. */
 static void
 sift_down(DwLaneHeap *heap, int position, int32 lane)
 {
@@ -113,14 +113,14 @@ dw_lane_heap_remove(DwLaneHeap *heap, int32 lane)
 	last = heap->lanes[--heap->n];
 	if (last == lane)
 		return;
-	/* the last lane of the heap takes its position, and goes up or down from there */
+	/* the last lane takes the free position, and moves up or down from there */
 	if (heap->keys[last] < heap->keys[lane])
 		sift_up(heap, position, last);
 	else
 		sift_down(heap, position, last);
 }
 
-/* True if the lane is in the heap. */
+/* Returns true if the lane is in the heap. */
 bool
 dw_lane_heap_has(const DwLaneHeap *heap, int32 lane)
 {

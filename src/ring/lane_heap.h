@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * lane_heap.h
- *	  A heap of lanes, ordered by a key, mostly a time.
+ *	  A heap of lanes, ordered by a key, usually a time.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,7 +17,8 @@
 typedef struct DwLaneHeap
 {
 	int			n;				/* lanes in the heap */
-	int32	   *lanes;			/* the heap: lane at each position; first: the lowest key */
+	int32	   *lanes;			/* the heap: lane at each position; the first lane has the lowest
+								 * key */
 	int32	   *positions;		/* position of each lane in the heap; -1: not in the heap */
 	int64	   *keys;			/* key of each lane */
 } DwLaneHeap;

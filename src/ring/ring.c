@@ -3,16 +3,16 @@
  * ring.c
  *	  The ring of slots, the lists of chunks, and the pool of chunks.
  *
- * Run by timers and executors.  Only the timer of a database changes its ring.  The
- * timer fills the ready lists of lanes, the executors empty them.  The timers and
- * executors of all databases share the pool.  Terms are explained in ring.h.
+ * Run by timers and executors.  Only the timer of a database changes its ring.  The timer fills the
+ * ready lists of lanes, and executors empty them.  The timers and executors of all databases share
+ * the pool.  Terms are explained in ring.h.
  *
  * Locks: the caller serializes access to a ring or a list, by a lock of its choice.
  * The pool's own members and the accounts change only under pool->lock, a spinlock
  * that is held for a few instructions.  No other lock is taken while it is held.
  *
- * No function raises an error or allocates memory.  A function that may find the pool
- * exhausted tells so by its result, and has then changed nothing.
+ * No function raises an error or allocates memory.  If a function finds the pool exhausted, it
+ * changes nothing, and its result shows that.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,7 +27,7 @@
 #define NO_SLOT				UINT32_MAX
 #define BITS_PER_WORD		64
 
-/* For keep_bounds(): the caller's predicate, and the bounds of the due times that it keeps */
+/* For keep_bounds(): the caller's predicate, and the bounds of the due times of kept entries */
 typedef struct KeepBounds
 {
 	DwKeep		keep;
@@ -95,7 +95,7 @@ dw_pool_init(DwPool *pool, uint32 nchunks)
 	}
 }
 
-/* Takes a chunk from the pool; DW_NO_CHUNK if the pool or the account's quota is exhausted. */
+/* Takes a chunk from the pool.  Returns DW_NO_CHUNK if the pool or the quota is exhausted. */
 static uint32
 alloc_chunk(DwPool *pool, DwAccount *acct)
 {
@@ -139,8 +139,8 @@ free_chunk(DwPool *pool, DwAccount *acct, uint32 chunkno)
 /*
  * Takes back all chunks of an account whose timer has died.
  *
- * The caller makes sure that no process uses lists of the account any more.  These are
- * invalid from now on and must be initialized again.
+ * The caller makes sure that no process uses lists of the account any more.  The lists become
+ * invalid and must be initialized again.
  */
 void
 dw_pool_reclaim(DwPool *pool, DwAccount *acct)
@@ -153,10 +153,8 @@ dw_pool_reclaim(DwPool *pool, DwAccount *acct)
 
 		SpinLockAcquire(&pool->lock);
 		for (; chunkno < end; chunkno++)
-		{
 			if (pool->chunks[chunkno].owner == acct->owner)
 				put_free(pool, chunkno);
-		}
 		SpinLockRelease(&pool->lock);
 	}
 
@@ -293,7 +291,7 @@ dw_list_put_back(DwPool *pool, DwAccount *acct, DwList *list, const DwEntry *ent
 	return true;
 }
 
-/* Returns the position of a chunk, which is in a list, or of no chunk. */
+/* Returns the position of a chunk that is in a list, or of no chunk. */
 static DwPosition
 position_of(DwPool *pool, uint32 chunkno)
 {
@@ -304,7 +302,7 @@ position_of(DwPool *pool, uint32 chunkno)
 	return position;
 }
 
-/* Returns the position of the first chunk of a list; of no chunk if the list is empty. */
+/* Returns the position of the first chunk of a list, or of no chunk if the list is empty. */
 DwPosition
 dw_list_head(DwPool *pool, const DwList *list)
 {
@@ -322,7 +320,7 @@ dw_list_ahead(DwPool *pool, const DwPosition *position, uint32 n)
 	return position_of(pool, chunkno);
 }
 
-/* Returns the entry that dw_list_pop() would pop; NULL if the position is not valid any more. */
+/* Returns the entry that dw_list_pop() would pop, or NULL if the position is not valid any more. */
 const DwEntry *
 dw_list_first(DwPool *pool, const DwPosition *position)
 {
@@ -335,9 +333,9 @@ dw_list_first(DwPool *pool, const DwPosition *position)
 }
 
 /*
- * Pops the first entry of the chunk at a position, which must be one of this list.  Returns
- * false if the position is not valid any more.  When the chunk has become empty, it is
- * freed, and *position becomes that of the next chunk.
+ * Pops the first entry of the chunk at a position in this list.  Returns false if the position is
+ * not valid any more.  When the chunk has become empty, it is freed, and *position becomes the
+ * position of the next chunk.
  */
 bool
 dw_list_pop(DwPool *pool, DwAccount *acct, DwList *list, DwPosition *position, DwEntry *entry)
@@ -378,7 +376,7 @@ free_chain(DwPool *pool, DwAccount *acct, DwList *list, uint32 chunkno)
 	}
 }
 
-/* Ends a filtered list after its chunk last, into which count entries were written. */
+/* Ends a filtered list after its chunk "last", into which "count" entries were written. */
 static void
 cut_list(DwPool *pool, DwAccount *acct, DwList *list, uint32 last, uint32 count)
 {
@@ -406,8 +404,8 @@ cut_list(DwPool *pool, DwAccount *acct, DwList *list, uint32 last, uint32 count)
  * Removes the entries for which keep() returns false.  The others keep their order and
  * move up, so that all chunks but the last one are full.
  *
- * Entries are moved within the chunks of the list.  Writing cannot overtake reading: it
- * fills each chunk to its end, and no chunk has more entries to read than fit into it.
+ * Entries are moved within the chunks of the list.  Writing cannot overtake reading: it fills each
+ * chunk completely, and no chunk has more entries to read than fit into it.
  */
 void
 dw_list_filter(DwPool *pool, DwAccount *acct, DwList *list, DwKeep keep, void *arg)
@@ -447,7 +445,7 @@ dw_list_filter(DwPool *pool, DwAccount *acct, DwList *list, DwKeep keep, void *a
 	cut_list(pool, acct, list, dst, dst_count);
 }
 
-/* Moves all entries of the list more to the end of another list. */
+/* Moves all entries of the list "more" to the end of the list "list". */
 void
 dw_list_append(DwPool *pool, DwList *list, DwList *more)
 {
@@ -477,8 +475,7 @@ bitmap_words(uint32 nslots)
 static inline Size
 slots_offset(uint32 nslots)
 {
-	return MAXALIGN(offsetof(DwRing, occupied) +
-					(Size) bitmap_words(nslots) * sizeof(uint64));
+	return MAXALIGN(offsetof(DwRing, occupied) + (Size) bitmap_words(nslots) * sizeof(uint64));
 }
 
 /* Returns the size of a ring in bytes. */
@@ -494,12 +491,6 @@ dw_ring_slot(DwRing *ring, uint32 slot)
 {
 	Assert(slot < ring->nslots);
 	return (DwSlot *) ((char *) ring + ring->slots_offset) + slot;
-}
-
-static inline void
-set_occupied(DwRing *ring, uint32 slotno)
-{
-	ring->occupied[slotno / BITS_PER_WORD] |= UINT64CONST(1) << (slotno % BITS_PER_WORD);
 }
 
 /* Called when a slot has become empty */
@@ -547,7 +538,7 @@ dw_ring_init(DwRing *ring, uint32 nslots, int64 tick_us)
 	}
 }
 
-/* Returns the tick of a due time: rounded down, also before the epoch. */
+/* Returns the tick of a due time.  Rounds down, also before the epoch. */
 int64
 dw_ring_tick(const DwRing *ring, int64 due)
 {
@@ -557,8 +548,8 @@ dw_ring_tick(const DwRing *ring, int64 due)
 }
 
 /*
- * Returns the last due time that belongs to a tick.  Saturates: the last tick of all ends
- * with PG_INT64_MAX, and an entry due at PG_INT64_MIN is always due.
+ * Returns the last due time that belongs to a tick.  Saturates: the last tick ends with
+ * PG_INT64_MAX, and an entry that is due at PG_INT64_MIN is always due.
  */
 int64
 dw_ring_last_due(const DwRing *ring, int64 tick)
@@ -580,8 +571,8 @@ dw_ring_index(const DwRing *ring, int64 tick)
 }
 
 /*
- * Returns the cycle number of a due time: whole turns of the ring until then.  Computed
- * without sign, since an infinite due time may be more than INT64_MAX away.
+ * Returns the cycle number of a due time: the number of whole turns of the ring until then.  The
+ * difference is unsigned, since an infinite due time may be more than INT64_MAX away.
  */
 int64
 dw_ring_cycle(const DwRing *ring, int64 due)
@@ -596,11 +587,10 @@ dw_ring_cycle(const DwRing *ring, int64 due)
 /*
  * Sets the current tick, which may also go back.
  *
- * From now on, a walk over the slots from the current tick on would meet two kinds of
- * entries too late, the strays: entries that are still in slots that the hand has passed,
- * and entries that came too late for their own slot and so are in the one that was
- * current until now.  Both have a tick before the greater one of the old and the new
- * current tick.
+ * After that, a walk over the slots from the current tick on would meet two kinds of entries too
+ * late.  These are the strays: entries that are still in slots that the hand has passed, and
+ * entries that came too late for their own slot and so are in the slot that was current until now.
+ * The tick of a stray is before the old or the new current tick, whichever is greater.
  */
 void
 dw_ring_advance(DwRing *ring, int64 tick)
@@ -632,8 +622,8 @@ dw_ring_advance(DwRing *ring, int64 tick)
 }
 
 /*
- * Puts an entry into the slot of its due time.  If the tick of the due time has gone by,
- * uses the current slot, since its own would not be looked at for a turn.
+ * Puts an entry into the slot of its due time.  If the tick of the due time has passed, uses the
+ * current slot, since nobody would look at the entry's own slot for a whole turn.
  *
  * Returns false, with nothing changed, if no chunk is left for the entry.
  */
@@ -647,7 +637,7 @@ dw_ring_insert(DwRing *ring, DwPool *pool, DwAccount *acct, const DwEntry *entry
 	if (!dw_list_push(pool, acct, &slot->list, entry))
 		return false;
 
-	set_occupied(ring, slotno);
+	ring->occupied[slotno / BITS_PER_WORD] |= UINT64CONST(1) << (slotno % BITS_PER_WORD);
 	slot->min_due = Min(slot->min_due, entry->due);
 	slot->max_due = Max(slot->max_due, entry->due);
 	if (slotno == ring->pass_slot)
@@ -682,13 +672,12 @@ next_occupied(const DwRing *ring, uint32 from, uint32 end)
 }
 
 /*
- * Lowers *best to the least min_due of the slots with entries in [from, end).  The hand
- * is the position of the current tick; reach is the last due time of the tick for which
- * it comes to slot from.  Returns true if slots farther away cannot lower *best any more.
+ * Lowers *best to the least min_due of the slots with entries in [from, end).  The hand is the
+ * position of the current tick.  When it comes to slot "from", "reach" is the last due time of the
+ * tick.  Returns true if slots farther away cannot lower *best any more.
  *
- * That is so when *best is due by the time that the hand comes to the slot: entries that
- * are in their own slot farther away are due later, and strays are due at stray_due or
- * later.
+ * They cannot if *best is due by the time that the hand comes to the slot: entries in their own
+ * slots farther away are due later, and strays are due at stray_due or later.
  */
 static bool
 scan_slots(DwRing *ring, uint32 from, uint32 end, int64 reach, int64 *best)
@@ -703,7 +692,7 @@ scan_slots(DwRing *ring, uint32 from, uint32 end, int64 reach, int64 *best)
 	{
 		uint32		stop = Min(end - slotno, SCAN_BATCH) + slotno;
 
-		/* Empty slots do no harm; skipping them would take longer */
+		/* Empty slots do no harm, and skipping them would take longer */
 		for (; slotno < stop; slotno++)
 			least = Min(least, slots[slotno].min_due);
 		if (least <= stray_due && least <= reach + (slotno - 1 - from) * tick_us)
@@ -718,8 +707,8 @@ scan_slots(DwRing *ring, uint32 from, uint32 end, int64 reach, int64 *best)
 }
 
 /*
- * Returns a lower bound of the earliest due time in the ring: the least min_due of all
- * slots.  PG_INT64_MAX when the ring is empty.
+ * Returns a lower bound of the earliest due time in the ring: the least min_due of all slots.
+ * Returns PG_INT64_MAX if the ring is empty.
  */
 int64
 dw_ring_next_due(DwRing *ring)
@@ -729,7 +718,7 @@ dw_ring_next_due(DwRing *ring)
 	int64		best = PG_INT64_MAX;
 	int64		reach = dw_ring_last_due(ring, ring->current_tick);
 
-	/* A lower reach is always right, so avoid an overflow below */
+	/* A lower "reach" is always right, and avoids an overflow below */
 	reach = Min(reach, PG_INT64_MAX - turn_us);
 
 	if (scan_slots(ring, start, ring->nslots, reach, &best))
@@ -746,10 +735,7 @@ dw_ring_next_due(DwRing *ring)
 	return best;
 }
 
-/*
- * Begins a pass over the slot of slot_tick, to take out the entries that are due at
- * until_due or before.
- */
+/* Begins a pass over the slot of slot_tick, to take out the entries that are due by until_due. */
 void
 dw_ring_take_begin(DwRing *ring, int64 slot_tick, int64 until_due, DwTake *take)
 {
@@ -782,10 +768,7 @@ pour_into_tail(DwPool *pool, DwList *list, DwChunk *chunk)
 	list->count += n;
 }
 
-/*
- * Copies the entries of a chunk that are due at limit or before to out, and removes them
- * from the chunk.  Returns their number.
- */
+/* Moves the entries that are due by "limit" from a chunk to "out".  Returns their number. */
 static uint32
 split_chunk(DwRing *ring, uint32 slotno, DwChunk *chunk, int64 limit, DwEntry *out)
 {
@@ -811,7 +794,7 @@ split_chunk(DwRing *ring, uint32 slotno, DwChunk *chunk, int64 limit, DwEntry *o
 	chunk->first = 0;
 	chunk->count = kept;
 
-	/* Even if this pass is not the latest one: it moves chunks out of the latest one's way */
+	/* Even if this pass is not the latest: chunks that it moves escape the latest pass */
 	if (slotno == ring->pass_slot)
 	{
 		ring->pass_min = Min(ring->pass_min, min_due);
@@ -821,12 +804,11 @@ split_chunk(DwRing *ring, uint32 slotno, DwChunk *chunk, int64 limit, DwEntry *o
 }
 
 /*
- * Takes the due entries out of the first chunk of a slot.  The rest goes behind the
- * chunks that were not looked at yet; its own chunk is room enough.
+ * Takes the due entries out of the first chunk of a slot.  Moves the other entries behind the
+ * chunks that the pass has not read yet, at worst in their own chunk.
  */
 static uint32
-take_chunk(DwRing *ring, DwPool *pool, DwAccount *acct, uint32 slotno,
-		   int64 limit, DwEntry *out)
+take_chunk(DwRing *ring, DwPool *pool, DwAccount *acct, uint32 slotno, int64 limit, DwEntry *out)
 {
 	DwList	   *list = &dw_ring_slot(ring, slotno)->list;
 	uint32		chunkno = unlink_head(pool, list);
@@ -842,9 +824,8 @@ take_chunk(DwRing *ring, DwPool *pool, DwAccount *acct, uint32 slotno,
 }
 
 /*
- * Called when a pass is over.  Unless another pass or a filter has come between, its
- * bounds cover all entries of the slot: it has looked at them, or they were inserted
- * meanwhile.
+ * Called when a pass is over.  Unless another pass or a filter has interfered, the pass's bounds
+ * cover all entries of the slot: those it has read, and those inserted meanwhile.
  */
 static void
 end_slot_pass(DwRing *ring, const DwTake *take)
@@ -859,14 +840,13 @@ end_slot_pass(DwRing *ring, const DwTake *take)
 }
 
 /*
- * Goes on with a pass: looks at as many chunks as are sure to fit into out, which has
- * room for max entries, and returns the number of entries taken.
+ * Goes on with a pass: reads as many chunks as are sure to fit into "out", which has room for "max"
+ * entries.  Returns the number of entries taken.
  *
- * The pass is over when take->chunks_left is 0; the result may be 0 before.
+ * The pass is over when take->chunks_left is 0.  Before, the result may be 0, too.
  */
 uint32
-dw_ring_take(DwRing *ring, DwPool *pool, DwAccount *acct, DwTake *take,
-			 DwEntry *out, uint32 max)
+dw_ring_take(DwRing *ring, DwPool *pool, DwAccount *acct, DwTake *take, DwEntry *out, uint32 max)
 {
 	DwList	   *list = &dw_ring_slot(ring, take->slot)->list;
 	uint32		nchunks = max / DW_CHUNK_ENTRIES;
@@ -876,7 +856,7 @@ dw_ring_take(DwRing *ring, DwPool *pool, DwAccount *acct, DwTake *take,
 
 	for (; nchunks > 0; nchunks--)
 	{
-		/* Another pass or a filter may have removed chunks since this one began */
+		/* Another pass or a filter may have removed chunks since this pass began */
 		take->chunks_left = Min(take->chunks_left, list->nchunks);
 		if (take->chunks_left == 0)
 			break;
@@ -892,7 +872,7 @@ dw_ring_take(DwRing *ring, DwPool *pool, DwAccount *acct, DwTake *take,
 	return taken;
 }
 
-/* The predicate of dw_ring_filter(): the caller's one, and notes the bounds of what it keeps. */
+/* Calls the caller's predicate for dw_ring_filter(), and notes the bounds of kept entries. */
 static bool
 keep_bounds(const DwEntry *entry, void *arg)
 {

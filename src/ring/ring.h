@@ -3,25 +3,23 @@
  * ring.h
  *	  The ring of slots: a pure data structure.
  *
- * The ring is a timing wheel.  Time is divided into ticks.  The ring has nslots
- * slots; slot number (tick mod nslots) holds the tasks that are due in the tick.
- * So a slot holds tasks of this turn of the ring and of later ones.  The cycle
- * number of a task is the number of whole turns until it is due.  The code computes
- * it from the due time and never counts it down, so a step of the clock cannot make
- * it wrong.
+ * The ring is a timing wheel.  Time is divided into ticks.  The ring has nslots slots; slot number
+ * (tick mod nslots) holds the tasks that are due in the tick.  So a slot holds tasks of this turn
+ * of the ring and of later turns.  The cycle number of a task is the number of whole turns until it
+ * is due.  The code computes it from the due time and never counts it down, so a step of the clock
+ * cannot make it wrong.
  *
- * An entry is what memory knows of one task: 24 bytes.  Entries live in chunks of
- * 1 KB, which come from one bounded pool that all databases share.  Each chunk
- * carries the number of its database, so that the chunks of a timer that has died
- * can be taken back.  A list of chunks makes up a slot of the ring, or a ready
- * list: the tasks of a lane that are due.
+ * An entry stands for one task in memory: 24 bytes.  Entries live in chunks of 1 KB, which come
+ * from one bounded pool that all databases share.  Each chunk carries the number of its
+ * database, so that the chunks of a timer that has died can be taken back.  A list of chunks
+ * makes up a slot of the ring, or a ready list: the tasks of a lane that are due.
  *
- * This code knows no catalog and no clock, and does no I/O.  All data is
- * position-independent, for use in shared memory.  The code is compiled into the
- * extension, and alone, with DW_STANDALONE, into a test.
+ * This code uses no catalog and no clock, and does no I/O.  All data is position-independent, for
+ * use in shared memory.  The code is compiled into the extension and, alone, with DW_STANDALONE,
+ * into a test.
  *
- * Locking: the pool's free list has a spinlock of its own.  A list or a ring has
- * none: the caller serializes access to it.
+ * Locking: the pool's free list has its own spinlock.  Lists and rings have no lock: callers
+ * serialize access to them.
  *
  *-------------------------------------------------------------------------
  */
@@ -41,16 +39,23 @@
 /* Stands for no chunk; chunks are numbers below the pool's nchunks. */
 #define DW_NO_CHUNK			UINT32_MAX
 
-/* One task, as far as memory knows it.  Times are in microseconds. */
+/* One task in memory.  Times are in microseconds. */
 typedef struct DwEntry
 {
 	int64		due;
 	int64		id;
-	uint32		block;			/* block and offset: where the row was seen last; the caller may
-								 * keep something else there */
+	uint32		block;			/* block and offset: last known TID of the row; the caller may store
+								 * something else there */
 	uint16		offset;
 	uint16		lane;			/* index into the table of lanes */
 } DwEntry;
+
+/* True if the entry's key is before (due, id). */
+static inline bool
+dw_entry_is_before(const DwEntry *entry, int64 due, int64 id)
+{
+	return entry->due < due || (entry->due == due && entry->id < id);
+}
 
 /* The entries of a chunk are entries[first .. first + count - 1]. */
 typedef struct DwChunk
@@ -59,7 +64,7 @@ typedef struct DwChunk
 	uint32		owner;			/* number of the account that holds the chunk, 0 = free */
 	uint16		first;
 	uint16		count;
-	uint32		serial;			/* raised when the chunk is freed, see DwPosition */
+	uint32		serial;			/* incremented when the chunk is freed, see DwPosition */
 	DwEntry		entries[DW_CHUNK_ENTRIES];
 } DwChunk;
 
@@ -77,12 +82,12 @@ typedef struct DwAccount
 {
 	uint32		owner;			/* number of the account; not 0 */
 	uint32		used;			/* chunks that the database holds */
-	uint32		quota;			/* limit for used */
+	uint32		quota;			/* limit for "used" */
 } DwAccount;
 
 /*
- * A queue of entries, in chunks.  Entries are pushed at the tail and popped at the head;
- * they can be put back at the head, and popped at any other chunk.
+ * A queue of entries, in chunks.  Entries are pushed at the tail and popped at the head.  They can
+ * also be put back at the head, and popped at any other chunk.
  */
 typedef struct DwList
 {
@@ -114,17 +119,16 @@ typedef struct DwRing
 	uint64		nentries;		/* entries in all slots */
 
 	/*
-	 * Strays: entries that a walk over the slots from current_tick on would not
-	 * meet in the order of their due times, because the clock has moved past them,
-	 * or back.  If there are strays, they are due at stray_due or later, and have
-	 * a tick before stray_end.
+	 * Strays: entries that a walk over the slots from current_tick on would not meet in the order
+	 * of their due times, because the clock has moved past them, or back.  Strays are due at
+	 * stray_due or later, and have a tick before stray_end.
 	 */
 	int64		stray_due;		/* INT64_MAX when there are none */
 	int64		stray_end;
 
 	/*
-	 * The latest pass (see DwTake): bounds of the due times that it has left in its
-	 * slot, and of those that were inserted meanwhile.
+	 * The latest pass (see DwTake), and the bounds of due times in its slot: of entries that it has
+	 * left there, and of entries inserted meanwhile.
 	 */
 	uint32		pass_serial;
 	uint32		pass_slot;		/* UINT32_MAX when the pass is over */
@@ -142,8 +146,8 @@ typedef struct DwTake
 	uint32		slot;
 	uint32		chunks_left;	/* chunks still to look at; 0 = the pass is over */
 	uint32		serial;			/* number of the pass */
-	int64		until_due;		/* entries due by then are taken; may be
-								 * lowered while the pass goes on */
+	int64		until_due;		/* entries that are due by then are taken; may be lowered during the
+								 * pass */
 } DwTake;
 
 /* Predicate for filters: false means that the entry is removed. */

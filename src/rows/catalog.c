@@ -3,10 +3,9 @@
  * catalog.c
  *	  The extension's tables: their OIDs, and transactions that only read them.
  *
- * Run by all processes that are connected to a database.  The OIDs are looked up once
- * and forgotten when PostgreSQL invalidates them.  Timer and sweeper read tables in
- * transactions of their own, which wait for no lock: dw_read_begin() returns NULL
- * where the table is locked.
+ * Run by all processes that are connected to a database.  The OIDs are looked up once and forgotten
+ * when PostgreSQL invalidates them.  Timer and sweeper read tables in transactions that wait for no
+ * lock: dw_read_begin() returns NULL if the table is locked.
  *
  *-------------------------------------------------------------------------
  */
@@ -57,11 +56,10 @@ static bool callback_registered = false;
 /*---- Transactions that only read ----*/
 
 /*
- * Begins a transaction of the timer or the sweeper, with an active snapshot (step L4 of
- * loading), and returns the table of tasks, opened.  Waits for no lock: returns NULL if
- * another process has locked the table, or if the extension is gone; then
- * dw_extension_gone is set, and there is no snapshot.  The caller ends the transaction
- * by dw_read_end() in all cases.
+ * Begins a transaction of the timer or the sweeper, with an active snapshot (step L4 of loading),
+ * and returns the table of tasks, opened.  Waits for no lock: returns NULL, without a snapshot, if
+ * another process has locked the table, or if the extension is gone.  In the second case sets
+ * dw_extension_gone.  In all cases the caller ends the transaction by dw_read_end().
  */
 Relation
 dw_read_begin(void)
@@ -79,7 +77,7 @@ dw_read_begin(void)
 	}
 	if (!ConditionalLockRelationOid(cat.task, AccessShareLock))
 		return NULL;
-	/* the lock has brought invalidations; the snapshot must be newer than both */
+	/* the snapshot must be newer than the lock and the invalidations that came with it */
 	DW_INJECT("load-before-snapshot");
 	PushActiveSnapshot(GetTransactionSnapshot());
 	return table_open(dw_catalog()->task, NoLock);
@@ -119,8 +117,8 @@ dw_read_end(Relation rel)
 }
 
 /*
- * For PG_CATCH: reports the error that was caught, aborts its transaction, and
- * switches to the memory context that the caller had before.
+ * For PG_CATCH: reports the error that was caught, aborts the transaction, and switches to this
+ * memory context, which the caller had before.
  */
 void
 dw_end_failed_transaction(MemoryContext context)
@@ -134,9 +132,8 @@ dw_end_failed_transaction(MemoryContext context)
 }
 
 /*
- * For PG_CATCH: reports the error, at most once in EPISODE_US while it stays the same,
- * and aborts its transaction.  The view "status" shows the error, after "could not" and
- * what the process was to do.
+ * For PG_CATCH: reports the error, but the same error at most once in EPISODE_US, and aborts the
+ * transaction.  what: the work that failed, which follows "could not" in the view "status".
  */
 void
 dw_read_failed(DwDatabase *database, const char *what)
@@ -160,7 +157,7 @@ dw_read_failed(DwDatabase *database, const char *what)
 	MemoryContextSwitchTo(context);
 }
 
-/* True if the role exists, as the active snapshot sees it; the caller has locked pg_authid. */
+/* Returns true if the active snapshot sees the role.  The caller has locked pg_authid. */
 bool
 dw_role_exists(Oid role)
 {
@@ -169,8 +166,7 @@ dw_role_exists(Oid role)
 	SysScanDesc scan;
 	bool		exists;
 
-	ScanKeyInit(&key, Anum_pg_authid_oid, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(role));
+	ScanKeyInit(&key, Anum_pg_authid_oid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(role));
 	scan = systable_beginscan(rel, AuthIdOidIndexId, true, GetActiveSnapshot(), 1, &key);
 	exists = HeapTupleIsValid(systable_getnext(scan));
 	systable_endscan(scan);
@@ -179,9 +175,9 @@ dw_role_exists(Oid role)
 }
 
 /*
- * Raises an error where a statement that writes would: on a standby, in a read-only
- * transaction, a parallel worker, or a security-restricted operation; also if the
- * library is not in shared_preload_libraries.  The name of the function is for messages.
+ * Raises an error on a standby, and in a read-only transaction, a parallel worker, or a
+ * security-restricted operation, as statements that write do.  Also raises an error if the library
+ * is not in shared_preload_libraries.  function: its name for messages.
  */
 void
 dw_require_writable(const char *function)
@@ -201,7 +197,7 @@ dw_require_writable(const char *function)
 /* The relations of the schema delay_wheel_data: the tables, whose columns are checked, come first. */
 static const struct
 {
-	size_t		offset;			/* of the OID in DwCatalog */
+	size_t		offset;			/* position of the OID in DwCatalog */
 	const char *name;
 }			relations[] = {
 	{offsetof(DwCatalog, task), "task"},
@@ -248,7 +244,7 @@ oid_of_relation(DwCatalog *catalog, int i)
 	return (Oid *) ((char *) catalog + relations[i].offset);
 }
 
-/* Relcache callback: one of the tables was changed, or anything. */
+/* Relcache callback: forgets the OIDs if one of the tables, or any relation, was changed. */
 static void
 forget_catalog(Datum arg, Oid relid)
 {
@@ -261,9 +257,8 @@ forget_catalog(Datum arg, Oid relid)
 }
 
 /*
- * Looks up the extension's relations by name; false if the extension, or one of them,
- * is not there.  A foreign schema of this name cannot mislead us: if the extension exists,
- * the schema belongs to it.
+ * Looks up the extension's relations by name.  Returns false if the extension, or a relation, is
+ * not there.  No other schema can have the name: if the extension exists, the schema belongs to it.
  */
 bool
 dw_catalog_lookup(DwCatalog *result)
@@ -287,7 +282,7 @@ dw_catalog_lookup(DwCatalog *result)
 	return true;
 }
 
-/* True if the table may have rows, by its size, or if it is locked. */
+/* Returns true if the table is locked, or its size shows that it may have rows. */
 static bool
 may_have_rows(Oid table)
 {
@@ -305,9 +300,9 @@ may_have_rows(Oid table)
 }
 
 /*
- * True if any of n tables, whose OIDs follow each other in DwCatalog from this offset on, may
- * have rows.  Does not wait: true also if one of them is locked.  To be called outside of a
- * transaction.
+ * Returns true if any of n tables, whose OIDs follow each other in DwCatalog from this offset on,
+ * may have rows.  Does not wait: also returns true if one of them is locked.  To be called outside
+ * of a transaction.
  */
 bool
 dw_any_may_have_rows(size_t offset, int n)
@@ -325,8 +320,8 @@ dw_any_may_have_rows(size_t offset, int n)
 }
 
 /*
- * True if an index of delay_wheel_data.task, whose OID has this offset in DwCatalog, may have
- * entries, by its size, or if it is locked.  To be called outside of a transaction.
+ * Returns true if an index of delay_wheel_data.task, whose OID has this offset in DwCatalog, is
+ * locked, or its size shows that it may have entries.  To be called outside of a transaction.
  */
 bool
 dw_index_may_have_rows(size_t offset)
@@ -343,7 +338,7 @@ dw_index_may_have_rows(size_t offset)
 		{
 			Relation	index = index_open(*(const Oid *) ((const char *) dw_catalog() + offset), NoLock);
 
-			/* the first page is the tree's own */
+			/* the first page of a B-tree has no entries */
 			may = RelationGetNumberOfBlocks(index) > 1;
 			index_close(index, NoLock);
 		}
@@ -353,9 +348,9 @@ dw_index_may_have_rows(size_t offset)
 }
 
 /*
- * Raises an error if a table does not have the columns that the install script gave
- * it.  Does not wait, for the timer's sake: if the table is locked, it may be being
- * altered; then an invalidation will make us check it again.
+ * Raises an error if a table does not have the columns that the install script gave it.  Does not
+ * wait, since the timer must not wait.  If somebody is just altering the locked table, an
+ * invalidation will cause another check.
  */
 static void
 check_columns(Oid table, const Oid *types, int n)
@@ -380,9 +375,11 @@ check_columns(Oid table, const Oid *types, int n)
 	table_close(rel, AccessShareLock);
 }
 
-/* A column that catalog.h has, and whose type is missing here, is found by the compiler. */
-#define CHECK_COLUMNS(table, types, n) \
+/* Checks the columns of a table.  The compiler finds a column of catalog.h whose type is missing. */
+#define CHECK_COLUMNS(table, n, ...) \
 	do { \
+		static const Oid types[] = {__VA_ARGS__}; \
+\
 		StaticAssertStmt(lengthof(types) == (n), "a column has no type"); \
 		check_columns(table, types, n); \
 	} while (0)
@@ -391,69 +388,50 @@ check_columns(Oid table, const Oid *types, int n)
 static void
 check_tables(const DwCatalog *cat)
 {
-	static const Oid task_types[] = {
-		INT8OID, TIMESTAMPTZOID, INT8OID, REGROLEOID, INT2OID, INT2OID,
-		INT2OID, INT2OID, INT4OID, INT8OID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID, INTERVALOID, INTERVALOID,
-		TEXTOID, TEXTARRAYOID, REGTYPEARRAYOID, TEXTOID, TEXTOID, TEXTOID, JSONBOID, JSONBOID,
-		TEXTOID, INT4OID
-	};
-	static const Oid failed_types[] = {
-		INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, REGROLEOID, INT2OID, INT2OID,
-		INT2OID, INT2OID, INT2OID, INT4OID, INTERVALOID, INTERVALOID,
-		TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID,
-		TEXTOID, TEXTARRAYOID, REGTYPEARRAYOID, TEXTOID, TEXTOID, TEXTOID, JSONBOID, JSONBOID,
-		TEXTOID
-	};
-	static const Oid prepared_types[] = {
-		TEXTOID, REGROLEOID, INT2OID, INT2OID, TIMESTAMPTZOID
-	};
-	static const Oid queue_types[] = {
-		INT2OID, INT2OID, INT2OID, BOOLOID, BOOLOID, REGROLEOID, INT4OID, INT4OID, INT4OID,
-		TEXTOID, REGROLEARRAYOID, INTERVALOID, INTERVALOID, TEXTOID, BOOLOID,
-		REGROLEARRAYOID, INTERVALOID, INT4OID, TEXTOID, TEXTOID, INTERVALOID, TEXTARRAYOID, TEXTARRAYOID,
-		TEXTARRAYOID, INTERVALOID, INT4OID, BOOLOID, INT4OID, INT4OID, INTERVALOID, INT4OID,
-		TEXTOID
-	};
-	static const Oid pause_types[] = {REGROLEOID, TIMESTAMPTZOID};
-	static const Oid cancellation_types[] = {
-		INT8OID, INT8OID, TIMESTAMPTZOID, REGROLEOID, REGROLEARRAYOID, INT2OID, TEXTOID,
-		TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID
-	};
-	static const Oid unique_types[] = {INT8OID, TIMESTAMPTZOID, REGROLEOID, INT2OID, TEXTOID};
-	static const Oid audit_types[] = {
-		INT8OID, TIMESTAMPTZOID, INT8OID, TIMESTAMPTZOID, INT8OID, REGROLEOID, INT4OID, INT2OID,
-		TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID
-	};
-	static const Oid history_types[] = {
-		INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, INT8OID, REGROLEOID,
-		INT2OID, INT2OID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID,
-		FLOAT8OID, JSONBOID, TEXTOID
-	};
-	static const Oid recurring_types[] = {
-		INT8OID, INT8OID, TIMESTAMPTZOID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID,
-		TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, INT8OID, INT8OID, INT8OID,
-		REGROLEOID, INT4OID, INT2OID, INT2OID, INT2OID, BOOLOID, INTERVALOID, INTERVALOID,
-		TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID,
-		TEXTOID, TEXTARRAYOID, REGTYPEARRAYOID, TEXTOID, TEXTOID, JSONBOID, TEXTOID
-	};
-
-	CHECK_COLUMNS(cat->task, task_types, Natts_task);
-	CHECK_COLUMNS(cat->failed, failed_types, Natts_failed);
-	CHECK_COLUMNS(cat->prepared, prepared_types, Natts_prepared);
-	CHECK_COLUMNS(cat->queue, queue_types, Natts_queue);
-	CHECK_COLUMNS(cat->pause, pause_types, Natts_pause);
-	CHECK_COLUMNS(cat->cancellation, cancellation_types, Natts_cancellation);
-	CHECK_COLUMNS(cat->unique_key, unique_types, Natts_unique);
-	CHECK_COLUMNS(cat->audit, audit_types, Natts_audit);
+	CHECK_COLUMNS(cat->task, Natts_task,
+				  INT8OID, TIMESTAMPTZOID, INT8OID, REGROLEOID, INT2OID, INT2OID, INT2OID, INT2OID,
+				  INT4OID, INT8OID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID, INTERVALOID,
+				  INTERVALOID, TEXTOID, TEXTARRAYOID, REGTYPEARRAYOID, TEXTOID, TEXTOID, TEXTOID,
+				  JSONBOID, JSONBOID, TEXTOID, INT4OID);
+	CHECK_COLUMNS(cat->failed, Natts_failed,
+				  INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, REGROLEOID, INT2OID, INT2OID,
+				  INT2OID, INT2OID, INT2OID, INT4OID, INTERVALOID, INTERVALOID, TEXTOID, TEXTOID,
+				  TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTARRAYOID, REGTYPEARRAYOID, TEXTOID,
+				  TEXTOID, TEXTOID, JSONBOID, JSONBOID, TEXTOID);
+	CHECK_COLUMNS(cat->prepared, Natts_prepared,
+				  TEXTOID, REGROLEOID, INT2OID, INT2OID, TIMESTAMPTZOID);
+	CHECK_COLUMNS(cat->queue, Natts_queue,
+				  INT2OID, INT2OID, INT2OID, BOOLOID, BOOLOID, REGROLEOID, INT4OID, INT4OID,
+				  INT4OID, TEXTOID, REGROLEARRAYOID, INTERVALOID, INTERVALOID, TEXTOID, BOOLOID,
+				  REGROLEARRAYOID, INTERVALOID, INT4OID, TEXTOID, TEXTOID, INTERVALOID,
+				  TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, INTERVALOID, INT4OID, BOOLOID, INT4OID,
+				  INT4OID, INTERVALOID, INT4OID, TEXTOID);
+	CHECK_COLUMNS(cat->pause, Natts_pause, REGROLEOID, TIMESTAMPTZOID);
+	CHECK_COLUMNS(cat->cancellation, Natts_cancellation,
+				  INT8OID, INT8OID, TIMESTAMPTZOID, REGROLEOID, REGROLEARRAYOID, INT2OID, TEXTOID,
+				  TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID);
+	CHECK_COLUMNS(cat->unique_key, Natts_unique,
+				  INT8OID, TIMESTAMPTZOID, REGROLEOID, INT2OID, TEXTOID);
+	CHECK_COLUMNS(cat->audit, Natts_audit,
+				  INT8OID, TIMESTAMPTZOID, INT8OID, TIMESTAMPTZOID, INT8OID, REGROLEOID, INT4OID,
+				  INT2OID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID,
+				  TEXTOID);
 	for (int i = 0; i < DW_HISTORY_TABLES; i++)
-		CHECK_COLUMNS(cat->history[i], history_types, Natts_history);
-	CHECK_COLUMNS(cat->recurring, recurring_types, Natts_recurring);
+		CHECK_COLUMNS(cat->history[i], Natts_history,
+					  INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, INT8OID,
+					  REGROLEOID, INT2OID, INT2OID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID,
+					  TEXTOID, TEXTOID, FLOAT8OID, JSONBOID, TEXTOID);
+	CHECK_COLUMNS(cat->recurring, Natts_recurring,
+				  INT8OID, INT8OID, TIMESTAMPTZOID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID,
+				  TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, INT8OID, INT8OID,
+				  INT8OID, REGROLEOID, INT4OID, INT2OID, INT2OID, INT2OID, BOOLOID, INTERVALOID,
+				  INTERVALOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID,
+				  TEXTARRAYOID, REGTYPEARRAYOID, TEXTOID, TEXTOID, JSONBOID, TEXTOID);
 }
 
 /*
- * Returns the OIDs of the extension's relations, and checks their columns, unless that
- * is known already.  Raises an error if the extension is not there, or a table was
- * altered.
+ * Returns the OIDs of the extension's relations.  Looks them up, and checks the columns, if this
+ * has not been done yet.  Raises an error if the extension is not there, or a table was altered.
  */
 const DwCatalog *
 dw_catalog(void)
@@ -488,7 +466,10 @@ dw_catalog(void)
 	return &known_catalog;
 }
 
-/* True if dw_catalog() would find the extension.  Costs nothing if it has. */
+/*
+ * Returns true if dw_catalog() would find the extension.  Costs nothing if dw_catalog() has found
+ * it before.
+ */
 bool
 dw_catalog_is_there(void)
 {
@@ -500,9 +481,9 @@ dw_catalog_is_there(void)
 /*---- The table of tasks, to write to it ----*/
 
 /*
- * Locks the table of tasks to write to it, until the end of the (sub)transaction, with
- * the indexes that have an entry for each task, and opens it.  The caller closes it with
- * NoLock.  Locking costs nothing the second time in a transaction.
+ * Opens the table of tasks, and locks it, and the indexes that have an entry for each task, for
+ * writing until the end of the (sub)transaction.  The caller closes the table with NoLock.  Locking
+ * a second time in a transaction costs nothing.
  */
 Relation
 dw_tasks_open(void)
@@ -530,8 +511,8 @@ dw_tasks_unlocked(void)
 /*---- Rows of any table ----*/
 
 /*
- * Returns the stamp of this database in this cluster, a hash.  Each row has the stamp of
- * the database that it was written in, so that copies in other databases are noticed.
+ * Returns the stamp of this database in this cluster, a hash.  Each row has the stamp of the
+ * database where it was written, so that copies in other databases are noticed.
  */
 int64
 dw_origin_stamp(void)
@@ -545,8 +526,8 @@ dw_origin_stamp(void)
 }
 
 /*
- * Deletes a row.  If another transaction has the row locked, waits for its end, or
- * returns TM_BeingModified if wait is false.
+ * Deletes a row.  If another transaction has locked the row, waits for its end, or returns
+ * TM_BeingModified if wait is false.
  */
 TM_Result
 dw_heap_delete(Relation rel, ItemPointer tid, bool wait)
@@ -557,8 +538,8 @@ dw_heap_delete(Relation rel, ItemPointer tid, bool wait)
 }
 
 /*
- * Splits a row into all of its columns, including those that an administrator has
- * added.  The arrays are allocated in the current memory context.
+ * Splits a row into all of its columns, including columns that an administrator has added.  The
+ * arrays are allocated in the current memory context.
  */
 void
 dw_deform(Relation rel, HeapTuple tuple, Datum **values, bool **nulls)

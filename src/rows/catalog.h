@@ -17,8 +17,8 @@
 #include "../shmem/shared.h"
 
 /*
- * Columns of delay_wheel_data.task, as the install script has them.  The types of all tables' columns
- * stand in check_tables(), catalog.c.
+ * Columns of delay_wheel_data.task, in the order of the install script.  check_tables() in
+ * catalog.c has the types of the columns of all tables.
  */
 enum
 {
@@ -83,7 +83,7 @@ enum
 	Natts_failed = Anum_failed_group_key
 };
 
-/* Columns of delay_wheel_data.history_0 and the others. */
+/* Columns of delay_wheel_data.history_0, history_1 and history_2. */
 enum
 {
 	Anum_history_task = 1,
@@ -299,9 +299,9 @@ typedef struct DwCatalog
 extern bool dw_extension_gone;
 
 /*
- * True if this transaction has locked the table of tasks, and the indexes that have an
- * entry for each task, to write to them.  The lock manager would answer that, too, but
- * at a cost for each row.
+ * True if this transaction has locked the table of tasks, and the indexes that have an entry for
+ * each task, to write to them.  The lock manager could answer this, but asking it for each row
+ * would be slower.
  */
 extern bool dw_tables_being_written;
 

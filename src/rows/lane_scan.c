@@ -6,13 +6,13 @@
  * Run by the timer (to load tasks and look for lanes), by the sweeper, and by sessions
  * that read views, arm or retry tasks.
  *
- * A lane is one combination of owner, queue and priority.  The index of lanes is on
- * (owner, origin, queue, priority, due, id); origin is the stamp of the database that a
- * row was written in, see dw_origin_stamp().  So the tasks of a lane of one origin are a
- * range of the index, in the order in which they are due.
+ * A lane is one combination of owner, queue and priority.  The index of lanes is on (owner, origin,
+ * queue, priority, due, id); origin is the stamp of the database where a row was written, see
+ * dw_origin_stamp().  So the tasks of one lane and one origin are a range of the index, in the
+ * order of their due times.
  *
- * A long scan is done in slices, each with a snapshot of its own: the caller keeps the
- * key that it has reached, and begins the next scan there.
+ * A long scan is divided into slices, each with a new snapshot: the caller keeps the key that it
+ * has reached, and begins the next scan there.
  *
  *-------------------------------------------------------------------------
  */
@@ -45,22 +45,22 @@ struct DwLaneScan
 	Relation	rel;			/* the table of tasks */
 	Relation	index;
 	IndexScanDesc scan;
-	TupleTableSlot *slot;		/* the row that was read last */
+	TupleTableSlot *slot;		/* the row of the last read */
 	bool		keys_only;		/* see dw_lane_scan_keys_only() */
 	bool		with_group;
-	bool		fetched;		/* slot has the row of the entry that was read last */
-	Buffer		map;			/* page of the visibility map, pinned */
+	bool		fetched;		/* slot has the row of the last entry read */
+	Buffer		map;			/* pinned page of the visibility map */
 	ScanKeyData keys[5];
-	ScanKeyData members[6];		/* of the row comparison in keys */
+	ScanKeyData members[6];		/* members of the row comparison in "keys" */
 };
 
 struct DwGroupScan
 {
 	Relation	index;
 	IndexScanDesc scan;
-	TupleTableSlot *slot;		/* the row that was read last */
+	TupleTableSlot *slot;		/* the row of the last read */
 	ScanKeyData keys[4];
-	ScanKeyData members[2];		/* of the row comparison in keys */
+	ScanKeyData members[2];		/* members of the row comparison in "keys" */
 };
 
 struct DwFailedScan
@@ -68,14 +68,14 @@ struct DwFailedScan
 	Relation	index;
 	IndexScanDesc scan;
 	ScanDirection direction;
-	TupleTableSlot *slot;		/* the row that was read last */
+	TupleTableSlot *slot;		/* the row of the last read */
 	ScanKeyData key;
-	ScanKeyData members[2];		/* of the row comparison in key */
+	ScanKeyData members[2];		/* members of the row comparison in "key" */
 };
 
 /*---- Scan keys ----*/
 
-/* Returns the key before all tasks of a lane that have this database's origin. */
+/* Returns the key before all tasks of a lane with this database's origin. */
 DwTaskKey
 dw_lane_begin(const DwLane *lane)
 {
@@ -124,29 +124,25 @@ begin_index_scan(Relation rel, Snapshot snapshot, int nkeys)
 	scan->keys_only = scan->with_group = scan->fetched = false;
 	scan->map = InvalidBuffer;
 	scan->scan = dw_index_beginscan(rel, scan->index, snapshot, nkeys);
-	/* index tuples are wanted, so that dead entries have a key, too */
+	/* request index tuples, so that even dead entries have a key */
 	scan->scan->xs_want_itup = true;
 	return scan;
 }
 
 /*
- * Begins a scan of the tasks of one lane and one origin, from the (due, id) of *from on.
- * The comparison includes the id, since a million tasks may have the same due time.  rel
- * is the table of tasks.  The caller must end the scan before the transaction ends.
+ * Begins a scan of the tasks of one lane and one origin, from (due, id) of *from on.  The
+ * comparison includes the id, since a million tasks may have the same due time.  rel is the table
+ * of tasks.  The caller must end the scan before the transaction ends.
  */
 DwLaneScan *
 dw_lane_scan_begin(Relation rel, const DwTaskKey *from, Snapshot snapshot)
 {
 	DwLaneScan *scan = begin_index_scan(rel, snapshot, 5);
 
-	ScanKeyInit(&scan->keys[0], 1, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(from->owner));
-	ScanKeyInit(&scan->keys[1], 2, BTEqualStrategyNumber, F_INT8EQ,
-				Int64GetDatum(from->origin));
-	ScanKeyInit(&scan->keys[2], 3, BTEqualStrategyNumber, F_INT2EQ,
-				Int16GetDatum(from->queue));
-	ScanKeyInit(&scan->keys[3], 4, BTEqualStrategyNumber, F_INT2EQ,
-				Int16GetDatum(from->priority));
+	ScanKeyInit(&scan->keys[0], 1, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(from->owner));
+	ScanKeyInit(&scan->keys[1], 2, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(from->origin));
+	ScanKeyInit(&scan->keys[2], 3, BTEqualStrategyNumber, F_INT2EQ, Int16GetDatum(from->queue));
+	ScanKeyInit(&scan->keys[3], 4, BTEqualStrategyNumber, F_INT2EQ, Int16GetDatum(from->priority));
 	init_row_member(&scan->members[0], 0, 5, BTGreaterEqualStrategyNumber,
 					F_TIMESTAMPTZ_CMP, TimestampTzGetDatum(from->due));
 	init_row_member(&scan->members[1], SK_ROW_END, 6, BTGreaterEqualStrategyNumber,
@@ -156,7 +152,7 @@ dw_lane_scan_begin(Relation rel, const DwTaskKey *from, Snapshot snapshot)
 	return scan;
 }
 
-/* As dw_lane_scan_begin(), for all lanes of all origins, one after the other, from a key on. */
+/* Begins a scan of all lanes of all origins, one after the other, from a key on. */
 DwLaneScan *
 dw_lanes_scan_begin(Relation rel, const DwTaskKey *from, Snapshot snapshot)
 {
@@ -166,7 +162,7 @@ dw_lanes_scan_begin(Relation rel, const DwTaskKey *from, Snapshot snapshot)
 	return scan;
 }
 
-/* Makes a scan of dw_lanes_scan_begin() go on from another key. */
+/* Moves a scan of dw_lanes_scan_begin() to another key. */
 void
 dw_lanes_scan_seek(DwLaneScan *scan, const DwTaskKey *from)
 {
@@ -192,7 +188,7 @@ entry_column(IndexScanDesc scan, int attnum)
 	return index_getattr(scan->xs_itup, attnum, scan->xs_itupdesc, &isnull);
 }
 
-/* Fills *key from the index entry; what is not in the index is 0 or false. */
+/* Fills *key from the index entry; members that the index lacks are 0 or false. */
 static void
 key_of_entry(IndexScanDesc scan, DwTaskKey *key)
 {
@@ -209,13 +205,13 @@ key_of_entry(IndexScanDesc scan, DwTaskKey *key)
 }
 
 /*
- * Makes the scan return keys only: a row that the visibility map shows as visible to all
- * is not read.  Reading it would mostly mean another page for each task, since tasks lie
- * in the table in the order in which they were scheduled.  key->attempts is 0 then, and
- * key->has_more false.
+ * Makes the scan return keys only: it does not read a row that the visibility map shows as visible
+ * to all.  Reading such rows would mostly mean another page for each task, since tasks lie in the
+ * table in the order in which they were scheduled.  Then key->attempts is 0, and key->has_more
+ * false.
  *
- * with_group: dw_lane_scan_group() is to be called, so visible rows are read nevertheless: the
- * index does not have the group.
+ * with_group: reads visible rows nevertheless, for dw_lane_scan_group(), since the index lacks the
+ * group.
  */
 void
 dw_lane_scan_keys_only(DwLaneScan *scan, bool with_group)
@@ -225,9 +221,9 @@ dw_lane_scan_keys_only(DwLaneScan *scan, bool with_group)
 }
 
 /*
- * Reads the next entry of the index; false at the end.  *visible tells whether the
- * snapshot sees its row.  Entries of rows that are not visible are returned as well: there
- * can be a million of them, among which the caller may want to end its slice.
+ * Reads the next entry of the index; returns false at the end.  Sets *visible to true if the
+ * snapshot sees its row.  Also returns entries of invisible rows: there can be a million such
+ * entries, and the caller may want to end its slice among them.
  */
 bool
 dw_lane_scan_step(DwLaneScan *scan, DwTaskKey *key, bool *visible)
@@ -258,7 +254,7 @@ dw_lane_scan_step(DwLaneScan *scan, DwTaskKey *key, bool *visible)
 	return true;
 }
 
-/* Reads the next row that the snapshot sees; false at the end. */
+/* Reads the next row that the snapshot sees; returns false at the end. */
 bool
 dw_lane_scan_next(DwLaneScan *scan, DwTaskKey *key)
 {
@@ -270,14 +266,16 @@ dw_lane_scan_next(DwLaneScan *scan, DwTaskKey *key)
 	return false;
 }
 
-/* Returns a copy of the row that was read last, in a scan without keys_only. */
+/* Returns a copy of the row of the last read, in a scan without keys_only. */
 HeapTuple
 dw_lane_scan_tuple(DwLaneScan *scan)
 {
 	return ExecCopySlotHeapTuple(scan->slot);
 }
 
-/* The hash of the group of the visible row that was read last; DW_NO_GROUP if it has none. */
+/*
+ * Returns the group's hash of the visible row that was read last; DW_NO_GROUP if it has no group.
+ */
 uint32
 dw_lane_scan_group(DwLaneScan *scan)
 {
@@ -287,7 +285,10 @@ dw_lane_scan_group(DwLaneScan *scan)
 	return isnull ? DW_NO_GROUP : DatumGetUInt32(hash);
 }
 
-/* True if the visible row that was read last is a message under a lease, which may have ended. */
+/*
+ * Returns true if the visible row that was read last is a leased message.  The lease may have
+ * ended.
+ */
 bool
 dw_lane_scan_is_leased(DwLaneScan *scan)
 {
@@ -301,7 +302,7 @@ dw_lane_scan_is_leased(DwLaneScan *scan)
 	return !isnull;
 }
 
-/* Ends the scan and frees it; the index stays locked until the end of the transaction. */
+/* Ends and frees the scan.  The index stays locked until the end of the transaction. */
 void
 dw_lane_scan_end(DwLaneScan *scan)
 {
@@ -316,9 +317,9 @@ dw_lane_scan_end(DwLaneScan *scan)
 /*---- Pending tasks, by group ----*/
 
 /*
- * Begins a scan of the tasks of a group of a queue from the key (due, id) on, whatever their
- * owners and priorities, that have this database's origin.  Groups with the same hash are one
- * group here.  rel is the table of tasks.
+ * Begins a scan of the tasks of a group of a queue, with this database's origin, of all owners and
+ * priorities, from the key (due, id) on.  Groups with the same hash are one group here.  rel is the
+ * table of tasks.
  */
 DwGroupScan *
 dw_group_scan_begin(Relation rel, int16 queue, uint32 hash, TimestampTz due, int64 id,
@@ -350,7 +351,7 @@ dw_group_scan_next(DwGroupScan *scan)
 	return ExecFetchSlotHeapTuple(scan->slot, false, NULL);
 }
 
-/* Ends the scan and frees it; the index stays locked until the end of the transaction. */
+/* Ends and frees the scan.  The index stays locked until the end of the transaction. */
 void
 dw_group_scan_end(DwGroupScan *scan)
 {
@@ -363,7 +364,7 @@ dw_group_scan_end(DwGroupScan *scan)
 /*---- Failed tasks, by time ----*/
 
 /*
- * Begins a scan of failed tasks after (failed_at, id), or before it if the direction is
+ * Begins a scan of failed tasks after (failed_at, id), or before this key if the direction is
  * backward.  With an infinite time the scan begins at one end of the table.  rel is
  * delay_wheel_data.failed_task.
  */
@@ -388,8 +389,8 @@ dw_failed_scan_begin(Relation rel, ScanDirection direction, TimestampTz failed_a
 }
 
 /*
- * Returns the next row, or NULL.  The row is valid until the next call.  *failed_at and
- * *id are set to its position in the order.
+ * Returns the next row, or NULL.  The row is valid until the next call.  Sets *failed_at and *id to
+ * its position.
  */
 HeapTuple
 dw_failed_scan_next(DwFailedScan *scan, TimestampTz *failed_at, int64 *id)
@@ -406,7 +407,7 @@ dw_failed_scan_next(DwFailedScan *scan, TimestampTz *failed_at, int64 *id)
 	return tuple;
 }
 
-/* Ends the scan and frees it; the index stays locked until the end of the transaction. */
+/* Ends and frees the scan.  The index stays locked until the end of the transaction. */
 void
 dw_failed_scan_end(DwFailedScan *scan)
 {
@@ -419,8 +420,9 @@ dw_failed_scan_end(DwFailedScan *scan)
 /*---- The lanes that have tasks ----*/
 
 /*
- * Finds the next lane, of any origin, that has tasks (a skip scan): the one after *key, or
- * the first one of all.  Sets *key to the key of its first task; false at the end.
+ * Finds the next lane with tasks, of any origin, by a skip scan: the lane after *key, or the first
+ * of all lanes if first is true.  Sets *key to the key of its first task.  Returns false at the
+ * end.
  */
 bool
 dw_next_lane(Relation rel, Snapshot snapshot, DwTaskKey *key, bool first)

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * lease_scan.c
- *	  Reading the messages that are leased.
+ *	  Reading leased messages.
  *
- * Run by sessions that receive, by the timer and by the sweeper.  A partial index has an
- * entry for each row of delay_wheel_data.task with a token: the end of its lease, and its
- * queue.  Another one has those that belong to a group.
+ * Run by sessions that receive, by the timer and by the sweeper.  A partial index has an entry for
+ * each row of delay_wheel_data.task with a token: the end of its lease, and its queue.  Another
+ * index has the leases of groups.
  *
  *-------------------------------------------------------------------------
  */
@@ -35,7 +35,7 @@ struct DwLeaseScan
 };
 
 /*
- * Begins a scan of those whose lease ends, or has ended, at this time or later.  rel is
+ * Begins a scan of messages whose lease ends, or has ended, at this time or later.  rel is
  * delay_wheel_data.task, locked.
  */
 DwLeaseScan *
@@ -68,8 +68,8 @@ dw_lease_scan_end(DwLeaseScan *scan)
 }
 
 /*
- * Counts the messages of the queue whose lease lasts beyond this time, by a new snapshot.
- * *next_end is when the first of them ends; DW_NEVER if there is none.
+ * Counts the messages of the queue whose lease lasts beyond this time, by a new snapshot.  Sets
+ * *next_end to the first end of these leases; DW_NEVER if there is none.
  */
 uint32
 dw_leases_count(Relation rel, int16 queue, TimestampTz now, TimestampTz *next_end)
@@ -97,8 +97,8 @@ dw_leases_count(Relation rel, int16 queue, TimestampTz now, TimestampTz *next_en
 }
 
 /*
- * Counts the leases of a group of a queue, of this database's origin, whatever their owners and
- * priorities, but for those for which counts() returns false.
+ * Counts the leases of a group of a queue, with this database's origin, of all owners and
+ * priorities, except leases for which counts() returns false.
  */
 void
 dw_leases_of_group(Relation rel, int16 queue, uint32 hash, Snapshot snapshot, DwLeaseCounts counts,

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * lease_scan.h
- *	  Reading the messages that are leased.
+ *	  Reading leased messages.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,20 +20,20 @@
 /* Decides whether a leased message counts. */
 typedef bool (*DwLeaseCounts) (Relation rel, HeapTuple tuple, const DwTaskKey *key);
 
-/* A message whose lease has ended, and which nobody has received since. */
+/* A message whose lease has ended, and that nobody has received since. */
 typedef struct DwLapsed
 {
 	DwTaskKey	key;
-	TimestampTz first_due;		/* when it was due before the lease */
+	TimestampTz first_due;		/* its due time before the lease */
 } DwLapsed;
 
 /* The leases of a group. */
 typedef struct DwGroupLeases
 {
-	uint32		n;				/* those that last */
-	TimestampTz next_end;		/* when the first of these ends; DW_NEVER if there is none */
+	uint32		n;				/* number of leases that last */
+	TimestampTz next_end;		/* first end of these leases; DW_NEVER if there is none */
 	bool		any_lapsed;
-	DwLapsed	lapsed;			/* the first of those that have ended, by first_due and id */
+	DwLapsed	lapsed;			/* the first lease that has ended, by first_due and id */
 } DwGroupLeases;
 
 /* A scan of leased messages, in the order of the ends of their leases. */

@@ -5,12 +5,12 @@
  *
  * Run by sessions that schedule, and by executors.
  *
- * The column is a jsonb object with the keys of more.h.  It is null for ordinary tasks,
- * which therefore cost nothing.
+ * The column is a jsonb object with the keys of more.h.  It is null for ordinary tasks, so that
+ * they cost nothing.
  *
  * The functions take the columns of a row of delay_wheel_data.task or failed_task (values and
- * nulls) and the number of the column "more" in it.  Plain SQL may have written anything
- * there.  So a value of the wrong type counts as missing, and is no error.
+ * nulls) and the number of the column "more" in the row.  Plain SQL may have written any value into
+ * it.  So a value of the wrong type counts as missing, and is no error.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,10 +27,7 @@
 #include "catalog.h"
 #include "more.h"
 
-/*
- * Room that is kept free in the object for keys, numbers and overhead, in bytes: all but
- * the text that dw_more_has_room() is asked for.
- */
+/* Room kept free in the object for keys, numbers and overhead, in bytes. */
 #define SMALL_KEYS	4096
 
 static const struct
@@ -39,7 +36,10 @@ static const struct
 	DwMode		mode;
 }			modes[] = {{"at_most_once", DW_AT_MOST_ONCE}, {"at_least_once", DW_AT_LEAST_ONCE}};
 
-/* Looks up a key; false if it, or the column, is missing.  *value points into the column. */
+/*
+ * Looks up a key; returns false if the key or the column is missing.  *value points into the
+ * column.
+ */
 static bool
 find_key(const Datum *values, const bool *nulls, int column, const char *key, JsonbValue *value)
 {
@@ -52,7 +52,7 @@ find_key(const Datum *values, const bool *nulls, int column, const char *key, Js
 		getKeyJsonValueFromContainer(&more->root, key, strlen(key), value) != NULL;
 }
 
-/* True if the row has the key, with a value of any type. */
+/* Returns true if the row has the key, with a value of any type. */
 bool
 dw_more_has(const Datum *values, const bool *nulls, int column, const char *key)
 {
@@ -61,7 +61,7 @@ dw_more_has(const Datum *values, const bool *nulls, int column, const char *key)
 	return find_key(values, nulls, column, key, &value);
 }
 
-/* Returns a copy of a text in the current memory context; NULL if there is none. */
+/* Returns a copy of a key's text in the current memory context; NULL if there is none. */
 char *
 dw_more_text(const Datum *values, const bool *nulls, int column, const char *key)
 {
@@ -72,7 +72,7 @@ dw_more_text(const Datum *values, const bool *nulls, int column, const char *key
 	return pnstrdup(value.val.string.val, value.val.string.len);
 }
 
-/* Sets *number to an integer; false if there is none, or it is out of range. */
+/* Sets *number to a key's integer; returns false if there is none, or it is out of range. */
 bool
 dw_more_number(const Datum *values, const bool *nulls, int column, const char *key, int64 *number)
 {
@@ -88,7 +88,7 @@ dw_more_number(const Datum *values, const bool *nulls, int column, const char *k
 	return errno == 0 && *end == '\0';
 }
 
-/* Returns a copy of an object in the current memory context; NULL if there is none. */
+/* Returns a copy of a key's object in the current memory context; NULL if there is none. */
 Jsonb *
 dw_more_object(const Datum *values, const bool *nulls, int column, const char *key)
 {
@@ -130,7 +130,7 @@ set_option(Datum *values, bool *nulls, int column, const char *key, JsonbValue *
 	nulls[column - 1] = false;
 }
 
-/* True if a text of this size can be added; jsonb limits the size of an object. */
+/* Returns true if a text of this size can be added: jsonb limits the size of an object. */
 bool
 dw_more_has_room(const Datum *values, const bool *nulls, int column, Size bytes)
 {
@@ -183,7 +183,7 @@ dw_more_remove(Datum *values, bool *nulls, int column, const char *key)
 	nulls[column - 1] = JB_ROOT_COUNT(left) == 0;
 }
 
-/* Returns the mode of a name; DW_IN_TRANSACTION if there is none of the name. */
+/* Returns the mode with this name; DW_IN_TRANSACTION if there is none. */
 static DwMode
 find_mode(const char *name)
 {
@@ -205,7 +205,7 @@ dw_mode(const Datum *values, const bool *nulls)
 	return name == NULL ? DW_IN_TRANSACTION : find_mode(name);
 }
 
-/* Returns the mode that a user has named; an error if there is none of that name. */
+/* Returns the mode that a user has named.  Raises an error if there is none. */
 DwMode
 dw_mode_named(const char *name)
 {

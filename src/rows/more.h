@@ -14,17 +14,17 @@
 
 /* The keys of the column, a jsonb object. */
 #define DW_MORE_LAST_ERROR	"last_error"	/* text: error of the last attempt */
-#define DW_MORE_LOST		"lost"	/* number: how often the task lost its connection to
-									 * another node, and was put back for that */
-#define DW_MORE_SNOOZES		"snoozes"	/* number: how often it has called delay_snooze() */
+#define DW_MORE_LOST		"lost"	/* number: how often the task was put back since it lost its
+									 * connection to another node */
+#define DW_MORE_SNOOZES		"snoozes"	/* number: how often the task has called delay_snooze() */
 #define DW_MORE_SHARD		"shard"	/* number: the shard of Citus whose trigger
 									 * scheduled the task */
-#define DW_MORE_SKIP_AFTER	"skip_after"	/* number: the task is skipped if it would
-											 * begin more than this after its due time, in us */
-#define DW_MORE_UNIQUE_FOR	"unique_for"	/* number: its key is unique for that long after it
-											 * was scheduled, in us */
-#define DW_MORE_HEADERS		"headers"	/* object: what the sender says beside the payload */
-#define DW_MORE_RECEIVER		"receiver"	/* text: who has leased the message last */
+#define DW_MORE_SKIP_AFTER	"skip_after"	/* number: in us; the task is skipped if it would begin
+											 * later than this after its due time */
+#define DW_MORE_UNIQUE_FOR	"unique_for"	/* number: how long its key is unique after it was
+											 * scheduled, in us */
+#define DW_MORE_HEADERS		"headers"	/* object: headers of the sender */
+#define DW_MORE_RECEIVER		"receiver"	/* text: the last receiver with a lease of it */
 #define DW_MORE_NOTIFY		"notify"	/* text: channel for a NOTIFY at the end */
 #define DW_MORE_ON_SUCCESS	"on_success"	/* text: SQL of a follow-up task */
 #define DW_MORE_ON_FAILURE	"on_failure"	/* text: SQL of a follow-up task */
@@ -32,22 +32,22 @@
 #define DW_MORE_RETRY_BACKOFF	"retry_backoff" /* text: see task/retries.c */
 #define DW_MORE_RETRY_MAX_DELAY "retry_max_delay"	/* number: the longest pause, in us; 0: an
 													 * hour, or retry_delay if longer */
-#define DW_MORE_RETRY_ON	"retry_on"	/* text: SQLSTATEs, or classes, with commas between */
+#define DW_MORE_RETRY_ON	"retry_on"	/* text: SQLSTATEs or classes, separated by commas */
 #define DW_MORE_GIVE_UP_ON	"give_up_on"	/* text: the same */
 #define DW_MORE_SETTINGS	"settings"	/* object: settings of the caller, see
 										 * statement/kept_settings.c */
-#define DW_MORE_NOT_BEFORE	"not_before"	/* number: it is not tried again before this time, a
-											 * timestamptz; it keeps its due time, and with it its place in
-											 * the order of its group */
-#define DW_MORE_LOCAL		"local" /* object: the local time at which the task is due, see
-									 * recurring/cron_times.c; the index of such rows names it */
-#define DW_MORE_RECURRING	"recurring" /* number: id of the recurring task that this is
-										 * a run of */
+#define DW_MORE_NOT_BEFORE	"not_before"	/* number, a timestamptz: the task is not tried again
+											 * before; it keeps its due time, and so its place in
+											 * its group */
+#define DW_MORE_LOCAL		"local" /* object: the task's local due time, see
+									 * recurring/cron_times.c; an index names this key */
+#define DW_MORE_RECURRING	"recurring" /* number: id of the recurring task, if this is one of its
+										 * runs */
 
 /* The option mode: how the task's statement is run, see executor/autonomous.c. */
 typedef enum DwMode
 {
-	DW_IN_TRANSACTION,			/* in the transaction that deletes the row; the default */
+	DW_IN_TRANSACTION,			/* in the transaction that deletes the row (default) */
 	DW_AT_MOST_ONCE,			/* outside of a transaction; not again after a crash */
 	DW_AT_LEAST_ONCE			/* outside of a transaction; again after a crash */
 } DwMode;

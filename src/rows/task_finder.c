@@ -3,14 +3,13 @@
  * task_finder.c
  *	  Finding rows of many tasks by their ids.  Runs in executors.
  *
- * Memory knows where the row of a task is, but for most tasks with a group: their entries
- * have no room for it.  To look for an id in the index costs a tenth of what a short task
- * costs.  Tasks that are due one after the other were mostly scheduled one after the other,
- * so a look reads the entries of the ids that follow, too, which stand on the same page of
- * the index, and remembers where they point to.
+ * Entries in memory have the TID of a task's row, except entries of most tasks with a group, which
+ * have no room for it.  A search for an id in the index costs a tenth of a short task.  Tasks that
+ * are due one after the other were mostly scheduled one after the other.  So a search also reads
+ * the entries of the next ids, which are on the same page of the index, and remembers their TIDs.
  *
- * What is remembered is a hint, and outlives the transaction: the reader of the row looks
- * whether it is that of the id.
+ * A remembered TID is a hint, and is kept after the transaction.  So a reader of the row must check
+ * its id.
  *
  *-------------------------------------------------------------------------
  */
@@ -30,17 +29,20 @@
 #include "task_finder.h"
 
 /*
- * Places for what is remembered, 64 kB.  An id has one place, so ids that follow each other
- * take different ones.  Several groups that were scheduled one after the other, and take
- * turns, find room.
+ * Places for remembered TIDs, 64 kB.  Each id has one place, and consecutive ids have different
+ * places.  There is room for several groups that were scheduled one after the other, and take
+ * turns.
  */
 #define SEEN_PLACES	4096
 
-/* How many ids a look covers: between these, by how many of the last ones were asked for */
+/* Lowest and highest number of ids in a search; adapt_window() chooses the number */
 #define MIN_WINDOW	2
 #define MAX_WINDOW	256
 
-/* Conditions of a look: the first and the last id.  PostgreSQL wants as many at each rescan. */
+/*
+ * Conditions of a search: the first and the last id.  PostgreSQL needs the same number at each
+ * rescan.
+ */
 #define NKEYS		2
 
 typedef struct Seen
@@ -51,16 +53,18 @@ typedef struct Seen
 
 static Seen seen[SEEN_PLACES];
 static int	window = MIN_WINDOW;
-static int	hits;				/* ids found here since the last look */
+static int	hits;				/* number of ids found in "seen" since the last search */
 
-/* The place of an id. */
+/* Returns the place of an id. */
 static Seen *
 seen_place(int64 id)
 {
 	return &seen[(uint64) id % SEEN_PLACES];
 }
 
-/* True if an earlier look came by the entry of the id in the index; *tid is where it points to. */
+/*
+ * Sets *tid to the TID that an earlier search has seen for the id.  Returns false if there is none.
+ */
 bool
 dw_task_finder_has_seen(int64 id, ItemPointer tid)
 {
@@ -73,7 +77,7 @@ dw_task_finder_has_seen(int64 id, ItemPointer tid)
 	return true;
 }
 
-/* The next look covers more ids if those of the last one were of use, else fewer. */
+/* Lets the next search cover more ids if many of the last search were used, else fewer. */
 static void
 adapt_window(void)
 {
@@ -98,9 +102,9 @@ begin_scan(DwTaskFinder *finder, Relation rel, Snapshot snapshot)
 }
 
 /*
- * As dw_task_find(), but the scan of the index is begun once only: that and its end are a
- * good part of what a look costs.  Between two looks no page is kept pinned.  The copy is in
- * the current memory context.
+ * Does the same as dw_task_find(), but begins the scan of the index only once, since begin and end
+ * are a large part of the cost of a search.  Keeps no page pinned between two searches.  The copy
+ * is in the current memory context.
  */
 HeapTuple
 dw_task_find_next(DwTaskFinder *finder, Relation rel, int64 id, Snapshot snapshot)
@@ -134,13 +138,13 @@ dw_task_find_next(DwTaskFinder *finder, Relation rel, int64 id, Snapshot snapsho
 		}
 	}
 	ExecClearTuple(finder->slot);
-	/* lets go of the pages */
+	/* unpins the pages */
 	index_rescan(finder->scan, keys, NKEYS, NULL, 0);
 	MemoryContextSwitchTo(caller);
 	return tuple;
 }
 
-/* Ends the looks, if there were any; the index stays locked until the end of the transaction. */
+/* Ends the searches, if any.  The index stays locked until the end of the transaction. */
 void
 dw_task_find_end(DwTaskFinder *finder)
 {

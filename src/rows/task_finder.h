@@ -18,8 +18,8 @@
 #include "utils/snapshot.h"
 
 /*
- * For looks in one transaction; all zero at first.  If the transaction is aborted, what it holds is
- * freed.
+ * State of the searches of one transaction; all zero at first.  An abort of the transaction frees
+ * its resources.
  */
 typedef struct DwTaskFinder
 {

@@ -3,11 +3,11 @@
  * task_rows.c
  *	  Writing and finding rows of delay_wheel's tables.
  *
- * Run by sessions that schedule, by executors, the timer and the sweeper.  No SQL is
- * involved: scheduling is a hot path, and an executor, which has only the rights of its
- * role, must run no SQL with more.  The tables are created USING heap, so the heap's
- * functions are called directly.  CHECK constraints and triggers are not involved either,
- * so callers check values themselves.
+ * Run by sessions that schedule, by executors, the timer and the sweeper.  The code executes no
+ * SQL, since scheduling must be fast, and since an executor, which has only the rights of its role,
+ * must not run SQL with other rights.  The tables are created USING heap, so functions of heap are
+ * called directly.  CHECK constraints and triggers are not evaluated, so callers check values
+ * themselves.
  *
  * Tasks that have failed for good are in delay_wheel_data.failed_task.  The history is in
  * several tables that are written in turn.
@@ -55,8 +55,8 @@
 /*---- Inserting rows with their index entries ----*/
 
 /*
- * Returns a tuple made of the n columns that we know.  An administrator may have added
- * more columns to the table; these are null.
+ * Makes a tuple from the n columns of the extension.  An administrator may have added more columns
+ * to the table; these are null.
  */
 static HeapTuple
 form_tuple(Relation rel, const Datum *values, const bool *nulls, int n)
@@ -77,14 +77,14 @@ form_tuple(Relation rel, const Datum *values, const bool *nulls, int n)
 }
 
 /*
- * Adds an entry to an index that our install script has created: a B-tree on plain
- * columns of the table, listed in columns and ended by 0.
+ * Adds an entry to an index that our install script has created: a B-tree on plain columns of the
+ * table.  columns: their numbers, and 0 at the end.
  */
 static void
 insert_into_known_index(Relation heap, Relation index, const AttrNumber *columns,
 						const Datum *values, const bool *nulls, ItemPointer tid)
 {
-	/* a B-tree looks at no member of this */
+	/* a B-tree reads no member of this */
 	static IndexInfo info = {.type = T_IndexInfo};
 	Datum		ivalues[INDEX_MAX_KEYS];
 	bool		inulls[INDEX_MAX_KEYS];
@@ -100,9 +100,9 @@ insert_into_known_index(Relation heap, Relation index, const AttrNumber *columns
 }
 
 /*
- * Adds an entry to an index that an administrator has created, which may have
- * expressions.  As in maintenance commands, these run with the rights of the table's
- * owner, and what they set is undone: the process that writes may be a superuser's.
+ * Adds an entry to an index that an administrator has created, which may have expressions.  As in
+ * maintenance commands, expressions run with the rights of the table's owner, and their changes of
+ * settings are undone, since the writing process may be a superuser's.
  */
 static void
 insert_into_any_index(Relation heap, Relation index, HeapTuple tuple)
@@ -133,20 +133,20 @@ insert_into_any_index(Relation heap, Relation index, HeapTuple tuple)
 	SetUserIdAndSecContext(userid, context);
 }
 
-/* An index of our install script, which is filled without a look at its definition. */
+/* An index of our install script.  Entries are made without reading its definition. */
 typedef struct KnownIndex
 {
 	Oid			oid;
-	const AttrNumber *columns;	/* ended by 0; NULL: the index has no entry for this row */
-	LOCKMODE	lockmode;		/* to open the index with */
+	const AttrNumber *columns;	/* 0 at the end; NULL: no entry for this row */
+	LOCKMODE	lockmode;		/* lock mode for opening the index */
 } KnownIndex;
 
 /*
- * Adds entries for a new row to all indexes of a table: the known ones, a second one of
- * each while REINDEX CONCURRENTLY runs, and those that administrators have added.
+ * Adds entries for a new row to all indexes of a table: the known indexes, a second one of each
+ * while REINDEX CONCURRENTLY runs, and indexes of administrators.
  *
- * With summarizing_only, only to summarizing indexes (BRIN): that is for an update after
- * which all other indexes are right as they are.
+ * summarizing_only: adds entries only to summarizing indexes (BRIN), for an update after which all
+ * other indexes are still right.
  */
 static void
 insert_into_indexes(Relation heap, HeapTuple tuple, const Datum *values, const bool *nulls,
@@ -179,8 +179,8 @@ insert_into_indexes(Relation heap, HeapTuple tuple, const Datum *values, const b
 }
 
 /*
- * Inserts a row of n columns into an open table with its index entries, and makes it
- * visible to later commands of this transaction.  Returns where the row is.
+ * Inserts a row of n columns into an open table with its index entries, and makes it visible to
+ * later commands of this transaction.  Returns the row's TID.
  */
 static ItemPointerData
 insert_row(Relation rel, Datum *values, bool *nulls, int n, const KnownIndex *known, int nknown)
@@ -197,8 +197,8 @@ insert_row(Relation rel, Datum *values, bool *nulls, int n, const KnownIndex *kn
 }
 
 /*
- * The hash of a group's name, never DW_NO_GROUP: what PostgreSQL generates for the column
- * group_hash when plain SQL writes a row.
+ * Returns the hash of a group's key, never DW_NO_GROUP.  When plain SQL writes a row, PostgreSQL
+ * generates the same value for the column group_hash.
  */
 static uint32
 group_hash(const text *group)
@@ -208,7 +208,7 @@ group_hash(const text *group)
 	return hash == DW_NO_GROUP ? 1 : hash;
 }
 
-/* Inserts a row into delay_wheel_data.task (rel).  Returns where the row is. */
+/* Inserts a row into delay_wheel_data.task (rel).  Returns the row's TID. */
 ItemPointerData
 dw_task_insert(Relation rel, Datum *values, bool *nulls)
 {
@@ -278,10 +278,9 @@ dw_audit_insert(Datum *values, bool *nulls)
 }
 
 /*
- * Inserts a list of DwHistoryRow, at least one, into a table of the history, and returns
- * the page of the last one.  Later commands of this transaction see the rows, this one
- * does not.  Ignores free space in earlier pages: the newest rows must be in the last
- * pages.
+ * Inserts a list of DwHistoryRow, at least one, into a table of the history.  Returns the page of
+ * the last row.  Later commands of this transaction see the rows, the current command does not.
+ * Ignores free space in earlier pages, since the newest rows must be in the last pages.
  */
 BlockNumber
 dw_history_insert(Relation rel, List *rows)
@@ -295,8 +294,7 @@ dw_history_insert(Relation rel, List *rows)
 		DwHistoryRow *row = list_nth(rows, i);
 
 		slots[i] = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsHeapTuple);
-		ExecStoreHeapTuple(form_tuple(rel, row->values, row->nulls, Natts_history),
-						   slots[i], true);
+		ExecStoreHeapTuple(form_tuple(rel, row->values, row->nulls, Natts_history), slots[i], true);
 	}
 	heap_multi_insert(rel, slots, n, GetCurrentCommandId(true), HEAP_INSERT_SKIP_FSM, NULL);
 	page = ItemPointerGetBlockNumber(&slots[n - 1]->tts_tid);
@@ -319,8 +317,7 @@ dw_history_insert(Relation rel, List *rows)
 /*---- Failed tasks ----*/
 
 /*
- * Deletes a row of failed_task, if it is there.  Waits for a transaction that has locked
- * the row.
+ * Deletes a row of failed_task, if it is there.  Waits for a transaction that has locked the row.
  */
 void
 dw_failed_delete(int64 id, TimestampTz failed_at)
@@ -341,7 +338,7 @@ dw_failed_delete(int64 id, TimestampTz failed_at)
 	table_close(rel, NoLock);
 }
 
-/* The columns that a row of failed_task has in common with a row of delay_wheel_data.task. */
+/* The columns of both failed_task and delay_wheel_data.task. */
 static const AttrNumber failed_and_task[][2] = {
 	{Anum_failed_id, Anum_task_id},
 	{Anum_failed_due, Anum_task_due},
@@ -364,7 +361,9 @@ static const AttrNumber failed_and_task[][2] = {
 	{Anum_failed_group_key, Anum_task_group_key},
 };
 
-/* Returns at most max bytes of a text, cut between characters, as a Datum of type text. */
+/*
+ * Returns the first max bytes of a text, or fewer, cut between characters, as a Datum of type text.
+ */
 Datum
 dw_clipped_text(const char *text, int length, int max)
 {
@@ -373,7 +372,7 @@ dw_clipped_text(const char *text, int length, int max)
 	return PointerGetDatum(cstring_to_text_with_len(text, length));
 }
 
-/* Returns the message of an error, which may be missing. */
+/* Returns the message of an error, or a substitute if it has none. */
 const char *
 dw_error_message(const ErrorData *error)
 {
@@ -395,9 +394,8 @@ set_failed_text(Datum *values, bool *nulls, AttrNumber column, const char *text)
 }
 
 /*
- * Inserts a row into failed_task for a task that has failed for good, after this number
- * of attempts.  task and task_nulls are the columns of the task's row.  The number of
- * crashes is taken from shared memory.
+ * Inserts a row into failed_task for a task that has failed for good after this number of attempts.
+ * task and task_nulls are the columns of the task's row.  Shared memory has the number of crashes.
  */
 void
 dw_failed_write(const Datum *task, const bool *task_nulls, int attempts,
@@ -413,7 +411,7 @@ dw_failed_write(const Datum *task, const bool *task_nulls, int attempts,
 		values[failed_and_task[i][0] - 1] = task[failed_and_task[i][1] - 1];
 		nulls[failed_and_task[i][0] - 1] = task_nulls[failed_and_task[i][1] - 1];
 	}
-	/* of a message that was leased */
+	/* for a leased message, the due time before the lease */
 	if (!task_nulls[Anum_task_first_due - 1])
 		values[Anum_failed_due - 1] = task[Anum_task_first_due - 1];
 	set_failed(values, nulls, Anum_failed_failed_at, TimestampTzGetDatum(failed_at));
@@ -429,10 +427,9 @@ dw_failed_write(const Datum *task, const bool *task_nulls, int attempts,
 }
 
 /*
- * Fills the columns of a row of delay_wheel_data.task from a row of failed_task; all other
- * columns become null.  A task that was a run of a recurring task is an ordinary one
- * from now on, one that lost connections has lost none, and one that was due at a local time
- * is due when it is put back to.
+ * Fills the columns of a row of delay_wheel_data.task from a row of failed_task; all other columns
+ * become null.  The new task is no longer a run of a recurring task, has lost no connections, and
+ * has no local due time.
  */
 void
 dw_task_from_failed(const Datum *failed, const bool *failed_nulls, Datum *values, bool *nulls)
@@ -452,7 +449,7 @@ dw_task_from_failed(const Datum *failed, const bool *failed_nulls, Datum *values
 
 /*---- Tables that are seldom written ----*/
 
-/* Opens a table, and inserts a row of n columns; all indexes count as an administrator's. */
+/* Opens a table, and inserts a row of n columns.  Treats all indexes like an administrator's. */
 void
 dw_table_insert(Oid table, Datum *values, bool *nulls, int n)
 {
@@ -463,9 +460,9 @@ dw_table_insert(Oid table, Datum *values, bool *nulls, int n)
 }
 
 /*
- * True if a transaction that has not ended has written rows of delay_wheel_data.prepared with
- * this name.  True also if the table, or its index, is locked: a prepared transaction
- * may have locked it.  Does not wait.
+ * Returns true if a transaction that has not ended has written rows of delay_wheel_data.prepared
+ * with this name.  Also returns true if the table, or its index, is locked, since a prepared
+ * transaction may have locked it.  Does not wait.
  */
 bool
 dw_prepared_is_open(const char *gid)
@@ -497,8 +494,8 @@ dw_prepared_is_open(const char *gid)
 }
 
 /*
- * Updates a row of delay_wheel_data.recurring_task, which this transaction has locked.  values
- * and nulls are all columns of the table, including those that an administrator added.
+ * Updates a row of delay_wheel_data.recurring_task, which this transaction has locked.  values and
+ * nulls are all columns of the table, including columns that an administrator added.
  */
 void
 dw_recurring_update(Relation rel, ItemPointer tid, Datum *values, bool *nulls)
@@ -509,20 +506,19 @@ dw_recurring_update(Relation rel, ItemPointer tid, Datum *values, bool *nulls)
 	if (dw_heap_update(rel, tid, tuple, &indexes) != TM_Ok)
 		elog(ERROR, "could not update a recurring task that is locked");
 	if (indexes != DW_INDEXES_NONE)
-		insert_into_indexes(rel, tuple, values, nulls, NULL, 0,
-							indexes == DW_INDEXES_SUMMARIZING);
+		insert_into_indexes(rel, tuple, values, nulls, NULL, 0, indexes == DW_INDEXES_SUMMARIZING);
 	heap_freetuple(tuple);
 	CommandCounterIncrement();
 }
 
-/* True if a receiver has this message under a lease that has not ended. */
+/* Returns true if a receiver has this message under a lease that has not ended. */
 bool
 dw_task_lease_lasts(const DwTaskKey *task)
 {
 	return task->is_leased && task->due > dw_now();
 }
 
-/* Makes the columns of a task's row null that only a message under a lease has. */
+/* Sets the columns that only a leased message has to null. */
 void
 dw_row_end_lease(bool *nulls)
 {
@@ -562,8 +558,8 @@ dw_task_key(Relation rel, HeapTuple tuple, DwTaskKey *key)
 }
 
 /*
- * Returns the time before which the task of this row, of which *key was read, is not tried
- * again; 0 if there is none.
+ * Returns the time before which the task of this row is not tried again; 0 if there is none.  *key
+ * was read from the row.
  */
 TimestampTz
 dw_task_not_before(Relation rel, HeapTuple tuple, const DwTaskKey *key)
@@ -582,10 +578,9 @@ dw_task_not_before(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 }
 
 /*
- * Returns a copy of the row that a unique index has for the key, or NULL.  The caller has
- * locked the table.  With NULL for the snapshot: as the row is now, whatever the
- * transaction's snapshot; systable_beginscan() takes a new one for a table that is no
- * catalog.
+ * Returns a copy of the row that a unique index has for the key, or NULL.  The caller has locked
+ * the table.  If snapshot is NULL, systable_beginscan() takes a new snapshot, since the table is no
+ * catalog: then returns the current row.
  */
 HeapTuple
 dw_row_find(Relation rel, Oid index, ScanKey key, Snapshot snapshot)
@@ -599,7 +594,7 @@ dw_row_find(Relation rel, Oid index, ScanKey key, Snapshot snapshot)
 	return tuple;
 }
 
-/* As dw_row_find(), for a row of delay_wheel_data.task (rel). */
+/* Calls dw_row_find() for a row of delay_wheel_data.task (rel). */
 HeapTuple
 dw_task_find(Relation rel, int64 id, Snapshot snapshot)
 {
@@ -610,8 +605,8 @@ dw_task_find(Relation rel, int64 id, Snapshot snapshot)
 }
 
 /*
- * Returns copies of a task's rows of failed_task (rel), in the order in which they failed.
- * With NULL for the snapshot: as they are now.
+ * Returns copies of a task's rows of failed_task (rel), in the order of their failures.  If
+ * snapshot is NULL, returns the current rows.
  */
 List *
 dw_failed_rows(Relation rel, int64 id, Snapshot snapshot)
@@ -633,10 +628,9 @@ dw_failed_rows(Relation rel, int64 id, Snapshot snapshot)
 }
 
 /*
- * Counts the rows of a role's tasks, up to a limit.  Includes rows that open transactions
- * have inserted or are deleting, so also running tasks.  Leaves out rows that came with
- * a copy of another database, and, unless counts is NULL, those for which it returns
- * false.
+ * Counts the rows of a role's tasks, up to a limit.  Includes rows that open transactions have
+ * inserted or are deleting, so also running tasks.  Leaves out rows that came with a copy of
+ * another database.  Unless counts is NULL, also leaves out rows for which counts() returns false.
  */
 int
 dw_task_count(Oid owner, int limit, bool (*counts) (Relation, HeapTuple))
@@ -649,8 +643,7 @@ dw_task_count(Oid owner, int limit, bool (*counts) (Relation, HeapTuple))
 	int			n = 0;
 
 	InitDirtySnapshot(dirty);
-	ScanKeyInit(&keys[0], Anum_task_owner, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(owner));
+	ScanKeyInit(&keys[0], Anum_task_owner, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(owner));
 	ScanKeyInit(&keys[1], Anum_task_origin, BTEqualStrategyNumber, F_INT8EQ,
 				Int64GetDatum(dw_origin_stamp()));
 	scan = systable_beginscan(rel, dw_catalog()->task_lane_index, true, &dirty, 2, keys);
@@ -666,8 +659,8 @@ dw_task_count(Oid owner, int limit, bool (*counts) (Relation, HeapTuple))
 }
 
 /*
- * True if the table of tasks (rel) has any row of the owner, of whatever origin; index is
- * the index of lanes.
+ * Returns true if the table of tasks (rel) has any row of the owner, of any origin.  index is the
+ * index of lanes.
  */
 bool
 dw_task_of_owner(Relation rel, Oid index, Oid owner)

@@ -33,17 +33,18 @@ typedef struct DwTaskKey
 {
 	int64		id;
 	TimestampTz due;
-	int64		origin;			/* stamp of the database that the row was written in */
+	int64		origin;			/* stamp of the database where the row was written */
 	Oid			owner;
 	int16		queue;
 	int16		priority;
-	int16		attempts;		/* made so far; 0 if read from the index only */
+	int16		attempts;		/* attempts so far; 0 if read from the index only */
 	bool		has_more;		/* column "more" is not null, so the task may have a mode;
 								 * false if read from the index only */
 	bool		is_message;		/* has a payload and no SQL; false if read from the index only */
-	bool		is_leased;		/* has a token: due is the end of a lease; as is_message */
-	uint32		group;			/* hash of its group; DW_NO_GROUP: it has none, or was read from the index only */
-	ItemPointerData tid;		/* where the row is */
+	bool		is_leased;		/* has a token: due is the end of a lease; false if read from the
+								 * index only */
+	uint32		group;			/* hash of its group; DW_NO_GROUP: none, or read from the index */
+	ItemPointerData tid;		/* TID of the row */
 } DwTaskKey;
 
 /* A key as users give it: at most one pending task has the same owner, queue and key. */
@@ -57,25 +58,25 @@ typedef struct DwKey
 /* The option if_exists: what to do with a pending task of the same key. */
 typedef enum DwIfExists
 {
-	DW_KEEP,					/* keep it, and schedule no other */
-	DW_REPLACE,					/* delete it, and schedule the new one */
-	DW_REPLACE_KEEP_DUE,		/* the same, for the time at which the old one was due */
-	DW_EARLIER,					/* keep it, and move it if the new one is due earlier */
-	DW_LATER,					/* keep it, and move it if the new one is due later */
+	DW_KEEP,					/* keep it, and schedule no new task */
+	DW_REPLACE,					/* delete it, and schedule the new task */
+	DW_REPLACE_KEEP_DUE,		/* delete it, and schedule the new task with its due time */
+	DW_EARLIER,					/* keep it, and move it if the new task is due earlier */
+	DW_LATER,					/* keep it, and move it if the new task is due later */
 	DW_RAISE					/* raise an error */
 } DwIfExists;
 
-/* True if a pending task of the key is deleted for the new one. */
+/* Returns true if the new task replaces a pending task of the key. */
 static inline bool
 dw_replaces(DwIfExists if_exists)
 {
 	return if_exists == DW_REPLACE || if_exists == DW_REPLACE_KEEP_DUE;
 }
 
-/* Limit for the length of a key, in bytes: an entry of the index has room for no more. */
+/* Limit for the length of a key, in bytes: an entry of the index has no room for a longer key. */
 #define DW_MAX_KEY	1000
 
-/* Message of a superseded task, which is given up since there is a newer one of its key. */
+/* Error message of a superseded task, which is given up since there is a newer task of its key. */
 #define DW_SUPERSEDED_MESSAGE	"a newer task of the same key is pending or running"
 
 extern ItemPointerData dw_task_insert(Relation rel, Datum *values, bool *nulls);

@@ -1,30 +1,29 @@
 /*-------------------------------------------------------------------------
  *
  * committing.c
- *	  Transactions that are visible, but have not told other processes all they did.
+ *	  Visible transactions whose catalog changes other processes may not know yet.
  *
  * Run by all processes that end tasks or claim them: sessions and executors.
  *
- * A commit has three moments: the transaction's rows become visible; it tells other
- * processes what it has changed in catalogs; it gives its locks back.  An executor that
- * finds and claims a task between the first and the second moment goes by the catalogs
- * that it remembers.  It would run the task with the old version of a function, or
- * without the right that came with the task.
+ * A commit has three steps: 1.  the transaction's rows become visible; 2.  other processes are sent
+ * its catalog invalidations; 3.  its locks are released.  An executor that claims a task between
+ * steps 1 and 2 uses an outdated catalog cache.  It would run the task with the old version of a
+ * function, or without a right that was granted together with the task.
  *
- * So a transaction that has touched tasks and changed catalogs is published: its xid
- * stands here from before it is visible until its locks are gone (touched.c).  For a
- * prepared transaction COMMIT PREPARED does so (ddl.c).  A process that has claimed a
- * task looks here after the claim (claim.c, run_now.c).  It waits for published
- * transactions that are visible already, by the lock that each of them has on its xid;
- * these cannot wait for the claim in turn any more.  It does not wait for transactions
- * in progress, since it has seen nothing of them.  A transaction that waits for a
- * synchronous standby is in progress. delay_wait() waits in the same way (wait.c).
+ * So a transaction that has touched tasks and changed catalogs is published: its xid is stored here
+ * before the transaction becomes visible, and removed after its locks are released (touched.c).
+ * COMMIT PREPARED publishes a prepared transaction (ddl.c).  A process that has claimed a task
+ * looks here after the claim (claim.c, run_now.c).  It waits for the xid locks of published
+ * transactions that are already visible.  Such a transaction cannot wait for the claim any more, so
+ * there is no deadlock.  It does not wait for transactions in progress, since it has seen nothing
+ * of them.  A transaction that waits for a synchronous standby counts as in progress.  delay_wait()
+ * waits in the same way (wait.c).
  *
- * The row's xmin would not do: a subtransaction's xid has no lock any more, and a task
- * can also be kept or resumed without a new version of its row.
+ * The row's xmin cannot replace this list: a subtransaction's xid is not locked any more, and a
+ * task can also be kept or resumed without a new row version.
  *
- * Mostly nothing is published, and all this costs one atomic read.  Steps N1 to N4 of
- * the model in test/model.
+ * Usually nothing is published, and the check costs one atomic read.  The model in test/model calls
+ * these steps N1 to N4.
  *
  *-------------------------------------------------------------------------
  */
@@ -44,8 +43,8 @@
 typedef struct Committing
 {
 	pg_atomic_uint32 n;			/* number of published transactions */
-	pg_atomic_uint32 xids[FLEXIBLE_ARRAY_MEMBER];	/* one for each process, at dw_my_proc()
-													 * - 1; or InvalidTransactionId */
+	pg_atomic_uint32 xids[FLEXIBLE_ARRAY_MEMBER];	/* xid published by each process, at index
+													 * dw_my_proc() - 1, or InvalidTransactionId */
 } Committing;
 
 static Committing *committing = NULL;
@@ -53,7 +52,6 @@ static Committing *committing = NULL;
 /* True if this process has published a transaction. */
 static bool published = false;
 
-/* Requests shared memory for the published transactions. */
 void
 dw_committing_request(void)
 {
@@ -63,7 +61,7 @@ dw_committing_request(void)
 					   .ptr = (void **) &committing);
 }
 
-/* Initializes them.  Called once for each shared memory. */
+/* Initializes the list.  Called whenever shared memory is created. */
 void
 dw_committing_init(void)
 {
@@ -87,8 +85,8 @@ dw_committing_publish(TransactionId xid)
 }
 
 /*
- * Ends the publication: the transaction's locks are gone, or it was rolled back.  Does
- * nothing if this process has published none.
+ * Ends the publication after the transaction has released its locks or was rolled back.  Does
+ * nothing if this process has published no transaction.
  */
 void
 dw_committing_withdraw(void)
@@ -96,23 +94,19 @@ dw_committing_withdraw(void)
 	if (!published)
 		return;
 	pg_atomic_write_u32(&committing->xids[dw_my_proc() - 1], InvalidTransactionId);
-	/*
-	 * full barrier: a process that does not find our xid any more finds what we have
-	 * told
-	 */
+	/* full barrier: a process that no longer finds our xid finds our invalidations */
 	pg_atomic_fetch_sub_u32(&committing->n, 1);
 	published = false;
 }
 
 /*
- * Waits until all transactions that the caller has seen have told all they did.  Then
- * it reads what they told of catalogs; after that the slots of waiting sessions are up
- * to date, too.
+ * Waits until all transactions that the caller has seen have finished their commits, and processes
+ * their catalog invalidations.  After that the slots of waiting sessions are up to date, too.
  */
 void
 dw_committing_wait(void)
 {
-	/* a transaction that the caller has seen was published before, see ProcArrayLock */
+	/* a transaction that the caller has seen was published before that, see ProcArrayLock */
 	pg_memory_barrier();
 	if (pg_atomic_read_u32(&committing->n) > 0)
 	{
@@ -126,7 +120,7 @@ dw_committing_wait(void)
 				XactLockTableWait(xid, NULL, NULL, XLTW_None);
 		}
 	}
-	/* AcceptInvalidationMessages() looks without a lock whether there is news */
+	/* AcceptInvalidationMessages() checks for new messages without a lock */
 	pg_memory_barrier();
 	AcceptInvalidationMessages();
 }

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * committing.h
- *	  Transactions that are visible, but have not told other processes all they did.
+ *	  Visible transactions whose catalog changes other processes may not know yet.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,7 +18,7 @@ extern void dw_committing_publish(TransactionId xid);
 extern void dw_committing_withdraw(void);
 extern void dw_committing_wait(void);
 
-/*---- writers.c: transactions that may yet bring rows of tasks, and of which role ----*/
+/*---- writers.c: transactions that may still commit tasks, and the owners of these tasks ----*/
 
 extern void dw_writers_request(void);
 extern void dw_writers_init(void);

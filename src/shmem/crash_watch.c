@@ -1,18 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * crash_watch.c
- *	  How a process ends: told to quit, or crashed.
+ *	  Finds out whether a process was told to quit or has crashed.
  *
- * Run by executors and their parallel workers, by the other workers of delay_wheel, and
- * by the postmaster.  When the postmaster tells a process to quit, the signal handler
- * of an executor notes that in the executor's place.  When all processes are gone, and
- * shared memory is about to be given up, the postmaster looks at these places
- * (look_back).  Why that is proof, and what becomes of a suspect, is in
- * suspects.c.
+ * Run by executors and their parallel workers, by the other workers of delay_wheel, and by the
+ * postmaster.  When the postmaster tells a process to quit, the signal handler of an executor notes
+ * that in the executor's place.  When all processes are gone, and before shared memory is given up,
+ * the postmaster looks at these places (look_back).  suspects.c explains why this proves a crash,
+ * and what happens to a suspect.
  *
- * A process is "told" if the postmaster sent it SIGQUIT, or SIGABRT with
- * send_abort_for_crash.  A "helper" is a parallel worker of a task's query; helpers
- * count themselves in the place of the executor.
+ * A process is "told" if the postmaster sent it SIGQUIT, or SIGABRT with send_abort_for_crash.  A
+ * "helper" is a parallel worker of a task's query.  The executor's place counts its helpers.
  *
  * A signal may strike between any two stores.  Stores are ordered so that an
  * interruption can only lose a suspect, never add one.
@@ -29,7 +27,6 @@
 
 #include "../base/clock.h"
 #include "../base/inject.h"
-#include "../ring/ring.h"
 #include "executors.h"
 #include "shared.h"
 #include "suspects.h"
@@ -39,18 +36,18 @@ static DwExecutor *volatile helped = NULL;
 static ExecutorStart_hook_type prev_ExecutorStart = NULL;
 static emit_log_hook_type prev_emit_log_hook = NULL;
 
-/* How long after a start with suspects dw_crashes_are_recent() is true. */
+/* For how long dw_crashes_are_recent() is true after a start with suspects. */
 #define CAREFUL_US	USECS_PER_MINUTE
 
 /*---- Blame ----*/
 
 /*
- * True if the executor, or a helper of it, has crashed while it ran a task: it died
- * untold, and before the others were told.
+ * Returns true if the executor or one of its helpers has crashed while it ran a task: the process
+ * died without being told to quit, and before other processes were told.
  *
- * The number of helpers is below 0 if one was told to quit just when it began or ended.
- * A process that ignores the signal to quit dies untold in the end, too, but has
- * outlived the telling of others.
+ * The number of helpers is below 0 if a helper was told to quit just when it began or ended.  A
+ * process that ignores the signal to quit does not count as told, either, but it dies after others
+ * were told.
  */
 static bool
 has_crashed(const DwExecutor *e)
@@ -62,11 +59,11 @@ has_crashed(const DwExecutor *e)
 }
 
 /*
- * on_shmem_exit callback of the postmaster, when all processes are gone: blames the
- * tasks whose process has crashed, and saves all suspects.
+ * on_shmem_exit callback of the postmaster, when all processes are gone: blames the tasks whose
+ * processes have crashed, and saves all suspects.
  *
- * Shared memory may be damaged.  So this takes no lock, does nothing that could fail,
- * and has no loop whose end shared memory tells.
+ * Shared memory may be damaged.  So this function takes no lock, does nothing that could fail, and
+ * has no loop whose end depends on shared memory.
  */
 static void
 look_back(int code, Datum arg)
@@ -83,11 +80,11 @@ look_back(int code, Datum arg)
 /*---- Signals and PANIC ----*/
 
 /*
- * Notes that this process, executor or helper, does not end because of its task.  Also
- * called in signal handlers.
+ * Notes that this executor or helper does not end because of its task.  Also called in signal
+ * handlers.
  *
- * If a signal strikes between the two last stores, the helper is taken off twice, so
- * that another helper's crash may not count.
+ * If a signal strikes between the last two stores, the helper is subtracted twice, and the crash of
+ * another helper may be missed.
  */
 static void
 note_blameless(void)
@@ -102,8 +99,8 @@ note_blameless(void)
 /*
  * Notes that this process was told to quit.  Called in signal handlers.
  *
- * Marks all executors that still exist as not being the first to die: the postmaster
- * has waited for the process that died first, so kill() does not find that one.
+ * Marks all executors that still exist: they were not the first to die.  The postmaster has reaped
+ * the process that died first, so kill() does not find that process.
  */
 static void
 note_quit(void)
@@ -119,8 +116,8 @@ note_quit(void)
 }
 
 /*
- * SIGQUIT handler, as PostgreSQL's SignalHandlerForCrashExit.  A signal that another
- * process sent does not count as told.
+ * SIGQUIT handler, like PostgreSQL's SignalHandlerForCrashExit.  Only a signal from the postmaster
+ * counts as told.
  */
 static void
 quit(int signo, siginfo_t *info, void *context)
@@ -131,8 +128,8 @@ quit(int signo, siginfo_t *info, void *context)
 }
 
 /*
- * SIGABRT handler: the postmaster sends SIGABRT with send_abort_for_crash.  An abort()
- * of this process ends up here as well, and does not count as told.
+ * SIGABRT handler: the postmaster sends SIGABRT with send_abort_for_crash.  An abort() of this
+ * process calls this handler, too, and does not count as told.
  */
 static void
 abort_after_crash(int signo, siginfo_t *info, void *context)
@@ -160,8 +157,8 @@ dw_crashes_watch_signals(void)
 }
 
 /*
- * True if the error is the machine's fault: insufficient resources, a system error, or
- * one of those that have no such code of their own.
+ * Returns true if the error is the machine's fault: insufficient resources, a system error, or
+ * EROFS or EDQUOT, which have no such SQLSTATE.
  */
 static bool
 is_of_machine(const ErrorData *edata)
@@ -172,7 +169,7 @@ is_of_machine(const ErrorData *edata)
 		edata->saved_errno == EROFS || edata->saved_errno == EDQUOT;
 }
 
-/* Log hook: a PANIC that is the fault of the machine is not the fault of the task. */
+/* Log hook: does not blame the task for a PANIC that is the fault of the machine. */
 static void
 note_panic(ErrorData *edata)
 {
@@ -182,7 +179,7 @@ note_panic(ErrorData *edata)
 		prev_emit_log_hook(edata);
 }
 
-/* Installs this hook.  Called by executors and helpers. */
+/* Installs the log hook.  Called by executors and helpers. */
 void
 dw_crashes_watch_panics(void)
 {
@@ -192,7 +189,7 @@ dw_crashes_watch_panics(void)
 
 /*---- Parallel workers ----*/
 
-/* before_shmem_exit callback of a helper: takes it off the count. */
+/* before_shmem_exit callback of a helper: subtracts it from the count. */
 static void
 end_helping(int code, Datum arg)
 {
@@ -204,9 +201,8 @@ end_helping(int code, Datum arg)
 /*
  * Counts a parallel worker of a task's query in the place of the executor, once.
  *
- * The callback and the handlers, which take the worker off again, are set up first.  If
- * a signal strikes after "helped" is set and before the worker is counted, the worker
- * is taken off in vain.
+ * The callback and the handlers, which subtract the worker again, are set up first.  If a signal
+ * strikes after "helped" is set and before the worker is counted, the count becomes one too low.
  */
 static void
 begin_helping(void)
@@ -230,7 +226,7 @@ begin_helping(void)
 	DW_INJECT("helper-is-there");
 }
 
-/* ExecutorStart hook: a parallel worker that begins a query may help an executor. */
+/* ExecutorStart hook: counts a parallel worker of an executor when it begins a query. */
 static void
 start_helping_query(QueryDesc *query, int flags)
 {
@@ -253,9 +249,8 @@ dw_crashes_install(void)
 }
 
 /*
- * Initializes suspects, from the file, and registers look_back().  Called by the
- * postmaster for each new shared memory, so that look_back() runs before that memory is
- * given up.
+ * Initializes the suspects from the file, and registers look_back().  Called by the postmaster for
+ * each new shared memory, so that look_back() runs before that memory is given up.
  */
 void
 dw_crashes_init(void)
@@ -264,7 +259,7 @@ dw_crashes_init(void)
 	pg_atomic_init_u32(&dw_suspects->n, 0);
 	SpinLockInit(&dw_suspects->lock);
 	on_shmem_exit(look_back, (Datum) 0);
-	/* a single-user process has no postmaster, which would write the file again */
+	/* a single-user process does not read the file: no postmaster would write it again */
 	if (MyProcPid == PostmasterPid)
 		dw_suspects_read_file();
 	/* the file may have come with the copy of another server */

@@ -3,10 +3,9 @@
  * executors.c
  *	  Places of executors in shared memory, as other processes read them.
  *
- * Run by executors, for their own place, and by all processes that ask which task an
- * executor runs.  A place is entered and left under the table lock; what its executor
- * runs changes under the ready lock of the database.  Some fields are atomics, which
- * are read without a lock.
+ * Run by executors, for their own place, and by all processes that ask which task an executor runs.
+ * An executor enters and leaves its place under the table lock.  The fields for its current task
+ * change under the ready lock of the database.  Atomic fields are read without a lock.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,14 +22,14 @@
 
 #include "../base/clock.h"
 #include "../base/compat.h"
-#include "../ring/ring.h"
 #include "executors.h"
 #include "places.h"
 #include "shared.h"
 
 /*
- * An executor that has been idle this long may end if another database lacks its worker.  As long as
- * a turn of the owners of one database: to start another one takes a tenth of it.
+ * An executor that has been idle for this time, in us, may end if another database lacks a
+ * background worker.  The owners of one database take turns of the same length.  The start of an
+ * executor takes about a tenth of this time.
  */
 #define IDLE_US		(100 * 1000)
 
@@ -38,10 +37,9 @@ DwExecutor *dw_this_executor = NULL;
 DwExecutor *dw_executors = NULL;
 
 /*
- * The executor whose task this process works for; NULL if it works for none.
+ * Returns the executor whose task this process works for, or NULL if it works for no task.
  *
- * A parallel worker works for its leader's task.  The leader runs no other task
- * meanwhile.
+ * A parallel worker works for its leader's task.  Meanwhile the leader runs no other task.
  */
 DwExecutor *
 dw_executor_served(void)
@@ -50,28 +48,27 @@ dw_executor_served(void)
 
 	if (leader == NULL)
 		return dw_this_executor;
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
-		if (dw_executors[i].database == MyDatabaseId && dw_executors[i].pid == leader->pid)
-			return &dw_executors[i];
+	dw_each_executor(e)
+		if (e->database == MyDatabaseId && e->pid == leader->pid)
+			return e;
 	return NULL;
 }
 
-/* The executor of this database that runs its task in this transaction, or NULL. */
+/* Returns the executor of this database that runs its task in this transaction, or NULL. */
 static DwExecutor *
 executor_of(TransactionId xid)
 {
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
-		if (dw_executors[i].database == MyDatabaseId &&
-			TransactionIdEquals(pg_atomic_read_u32(&dw_executors[i].xid), xid))
+	dw_each_executor(e)
+		if (e->database == MyDatabaseId && TransactionIdEquals(pg_atomic_read_u32(&e->xid), xid))
 		{
 			/* the executor stores current before xid */
 			pg_read_barrier();
-			return &dw_executors[i];
+			return e;
 		}
 	return NULL;
 }
 
-/* True if an executor of this database runs a task in this transaction. */
+/* Returns true if an executor of this database runs a task in this transaction. */
 bool
 dw_xid_is_executor(TransactionId xid)
 {
@@ -79,8 +76,8 @@ dw_xid_is_executor(TransactionId xid)
 }
 
 /*
- * True if an executor of this database runs a batch in this transaction: several tasks,
- * and the transaction ends soon.
+ * Returns true if an executor of this database runs a batch in this transaction.  Such a
+ * transaction runs several tasks and ends soon.
  */
 bool
 dw_xid_is_batch(TransactionId xid)
@@ -91,8 +88,8 @@ dw_xid_is_batch(TransactionId xid)
 }
 
 /*
- * True if an executor runs exactly this task in this transaction.  The transaction then
- * lasts as long as the task.
+ * Returns true if an executor runs exactly this task in this transaction.  Such a transaction lasts
+ * as long as the task.
  */
 bool
 dw_executor_claims(int64 id, TransactionId xid)
@@ -103,8 +100,8 @@ dw_executor_claims(int64 id, TransactionId xid)
 }
 
 /*
- * True if an executor of this database runs the task outside of a transaction, and its
- * row stays meanwhile.
+ * Returns true if an executor of this database runs the task outside of a transaction, and the
+ * task's row stays in the table meanwhile.
  */
 bool
 dw_executor_keeps(int64 id)
@@ -112,16 +109,15 @@ dw_executor_keeps(int64 id)
 	/* 0 stands for no task */
 	if (id == 0)
 		return false;
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
-		if (dw_executors[i].database == MyDatabaseId &&
-			pg_atomic_read_u64(&dw_executors[i].keeps) == (uint64) id)
+	dw_each_executor(e)
+		if (e->database == MyDatabaseId && pg_atomic_read_u64(&e->keeps) == (uint64) id)
 			return true;
 	return false;
 }
 
 /*
- * True if an executor of this database runs the task outside of a transaction, and its
- * row was deleted before.  Then *owner is set to the owner of the task.
+ * Returns true if an executor of this database runs the task outside of a transaction, after it
+ * deleted the task's row.  Then sets *owner to the task's owner.
  */
 bool
 dw_executor_runs_autonomous(int64 id, Oid *owner)
@@ -129,19 +125,18 @@ dw_executor_runs_autonomous(int64 id, Oid *owner)
 	/* 0 stands for no task */
 	if (id == 0)
 		return false;
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
-		if (dw_executors[i].database == MyDatabaseId &&
-			pg_atomic_read_u64(&dw_executors[i].autonomous) == (uint64) id)
+	dw_each_executor(e)
+		if (e->database == MyDatabaseId && pg_atomic_read_u64(&e->autonomous) == (uint64) id)
 		{
-			*owner = dw_executors[i].owner;
+			*owner = e->owner;
 			return true;
 		}
 	return false;
 }
 
 /*
- * Returns when an executor of the database began the task that it runs alone; 0 if none
- * runs it.
+ * Returns the time when an executor of the database began this task outside of a batch, or 0 if no
+ * executor runs it outside of a batch.
  */
 TimestampTz
 dw_executor_since(DwDatabase *db, int64 id)
@@ -162,19 +157,17 @@ dw_executor_since(DwDatabase *db, int64 id)
 }
 
 /*
- * True if an executor of this database runs a task of the queue for which
+ * Returns true if an executor of this database runs a task of the queue for which
  * dw_executor_runs_autonomous() is true.
  *
- * Reads without a lock.  A change while this process looks is the end of such a task,
- * which dw_autonomous_ended() tells.
+ * Reads without a lock.  The only change that can happen meanwhile is the end of such a task;
+ * dw_autonomous_ended() announces it.
  */
 bool
 dw_executor_runs_autonomous_in(int16 queue)
 {
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+	dw_each_executor(e)
 	{
-		DwExecutor *e = &dw_executors[i];
-
 		if (e->database != MyDatabaseId || pg_atomic_read_u64(&e->autonomous) == 0)
 			continue;
 		/* the executor stores current before autonomous */
@@ -186,8 +179,8 @@ dw_executor_runs_autonomous_in(int16 queue)
 }
 
 /*
- * Since when others wait for an answer of the executor: that it has come up, looks for work, or
- * ends.  0 if nobody does; a busy one may take as long as its task likes.
+ * Returns since when other processes wait for the executor to start, to look for work, or to end,
+ * or 0 if none waits.  Nobody waits for a busy executor: its task may take any time.
  */
 TimestampTz
 dw_executor_unanswered_since(const DwExecutor *e)
@@ -205,7 +198,7 @@ dw_executor_unanswered_since(const DwExecutor *e)
 	}
 }
 
-/* True if the executor, which is not busy, has not answered for DW_LATE_US. */
+/* Returns true if the executor, which is not busy, has not answered for DW_LATE_US. */
 bool
 dw_executor_is_late(const DwExecutor *e, TimestampTz now)
 {
@@ -214,7 +207,7 @@ dw_executor_is_late(const DwExecutor *e, TimestampTz now)
 	return since != 0 && now - since >= DW_LATE_US;
 }
 
-/* Makes an executor end, a busy one after its task.  The caller holds the ready lock. */
+/* Makes an executor end; a busy executor ends after its task.  The caller holds the ready lock. */
 void
 dw_executor_end(DwExecutor *e)
 {
@@ -225,38 +218,35 @@ dw_executor_end(DwExecutor *e)
 		SetLatch(dw_proc_latch(e->proc));
 }
 
-/* True if the database has an executor, also one that is still starting.  Takes no lock. */
+/* Returns true if the database has an executor, even a starting one.  Takes no lock. */
 bool
 dw_executors_exist(Oid database)
 {
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
-		if (dw_executors[i].database == database && dw_executors[i].state != DW_EXECUTOR_FREE)
+	dw_each_executor(e)
+		if (e->database == database && e->state != DW_EXECUTOR_FREE)
 			return true;
 	return false;
 }
 
 /*
- * Makes all executors of the database end, or with an owner only those of the owner.  Takes
- * the ready lock.
+ * Makes all executors of the database end, or only executors of this owner if the owner is valid.
+ * Takes the ready lock.
  */
 void
 dw_executors_end(DwDatabase *db, Oid owner)
 {
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
-	{
-		DwExecutor *e = &dw_executors[i];
-
+	dw_each_executor(e)
 		if (e->database == db->oid && e->state != DW_EXECUTOR_FREE &&
 			(!OidIsValid(owner) || e->owner == owner))
 			dw_executor_end(e);
-	}
 	LWLockRelease(dw_ready_lock(db));
 }
 
 /*
- * Returns the executor that has been idle longest, for "idle_for" microseconds at least, of
- * this database ("here") or of all others, and not of this role; NULL if there is none.
+ * Returns the executor that has been idle longest, and for "idle_for" microseconds at least, or
+ * NULL.  If "here" is true, looks at executors of this database, otherwise at executors of all
+ * others.  Skips executors of the role "not_of".
  */
 DwExecutor *
 dw_executor_idle_longest(Oid database, bool here, Oid not_of, int64 idle_for)
@@ -264,21 +254,17 @@ dw_executor_idle_longest(Oid database, bool here, Oid not_of, int64 idle_for)
 	DwExecutor *idle = NULL;
 	TimestampTz since = dw_now() - idle_for;
 
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
-	{
-		DwExecutor *e = &dw_executors[i];
-
+	dw_each_executor(e)
 		if ((e->database == database) == here && e->owner != not_of &&
 			e->state == DW_EXECUTOR_IDLE && !e->must_exit && e->since <= since)
 		{
 			idle = e;
 			since = e->since;
 		}
-	}
 	return idle;
 }
 
-/* Ends an executor of another database, if it is still at work there; takes locks. */
+/* Ends an executor of another database, if it still works there.  Takes table and ready lock. */
 static void
 end_elsewhere(DwExecutor *e)
 {
@@ -298,8 +284,8 @@ end_elsewhere(DwExecutor *e)
 }
 
 /*
- * Ends the executor of another database than this one that has been idle longest, for
- * IDLE_US at least; false if there is none.  Takes the table lock, and a ready lock.
+ * Ends the executor of another database that has been idle longest, and for IDLE_US at least.
+ * Returns false if there is none.  Takes the table lock, and a ready lock.
  */
 bool
 dw_executor_end_idle_elsewhere(Oid database)
@@ -313,9 +299,9 @@ dw_executor_end_idle_elsewhere(Oid database)
 }
 
 /*
- * Ends an executor of another database than this one: one that is idle just now, else one after its
- * task, the one that began it last, since it is likely to have short ones.  False if there is none,
- * but such as were told before.  Takes the table lock, and a ready lock.
+ * Ends an executor of another database.  Prefers an idle executor.  Otherwise takes the executor
+ * that began its task last, since its tasks are probably short; it ends after its task.  Returns
+ * false if all executors have been told to end.  Takes the table lock, and a ready lock.
  */
 bool
 dw_executor_end_turn_elsewhere(Oid database)
@@ -337,8 +323,8 @@ dw_executor_end_turn_elsewhere(Oid database)
 }
 
 /*
- * Ends the process if it was told to, between two attempts to run its task, which is
- * put back and not to blame.  Called by executors.  Takes the ready lock.
+ * Ends the process if it was told to end.  Called by executors between two attempts to run a task.
+ * The task is put back, and is not to blame.  Takes the ready lock.
  */
 void
 dw_executor_obey_exit(DwDatabase *db, DwExecutor *me)
@@ -352,35 +338,34 @@ dw_executor_obey_exit(DwDatabase *db, DwExecutor *me)
 }
 
 /*
- * True if an executor of this database could not claim the task, since another
- * transaction had locked its row.
+ * Returns true if an executor of this database could not claim the task because another transaction
+ * had locked its row.
  */
 bool
 dw_executor_was_refused(int64 id)
 {
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
-		if (dw_executors[i].database == MyDatabaseId &&
-			pg_atomic_read_u64(&dw_executors[i].refused) == (uint64) id)
+	dw_each_executor(e)
+		if (e->database == MyDatabaseId && pg_atomic_read_u64(&e->refused) == (uint64) id)
 			return true;
 	return false;
 }
 
-/* Takes this note back, for all executors of this database. */
+/* Makes all executors of this database forget that they could not claim the task. */
 void
 dw_executor_forget_refused(int64 id)
 {
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+	dw_each_executor(e)
 	{
 		uint64		expected = (uint64) id;
 
-		if (dw_executors[i].database == MyDatabaseId)
-			pg_atomic_compare_exchange_u64(&dw_executors[i].refused, &expected, 0);
+		if (e->database == MyDatabaseId)
+			pg_atomic_compare_exchange_u64(&e->refused, &expected, 0);
 	}
 }
 
 /*
- * True if few background workers are left: more than half are timers, or more than three
- * quarters are in use as far as we know.  Reads without locks.
+ * Returns true if few background workers are free: more than half are timers, or more than three
+ * quarters are known to be in use.  Reads without locks.
  */
 bool
 dw_workers_are_few(void)
@@ -388,8 +373,8 @@ dw_workers_are_few(void)
 	int			timers = pg_atomic_read_u32(&dw_shared->timers);
 	int			used = 1 + dw_shared->other_workers + timers;
 
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
-		if (dw_executors[i].state != DW_EXECUTOR_FREE)
+	dw_each_executor(e)
+		if (e->state != DW_EXECUTOR_FREE)
 			used++;
 	return timers > Max((max_worker_processes - 1 - dw_shared->other_workers) / 2, 1) ||
 		used > max_worker_processes * 3 / 4;

@@ -17,15 +17,15 @@
 #include "shared.h"
 
 /*
- * An executor that was woken, or told to end, and has not answered for this long, in us, is late:
- * the timer does not wait for it.
+ * If an executor was woken, or told to end, and has not answered for this time, in us, it is late.
+ * The timer does not wait for a late executor.
  */
 #define DW_LATE_US	(100 * 1000)
 
 /* Arguments that the timer passes to a new executor, in bgw_extra. */
 typedef struct DwExecutorStart
 {
-	uint32		generation;		/* of the place that it is to take */
+	uint32		generation;		/* of the place that it must take */
 	bool		can_log_in;		/* True if the role has LOGIN */
 } DwExecutorStart;
 
@@ -40,14 +40,10 @@ typedef enum DwExecutorState
 	DW_EXECUTOR_BUSY			/* it runs tasks */
 } DwExecutorState;
 
-/*
- * A place for an executor: a process that runs the tasks of one owner in one database.
- */
+/* A place for an executor, which runs the tasks of one owner in one database. */
 typedef struct DwExecutor
 {
-	/*
-	 * the table lock to enter and leave the place, the ready lock for the other fields
-	 */
+	/* Hold the table lock to enter or leave the place, and the ready lock for other fields. */
 	Oid			database;
 	Oid			owner;
 	int32		owner_place;	/* index in dw_owners, from DW_EXECUTOR_CONNECTING on */
@@ -58,25 +54,25 @@ typedef struct DwExecutor
 	uint32		proc;			/* dw_my_proc() */
 	pid_t		pid;
 	TimestampTz since;			/* when the state, or the task, began */
-	TimestampTz called;			/* since when it is called without having answered: woken for work,
-								 * or told to end while idle; 0: it is not */
+	TimestampTz called;			/* when it was woken for work, or told to end while idle, if it has
+								 * not answered since; else 0 */
 	DwEntry		current;		/* the task that it runs, if busy */
-	ItemPointerData tid;		/* where the row of current was seen, if current says its group
-								 * instead; or invalid */
+	ItemPointerData tid;		/* TID of current's row, if current stores its group instead; or
+								 * invalid */
 	uint32		group_changes;	/* if current has a group: DwGroup.changes when it was taken */
 	bool		begun;			/* the SQL of current has begun */
 	bool		settled;		/* the row of current is gone, or was written again */
 	bool		in_batch;		/* current shares its transaction with other tasks; the
 								 * transaction ends soon, see batch.c */
-	DwPosition	position;		/* where its batch takes tasks in the ready list */
-	bool		is_last;		/* current is not to be run again if this attempt fails */
+	DwPosition	position;		/* position in the ready list from which its batch takes tasks */
+	bool		is_last;		/* if this attempt fails, current is not run again */
 	bool		unstoppable;	/* current is being put back, and must not be stopped, see
 								 * stop.c */
-	bool		blameless;		/* the process ends for another reason than its task; set in
-								 * signal handlers, see crash_watch.c */
+	bool		blameless;		/* the process ends for a reason other than its task; set in signal
+								 * handlers, see crash_watch.c */
 	bool		outlived;		/* the process still existed when others were told to quit */
-	pg_atomic_uint32 helpers;	/* its parallel workers that have not ended in an orderly
-								 * way; a signed number, see crash_watch.c */
+	pg_atomic_uint32 helpers;	/* number of its parallel workers that run or have crashed; signed,
+								 * see crash_watch.c */
 	Oid			stop_by;		/* the role that asked to stop current */
 
 	/* 1 if current must be stopped; written under the ready lock */
@@ -88,7 +84,7 @@ typedef struct DwExecutor
 	 */
 	pg_atomic_uint32 xid;
 
-	/* a DwStale: whether rights or settings that a login takes over have changed */
+	/* a DwStale: whether rights or settings of the role have changed since the login */
 	pg_atomic_uint32 stale;
 
 	/*
@@ -98,16 +94,15 @@ typedef struct DwExecutor
 	pg_atomic_uint64 refused;
 
 	/*
-	 * id of the task that it runs outside of a transaction, see autonomous.c.
-	 * "autonomous" is set if the row was deleted before, "keeps" if the row stays
-	 * meanwhile; else 0
+	 * id of the task that it runs outside of a transaction, see autonomous.c.  "autonomous" is set
+	 * if the row was deleted before, "keeps" if the row stays meanwhile; else 0
 	 */
 	pg_atomic_uint64 autonomous;
 	pg_atomic_uint64 keeps;
 } DwExecutor;
 
-/* This process as an executor, or NULL. */
 extern bool dw_workers_are_few(void);
+/* This process as an executor, or NULL. */
 extern DwExecutor *dw_this_executor;
 extern DwExecutor *dw_executor_served(void);
 extern bool dw_xid_is_executor(TransactionId xid);
@@ -130,14 +125,18 @@ extern void dw_executor_obey_exit(DwDatabase *db, DwExecutor *me);
 extern bool dw_executor_was_refused(int64 id);
 extern void dw_executor_forget_refused(int64 id);
 
-/* All places of executors; dw_shared->nexecutors of them, in shared memory. */
+/* All dw_shared->nexecutors places of executors, in shared memory. */
 extern DwExecutor *dw_executors;
+
+/* A loop over all places of executors, used or free. */
+#define dw_each_executor(e) \
+	for (DwExecutor *e = dw_executors; e < dw_executors + dw_shared->nexecutors; e++)
 
 /*---- stop.c: stopping a task that runs ----*/
 
 extern bool dw_stop_task(DwDatabase *db, int64 id, bool at_once);
 
-/* True if the task of this executor must be stopped. */
+/* Returns true if the task of this executor must be stopped. */
 static inline bool
 dw_stop_requested(const DwExecutor *me)
 {

@@ -3,56 +3,57 @@
  * groups.c
  *	  Groups of tasks: their turns and their limits.
  *
- * Run by the timer, which adds ready tasks, by executors and sessions that take them,
- * all under the ready lock of the database, exclusively; only what says so needs less.
+ * Run by the timer, which adds ready tasks, and by executors and sessions that take them.  They
+ * hold the ready lock of the database exclusively, unless a comment below allows less.
  *
- * A queue may have groups: a task of it says to which one it belongs, by any text.  There
- * may be millions of groups.  Only those of which tasks are ready or run have a place here,
- * one for each lane.  Tasks of other queues do not come by here.
+ * A queue may have groups: each of its tasks can name its group by any text (group_key).  There may
+ * be millions of groups.  A group has a place here, one for each lane, only while it has ready or
+ * running tasks.  Tasks of queues without groups are not handled here.
  *
- * The text is not kept, only a hash of it.  Groups with the same hash share their turns and
- * limits: of a million groups that are in use at once about a hundred pairs do.
+ * A group is identified by a hash of its key.  Groups whose hashes collide share turns and limits;
+ * among a million active groups about 100 pairs collide.
  *
- * Turns: groups of a lane with ready tasks are open, and one task of each is taken in turn.
- * So a group with 100,000 tasks holds another one up by one task in each round.  A group
- * that is at a limit is not open; it becomes so again when a task of it ends, or when the
- * clock has come to what its rate allows.
+ * Turns: a group with ready tasks is open.  Executors take one task of each open group of the lane
+ * in turn.  So a group with 100,000 tasks delays another group by one task in each round.  A group
+ * that is at a limit is not open.  It opens again when one of its tasks ends, or when its rate
+ * allows another task.
  *
- * Limits hold for a group of a queue as a whole, also where its tasks belong to several
- * lanes: to several owners, or priorities.  Its places in these lanes are siblings; they
- * are in one bucket of the hash table, so what runs is summed up by a walk along that.
+ * Limits hold for a whole group of a queue, even if its tasks belong to several lanes, with
+ * different owners or priorities.  The group's places in these lanes are siblings.  They are in one
+ * bucket of the hash table, so a walk along the bucket counts all running tasks of the group.
  *
- * Memory: a group has HELD_MOST ready tasks here at most, so one with a million leaves the
- * lane's share of memory to others.  Those beyond stay in the table only: left_due and left_id
- * are the first key of these, left_until is the last due time.  When half of the tasks have been
- * taken the group is hungry, and the timer loads more of it by the index of groups, see load.c.
+ * Memory: a group has at most HELD_MOST ready tasks here, so a group with a million tasks leaves
+ * memory to the other groups.  The rest stays in the table only: left_due and left_id are the first
+ * key of the tasks left there, left_until is their last due time.  When half of the tasks in memory
+ * have been taken, the group is hungry: the timer loads more of its tasks by the index of groups,
+ * see load.c.
  *
- * Where rows are: the entry of a task with a group says the group where others say the place of
- * the row, and its row is looked for by id.  In the list of a group that is known otherwise; so
- * an entry there says where its row is, without DW_ENTRY_GROUP, if the timer has just read the
- * row.  That of a task that has come by the ring, or was put back, still says the group.  What
- * leaves the list says the group again.
+ * Where rows are: an entry of a grouped task stores the group's hash where other entries store the
+ * row's TID.  Executors find its row by id.  The list of a group does not need the hash.  So an
+ * entry there stores the TID, without DW_ENTRY_GROUP, if the timer has just read the row.  An entry
+ * that came by the ring, or was put back, keeps the hash.  An entry that leaves the list stores the
+ * hash again.
  *
- * Order: tasks of a group of an ordered queue run one at a time.  Memory does not know their
- * order for sure: tasks come back, or come late.  So an executor looks into the table which one
- * comes first, see executor/group_order.c.  If that is one of another lane, or one that cannot
- * begin, the group is held for a while, or until a task of it ends, or another one comes.
+ * Order: tasks of a group of an ordered queue run one at a time.  Memory cannot be sure of their
+ * order, since tasks come back or come late.  So an executor looks up in the table which one comes
+ * first, see executor/group_order.c.  If that task is in another lane, or cannot begin, the group
+ * is held for a while.  The hold ends early if a task of the group ends or arrives.
  *
- * Messages: those that open transactions have taken are counted here, those that are leased
- * in the table.  So a session that has taken a message counts the leases of the group by a
- * snapshot that is newer than the number of those taken: a message that was leased meanwhile is in
- * one of both.  If the limit is reached, the group is held until the first of the leases ends.
- * The end of a lease by a word of its receiver ends the hold; "changes" tells the session that
- * a lease has ended since it took the message, and was not held back by a hold that came later.
+ * Messages: messages that open transactions have taken are counted here.  Leased messages are
+ * counted in the table.  The session reads the number of taken messages first and counts leases
+ * with a newer snapshot, so a message leased in between is never missed.  If the limit is reached,
+ * the group is held until the first of the leases ends.  A receiver that ends its lease ends the
+ * hold, too, and raises "changes".  A session that took a message before that sees the new number,
+ * and does not hold the group.
  *
  * There are delay_wheel.max_groups places, in all databases together.  If all are in use, tasks of
- * further groups stay in the list of their lane.  They need a place to be run, and none to
- * wait: a few more places are kept for lanes in which no group is open, so that each lane
- * makes progress.  What is lost meanwhile is the turns of such groups, not their limits.
- * So a group that would be held gives its place back then, and its tasks go to the end of their
- * lane's list: else places could be held by groups that wait for tasks without a place.
- * Lanes that are paused keep the places that they have, these few, too: where more lanes are
- * paused so than there are executors, others may have to wait.
+ * further groups stay in the list of their lane.  They need a place to run, but none to wait.  A
+ * few more places are reserved for lanes without an open group, so that each lane makes progress.
+ * Groups without a place lose their turns; their limits still hold.  A group that would be held
+ * then gives its place back, and its tasks go to the end of their lane's list.  Otherwise groups
+ * that wait for tasks without a place could hold all places.  Paused lanes keep their places,
+ * reserved ones included.  If more lanes are paused than there are executors, other lanes may have
+ * to wait.
  *
  *-------------------------------------------------------------------------
  */
@@ -71,49 +72,148 @@
 #include "queue_limits.h"
 #include "shared.h"
 
-static void give_group_place_back(DwGroup *group);
-
-static DwGroup *take_group_place(DwLane *lane, uint32 hash, bool by_reserve);
-
-static DwGroup *sibling_after(const DwLane *lane, uint32 hash, const DwGroup *after);
-
-static DwGroup *find_group(const DwLane *lane, uint32 hash);
-
-/* In place of a lane: several of them. */
+/* Stands for "more than one lane". */
 #define MANY_LANES		(-2)
 
 /*
- * How many ready tasks a group has in memory at most; less where that is more than the
- * HELD_PART-th part of its lane's share of memory, but HELD_LEAST at least.
+ * A group has at most this many ready tasks in memory: HELD_MOST, or 1/HELD_PART of its lane's
+ * share of memory if that is less, but at least HELD_LEAST.
  */
 #define HELD_MOST		1000
 #define HELD_LEAST		16
 #define HELD_PART		64
 
 /*
- * For how long a lane rests when all tasks of its ready list were set aside, in us: doubled each
- * time, until one has begun.
+ * For how long a lane rests after all tasks of its ready list were set aside, in us.  The time
+ * doubles with each rest, until a task has begun.
  */
 #define REST_LEAST		(100 * 1000)
 #define REST_MOST		USECS_PER_SEC
 
-/* For how long a group is held if the time is not known, in us: doubled each time. */
+/* How long a group is held if the time is not known, in us.  The time doubles with each hold. */
 #define HOLD_LEAST		(10 * 1000)
 #define HOLD_MOST		(10 * USECS_PER_SEC)
 
-/* A process does not look in vain for places that it could give back before this time, in us. */
+/* A process that found no place to give back does not look again before this time, in us. */
 #define TIDY_PAUSE_US	(100 * 1000)
 
-/*---- Places ----*/
+/*---- The places of groups in shared memory: a table by hash, and a free list ----*/
 
-/* The next sibling of a group of the lane's queue, if it has any. */
+#define NO_PLACE		(-1)
+
+/* All databases share the places, so the table has a spinlock of its own. */
+typedef struct Table
+{
+	slock_t		lock;			/* protects the free list and the buckets */
+	int32		free;			/* first free place */
+	uint32		nfree;
+	uint32		nbuckets;		/* a power of two */
+	int32		buckets[FLEXIBLE_ARRAY_MEMBER];	/* first place of each bucket */
+} Table;
+
+static Table *table = NULL;
+static DwGroup *places = NULL;
+
+/* Returns the number of places for lanes without an open group: each executor may need one. */
+static uint32
+reserved_places(void)
+{
+	return dw_executor_places();
+}
+
+static uint32
+all_places(void)
+{
+	return dw_max_groups + reserved_places();
+}
+
+/* Requests shared memory. */
+void
+dw_group_places_request(void)
+{
+	ShmemRequestStruct(.name = "delay_wheel group table",
+					   .size = MAXALIGN(add_size(offsetof(Table, buckets),
+												 mul_size(pg_nextpower2_32(all_places()), sizeof(int32)))),
+					   .ptr = (void **) &table);
+	ShmemRequestStruct(.name = "delay_wheel groups",
+					   .size = mul_size(all_places(), sizeof(DwGroup)),
+					   .ptr = (void **) &places);
+}
+
+/* Makes all places free.  Called whenever shared memory is created. */
+void
+dw_group_places_init(void)
+{
+	uint32		n = all_places();
+
+	memset(places, 0, n * sizeof(DwGroup));
+	SpinLockInit(&table->lock);
+	table->nbuckets = pg_nextpower2_32(n);
+	for (uint32 i = 0; i < table->nbuckets; i++)
+		table->buckets[i] = NO_PLACE;
+	for (uint32 i = 0; i < n; i++)
+		places[i].next = i + 1 < n ? (int32) i + 1 : NO_PLACE;
+	table->free = 0;
+	table->nfree = n;
+}
+
+static int32 *
+bucket_of_group(const DwLane *lane, uint32 hash)
+{
+	uint32		h = hash_combine(hash, hash_combine(lane->database, (uint16) lane->queue));
+
+	return &table->buckets[h & (table->nbuckets - 1)];
+}
+
+/* Returns true if the place belongs to this group of the lane's queue, in any of its lanes. */
+static bool
+is_of_group(const DwGroup *group, const DwLane *lane, uint32 hash)
+{
+	const DwLane *other = &dw_lanes[group->lane];
+
+	return group->hash == hash && other->database == lane->database && other->queue == lane->queue;
+}
+
+/* Returns the place of this group in this lane, or NULL. */
+static DwGroup *
+find_group(const DwLane *lane, uint32 hash)
+{
+	DwGroup    *found = NULL;
+
+	SpinLockAcquire(&table->lock);
+	for (int32 i = *bucket_of_group(lane, hash); i != NO_PLACE && found == NULL; i = places[i].next)
+		if (places[i].hash == hash && places[i].lane == lane - dw_lanes)
+			found = &places[i];
+	SpinLockRelease(&table->lock);
+	return found;
+}
+
+/*
+ * Returns the sibling behind "after", or the first sibling if "after" is NULL.  The group itself is
+ * one of its siblings.  Siblings change only under the ready lock, which the caller holds.
+ */
+static DwGroup *
+sibling_after(const DwLane *lane, uint32 hash, const DwGroup *after)
+{
+	DwGroup    *found = NULL;
+
+	SpinLockAcquire(&table->lock);
+	for (int32 i = after ? after->next : *bucket_of_group(lane, hash);
+		 i != NO_PLACE && found == NULL; i = places[i].next)
+		if (is_of_group(&places[i], lane, hash))
+			found = &places[i];
+	SpinLockRelease(&table->lock);
+	return found;
+}
+
+/* Returns the next sibling of a group of the lane's queue, or NULL. */
 static DwGroup *
 next_sibling(const DwLane *lane, const DwGroup *group)
 {
 	return group->has_siblings ? sibling_after(lane, group->hash, group) : NULL;
 }
 
-/* The first one of the group and its siblings; mostly it has none. */
+/* Returns the first sibling of the group, which may be the group itself. */
 static DwGroup *
 first_sibling(const DwGroup *group)
 {
@@ -122,7 +222,7 @@ first_sibling(const DwGroup *group)
 	return sibling_after(&dw_lanes[group->lane], group->hash, NULL);
 }
 
-/* No task of the group is in the table only, as far as is known. */
+/* Notes that no task of the group is known to be in the table only. */
 static void
 forget_left(DwGroup *group)
 {
@@ -130,12 +230,32 @@ forget_left(DwGroup *group)
 	group->left_until = PG_INT64_MIN;
 }
 
-/* As take_group_place(), for an idle group, in the list of its lane. */
+/*
+ * Takes a free place for a group of the lane, which is idle then.  Returns NULL if none is free, or
+ * only reserved ones are and by_reserve is false.
+ */
 static DwGroup *
 new_place(DwLane *lane, uint32 hash, bool by_reserve)
 {
-	DwGroup    *group = take_group_place(lane, hash, by_reserve);
+	int32	   *bucket = bucket_of_group(lane, hash);
+	DwGroup    *group = NULL;
 
+	SpinLockAcquire(&table->lock);
+	if (table->nfree > (by_reserve ? 0 : reserved_places()))
+	{
+		group = &places[table->free];
+		table->free = group->next;
+		table->nfree--;
+		group->lane = lane - dw_lanes;
+		group->hash = hash;
+		group->has_siblings = false;
+		for (int32 i = *bucket; i != NO_PLACE; i = places[i].next)
+			if (is_of_group(&places[i], lane, hash))
+				places[i].has_siblings = group->has_siblings = true;
+		group->next = *bucket;
+		*bucket = group - places;
+	}
+	SpinLockRelease(&table->lock);
 	if (group == NULL)
 		return NULL;
 	group->state = DW_GROUP_IDLE;
@@ -156,14 +276,30 @@ new_place(DwLane *lane, uint32 hash, bool by_reserve)
 static void
 give_place_back(DwGroup *group)
 {
+	int32	   *link = bucket_of_group(&dw_lanes[group->lane], group->hash);
+
 	Assert(group->state == DW_GROUP_IDLE && group->running == 0 && group->count == 0 && !group->is_hungry);
 	dlist_delete(&group->of_lane);
-	give_group_place_back(group);
+	SpinLockAcquire(&table->lock);
+	while (*link != group - places)
+		link = &places[*link].next;
+	*link = group->next;
+	group->next = table->free;
+	table->free = group - places;
+	table->nfree++;
+	SpinLockRelease(&table->lock);
+}
+
+/* Returns true if only reserved places are free.  The answer may be old, so no lock is needed. */
+bool
+dw_group_places_are_short(void)
+{
+	return table->nfree <= reserved_places();
 }
 
 /*---- States ----*/
 
-/* The group that this link of a lane's list of all its groups belongs to. */
+/* Returns the group of this link in DwLaneGroups.all. */
 static DwGroup *
 group_of_lane(dlist_node *node)
 {
@@ -171,7 +307,7 @@ group_of_lane(dlist_node *node)
 	return dlist_container(DwGroup, of_lane, node);
 }
 
-/* The group that this link of a lane's list of open or resting groups belongs to. */
+/* Returns the group of this link in DwLaneGroups.open or DwLaneGroups.resting. */
 static DwGroup *
 group_in_turn(dlist_node *node)
 {
@@ -179,7 +315,7 @@ group_in_turn(dlist_node *node)
 	return dlist_container(DwGroup, turn, node);
 }
 
-/* The group that this node of a lane's heap of sleepers belongs to. */
+/* Returns the group of this node in DwLaneGroups.asleep. */
 static DwGroup *
 group_asleep(const pairingheap_node *node)
 {
@@ -187,7 +323,7 @@ group_asleep(const pairingheap_node *node)
 	return pairingheap_container(DwGroup, sleeper, unconstify(pairingheap_node *, node));
 }
 
-/* For the heap of a lane's sleepers: the one that wakes first is at the top. */
+/* Compares groups for DwLaneGroups.asleep: the group that wakes first is at the top. */
 static int
 compare_sleepers(const pairingheap_node *a, const pairingheap_node *b, void *arg)
 {
@@ -197,7 +333,7 @@ compare_sleepers(const pairingheap_node *a, const pairingheap_node *b, void *arg
 	return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* Begins with no group. */
+/* Initializes a lane's groups: there is none. */
 void
 dw_lane_groups_init(DwLaneGroups *groups)
 {
@@ -232,7 +368,7 @@ leave_state(DwGroup *group)
 	group->state = DW_GROUP_IDLE;
 }
 
-/* Gives the group this state; one that opens is the last in its lane's turns. */
+/* Gives the group this state.  A group that opens is the last in its lane's turns. */
 static void
 enter_state(DwGroup *group, DwGroupState state)
 {
@@ -248,7 +384,7 @@ enter_state(DwGroup *group, DwGroupState state)
 		pairingheap_add(&groups->asleep, &group->sleeper);
 }
 
-/* The limits of one group of the lane's queue; NULL if it has none. */
+/* Returns the limits of this group of the lane's queue, or NULL if it has none. */
 static const DwQueue *
 limits_of(const DwLane *lane, uint32 hash)
 {
@@ -260,7 +396,7 @@ limits_of(const DwLane *lane, uint32 hash)
 	return queue;
 }
 
-/* How many tasks of the group run, those of all siblings together. */
+/* Returns how many tasks of the group run, in all siblings together. */
 static uint32
 running_of(const DwGroup *group)
 {
@@ -272,7 +408,7 @@ running_of(const DwGroup *group)
 	return running;
 }
 
-/* How far the group has used up its rate, by what all siblings know. */
+/* Returns how far the group has used up its rate: the latest use among its siblings. */
 static const DwRateUse *
 rate_use_of(const DwGroup *group)
 {
@@ -285,10 +421,7 @@ rate_use_of(const DwGroup *group)
 	return latest;
 }
 
-/*
- * The state that a group with ready tasks has by its limits; *wakes_at is set if it is
- * DW_GROUP_ASLEEP.
- */
+/* Returns the state of a group with ready tasks.  Sets *wakes_at if it is DW_GROUP_ASLEEP. */
 static DwGroupState
 state_by_limits(const DwGroup *group, TimestampTz now, TimestampTz *wakes_at)
 {
@@ -314,7 +447,7 @@ state_by_limits(const DwGroup *group, TimestampTz now, TimestampTz *wakes_at)
 	return DW_GROUP_OPEN;
 }
 
-/* True if a group without tasks must keep its place, since its rate is in use. */
+/* Returns true if a group without tasks must keep its place, since its rate is in use. */
 static bool
 rate_is_in_use(const DwGroup *group, TimestampTz now)
 {
@@ -325,8 +458,8 @@ rate_is_in_use(const DwGroup *group, TimestampTz now)
 }
 
 /*
- * Brings the state of a group up to date.  One that stays open keeps its turn.  The place of
- * one that is not needed any more is given back.
+ * Brings the state of a group up to date.  A group that stays open keeps its turn.  A place that is
+ * not needed any more is given back.
  */
 static void
 update_state(DwGroup *group, TimestampTz now)
@@ -350,7 +483,7 @@ update_state(DwGroup *group, TimestampTz now)
 	}
 }
 
-/* The group is not held any more; who has looked before this must not hold it. */
+/* Ends the hold of the group.  A process that looked at the group before must not hold it now. */
 static void
 end_hold(DwGroup *group)
 {
@@ -358,7 +491,7 @@ end_hold(DwGroup *group)
 	group->changes++;
 }
 
-/* As end_hold(), and what had been tried before says nothing any more. */
+/* Ends the hold like end_hold(), and forgets earlier attempts. */
 static void
 forget_hold(DwGroup *group)
 {
@@ -368,12 +501,13 @@ forget_hold(DwGroup *group)
 }
 
 /*
- * As update_state(), for the group and all its siblings; release: they are not held any more.
+ * Updates the state of the group and all its siblings; "release" also ends their holds.  Lowers
+ * *wakes_at to the time when the first of them wakes.
  *
- * Returns the lane in which a group opens, for which an executor or a receiver may have to be
- * woken; DW_NO_LANE if there is none, MANY_LANES if there are several.  goes_on: the caller is an
- * executor of the group's owner, and takes the next task itself: so of lanes of this owner only
- * those count that had no open group.  *wakes_at is lowered to when the first of them wakes.
+ * Returns the lane in which a group has opened, so that an executor or a receiver may have to be
+ * woken; DW_NO_LANE if there is none, MANY_LANES if there are several.  "goes_on": the caller is an
+ * executor of the group's owner, and takes the next task itself.  Then a lane of this owner counts
+ * only if it had no open group.
  */
 static int32
 update_group(DwGroup *group, bool release, bool goes_on, TimestampTz now, TimestampTz *wakes_at)
@@ -398,7 +532,7 @@ update_group(DwGroup *group, bool release, bool goes_on, TimestampTz now, Timest
 		if (release)
 			end_hold(s);
 		update_state(s, now);
-		/* the place of one without a task may be another one's now */
+		/* the place of a sibling without a task may belong to another group now */
 		if (has_task && s->state == DW_GROUP_ASLEEP)
 			*wakes_at = Min(*wakes_at, s->wakes_at);
 		if (its->groups.nopen > before && (before == 0 || !goes_on || its->owner != lane->owner))
@@ -407,7 +541,7 @@ update_group(DwGroup *group, bool release, bool goes_on, TimestampTz now, Timest
 	return opened;
 }
 
-/* Gives back the places of groups of the lane of which only the rate was in use. */
+/* Gives back places of the lane's groups that were kept for their rate only. */
 static void
 tidy_lane(DwLane *lane, TimestampTz now)
 {
@@ -417,14 +551,14 @@ tidy_lane(DwLane *lane, TimestampTz now)
 	{
 		DwGroup    *group = group_in_turn(iter.cur);
 
-		/* the rate of those behind it was mostly used later */
+		/* the groups behind this one mostly used their rates later */
 		if (rate_is_in_use(group, now))
 			break;
 		update_state(group, now);
 	}
 }
 
-/* As tidy_lane(), for all lanes of the database. */
+/* Does tidy_lane() for all lanes of the database. */
 static void
 tidy_lanes(DwDatabase *db, TimestampTz now)
 {
@@ -433,11 +567,11 @@ tidy_lanes(DwDatabase *db, TimestampTz now)
 	if (now >= tidied_at && now - tidied_at < TIDY_PAUSE_US)
 		return;
 	tidied_at = now;
-	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
-		tidy_lane(&dw_lanes[i], now);
+	dw_each_lane(lane, db)
+		tidy_lane(lane, now);
 }
 
-/* The place of the entry's group in the lane, a new one if necessary; NULL if none is free. */
+/* Finds or makes the place of the entry's group.  Returns NULL if no place is free. */
 static DwGroup *
 group_of_entry(DwDatabase *db, DwLane *lane, const DwEntry *entry, bool by_reserve)
 {
@@ -455,7 +589,7 @@ group_of_entry(DwDatabase *db, DwLane *lane, const DwEntry *entry, bool by_reser
 
 /*---- Ready tasks of groups ----*/
 
-/* The group that this link of a lane's list of hungry groups belongs to. */
+/* Returns the group of this link in DwLaneGroups.hungry. */
 static DwGroup *
 group_that_hungers(dlist_node *node)
 {
@@ -463,14 +597,7 @@ group_that_hungers(dlist_node *node)
 	return dlist_container(DwGroup, hunger, node);
 }
 
-/* True if the entry's key is before (due, id). */
-static bool
-is_before_key(const DwEntry *entry, TimestampTz due, int64 id)
-{
-	return entry->due < due || (entry->due == due && entry->id < id);
-}
-
-/* How many ready tasks a group may have in memory. */
+/* Returns how many ready tasks a group may have in memory. */
 static uint32
 held_most(const DwDatabase *db)
 {
@@ -480,8 +607,8 @@ held_most(const DwDatabase *db)
 }
 
 /*
- * Makes the group hungry if tasks of it were left in the table and it has few here.  True if it
- * was not hungry before: the timer is to look at the lane.
+ * Makes the group hungry if it has few tasks here and others are in the table only.  Returns true
+ * if the group was not hungry before: the timer must look at the lane.
  */
 static bool
 feel_hunger(DwDatabase *db, DwGroup *group)
@@ -493,7 +620,7 @@ feel_hunger(DwDatabase *db, DwGroup *group)
 	return true;
 }
 
-/* The group is not hungry any more. */
+/* Ends the group's hunger. */
 static void
 still_hunger(DwGroup *group)
 {
@@ -514,7 +641,7 @@ leave_out(DwGroup *group, TimestampTz due, int64 id)
 	group->left_id = id;
 }
 
-/* The group's first entry, so that it says the group. */
+/* Returns a copy of the group's first entry, with the group's hash. */
 static DwEntry
 first_with_group(const DwGroup *group)
 {
@@ -525,7 +652,7 @@ first_with_group(const DwGroup *group)
 	return entry;
 }
 
-/* A task of the group has come that may be the one that comes first: then it is not held any more. */
+/* Ends a hold, unless leases fill the group, since a new task may come first. */
 static void
 may_come_first(DwGroup *group)
 {
@@ -535,9 +662,9 @@ may_come_first(DwGroup *group)
 }
 
 /*
- * Appends a ready task to its group.  tid: where its row is, or NULL if that is not known.
- * by_reserve: if there is no other place for the group, it gets a reserved one.  Changes no list
- * unless the result is DW_GROUP_ADDED.
+ * Appends a ready task to its group.  tid: the row's TID, or NULL if it is not known.  by_reserve:
+ * the group may get a reserved place if no other is free.  Changes no list unless the result is
+ * DW_GROUP_ADDED.
  */
 DwGroupAdded
 dw_group_add(DwDatabase *db, DwLane *lane, const DwEntry *entry, const ItemPointerData *tid,
@@ -548,16 +675,16 @@ dw_group_add(DwDatabase *db, DwLane *lane, const DwEntry *entry, const ItemPoint
 
 	if (group == NULL)
 		return DW_GROUP_NO_PLACE;
-	/* one that is due after those that were left out does not go before them */
+	/* a task that is due after tasks left in the table must not run before them */
 	if (entry->block != DW_NO_GROUP &&
 		(group->count >= held_most(db) ||
-		 (group->left_due != DW_NEVER && !is_before_key(entry, group->left_due, group->left_id))))
+		 (group->left_due != DW_NEVER && !dw_entry_is_before(entry, group->left_due, group->left_id))))
 	{
 		leave_out(group, entry->due, entry->id);
 		if (feel_hunger(db, group))
 			dw_lane_dirty(db, lane);
-		/* who takes one of those in memory finds it in the table */
-		if (group->count > 0 && is_before_key(entry, group->first.due, group->first.id))
+		/* an executor that takes a task of the group finds this task in the table */
+		if (group->count > 0 && dw_entry_is_before(entry, group->first.due, group->first.id))
 			may_come_first(group);
 		return DW_GROUP_LEFT;
 	}
@@ -577,7 +704,7 @@ dw_group_add(DwDatabase *db, DwLane *lane, const DwEntry *entry, const ItemPoint
 	return DW_GROUP_ADDED;
 }
 
-/* As dw_group_add(), but before all other tasks of the group. */
+/* Adds a task like dw_group_add(), but before all other tasks of the group. */
 DwGroupAdded
 dw_group_put_back(DwDatabase *db, DwLane *lane, const DwEntry *entry)
 {
@@ -607,8 +734,8 @@ pop_first(DwDatabase *db, DwGroup *group)
 }
 
 /*
- * The group of the lane whose turn it is; NULL if none may begin a task now.  Wakes those
- * whose rate allows a task again.
+ * Wakes the lane's groups whose time has come.  Returns the group whose turn it is, or NULL if no
+ * group may begin a task now.
  */
 DwGroup *
 dw_groups_next(DwLane *lane, TimestampTz now)
@@ -621,7 +748,7 @@ dw_groups_next(DwLane *lane, TimestampTz now)
 
 		if (first->wakes_at > now)
 			break;
-		/* it may go on sleeping, since a sibling was faster; then it wakes later */
+		/* if a sibling has begun a task before, the group sleeps on and wakes later */
 		update_state(first, now);
 	}
 	tidy_lane(lane, now);
@@ -629,8 +756,8 @@ dw_groups_next(DwLane *lane, TimestampTz now)
 }
 
 /*
- * True if the lane must not be given back: something of its groups is known that would be
- * forgotten, if only how far a rate is used up.
+ * Returns true if groups have places in the lane, even if only for their rates.  Such a lane must
+ * not be given back.
  */
 bool
 dw_groups_have_places(DwLane *lane)
@@ -639,7 +766,7 @@ dw_groups_have_places(DwLane *lane)
 	return !dlist_is_empty(&lane->groups.all);
 }
 
-/* True if the timer is to load more tasks of some group of the lane. */
+/* Returns true if the timer must load more tasks of some group of the lane. */
 bool
 dw_groups_are_hungry(const DwLane *lane)
 {
@@ -647,9 +774,9 @@ dw_groups_are_hungry(const DwLane *lane)
 }
 
 /*
- * Takes the next hungry group of the lane; false if there is none.  Tells which group it is, from
- * which key on and until which due time its tasks are to be loaded, and how many: what the
- * caller leaves, it tells by dw_group_leave_out().
+ * Takes the next hungry group of the lane.  Returns false if there is none.  Sets *left to the
+ * group, and to the first key and the last due time of the tasks to load.  Sets *room to the number
+ * of tasks to load.  The caller passes tasks that it does not load to dw_group_leave_out().
  */
 bool
 dw_groups_feed(DwDatabase *db, DwLane *lane, DwGroupLeft *left, uint32 *room)
@@ -667,7 +794,7 @@ dw_groups_feed(DwDatabase *db, DwLane *lane, DwGroupLeft *left, uint32 *room)
 	left->until = group->left_until;
 	*room = most > group->count ? most - group->count : 0;
 	forget_left(group);
-	/* its place stays while it has a task to come */
+	/* a group without a task may give its place back */
 	if (group->count == 0)
 		update_state(group, dw_now());
 	return true;
@@ -682,7 +809,7 @@ dw_group_leave_out(DwDatabase *db, DwLane *lane, const DwGroupLeft *left)
 
 	if (group == NULL)
 	{
-		/* no place is left to remember it by: the lane is loaded again */
+		/* no place is free for the note, so the lane is loaded again */
 		dw_atomic_lower(&lane->reload_from, left->due);
 		dw_lane_dirty(db, lane);
 		return;
@@ -694,8 +821,8 @@ dw_group_leave_out(DwDatabase *db, DwLane *lane, const DwGroupLeft *left)
 }
 
 /*
- * The lane is loaded again from this key on: forgets that tasks from there on were left in
- * the table.
+ * Forgets that tasks from this key on were left in the table.  Called when the lane is loaded again
+ * from this key on.
  */
 void
 dw_groups_cut(DwLane *lane, TimestampTz due, int64 id)
@@ -718,10 +845,10 @@ dw_groups_cut(DwLane *lane, TimestampTz due, int64 id)
 }
 
 /*
- * Takes the first task of an open group, and ends its turn.  *tid is set to where its row is, and
- * is invalid if that is not known.  A task that an executor takes is counted until
- * dw_group_end(), a message of a group until dw_group_end_taken().  True if the timer is to load
- * more tasks of the group.
+ * Takes the first task of an open group, and ends the group's turn.  Sets *tid to the row's TID, or
+ * to invalid if it is not known.  A task that an executor takes is counted until dw_group_end(), a
+ * message of a group until dw_group_end_taken().  Returns true if the timer must load more tasks of
+ * the group.
  */
 bool
 dw_group_take(DwDatabase *db, DwGroup *group, DwEntry *entry, ItemPointer tid, TimestampTz now)
@@ -747,7 +874,7 @@ dw_group_take(DwDatabase *db, DwGroup *group, DwEntry *entry, ItemPointer tid, T
 	}
 	hungry = feel_hunger(db, group);
 	leave_state(group);
-	/* mostly no limit is reached, neither for the group nor for its siblings */
+	/* usually no limit is reached, neither for the group nor for its siblings */
 	if (group->count > 0 && state_by_limits(group, now, &group->wakes_at) == DW_GROUP_OPEN)
 		enter_state(group, DW_GROUP_OPEN);
 	else
@@ -756,8 +883,8 @@ dw_group_take(DwDatabase *db, DwGroup *group, DwEntry *entry, ItemPointer tid, T
 }
 
 /*
- * Counts the end of a task of the group; begun is whether it had begun.  release: those that were
- * held may look again.  Returns as update_group().
+ * Counts the end of a task of the group.  "begun": the task had begun.  "release": ends the holds
+ * of the group and its siblings.  Returns the result of update_group().
  */
 static int32
 end_in_group(DwGroup *group, bool begun, bool release, TimestampTz *wakes_at)
@@ -776,16 +903,16 @@ end_in_group(DwGroup *group, bool begun, bool release, TimestampTz *wakes_at)
 		group->hold_us = HOLD_LEAST;
 		group->tried_id = 0;
 	}
-	/* a group that is open was not at its limit, and so were its siblings not; but these may be held */
+	/* the group was open, so none of its siblings was at a limit; they may be held */
 	if (group->state == DW_GROUP_OPEN && (queue == NULL || (!queue->group_order && !lane->external)))
 		return DW_NO_LANE;
-	/* another one may come first now */
+	/* another task may come first now */
 	return update_group(group, release, !lane->external, dw_now(), wakes_at);
 }
 
 /*
- * Counts the end of a task that an executor has taken; begun is whether its SQL had begun, settled
- * whether its row is gone or was written again, without that, too.  Nothing if the entry has no
+ * Counts the end of a task that an executor has taken.  begun: its SQL had begun.  settled: its row
+ * is gone or was written again, even if the SQL had not begun.  Does nothing if the entry has no
  * group.
  */
 void
@@ -802,8 +929,9 @@ dw_group_end(DwDatabase *db, const DwEntry *entry, bool begun, bool settled)
 }
 
 /*
- * When the timer is to look for groups that the ends of tasks have opened, and whose tasks none
- * has taken since, or that wake after these; DW_NEVER if there is none.
+ * Returns when the timer must look for open groups: at once if the end of a task has opened a group
+ * from which nobody has taken a task since; otherwise when the next group wakes; DW_NEVER if there
+ * is no such group.
  */
 TimestampTz
 dw_groups_take_news(DwDatabase *db)
@@ -819,8 +947,9 @@ dw_groups_take_news(DwDatabase *db)
 }
 
 /*
- * An executor that has taken this task would rather take the one with that id, which comes
- * first.  False if that was tried last, too: then it cannot begin, and the group is to be held.
+ * Called by an executor that has taken this task, but tries the task "id" of the group instead,
+ * which comes first.  Returns false if that task was the last one tried, too.  Then it cannot
+ * begin, and the group must be held.
  */
 bool
 dw_group_try_other(const DwEntry *entry, int64 id)
@@ -834,10 +963,9 @@ dw_group_try_other(const DwEntry *entry, int64 id)
 }
 
 /*
- * For a task that an executor has taken, that may not begin, and that stands at the end of
- * its lane's ready list again: puts the others of its group there, too.  So all that stand there
- * are tried in turn.  If it was the turn of each, and none could begin, the lane rests for a
- * while.
+ * Called after an executor could not begin this task and has put it at the end of its lane's ready
+ * list.  Moves the other tasks of the group there, too, so all tasks of that list are tried in
+ * turn.  If all were tried and none could begin, the lane rests for a while.
  */
 void
 dw_groups_set_aside(DwDatabase *db, const DwEntry *entry)
@@ -864,13 +992,13 @@ dw_groups_set_aside(DwDatabase *db, const DwEntry *entry)
 }
 
 /*
- * Holds the group of a task that an executor has taken, and will put back, until this time;
- * DW_NEVER: for a while.  It is not held any more when a task of it ends, is changed or comes.
- * It is held for HOLD_MOST at most: nobody tells that plain SQL has a task locked no more, or that
- * logical replication has deleted one.
+ * Holds the group of a task until this time, or for a while if the time is DW_NEVER.  An executor
+ * has taken the task and will put it back.  The hold ends when a task of the group ends, changes or
+ * arrives, but after HOLD_MOST at the latest: nobody notices if plain SQL unlocks a task, or if
+ * logical replication deletes a task.
  *
- * changes is that of the group when the task was taken.  False if it has another value now: what
- * the caller has seen is out of date, and the group is not held.
+ * "changes" is the value of DwGroup.changes when the task was taken.  If the value has changed,
+ * returns false and does not hold the group: the caller's information is out of date.
  */
 bool
 dw_group_hold(const DwEntry *entry, uint32 changes, TimestampTz until)
@@ -892,7 +1020,7 @@ dw_group_hold(const DwEntry *entry, uint32 changes, TimestampTz until)
 
 /*---- Messages of groups ----*/
 
-/* Notes the group of a message that a session has just taken; none if the entry has none. */
+/* Sets *taken to the group of a message that a session has just taken, or to no group. */
 void
 dw_group_taken(const DwEntry *entry, DwGroupTaken *taken)
 {
@@ -915,9 +1043,9 @@ dw_group_taken(const DwEntry *entry, DwGroupTaken *taken)
 }
 
 /*
- * Holds the group of a message that a session has taken, and will put back, as dw_group_hold().
- * full: until then leases fill the group, whatever comes.  False if a task or a lease of the group
- * has ended since the message was taken: the caller has to look again.
+ * Holds a group like dw_group_hold(), for a message that a session has taken and will put back.
+ * "full": leases fill the group until then, even if new messages arrive.  Returns false if a task
+ * or a lease of the group has ended since the message was taken: the caller must look again.
  */
 bool
 dw_group_hold_taken(const DwEntry *entry, const DwGroupTaken *taken, TimestampTz until, bool full)
@@ -932,7 +1060,7 @@ dw_group_hold_taken(const DwEntry *entry, const DwGroupTaken *taken, TimestampTz
 	return true;
 }
 
-/* When the timer is to look for receivers, after update_group(); DW_NEVER if it need not. */
+/* Returns when the timer must look for receivers, by the results of update_group(), or DW_NEVER. */
 static TimestampTz
 news_for_receivers(const DwQueue *queue, int32 opened, TimestampTz wakes_at)
 {
@@ -942,8 +1070,8 @@ news_for_receivers(const DwQueue *queue, int32 opened, TimestampTz wakes_at)
 }
 
 /*
- * Holds a group that leases fill until then, with all its siblings: who took a message of it now
- * would find that out, and have looked in vain.
+ * Holds a group and its siblings until this time, since leases fill the group.  Without the hold,
+ * sessions would take messages of the group in vain.
  */
 static void
 hold_full(DwGroup *group, TimestampTz until)
@@ -959,9 +1087,9 @@ hold_full(DwGroup *group, TimestampTz until)
 }
 
 /*
- * Counts that a message that a session had taken from this lane is received no more, and forgets
- * its group; begun is whether it was received, leased_until the end of its lease, or 0.  Returns
- * when the timer is to look for receivers.
+ * Ends the count of a message that a session had taken from this lane, and forgets its group.
+ * begun: the message was received.  leased_until: the end of its lease, or 0.  Returns when the
+ * timer must look for receivers.
  */
 TimestampTz
 dw_group_end_taken(int32 lane, DwGroupTaken *taken, bool begun, TimestampTz leased_until)
@@ -975,11 +1103,11 @@ dw_group_end_taken(int32 lane, DwGroupTaken *taken, bool begun, TimestampTz leas
 	if (taken->hash == DW_NO_GROUP || group == NULL)
 		return DW_NEVER;
 	taken->hash = DW_NO_GROUP;
-	/* if nothing of the group has ended since */
+	/* true if no task or lease of the group has ended since */
 	stays_full = leased_until != 0 && taken->full_until != 0 && group->changes == taken->changes;
 	if (stays_full)
 		hold_full(group, Min(taken->full_until, leased_until));
-	/* one that goes back since others fill the group is not why any of these waits */
+	/* a message that goes back because the group is held did not make other messages wait */
 	opened = end_in_group(group, begun, !taken->waits && !stays_full, &wakes_at);
 	return news_for_receivers(queue, opened, wakes_at);
 }
@@ -987,8 +1115,8 @@ dw_group_end_taken(int32 lane, DwGroupTaken *taken, bool begun, TimestampTz leas
 /*---- What others end that may hold groups ----*/
 
 /*
- * A lease of this group has ended, or a transaction that had locked, changed or ended a task of
- * it: the group is not held any more.  Returns when the timer is to look; DW_NEVER if it need not.
+ * Ends the hold of this group.  Called when a lease of the group has ended, or a transaction that
+ * had locked, changed or ended a task of the group.  Returns when the timer must look, or DW_NEVER.
  */
 TimestampTz
 dw_group_release(DwDatabase *db, int16 queue, uint32 hash)
@@ -1010,19 +1138,18 @@ dw_group_release(DwDatabase *db, int16 queue, uint32 hash)
 	return opened != DW_NO_LANE ? DW_AWAKE : wakes_at;
 }
 
-/* As dw_group_release(), for all groups of the database.  The caller looks for executors and receivers. */
+/* Ends the holds of all groups of the database.  The caller looks for executors and receivers. */
 void
 dw_groups_release_all(DwDatabase *db)
 {
-	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
-		dw_groups_obey_limits(&dw_lanes[i]);
+	dw_each_lane(lane, db)
+		dw_groups_obey_limits(lane);
 }
 
 /*---- All groups of a lane ----*/
 
 /*
- * Calls keep() for each ready task of the lane's groups, drops those for which it returns
- * false, and returns their number.
+ * Drops the ready tasks of the lane's groups for which keep() returns false.  Returns their number.
  */
 uint32
 dw_groups_filter(DwDatabase *db, DwLane *lane, DwKeep keep, void *arg)
@@ -1052,10 +1179,7 @@ dw_groups_filter(DwDatabase *db, DwLane *lane, DwKeep keep, void *arg)
 	return before - lane->groups.entries;
 }
 
-/*
- * Forgets all ready tasks of the lane, whose memory is reclaimed otherwise; those that run
- * are still counted.
- */
+/* Forgets ready tasks of the lane's groups, without freeing memory.  Still counts running tasks. */
 void
 dw_groups_reset(DwLane *lane)
 {
@@ -1075,7 +1199,7 @@ dw_groups_reset(DwLane *lane)
 	}
 }
 
-/* Gives back the places of a lane that is given back, and has no task. */
+/* Gives back the group places of a lane that is given back and has no task. */
 void
 dw_groups_leave(DwLane *lane)
 {
@@ -1093,7 +1217,7 @@ dw_groups_leave(DwLane *lane)
 	lane->groups.entries = 0;
 }
 
-/* The limits of the lane's queue, or the clock, may have changed. */
+/* Updates the lane's groups, since the limits of its queue, or the clock, may have changed. */
 void
 dw_groups_obey_limits(DwLane *lane)
 {
@@ -1104,15 +1228,15 @@ dw_groups_obey_limits(DwLane *lane)
 	{
 		DwGroup    *group = group_of_lane(iter.cur);
 
-		/* what held it may not hold any more */
+		/* the reason for a hold may be gone */
 		forget_hold(group);
 		update_state(group, now);
 	}
 }
 
-/*---- What views and the timer ask; the ready lock, shared, is enough ----*/
+/*---- Questions of views and the timer; a shared ready lock is enough ----*/
 
-/* When the next sleeping group of the lane wakes; DW_NEVER if none sleeps. */
+/* Returns when the next sleeping group of the lane wakes, or DW_NEVER if none sleeps. */
 static TimestampTz
 wake_time(const DwLane *lane)
 {
@@ -1123,7 +1247,7 @@ wake_time(const DwLane *lane)
 	return group_asleep(pairingheap_first(asleep))->wakes_at;
 }
 
-/* True if a group of the lane may begin a task now. */
+/* Returns true if a group of the lane may begin a task now. */
 bool
 dw_groups_any_open(const DwLane *lane, TimestampTz now)
 {
@@ -1131,8 +1255,8 @@ dw_groups_any_open(const DwLane *lane, TimestampTz now)
 }
 
 /*
- * Why the lane must not begin a task now, and if it may, how many, and until when: as
- * dw_queue_limit(), with the limits of groups.
+ * Returns why the lane must not begin a task now, including the limits of groups.  Sets *room and
+ * *until like dw_queue_limit().
  */
 DwLimit
 dw_lane_limit(const DwLane *lane, TimestampTz now, uint32 *room, TimestampTz *until)
@@ -1154,7 +1278,7 @@ dw_lane_limit(const DwLane *lane, TimestampTz now, uint32 *room, TimestampTz *un
 	return DW_LIMIT_NONE;
 }
 
-/* How many of the lane's ready tasks its groups allow to begin now, at most. */
+/* Returns how many ready tasks of the lane may begin now at most, by the limits of its groups. */
 uint32
 dw_groups_room(const DwLane *lane, TimestampTz now)
 {
@@ -1168,7 +1292,7 @@ dw_groups_room(const DwLane *lane, TimestampTz now)
 	return of_each == 0 ? ready : Min(ready, dw_ready_ungrouped(lane) + lane->groups.nopen * of_each);
 }
 
-/* The earliest due time of the lane's groups; DW_NEVER if none has a ready task. */
+/* Returns the earliest due time of ready tasks of the lane's groups, or DW_NEVER. */
 TimestampTz
 dw_groups_first_due(const DwLane *lane)
 {
@@ -1185,11 +1309,11 @@ dw_groups_first_due(const DwLane *lane)
 	return first;
 }
 
-/*---- For the view "groups"; the ready lock, shared, is enough ----*/
+/*---- For the view "groups"; a shared ready lock is enough ----*/
 
 /*
- * Copies the groups of the lane of which tasks are due or run, and returns their number.  Looks
- * at no more than "most" places: those that have been in use for longest.
+ * Copies the groups of the lane that have due or running tasks, and returns their number.  Looks at
+ * no more than "most" places, beginning with the oldest.
  */
 int
 dw_groups_copy(const DwLane *lane, DwGroupCopy *copies, int most)
@@ -1219,180 +1343,4 @@ dw_groups_copy(const DwLane *lane, DwGroupCopy *copies, int most)
 		};
 	}
 	return n;
-}
-
-/*---- The places of groups in shared memory: a table by hash, and a free list ----*/
-
-/*
- * Run by the timer, executors and sessions, under the ready lock of the database.  All
- * databases share the places, so the table has a spinlock of its own.
- *
- * There are delay_wheel.max_groups places for all, and some more that only lanes without an
- * open group get.  A group has one for each lane in which it has tasks: these are siblings,
- * and stand in one bucket.
- */
-
-#define NO_PLACE		(-1)
-
-/* What all databases share. */
-typedef struct Table
-{
-	slock_t		lock;			/* protects the free list and the buckets */
-	int32		free;			/* first free place */
-	uint32		nfree;
-	uint32		nbuckets;		/* a power of two */
-	int32		buckets[FLEXIBLE_ARRAY_MEMBER];	/* first place of each */
-} Table;
-
-static Table *table = NULL;
-static DwGroup *places = NULL;
-
-/* Places that only lanes without an open group get: each executor may need one. */
-static uint32
-reserved_places(void)
-{
-	return dw_executor_places();
-}
-
-static uint32
-all_places(void)
-{
-	return dw_max_groups + reserved_places();
-}
-
-static Size
-table_size(void)
-{
-	return MAXALIGN(add_size(offsetof(Table, buckets),
-							 mul_size(pg_nextpower2_32(all_places()), sizeof(int32))));
-}
-
-/* Requests shared memory. */
-void
-dw_group_places_request(void)
-{
-	ShmemRequestStruct(.name = "delay_wheel group table",
-					   .size = table_size(),
-					   .ptr = (void **) &table);
-	ShmemRequestStruct(.name = "delay_wheel groups",
-					   .size = mul_size(all_places(), sizeof(DwGroup)),
-					   .ptr = (void **) &places);
-}
-
-/* Makes all places free.  Called once for each shared memory. */
-void
-dw_group_places_init(void)
-{
-	uint32		n = all_places();
-
-	memset(places, 0, n * sizeof(DwGroup));
-	SpinLockInit(&table->lock);
-	table->nbuckets = pg_nextpower2_32(n);
-	for (uint32 i = 0; i < table->nbuckets; i++)
-		table->buckets[i] = NO_PLACE;
-	for (uint32 i = 0; i < n; i++)
-		places[i].next = i + 1 < n ? (int32) i + 1 : NO_PLACE;
-	table->free = 0;
-	table->nfree = n;
-}
-
-static int32 *
-bucket_of_group(const DwLane *lane, uint32 hash)
-{
-	uint32		h = hash_combine(hash, hash_combine(lane->database, (uint16) lane->queue));
-
-	return &table->buckets[h & (table->nbuckets - 1)];
-}
-
-/* True if the place is that of this group of the lane's queue, in any of the queue's lanes. */
-static bool
-is_of_group(const DwGroup *group, const DwLane *lane, uint32 hash)
-{
-	const DwLane *other = &dw_lanes[group->lane];
-
-	return group->hash == hash && other->database == lane->database && other->queue == lane->queue;
-}
-
-/* The place of this group in this lane, or NULL. */
-static DwGroup *
-find_group(const DwLane *lane, uint32 hash)
-{
-	DwGroup    *found = NULL;
-
-	SpinLockAcquire(&table->lock);
-	for (int32 i = *bucket_of_group(lane, hash); i != NO_PLACE && found == NULL; i = places[i].next)
-		if (places[i].hash == hash && places[i].lane == lane - dw_lanes)
-			found = &places[i];
-	SpinLockRelease(&table->lock);
-	return found;
-}
-
-/*
- * The next sibling of a group, itself included; after: the one before, NULL: the first one.
- * Siblings come and go only under the ready lock, which the caller holds.
- */
-static DwGroup *
-sibling_after(const DwLane *lane, uint32 hash, const DwGroup *after)
-{
-	DwGroup    *found = NULL;
-
-	SpinLockAcquire(&table->lock);
-	for (int32 i = after ? after->next : *bucket_of_group(lane, hash);
-		 i != NO_PLACE && found == NULL; i = places[i].next)
-		if (is_of_group(&places[i], lane, hash))
-			found = &places[i];
-	SpinLockRelease(&table->lock);
-	return found;
-}
-
-/*
- * Takes a free place for a group of the lane, which is in no list of the lane yet; NULL if none is
- * free, or only reserved ones are and by_reserve is false.
- */
-static DwGroup *
-take_group_place(DwLane *lane, uint32 hash, bool by_reserve)
-{
-	int32	   *bucket = bucket_of_group(lane, hash);
-	DwGroup    *group = NULL;
-
-	SpinLockAcquire(&table->lock);
-	if (table->nfree > (by_reserve ? 0 : reserved_places()))
-	{
-		group = &places[table->free];
-		table->free = group->next;
-		table->nfree--;
-		group->lane = lane - dw_lanes;
-		group->hash = hash;
-		group->has_siblings = false;
-		for (int32 i = *bucket; i != NO_PLACE; i = places[i].next)
-			if (is_of_group(&places[i], lane, hash))
-				places[i].has_siblings = group->has_siblings = true;
-		group->next = *bucket;
-		*bucket = group - places;
-	}
-	SpinLockRelease(&table->lock);
-	return group;
-}
-
-/* Gives a place back that is in no list of its lane any more. */
-static void
-give_group_place_back(DwGroup *group)
-{
-	int32	   *link = bucket_of_group(&dw_lanes[group->lane], group->hash);
-
-	SpinLockAcquire(&table->lock);
-	while (*link != group - places)
-		link = &places[*link].next;
-	*link = group->next;
-	group->next = table->free;
-	table->free = group - places;
-	table->nfree++;
-	SpinLockRelease(&table->lock);
-}
-
-/* True if groups get reserved places only.  The answer may be old, so no lock is needed. */
-bool
-dw_group_places_are_short(void)
-{
-	return table->nfree <= reserved_places();
 }

@@ -21,22 +21,22 @@
 
 /*---- groups.c: the places of groups in shared memory ----*/
 
-/* In place of a hash: tasks without a group, which take turns as if they were one. */
+/* Stands in for a hash: tasks without a group, which take turns like one group. */
 #define DW_NO_GROUP		0
 
-/* Where a group of a lane stands. */
+/* State of a group in a lane. */
 typedef enum DwGroupState
 {
 	DW_GROUP_IDLE = 0,			/* has no ready task */
 	DW_GROUP_OPEN,				/* has ready tasks, and waits for its turn */
-	DW_GROUP_FULL,				/* has ready tasks, and as many run as may */
-	DW_GROUP_ASLEEP				/* has ready tasks, and may begin none before wakes_at */
+	DW_GROUP_FULL,				/* has ready tasks, but as many tasks run as its limit allows */
+	DW_GROUP_ASLEEP				/* has ready tasks, but may begin none before wakes_at */
 } DwGroupState;
 
 /*
- * The tasks of a lane that belong to one group of its queue: those that are ready, and how
- * many run.  A place is in use while there are any, or while the rate of the group
- * is not unused.  Ready lock, but for what says otherwise.
+ * The place of a group in a lane.  It holds the group's ready tasks, and the number of its running
+ * tasks.  It is in use while there are such tasks, or while the group's rate is in use.  The ready
+ * lock protects all fields that name no other lock.
  */
 typedef struct DwGroup
 {
@@ -48,27 +48,30 @@ typedef struct DwGroup
 	uint32		count;			/* ready tasks */
 	DwEntry		first;			/* the first of these; see groups.c, "Where rows are" */
 	DwList		more;			/* the others */
-	TimestampTz left_due;		/* tasks of it from this key on may be due and in the table only, */
-	int64		left_id;		/* since it had enough here; DW_NEVER: there is none */
-	TimestampTz left_until;		/* the last due time of these */
-	bool		is_hungry;		/* the timer is to load these: in DwLaneGroups.hungry */
+	TimestampTz left_due;		/* first key of due tasks that were left in the table; */
+	int64		left_id;		/* left_due is DW_NEVER if there are none */
+	TimestampTz left_until;		/* the last due time of these tasks */
+	bool		is_hungry;		/* the timer must load these tasks: in DwLaneGroups.hungry */
 	dlist_node	hunger;			/* in that list */
-	DwRateUse	rate_use;		/* of the whole group, if no sibling's is later */
+	DwRateUse	rate_use;		/* use of the whole group's rate, unless a sibling has a later
+								 * one */
 	TimestampTz wakes_at;		/* if asleep */
-	TimestampTz held_until;		/* it may not begin a task before then, since another one comes first in
-								 * its order, or leases fill it; 0: it is not held */
-	bool		held_full;		/* it is held since leases fill it, whatever comes */
-	uint32		changes;		/* raised when a task or a lease of it, or of a sibling, has ended */
-	int64		hold_us;		/* how long it is held the next time, if the time is not known */
-	int64		tried_id;		/* the task that an executor has taken last since it came first */
+	TimestampTz held_until;		/* no task may begin before then: another task comes first in the
+								 * group's order, or leases fill the group; 0: it is not held */
+	bool		held_full;		/* leases fill the group, so a new task does not end the hold */
+	uint32		changes;		/* incremented when a task or a lease of the group, in any lane, has
+								 * ended */
+	int64		hold_us;		/* length of the next hold, if its end is not known */
+	int64		tried_id;		/* id of the last task that an executor took because it comes
+								 * first */
 	dlist_node	of_lane;		/* in DwLaneGroups.all */
 	dlist_node	turn;			/* if open: in DwLaneGroups.open; if idle, and only its rate
 								 * is in use: in DwLaneGroups.resting */
 	bool		rests;			/* it is in DwLaneGroups.resting */
 	bool		has_siblings;	/* the group may have places in other lanes, too */
 	pairingheap_node sleeper;	/* if asleep: in DwLaneGroups.asleep */
-	int32		next;			/* next place of its bucket, or next free place; the spinlock
-								 * of groups.c */
+	int32		next;			/* next place of its bucket, or next free place; protected by
+								 * Table.lock */
 } DwGroup;
 
 extern void dw_group_places_request(void);
@@ -76,12 +79,12 @@ extern void dw_group_places_init(void);
 
 extern bool dw_group_places_are_short(void);
 
-/* What became of an entry that was to be added to its group. */
+/* Result of adding an entry to its group. */
 typedef enum DwGroupAdded
 {
 	DW_GROUP_ADDED,
-	DW_GROUP_LEFT,				/* it has enough ready tasks: the entry can be forgotten, and is loaded
-								 * again when it has few */
+	DW_GROUP_LEFT,				/* the group has enough ready tasks: the entry may be forgotten,
+								 * and is loaded again when few are left */
 	DW_GROUP_NO_PLACE,			/* no place for the group is free */
 	DW_GROUP_NO_MEMORY			/* the pool has no chunk for the entry */
 } DwGroupAdded;
@@ -102,24 +105,25 @@ typedef struct DwGroupCopy
 	DwGroupState state;
 	uint32		ready;			/* tasks in memory that are due */
 	uint32		running;
-	bool		left;			/* others that are due are in the table only */
-	TimestampTz first_due;		/* of those that are due; DW_NEVER: there is none */
-	int64		first_id;		/* the first one in memory, if there is any */
+	bool		left;			/* other due tasks are in the table only */
+	TimestampTz first_due;		/* first due time of its due tasks; DW_NEVER: it has none */
+	int64		first_id;		/* the first task in memory, if there is any */
 	TimestampTz wakes_at;		/* if asleep */
 	TimestampTz held_until;
 } DwGroupCopy;
 
-/* The group of a message that a session has taken, as it was then. */
+/* The group of a message that a session has taken, as it was at that moment. */
 typedef struct DwGroupTaken
 {
 	uint32		hash;			/* DW_NO_GROUP: the message is not counted for any group */
-	uint32		limit;			/* how many of the group may be received or leased; 0: no limit */
+	uint32		limit;			/* most messages of the group that may be received or leased; 0: no
+								 * limit */
 	bool		ordered;		/* the group has an order */
-	uint32		running;		/* how many open transactions had taken, this one included */
+	uint32		running;		/* messages that open transactions had taken, this one included */
 	uint32		changes;		/* see DwGroup */
-	bool		waits;			/* it goes back, since its group is held */
-	TimestampTz full_until;		/* with this one the group was full, until its first lease ends;
-								 * 0: it was not */
+	bool		waits;			/* the message goes back, since its group is held */
+	TimestampTz full_until;		/* end of the group's first lease, if this message filled the group;
+								 * else 0 */
 } DwGroupTaken;
 
 extern void dw_lane_groups_init(DwLaneGroups *groups);
@@ -156,7 +160,7 @@ extern DwLimit dw_lane_limit(const DwLane *lane, TimestampTz now, uint32 *room, 
 extern TimestampTz dw_groups_first_due(const DwLane *lane);
 extern int	dw_groups_copy(const DwLane *lane, DwGroupCopy *copies, int most);
 
-/* Makes the entry say its group instead of where its row is. */
+/* Stores the group's hash in the entry, in place of the row's TID. */
 static inline void
 dw_entry_set_group(DwEntry *entry, uint32 hash)
 {
@@ -165,8 +169,8 @@ dw_entry_set_group(DwEntry *entry, uint32 hash)
 }
 
 /*
- * True if no task is to be taken out of the lane's ready list now.  A time too far ahead is of a
- * clock that was set back since, and does not count.
+ * Returns true if no task may be taken out of the lane's ready list now.  A time too far ahead does
+ * not count: then the clock has been set back.
  */
 static inline bool
 dw_groups_rest(const DwLane *lane, TimestampTz now)
@@ -174,7 +178,7 @@ dw_groups_rest(const DwLane *lane, TimestampTz now)
 	return lane->groups.rests_until > now && lane->groups.rests_until <= now + USECS_PER_SEC;
 }
 
-/* True if the entry says its group, instead of where its row is. */
+/* Returns true if the entry stores its group's hash in place of the row's TID. */
 static inline bool
 dw_entry_has_group(const DwEntry *entry)
 {

@@ -1,10 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * inbox.c
- *	  The inbox of a database: hints by which sessions tell the timer of tasks.
+ *	  The inbox of a database: hints from sessions to the timer about tasks.
  *
- * Run by sessions, in commit callbacks: dw_inbox_push() never fails, waits for long or
- * allocates.  The timer takes the hints out.  delay_wheel.inbox_size is their number.
+ * Run by sessions in commit callbacks, so dw_inbox_push() never fails, never waits for long and
+ * never allocates memory.  The timer takes the hints out.  delay_wheel.inbox_size is the number of
+ * hints that fit.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,14 +19,12 @@
 #include "inbox.h"
 #include "problem.h"
 
-/* Bytes of an inbox. */
 Size
 dw_inbox_bytes(void)
 {
 	return MAXALIGN(add_size(offsetof(DwInbox, hints), mul_size(dw_inbox_size, sizeof(DwHint))));
 }
 
-/* Makes the inbox empty. */
 void
 dw_inbox_init(DwInbox *inbox)
 {
@@ -34,10 +33,10 @@ dw_inbox_init(DwInbox *inbox)
 }
 
 /*
- * Puts a hint into the inbox; false if the inbox is full.
+ * Puts a hint into the inbox.  Returns false if the inbox is full.
  *
- * *crowded is set if the inbox is at least half full; then the caller wakes the timer
- * at once, whatever the due time.  Otherwise *crowded is left as it is.
+ * Sets *crowded to true if the inbox is at least half full: then the caller wakes the timer at
+ * once, whatever the due time.  Otherwise does not change *crowded.
  */
 bool
 dw_inbox_push(DwInbox *inbox, const DwHint *hint, bool *crowded)
@@ -58,11 +57,9 @@ dw_inbox_push(DwInbox *inbox, const DwHint *hint, bool *crowded)
 }
 
 /*
- * Takes up to max hints out of the inbox, and returns their number.  Called by the
- * timer.
+ * Takes up to max hints out of the inbox, and returns their number.  Called by the timer.
  *
- * The spinlock is released after each 8 hints, so that committing sessions do not spin
- * for long.
+ * The spinlock is released after each 8 hints, so that committing sessions do not spin for long.
  */
 uint32
 dw_inbox_drain(DwInbox *inbox, DwHint *hints, uint32 max)
@@ -87,7 +84,6 @@ dw_inbox_drain(DwInbox *inbox, DwHint *hints, uint32 max)
 	return n;
 }
 
-/* True if the inbox has no hint. */
 bool
 dw_inbox_is_empty(DwInbox *inbox)
 {
@@ -101,11 +97,8 @@ dw_inbox_is_empty(DwInbox *inbox)
 
 /*---- The last problem of a database, for the view status ----*/
 
-/*
- * Run by our background workers, which note problems; sessions read.
- */
+/* Background workers of delay_wheel note problems, sessions read them. */
 
-/* There was no problem yet. */
 void
 dw_problem_init(DwProblem *problem)
 {
@@ -114,10 +107,10 @@ dw_problem_init(DwProblem *problem)
 }
 
 /*
- * Keeps a text as the last problem.
+ * Stores a text as the last problem.
  *
- * The text ends with "quoted", the message of an error.  That can contain SQL and values
- * of a task, so the view shows this part only to roles that may read these.
+ * The text ends with "quoted", an error message.  It can contain SQL and values of a task, so the
+ * view shows this part only to roles that may read the task.
  */
 void
 dw_problem_quoting(DwProblem *problem, const char *text, const char *quoted)
@@ -134,7 +127,7 @@ dw_problem_quoting(DwProblem *problem, const char *text, const char *quoted)
 	SpinLockRelease(&problem->lock);
 }
 
-/* Keeps a text that quotes no error as the last problem. */
+/* Stores a text that quotes no error as the last problem. */
 void
 dw_problem(DwProblem *problem, const char *text)
 {
@@ -142,8 +135,8 @@ dw_problem(DwProblem *problem, const char *text)
 }
 
 /*
- * Copies the last problem, cut to "size" bytes, and returns when it was noted.  Unless
- * "all" is true, a part that quotes an error is replaced.
+ * Copies the last problem, cut to "size" bytes, and returns when it was noted.  Unless "all" is
+ * true, replaces the part that quotes an error.
  */
 TimestampTz
 dw_problem_read(DwProblem *problem, char *text, Size size, bool all)

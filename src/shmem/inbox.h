@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * inbox.h
- *	  The inbox of a database: hints by which sessions tell the timer of tasks.
+ *	  The inbox of a database: hints from sessions to the timer about tasks.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,7 +14,7 @@
 #include "storage/itemptr.h"
 #include "storage/spin.h"
 
-/* A reference to a lane.  It is stale if the lane has another generation by now. */
+/* A reference to a lane.  It is stale if the lane's generation has changed. */
 typedef struct DwLaneRef
 {
 	uint16		index;
@@ -22,17 +22,17 @@ typedef struct DwLaneRef
 } DwLaneRef;
 
 /*
- * A hint: the session that committed a task tells the timer its key and row.  The
- * executor that takes the task looks at the row itself, so a hint may be doubled or
- * wrong.  A hint may also be lost, if a reload of the lane is asked for.
+ * A hint: a session that committed a task gives the timer the task's key and TID.  The executor
+ * that takes the task reads the row, so a hint may come twice or be wrong.  A hint may be lost if
+ * the session asks for a reload of the lane instead.
  */
 typedef struct DwHint
 {
 	TimestampTz due;
 	int64		id;
 	ItemPointerData tid;
-	uint16		loads;			/* last digits of the number of the last load that has not seen
-								 * the row, see timer/loaded.c */
+	uint16		loads;			/* low bits of the number of the last load that has not seen the
+								 * row, see timer/loaded.c */
 	DwLaneRef	lane;
 } DwHint;
 

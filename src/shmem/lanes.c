@@ -3,20 +3,19 @@
  * lanes.c
  *	  The table of lanes.
  *
- * Run by all processes.  A lane is one combination of owner, queue and priority in one
- * database.  A session enters a lane (gives it a place in dw_lanes) when it schedules
- * the first task of this combination; so does the timer when it finds such rows.  The
- * timer gives an empty lane back when places are short.  Its generation is raised then,
- * so that references to the former lane are noticed as stale.
+ * Run by all processes.  A lane is one combination of owner, queue and priority in one database.  A
+ * session enters a lane (gives it a place in dw_lanes) when it schedules the first task of this
+ * combination.  The timer enters a lane when it finds rows of this combination.  If places are
+ * short, the timer gives an empty lane back and increments its generation, which makes references
+ * to the former lane stale.
  *
- * The array dw_lanes, and the hash table that finds a place in it, are under the table
- * lock.  Lists and pauses, which executors and the timer change often, are under the ready
- * lock of the database.
+ * The table lock protects the array dw_lanes, and the hash table that finds a place in it.  The
+ * ready lock of the database protects lists and pauses, which executors and the timer change often.
  *
- * Lanes with ready tasks are listed in the order of their turns, for each owner by
- * itself, since an executor runs the tasks of one owner only.  Lanes of the same owner
- * and queue, which differ in priority, are peers: they share one turn, and one task is
- * taken from them (ready.c).  Paused lanes are not listed.
+ * Each owner has a list of its lanes with ready tasks, in the order of their turns, since an
+ * executor runs the tasks of one owner only.  Lanes of the same owner and queue with different
+ * priorities are peers: they share one turn, in which one task is taken (ready.c).  Paused lanes
+ * are not listed.
  *
  *-------------------------------------------------------------------------
  */
@@ -51,7 +50,7 @@ typedef struct LaneIndexEntry
 	int32		lane;
 } LaneIndexEntry;
 
-/* Finds a place in dw_lanes.  In shared memory, under the table lock. */
+/* Finds a place in dw_lanes.  In shared memory, protected by the table lock. */
 static HTAB *lane_index = NULL;
 
 /*---- Set-up ----*/
@@ -71,7 +70,7 @@ dw_lanes_request(void)
 					 .ptr = &lane_index);
 }
 
-/* Makes all places of lanes free.  Called once for each shared memory. */
+/* Makes all places of lanes free.  Called whenever shared memory is created. */
 void
 dw_lanes_init(void)
 {
@@ -92,7 +91,7 @@ dw_lanes_init(void)
 	dw_shared->nlanes = 0;
 }
 
-/* A reference to the lane, as it is now. */
+/* Returns a reference to the lane with its present generation. */
 DwLaneRef
 dw_lane_ref(DwLane *lane)
 {
@@ -103,7 +102,7 @@ dw_lane_ref(DwLane *lane)
 	return ref;
 }
 
-/* Makes a hint of an entry, to bring its task back to the timer. */
+/* Returns a hint for the entry, which brings the task back to the timer. */
 DwHint
 dw_entry_hint(const DwEntry *entry)
 {
@@ -115,8 +114,8 @@ dw_entry_hint(const DwEntry *entry)
 }
 
 /*
- * Adds a lane to the circle of lanes of the same owner and queue, and sets lane->peer.
- * Needs the table lock, exclusively; takes the ready lock.
+ * Adds a lane to the circle of lanes of the same owner and queue, and sets lane->peer.  Needs the
+ * table lock exclusively.  Takes the ready lock.
  */
 static void
 join_peers(DwDatabase *db, DwLane *lane)
@@ -139,7 +138,7 @@ join_peers(DwDatabase *db, DwLane *lane)
 	LWLockRelease(dw_ready_lock(db));
 }
 
-/* Removes a lane from that circle.  Needs and takes the same locks. */
+/* Removes a lane from its circle of peers.  Needs and takes the same locks as join_peers(). */
 static void
 leave_peers(DwDatabase *db, DwLane *lane)
 {
@@ -153,8 +152,8 @@ leave_peers(DwDatabase *db, DwLane *lane)
 }
 
 /*
- * Takes a place off the list of free lanes, and initializes it; nothing of the lane is
- * in memory yet.  NULL if no place is free.  Needs the table lock, exclusively.
+ * Takes a place off the list of free lanes, and initializes it for a lane without tasks in memory.
+ * Returns NULL if no place is free.  Needs the table lock exclusively.
  */
 static DwLane *
 take_free_lane(DwDatabase *db, const LaneKey *key)
@@ -200,7 +199,7 @@ take_free_lane(DwDatabase *db, const LaneKey *key)
 	lane->recheck_interval = lane->recheck_id = 0;
 
 	lane->next = db->lanes;
-	/* the timer walks the list without a lock; only the timer removes from it */
+	/* the timer walks the list without a lock, and only the timer removes lanes */
 	pg_write_barrier();
 	db->lanes = lane - dw_lanes;
 	db->nlanes++;
@@ -210,7 +209,7 @@ take_free_lane(DwDatabase *db, const LaneKey *key)
 }
 
 /*
- * Finds or makes the place of a lane, and sets *ref to it; false if no place is free.
+ * Finds or makes the place of a lane, and sets *ref to it.  Returns false if no place is free.
  * Takes the table lock.
  */
 bool
@@ -249,7 +248,7 @@ dw_lane_enter(DwDatabase *db, Oid owner, int16 queue, int16 priority, DwLaneRef 
 }
 
 /*
- * True if this role might own pending tasks in databases other than the session's.
+ * Returns true if this role might own pending tasks in databases other than the session's.
  *
  * Reads without a lock, so the answer may be out of date.
  */
@@ -258,7 +257,7 @@ dw_owner_has_tasks_elsewhere(Oid owner)
 {
 	bool		found = false;
 
-	/* any user can call this again and again: do not take locks that others need */
+	/* any user can call this function often, so it takes no lock that others need */
 	for (int i = 0; i < dw_max_lanes && !found; i++)
 	{
 		DwLane	   *lane = &dw_lanes[i];
@@ -272,9 +271,8 @@ dw_owner_has_tasks_elsewhere(Oid owner)
 }
 
 /*
- * Gives a lane back; what is known of tasks that are not in memory passes to the
- * database.  The caller has raised the lane's generation.  Needs the table lock,
- * exclusively; takes the ready lock.
+ * Gives a lane back, and passes its next_far and reload_from to the database.  The caller has
+ * incremented the lane's generation.  Needs the table lock exclusively.  Takes the ready lock.
  */
 static void
 leave_locked(DwDatabase *db, DwLane *lane)
@@ -293,9 +291,10 @@ leave_locked(DwDatabase *db, DwLane *lane)
 	hash_search(lane_index, &key, HASH_REMOVE, NULL);
 
 	/*
-	 * The generation was raised before, which is a full barrier.  A session that commits
-	 * a task of this lane meanwhile either sees the new generation, and lowers the
-	 * database's reload_from instead; or the values that it has lowered are seen here.
+	 * The generation was incremented before, with a full barrier.  If a session commits a task of
+	 * this lane meanwhile, there are two cases.  It sees the new generation, and lowers the
+	 * database's reload_from instead.  Otherwise this function sees the values that the session has
+	 * lowered.
 	 */
 	dw_reload_ask(&db->timer_news, dw_atomic_take(&lane->next_far));
 	dw_reload_ask(&db->timer_news, dw_atomic_take(&lane->reload_from));
@@ -309,8 +308,8 @@ leave_locked(DwDatabase *db, DwLane *lane)
 }
 
 /*
- * Gives an empty lane back; false if something was put back into it meanwhile.  Only the
- * database's timer calls this.  Takes the table lock.
+ * Gives an empty lane back.  Returns false if a task was put back into the lane meanwhile.  Called
+ * only by the database's timer.  Takes the table lock.
  */
 bool
 dw_lane_leave(DwDatabase *db, DwLane *lane)
@@ -318,7 +317,7 @@ dw_lane_leave(DwDatabase *db, DwLane *lane)
 	bool		is_empty;
 
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-	/* raised under the lock under which others compare it, and put entries back */
+	/* under the ready lock: other processes compare the generation and put entries back under it */
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	is_empty = lane->waiting == 0 && dw_ready_count(lane) == 0 && lane->running == 0;
 	if (is_empty)
@@ -330,10 +329,7 @@ dw_lane_leave(DwDatabase *db, DwLane *lane)
 	return is_empty;
 }
 
-/*
- * Gives back all lanes of a database that loses its place.  Needs the table lock,
- * exclusively.
- */
+/* Gives back all lanes of a database that loses its place.  Needs the table lock exclusively. */
 void
 dw_lanes_leave(DwDatabase *db)
 {

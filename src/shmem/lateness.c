@@ -5,11 +5,10 @@
  *
  * Run by executors, which count with atomic additions.  Views read without a lock.
  *
- * Lateness is the time from the due time to the start of the SQL, in microseconds, and
- * is kept in histograms of fixed size.  A database has 8 buckets for each power of two,
- * so a percentile is right to about 6%.  A lane has 64 buckets only: one for all below
- * 64 us, and 2 for each power of two up to a day, so a percentile is right to about
- * 20%.
+ * Lateness is the time from the due time to the start of the SQL, in microseconds.  It is counted
+ * in histograms of fixed size.  A database has 8 buckets for each power of two, so a percentile is
+ * right to about 6%.  A lane has only 64 buckets: one for all values below 64 us, and 2 for each
+ * power of two up to a day, so a percentile is right to about 20%.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,17 +18,17 @@
 
 #include "lateness.h"
 
-/* Of a database: 2^SUB_BITS buckets for each power of two. */
+/* For a database: 2^SUB_BITS buckets for each power of two. */
 #define SUB_BITS	3
 #define SUB_BUCKETS (1 << SUB_BITS)
 
-/* Of a lane: the first bucket is for all below 2^LANE_LOWEST_BIT microseconds. */
+/* For a lane: the first bucket counts all values below 2^LANE_LOWEST_BIT microseconds. */
 #define LANE_LOWEST_BIT	6
 
 /* When a bucket of a lane reaches this count, all buckets of the lane are halved. */
 #define LANE_COUNT_MAX	(UINT32_C(1) << 31)
 
-/* The bucket of a database's histogram for this lateness. */
+/* Returns the bucket of a database's histogram for this lateness. */
 static int
 bucket_of(uint64 us)
 {
@@ -41,7 +40,7 @@ bucket_of(uint64 us)
 	return (shift + 1) * SUB_BUCKETS + (int) ((us >> shift) - SUB_BUCKETS);
 }
 
-/* The middle of such a bucket, in microseconds. */
+/* Returns the middle of the bucket, in microseconds. */
 static double
 bucket_value(int bucket)
 {
@@ -54,7 +53,7 @@ bucket_value(int bucket)
 	return (SUB_BUCKETS + bucket % SUB_BUCKETS + 0.5) * width;
 }
 
-/* The bucket of a lane's histogram for this lateness. */
+/* Returns the bucket of a lane's histogram for this lateness. */
 static int
 lane_bucket_of(uint64 us)
 {
@@ -68,7 +67,7 @@ lane_bucket_of(uint64 us)
 	return Min(bucket, DW_LANE_BUCKETS - 1);
 }
 
-/* The middle of such a bucket, in microseconds. */
+/* Returns the middle of the bucket, in microseconds. */
 static double
 lane_bucket_value(int bucket)
 {
@@ -79,7 +78,6 @@ lane_bucket_value(int bucket)
 	return power * ((bucket - 1) % 2 == 0 ? 1.25 : 1.75);
 }
 
-/* Empties the histogram of a database. */
 void
 dw_lateness_init(DwLateness *lateness)
 {
@@ -90,7 +88,6 @@ dw_lateness_init(DwLateness *lateness)
 		pg_atomic_init_u64(&lateness->buckets[i], 0);
 }
 
-/* Empties the histogram of a lane. */
 void
 dw_lane_lateness_init(DwLaneLateness *lateness)
 {
@@ -110,7 +107,7 @@ raise_to(pg_atomic_uint64 *max, uint64 value)
 			break;
 }
 
-/* Counts a task of the database that is us microseconds late. */
+/* Counts a task of the database that is "us" microseconds late. */
 void
 dw_count_lateness(DwLateness *lateness, uint64 us)
 {
@@ -119,8 +116,7 @@ dw_count_lateness(DwLateness *lateness, uint64 us)
 }
 
 /*
- * Counts a task of the lane.  Counts of other executors may get lost while all buckets
- * are halved.
+ * Counts a task of the lane.  Counts of other executors may get lost while all buckets are halved.
  */
 void
 dw_count_lane_lateness(DwLaneLateness *lateness, uint64 us)
@@ -132,7 +128,7 @@ dw_count_lane_lateness(DwLaneLateness *lateness, uint64 us)
 		pg_atomic_write_u32(&lateness->buckets[i], pg_atomic_read_u32(&lateness->buckets[i]) / 2);
 }
 
-/* Adds the histogram of a lane to that of several ones; a bucket that is full stays so. */
+/* Adds the histogram of a lane to a sum of histograms.  A full bucket stays full. */
 void
 dw_lane_lateness_add(DwLaneLateness *sum, DwLaneLateness *lateness)
 {
@@ -146,8 +142,8 @@ dw_lane_lateness_add(DwLaneLateness *sum, DwLaneLateness *lateness)
 }
 
 /*
- * The lateness in microseconds that this fraction of the lane's tasks did not exceed;
- * below 0 if no task was counted.
+ * Returns the lateness in microseconds that this fraction of the lane's tasks did not exceed, or -1
+ * if no task was counted.
  */
 double
 dw_lane_lateness_percentile(DwLaneLateness *lateness, double fraction)
@@ -170,8 +166,8 @@ dw_lane_lateness_percentile(DwLaneLateness *lateness, double fraction)
 }
 
 /*
- * Number of the database's tasks that were less than us microseconds late; us is a
- * power of two, at least 8.
+ * Returns the number of the database's tasks that were less than "us" microseconds late.  "us" must
+ * be a power of two, at least 8.
  */
 uint64
 dw_lateness_below(DwLateness *lateness, uint64 us)
@@ -184,8 +180,8 @@ dw_lateness_below(DwLateness *lateness, uint64 us)
 }
 
 /*
- * The lateness in microseconds that this fraction of the database's tasks did not
- * exceed; below 0 if no task was counted.
+ * Returns the lateness in microseconds that this fraction of the database's tasks did not exceed,
+ * or -1 if no task was counted.
  */
 double
 dw_lateness_percentile(DwLateness *lateness, double fraction)

@@ -15,14 +15,14 @@
 #define DW_LATENESS_BUCKETS	512
 #define DW_LANE_BUCKETS		64
 
-/* Of a database; in microseconds. */
+/* Histogram of a database, in microseconds. */
 typedef struct DwLateness
 {
 	pg_atomic_uint64 max;
 	pg_atomic_uint64 buckets[DW_LATENESS_BUCKETS];
 } DwLateness;
 
-/* Of a lane; in microseconds. */
+/* Histogram of a lane, in microseconds. */
 typedef struct DwLaneLateness
 {
 	pg_atomic_uint64 max;

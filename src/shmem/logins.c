@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * logins.c
- *	  The server's settings that decide how a task's text is read, and a count of changes.
+ *	  Server settings that decide how a task's text is read, and a count of their changes.
  *
- * Written by the postmaster at the start of the server, and by the launcher, which has no
- * settings of a role, a database or a client.  Read by sessions: one whose client has set
- * TimeZone when it connected does not know the server's (task/login.c).
+ * Written by the postmaster when the server starts, and by the launcher, which has no settings of a
+ * role, a database or a client.  Read by sessions: if a client sets TimeZone when it connects, its
+ * session has no other source for the server's value (task/login.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -28,7 +28,7 @@ const char *const dw_login_settings[DW_LOGIN_SETTINGS] = {
 	[DW_NULL_EQUALS] = "transform_null_equals"
 };
 
-/* For the postmaster: publishes its own settings, which are the server's. */
+/* Publishes the postmaster's settings, which are the server's settings. */
 void
 dw_logins_init(DwLogins *logins)
 {
@@ -38,7 +38,7 @@ dw_logins_init(DwLogins *logins)
 	dw_logins_publish(logins);
 }
 
-/* For a process that has the server's settings: publishes these, and counts a change. */
+/* Publishes the settings of this process, which must have the server's.  Counts a change. */
 void
 dw_logins_publish(DwLogins *logins)
 {
@@ -63,7 +63,10 @@ dw_logins_publish(DwLogins *logins)
 		pg_atomic_fetch_add_u64(&logins->changes, 1);
 }
 
-/* Copies the server's value of a setting to a buffer of DW_LOGIN_VALUE bytes; false if it is not known. */
+/*
+ * Copies the server's value of a setting to a buffer of DW_LOGIN_VALUE bytes.  Returns false if the
+ * value is not known.
+ */
 bool
 dw_logins_server_value(DwLogins *logins, DwLoginSetting setting, char *value)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * logins.h
- *	  The server's settings that decide how a task's text is read, and a count of changes.
+ *	  Server settings that decide how a task's text is read, and a count of their changes.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,21 +26,23 @@ typedef enum DwLoginSetting
 	DW_ARRAY_NULLS,
 	DW_STRINGS,
 	DW_NULL_EQUALS,
-	DW_LOGIN_SETTINGS			/* how many there are */
+	DW_LOGIN_SETTINGS			/* number of settings */
 } DwLoginSetting;
 
 extern const char *const dw_login_settings[DW_LOGIN_SETTINGS];
 
-/* Room for a value; of a longer one is only known that it is too long. */
+/* Size of the buffer for a value.  Longer values are not stored. */
 #define DW_LOGIN_VALUE	256
 
 typedef struct DwLogins
 {
 	slock_t		lock;
-	char		values[DW_LOGIN_SETTINGS][DW_LOGIN_VALUE];	/* of the server; by the postmaster, then
-															 * by the launcher, under the lock */
-	bool		known[DW_LOGIN_SETTINGS];	/* the same */
-	pg_atomic_uint64 changes;	/* counts when these values change, or settings of a role or database */
+	char		values[DW_LOGIN_SETTINGS][DW_LOGIN_VALUE];	/* values of the server; written by the
+															 * postmaster, then by the launcher,
+															 * under the lock */
+	bool		known[DW_LOGIN_SETTINGS];	/* true if values[i] is valid; same lock */
+	pg_atomic_uint64 changes;	/* incremented when these values, or settings of a role or database,
+								 * change */
 } DwLogins;
 
 extern void dw_logins_init(DwLogins *logins);

@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * outcome.c
- *	  How a task ends, or an attempt to run it, and how many of each end there were.
+ *	  How tasks and attempts end, and counters of these outcomes.
  *
- * Executors count with atomic additions, and timers, which move tasks of dropped roles to
- * the failed ones.  Views read without a lock.
+ * Run by executors, and by timers, which move tasks of dropped roles to the failed tasks.  Both
+ * count with atomic additions.  Views read without a lock.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,7 +20,6 @@ const char *const dw_outcome_names[] = {
 	[DW_CANCELLED] = "cancelled"
 };
 
-/* Sets all counters to 0. */
 void
 dw_counters_init(DwCounters *counters)
 {
@@ -28,7 +27,6 @@ dw_counters_init(DwCounters *counters)
 		pg_atomic_init_u64(&counters->n[i], 0);
 }
 
-/* The number of this outcome. */
 uint64
 dw_counted(DwCounters *counters, DwOutcome outcome)
 {

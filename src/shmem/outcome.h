@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * outcome.h
- *	  How a task ends, or an attempt to run it, and how many of each end there were.
+ *	  How tasks and attempts end, and counters of these outcomes.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,14 +20,14 @@ typedef enum DwOutcome
 	DW_FAILED,					/* the last attempt failed, and the task was recorded as
 								 * failed */
 	DW_RETRIED,					/* an attempt failed, and the task was put back for another
-								 * one */
-	DW_SKIPPED,					/* not run, since it was too late for it */
+								 * attempt */
+	DW_SKIPPED,					/* not run: it was too late */
 	DW_CANCELLED				/* cancelled, and not run */
 } DwOutcome;
 
 #define DW_OUTCOMES		(DW_CANCELLED + 1)
 
-/* Numbers of tasks, or attempts, by DwOutcome; any process counts, without a lock. */
+/* Numbers of tasks, or attempts, by DwOutcome.  Any process counts, without a lock. */
 typedef struct DwCounters
 {
 	pg_atomic_uint64 n[DW_OUTCOMES];

@@ -1,16 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * owners.c
- *	  The table of owners of lanes, and which of them get an executor.
+ *	  The table of owners of lanes; decides which owners get an executor.
  *
- * Run by all processes.  A role has a place in dw_owners for each database in which it
- * has lanes or executors.  The array, and the hash table that finds a place in it, are
- * under the table lock; lists and blocks are under the ready lock of the database.
+ * Run by all processes.  A role has a place in dw_owners for each database in which it has lanes or
+ * executors.  The table lock protects the array, and the hash table that finds a place in it.  The
+ * ready lock of the database protects lists and blocks.
  *
- * An executor runs the tasks of one owner only.  So the timer looks at the owners that
- * have lanes with ready tasks, in turn: these are in a list (db->ready_owners).  Owners
- * that get no executor for now are blocked, and in a list of their own
- * (db->blocked_owners).
+ * An executor runs the tasks of one owner only.  So the timer serves owners with ready tasks in
+ * turn.  These owners are in the list db->ready_owners.  Owners that get no executor for now are
+ * blocked, and are in the list db->blocked_owners.
  *
  *-------------------------------------------------------------------------
  */
@@ -30,10 +29,10 @@
 #include "places.h"
 #include "shared.h"
 
-/* The pause after the first vain attempt to get an executor; it doubles each time. */
+/* The pause after the first vain attempt to get an executor, in us.  It doubles each time. */
 #define RETRY_MIN	(1 * USECS_PER_SEC)
 
-/* So many terminations of an executor, in a row, do not make the pause longer. */
+/* The first terminations of an owner's executors in a row do not make the pause longer. */
 #define TERMINATED_PATIENCE	5
 
 /* Ends the list of free places. */
@@ -51,14 +50,14 @@ typedef struct OwnerIndexEntry
 	int32		owner;
 } OwnerIndexEntry;
 
-/* Finds a place in dw_owners.  In shared memory, under the table lock. */
+/* Finds a place in dw_owners.  In shared memory, protected by the table lock. */
 static HTAB *owner_index = NULL;
 
 /*---- Places ----*/
 
 /*
- * Number of places of owners: enough for owners of all lanes, and for executors whose
- * owner has no lane any more.
+ * Returns the number of places for owners: enough for the owners of all lanes, and for executors
+ * whose owners have no lane any more.
  */
 int
 dw_owner_places(void)
@@ -81,7 +80,7 @@ dw_owners_request(void)
 					 .ptr = &owner_index);
 }
 
-/* Makes all places of owners free.  Called once for each shared memory. */
+/* Makes all places of owners free.  Called whenever shared memory is created. */
 void
 dw_owners_init(void)
 {
@@ -91,19 +90,19 @@ dw_owners_init(void)
 	dw_shared->free_owner = 0;
 }
 
-/* True if the owner has an executor.  Needs the table lock. */
+/* Returns true if the owner has an executor.  Needs the table lock. */
 static bool
 has_executors(const DwOwner *owner)
 {
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
-		if (dw_executors[i].database == owner->database && dw_executors[i].owner == owner->role)
+	dw_each_executor(e)
+		if (e->database == owner->database && e->owner == owner->role)
 			return true;
 	return false;
 }
 
 /*
- * Gives the place of an owner back, unless the owner still has lanes or executors.
- * Needs the table lock, exclusively.
+ * Gives the place of an owner back, unless the owner still has lanes or executors.  Needs the table
+ * lock exclusively.
  */
 void
 dw_owner_leave(DwOwner *owner)
@@ -120,11 +119,10 @@ dw_owner_leave(DwOwner *owner)
 }
 
 /*
- * Takes a place off the list of free ones.
+ * Takes a place off the list of free places.
  *
- * If the list is empty, the places of owners whose last executor has ended meanwhile
- * are given back first.  There are more places than owners that need one, so this
- * cannot fail.
+ * If the list is empty, first gives back places of owners whose last executor has ended.  There are
+ * more places than owners that need a place, so this cannot fail.
  */
 static DwOwner *
 take_free_owner(void)
@@ -139,10 +137,9 @@ take_free_owner(void)
 }
 
 /*
- * Finds or makes the place of a role in this database; returns its index in dw_owners.
+ * Finds or makes the place of a role in this database, and returns its index in dw_owners.
  *
- * The place stays as long as the role has lanes or executors.  Needs the table lock,
- * exclusively.
+ * The place stays as long as the role has lanes or executors.  Needs the table lock exclusively.
  */
 int32
 dw_owner_enter(DwDatabase *db, Oid role)
@@ -164,10 +161,7 @@ dw_owner_enter(DwDatabase *db, Oid role)
 	return entry->owner;
 }
 
-/*
- * The owner with this role, or NULL if the role has neither lanes nor executors.  Needs
- * the table lock.
- */
+/* Returns the owner with this role, or NULL if the role has no place.  Needs the table lock. */
 static DwOwner *
 find_owner(DwDatabase *db, Oid role)
 {
@@ -177,16 +171,7 @@ find_owner(DwDatabase *db, Oid role)
 	return entry ? &dw_owners[entry->owner] : NULL;
 }
 
-/* Takes an owner off its list, if it is in one.  Needs the ready lock, exclusively. */
-static void
-unlist_owner(DwOwner *owner)
-{
-	if (owner->is_listed)
-		dlist_delete(&owner->link);
-	owner->is_listed = false;
-}
-
-/* Ends a block; the caller lists the owner anew. */
+/* Ends a block.  The caller lists the owner again. */
 static void
 forget_block(DwOwner *owner)
 {
@@ -196,19 +181,21 @@ forget_block(DwOwner *owner)
 }
 
 /*
- * Puts an owner into the list where it belongs now: ready or blocked owners, or none if
- * it has no ready task.  An owner that is in the right list already moves to its end.
+ * Puts an owner at the end of the list of ready or blocked owners, or into no list if it has no
+ * ready task.
  *
- * Blocked owners who lack a background worker are put first, where
- * dw_owners_first_lacking() looks for them.  Needs the ready lock, exclusively.
+ * Owners who lack a background worker go to the front of the blocked owners, where
+ * dw_owners_first_lacking() looks for them.  Needs the ready lock exclusively.
  */
 void
 dw_owner_list(DwDatabase *db, DwOwner *owner)
 {
-	unlist_owner(owner);
+	if (owner->is_listed)
+		dlist_delete(&owner->link);
+	owner->is_listed = false;
 	if (owner->turns.n == 0)
 	{
-		/* it lacks no worker for what is paused: later it waits anew, behind all who wait */
+		/* paused lanes need no worker: later the owner waits again, behind all waiting owners */
 		if (owner->block == DW_BLOCK_NO_WORKER)
 			forget_block(owner);
 		return;
@@ -228,7 +215,7 @@ dw_owner_list(DwDatabase *db, DwOwner *owner)
 
 /*---- Owners without an executor ----*/
 
-/* The longest pause between two attempts, in microseconds. */
+/* Returns the longest pause between two attempts, in microseconds. */
 static int64
 longest_wait(DwBlock reason)
 {
@@ -243,11 +230,8 @@ longest_wait(DwBlock reason)
 }
 
 /*
- * True if the log must report that no background worker is free for an owner; then the
- * caller reports it.
- *
- * That is so the first time, and each time that the owner is blocked anew, but not more
- * often than once in DW_LOG_INTERVAL_US.
+ * Returns true if the caller must log that no background worker is free for an owner: each time
+ * that the owner gets blocked, but at most once in DW_LOG_INTERVAL_US.
  */
 static bool
 no_worker_log_is_due(DwOwner *owner)
@@ -262,14 +246,13 @@ no_worker_log_is_due(DwOwner *owner)
 }
 
 /*
- * Blocks an owner, since it got no executor: its lanes wait until retry_at.  The pause
- * doubles each time, up to a limit that depends on the reason, until an executor of the owner works.
- * For want of a background worker they wait until it is the owner's turn (dw_owner_retry_first()).
+ * Blocks an owner that got no executor: its lanes wait until retry_at.  The pause doubles each
+ * time, up to a limit that depends on the reason, until an executor of the owner works.  If no
+ * background worker is free, the lanes wait until the owner has the turn (dw_owner_retry_first()).
  *
- * Returns true if the caller must report it to the log: the owner was not blocked for
- * this reason before, or, if no background worker is free, no_worker_log_is_due().
- * Does nothing for an owner that waits already, or has no place.  Needs the table lock,
- * and the ready lock exclusively.
+ * Returns true if the caller must log the block: if the owner was not blocked for this reason
+ * before, or, if no background worker is free, if no_worker_log_is_due().  Does nothing for an
+ * owner that waits already or has no place.  Needs the table lock, and the ready lock exclusively.
  */
 bool
 dw_owner_blocked(DwDatabase *db, Oid role, DwBlock reason)
@@ -306,8 +289,8 @@ dw_owner_blocked(DwDatabase *db, Oid role, DwBlock reason)
 }
 
 /*
- * Ends the block of an owner, since an executor of the owner works.  Needs the ready
- * lock, exclusively.
+ * Ends the block of an owner, since an executor of the owner works.  Needs the ready lock
+ * exclusively.
  */
 void
 dw_owner_unblocked(DwDatabase *db, DwOwner *owner)
@@ -320,8 +303,8 @@ dw_owner_unblocked(DwDatabase *db, DwOwner *owner)
 }
 
 /*
- * An executor of the owner goes on, that may not have been counted on any more, or none is needed
- * just now: ends a block for want of a background worker.  Needs the ready lock, exclusively.
+ * Ends a block for lack of a background worker.  Called if an executor of the owner unexpectedly
+ * goes on, or if no executor is needed just now.  Needs the ready lock exclusively.
  */
 void
 dw_owner_lacks_none(DwDatabase *db, DwOwner *owner)
@@ -332,7 +315,7 @@ dw_owner_lacks_none(DwDatabase *db, DwOwner *owner)
 	dw_owner_list(db, owner);
 }
 
-/* Lets a blocked owner try again; its number of vain attempts stays. */
+/* Lets a blocked owner try again.  Keeps its number of vain attempts. */
 static void
 try_again(DwDatabase *db, DwOwner *owner)
 {
@@ -341,8 +324,8 @@ try_again(DwDatabase *db, DwOwner *owner)
 }
 
 /*
- * Lets those blocked owners try again whose pause is over, and sets db->blocked_until.
- * Needs the ready lock, exclusively.
+ * Lets blocked owners try again if their pause is over, and sets db->blocked_until.  Needs the
+ * ready lock exclusively.
  */
 void
 dw_owners_retry(DwDatabase *db)
@@ -366,8 +349,8 @@ dw_owners_retry(DwDatabase *db)
 }
 
 /*
- * Of the owners that wait for a background worker, the one that has done so longest; NULL if none
- * does.  Needs the ready lock.
+ * Returns the owner that has waited longest for a background worker, or NULL if none waits.  Needs
+ * the ready lock.
  */
 DwOwner *
 dw_owners_first_lacking(DwDatabase *db)
@@ -375,7 +358,7 @@ dw_owners_first_lacking(DwDatabase *db)
 	DwOwner    *first = NULL;
 	dlist_iter	iter;
 
-	/* these are in front of the list */
+	/* owners who wait for a worker are at the front of the list */
 	dlist_foreach(iter, &db->blocked_owners)
 	{
 		DwOwner    *owner = dw_linked_owner(iter.cur);
@@ -389,8 +372,8 @@ dw_owners_first_lacking(DwDatabase *db)
 }
 
 /*
- * True if there are owners with due tasks who can have no executor.  Reads without a lock, so
- * the answer may be out of date.
+ * Returns true if there are owners with due tasks who can get no executor.  Reads without a lock,
+ * so the answer may be out of date.
  */
 bool
 dw_owners_are_blocked(DwDatabase *db)
@@ -402,7 +385,7 @@ dw_owners_are_blocked(DwDatabase *db)
 
 /*
  * Lets an owner that waits for a background worker try again before all others.  Needs the ready
- * lock, exclusively.
+ * lock exclusively.
  */
 void
 dw_owner_retry_first(DwDatabase *db, DwOwner *owner)
@@ -412,7 +395,7 @@ dw_owner_retry_first(DwDatabase *db, DwOwner *owner)
 	dlist_push_head(&db->ready_owners, &owner->link);
 }
 
-/* A background worker was free for this owner.  Takes the table lock and the ready lock. */
+/* Notes that a background worker was free for this owner.  Takes table and ready lock. */
 void
 dw_owner_gets_worker(DwDatabase *db, Oid role)
 {
@@ -430,8 +413,8 @@ dw_owner_gets_worker(DwDatabase *db, Oid role)
 }
 
 /*
- * Lets all blocked owners of the database try again now, as if for the first time, but those
- * that wait for their turn to have a background worker.  Needs the ready lock, exclusively.
+ * Lets all blocked owners of the database try again now, as if for the first time, except owners
+ * that wait for their turn to get a background worker.  Needs the ready lock exclusively.
  */
 void
 dw_owners_retry_all(DwDatabase *db)
@@ -449,7 +432,7 @@ dw_owners_retry_all(DwDatabase *db)
 	db->blocked_until = DW_NEVER;
 }
 
-/* The reason as text, for views and the log. */
+/* Returns the reason as text, for views and the log. */
 const char *
 dw_block_text(DwBlock reason)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * owners.h
- *	  The table of owners of lanes, and which of them get an executor.
+ *	  The table of owners of lanes; decides which owners get an executor.
  *
  *-------------------------------------------------------------------------
  */

@@ -3,10 +3,9 @@
  * places.c
  *	  Places of databases in shared memory.
  *
- * Run by all processes.  A database gets a place when its first task is scheduled, or
- * from the launcher.  A place is found by the OID of its database, under the table
- * lock.  A transaction that uses a place pins it: the launcher gives no pinned place to
- * another database.
+ * Run by all processes.  A database gets a place when its first task is scheduled, or from the
+ * launcher.  A process finds the place by the database's OID, under the table lock.  A transaction
+ * that uses a place pins it: the launcher gives no pinned place to another database.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,9 +22,8 @@
 #include "shared.h"
 
 /*
- * Initializes a place as free, except for its pins: a process that has pinned the
- * place, even just now, will unpin it.  Needs the table lock, exclusively, but for the
- * set-up.
+ * Initializes a place as free, but does not change its pins: each process that has pinned the place
+ * will unpin it.  Needs the table lock exclusively, except at the set-up.
  */
 void
 dw_database_init(DwDatabase *db)
@@ -43,7 +41,7 @@ dw_database_init(DwDatabase *db)
 	db->blocked_until = DW_NEVER;
 	db->group_opened = DW_NO_LANE;
 	db->group_wakes_at = DW_NEVER;
-	/* a process that holds the database has pinned its place, so there is none */
+	/* nobody holds the database: a process that holds it has pinned its place */
 	pg_atomic_init_u32(&db->holds, 0);
 	dw_process_init(&db->timer);
 	dw_timer_news_init(&db->timer_news);
@@ -66,27 +64,23 @@ dw_database_init(DwDatabase *db)
 }
 
 /*
- * The place of a database, or NULL.
+ * Returns the place of a database, or NULL.
  *
- * Needs the table lock, unless the caller keeps the database from losing its place, by
- * a pin or as one of its workers; then the place stays valid.
+ * Needs the table lock, unless the caller has pinned the place or is a worker of the database: then
+ * the database cannot lose its place.
  */
 DwDatabase *
 dw_database_find(Oid database)
 {
-	for (int i = 0; i < dw_max_databases; i++)
-	{
-		DwDatabase *db = dw_database(i);
-
+	dw_each_database(db)
 		if (db->oid == database)
 			return db;
-	}
 	return NULL;
 }
 
 /*
- * Finds or makes the place of a database, and pins it if "pin"; NULL if all places are
- * taken.  Takes the table lock.
+ * Finds or makes the place of a database, and pins it if "pin" is true.  Returns NULL if all places
+ * are taken.  Takes the table lock.
  */
 DwDatabase *
 dw_database_enter(Oid database, bool pin)
@@ -98,8 +92,8 @@ dw_database_enter(Oid database, bool pin)
 	if (db == NULL)
 	{
 		/*
-		 * not one that is pinned: a process may be about to find out that the place is
-		 * not that of its database
+		 * Skip pinned places.  A process that has pinned such a place may just be finding out that
+		 * the place no longer belongs to its database.
 		 */
 		for (int i = 0; i < dw_max_databases && db == NULL; i++)
 			if (dw_database(i)->oid == InvalidOid &&
@@ -120,13 +114,13 @@ dw_database_enter(Oid database, bool pin)
 }
 
 /*
- * Pins a place that the caller knows from before; false if the place does not belong to
- * the database any more.  Takes no lock.
+ * Pins a place that the caller has found before.  Returns false if the place no longer belongs to
+ * the database.  Takes no lock.
  */
 bool
 dw_database_pin(DwDatabase *db, Oid database)
 {
-	/* full barrier: either we see that it is given back, or our pin is seen */
+	/* full barrier: either we see that the place is given back, or the launcher sees our pin */
 	pg_atomic_fetch_add_u32(&db->pins, 1);
 	if (db->oid == database)
 		return true;
@@ -135,15 +129,15 @@ dw_database_pin(DwDatabase *db, Oid database)
 }
 
 /*
- * Finds and pins the place of a database without any lock, for callbacks; NULL if it
- * has none.
+ * Finds and pins the place of a database without any lock, for callbacks.  Returns NULL if the
+ * database has no place.
  */
 DwDatabase *
 dw_database_find_pin(Oid database)
 {
-	for (int i = 0; i < dw_max_databases; i++)
-		if (dw_database(i)->oid == database && dw_database_pin(dw_database(i), database))
-			return dw_database(i);
+	dw_each_database(db)
+		if (db->oid == database && dw_database_pin(db, database))
+			return db;
 	return NULL;
 }
 
@@ -151,22 +145,19 @@ dw_database_find_pin(Oid database)
 void
 dw_database_unpin(DwDatabase *db)
 {
-	/* the launcher looks again whether to give the place back */
+	/* the launcher checks again whether to give the place back */
 	if (pg_atomic_sub_fetch_u32(&db->pins, 1) == 0 && db->absent)
 		dw_wake_launcher();
 }
 
-/*
- * Frees the place, unless a process has pinned it: then false.  Needs the table lock,
- * exclusively.
- */
+/* Frees the place.  Returns false if a process has pinned it.  Needs the table lock exclusively. */
 bool
 dw_database_give_back(DwDatabase *db)
 {
 	Oid			database = db->oid;
 
 	db->oid = InvalidOid;
-	/* either a process that pins the place sees that, or we see its pin */
+	/* either a process that pins the place sees the invalid OID, or we see its pin */
 	pg_memory_barrier();
 	if (pg_atomic_read_u32(&db->pins) == 0)
 		return true;
@@ -174,9 +165,7 @@ dw_database_give_back(DwDatabase *db)
 	return false;
 }
 
-/*
- * The timer notes the name of its database.  A command that changes the name ends the timer.
- */
+/* Stores the name of the timer's database.  A command that changes the name ends the timer. */
 void
 dw_database_set_name(DwDatabase *db, const char *name)
 {
@@ -185,42 +174,40 @@ dw_database_set_name(DwDatabase *db, const char *name)
 	LWLockRelease(dw_shared->table_lock);
 }
 
-/* A command needs the database without sessions of ours.  The caller has pinned it. */
+/* Notes that a command needs the database without our sessions.  The caller has pinned it. */
 void
 dw_database_hold(DwDatabase *db)
 {
 	pg_atomic_fetch_add_u32(&db->holds, 1);
 }
 
-/* The command has ended. */
+/* Notes that the command has ended. */
 void
 dw_database_release(DwDatabase *db)
 {
 	pg_atomic_fetch_sub_u32(&db->holds, 1);
 }
 
-/* The timer notes whether delay_wheel.enabled is off in its database. */
+/* Notes whether delay_wheel.enabled is off in the database.  Called by the timer. */
 void
 dw_database_disable(DwDatabase *db, bool disabled)
 {
 	pg_atomic_write_u32(&db->disabled, disabled ? 1 : 0);
 }
 
-/* True if dw_database_enter() could make a place. */
+/* Returns true if dw_database_enter() could make a place. */
 bool
 dw_database_place_free(void)
 {
-	for (int i = 0; i < dw_max_databases; i++)
-		if (dw_database(i)->oid == InvalidOid &&
-			pg_atomic_read_u32(&dw_database(i)->pins) == 0)
+	dw_each_database(db)
+		if (db->oid == InvalidOid && pg_atomic_read_u32(&db->pins) == 0)
 			return true;
 	return false;
 }
 
 /*
- * Divides the pool evenly among the databases that have a timer.  A timer whose
- * database holds more than its part is woken to give memory back.  Takes the table
- * lock.
+ * Divides the pool evenly among the databases that have a timer.  If a database uses more than its
+ * share, wakes its timer to give memory back.  Takes the table lock.
  */
 void
 dw_quota_update(void)
@@ -228,8 +215,8 @@ dw_quota_update(void)
 	uint32		n = 0;
 
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-	for (int i = 0; i < dw_max_databases; i++)
-		if (dw_database(i)->timer.state == DW_PROCESS_RUNNING)
+	dw_each_database(db)
+		if (db->timer.state == DW_PROCESS_RUNNING)
 			n++;
 	pg_atomic_write_u32(&dw_shared->timers, n);
 	for (int i = 0; i < dw_max_databases && n > 0; i++)

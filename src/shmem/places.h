@@ -27,14 +27,14 @@ extern void dw_database_disable(DwDatabase *db, bool disabled);
 extern bool dw_database_place_free(void);
 extern void dw_quota_update(void);
 
-/* True if a command needs the database without sessions of ours. */
+/* Returns true if a command needs the database without sessions of delay_wheel. */
 static inline bool
 dw_database_is_held(DwDatabase *db)
 {
 	return pg_atomic_read_u32(&db->holds) > 0;
 }
 
-/* True if delay_wheel.enabled is off in the database. */
+/* Returns true if delay_wheel.enabled is off in the database. */
 static inline bool
 dw_database_is_disabled(DwDatabase *db)
 {

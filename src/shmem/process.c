@@ -1,15 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * process.c
- *	  Timer and sweeper of a database, and the launcher, as other processes know them.
+ *	  The state of timers, sweepers and the launcher, as other processes see it.
  *
- * Run by the launcher, which starts timers; by timers, which start sweepers; by
- * sweepers; and by all processes that wake one of them.
+ * Run by the launcher, which starts timers; by timers, which start sweepers; by sweepers; and by
+ * all processes that wake one of these.
  *
- * Each of the three works in rounds: it wakes, looks for work, does it, and sleeps.  It publishes
- * when its round began, and until when it sleeps; who calls it publishes that.  So whoever reads
- * this can tell that the process does not answer: it was called and has begun no round since, it
- * sleeps longer than it wanted to, or its round does not end.  Nobody asks a process that sleeps.
+ * These processes work in rounds: they wake, look for work, do it, and sleep.  A process publishes
+ * when its round began and until when it sleeps.  A caller publishes its call.  So a reader can see
+ * that a process does not answer: it was called and has begun no round since, it sleeps longer than
+ * planned, or its round does not end.  Nobody wakes a process only to check it.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,7 +22,7 @@
 #include "../base/compat.h"
 #include "process.h"
 
-/* There is no such process, and none was registered before. */
+/* Initializes the state: there is no process, and none was registered before. */
 void
 dw_process_init(DwProcess *process)
 {
@@ -37,7 +37,7 @@ dw_process_init(DwProcess *process)
 	pg_atomic_init_u64(&process->told, 0);
 }
 
-/* The caller is about to register the process.  Needs the table lock, exclusively. */
+/* Notes that the caller is about to register the process.  Needs the table lock exclusively. */
 void
 dw_process_starts(DwProcess *process)
 {
@@ -46,8 +46,8 @@ dw_process_starts(DwProcess *process)
 }
 
 /*
- * The process was registered, and may have started already; or no background worker was
- * free.  Needs the table lock, exclusively.
+ * Notes whether the process was registered.  It may have started already.  If false, no background
+ * worker was free.  Needs the table lock exclusively.
  */
 void
 dw_process_registered(DwProcess *process, bool registered)
@@ -56,25 +56,25 @@ dw_process_registered(DwProcess *process, bool registered)
 		process->state = DW_PROCESS_NONE;
 }
 
-/* This process takes the role, and will connect.  Needs the table lock, exclusively. */
+/* Notes that this process takes over, and will connect.  Needs the table lock exclusively. */
 void
 dw_process_takes_over(DwProcess *process)
 {
 	process->pid = MyProcPid;
 }
 
-/* The process is at work.  Needs the table lock, exclusively. */
+/* Notes that the process is at work.  Needs the table lock exclusively. */
 void
 dw_process_runs(DwProcess *process)
 {
 	process->state = DW_PROCESS_RUNNING;
 }
 
-/* From now on, this process is woken as the one described here.  Takes no lock. */
+/* Lets other processes wake this process from now on.  Takes no lock. */
 void
 dw_process_publish(DwProcess *process)
 {
-	/* what was published of a former process is out of date */
+	/* the state of a former process is out of date */
 	dw_process_sleeps(process, DW_AWAKE);
 	pg_atomic_write_u64(&process->called, 0);
 	pg_write_barrier();
@@ -82,19 +82,19 @@ dw_process_publish(DwProcess *process)
 	pg_memory_barrier();
 }
 
-/* This process is not to be woken any more, but may be published again.  Full barrier. */
+/* Prevents other processes from waking this process, until it is published again.  Full barrier. */
 void
 dw_process_withdraw(DwProcess *process)
 {
-	/* what others need to know who find no process was stored before */
+	/* a process that sees this store sees all earlier stores, too */
 	pg_write_barrier();
 	pg_atomic_write_u32(&process->proc, 0);
 	pg_memory_barrier();
 }
 
 /*
- * The process was registered, and counts as dead.  Its pid stays: a process that comes up
- * late may be connected.  Needs the table lock, exclusively.
+ * Notes that a registered process counts as dead.  Keeps its pid: a process that starts late may be
+ * connected.  Needs the table lock exclusively.
  */
 void
 dw_process_is_lost(DwProcess *process)
@@ -105,8 +105,8 @@ dw_process_is_lost(DwProcess *process)
 }
 
 /*
- * This process ends.  Needs the table lock, exclusively, but for the launcher, of which
- * only proc is read.
+ * Notes that this process ends.  Needs the table lock exclusively, except in the launcher: other
+ * processes read only the launcher's proc.
  */
 void
 dw_process_ends(DwProcess *process, DwProcessEnd end)
@@ -117,7 +117,7 @@ dw_process_ends(DwProcess *process, DwProcessEnd end)
 	process->end = end;
 }
 
-/* Wakes the process; false if there is none.  Takes no lock, never fails. */
+/* Wakes the process.  Returns false if there is none.  Takes no lock and never fails. */
 bool
 dw_process_wake(DwProcess *process)
 {
@@ -131,35 +131,38 @@ dw_process_wake(DwProcess *process)
 
 		(void) pg_atomic_compare_exchange_u64(&process->called, &none, (uint64) dw_uptime());
 	}
-	/* a full barrier; after "called", so that the round that this brings about clears that */
+	/* full barrier; after "called", so that the round which this call causes clears "called" */
 	pg_atomic_fetch_add_u32(&process->calls, 1);
 	SetLatch(dw_proc_latch(proc));
 	return true;
 }
 
 /*
- * This process is about to sleep until this time; DW_AWAKE: it does not sleep any more.  No
- * barrier at the end: see dw_wake_timer().
+ * Publishes that this process is about to sleep until this time, or that it is awake (DW_AWAKE).
+ * There is no barrier at the end, see dw_wake_timer().
  */
 void
 dw_process_sleeps(DwProcess *process, TimestampTz until)
 {
 	if (until == DW_AWAKE)
 	{
-		/* who sees that it is awake sees since when */
+		/* a reader that sees the process awake also sees since when */
 		pg_atomic_write_u64(&process->began, (uint64) dw_uptime());
 		pg_write_barrier();
 	}
 	pg_atomic_write_u64(&process->sleep_until, (uint64) until);
 }
 
-/* This process begins to look for work, and so answers all calls so far.  Returns their number. */
+/*
+ * Notes that this process begins to look for work, which answers all calls so far.  Returns the
+ * number of calls.
+ */
 uint32
 dw_process_looks(DwProcess *process)
 {
 	uint32		calls = dw_process_calls(process);
 
-	/* in this order: a call that is not counted yet brings about another round, which clears it */
+	/* in this order: a call that is not counted yet causes another round, which clears "called" */
 	pg_memory_barrier();
 	pg_atomic_write_u64(&process->began, (uint64) dw_uptime());
 	pg_atomic_write_u64(&process->called, 0);
@@ -167,8 +170,8 @@ dw_process_looks(DwProcess *process)
 }
 
 /*
- * How long the process has been silent, in us; 0 if it answers, or there is none.  Reads without
- * the lock, so that it can be asked of a process that holds it.
+ * Returns for how long the process has been silent, in us, or 0 if it answers or does not exist.
+ * Reads without the table lock, since the process may hold it.
  */
 int64
 dw_process_silent_for(DwProcess *process)
@@ -192,8 +195,8 @@ dw_process_silent_for(DwProcess *process)
 }
 
 /*
- * How the last process has ended; tells it once.  DW_PROCESS_NOTED also while a process
- * starts or runs.  Needs the table lock, exclusively.
+ * Returns how the last process has ended, but only once.  Returns DW_PROCESS_NOTED afterwards, and
+ * while a process starts or runs.  Needs the table lock exclusively.
  */
 DwProcessEnd
 dw_process_take_end(DwProcess *process)

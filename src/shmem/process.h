@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * process.h
- *	  Timer and sweeper of a database, as other processes know them.
+ *	  The state of timers, sweepers and the launcher, as other processes see it.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,8 +17,8 @@
 #include "lack.h"
 
 /*
- * A process that has not answered for this long, in us, is silent: views and the log name it.  It
- * may be stopped (SIGSTOP, a debugger, a frozen cgroup), or wait for something that does not come.
+ * A process that has not answered for this time, in us, is silent: views and the log name it.  It
+ * may be stopped (SIGSTOP, a debugger, a frozen cgroup), or wait in vain.
  */
 #define DW_SILENT_US	(5 * USECS_PER_SEC)
 
@@ -32,36 +32,35 @@ typedef enum DwProcessState
 /* How the last process ended. */
 typedef enum DwProcessEnd
 {
-	DW_PROCESS_FAILED = 0,		/* by an error, or without a word */
-	DW_PROCESS_FINISHED,		/* by itself, or since another process had asked it to */
+	DW_PROCESS_FAILED = 0,		/* by an error, or without notice */
+	DW_PROCESS_FINISHED,		/* by itself, or because another process had asked it to */
 	DW_PROCESS_MADE_WAY,		/* to free its background worker */
-	DW_PROCESS_RESTS,			/* nothing is to be done for long: it is started again in time */
-	DW_PROCESS_NOTED			/* its end was dealt with */
+	DW_PROCESS_RESTS,			/* it has nothing to do for a long time, and is started again in
+								 * time */
+	DW_PROCESS_NOTED			/* its end was handled */
 } DwProcessEnd;
 
 /* The table lock protects it. */
 typedef struct DwProcess
 {
 	DwProcessState state;
-	DwProcessEnd end;			/* of the last one; set while none runs */
-	DwLack		lack;			/* one is needed, and no background worker was free for it; of the
-								 * launcher: for a timer that looks into a database */
+	DwProcessEnd end;			/* how the last process ended; set while none runs */
+	DwLack		lack;			/* the process is needed, and no background worker was free; for the
+								 * launcher: a timer that looks into a database is needed */
 	pid_t		pid;
 	int64		started;		/* when it was registered, by dw_uptime() */
-	pg_atomic_uint32 proc;		/* dw_my_proc() once it can be woken; 0: none.  Read without
-								 * the lock */
+	pg_atomic_uint32 proc;		/* dw_my_proc() if it can be woken, or 0; read without the lock */
 	pg_atomic_uint32 calls;		/* how often it was woken; read without the lock */
 
 	/*
-	 * whether it answers: atomics, read without the lock.  "began" and "sleep_until" are written
-	 * by the process itself
+	 * These atomics show whether the process answers.  They are read without the lock.  The process
+	 * itself writes "began" and "sleep_until".
 	 */
-	pg_atomic_uint64 sleep_until;	/* DW_AWAKE while it does not sleep; of the timer's handshake, too:
-									 * it publishes this, then looks again at what others store */
-	pg_atomic_uint64 began;		/* when it woke, or last looked for work; by dw_uptime() */
+	pg_atomic_uint64 sleep_until;	/* DW_AWAKE while it does not sleep; in the timer's handshake,
+									 * the timer publishes this, then looks for work again */
+	pg_atomic_uint64 began;		/* when it woke, or last looked for work, by dw_uptime() */
 	pg_atomic_uint64 called;	/* the first call since then, by dw_uptime(); 0: none */
-	pg_atomic_uint64 told;		/* when the log was last told that it is silent, by dw_uptime(); 0:
-								 * never */
+	pg_atomic_uint64 told;		/* when its silence was last logged, by dw_uptime(); 0: never */
 } DwProcess;
 
 extern void dw_process_init(DwProcess *process);
@@ -79,28 +78,28 @@ extern void dw_process_sleeps(DwProcess *process, TimestampTz until);
 extern uint32 dw_process_looks(DwProcess *process);
 extern int64 dw_process_silent_for(DwProcess *process);
 
-/* True if the process can be woken. */
+/* Returns true if the process can be woken. */
 static inline bool
 dw_process_is_there(DwProcess *process)
 {
 	return pg_atomic_read_u32(&process->proc) != 0;
 }
 
-/* True if there is no process since the last one went to rest.  Reads without the lock. */
+/* Returns true if the last process went to rest, and none has started since.  Takes no lock. */
 static inline bool
 dw_process_rests(const DwProcess *process)
 {
 	return process->state == DW_PROCESS_NONE && process->end == DW_PROCESS_RESTS;
 }
 
-/* True if the process, which runs, is the first one since the last one went to rest. */
+/* Returns true if the former process went to rest.  The process runs. */
 static inline bool
 dw_process_follows_rest(const DwProcess *process)
 {
 	return process->end == DW_PROCESS_RESTS;
 }
 
-/* True if the process sleeps, and for longer than that.  No barrier. */
+/* Returns true if the process sleeps beyond this time.  No barrier. */
 static inline bool
 dw_process_sleeps_beyond(DwProcess *process, TimestampTz needed)
 {
@@ -108,9 +107,9 @@ dw_process_sleeps_beyond(DwProcess *process, TimestampTz needed)
 }
 
 /*
- * How often the process was woken.  The latch alone is not enough: PostgreSQL resets it when
- * the process waits for a lock or a buffer in the middle of its work.  So a process reads
- * this number before it looks for work, and sleeps only if the number is the same afterwards.
+ * Returns how often the process was woken.  The latch alone is not enough: PostgreSQL resets it
+ * when the process waits for a lock or a buffer in the middle of its work.  So a process reads this
+ * number before it looks for work, and sleeps only if the number is the same afterwards.
  */
 static inline uint32
 dw_process_calls(DwProcess *process)

@@ -3,34 +3,33 @@
  * queue_limits.c
  *	  Pauses, and limits of queues: which lanes may begin tasks now.
  *
- * Run by timers, executors and sessions that receive messages, under the ready lock of
- * the database.  Each task that any of them takes is counted under this lock, so the
- * limits hold for all executors, owners and lanes of a queue together.
+ * Run by timers, executors and sessions that receive messages, under the ready lock of the
+ * database.  They count each task that they take under this lock, so the limits hold for all
+ * executors, owners and lanes of a queue together.
  *
- * max_running: DwQueue.running is the number of tasks that executors have taken and not
- * ended.  It is the sum of DwLane.running over the lanes of the queue, and is counted
- * anew from these when the timer reads the queues.
+ * max_running: DwQueue.running is the number of tasks that executors have taken and not ended.  It
+ * is the sum of DwLane.running over the lanes of the queue.  The timer computes it again when it
+ * reads the queues.
  *
- * Of an external queue, max_running limits the messages that open transactions have
- * received (DwQueue.received) and those that are leased (leased).  The end of a
- * transaction changes both in a callback, without a lock.
+ * In an external queue, max_running limits the messages that open transactions have received
+ * (DwQueue.received) and the leased messages (DwQueue.leased).  The end of a transaction changes
+ * both numbers in a callback, without a lock.
  *
- * Leases are rows, so a session that is about to receive can count them: it does so after
- * a restart, when the first of the leases has ended, and when there is a doubt.  In
- * between, the transactions that begin and end leases change the number.  They do so
- * after their commit is visible, so a count may have seen the change already.  Therefore
- * each of them remembers lease_counts from before its commit, and if leases have been
- * counted since, there is a doubt.  Also, lease_changes is raised after each change: a
- * count that has begun before is not used.  Rare changes of leases (a shorter one, a
- * cancelled message) only raise a doubt.
+ * Leases are rows.  A session that is about to receive counts them after a restart, when the first
+ * lease has ended, and when the number is in doubt.  In between, transactions that begin or end
+ * leases change the number, after their commit has become visible.  So a count may include the
+ * change already.  Therefore such a transaction reads lease_counts before its commit.  If leases
+ * have been counted since, it puts the number in doubt.  It also increments lease_changes after
+ * each change: a count that began before is not used.  Rare changes of leases (a shorter lease, a
+ * cancelled message) only put the number in doubt.
  *
- * Rate: see queue_limits.c.
+ * Rate: see "Rates" below.
  *
- * Turns: an executor that ends a task takes the next one at once, so the executors of
- * one owner could run all tasks of a full queue for ever.  So at most every 100 ms, a
- * turn (the right to start the queue's next task) is kept for the owner that has waited
- * longest, if that is 100 ms at least.  The turn is kept until an executor of this owner
- * takes a task, or for 100 ms.
+ * Turns: an executor that ends a task takes the next one at once, so the executors of one owner
+ * could run all tasks of a full queue for ever.  Therefore a turn (the right to start the queue's
+ * next task) is kept for the owner that has waited longest, if it has waited for 100 ms.  This
+ * happens at most every 100 ms.  The turn is kept until an executor of this owner takes a task, but
+ * for at most 100 ms.
  *
  *-------------------------------------------------------------------------
  */
@@ -49,20 +48,17 @@ static uint32 rate_room(const DwRate *rate, const DwRateUse *use, TimestampTz no
 						   TimestampTz *until);
 
 /*
- * For how long a turn is kept, how long an owner waits at least before a turn is kept
- * for it, and the time between two such turns.
+ * Three times of the same length: a turn is kept for this time; an owner must wait for this time
+ * before a turn is kept for it; two such turns are this far apart.
  */
 #define TURN_US			(100 * 1000)
 
-/* Time before a turn is kept again, if its owner did not use the last one. */
+/* Time before a turn is kept again, if the last turn was not used. */
 #define UNUSED_TURN_US	USECS_PER_SEC
 
 DwQueue    *dw_queues = NULL;
 
-/*
- * The declared queue of a lane; NULL for the default queue, or if the queue is not
- * declared.
- */
+/* Returns the declared queue of a lane, or NULL (default queue, or not declared). */
 DwQueue *
 dw_lane_queue(const DwLane *lane)
 {
@@ -71,7 +67,7 @@ dw_lane_queue(const DwLane *lane)
 	if (lane->queue_place == DW_NO_QUEUE)
 		return NULL;
 	queue = &dw_queues[lane->queue_place];
-	/* the queue may have been dropped just now, and its place given to another one */
+	/* the queue may just have been dropped, and its place given to another queue */
 	return queue->database == lane->database && queue->id == lane->queue ? queue : NULL;
 }
 
@@ -83,7 +79,7 @@ dw_turns_init(DwTurns *turns)
 	turns->n = 0;
 }
 
-/* True if DwQueue.leased is right. */
+/* Returns true if DwQueue.leased is valid. */
 static bool
 leases_are_known(const DwQueue *queue)
 {
@@ -92,8 +88,8 @@ leases_are_known(const DwQueue *queue)
 }
 
 /*
- * Number of tasks of the queue that are being worked at.  Leases that are not known do not
- * count: whoever receives counts them first.
+ * Returns how many tasks of the queue are in work.  Unknown leases are left out: a receiver counts
+ * them first.
  */
 static uint32
 in_work(const DwQueue *queue)
@@ -103,17 +99,14 @@ in_work(const DwQueue *queue)
 	return leases_are_known(queue) ? n + pg_atomic_read_u32((pg_atomic_uint32 *) &queue->leased) : n;
 }
 
-/* True if the queue is declared with a limit. */
+/* Returns true if the queue is declared with a limit. */
 static bool
 is_limited(const DwQueue *queue)
 {
 	return queue != NULL && (queue->max_running > 0 || queue->rate.starts > 0);
 }
 
-/*
- * The index of the queue in dw_queues, or DW_NO_QUEUE.  Needs the table lock or the
- * ready lock.
- */
+/* Returns the queue's index in dw_queues, or DW_NO_QUEUE.  Needs the table or ready lock. */
 static int32
 find_place(DwDatabase *db, int16 id)
 {
@@ -127,10 +120,7 @@ find_place(DwDatabase *db, int16 id)
 	return DW_NO_QUEUE;
 }
 
-/*
- * The declared queue with this id, or NULL if it has no place.  Needs the table lock or
- * the ready lock.
- */
+/* Returns the queue with this id, or NULL if it has no place.  Needs the table or ready lock. */
 DwQueue *
 dw_queue_place_of(DwDatabase *db, int16 id)
 {
@@ -142,8 +132,8 @@ dw_queue_place_of(DwDatabase *db, int16 id)
 /*---- Limits of a lane ----*/
 
 /*
- * True if a turn of the queue is kept for an owner other than this one.  A time too
- * far ahead is of a clock that was set back since, and does not count.
+ * Returns true if a turn of the queue is kept for another owner.  A time too far ahead does not
+ * count: then the clock has been set back.
  */
 static bool
 is_kept_for_other(const DwQueue *queue, Oid owner, TimestampTz now)
@@ -153,12 +143,12 @@ is_kept_for_other(const DwQueue *queue, Oid owner, TimestampTz now)
 }
 
 /*
- * Why the lane must not begin a task now, limits of groups left out: dw_lane_limit() has all.
+ * Returns why the lane must not begin a task now, without the limits of groups (dw_lane_limit()
+ * includes them).
  *
- * DW_LIMIT_NONE: it may begin *room tasks now (PG_UINT32_MAX: any number), and *until
- * is when the rate allows more than these.  DW_LIMIT_RATE or DW_LIMIT_TURN: *until is
- * when the limit ends.  *until is DW_NEVER if no clock ends the limit: another process
- * wakes the timer then.
+ * DW_LIMIT_NONE: the lane may begin *room tasks now (PG_UINT32_MAX: any number), and the rate
+ * allows more tasks at *until.  DW_LIMIT_RATE or DW_LIMIT_TURN: the limit ends at *until.  *until
+ * is DW_NEVER if no time ends the limit.  Then another process wakes the timer.
  */
 DwLimit
 dw_queue_limit(const DwLane *lane, TimestampTz now, uint32 *room, TimestampTz *until)
@@ -193,7 +183,7 @@ dw_queue_limit(const DwLane *lane, TimestampTz now, uint32 *room, TimestampTz *u
 	return DW_LIMIT_NONE;
 }
 
-/* The limit as text, for views. */
+/* Returns the limit as text, for views. */
 const char *
 dw_limit_text(DwLimit limit)
 {
@@ -215,7 +205,7 @@ dw_limit_text(DwLimit limit)
 	return "";
 }
 
-/* The reason as text, for views. */
+/* Returns the reason as text, for views. */
 const char *
 dw_pause_text(DwPause reason)
 {
@@ -260,7 +250,7 @@ dw_limits_take(DwLane *lane, TimestampTz now)
 	}
 }
 
-/* True if the queue of the lane runs max_running tasks. */
+/* Returns true if the queue of the lane runs max_running tasks. */
 bool
 dw_limits_full(const DwLane *lane)
 {
@@ -270,7 +260,7 @@ dw_limits_full(const DwLane *lane)
 		in_work(queue) >= (uint32) queue->max_running;
 }
 
-/* For the rate: a message of the queue was taken, and not received.  Needs the ready lock. */
+/* Takes a message that was not received off the count of the rate.  Needs the ready lock. */
 void
 dw_limits_not_begun(DwDatabase *db, int16 queue)
 {
@@ -281,9 +271,9 @@ dw_limits_not_begun(DwDatabase *db, int16 queue)
 }
 
 /*
- * True if the leases of the queue need not be counted: they are known, or max_running is
- * not set.  Else the caller counts them, by a snapshot that it takes after this call;
- * *changes is for dw_limits_leases_counted().  Takes the ready lock.
+ * Returns true if the leases of the queue need not be counted: their number is known, or
+ * max_running is not set.  Otherwise the caller counts them with a snapshot that it takes after
+ * this call, and passes *changes to dw_limits_leases_counted().  Takes the ready lock.
  */
 bool
 dw_limits_leases_known(DwDatabase *db, int16 queue, uint32 *changes)
@@ -296,9 +286,9 @@ dw_limits_leases_known(DwDatabase *db, int16 queue, uint32 *changes)
 	known = place == NULL || place->max_running == 0 || leases_are_known(place);
 	if (!known)
 	{
-		/* not known either to those who look before the count is there */
+		/* until the count is stored, other sessions do not know the number, either */
 		place->leases_until = 0;
-		/* full barrier: a change that the snapshot may miss is noted after this */
+		/* full barrier: a change that the snapshot may miss puts it in doubt after this */
 		(void) pg_atomic_exchange_u32(&place->lease_doubt, 0);
 		*changes = pg_atomic_read_u32(&place->lease_changes);
 	}
@@ -307,8 +297,8 @@ dw_limits_leases_known(DwDatabase *db, int16 queue, uint32 *changes)
 }
 
 /*
- * The leases of the queue were counted: n, the first of which ends at next_end.  False if
- * there were changes meanwhile, so they must be counted again.  Takes the ready lock.
+ * Stores the number n of the queue's leases.  The first lease ends at next_end.  Returns false if
+ * leases have changed meanwhile and must be counted again.  Takes the ready lock.
  */
 bool
 dw_limits_leases_counted(DwDatabase *db, int16 queue, uint32 changes, uint32 n,
@@ -324,14 +314,14 @@ dw_limits_leases_counted(DwDatabase *db, int16 queue, uint32 changes, uint32 n,
 	{
 		pg_atomic_write_u32(&place->leased, n);
 		place->leases_until = next_end;
-		/* full barrier; before the next change is compared with it */
+		/* full barrier; before the next change reads it */
 		pg_atomic_fetch_add_u32(&place->lease_counts, 1);
 	}
 	LWLockRelease(dw_ready_lock(db));
 	return holds;
 }
 
-/* True if this place, which may be DW_NO_QUEUE, is still that of the queue. */
+/* Returns true if this place still belongs to the queue.  The place may be DW_NO_QUEUE. */
 static bool
 is_place_of(int32 place, Oid database, int16 queue)
 {
@@ -339,7 +329,7 @@ is_place_of(int32 place, Oid database, int16 queue)
 		dw_queues[place].id == queue;
 }
 
-/* Leases have to be counted again.  Takes no lock. */
+/* Puts the number of leases in doubt: they must be counted again.  Takes no lock. */
 static void
 doubt_leases(DwQueue *queue)
 {
@@ -349,8 +339,8 @@ doubt_leases(DwQueue *queue)
 }
 
 /*
- * How often the leases of the queue at this place were counted.  To be read before the
- * commit of a transaction that begins or ends leases; the place may be DW_NO_QUEUE.
+ * Returns how often the leases of the queue at this place were counted.  A transaction that begins
+ * or ends leases calls it before its commit.  The place may be DW_NO_QUEUE.
  */
 uint32
 dw_limits_lease_counts(int32 place)
@@ -358,18 +348,21 @@ dw_limits_lease_counts(int32 place)
 	return place == DW_NO_QUEUE ? 0 : pg_atomic_read_u32(&dw_queues[place].lease_counts);
 }
 
-/* After leased was changed: it may be wrong if leases were counted since counts was read. */
+/*
+ * Called after each change of "leased".  If leases were counted after "counts" was read, "leased"
+ * may be wrong.
+ */
 static void
 lease_changed(DwQueue *queue, uint32 counts)
 {
-	/* full barrier: a count that does not notice this one is noticed here */
+	/* full barrier: we notice a count that misses this change */
 	pg_atomic_fetch_add_u32(&queue->lease_changes, 1);
 	if (pg_atomic_read_u32(&queue->lease_counts) != counts)
 		doubt_leases(queue);
 }
 
 /*
- * Counts a message that was leased; counts as dw_limits_lease_counts().  Takes no lock; for
+ * Counts a message that was leased.  "counts" is from dw_limits_lease_counts().  Takes no lock, for
  * commit callbacks.
  */
 void
@@ -382,9 +375,9 @@ dw_limits_lease_begins(Oid database, int32 place, int16 queue, uint32 counts)
 }
 
 /*
- * Counts the end of a lease that would have lasted until then; counts as
- * dw_limits_lease_counts().  True if max_running is set, so that the caller wakes the
- * timer.  The place may be DW_NO_QUEUE.  Takes no lock; for commit callbacks.
+ * Counts the end of a lease that would have lasted until this time.  "counts" is from
+ * dw_limits_lease_counts().  Returns true if max_running is set: then the caller wakes the timer.
+ * The place may be DW_NO_QUEUE.  Takes no lock, for commit callbacks.
  */
 bool
 dw_limits_lease_over(Oid database, int32 place, int16 queue, uint32 counts, TimestampTz until)
@@ -395,7 +388,7 @@ dw_limits_lease_over(Oid database, int32 place, int16 queue, uint32 counts, Time
 	if (!is_place_of(place, database, queue))
 		return false;
 	q = &dw_queues[place];
-	/* by its time it has ended already, and may not have been counted any more */
+	/* the lease's time is over, so a count may have left it out */
 	if (until <= dw_now())
 		doubt_leases(q);
 	else
@@ -404,7 +397,7 @@ dw_limits_lease_over(Oid database, int32 place, int16 queue, uint32 counts, Time
 		while (leased > 0 && !pg_atomic_compare_exchange_u32(&q->leased, &leased, leased - 1))
 			;
 		lease_changed(q, counts);
-		/* it was begun in this very transaction */
+		/* the lease began in this same transaction */
 		if (leased == 0)
 			doubt_leases(q);
 	}
@@ -412,8 +405,9 @@ dw_limits_lease_over(Oid database, int32 place, int16 queue, uint32 counts, Time
 }
 
 /*
- * Leases of some queues may have changed otherwise.  True if any queue of the database has
- * a limit for messages, so that the caller wakes the timer.  Takes no lock; for commit callbacks.
+ * Puts the numbers of leases of all queues in doubt, since some may have changed in another way.
+ * Returns true if a queue of the database has a limit for messages: then the caller wakes the
+ * timer.  Takes no lock, for commit callbacks.
  */
 bool
 dw_limits_doubt_leases(DwDatabase *db)
@@ -430,8 +424,8 @@ dw_limits_doubt_leases(DwDatabase *db)
 }
 
 /*
- * Counts a lease that ended without a word of its receiver: its message was received
- * again, or ended.  The place may be DW_NO_QUEUE.  Takes no lock; for commit callbacks.
+ * Counts a lease that its receiver did not end: its message was received again, or ended.  The
+ * place may be DW_NO_QUEUE.  Takes no lock, for commit callbacks.
  */
 void
 dw_limits_lease_lapsed(Oid database, int32 place, int16 queue)
@@ -440,7 +434,7 @@ dw_limits_lease_lapsed(Oid database, int32 place, int16 queue)
 		pg_atomic_fetch_add_u64(&dw_queues[place].lapsed, 1);
 }
 
-/* Length of a lease of the queue that says nothing, in us.  Takes the ready lock. */
+/* Returns the default length of a lease of the queue, in us.  Takes the ready lock. */
 int64
 dw_lease_of_queue(DwDatabase *db, int16 queue)
 {
@@ -457,16 +451,16 @@ dw_lease_of_queue(DwDatabase *db, int16 queue)
 }
 
 /*
- * Counts the end of n messages of a queue that a transaction had received; place is where
- * the queue was in dw_queues then.  True if the queue was full before, so that the caller
- * wakes the timer.  Takes no lock; for commit callbacks.
+ * Counts the end of n messages of a queue that a transaction had received.  "place" is the queue's
+ * index in dw_queues at that time.  Returns true if the queue was full before: then the caller
+ * wakes the timer.  Takes no lock, for commit callbacks.
  */
 bool
 dw_limits_received(Oid database, int32 place, int16 queue, uint32 n)
 {
 	DwQueue    *q = &dw_queues[place];
 
-	/* its row may have been deleted by plain SQL, and the place be another queue's */
+	/* plain SQL may have deleted the queue's row, and another queue may have the place */
 	if (q->database != database || q->id != queue)
 		return false;
 	pg_atomic_fetch_sub_u32(&q->received, n);
@@ -474,7 +468,7 @@ dw_limits_received(Oid database, int32 place, int16 queue, uint32 n)
 }
 
 /*
- * Counts the end of a task of the lane; begun is whether its SQL had begun.
+ * Counts the end of a task of the lane.  "begun" is true if its SQL had begun.
  *
  * Returns true if the queue was full before.  Then the caller wakes the timer, unless
  * it takes another task of the queue at once.
@@ -507,8 +501,8 @@ keep_turn(DwQueue *queue, Oid owner, TimestampTz now)
 }
 
 /*
- * True if no turn may be kept again yet.  A time too far ahead is of a clock that was
- * set back since, and does not count.
+ * Returns true if no turn may be kept again yet.  A time too far ahead does not count: then the
+ * clock has been set back.
  */
 static bool
 turn_lasts(const DwQueue *queue, TimestampTz now)
@@ -517,8 +511,8 @@ turn_lasts(const DwQueue *queue, TimestampTz now)
 }
 
 /*
- * True if the owner of the lane has waited long enough for a turn, and could begin a
- * task of the lane.
+ * Returns true if the owner of the lane has waited long enough for a turn, and could begin a task
+ * of the lane.
  */
 static bool
 waits_for_turn(const DwLane *lane, TimestampTz now)
@@ -528,8 +522,8 @@ waits_for_turn(const DwLane *lane, TimestampTz now)
 }
 
 /*
- * Keeps a turn of the lane's queue for another owner, if one has waited too long; true
- * if a turn was kept.  Called when an executor is about to take a task of the lane.
+ * Keeps a turn of the lane's queue for another owner, if an owner has waited too long.  Returns
+ * true if a turn was kept.  Called when an executor is about to take a task of the lane.
  */
 bool
 dw_limits_keep_for_other(DwDatabase *db, const DwLane *lane, TimestampTz now)
@@ -558,7 +552,7 @@ dw_limits_keep_for_other(DwDatabase *db, const DwLane *lane, TimestampTz now)
 	}
 	if (longest == NULL)
 		return false;
-	/* if this owner does not use its turn, another one is next */
+	/* if this owner does not use its turn, another owner is next */
 	longest->waits_since = now;
 	queue->next_turn = now + UNUSED_TURN_US;
 	keep_turn(queue, longest->owner, now);
@@ -566,10 +560,9 @@ dw_limits_keep_for_other(DwDatabase *db, const DwLane *lane, TimestampTz now)
 }
 
 /*
- * True if the lane's owner, which has no executor, may have the place of another
- * owner's executor.  A turn of its queue, if limited, is kept for it then.
- *
- * If it is not its turn, *until is when to ask again; else *until is DW_NEVER.
+ * Returns true if the lane's owner has the turn: it has no executor, and may get the place of
+ * another owner's executor.  If the queue is limited, keeps a turn for the owner then.  Otherwise
+ * sets *until to the time when to ask again, or to DW_NEVER.
  */
 bool
 dw_limits_is_turn(const DwLane *lane, TimestampTz now, TimestampTz *until)
@@ -612,16 +605,14 @@ dw_limits_forget_times(DwDatabase *db)
 /*---- Places of queues ----*/
 
 /*
- * Tells databases that have a queue without a place to look again, since places in
- * dw_queues were given back.
+ * Makes timers look again if their databases have queues without a place, since places in dw_queues
+ * were given back.
  */
 void
 dw_tell_queues_without_place(void)
 {
-	for (int i = 0; i < dw_max_databases; i++)
+	dw_each_database(db)
 	{
-		DwDatabase *db = dw_database(i);
-
 		if (!OidIsValid(db->oid) || !db->queues_missing)
 			continue;
 		dw_control_raise(&db->timer_news);
@@ -630,8 +621,8 @@ dw_tell_queues_without_place(void)
 }
 
 /*
- * Fills a free place for this queue, with its statistics at zero.  Needs both locks,
- * exclusively.
+ * Fills a free place for this queue, with statistics of zero.  Needs the table lock and the ready
+ * lock exclusively.
  */
 void
 dw_queue_enter(DwDatabase *db, DwQueue *place, int16 id)
@@ -650,8 +641,8 @@ dw_queue_enter(DwDatabase *db, DwQueue *place, int16 id)
 }
 
 /*
- * Sets *defaults to the options of the queue; to the built-in ones for the default
- * queue, and for a queue that has no place in dw_queues.  Takes the ready lock.
+ * Sets *defaults to the options of the queue.  The default queue, and a queue without a place in
+ * dw_queues, have the built-in options.  Takes the ready lock.
  */
 void
 dw_queue_defaults(DwDatabase *db, int16 queue, DwQueueDefaults *defaults)
@@ -675,17 +666,14 @@ dw_queue_defaults(DwDatabase *db, int16 queue, DwQueueDefaults *defaults)
 	LWLockRelease(dw_ready_lock(db));
 }
 
-/* Makes all places free.  Called once for each shared memory. */
+/* Makes all places free.  Called whenever shared memory is created. */
 void
 dw_queues_init(void)
 {
 	memset(dw_queues, 0, sizeof(DwQueue) * dw_max_queues);
 }
 
-/*
- * Gives back the places of all queues of a database that loses its place.  Needs the
- * table lock, exclusively.
- */
+/* Gives back the queues of a database that loses its place.  Needs the table lock exclusively. */
 void
 dw_queues_leave(Oid database)
 {
@@ -702,10 +690,10 @@ dw_queues_leave(Oid database)
 }
 
 /*
- * Sets queue_place and paused of a lane that is entered.  Needs the table lock.
+ * Sets the fields of a new lane that come from its queue.  Needs the table lock.
  *
- * Any process may enter a lane, but only the timer knows which owners are paused.
- * Until it has seen the lane, an executor finds out when it has claimed the first task.
+ * Any process may enter a lane, but only the timer knows which owners are paused.  Until the timer
+ * has seen the lane, an executor notices a pause only after it has claimed the first task.
  */
 void
 dw_queue_attach_lane(DwDatabase *db, DwLane *lane)
@@ -723,23 +711,23 @@ dw_queue_attach_lane(DwDatabase *db, DwLane *lane)
 		lane->paused = dw_queues[lane->queue_place].pause;
 }
 
-/*---- Rates: how many tasks may be started in a time ----*/
+/*---- Rates: how many tasks may start in a period ----*/
 
 /*
  * Run by timers, executors and sessions that receive messages, under the ready lock of
  * the database that the rate belongs to.
  *
- * next_start is when the next task may begin.  It moves on by per/starts with each
- * task, and is never more than the tolerance behind the clock: the time of the starts that
- * burst allows to make up for, or 100 ms, or per/starts if that is more.  So tasks that begin
- * late do not lower the average, and a burst is limited by the tolerance.  A task that was
- * taken but not begun (it was cancelled, say) is not counted.
+ * next_start is when the next task may begin.  It moves on by per/starts with each task, and is
+ * never behind the clock by more than the tolerance.  With a burst, the tolerance is the time of
+ * the starts that may be made up for.  Without, it is 100 ms, or per/starts if that is more.  So
+ * tasks that begin late do not lower the average, and the tolerance limits bursts.  A task that was
+ * taken but has not begun, for example because it was cancelled, is not counted.
  */
 
-/* How far a rate may fall behind the clock, unless its burst says how many starts that are. */
+/* How far a rate without a burst may fall behind the clock, in us. */
 #define TOLERANCE_US	(100 * 1000)
 
-/* Microseconds between two tasks by the rate, rounded down. */
+/* Returns the microseconds between two tasks by the rate, rounded down. */
 static int64
 start_interval(const DwRate *rate)
 {
@@ -747,8 +735,8 @@ start_interval(const DwRate *rate)
 }
 
 /*
- * How far next_start may fall behind the clock, in microseconds.  As many tasks as the rate
- * starts in this time, and one more, are begun at once after a pause.
+ * Returns how far next_start may fall behind the clock, in microseconds.  After a pause, all starts
+ * of this time, and one more, may happen at once.
  */
 static int64
 tolerance(const DwRate *rate)
@@ -759,8 +747,8 @@ tolerance(const DwRate *rate)
 }
 
 /*
- * When the rate allows the next task.  That is at most one interval from now, even if
- * the rate was raised or the clock was set back.
+ * Returns when the rate allows the next task: at most one interval from now, even if the rate was
+ * raised or the clock was set back.
  */
 TimestampTz
 dw_rate_next(const DwRate *rate, const DwRateUse *use, TimestampTz now)
@@ -768,10 +756,7 @@ dw_rate_next(const DwRate *rate, const DwRateUse *use, TimestampTz now)
 	return Min(Max(use->next_start, now - tolerance(rate)), now + start_interval(rate));
 }
 
-/*
- * How many tasks the rate allows now.  *until is when it allows more: the first one, if it
- * allows none.
- */
+/* Returns how many tasks the rate allows now.  Sets *until to the time when it allows one more. */
 static uint32
 rate_room(const DwRate *rate, const DwRateUse *use, TimestampTz now, TimestampTz *until)
 {
@@ -783,7 +768,7 @@ rate_room(const DwRate *rate, const DwRateUse *use, TimestampTz now, TimestampTz
 	return Min(starts, PG_INT32_MAX);
 }
 
-/* From when on nothing is known of the rate's use any more: it is as if nothing was started. */
+/* Returns when the rate will be unused, as if no task had started. */
 TimestampTz
 dw_rate_unused_at(const DwRate *rate, const DwRateUse *use)
 {
@@ -795,13 +780,13 @@ void
 dw_rate_start(const DwRate *rate, DwRateUse *use, TimestampTz now)
 {
 	use->next_start = dw_rate_next(rate, use, now) + start_interval(rate);
-	/* what start_interval() rounded off */
+	/* add the fraction that start_interval() rounds off */
 	use->start_fraction += rate->per % rate->starts;
 	use->next_start += use->start_fraction / rate->starts;
 	use->start_fraction %= rate->starts;
 }
 
-/* A task that was counted has not begun. */
+/* Removes a task from the count, since it has not begun. */
 void
 dw_rate_not_begun(const DwRate *rate, DwRateUse *use)
 {

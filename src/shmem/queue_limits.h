@@ -14,22 +14,23 @@
 
 #include "shared.h"
 
-/*---- queue_limits.c: rates: how many tasks may be started in a time ----*/
+/*---- queue_limits.c: rates: how many tasks may start in a period ----*/
 
 /* A rate, as declared. */
 typedef struct DwRate
 {
-	int32		starts;			/* tasks in the time per; 0: no limit, and the rest is unused */
-	int32		burst;			/* unused starts that are made up for at once; 0: by TOLERANCE_US */
-	int64		per;			/* us, a second at least */
+	int32		starts;			/* tasks in the time "per"; 0: no limit, and the other fields are
+								 * unused */
+	int32		burst;			/* tasks that may start at once after a pause; 0: by TOLERANCE_US */
+	int64		per;			/* in us, at least a second */
 } DwRate;
 
-/* How far a rate is used up.  All zero: nothing was started. */
+/* How far a rate is used up.  All fields are 0 if no task was started. */
 typedef struct DwRateUse
 {
 	TimestampTz next_start;		/* when the rate allows the next task */
-	int64		start_fraction; /* fraction of a microsecond that belongs to next_start, in
-								 * units of 1 / starts */
+	int64		start_fraction; /* fraction of a microsecond of next_start, in units of 1 /
+								 * starts */
 } DwRateUse;
 
 extern TimestampTz dw_rate_next(const DwRate *rate, const DwRateUse *use, TimestampTz now);
@@ -45,22 +46,22 @@ typedef enum DwLimit
 	DW_LIMIT_RUNNING,			/* its queue runs max_running tasks */
 	DW_LIMIT_RATE,				/* the rate of its queue is used up */
 	DW_LIMIT_TURN,				/* the queue's next task is kept for another owner */
-	DW_LIMIT_GROUP				/* each group that has due tasks is at a limit of its own */
+	DW_LIMIT_GROUP				/* each of its groups with due tasks is at a limit */
 } DwLimit;
 
-/* Pause before the second attempt, in microseconds, if neither task nor queue says. */
+/* Default pause before the second attempt, in microseconds. */
 #define DW_DEFAULT_RETRY_DELAY	(10 * USECS_PER_SEC)
 
-/* How often a message may be tried, if neither it nor its queue says. */
+/* Default number of attempts for a message. */
 #define DW_MESSAGE_ATTEMPTS		20
 
-/* Length of a lease, in us, if neither it nor its queue says. */
+/* Default length of a lease, in us. */
 #define DW_DEFAULT_LEASE		USECS_PER_MINUTE
 
-/* How long a transaction that has received messages may be idle, in ms, by default. */
+/* Default time for which a transaction that has received messages may be idle, in ms. */
 #define DW_DEFAULT_RECEIVE_TIMEOUT	(60 * 1000)
 
-/* Options that a queue declares for tasks that do not set them. */
+/* Options of a queue for tasks that do not set them. */
 typedef struct DwQueueDefaults
 {
 	int32		timeout;		/* ms, -1: none */
@@ -69,63 +70,65 @@ typedef struct DwQueueDefaults
 } DwQueueDefaults;
 
 /*
- * A declared queue of a database, as timer and executors need it.  The timer fills it
- * in from the table; the default queue (id 0) has no place here.
+ * A declared queue of a database, for the timer and executors.  The timer reads it from the table.
+ * The default queue (id 0) has no place here.
  *
- * Queues enter and leave dw_queues under the table lock and the ready lock of their
- * database together, so either lock is enough to find one.
+ * Queues enter and leave dw_queues under both the table lock and the ready lock of their database,
+ * so either lock is enough to find a queue.
  */
 typedef struct DwQueue
 {
-	/* table lock to enter and leave */
+	/* protected by the table lock */
 	Oid			database;		/* InvalidOid if the place is free */
 	int16		id;
 
-	/* ready lock: as declared */
-	DwPause		pause;			/* as its declaration says */
+	/* protected by the ready lock: options, as declared */
+	DwPause		pause;			/* as declared */
 	bool		batch;
 	int32		max_running;	/* 0: no limit */
 	DwRate		rate;
 	bool		groups;			/* its tasks take turns by groups, see groups.c */
-	int32		group_max_running;	/* of one group; 0: no limit */
-	DwRate		group_rate;		/* of one group */
+	int32		group_max_running;	/* limit for each group; 0: no limit */
+	DwRate		group_rate;		/* rate for each group */
 	bool		group_order;	/* tasks of one group run one after the other, in order */
 	int32		timeout;		/* ms, -1: none */
 	int16		max_attempts;
 	int64		retry_delay;	/* us */
 	bool		external;		/* has messages, which sessions receive */
-	int64		lease;			/* length of a lease that says nothing, in us */
+	int64		lease;			/* default length of a lease, in us */
 	int32		receive_timeout;	/* how long a receiver's transaction may be idle, in ms; 0: no
 									 * limit */
 
-	/* ready lock: its present state, see queue_limits.c */
+	/* protected by the ready lock: the present state, see queue_limits.c */
 	uint32		running;		/* tasks that executors run, of all its lanes */
 	DwTurns		turns;			/* if external: its lanes with ready messages */
 	uint32		waiting;		/* sessions in delay_await(), see receivers.c */
-	bool		notifies;		/* it has a channel that is notified */
-	bool		has_news;		/* a message has become ready since the sweeper was asked to
-								 * notify the channel */
-	bool		notify_asked;	/* the sweeper is asked to */
-	TimestampTz looked_at;		/* when a session has last looked for a message; 0: never */
-	TimestampTz woken_at;		/* when one of these was woken, and none has looked for a
-								 * message since; else 0 */
+	bool		notifies;		/* it has a channel for NOTIFY */
+	bool		has_news;		/* a message became ready after the sweeper was asked to notify the
+								 * channel */
+	bool		notify_asked;	/* the sweeper was asked to notify the channel */
+	TimestampTz looked_at;		/* when a session last looked for a message; 0: never */
+	TimestampTz woken_at;		/* when a waiting session was woken, if none has looked for a message
+								 * since; else 0 */
 	DwRateUse	rate_use;
-	Oid			kept_for;		/* owner for which a turn is kept until kept_until */
+	Oid			kept_for;		/* a turn is kept for this owner until kept_until */
 	TimestampTz kept_until;		/* 0: no turn is kept */
 	TimestampTz next_turn;		/* no turn is kept again before then */
 
-	/* messages that open transactions have received; commit callbacks lower it */
+	/* messages that open transactions have received; commit callbacks decrement it */
 	pg_atomic_uint32 received;
 	/* leases, if max_running is set; see the head of queue_limits.c */
-	pg_atomic_uint32 leased;	/* their number, if not lease_doubt, and until leases_until */
-	pg_atomic_uint32 lease_changes; /* raised after each change of leased, and by doubts */
+	pg_atomic_uint32 leased;	/* number of leases; valid until leases_until, unless lease_doubt is
+								 * 1 */
+	pg_atomic_uint32 lease_changes; /* incremented after each change of "leased", and with
+									 * lease_doubt */
 	pg_atomic_uint32 lease_counts;	/* how often leases were counted */
-	pg_atomic_uint32 lease_doubt;	/* 1: they have to be counted again */
-	TimestampTz leases_until;	/* ready lock: when the first of them ends */
+	pg_atomic_uint32 lease_doubt;	/* 1: leases must be counted again */
+	TimestampTz leases_until;	/* ready lock: when the first lease ends */
 
 	/* statistics, since the queue was entered */
 	DwCounters	counters;		/* cancelled: claimed tasks that a mark had cancelled */
-	pg_atomic_uint64 lapsed;	/* leases that ended without a word of the receiver */
+	pg_atomic_uint64 lapsed;	/* leases that their receivers did not end */
 } DwQueue;
 
 extern DwQueue *dw_lane_queue(const DwLane *lane);
@@ -163,7 +166,7 @@ extern void dw_queues_leave(Oid database);
 extern void dw_queue_attach_lane(DwDatabase *db, DwLane *lane);
 extern const char *dw_pause_text(DwPause reason);
 
-/* All declared queues of all databases; dw_max_queues places, in shared memory. */
+/* The dw_max_queues places for declared queues of all databases, in shared memory. */
 extern DwQueue *dw_queues;
 
 #endif							/* DW_QUEUE_LIMITS_H */

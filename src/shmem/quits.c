@@ -3,15 +3,14 @@
  * quits.c
  *	  Tasks that have ended their executor.
  *
- * Run by executors.  An executor that ends while it runs a task, without having been
- * told to by another process, leaves a note.  The executor that claims the task next
- * finds the note, and counts the end as a failed attempt.  Otherwise such a task would
- * be run again for ever: one that terminates its own session, raises a FATAL error, or
- * goes on after its timeout.  An executor that ends while its task is to be stopped
- * leaves a note in any case.
+ * Run by executors.  An executor that ends while it runs a task, without having been told to by
+ * another process, leaves a note.  The executor that claims the task next finds the note, and
+ * counts the end as a failed attempt.  Otherwise a task that terminates its own session, raises a
+ * FATAL error, or goes on after its timeout, would be run again for ever.  An executor that ends
+ * after a request to stop its task always leaves a note.
  *
- * A note can get lost, since there are DW_MAX_QUITS at most, and a restart of the
- * server removes all; that costs one more run.  The notes are under the table lock.
+ * A note can get lost, since there are DW_MAX_QUITS notes at most, and a restart of the server
+ * removes them.  A lost note costs one more run.  The table lock protects the notes.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,7 +22,7 @@
 #include "shared.h"
 #include "suspects.h"
 
-/* The note of this task, or NULL.  Needs the table lock. */
+/* Returns the note of this task, or NULL.  Needs the table lock. */
 static DwQuit *
 find_quit(Oid database, int64 id)
 {
@@ -46,8 +45,8 @@ count_notes(void)
 }
 
 /*
- * Leaves a note that the task has ended its executor; "stopped" is whether the task was
- * to be stopped.  Needs the table lock, exclusively.
+ * Leaves a note that the task has ended its executor.  "stopped" is true after a request to stop
+ * the task.  Needs the table lock exclusively.
  */
 void
 dw_quit_note(Oid database, int64 id, bool stopped)
@@ -63,10 +62,7 @@ dw_quit_note(Oid database, int64 id, bool stopped)
 	count_notes();
 }
 
-/*
- * True if the task has ended its executor.  Takes the table lock if there are any
- * notes.
- */
+/* Returns true if the task has ended its executor.  Takes the table lock if there are any notes. */
 bool
 dw_quit_is_noted(int64 id)
 {
@@ -82,8 +78,8 @@ dw_quit_is_noted(int64 id)
 }
 
 /*
- * Removes the notes of a database, since the extension is gone: if it is created again,
- * other tasks have the same ids.  Needs the table lock, exclusively.
+ * Removes the notes of a database, since the extension is gone: if it is created again, other tasks
+ * have the same ids.  Needs the table lock exclusively.
  */
 void
 dw_quits_forget_database(Oid database)
@@ -96,8 +92,8 @@ dw_quits_forget_database(Oid database)
 }
 
 /*
- * Removes the note of a task; returns the error with which its attempt has failed, in
- * the current memory context, or NULL if there was no note.  Takes the table lock.
+ * Removes the note of a task.  Returns the error of its failed attempt, in the current memory
+ * context, or NULL if there was no note.  Takes the table lock.
  */
 ErrorData *
 dw_quit_take(int64 id)

@@ -1,22 +1,23 @@
 /*-------------------------------------------------------------------------
  *
  * ready.c
- *	  Ready lists: tasks that are due, lane by lane, until an executor takes them.
+ *	  Ready lists of lanes: due tasks, until executors take them.
  *
- * Run by the timer, which adds tasks, by executors, which take them, and by sessions that
- * receive messages.  Callers hold the ready lock of the database, exclusively; only what
- * says so needs more or less.
+ * Run by the timer, which adds tasks, by executors, which take them, and by sessions that receive
+ * messages.  Callers hold the ready lock of the database exclusively, unless a comment below says
+ * otherwise.
  *
- * Lanes of one owner take turns; so do the lanes of one external queue, whoever owns them.  The lanes of one queue among them, which differ in
- * priority, are peers and share one turn: the task comes from the highest priority,
- * unless a lower one was passed over PASSED_OVER_MAX times in a row.
+ * Lanes of one owner take turns.  The lanes of one external queue take turns, too, even if they
+ * have different owners.  Lanes of the same owner and queue with different priorities are peers and
+ * share one turn: the task comes from the highest priority, unless a lower priority was passed over
+ * PASSED_OVER_MAX times in a row.
  *
- * In a lane whose queue has groups, the tasks stand in lists of their groups, which take turns,
- * see groups.c.
+ * If the queue of a lane has groups, tasks are in the lists of their groups, and the groups take
+ * turns, see groups.c.
  *
- * A batch is a transaction in which an executor runs several tasks of one lane.
- * Executors in batches of the same lane take tasks at different positions of the list, so
- * that they do not wait for each other's pages of tables and indexes.
+ * A batch is a transaction in which an executor runs several tasks of one lane.  Executors with
+ * batches of the same lane take tasks at different positions of the list.  So they do not wait for
+ * each other's pages of tables and indexes.
  *
  *-------------------------------------------------------------------------
  */
@@ -37,31 +38,31 @@
 #include "shared.h"
 
 /*
- * How many chunks of a ready list executors in batches of one lane keep between them:
- * 16 chunks are 672 tasks, more than an index page has entries.
+ * Executors with batches of one lane stay this many chunks of the ready list apart: 16 chunks are
+ * 672 tasks, more than an index page has entries.
  *
- * This matters only where a task takes less than QUICK_US microseconds; executors of
- * slower tasks take no notice of each other.
+ * This matters only for tasks that take less than QUICK_US microseconds.  Executors of slower tasks
+ * ignore each other.
  */
 #define APART_CHUNKS	16
 #define QUICK_US	100
 
-/* Tasks that one look moves from a ready list to their groups at most. */
+/* Maximum number of tasks that are moved at a time from a ready list to their groups. */
 #define SORT_MAX		64
 
-/* After so many tasks of its peers, in a row, a lane of lower priority goes first. */
+/* After so many tasks of its peers in a row, a lane of lower priority goes first. */
 #define PASSED_OVER_MAX	15
 
 /*---- Listing lanes with ready tasks ----*/
 
-/* The list that the lane is in while it has ready tasks. */
+/* Returns the list for the lane while the lane has ready tasks. */
 static DwTurns *
 turns_of(const DwLane *lane)
 {
 	return lane->external ? &dw_queues[lane->queue_place].turns : &dw_lane_owner(lane)->turns;
 }
 
-/* Appends the lane to its list, and lists its owner if that needs an executor now. */
+/* Appends the lane to its list, and lists its owner if the owner needs an executor now. */
 static void
 link_last(DwDatabase *db, DwLane *lane)
 {
@@ -79,9 +80,7 @@ link_last(DwDatabase *db, DwLane *lane)
 		dw_owner_list(db, dw_lane_owner(lane));
 }
 
-/*
- * Lists a lane that has ready tasks, for its turn; nothing if it is listed or paused.
- */
+/* Lists a lane with ready tasks for its turn.  Does nothing if the lane is listed or paused. */
 void
 dw_ready_list(DwDatabase *db, DwLane *lane)
 {
@@ -92,7 +91,7 @@ dw_ready_list(DwDatabase *db, DwLane *lane)
 	link_last(db, lane);
 }
 
-/* Removes the lane from its list; its owner stays in its own list. */
+/* Removes the lane from its list.  Does not unlist the owner. */
 static void
 unlink_lane(DwLane *lane)
 {
@@ -111,8 +110,8 @@ unlink_lane(DwLane *lane)
 }
 
 /*
- * Removes a lane from its list, if it is there.  An owner without other listed lanes is
- * removed from its list, too.
+ * Removes a lane from its list, if it is listed.  Also unlists the owner if it has no other listed
+ * lanes.
  */
 void
 dw_ready_unlist(DwDatabase *db, DwLane *lane)
@@ -135,17 +134,17 @@ dw_ready_obey_pause(DwDatabase *db, DwLane *lane)
 }
 
 /*
- * Empties the lists of lanes, owners and external queues of a database; the ready lists themselves are
- * left as they are.  Needs the table lock, too.
+ * Empties the lists of lanes, owners and external queues of a database, but not the ready lists.
+ * Needs the table lock, too.
  */
 void
 dw_ready_reset(DwDatabase *db)
 {
-	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
+	dw_each_lane(lane, db)
 	{
-		DwOwner    *owner = dw_lane_owner(&dw_lanes[i]);
+		DwOwner    *owner = dw_lane_owner(lane);
 
-		dw_lanes[i].is_listed = false;
+		lane->is_listed = false;
 		dw_turns_init(&owner->turns);
 		owner->is_listed = false;
 		owner->round = 0;
@@ -160,7 +159,7 @@ dw_ready_reset(DwDatabase *db)
 
 /*---- Adding and taking tasks ----*/
 
-/* Notes that a message can be received, if the lane is of an external queue. */
+/* If the lane belongs to an external queue, notes that a message can be received. */
 static void
 note_news(const DwLane *lane)
 {
@@ -169,12 +168,12 @@ note_news(const DwLane *lane)
 }
 
 /*
- * Adds a due task to its group, if the entry has one and the group gets a place; else to the
- * end of the lane's ready list.  False if the pool has no memory for it.
+ * Adds a due task to its group, if it has a group and the group gets a place.  Otherwise appends it
+ * to the lane's ready list.  Returns false if the pool has no memory for the task.
  *
- * While tasks with a group stand in the ready list, others join them there, since they are
- * due later; sort_into_groups() takes them out.  *left is raised if the group has enough
- * tasks, so that this one stays in the table.  tid: see dw_group_add().
+ * While the ready list is not empty, later tasks with groups are appended there, too;
+ * sort_into_groups() takes them out.  Increments *left if the group has enough tasks: then this
+ * task stays in the table.  "tid": see dw_group_add().
  */
 static bool
 push_entry(DwDatabase *db, DwLane *lane, const DwEntry *entry, const ItemPointerData *tid,
@@ -192,7 +191,7 @@ push_entry(DwDatabase *db, DwLane *lane, const DwEntry *entry, const ItemPointer
 	return dw_list_push(dw_pool, &db->account, &lane->ready, entry);
 }
 
-/* As push_entry(), for a task that goes before all others of its lane or group. */
+/* Adds a task like push_entry(), but before all others of its lane or group. */
 static bool
 put_entry_back(DwDatabase *db, DwLane *lane, const DwEntry *entry)
 {
@@ -207,10 +206,10 @@ put_entry_back(DwDatabase *db, DwLane *lane, const DwEntry *entry)
 }
 
 /*
- * Makes a due task of the lane ready; false if the pool has no memory for it.  The caller
- * counts it in db->ready, unless *left was raised: then its group has enough tasks in memory,
- * and the timer loads it later.  tid: where the row of a task with a group is; NULL if that is not
- * known.
+ * Makes a due task of the lane ready.  Returns false if the pool has no memory for the task.  The
+ * caller counts the task in db->ready, unless *left was incremented: then its group has enough
+ * tasks in memory, and the timer loads the task later.  "tid" is the TID of a grouped task, or NULL
+ * if it is not known.
  */
 bool
 dw_ready_push(DwDatabase *db, DwLane *lane, const DwEntry *entry, const ItemPointerData *tid,
@@ -223,7 +222,7 @@ dw_ready_push(DwDatabase *db, DwLane *lane, const DwEntry *entry, const ItemPoin
 	return true;
 }
 
-/* The pool has no memory for a task: has its lane loaded from there on again.  Returns false. */
+/* Has a lane loaded again from this task on, since the pool has no memory.  Returns false. */
 static bool
 have_read_again(DwDatabase *db, DwLane *lane, const DwEntry *entry)
 {
@@ -233,9 +232,9 @@ have_read_again(DwDatabase *db, DwLane *lane, const DwEntry *entry)
 }
 
 /*
- * Puts a task that was taken back before all others of its lane.  alone: the task must
- * not join a batch next time.  False if the pool has no memory for it: the timer reads the
- * task from the table again, and the caller is to wake it.
+ * Puts a taken task back, before all others of its lane.  "alone": the task must not join a batch
+ * next time.  Returns false if the pool has no memory for the task.  Then the caller must wake the
+ * timer, which reads the task from the table again.
  */
 bool
 dw_ready_put_back(DwDatabase *db, const DwEntry *entry, bool alone)
@@ -255,19 +254,18 @@ dw_ready_put_back(DwDatabase *db, const DwEntry *entry, bool alone)
 	return have_read_again(db, lane, entry);
 }
 
-/* Where the next task of a lane is. */
+/* The place of the next task of a lane. */
 typedef struct Place
 {
-	DwGroup    *group;			/* the first one of this group; NULL: of no group */
-	DwPosition	position;		/* in the ready list; if there is nothing, it is the spare */
-	bool		few_left;		/* the timer is to load more tasks of some group */
-	ItemPointerData tid;		/* once the task is taken, if it has a group: where its row is, or
-								 * invalid if that is not known */
+	DwGroup    *group;			/* the task is the first of this group; NULL: it has no group */
+	DwPosition	position;		/* position in the ready list; if no task is there, the task is the
+								 * spare */
+	bool		few_left;		/* the timer must load more tasks of some group */
+	ItemPointerData tid;		/* TID of a grouped task, after it was taken; invalid if not
+								 * known */
 } Place;
 
-/*
- * The ready task of no group at this position: of the list, or the ready spare; else NULL.
- */
+/* Returns the task at this position of the ready list, or the ready spare, or NULL. */
 static const DwEntry *
 first_ready(const DwLane *lane, const DwPosition *position)
 {
@@ -278,7 +276,7 @@ first_ready(const DwLane *lane, const DwPosition *position)
 	return first;
 }
 
-/* Takes the task out that first_ready() has returned. */
+/* Takes out the task that first_ready() has returned. */
 static void
 take_ungrouped(DwDatabase *db, DwLane *lane, DwPosition *position, DwEntry *entry)
 {
@@ -291,9 +289,9 @@ take_ungrouped(DwDatabase *db, DwLane *lane, DwPosition *position, DwEntry *entr
 }
 
 /*
- * Moves tasks from the lane's ready list, or its spare, to their groups, as far as these get a
- * place; SORT_MAX at most.  If no group of the lane is open, the first task gets one of the
- * reserved places.  *left becomes true if the timer is to load some of them later.
+ * Moves up to SORT_MAX tasks from the lane's ready list, or its spare, to their groups, as long as
+ * the groups get places.  If no group of the lane is open, the group of the first task may get a
+ * reserved place.  Sets *left to true if the timer must load some of the tasks later.
  */
 static void
 sort_into_groups(DwDatabase *db, DwLane *lane, bool *left)
@@ -320,8 +318,8 @@ sort_into_groups(DwDatabase *db, DwLane *lane, bool *left)
 }
 
 /*
- * The lane's next task, and its place; NULL if there is none that the limits of groups allow
- * to begin now.  A task of no group goes first; in a lane that has groups there are few.
+ * Returns the lane's next task, and sets *place, or returns NULL if limits of groups allow no task
+ * to begin now.  Tasks without a group go first; a lane with groups has few of them.
  */
 static const DwEntry *
 find_first(DwDatabase *db, DwLane *lane, TimestampTz now, Place *place)
@@ -346,8 +344,8 @@ find_first(DwDatabase *db, DwLane *lane, TimestampTz now, Place *place)
 }
 
 /*
- * Takes the task out that find_first() has found.  True if few tasks of the lane, or of its group,
- * are left in memory: the timer is to load more.
+ * Takes out the task that find_first() has found.  Returns true if few tasks of the lane, or of the
+ * group, are left in memory: the timer must load more.
  */
 static bool
 take_ready(DwDatabase *db, DwLane *lane, Place *place, TimestampTz now, DwEntry *entry)
@@ -365,7 +363,7 @@ take_ready(DwDatabase *db, DwLane *lane, Place *place, TimestampTz now, DwEntry 
 	return true;
 }
 
-/* As take_ready(), and makes the entry the executor's current task. */
+/* Does take_ready(), and makes the entry the executor's current task. */
 static bool
 take_current(DwDatabase *db, DwExecutor *me, DwLane *lane, Place *place, TimestampTz now)
 {
@@ -377,15 +375,12 @@ take_current(DwDatabase *db, DwExecutor *me, DwLane *lane, Place *place, Timesta
 		me->group_changes = place->group->changes;
 	}
 	me->begun = me->settled = false;
-	/* a parallel worker that calls exit() does not decrement it; all are gone by now */
+	/* a parallel worker that calls exit() does not decrement it; all workers are gone now */
 	pg_atomic_write_u32(&me->helpers, 0);
 	return few_left;
 }
 
-/*
- * True if a task of a is taken before one of b; a and b are peers, and both have ready
- * tasks.
- */
+/* Returns true if a task of "a" is taken before a task of "b".  Both are peers with ready tasks. */
 static bool
 goes_before(const DwLane *a, const DwLane *b)
 {
@@ -398,8 +393,8 @@ goes_before(const DwLane *a, const DwLane *b)
 }
 
 /*
- * True if the lane has a ready task that its groups allow to begin, and another executor may
- * run one of its tasks.
+ * Returns true if the lane has a ready task that the limits of groups allow to begin, and another
+ * executor may run a task of the lane.
  */
 static bool
 can_give(const DwLane *lane, TimestampTz now)
@@ -409,7 +404,7 @@ can_give(const DwLane *lane, TimestampTz now)
 		lane->running < dw_lane_executors();
 }
 
-/* Of a lane and its peers, the one from which the next task is taken. */
+/* Chooses from which lane the next task is taken: this lane, or one of its peers. */
 static DwLane *
 choose_peer(DwLane *lane, TimestampTz now)
 {
@@ -421,10 +416,7 @@ choose_peer(DwLane *lane, TimestampTz now)
 	return best;
 }
 
-/*
- * Counts that a task of this lane was taken while peers of lower priority had ready
- * tasks.
- */
+/* Counts that a task of this lane was taken before ready tasks of peers of lower priority. */
 static void
 pass_over_peers(DwLane *taken, TimestampTz now)
 {
@@ -435,9 +427,9 @@ pass_over_peers(DwLane *taken, TimestampTz now)
 }
 
 /*
- * Moves the lane and its peers to the end of their list, and an owner that needs
- * executors to the end of its list, so that the next task comes from another queue, or
- * the next message from another owner.
+ * Moves the lane and its peers to the end of their list, and an owner that needs executors to the
+ * end of the list of owners.  So the next task comes from another queue, and the next message from
+ * another owner.
  */
 static void
 end_turn(DwDatabase *db, DwLane *taken, TimestampTz now)
@@ -458,8 +450,8 @@ end_turn(DwDatabase *db, DwLane *taken, TimestampTz now)
 }
 
 /*
- * True if limits and pauses allow to take a task of the lane now.  If not, *look_again
- * is lowered to the time when to try again.
+ * Returns true if limits and pauses allow to take a task of the lane now.  If not, lowers
+ * *look_again to the time when to try again.
  */
 static bool
 may_take(DwDatabase *db, DwLane *lane, TimestampTz now, TimestampTz *look_again)
@@ -480,9 +472,9 @@ may_take(DwDatabase *db, DwLane *lane, TimestampTz now, TimestampTz *look_again)
 }
 
 /*
- * True if tasks of the lane's queue may share a transaction.  Limits count tasks when
- * they begin, so tasks of a limited queue run one by one.  Those of groups are counted one by
- * one, so some of one group may share a transaction if so many may run.
+ * Returns true if tasks of the lane's queue may share a transaction.  Limits count tasks when they
+ * begin, so tasks of a limited queue run one by one.  Limits of groups count each task of a batch,
+ * so tasks of one group may share a transaction as far as the limit allows.
  */
 static bool
 queue_allows_batch(const DwLane *lane)
@@ -493,10 +485,7 @@ queue_allows_batch(const DwLane *lane)
 							 queue->group_rate.starts == 0 && !queue->group_order);
 }
 
-/*
- * Takes the next task, if a lane of the executor's owner has a first task that is due by
- * until_due.
- */
+/* Takes the next task, if a lane of the executor's owner has one that is due by until_due. */
 static bool
 pop_until(DwDatabase *db, DwExecutor *me, TimestampTz until_due, TimestampTz now, DwPopped *popped)
 {
@@ -530,7 +519,7 @@ pop_until(DwDatabase *db, DwExecutor *me, TimestampTz until_due, TimestampTz now
 			continue;
 
 		peer = choose_peer(lane, now);
-		/* its groups may go on sleeping, since siblings were faster */
+		/* the peer's groups may sleep on, if their siblings have begun tasks */
 		first = peer == lane ? NULL : find_first(db, peer, now, &place_of_peer);
 		if (first != NULL && first->due <= until_due)
 		{
@@ -543,7 +532,7 @@ pop_until(DwDatabase *db, DwExecutor *me, TimestampTz until_due, TimestampTz now
 		dw_limits_take(lane, now);
 		pass_over_peers(lane, now);
 		end_turn(db, lane, now);
-		/* a rate is used up: the timer must look when it allows the next task */
+		/* if a rate is used up, the timer must look when it allows the next task */
 		limit = dw_lane_limit(lane, now, &room, &until);
 		if ((limit == DW_LIMIT_RATE || limit == DW_LIMIT_GROUP) && until != DW_NEVER)
 			popped->look_again = Min(popped->look_again, Max(until, now + DW_COALESCE_US));
@@ -553,9 +542,9 @@ pop_until(DwDatabase *db, DwExecutor *me, TimestampTz until_due, TimestampTz now
 }
 
 /*
- * Takes the next task of the executor's owner that is due by "until", from its queues in
- * turn, and makes it the executor's current task; false if none may run now.  Raises the
- * numbers of running tasks.
+ * Takes the next task of the executor's owner that is due by "until", from the owner's queues in
+ * turn, and makes it the executor's current task.  Returns false if no task may run now.
+ * Increments the numbers of running tasks.
  */
 bool
 dw_ready_pop(DwDatabase *db, DwExecutor *me, TimestampTz until, DwPopped *popped)
@@ -566,17 +555,15 @@ dw_ready_pop(DwDatabase *db, DwExecutor *me, TimestampTz until, DwPopped *popped
 	popped->look_again = DW_NEVER;
 	if (dw_database_is_disabled(db))
 		return false;
-	/*
-	 * tasks whose due time has come go before those that the timer handed over a little
-	 * early
-	 */
+	/* due tasks go before tasks that the timer handed over a little early */
 	return pop_until(db, me, Min(until, now), now, popped) ||
 		(until > now && pop_until(db, me, until, now, popped));
 }
 
 /*
- * Puts a task that was taken at the end of its lane's ready list, with the others of its group, of
- * which none may begin.  False if the pool has no memory for it: then the timer reads the lane again.
+ * Puts a taken task, and the other tasks of its group, at the end of the lane's ready list, since
+ * none of them may begin.  Returns false if the pool has no memory for the task: then the timer
+ * reads the lane again.
  */
 bool
 dw_ready_set_aside(DwDatabase *db, const DwEntry *entry)
@@ -592,8 +579,8 @@ dw_ready_set_aside(DwDatabase *db, const DwEntry *entry)
 }
 
 /*
- * Puts a task of a group back that was taken, and makes the entry that of another task of the
- * group and the lane.  False if there is no memory to put it back.
+ * Puts a taken task of a group back, and sets the entry to another task of the group and the lane.
+ * Returns false if there is no memory to put the task back.
  */
 bool
 dw_ready_exchange(DwDatabase *db, DwEntry *current, TimestampTz due, int64 id)
@@ -602,7 +589,7 @@ dw_ready_exchange(DwDatabase *db, DwEntry *current, TimestampTz due, int64 id)
 
 	if (!put_entry_back(db, lane, current))
 		return false;
-	/* it was the last one there, and the other one may come back no more */
+	/* the task may have been the lane's last ready task, and the other task may never come back */
 	dw_ready_list(db, lane);
 	pg_atomic_fetch_add_u64(&db->ready, 1);
 	current->due = due;
@@ -612,8 +599,8 @@ dw_ready_exchange(DwDatabase *db, DwEntry *current, TimestampTz due, int64 id)
 }
 
 /*
- * Asks the timer to load more tasks of the current task's lane from the table.  To be
- * called without the lock, when "few_left" was true.
+ * Asks the timer to load more tasks of the current task's lane from the table.  Called without the
+ * lock if "few_left" was true.
  */
 void
 dw_ready_ask_for_load(DwDatabase *db, const DwExecutor *me)
@@ -625,8 +612,9 @@ dw_ready_ask_for_load(DwDatabase *db, const DwExecutor *me)
 /*---- Messages ----*/
 
 /*
- * The first message of this lane and its place, as find_first().  If the timer is to load more of
- * some group of the lane, *look_again is lowered to now: for those who take none.
+ * Returns the first message of this lane and its place, like find_first().  If the timer must load
+ * more messages of a group of the lane, lowers *look_again to now, for callers that take no
+ * message.
  */
 static const DwEntry *
 first_message(DwDatabase *db, DwLane *lane, TimestampTz now, Place *place, TimestampTz *look_again)
@@ -642,8 +630,8 @@ first_message(DwDatabase *db, DwLane *lane, TimestampTz now, Place *place, Times
 }
 
 /*
- * The lane of an external queue whose turn it is, and from which a message may be taken
- * now, and its place; or NULL.  *look_again is lowered to the time when a limit of the queue ends.
+ * Returns the lane of an external queue whose turn it is, or NULL.  Sets *place to the lane's first
+ * message that may be taken now.  Lowers *look_again to the time when a limit of the queue ends.
  */
 static DwLane *
 lane_with_message(DwDatabase *db, DwQueue *queue, TimestampTz now, Place *place, TimestampTz *look_again)
@@ -668,7 +656,7 @@ lane_with_message(DwDatabase *db, DwQueue *queue, TimestampTz now, Place *place,
 			first_message(db, lane, now, place, look_again) == NULL)
 			continue;
 		peer = choose_peer(lane, now);
-		/* its groups may go on sleeping, since siblings were faster */
+		/* the peer's groups may sleep on, if their siblings have begun tasks */
 		if (peer != lane && first_message(db, peer, now, &place_of_peer, look_again) != NULL)
 		{
 			lane = peer;
@@ -680,9 +668,9 @@ lane_with_message(DwDatabase *db, DwQueue *queue, TimestampTz now, Place *place,
 }
 
 /*
- * True if a message of this external queue can be taken now, as far as is known here: a session
- * that takes it may find that leases fill its group.  If a limit of the queue is in the way,
- * *look_again is lowered to the time when it ends.
+ * Returns true if a message of this external queue can probably be taken now.  A session that takes
+ * it may still find that leases fill its group.  Lowers *look_again to the time when a limit of the
+ * queue ends.
  */
 bool
 dw_ready_has_message(DwDatabase *db, DwQueue *queue, TimestampTz *look_again)
@@ -693,8 +681,8 @@ dw_ready_has_message(DwDatabase *db, DwQueue *queue, TimestampTz *look_again)
 }
 
 /*
- * False if this message must be received alone, and others were taken before it.  Changes
- * *alone for the next one.
+ * Returns false if this message must be received alone, and others were taken before it.  Sets
+ * *alone for the next message.
  */
 static bool
 may_be_next(DwDatabase *db, const DwEntry *entry, DwAlone *alone)
@@ -713,13 +701,13 @@ may_be_next(DwDatabase *db, const DwEntry *entry, DwAlone *alone)
 }
 
 /*
- * Takes the next message of this external queue into *entry; false if none can be taken
- * now, or by *alone none together with those before, which is changed.  Lanes of several owners take turns.  *few_left becomes true if the timer is to
- * load more tasks of the lane, which is flagged for that: the caller wakes the timer.
+ * Takes the next message of this external queue into *entry.  Returns false if no message can be
+ * taken now, or if *alone forbids to take it with the messages before.  Updates *alone.  Lanes of
+ * several owners take turns.  If the timer must load more messages of the lane, flags the lane and
+ * sets *few_left to true: then the caller wakes the timer.
  */
 bool
-dw_ready_pop_message(DwDatabase *db, DwQueue *queue, DwAlone *alone, DwEntry *entry,
-					 bool *few_left)
+dw_ready_pop_message(DwDatabase *db, DwQueue *queue, DwAlone *alone, DwEntry *entry, bool *few_left)
 {
 	TimestampTz now = dw_now();
 	TimestampTz look_again = DW_NEVER;
@@ -730,7 +718,7 @@ dw_ready_pop_message(DwDatabase *db, DwQueue *queue, DwAlone *alone, DwEntry *en
 	if (*alone == DW_ALONE_TAKEN)
 		return false;
 	lane = lane_with_message(db, queue, now, &place, &look_again);
-	/* few are left of some group, though none may be taken now */
+	/* the timer must load more tasks of a group, even if no message may be taken now */
 	if (look_again <= now)
 		*few_left = true;
 	first = lane == NULL ? NULL : place.group != NULL ? &place.group->first : first_ready(lane, &place.position);
@@ -749,34 +737,26 @@ dw_ready_pop_message(DwDatabase *db, DwQueue *queue, DwAlone *alone, DwEntry *en
 
 /*---- Batches ----*/
 
-/*
- * True if another executor in a batch takes tasks at this position, quickly one after the
- * other.
- */
+/* Returns true if another executor in a batch takes quick tasks at this position. */
 static bool
 is_busy_at(const DwExecutor *me, const DwPosition *position, TimestampTz now)
 {
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
-	{
-		const DwExecutor *e = &dw_executors[i];
-
+	dw_each_executor(e)
 		if (e != me && e->database == me->database && e->in_batch &&
 			e->position.chunk == position->chunk && e->position.serial == position->serial &&
 			now - e->since < QUICK_US)
 			return true;
-	}
 	return false;
 }
 
 /*
- * Chooses where in the ready list a batch takes its tasks.
+ * Chooses the position in the ready list where a batch takes its tasks.
  *
- * Tasks that are neighbours in the list mostly are neighbours in tables and indexes,
- * too.  Executors that took them in turn would wait for each other's pages.  So a batch
- * begins where no other executor is at work, APART_CHUNKS further on, or at the head if
- * all positions are busy.  The tasks stay in the list until they are taken: no other
- * executor is kept from any of them, and tasks that a batch leaves behind are the head
- * of the list for the next choice.
+ * Neighbours in the list are usually neighbours in tables and indexes, too.  Executors that took
+ * them in turn would wait for each other's pages.  So a batch begins where no other executor works,
+ * in steps of APART_CHUNKS, or at the head if all positions are busy.  Tasks stay in the list until
+ * they are taken, so any executor may take them.  The next batch may begin at tasks that a batch
+ * has left behind.
  */
 static DwPosition
 choose_position(const DwExecutor *me, const DwLane *lane)
@@ -795,9 +775,9 @@ choose_position(const DwExecutor *me, const DwLane *lane)
 }
 
 /*
- * Takes another task for the executor's batch, from the lane of its current task, at
- * the position in the list that the executor has chosen, and makes it the current one;
- * false if the batch must end.  *few_left: see DwPopped.
+ * Takes another task for the executor's batch, and makes it the current task.  It comes from the
+ * same lane, at the position in the list that the executor has chosen.  Returns false if the batch
+ * must end.  *few_left: see DwPopped.
  *
  * The batch ends unless the next task is due by "until" and may share a transaction,
  * the lane is not paused, and no peer of the lane goes first.
@@ -807,7 +787,7 @@ dw_ready_pop_next(DwDatabase *db, DwExecutor *me, TimestampTz until, bool *few_l
 {
 	DwLane	   *lane = &dw_lanes[me->current.lane];
 	bool		by_groups = lane->grouped || lane->groups.entries > 0;
-	/* only groups need to know */
+	/* only groups need the time */
 	TimestampTz now = by_groups ? dw_now() : 0;
 	Place		place = {.position = me->position};
 	const DwEntry *first;
@@ -835,8 +815,8 @@ dw_ready_pop_next(DwDatabase *db, DwExecutor *me, TimestampTz until, bool *few_l
 }
 
 /*
- * Takes the whole ready list of a lane away and returns it, so that the timer can work
- * on it without the lock.  Executors in batches of the lane forget their position in it.
+ * Takes the whole ready list of a lane away and returns it, so that the timer can work on it
+ * without the lock.  Makes executors in batches of the lane forget their positions.
  */
 DwList
 dw_ready_take_away(DwDatabase *db, DwLane *lane)
@@ -844,12 +824,8 @@ dw_ready_take_away(DwDatabase *db, DwLane *lane)
 	DwList		list = lane->ready;
 
 	dw_list_init(&lane->ready);
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
-	{
-		DwExecutor *e = &dw_executors[i];
-
+	dw_each_executor(e)
 		if (e->database == db->oid && e->in_batch && e->current.lane == lane - dw_lanes)
 			e->position.chunk = DW_NO_CHUNK;
-	}
 	return list;
 }

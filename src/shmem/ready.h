@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * ready.h
- *	  Ready lists: tasks that are due, lane by lane, until an executor takes them.
+ *	  Ready lists of lanes: due tasks, until executors take them.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,21 +17,21 @@
 #include "queue_limits.h"
 #include "shared.h"
 
-/* What follows from taking a task, or from finding none. */
+/* Instructions for the caller after it took a task, or found none. */
 typedef struct DwPopped
 {
 	bool		may_batch;		/* the task may share a transaction with the next one */
-	bool		few_left;		/* the timer is to load more tasks of the lane */
+	bool		few_left;		/* the timer must load more tasks of the lane */
 	TimestampTz look_again;		/* when the timer must look again; DW_NEVER if it need not */
 } DwPopped;
 
-/* Whether the next message may be one that must be received alone, see rollbacks.c. */
+/* Whether a message that must be received alone may come next, see rollbacks.c. */
 typedef enum DwAlone
 {
 	DW_ALONE_NO_MATTER,			/* for leases */
 	DW_ALONE_ALLOWED,			/* nothing was taken yet */
 	DW_ALONE_REFUSED,
-	DW_ALONE_TAKEN				/* such a message was taken: no other one may be */
+	DW_ALONE_TAKEN				/* such a message was taken, so no other message may be taken */
 } DwAlone;
 
 extern bool dw_ready_pop(DwDatabase *db, DwExecutor *me, TimestampTz until, DwPopped *popped);

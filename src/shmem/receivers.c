@@ -1,22 +1,20 @@
 /*-------------------------------------------------------------------------
  *
  * receivers.c
- *	  Sessions that receive messages, and those that wait for one.
+ *	  Sessions that receive messages, and sessions that wait for a message.
  *
- * Run by these sessions; by sessions that find a row locked, and ask whether its message
- * was received; and by timer and sessions that wake one that waits.  Each process has
- * one place.
+ * Run by these sessions, by sessions that find a row locked and check whether its message was
+ * received, and by the timer and sessions that wake a waiting session.  Each process has one place.
  *
- * A session that receives publishes its transaction, before it deletes the first row: to
- * others such a message is running, as a task is that an executor has claimed.  Nobody
- * waits for the end of such a transaction, which may be open for long.
+ * A session that receives publishes its transaction before it deletes the first row.  Other
+ * sessions see its messages as running, like a task that an executor has claimed.  Nobody waits for
+ * the end of such a transaction, since it may be open for a long time.
  *
- * A session waits for a message of one queue, DwQueue.waiting counts them.  It registers
- * under the ready lock, under which it has found that none can be taken, and under which
- * messages become ready: so no wake-up is lost.  One message wakes one session.  The
- * session that takes a message wakes the next one if others are left.  If the one that
- * was woken has not looked within DW_WAKE_AGAIN_US, the timer wakes another: it may have
- * died, or gone home.
+ * A session waits for a message of one queue; DwQueue.waiting counts these sessions.  It looks for
+ * a message and registers under the ready lock.  Messages become ready under the same lock, so no
+ * wake-up is lost.  One message wakes one session.  If more messages are left, the session that
+ * takes a message wakes the next session.  If the woken session has not looked within
+ * DW_WAKE_AGAIN_US, it may be gone, and the timer wakes another session.
  *
  *-------------------------------------------------------------------------
  */
@@ -41,21 +39,21 @@ typedef struct Receiver
 {
 	/* the top transaction that has received messages, else InvalidTransactionId */
 	pg_atomic_uint32 xid;
-	/* of that transaction; stored before its xid */
-	Oid			served;			/* the database */
+	/* about that transaction; stored before its xid */
+	Oid			served;			/* its database */
 	pid_t		pid;
-	TimestampTz since;			/* when it received first */
+	TimestampTz since;			/* when it first received a message */
 
 	/* ready lock of the database */
-	Oid			database;		/* of the queue; InvalidOid: the process does not wait */
+	Oid			database;		/* database of the queue; InvalidOid: the process does not wait */
 	int16		queue;
-	bool		woken;			/* and has not looked since */
+	bool		woken;			/* it was woken, and has not looked since */
 	bool		counted;		/* in DwQueue.waiting */
 } Receiver;
 
 typedef struct Receivers
 {
-	pg_atomic_uint32 n;			/* transactions that are published */
+	pg_atomic_uint32 n;			/* number of published transactions */
 	int			next;			/* where to look for the next session to be woken; a hint */
 	Receiver	places[FLEXIBLE_ARRAY_MEMBER];	/* index: dw_my_proc() - 1 */
 } Receivers;
@@ -71,7 +69,6 @@ receivers_size(void)
 	return add_size(offsetof(Receivers, places), mul_size(MaxBackends, sizeof(Receiver)));
 }
 
-/* Requests shared memory for the places. */
 void
 dw_receivers_request(void)
 {
@@ -80,7 +77,7 @@ dw_receivers_request(void)
 					   .ptr = (void **) &receivers);
 }
 
-/* Initializes the places.  Called once for each shared memory. */
+/* Initializes the places.  Called whenever shared memory is created. */
 void
 dw_receivers_init(void)
 {
@@ -122,15 +119,15 @@ dw_receiver_withdraw(void)
 }
 
 /*
- * True if this transaction, or the one that it is a subtransaction of, has received
- * messages.  The transaction is in progress, or was just now.
+ * Returns true if the top transaction of this transaction has received messages.  The transaction
+ * is in progress, or was a moment ago.
  */
 bool
 dw_xid_receives(TransactionId xid)
 {
 	TransactionId top;
 
-	/* the caller has read the xid in a row, and it was published before */
+	/* the xid was published before the caller could read it in a row */
 	pg_read_barrier();
 	if (pg_atomic_read_u32(&receivers->n) == 0 ||
 		TransactionIdPrecedes(xid, TransactionXmin))
@@ -142,7 +139,10 @@ dw_xid_receives(TransactionId xid)
 	return false;
 }
 
-/* Since when the oldest of these transactions has been open; DW_NEVER if there is none. */
+/*
+ * Returns when the oldest of these transactions received its first message, or DW_NEVER if there is
+ * no such transaction.
+ */
 TimestampTz
 dw_receivers_oldest(DwDatabase *db)
 {
@@ -164,8 +164,8 @@ dw_receivers_oldest(DwDatabase *db)
 }
 
 /*
- * Terminates the session with this pid if it has a transaction in this database that has
- * received messages by then; true if it was.
+ * Terminates the session with this pid if its transaction in this database received its first
+ * message at this time or before.  Returns true if the session was terminated.
  */
 bool
 dw_receiver_terminate(DwDatabase *db, pid_t pid, TimestampTz by)
@@ -179,7 +179,7 @@ dw_receiver_terminate(DwDatabase *db, pid_t pid, TimestampTz by)
 		pg_read_barrier();
 		if (place->served == db->oid && place->pid == pid && place->since <= by)
 		{
-			/* the next look must not terminate it again, while it ends */
+			/* the next call must not terminate the session again while it ends */
 			place->since = DW_NEVER;
 			return kill(pid, SIGTERM) == 0;
 		}
@@ -190,9 +190,8 @@ dw_receiver_terminate(DwDatabase *db, pid_t pid, TimestampTz by)
 /*---- Waiting ----*/
 
 /*
- * Registers this session as waiting for a message of a queue of the database.  The queue
- * may have no place yet: when it gets one, all sessions that wait are woken.  Needs the
- * ready lock.
+ * Registers this session as waiting for a message of a queue of the database.  The queue may have
+ * no place yet: when it gets a place, all waiting sessions are woken.  Needs the ready lock.
  */
 void
 dw_await_enter(DwDatabase *db, int16 queue)
@@ -226,8 +225,8 @@ dw_await_leave(DwDatabase *db)
 }
 
 /*
- * Wakes one of the sessions that wait for a message of the queue, and have not been woken
- * yet; false if there is none.  Needs the ready lock.
+ * Wakes one session that waits for a message of the queue and has not been woken yet.  Returns
+ * false if there is none.  Needs the ready lock.
  */
 bool
 dw_await_wake_one(DwQueue *queue)
@@ -252,10 +251,7 @@ dw_await_wake_one(DwQueue *queue)
 	return false;
 }
 
-/*
- * Makes all sessions look that wait in this database, since queues have changed.  Needs
- * the ready lock.
- */
+/* Wakes all sessions that wait in this database, since queues have changed.  Needs the ready lock. */
 void
 dw_await_wake_all(DwDatabase *db)
 {

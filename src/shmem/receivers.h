@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * receivers.h
- *	  Sessions that receive messages, and those that wait for one.
+ *	  Sessions that receive messages, and sessions that wait for a message.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,10 +15,10 @@
 #include "queue_limits.h"
 #include "shared.h"
 
-/* Time in which a session that was woken looks for a message; else another one is woken. */
+/* If a woken session has not looked for a message within this time, another session is woken. */
 #define DW_WAKE_AGAIN_US	(50 * 1000)
 
-/* Time after which a task, or a receiver, gives way to who waits for its locks. */
+/* After this time a task, or a receiver, gives way to processes that wait for its locks. */
 #define DW_GIVE_WAY_US		(500 * 1000)
 
 extern void dw_receivers_request(void);

@@ -3,17 +3,17 @@
  * rollbacks.c
  *	  Messages whose receivers were rolled back.
  *
- * Run by sessions that receive, in callbacks, and by the sweeper.  A rollback undoes all
- * that its transaction wrote, so the attempt of a message that lets its receiver fail
- * would be counted nowhere, and the message would come again at once for ever.  So
- * rollbacks are counted here.  The first two in a row cost nothing: the message is due
- * again at once.  So it is after the third, if the transaction had received others, too;
- * but from then on it is received alone, since it may be another one that fails.  A
- * message that was alone is left to the sweeper from the third rollback on
- * (sweeper/leases.c), which counts the attempt in the table.
+ * Run by sessions that receive, in callbacks, and by the sweeper.  A rollback undoes all writes of
+ * its transaction.  So if a message makes its receiver fail, the attempt would not be counted, and
+ * the message would come again at once, for ever.  Therefore rollbacks are counted here.  After the
+ * first two rollbacks in a row, the message is due again at once.  After the third, it is due again
+ * at once if the transaction had received other messages, too.  But from then on it is received
+ * alone, since another message may have caused the failure.  If a message was received alone, from
+ * the third rollback on it is left to the sweeper (sweeper/leases.c), which counts the attempt in
+ * the table.
  *
- * The memory is bounded: a message takes the place of another one that was seen longer
- * ago, and one that finds no place among those to settle is due again at once.
+ * The memory is bounded: a message takes the place of an older message.  If there is no place to
+ * hand a message over to the sweeper, the message is due again at once.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,7 +21,7 @@
 
 #include "rollbacks.h"
 
-/* Forgets all. */
+/* Forgets all rollbacks. */
 void
 dw_rollbacks_init(DwRollbacks *rollbacks)
 {
@@ -34,7 +34,7 @@ dw_rollbacks_init(DwRollbacks *rollbacks)
 		pg_atomic_init_u64(&rollbacks->to_settle[i], 0);
 }
 
-/* Counts a rollback of a transaction that had received the message; returns the number in a row. */
+/* Counts a rollback of a receiver of the message.  Returns the number of rollbacks in a row. */
 uint32
 dw_rollback_note(DwRollbacks *rollbacks, int64 id)
 {
@@ -47,7 +47,7 @@ dw_rollback_note(DwRollbacks *rollbacks, int64 id)
 	return 1;
 }
 
-/* How often in a row the receiver of the message was rolled back, as far as is known. */
+/* Returns how many rollbacks in a row are known for the message. */
 uint32
 dw_rollbacks_of(DwRollbacks *rollbacks, int64 id)
 {
@@ -57,7 +57,7 @@ dw_rollbacks_of(DwRollbacks *rollbacks, int64 id)
 		pg_atomic_read_u32(&rollbacks->seen[i].n);
 }
 
-/* The message was received, or its attempt was counted. */
+/* Forgets the rollbacks of a message, since it was received, or its attempt was counted. */
 void
 dw_rollback_forget(DwRollbacks *rollbacks, int64 id)
 {
@@ -66,7 +66,10 @@ dw_rollback_forget(DwRollbacks *rollbacks, int64 id)
 	(void) pg_atomic_compare_exchange_u64(&rollbacks->seen[id % DW_ROLLBACKS].id, &expected, 0);
 }
 
-/* Leaves the message to the sweeper, which the caller asks; false if there is no place for it. */
+/*
+ * Leaves the message to the sweeper, which the caller calls.  Returns false if there is no place
+ * for the message.
+ */
 bool
 dw_rollback_hand_over(DwRollbacks *rollbacks, int64 id)
 {
@@ -81,7 +84,7 @@ dw_rollback_hand_over(DwRollbacks *rollbacks, int64 id)
 	return false;
 }
 
-/* A message that was left to the sweeper, or 0. */
+/* Returns a message that was left to the sweeper, or 0. */
 int64
 dw_rollback_to_settle(DwRollbacks *rollbacks)
 {
@@ -95,7 +98,7 @@ dw_rollback_to_settle(DwRollbacks *rollbacks)
 	return 0;
 }
 
-/* The sweeper has dealt with the message. */
+/* Notes that the sweeper has settled the message. */
 void
 dw_rollback_settled(DwRollbacks *rollbacks, int64 id)
 {

@@ -13,22 +13,22 @@
 #include "port/atomics.h"
 
 /*
- * So many rollbacks in a row have no consequence for a message: they happen without a
- * fault of its own, in a deployment, say.  After one more it is received alone.
+ * This many rollbacks in a row have no consequence for a message: they happen without its fault,
+ * for example in a deployment.  After one more rollback the message is received alone.
  */
 #define DW_ROLLBACKS_FREE	2
 
-/* Messages that are remembered. */
+/* Number of messages that are remembered. */
 #define DW_ROLLBACKS	1024
-/* Messages that wait for the sweeper at a time. */
+/* Number of messages that can wait for the sweeper. */
 #define DW_TO_SETTLE	256
 
-/* Atomics only: sessions write it in callbacks at the end of a transaction. */
+/* All fields are atomics: sessions write them in callbacks at the end of a transaction. */
 typedef struct DwRollbacks
 {
 	struct
 	{
-		pg_atomic_uint64 id;	/* of a message; 0: free */
+		pg_atomic_uint64 id;	/* id of a message; 0: free */
 		pg_atomic_uint32 n;		/* how often in a row its receiver was rolled back */
 	}			seen[DW_ROLLBACKS];	/* index: id % DW_ROLLBACKS */
 	pg_atomic_uint64 to_settle[DW_TO_SETTLE];	/* ids; 0: free */

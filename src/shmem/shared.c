@@ -3,13 +3,12 @@
  * shared.c
  *	  Shared memory of a database: its layout, and wake-ups.
  *
- * Run by all processes.  Everything is in the main segment, of a size that the
- * settings fix at the start of the server; nothing here grows.  After a crash
- * the postmaster sets up a new segment, and the timers fill it from the tables
- * (control/shmem.c does the request and the set-up).
+ * Run by all processes.  Everything is in the main segment.  Settings fix its size when the server
+ * starts, and it never grows.  After a crash the postmaster sets up a new segment, and the timers
+ * fill it from the tables.  control/shmem.c requests and initializes it.
  *
- * dw_lane_dirty(), dw_wake_timer() and dw_wake_launcher() are
- * called in commit callbacks: they never fail, wait or allocate.
+ * dw_lane_dirty(), dw_wake_timer() and dw_wake_launcher() are called in commit callbacks, so they
+ * never fail, wait or allocate memory.
  *
  *-------------------------------------------------------------------------
  */
@@ -40,17 +39,14 @@ char *dw_databases = NULL;
 
 /*---- Layout and access ----*/
 
-/* Number of chunks of the pool, from delay_wheel.ring_memory. */
+/* Returns the number of chunks of the pool, from delay_wheel.ring_memory. */
 uint32
 dw_pool_chunks(void)
 {
 	return Max(((Size) dw_ring_memory * 1024) / sizeof(DwChunk), 2);
 }
 
-/*
- * A database is a DwDatabase, its inbox, its ring, and its bitmap of dirty lanes, in
- * this order.
- */
+/* A database's memory: its DwDatabase, inbox, ring and bitmap of dirty lanes, in this order. */
 static Size
 inbox_offset(void)
 {
@@ -69,7 +65,7 @@ dirty_offset(void)
 	return MAXALIGN(add_size(ring_offset(), dw_ring_size(dw_slots)));
 }
 
-/* Bytes of one database, with inbox, ring and bitmap.  Needs no shared memory. */
+/* Returns the bytes of one database with inbox, ring and bitmap.  Needs no shared memory. */
 Size
 dw_database_size(void)
 {
@@ -77,14 +73,13 @@ dw_database_size(void)
 								   mul_size(DW_LANE_WORDS, sizeof(pg_atomic_uint64))));
 }
 
-/* Number of places of executors: no more workers can run at once. */
+/* Returns the number of places for executors: no more workers can run at once. */
 uint32
 dw_executor_places(void)
 {
 	return max_worker_processes;
 }
 
-/* Raises an error unless the library was preloaded. */
 void
 dw_require_shared(void)
 {
@@ -96,28 +91,27 @@ dw_require_shared(void)
 						 "shared_preload_libraries")));
 }
 
-/* The place with this number, from 0 to dw_max_databases - 1, in use or free. */
+/* Returns the place with this number, from 0 to dw_max_databases - 1.  It may be free. */
 DwDatabase *
 dw_database(int number)
 {
 	return (DwDatabase *) (dw_databases + number * dw_database_size());
 }
 
-/* The number of a place, for dw_database(). */
+/* Returns the number of a place, for dw_database(). */
 int
 dw_database_number(DwDatabase *db)
 {
 	return ((char *) db - dw_databases) / dw_shared->database_size;
 }
 
-/* The inbox of the database. */
 DwInbox *
 dw_inbox(DwDatabase *db)
 {
 	return (DwInbox *) ((char *) db + inbox_offset());
 }
 
-/* The ring of the database; its ring lock protects it. */
+/* Returns the ring of the database.  The database's ring lock protects it. */
 DwRing *
 dw_ring(DwDatabase *db)
 {
@@ -125,8 +119,8 @@ dw_ring(DwDatabase *db)
 }
 
 /*
- * Bitmap of the lanes that the timer must look at, in DW_LANE_WORDS words.  A bit's
- * number is the lane's index in dw_lanes.
+ * Returns the bitmap of the lanes that the timer must look at, in DW_LANE_WORDS words.  The number
+ * of a bit is a lane's index in dw_lanes.
  */
 pg_atomic_uint64 *
 dw_dirty_lanes(DwDatabase *db)
@@ -135,8 +129,8 @@ dw_dirty_lanes(DwDatabase *db)
 }
 
 /*
- * Protects the ring and its account.  Locks of databases are in pairs: ring lock, ready
- * lock.
+ * Returns the lock that protects the ring and the database's account.  The locks of a database are
+ * a pair: ring lock, ready lock.
  */
 LWLock *
 dw_ring_lock(DwDatabase *db)
@@ -144,7 +138,7 @@ dw_ring_lock(DwDatabase *db)
 	return &((LWLockPadded *) dw_shared->database_locks)[2 * dw_database_number(db)].lock;
 }
 
-/* Protects the ready lists of the database, and what its executors run. */
+/* Returns the lock of the database's ready lists, and of its executors' current tasks. */
 LWLock *
 dw_ready_lock(DwDatabase *db)
 {
@@ -154,7 +148,7 @@ dw_ready_lock(DwDatabase *db)
 /*---- Limits and rights ----*/
 
 /*
- * Maximum number of executors that run tasks of one lane.
+ * Returns how many executors may run tasks of one lane at once.
  *
  * A task may take for ever, so one lane must not occupy all executors of a database.
  * One place is left for another owner (dispatch.c), and one for another lane.
@@ -166,8 +160,8 @@ dw_lane_executors(void)
 }
 
 /*
- * True if the current user may see this database in views: it is the session's own
- * database, or the user has the rights of pg_read_all_stats.
+ * Returns true if the current user may see this database in views: it is the session's database, or
+ * the user has the rights of pg_read_all_stats.
  */
 bool
 dw_may_see_database(const DwDatabase *db)
@@ -179,10 +173,9 @@ dw_may_see_database(const DwDatabase *db)
 /*---- Wake-ups ----*/
 
 /*
- * Tells the timer to look at the lane when it is awake (step C2d of the protocol).
+ * Tells the timer to look at the lane (step C2d of the protocol).
  *
- * The caller stores what the timer must see there before the call.  Does not wake the
- * timer.
+ * The caller stores changes that the timer must see before the call.  Does not wake the timer.
  */
 void
 dw_lane_dirty(DwDatabase *db, const DwLane *lane)
@@ -195,12 +188,11 @@ dw_lane_dirty(DwDatabase *db, const DwLane *lane)
 }
 
 /*
- * Wakes the timer if it sleeps beyond the time "needed"; DW_AWAKE wakes it from any
- * sleep (step C3 of the protocol).  If the timer rests until a later time, the launcher
- * is told to have one there by then (C4).  If the database has no timer for another
- * reason, the launcher is told to start one.
+ * Wakes the timer if it sleeps beyond the time "needed"; DW_AWAKE wakes it from any sleep (step C3
+ * of the protocol).  If the timer rests until later, asks the launcher to start it by that time
+ * (C4).  If the database has no timer for another reason, asks the launcher to start one.
  *
- * The caller stores what the timer must see before the call.
+ * The caller stores changes that the timer must see before the call.
  */
 void
 dw_wake_timer(DwDatabase *db, TimestampTz needed)
@@ -214,7 +206,7 @@ dw_wake_timer(DwDatabase *db, TimestampTz needed)
 			(void) dw_process_wake(&db->timer);
 		return;
 	}
-	/* the timer has published until when it rests before it was withdrawn */
+	/* before the timer was withdrawn, it has published until when it rests */
 	pg_read_barrier();
 	if (!dw_rest_end_ask(&db->timer_news, needed, &earlier))
 		dw_news_tell(&db->timer_news, DW_NEWS_START);
@@ -224,9 +216,8 @@ dw_wake_timer(DwDatabase *db, TimestampTz needed)
 }
 
 /*
- * How much ahead of the time at which a resting timer must be there the launcher starts it,
- * in microseconds.  Timers are started one after the other, and many may have to be there at
- * the same time.
+ * Returns how long before its time the launcher starts a resting timer, in microseconds.  Timers
+ * are started one after the other, and many may be needed at the same time.
  */
 int64
 dw_rest_margin(void)
@@ -234,20 +225,30 @@ dw_rest_margin(void)
 	return 2 * USECS_PER_SEC + (int64) dw_max_databases * 50 * 1000;
 }
 
-/* Asks the sweeper to do the job at this time, unless it will do so before. */
+/* Makes the timer look for executors and receivers at this time, unless it is DW_NEVER. */
+void
+dw_ask_dispatch(DwDatabase *db, TimestampTz at)
+{
+	if (at == DW_NEVER)
+		return;
+	dw_news_tell(&db->timer_news, DW_NEWS_EXECUTORS);
+	dw_wake_timer(db, at);
+}
+
+/* Asks the sweeper to do the job at this time, unless the sweeper will do it before. */
 void
 dw_ask_sweeper(DwDatabase *db, DwJob job, TimestampTz at)
 {
 	if (!dw_job_ask(&db->sweeper_news, job, at))
 		return;
-	/* the timer looks at the times of jobs when control has changed */
+	/* the timer reads the times of jobs when "control" has changed */
 	dw_control_raise(&db->timer_news);
 	dw_wake_timer(db, DW_AWAKE);
 }
 
 /*
- * A hash that nobody can compute from a guess, since it changes with each start of the server:
- * pg_locks and some views show it to all.
+ * Returns a hash that nobody can compute for a guessed value: its salt changes with each start of
+ * the server.  pg_locks and some views show such hashes to everybody.
  */
 uint64
 dw_secret_hash(const void *data, int length, uint64 seed)
@@ -256,8 +257,8 @@ dw_secret_hash(const void *data, int length, uint64 seed)
 }
 
 /*
- * Wakes timer and sweeper from any sleep, to check whether the database is held, or a
- * restart was asked for; asks for that before.
+ * Asks timer and sweeper for this restart, if any.  Then wakes them from any sleep, so that they
+ * check whether the database is held or they must restart.
  */
 void
 dw_call_timer(DwDatabase *db, DwRestart restart)
@@ -268,18 +269,17 @@ dw_call_timer(DwDatabase *db, DwRestart restart)
 	pg_memory_barrier();
 	(void) dw_process_wake(&db->timer);
 	(void) dw_process_wake(&db->sweeper);
-	/* a timer that rests has settings to read, or a clock, as well */
+	/* a resting timer must read settings and the clock again, too */
 	if (restart != DW_RESTART_NONE && !dw_process_is_there(&db->timer) &&
 		dw_rest_end_ask(&db->timer_news, DW_AWAKE, &earlier))
 		dw_wake_launcher();
 }
 
 /*
- * The time at which timer and sweeper must end for a restart; DW_NEVER if none is asked
- * for.
+ * Returns the time at which timer and sweeper must end for a restart, or DW_NEVER.
  *
- * A timer that has just started keeps running for a moment.  Otherwise frequent changes
- * of settings would keep it from its work.
+ * A timer that has just started keeps running for a moment.  Otherwise frequent changes of settings
+ * would keep the timer from its work.
  */
 TimestampTz
 dw_restart_at(DwDatabase *db)
@@ -302,7 +302,7 @@ dw_wake_launcher(void)
 	(void) dw_process_wake(&dw_shared->launcher);
 }
 
-/* As dw_wake_timer(), from any sleep or rest; but no timer is started if there was none. */
+/* Wakes the timer from any sleep or rest, if there is one, by dw_wake_timer(). */
 void
 dw_wake_timer_if_any(DwDatabase *db)
 {
@@ -311,17 +311,12 @@ dw_wake_timer_if_any(DwDatabase *db)
 		dw_wake_timer(db, DW_AWAKE);
 }
 
-/*
- * Tells the timers of all databases to look for lanes of dropped roles.  Called at the
- * commit of a DROP ROLE.
- */
+/* Makes all timers look for lanes of dropped roles.  Called when a DROP ROLE commits. */
 void
 dw_roles_dropped(void)
 {
-	for (int i = 0; i < dw_max_databases; i++)
+	dw_each_database(db)
 	{
-		DwDatabase *db = dw_database(i);
-
 		if (db->oid == InvalidOid)
 			continue;
 		dw_news_tell(&db->timer_news, DW_NEWS_ROLES);

@@ -3,15 +3,13 @@
  * shared.h
  *	  Shared memory of delay_wheel: databases, lanes and their owners.
  *
- * A lane is one combination of owner, queue and priority in one database.  Each
- * database has a timer, which keeps the tasks of its near future in memory: in
- * a ring (a timer wheel, whose slots hold the tasks of one tick each) or in a
- * heap while they wait, and in the lane's ready list from their due time until
- * an executor takes them.  The table delay_wheel_data.task is the truth; all of this
- * is a cache of it.  A lane's cursor is the first key (due time and id) that is
- * not in memory, and its horizon is the due time up to which committing
- * sessions send a hint, by the database's inbox, to the timer.  A "place" is
- * an element of one of the fixed arrays.
+ * A lane is one combination of owner, queue and priority in one database.  Each database has a
+ * timer, which keeps the tasks of its near future in memory: in a ring (a timer wheel, whose slots
+ * hold the tasks of one tick each) or in a heap while they wait, and in the lane's ready list from
+ * their due time until an executor takes them.  The table delay_wheel_data.task is the truth;
+ * memory is only a cache of it.  A lane's cursor is the first key (due time and id) that is not in
+ * memory.  Its horizon is a due time: if a task is due by then, the session that commits it sends a
+ * hint to the timer by the database's inbox.  A "place" is an element of one of the fixed arrays.
  *
  * Locks, and what each protects:
  *
@@ -43,6 +41,7 @@
 #include "storage/lwlock.h"
 #include "utils/timestamp.h"
 
+#include "../ring/lane_heap.h"
 #include "../ring/ring.h"
 #include "inbox.h"
 #include "lateness.h"
@@ -58,8 +57,8 @@
 #define DW_LANE_WORDS	((dw_max_lanes + 63) / 64)
 
 /*
- * How much earlier than its due time the timer hands a task over, since it takes about
- * that long to wake an executor (near.c).
+ * The timer hands a task over this long before its due time, in us, since waking an executor takes
+ * about as long (near.c).
  */
 #define DW_HEAD_START_US	100
 
@@ -89,8 +88,8 @@ typedef enum DwBlock
 } DwBlock;
 
 /*
- * Why no task of a lane is started, though its owner could get an executor.  Decided in
- * task/queues.c (pause_of) and, for a lane that is entered, in dw_queue_attach_lane().
+ * Why no task of a lane is started, though its owner could get an executor.  Set by pause_of() in
+ * task/queues.c and, when a lane is entered, by dw_queue_attach_lane().
  */
 typedef enum DwPause
 {
@@ -104,9 +103,8 @@ typedef enum DwPause
 } DwPause;
 
 /*
- * Lanes that have ready tasks and are not paused, in the order of their turns: those of
- * an owner, whose tasks its executors run, or those of an external queue, whose messages
- * sessions receive.
+ * A list of lanes that have ready tasks and are not paused, in the order of their turns.  It holds
+ * the lanes of one owner, for executors, or of one external queue, for sessions that receive.
  */
 typedef struct DwTurns
 {
@@ -119,24 +117,25 @@ typedef struct DwTurns
 typedef struct DwLaneGroups
 {
 	dlist_head	all;
-	dlist_head	open;			/* those that wait for their turn, in the order of turns */
-	dlist_head	resting;		/* those of which nothing but their rate is in use */
-	pairingheap asleep;			/* those that wait for their rate, by the time when they wake */
-	dlist_head	hungry;			/* those of which the timer is to load more tasks */
-	uint32		nopen;			/* length of open */
+	dlist_head	open;			/* groups that wait for their turn, in the order of turns */
+	dlist_head	resting;		/* groups without tasks whose rate is in use */
+	pairingheap asleep;			/* groups that may begin no task before their wakes_at, in this
+								 * order */
+	dlist_head	hungry;			/* groups of which the timer must load more tasks */
+	uint32		nopen;			/* length of "open" */
 	uint32		set_aside;		/* tasks set aside in a row, see dw_groups_set_aside() */
-	TimestampTz rests_until;	/* none is taken out of the ready list before then */
-	int64		rest_us;		/* how long it rests the next time */
-	uint32		entries;		/* ready tasks of all */
+	TimestampTz rests_until;	/* no task is taken out of the ready list before then */
+	int64		rest_us;		/* length of the next rest */
+	uint32		entries;		/* ready tasks of all groups */
 } DwLaneGroups;
 
-/* Priorities of tasks; higher ones go first. */
+/* Priorities of tasks.  Tasks of higher priority go first. */
 #define DW_MIN_PRIORITY	(-9)
 #define DW_MAX_PRIORITY	9
 
 /*
- * A lane: one combination of owner, queue and priority in one database.  Whatever can be
- * blocked or limited is so by lanes, so each has its own cursor into the table.
+ * A lane: one combination of owner, queue and priority in one database.  Blocks and limits apply to
+ * whole lanes, so each lane has its own cursor into the table.
  */
 typedef struct DwLane
 {
@@ -147,60 +146,55 @@ typedef struct DwLane
 	int16		priority;
 	int32		next;			/* next lane of the database, or next free lane */
 	int32		owner_place;	/* index of the owner in dw_owners */
-	pg_atomic_uint32 generation; /* raised when the lane is given back */
+	pg_atomic_uint32 generation; /* incremented when the lane is given back */
 
 	/* written by the timer, read by committing sessions */
-	pg_atomic_uint64 horizon;	/* sessions send hints of tasks that are due up to here */
+	pg_atomic_uint64 horizon;	/* sessions send hints of tasks that are due by then */
 
-	/*
-	 * lowered by committing sessions; the timer takes the value and resets it to
-	 * DW_NEVER
-	 */
+	/* Committing sessions lower these.  The timer takes the values and resets them to DW_NEVER. */
 	pg_atomic_uint64 next_far;	/* earliest due time of a task that is not in memory */
-	pg_atomic_uint64 reload_from;	/* what is in memory from this due time on is out of
-									 * date, and must be read again */
+	pg_atomic_uint64 reload_from;	/* from this due time on, memory is out of date, and rows must
+									 * be read again */
 
 	/* timer only */
-	TimestampTz cursor_due;		/* the cursor: the first key that is not in memory */
+	TimestampTz cursor_due;		/* cursor: the first key that is not in memory */
 	int64		cursor_id;
-	uint32		waiting;		/* entries in ring and heap, and a waiting spare; executors
-								 * read it under the ready lock */
+	uint32		waiting;		/* number of entries in ring and heap, and a waiting spare;
+								 * executors read it under the ready lock */
 	TimestampTz load_after;		/* after a failed load, do not try again before then */
-	bool		orphan;			/* its owner was dropped: none of its tasks is in memory, see
+	bool		orphan;			/* its owner was dropped, so none of its tasks is in memory, see
 								 * orphans.c */
-	uint32		refill_at;		/* after a shortage of memory, load again when no more
-								 * entries than this are in memory; else PG_UINT32_MAX */
+	uint32		refill_at;		/* after a shortage of memory, load again when at most so many
+								 * entries are in memory; else PG_UINT32_MAX */
 
 	/* ready lock */
 	int32		queue_place;	/* index in dw_queues; DW_NO_QUEUE for the default queue, and
 								 * if the queue has no place there */
-	bool		external;		/* its queue has messages, which sessions receive: no executor
-								 * takes any, and the lane is listed with its queue */
+	bool		external;		/* its queue has messages, which sessions receive: no executor takes
+								 * them, and the lane is listed with its queue */
 	DwPause		paused;			/* DW_NOT_PAUSED, or the first reason found */
-	int32		peer;			/* next in the circle of lanes of the same owner and queue,
-								 * which differ in priority */
-	uint32		passed_over;	/* tasks of peers of higher priority that were taken in a row
+	int32		peer;			/* next lane in the circle of lanes of the same owner and queue with
+								 * other priorities */
+	uint32		passed_over;	/* tasks that were taken in a row from peers of higher priority
 								 * while this lane had tasks */
 	TimestampTz waits_since;	/* when its owner began to wait for a turn in the queue */
-	DwList		ready;			/* its ready list: due tasks that no executor has taken, but
-								 * those in groups */
-	bool		grouped;		/* its queue has groups: its entries say their group */
-	DwLaneGroups groups;		/* ready tasks, if grouped; and what runs of them */
+	DwList		ready;			/* its ready list: due tasks outside of groups, not taken yet */
+	bool		grouped;		/* its queue has groups, so its entries store their groups */
+	DwLaneGroups groups;		/* if grouped: its ready and running tasks by group */
 	DwEntry		spare;			/* one more task, for which the pool had no memory */
 	DwSpareState spare_state;
 	bool		is_listed;		/* True if in the DwTurns of its owner, or of its external queue */
-	int32		ready_next;		/* neighbours in that list */
+	int32		ready_next;		/* neighbours in that list of lanes */
 	int32		ready_prev;
 	uint32		running;		/* executors that run a task of the lane */
-	uint32		load_below;		/* wake the timer to load when fewer entries are in memory;
-								 * 0: never */
+	uint32		load_below;		/* if fewer entries than this are in memory, wake the timer to load
+								 * more; 0: never */
 	uint32		batch_size;		/* maximum number of tasks that share a transaction, if
 								 * settings allow batches */
-	uint32		alone;			/* tasks to be run alone before the next batch is tried */
-	TimestampTz recheck_at;		/* when to load the lane again, since plain SQL has locked a
-								 * row */
-	TimestampTz recheck_from;	/* from this due time on */
-	int64		recheck_interval;	/* pause before recheck_at; grows while the same row
+	uint32		alone;			/* number of tasks to run alone before the next batch is tried */
+	TimestampTz recheck_at;		/* when to load the lane again, since plain SQL has locked a row */
+	TimestampTz recheck_from;	/* load it from this due time on */
+	int64		recheck_interval;	/* pause before recheck_at, in us; grows while the same row
 									 * stays locked */
 	int64		recheck_id;		/* id of the task whose row is locked */
 
@@ -209,10 +203,7 @@ typedef struct DwLane
 	DwLaneLateness lateness;
 } DwLane;
 
-/*
- * A role that owns lanes of one database.  It keeps its place as long as it has lanes or
- * executors.
- */
+/* A role that owns lanes of one database.  It has the place while it has lanes or executors. */
 typedef struct DwOwner
 {
 	/* identity: table lock */
@@ -222,23 +213,22 @@ typedef struct DwOwner
 	int32		next_free;
 
 	/* ready lock */
-	DwTurns		turns;			/* its lanes with ready tasks, but those of external queues */
+	DwTurns		turns;			/* its lanes with ready tasks, without lanes of external queues */
 	bool		is_listed;		/* True if in one of its database's two lists of owners */
-	dlist_node	link;			/* in that list */
-	DwBlock		block;			/* why it got no executor */
+	dlist_node	link;			/* link in that list */
+	DwBlock		block;			/* why the owner got no executor */
 	TimestampTz retry_at;		/* if blocked, when to try again; else 0 */
 	uint32		start_failures;	/* vain attempts to get an executor, in a row */
-	int64		lacks_since;	/* when it was refused a background worker, by dw_uptime(); 0: it
+	int64		lacks_since;	/* when no background worker was free for it, by dw_uptime(); 0: it
 								 * lacks none */
-	int64		no_worker_told;	/* when the log last told of its lack of workers, by
-								 * dw_uptime(); 0: never */
+	int64		no_worker_told;	/* when its lack of workers was last logged, by dw_uptime(); 0: never */
 
-	/* timer only: what its present look at all owners has found, see dispatch.c */
+	/* timer only: results of its present look at all owners, see dispatch.c */
 	uint32		round;			/* number of the look that set in_need */
 	DwLane	   *in_need;		/* its first lane that needs another executor, or NULL */
 } DwOwner;
 
-/* In place of an index in dw_queues: no declared queue. */
+/* Stands for "no declared queue" in place of an index in dw_queues. */
 #define DW_NO_QUEUE		(-1)
 
 #define DW_TIMER_REFUSED	"could not start the timer: no background worker is free"
@@ -249,31 +239,31 @@ typedef struct DwDatabase
 {
 	/* table lock */
 	Oid			oid;			/* InvalidOid if the place is free */
-	char		name[NAMEDATALEN];	/* as its timer has found it, for the log; empty before */
+	char		name[NAMEDATALEN];	/* for the log; empty until its timer has read it */
 	DwProcess	timer;
 	DwTimerNews timer_news;
 	DwProcess	sweeper;
 	DwSweeperNews sweeper_news;
-	DwLack		executors_lack;	/* of the owner that has lacked a background worker longest */
+	DwLack		executors_lack;	/* of the owner who has lacked a background worker longest */
 	bool		absent;			/* True until a timer has found the extension in the database */
 	int32		lanes;			/* first lane of its list of lanes */
 	uint32		nlanes;
 
 	/*
-	 * transactions and processes that use this place; while there are any, the place is
-	 * not given back
+	 * Number of transactions and processes that use this place.  While it is not 0, the place is
+	 * not given back.
 	 */
 	pg_atomic_uint32 pins;
 
-	/* commands that need the database without sessions of ours, see hold.c */
+	/* commands that need the database without sessions of delay_wheel, see hold.c */
 	pg_atomic_uint32 holds;
 	pg_atomic_uint32 waiters;	/* sessions in delay_wait(), see wait.c */
-	pg_atomic_uint32 autonomous_ended;	/* raised when a task that runs outside of a
-										 * transaction has ended, see autonomous.c */
-	/* delay_wheel.enabled is off in this database; the timer writes it */
+	pg_atomic_uint32 autonomous_ended;	/* incremented when a task outside of a transaction has
+										 * ended, see autonomous.c */
+	/* 1 if delay_wheel.enabled is off in this database; written by the timer */
 	pg_atomic_uint32 disabled;
 
-	/* ring lock; also the pool's spinlock: the pool memory of this database */
+	/* the pool memory of this database; protected by the ring lock and the pool's spinlock */
 	DwAccount	account;
 
 	/* written under both table lock and ready lock */
@@ -281,17 +271,17 @@ typedef struct DwDatabase
 	bool		queues_missing;	/* a declared queue has no place in dw_queues */
 
 	/* ready lock */
-	dlist_head	ready_owners;	/* owners with ready tasks that can get an executor, in the
-								 * order of their turns */
-	dlist_head	blocked_owners;	/* owners with ready tasks that cannot; those who lack a
+	dlist_head	ready_owners;	/* owners with ready tasks who can get an executor, in the order of
+								 * their turns */
+	dlist_head	blocked_owners;	/* owners with ready tasks who get no executor; owners who lack a
 								 * background worker come first */
-	TimestampTz blocked_until;	/* no blocked owner is to be tried again before then */
+	TimestampTz blocked_until;	/* no blocked owner tries again before then */
 	uint32		awaiting;		/* sessions that wait for a message, see receivers.c */
 	uint32		notifying;		/* declared queues with a channel */
-	int			queue_places;	/* its queues are before this index in dw_queues */
+	int			queue_places;	/* all its queues are before this index in dw_queues */
 	int32		group_opened;	/* a lane in which the end of a task has opened a group, see
 								 * dw_groups_take_news() */
-	TimestampTz group_wakes_at; /* when the first group wakes of those that were at a limit then */
+	TimestampTz group_wakes_at; /* when the first of its groups that stayed at a limit wakes */
 
 	/* statistics */
 	pg_atomic_uint64 near;		/* tasks in ring and heap */
@@ -300,15 +290,12 @@ typedef struct DwDatabase
 	DwLateness	lateness;
 
 	DwProblem	problem;
-	pg_atomic_uint64 executors_told;	/* when the log was last told of executors that are silent, by
-										 * dw_uptime(); 0: never */
+	pg_atomic_uint64 executors_told;	/* when silent executors were last logged, by dw_uptime(); 0:
+										 * never */
 	DwRollbacks rollbacks;
 } DwDatabase;
 
-/*
- * Whether something has changed that an executor took over from its login, such as
- * rights or settings of its role.
- */
+/* Whether rights or settings of an executor's role have changed since its login. */
 typedef enum DwStale
 {
 	DW_FRESH = 0,
@@ -325,7 +312,7 @@ typedef struct DwQuit
 {
 	Oid			database;
 	bool		stopped;		/* somebody had asked to stop the task */
-	int64		id;				/* of the task; 0: this note is free */
+	int64		id;				/* id of the task; 0: this note is free */
 } DwQuit;
 
 /* The part of shared memory that does not belong to one database or to an array. */
@@ -336,28 +323,29 @@ typedef struct DwShared
 	DwProcess	launcher;
 	pg_atomic_uint32 databases_changed;	/* the launcher must list the databases again */
 	pg_atomic_uint32 turned_away;	/* a database with the extension found no place */
-	pg_atomic_uint32 looks_into; /* OID of the database in which a worker of the launcher
-								  * looks for the extension; it has no place */
+	pg_atomic_uint32 looks_into; /* OID of a database without a place, in which a worker of the
+								  * launcher looks for the extension */
 	pg_atomic_uint32 looked;	/* that worker has found the answer */
-	pg_atomic_uint32 timers;	/* that are at work, in all databases */
+	pg_atomic_uint32 timers;	/* timers at work, in all databases */
 	pg_atomic_uint32 timer_refused;	/* no background worker was free for the timer of some
 									 * database */
-	DwLack		look_lack;		/* of a look into a database for which there is no place */
-	DwStartPause pauses[DW_STARTS];	/* of those who lack a background worker, see starts.c */
-	pg_atomic_uint32 unlooked;	/* OID of the database that the launcher is to look into next, if
-								 * no background worker is free for that */
-	pg_atomic_uint64 unlooked_at;	/* since when, a TimestampTz */
-	pg_atomic_uint64 clock_was; /* the latest time that the clock showed before it was set back, a
-								 * TimestampTz; PG_INT64_MIN: it was not.  Written by the launcher */
-	uint64		salt;			/* drawn at the start of the server, for numbers that all may see */
-	int			other_workers;	/* background workers that others have registered at the start of
-								 * the server, as the launcher of logical replication */
-	bool		recovered;		/* the server came out of recovery, see copies/recovery.c; only
-								 * postmaster and launcher write it */
-	DwLogins	logins;			/* with what new sessions begin */
+	DwLack		look_lack;		/* of the worker that looks into a database without a place */
+	DwStartPause pauses[DW_STARTS];	/* pauses of processes that lack a background worker, see
+									 * starts.c */
+	pg_atomic_uint32 unlooked;	/* OID of the database that waits for a look, since no background
+								 * worker is free */
+	pg_atomic_uint64 unlooked_at;	/* since when it waits, a TimestampTz */
+	pg_atomic_uint64 clock_was; /* latest time of the clock before it was set back, a TimestampTz;
+								 * PG_INT64_MIN: it was not set back.  Written by the launcher */
+	uint64		salt;			/* random number of this start of the server, for hashes that
+								 * everybody may see */
+	int			other_workers;	/* background workers of others, registered when the server started,
+								 * such as the launcher of logical replication */
+	bool		recovered;		/* the server came out of recovery, see copies/recovery.c; written
+								 * only by postmaster and launcher */
+	DwLogins	logins;			/* settings of new sessions */
 	DwQuit		quits[DW_MAX_QUITS]; /* table lock */
-	uint32		next_quit;		/* notes are overwritten in turn: the next one, modulo
-								 * DW_MAX_QUITS */
+	uint32		next_quit;		/* next note to overwrite, modulo DW_MAX_QUITS */
 	pg_atomic_uint32 nquits;	/* notes in use */
 	int32		free_lane;		/* first of the list of free lanes */
 	int32		free_owner;		/* first of the list of free owners */
@@ -376,8 +364,8 @@ typedef struct DwShared
 #define DW_ENTRY_ALONE	0x8000
 
 /*
- * Another flag: block is the hash of the task's group, see groups.c.  Where the row is, the list of
- * the group may know, and then DwExecutor.tid; else the row is found by the id.
+ * Another flag: "block" is the hash of the task's group, see groups.c.  The group's list, and later
+ * DwExecutor.tid, may hold the TID.  Otherwise the row is found by its id.
  */
 #define DW_ENTRY_GROUP	0x4000
 
@@ -401,6 +389,7 @@ extern void dw_wake_timer(DwDatabase *db, TimestampTz needed);
 extern void dw_wake_timer_if_any(DwDatabase *db);
 extern int64 dw_rest_margin(void);
 extern uint64 dw_secret_hash(const void *data, int length, uint64 seed);
+extern void dw_ask_dispatch(DwDatabase *db, TimestampTz at);
 extern void dw_ask_sweeper(DwDatabase *db, DwJob job, TimestampTz at);
 extern void dw_call_timer(DwDatabase *db, DwRestart restart);
 extern TimestampTz dw_restart_at(DwDatabase *db);
@@ -414,9 +403,24 @@ extern Size dw_database_size(void);
 extern uint32 dw_executor_places(void);
 extern bool dw_may_see_database(const DwDatabase *db);
 
+/* A loop over all places of databases, in use or free. */
+#define dw_each_database(db) \
+	for (DwDatabase *db = dw_database(0), *db##_end = dw_database(dw_max_databases); db < db##_end; \
+		 db = (DwDatabase *) ((char *) db + dw_shared->database_size))
+
+/* A loop over the lanes of a database. */
+#define dw_each_lane(lane, db) \
+	for (DwLane *lane = dw_lane_at((db)->lanes); lane != NULL; lane = dw_lane_at(lane->next))
+
+static inline DwLane *
+dw_lane_at(int32 index)
+{
+	return index == DW_NO_LANE ? NULL : &dw_lanes[index];
+}
+
 /*
- * The line pointer number of the row, without the flags; InvalidOffsetNumber if it is not
- * known where the row is.
+ * Returns the line pointer number of the row, without the flags, or InvalidOffsetNumber if the TID
+ * is not known.
  */
 static inline OffsetNumber
 dw_entry_offset(const DwEntry *entry)
@@ -430,7 +434,7 @@ dw_lane_owner(const DwLane *lane)
 	return &dw_owners[lane->owner_place];
 }
 
-/* The owner that this link of a list belongs to. */
+/* Returns the owner of this link of a list. */
 static inline DwOwner *
 dw_linked_owner(dlist_node *node)
 {
@@ -438,21 +442,21 @@ dw_linked_owner(dlist_node *node)
 	return dlist_container(DwOwner, link, node);
 }
 
-/* Number of ready tasks in no group: in the ready list, and a spare.  Needs the ready lock. */
+/* Returns the number of ready tasks in ready list and spare.  Needs the ready lock. */
 static inline uint32
 dw_ready_ungrouped(const DwLane *lane)
 {
 	return lane->ready.count + (lane->spare_state == DW_SPARE_READY ? 1 : 0);
 }
 
-/* Number of ready tasks.  Needs the ready lock. */
+/* Returns the number of ready tasks.  Needs the ready lock. */
 static inline uint32
 dw_ready_count(const DwLane *lane)
 {
 	return dw_ready_ungrouped(lane) + lane->groups.entries;
 }
 
-/* Number of tasks of the lane in memory, waiting or ready. */
+/* Returns the number of tasks of the lane in memory, waiting or ready. */
 static inline uint32
 dw_lane_held(const DwLane *lane)
 {

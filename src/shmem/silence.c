@@ -1,19 +1,19 @@
 /*-------------------------------------------------------------------------
  *
  * silence.c
- *	  Which of our processes do not answer: for views, and for the log.
+ *	  Finds processes of delay_wheel that do not answer, for views and for the log.
  *
- * Run by sessions that read these views; by sessions, when they first need the database in a
- * transaction; and by timers.
+ * Run by sessions that read these views, by sessions when they first use the database in a
+ * transaction, and by timers.
  *
- * A process that is stopped (SIGSTOP, a debugger, a frozen cgroup), or waits for something that does
- * not come, cannot say so.  Others see it by what they have stored: since when it is called, and how
- * long it wanted to sleep (process.c, executors.c).  Whoever looks, judges; nobody wakes up to look,
- * but the timer once when an executor that it has called is silent for DW_SILENT_US.  So one that
- * nobody needs may be stopped for long before it is named.  An executor that runs a task is never
- * named: the task may take as long as it likes.
+ * A process that is stopped (SIGSTOP, a debugger, a frozen cgroup), or waits in vain, cannot report
+ * itself.  Others see it by stored times: when it was called, and until when it wanted to sleep
+ * (process.c, executors.c).  Nobody wakes up only to check, except the timer, once, when an
+ * executor that it has called is silent for DW_SILENT_US.  So a process that nobody needs may be
+ * stopped for a long time before it is named.  An executor that runs a task is never named: the
+ * task may take any time.
  *
- * Locking: none is taken.  A stopped process may hold one, and its name is wanted then most.
+ * Locking: takes no lock, since a stopped process may hold a lock, and must be named then, too.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,7 +24,10 @@
 #include "problem.h"
 #include "starts.h"
 
-/* How long the executor has been silent, in us; 0 if it answers, or is not one of the database. */
+/*
+ * Returns for how long the executor has been silent, in us, or 0 if it answers or belongs to
+ * another database.
+ */
 static int64
 executor_silent_for(const DwDatabase *db, const DwExecutor *e)
 {
@@ -33,14 +36,14 @@ executor_silent_for(const DwDatabase *db, const DwExecutor *e)
 
 	if (silent < DW_SILENT_US)
 		return 0;
-	/* between two reads of the first look, it may have become another one, or have answered */
+	/* meanwhile the place may belong to another executor, or this executor may have answered */
 	pg_read_barrier();
 	return e->database == db->oid && dw_executor_unanswered_since(e) == since ? silent : 0;
 }
 
 /*
- * Finds the next process of a database that does not answer, or with NULL the launcher; false if
- * there is no further one.  *position is 0 at first.
+ * Finds the next process of the database that does not answer, or the launcher if "db" is NULL.
+ * Returns false if there is no more.  *position must be 0 for the first call.
  */
 bool
 dw_silent_next(DwDatabase *db, uint32 *position, DwSilent *found)
@@ -80,7 +83,7 @@ dw_silent_next(DwDatabase *db, uint32 *position, DwSilent *found)
 	}
 }
 
-/* True, once in DW_LOG_INTERVAL_US: then the caller tells the log. */
+/* Returns true at most once in DW_LOG_INTERVAL_US: then the caller writes to the log. */
 static bool
 log_is_due(pg_atomic_uint64 *told)
 {
@@ -93,8 +96,8 @@ log_is_due(pg_atomic_uint64 *told)
 }
 
 /*
- * Reports all processes of this kind that do not answer, by one of them, in the log and as the last
- * problem of the database, if that is due.
+ * If a report is due, names this process in the log and as the last problem of the database.  It
+ * stands for all silent processes of its kind.
  */
 static void
 report(DwDatabase *db, bool is_of_database, const DwSilent *silent)
@@ -112,13 +115,13 @@ report(DwDatabase *db, bool is_of_database, const DwSilent *silent)
 			 errmsg("delay_wheel launcher does not answer: PID %d", (int) silent->pid),
 			 errdetail("It should have answered a call, or ended a piece of work, %.1f s ago.",
 					   silent->silent_for / (double) USECS_PER_SEC),
-			 errhint("If it is stopped by a signal, a debugger or a frozen cgroup, let it go on. All such processes are in delay_wheel.silent.")));
+			 errhint("If a signal, a debugger or a frozen cgroup has stopped the process, continue it. The view delay_wheel.silent shows all such processes.")));
 	pfree(text);
 }
 
 /*
- * Reports processes of this database, and the launcher, that do not answer: each kind once in
- * DW_LOG_INTERVAL_US at most.
+ * Reports silent processes of this database, and a silent launcher, each kind at most once in
+ * DW_LOG_INTERVAL_US.
  */
 void
 dw_silence_report(DwDatabase *db)
@@ -133,7 +136,7 @@ dw_silence_report(DwDatabase *db)
 	}
 }
 
-/* The same if timer or launcher do not answer: of these two the timer cannot tell. */
+/* Does dw_silence_report() if timer or launcher do not answer: the timer cannot report them. */
 void
 dw_silence_report_timer(DwDatabase *db)
 {

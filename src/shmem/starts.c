@@ -1,29 +1,30 @@
 /*-------------------------------------------------------------------------
  *
  * starts.c
- *	  Who may start the next background worker, if not enough of them are free.
+ *	  Decides who may start the next background worker if too few are free.
  *
  * Run by the launcher, which starts timers and looks into databases, and by timers, which start
  * executors and a sweeper.
  *
- * Whoever was refused a background worker notes since when it lacks one (DwLack).  As long as
- * somebody does, only the one that has lacked it longest may try to start one, so the order is that
- * of waiting, whatever the worker is for.  It tries after 10 ms, and then after twice the last pause,
- * up to a second, since workers of other extensions come and go without a word; a worker of ours
- * that ends has it try at once.  All others look once in a second whether it is their turn.
+ * A process that could not start a background worker notes since when it lacks a worker (DwLack).
+ * While there are such notes, only the process that has waited longest may try to start a worker of
+ * any kind: it has the turn.  It tries after 10 ms, and then after twice the last pause, up to a
+ * second, since workers of other extensions end unnoticed.  When a worker of delay_wheel ends, it
+ * tries at once.  All others check once a second whether they have the turn.
  *
- * Whoever waits notes each time that it has looked.  One that has not done so for SEEN_US does not
- * count: its process does not answer, or it does not need the worker any more.  So nobody has to
- * take back the notes of others.
+ * A waiting process stores the time of each check.  If it has not checked for SEEN_US, its note
+ * does not count: it does not answer, or does not need the worker any more.  So nobody has to
+ * remove the notes of others.
  *
- * The one whose turn it is has others give a worker up: timers that may rest, and executors that have
- * been idle for a moment.  Where databases always have something near, or a backlog, that does not
- * help; so after TURN_US it ends the longest turn.  That database waits then, behind all who wait already.
+ * The process that has the turn makes others give a worker up: timers that may rest, and executors
+ * that have been idle for a moment.  That does not help if databases always have near tasks or a
+ * backlog.  So after TURN_US it ends the process that has used its worker longest.  The database of
+ * that process then waits behind all that wait already.
  *
- * A timer may not have the last background worker that is free from time to time: timers that all
- * wait for an executor would wait for ever.  While a timer would be that, timers wait for each other
- * alone, and nobody else for them.  If tasks that do not end have come to hold the others since, a timer
- * ends.
+ * A new timer must not take the last background worker that becomes free from time to time.
+ * Otherwise timers that all wait for an executor would wait for ever.  While a new timer would take
+ * it, starts of timers compete only with each other.  If endless tasks later occupy the other
+ * workers, a timer ends.
  *
  *-------------------------------------------------------------------------
  */
@@ -39,38 +40,35 @@
 #include "shared.h"
 #include "starts.h"
 
-/* Shortest and longest pause before the one whose turn it is tries again. */
+/* Shortest and longest pause before the process that has the turn tries again. */
 #define PAUSE_MIN_US	(USECS_PER_SEC / 100)
 #define PAUSE_MAX_US	USECS_PER_SEC
-/* How often those look whose turn it is not, and when who has not looked does not count. */
+/* How often other processes check, and how old the last check of a process that counts may be. */
 #define LOOK_US			USECS_PER_SEC
 #define SEEN_US			(3 * USECS_PER_SEC)
-/* After so long a wait the longest turn ends that has lasted as long, and then another one each ... */
+/* After a wait of TURN_US the longest turn ends, then another turn each NEXT_TURN_US. */
 #define TURN_US			(5 * USECS_PER_SEC)
 #define NEXT_TURN_US	USECS_PER_SEC
 
 /*
- * True if another timer leaves a background worker that other processes of ours can have in turn.
- * The first one may have the last worker.
+ * Returns true if one more timer leaves a background worker that sweepers and executors can use in
+ * turn.  The first timer may take the last worker.
  */
 static bool
 timer_leaves_a_worker(void)
 {
 	int			timers = 0;
-	int			held = 0;		/* by who has had it for longer than a turn */
+	int			held = 0;		/* workers that were held for longer than a turn */
 
-	for (int i = 0; i < dw_max_databases; i++)
+	dw_each_database(db)
 	{
-		DwDatabase *db = dw_database(i);
-
 		if (db->timer.state != DW_PROCESS_NONE)
 			timers++;
 		if (db->sweeper.state != DW_PROCESS_NONE && dw_uptime() - db->sweeper.started >= TURN_US)
 			held++;
 	}
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+	dw_each_executor(e)
 	{
-		const DwExecutor *e = &dw_executors[i];
 		TimestampTz since = e->state == DW_EXECUTOR_BUSY ? e->since : dw_executor_unanswered_since(e);
 
 		if (since != 0 && dw_now() - since >= TURN_US)
@@ -80,14 +78,14 @@ timer_leaves_a_worker(void)
 		1 + timers + 1 + held + dw_shared->other_workers < max_worker_processes;
 }
 
-/* True if the lack counts: it was seen not long ago. */
+/* Returns true if the lack counts: its process has checked not long ago. */
 static bool
 counts(DwLack *lack)
 {
 	return dw_lack_since(lack) != 0 && dw_uptime() - dw_atomic_read(&lack->seen) < SEEN_US;
 }
 
-/* Sets *oldest to this lack, and *who to the process that has it, if it is older and counts. */
+/* If this lack counts and is older, sets *oldest to the lack, and *who to its process. */
 static void
 take_older(DwLack *lack, DwProcess *process, DwLack **oldest, DwProcess **who)
 {
@@ -98,8 +96,8 @@ take_older(DwLack *lack, DwProcess *process, DwLack **oldest, DwProcess **who)
 }
 
 /*
- * Of those who wait for what this start needs, the one that has waited longest; NULL if nobody
- * waits.  Sets *who to the process that would start the worker.
+ * Returns the oldest lack that competes with this start, or NULL if nobody waits.  Sets *who to the
+ * process that would start the worker.
  */
 static DwLack *
 find_oldest(DwStart start, DwProcess **who)
@@ -112,10 +110,8 @@ find_oldest(DwStart start, DwProcess **who)
 		take_older(&dw_shared->launcher.lack, &dw_shared->launcher, &oldest, who);
 	if (leaves || start == DW_START_OTHER)
 		take_older(&dw_shared->look_lack, &dw_shared->launcher, &oldest, who);
-	for (int i = 0; i < dw_max_databases; i++)
+	dw_each_database(db)
 	{
-		DwDatabase *db = dw_database(i);
-
 		if (leaves || start == DW_START_TIMER)
 			take_older(&db->timer.lack, &dw_shared->launcher, &oldest, who);
 		if (leaves || start == DW_START_OTHER)
@@ -128,8 +124,8 @@ find_oldest(DwStart start, DwProcess **who)
 }
 
 /*
- * Step J1: true if this start may be tried: nobody else waits, or it is the turn of this lack, and
- * its pause is over.  lack is NULL if it is for more than is needed.  Takes no lock.
+ * Step J1: returns true if this start may be tried: nobody waits, or this lack has the turn and its
+ * pause is over.  "lack" is NULL for a worker that is not strictly needed.  Takes no lock.
  */
 bool
 dw_start_may_be_tried(DwLack *lack, DwStart start)
@@ -147,10 +143,10 @@ dw_start_may_be_tried(DwLack *lack, DwStart start)
 }
 
 /*
- * Ends the timer that has run longest, for TURN_US at least, and its executors after their tasks.
- * Not that of this database, nor one that was told to end before, and may not answer; nor, but if
- * "waiting", one that lacks its only executor or a sweeper, and would have had its worker in vain.
- * False if there is none.
+ * Ends the timer that has run longest, and for at least TURN_US, and its executors after their
+ * tasks.  Skips the timer of the database "not_of", and timers that were told to end before, since
+ * they may not answer.  Unless "waiting" is true, also skips a timer that lacks its only executor
+ * or a sweeper: it has had its worker in vain.  Returns false if there is none.
  */
 static bool
 end_longest_turn(Oid not_of, bool waiting)
@@ -158,10 +154,7 @@ end_longest_turn(Oid not_of, bool waiting)
 	DwDatabase *longest = NULL;
 	int64		started = dw_uptime() - TURN_US;
 
-	for (int i = 0; i < dw_max_databases; i++)
-	{
-		DwDatabase *db = dw_database(i);
-
+	dw_each_database(db)
 		if (db->timer.state == DW_PROCESS_RUNNING && db->timer.started <= started && db->oid != not_of &&
 			(waiting || dw_executors_exist(db->oid) ||
 			 !(counts(&db->executors_lack) || counts(&db->sweeper.lack))) &&
@@ -170,7 +163,6 @@ end_longest_turn(Oid not_of, bool waiting)
 			longest = db;
 			started = db->timer.started;
 		}
-	}
 	if (longest == NULL)
 		return false;
 	dw_call_timer(longest, DW_RESTART_NOW);
@@ -178,7 +170,7 @@ end_longest_turn(Oid not_of, bool waiting)
 	return true;
 }
 
-/* Has a timer rest that could do so in this way, in whichever database; false if there is none. */
+/* Makes a timer rest if the timer can do so.  Returns false if there is none. */
 static bool
 make_way(DwCanRest how)
 {
@@ -201,9 +193,9 @@ make_way(DwCanRest how)
 }
 
 /*
- * Background workers are few, or this process lacks one: has a timer that could rest do so; if
- * one is lacking, else one that has but to wait for sessions.  Takes no lock; a timer that is
- * asked in vain only looks.
+ * Makes a timer rest, since few background workers are free, or this process lacks a worker
+ * ("lacking").  If no timer can rest and a worker is lacking, takes a timer that only waits for
+ * sessions.  Takes no lock.  A timer that cannot rest any more ignores the request.
  */
 void
 dw_timers_make_way(bool lacking)
@@ -212,23 +204,14 @@ dw_timers_make_way(bool lacking)
 		(void) make_way(DW_CAN_GIVE_WAY);
 }
 
-/* Has sweepers end that only wait for more work, or for a transaction. */
-static void
-sweepers_make_way(void)
-{
-	for (int i = 0; i < dw_max_databases; i++)
-		if (dw_sweeper_is_told(&dw_database(i)->sweeper_news, DW_SWEEPER_RESTS))
-			(void) dw_process_wake(&dw_database(i)->sweeper);
-}
-
-/* True if a worker that began then, by dw_uptime(), has had its turn, and somebody waits for one. */
+/* Returns true if the turn of a worker that began then is over, and somebody waits for one. */
 bool
 dw_turn_is_over(int64 began)
 {
 	return dw_uptime() - began >= TURN_US && dw_starts_are_awaited();
 }
 
-/* True if somebody waits for a background worker, and those who do nothing are to end. */
+/* Returns true if a process waits for a background worker: then idle processes must end. */
 bool
 dw_starts_are_awaited(void)
 {
@@ -238,12 +221,13 @@ dw_starts_are_awaited(void)
 }
 
 /*
- * Has others give a worker up.  database is that of the lack, whose own processes help nobody;
- * InvalidOid: those of all databases do.  since is when the worker was refused first.
+ * Makes other processes give a worker up.  "database" is the database that lacks the worker: its
+ * own processes cannot help.  If it is InvalidOid, processes of all databases can.  "since" is the
+ * time when the start was first refused.
  *
- * A timer does not rest as long as there is an executor, so one that only waits for work ends first.
- * With timer_idle_timeout = -1 timers are to be kept, and take no turns.  If executors have tasks
- * that do not end, a timer must go, since there is nobody else.
+ * A timer does not rest while there is an executor, so an executor that only waits for work ends
+ * first.  With timer_idle_timeout = -1 timers stay, and take no turns.  If executors have endless
+ * tasks, only a timer can go.
  */
 static void
 make_others_leave(DwStart start, Oid database, int64 since)
@@ -255,7 +239,10 @@ make_others_leave(DwStart start, Oid database, int64 since)
 	bool		idle_ended = false;
 
 	dw_timers_make_way(true);
-	sweepers_make_way();
+	/* sweepers that only wait for more work, or for a transaction, end */
+	dw_each_database(db)
+		if (dw_sweeper_is_told(&db->sweeper_news, DW_SWEEPER_RESTS))
+			(void) dw_process_wake(&db->sweeper);
 	if (executors_help || timers_go)
 		idle_ended = dw_executor_end_idle_elsewhere(database);
 	if (now - since < TURN_US || now - dw_atomic_read(turn_ended_at) < NEXT_TURN_US)
@@ -270,9 +257,10 @@ make_others_leave(DwStart start, Oid database, int64 since)
 }
 
 /*
- * Steps J2 and J3: the start was refused, or may not be tried: notes the lack.  If it is its turn,
- * puts the next try off, and has other databases than this one (InvalidOid: all) give a worker up; if
- * lack is NULL, only if nobody waits.  Takes the table lock, and a ready lock.
+ * Steps J2 and J3: notes the lack, since the start was refused or may not be tried.  If this lack
+ * has the turn, puts the next try off, and makes other databases than this one (InvalidOid: all)
+ * give a worker up.  If "lack" is NULL, does so only if nobody waits.  Takes the table lock, and a
+ * ready lock.
  */
 void
 dw_start_refused(DwLack *lack, DwStart start, Oid database)
@@ -299,7 +287,7 @@ dw_start_refused(DwLack *lack, DwStart start, Oid database)
 	make_others_leave(start, database, lack != NULL ? dw_lack_since(lack) : now);
 }
 
-/* Step J6: how long to wait until this start is looked at again, in us. */
+/* Step J6: returns how long to wait before the next check of this start, in us. */
 int64
 dw_start_wait(const DwLack *lack, DwStart start)
 {
@@ -310,7 +298,7 @@ dw_start_wait(const DwLack *lack, DwStart start)
 	return Max(dw_atomic_read(&dw_shared->pauses[start].retry_at) - dw_uptime(), 0);
 }
 
-/* A background worker may be free: has those try whose turn it is. */
+/* Lets the processes that have the turn try at once, since a background worker may be free. */
 static void
 go_on(void)
 {
@@ -325,7 +313,10 @@ go_on(void)
 	}
 }
 
-/* Notes since when a worker is lacking for owners of a database, of which some may have got one. */
+/*
+ * Notes since when owners of a database lack a worker, or 0 if none lacks a worker.  If the time
+ * has changed, an owner may have got a worker.
+ */
 void
 dw_lack_note(DwLack *lack, int64 since)
 {
@@ -339,7 +330,10 @@ dw_lack_note(DwLack *lack, int64 since)
 		go_on();
 }
 
-/* Step J4: the start was made, or is not needed any more: the next one has its turn.  Takes no lock. */
+/*
+ * Step J4: ends the lack, since the start was made or is not needed any more.  The next lack gets
+ * the turn.  Takes no lock.
+ */
 void
 dw_lack_ends(DwLack *lack)
 {
@@ -347,8 +341,8 @@ dw_lack_ends(DwLack *lack)
 }
 
 /*
- * Step J5: a background worker of ours is about to end, or has.  The postmaster gives its place to
- * another one some ms after that, which is why the first pauses are short.
+ * Step J5: called when a background worker of delay_wheel is about to end, or has ended.  The
+ * postmaster frees its place some ms later, so the first pauses are short.
  */
 void
 dw_worker_leaves(void)

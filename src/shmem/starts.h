@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * starts.h
- *	  Who may start the next background worker, if not enough of them are free.
+ *	  Decides who may start the next background worker if too few are free.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,15 +23,15 @@ extern bool dw_turn_is_over(int64 began);
 extern void dw_worker_leaves(void);
 extern void dw_timers_make_way(bool lacking);
 
-/*---- silence.c: which of our processes do not answer ----*/
+/*---- silence.c: processes of delay_wheel that do not answer ----*/
 
 /* A process that does not answer. */
 typedef struct DwSilent
 {
 	const char *kind;			/* "executor", "timer", "sweeper" or "launcher" */
-	pid_t		pid;			/* 0 if it has not come up */
+	pid_t		pid;			/* 0 if it has not started */
 	int64		silent_for;		/* in us */
-	pg_atomic_uint64 *told;		/* when the log was last told of one of this kind */
+	pg_atomic_uint64 *told;		/* when a process of this kind was last logged */
 } DwSilent;
 
 extern bool dw_silent_next(DwDatabase *db, uint32 *position, DwSilent *found);

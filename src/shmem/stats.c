@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * stats.c
- *	  Counting what becomes of tasks, in database, lane and queue.
+ *	  Counts starts and outcomes of tasks, for database, lane and queue.
  *
- * Run by executors, and by timers, which move tasks of dropped roles to the failed ones.
+ * Run by executors, and by timers, which move tasks of dropped roles to the failed tasks.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,10 +17,7 @@
 #include "shared.h"
 #include "stats.h"
 
-/*
- * Counts the start of the SQL of the executor's task, us microseconds after its due
- * time.
- */
+/* Counts the start of the executor's task, "us" microseconds after its due time. */
 void
 dw_count_begin(DwDatabase *db, DwExecutor *me, int64 us)
 {
@@ -31,7 +28,7 @@ dw_count_begin(DwDatabase *db, DwExecutor *me, int64 us)
 	dw_count_lane_lateness(&dw_lanes[me->current.lane].lateness, value);
 }
 
-/* Counts the outcome of a claimed task in database, lane and queue. */
+/* Counts the outcome of a claimed task for database, lane and queue. */
 void
 dw_count_end(DwDatabase *db, DwLane *lane, DwOutcome outcome)
 {
@@ -48,17 +45,14 @@ dw_count_end(DwDatabase *db, DwLane *lane, DwOutcome outcome)
 		(void) dw_count(&queue->counters, outcome, 1);
 }
 
-/* delay_wheel.failed_max_age in microseconds; below 0 if there is no such limit. */
+/* Returns delay_wheel.failed_max_age in microseconds; negative if there is no such limit. */
 int64
 dw_failed_max_age_us(void)
 {
 	return (int64) dw_failed_max_age * USECS_PER_MINUTE;
 }
 
-/*
- * Counts n failures whose rows were committed, and asks the sweeper to delete old ones
- * when that is due.
- */
+/* Counts n committed failed tasks, and asks the sweeper to delete old rows if that is due. */
 void
 dw_failed_recorded(DwDatabase *db, uint64 n)
 {

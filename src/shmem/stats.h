@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * stats.h
- *	  Counting what becomes of tasks, in database, lane and queue.
+ *	  Counts starts and outcomes of tasks, for database, lane and queue.
  *
  *-------------------------------------------------------------------------
  */

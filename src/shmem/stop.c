@@ -3,21 +3,20 @@
  * stop.c
  *	  Stopping a task that runs.
  *
- * Run by sessions that stop a task, and by executors.  A session that stops a task
- * finds its executor under the ready lock, sets a flag in the executor's place, and
- * sends the executor a cancel (SIGINT), still under the lock.  Executors begin and end
- * tasks under the same lock.  An executor that finds the flag fails the task, and
- * clears the flag when it ends the task.  So the flag is never meant for another task.
+ * Run by sessions that stop a task, and by executors.  A session that stops a task finds its
+ * executor under the ready lock, sets a flag in the executor's place, and sends the executor a
+ * cancel (SIGINT), still under the lock.  Executors begin and end tasks under the same lock.  An
+ * executor that finds the flag fails the task, and clears the flag at the end of the task.  So the
+ * flag never hits another task.
  *
- * The cancel is a signal, and may arrive late.  But it was sent before the lock was
- * released.  So when the executor has the lock, the signal is pending or was handled.
- * The executor lets it in before the next task begins (dw_stop_absorb).
+ * The cancel is a signal, and may arrive late.  But it was sent before the lock was released, so
+ * when the executor has the lock, the signal is pending or was handled.  The executor handles a
+ * pending cancel before the next task begins (dw_stop_absorb).
  *
- * A task whose run has failed may be put back, to be run again.  From this decision
- * until the transaction has ended, the task is unstoppable.  A session that wants to
- * stop it waits for the end of the transaction, and then cancels the pending task.  So
- * a task that was reported as stopping is never run again.  Likewise one that was told to end
- * with this attempt.
+ * A failed task may be put back and run again.  From this decision until the end of the
+ * transaction, the task is unstoppable.  A session that wants to stop it waits for the end of the
+ * transaction, and then cancels the pending task.  So a task that was reported as stopping is never
+ * run again.  The same holds for a task that must end with this attempt.
  *
  *-------------------------------------------------------------------------
  */
@@ -31,17 +30,16 @@
 #include "storage/lmgr.h"
 #include "utils/timeout.h"
 
-#include "../ring/ring.h"
 #include "executors.h"
 #include "shared.h"
 
 /*
- * Tells the executor of a running task to stop it at once, or else not to run it again if
- * this attempt fails.  Called by sessions.
+ * Makes the executor of a running task stop it ("at_once"), or not run it again if this attempt
+ * fails.  Called by sessions.
  *
- * Returns false if the caller must look at the task anew: it does not run any more,
- * runs in a batch, or was about to be put back; the end of that transaction was waited
- * for.
+ * Returns false if the caller must look at the task again: it does not run any more, runs in a
+ * batch, or was about to be put back.  In the last case, waits for the end of that transaction
+ * first.
  */
 bool
 dw_stop_task(DwDatabase *db, int64 id, bool at_once)
@@ -50,13 +48,9 @@ dw_stop_task(DwDatabase *db, int64 id, bool at_once)
 	TransactionId putting_back = InvalidTransactionId;
 
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+	dw_each_executor(e)
 	{
-		DwExecutor *e = &dw_executors[i];
-
-		/*
-		 * a batch is not stopped for one task; what it leaves, if anything, runs alone
-		 */
+		/* a batch is not stopped for one task; tasks that a batch leaves run alone */
 		if (e->database != db->oid || e->state != DW_EXECUTOR_BUSY || e->current.id != id ||
 			e->in_batch)
 			continue;
@@ -69,7 +63,7 @@ dw_stop_task(DwDatabase *db, int64 id, bool at_once)
 		e->is_last = true;
 		if (!at_once)
 			continue;
-		/* before the signal, so that the executor finds the reason */
+		/* stored before the signal, so that the executor finds the reason */
 		e->stop_by = GetUserId();
 		pg_atomic_write_u32(&e->stop, 1);
 		(void) kill(e->pid, SIGINT);
@@ -82,10 +76,7 @@ dw_stop_task(DwDatabase *db, int64 id, bool at_once)
 	return false;
 }
 
-/*
- * Allows again to stop the task of this executor.  Called by executors; takes the ready
- * lock.
- */
+/* Makes the task of this executor stoppable again.  Called by executors.  Takes the ready lock. */
 void
 dw_stop_allow(DwDatabase *db, DwExecutor *me)
 {
@@ -97,9 +88,9 @@ dw_stop_allow(DwDatabase *db, DwExecutor *me)
 }
 
 /*
- * Makes the task unstoppable, since the executor puts it back.  False if the task must
- * be stopped already, or was told to end with this attempt, and so must not be put back.  Called by executors; takes the
- * ready lock.
+ * Makes the task unstoppable, since the executor puts it back.  Returns false if it must be stopped
+ * already, or must end with this attempt: then it must not be put back.  Called by executors.
+ * Takes the ready lock.
  */
 bool
 dw_stop_forbid(DwDatabase *db, DwExecutor *me)
@@ -113,7 +104,7 @@ dw_stop_forbid(DwDatabase *db, DwExecutor *me)
 	return allowed;
 }
 
-/* The role that asked to stop the task.  Takes the ready lock. */
+/* Returns the role that asked to stop the task.  Takes the ready lock. */
 Oid
 dw_stop_by(DwDatabase *db, DwExecutor *me)
 {
@@ -126,8 +117,8 @@ dw_stop_by(DwDatabase *db, DwExecutor *me)
 }
 
 /*
- * Clears flag and state, since the task has ended; true if it was to be stopped.
- * Called by executors.  Needs the ready lock, exclusively.
+ * Clears flag and state, since the task has ended.  Returns true if a session had asked to stop it.
+ * Called by executors.  Needs the ready lock exclusively.
  */
 bool
 dw_stop_over(DwExecutor *me)
@@ -140,11 +131,9 @@ dw_stop_over(DwExecutor *me)
 }
 
 /*
- * Lets in a cancel that was sent for the task before, and forgets it, so that it hits
- * no other task.
+ * Handles and forgets a cancel that was sent for the last task, so that it hits no other task.
  *
- * A signal that is pending when it is unblocked is handled before that call returns; of
- * several signals, at least one.
+ * If signals are pending when they are unblocked, at least one is handled before that call returns.
  */
 void
 dw_stop_absorb(void)
@@ -161,10 +150,10 @@ dw_stop_absorb(void)
 }
 
 /*
- * Forgets a pending cancel, which was not meant for what this process does next.
+ * Forgets a pending cancel that was not meant for the next work of this process.
  *
- * A lock_timeout may have struck just when the lock was granted.  Its indicator is
- * cleared, too; otherwise PostgreSQL would report the next cancel as a lock timeout.
+ * A lock_timeout may have struck just when the lock was granted.  So this clears its indicator,
+ * too.  Otherwise PostgreSQL would report the next cancel as a lock timeout.
  */
 void
 dw_cancel_forget(void)
@@ -174,10 +163,9 @@ dw_cancel_forget(void)
 }
 
 /*
- * To be called before cancels are let in for a task's SQL: forgets a cancel that was not meant
- * for the task.  While cancels are held off, a wait of the claim may have met lock_timeout,
- * which becomes a cancel then.  A session that stops the task sets the flag before it
- * sends the cancel.
+ * Forgets a cancel that was not meant for the task.  Called before cancels are let in for a task's
+ * SQL.  While cancels are held off, the claim may have reached lock_timeout, which becomes a
+ * cancel.  A session that stops the task sets the flag before it sends the cancel.
  */
 void
 dw_cancel_for_task(const DwExecutor *me)

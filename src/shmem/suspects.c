@@ -1,33 +1,31 @@
 /*-------------------------------------------------------------------------
  *
  * suspects.c
- *	  Tasks that crash the server: suspects, and how often they did.
+ *	  Suspects: tasks that have crashed the server, and how often.
  *
- * Run by executors, by sessions, by the timer and the launcher, and by the postmaster
- * when it sets up shared memory, and when all processes are gone.
+ * Run by executors, sessions, timers and the launcher, and by the postmaster when it sets up shared
+ * memory and when all processes are gone.
  *
- * A task that crashes its process makes the server restart.  After the restart the task
- * is overdue, so it would be run again at once, and so on for ever.  So such a task
- * must be set aside, but no other task that happened to run at the same time.
+ * A task that crashes its process makes the server restart.  After the restart the task is overdue,
+ * so it would be run again at once, and so on for ever.  Such a task must be set aside, but not
+ * other tasks that ran at the same time.
  *
- * Blame needs proof.  When a process crashes, the postmaster tells all others to quit.
- * So the process that died without having been told is the one that crashed.  Executors
- * note in their place that they were told (crash_watch.c).  When all processes are
- * gone, and shared memory is about to be given up, the postmaster looks at these
- * places: the task whose process died untold becomes a suspect, or has one crash more.
- * If the stop was ordered, nobody is blamed.
+ * Blame needs proof.  When a process crashes, the postmaster tells all others to quit.  So the
+ * crashed process is the process that died without having been told.  Executors note in their
+ * places that they were told (crash_watch.c).  When all processes are gone, and before shared
+ * memory is given up, the postmaster looks at these places.  If a process died without having been
+ * told, its task becomes a suspect, or has one crash more.  If the stop was ordered, no task is
+ * blamed.
  *
- * A suspect is run again: never in a batch, and soon after the restart only by a process
- * that has run nothing before (run_task.c).  After three crashes it is set aside
- * (claim.c); any other end clears it.  To be set aside the task must be claimed.  If
- * that crashes the server, too, the task is left alone.  Without this fourth count a
- * damaged row would crash the server for ever.
+ * A suspect is run again: never in a batch, and soon after the restart only by a process that has
+ * run nothing before (run_task.c).  After three crashes it is set aside (claim.c).  Any other end
+ * clears it.  To set a task aside, an executor must claim it.  If that crashes the server, too, the
+ * task is left alone.  Without this fourth count a damaged row would crash the server for ever.
  *
- * Suspects are an array in shared memory, under a spinlock, and while the server is
- * down a file in the data directory.  The postmaster writes the file at its end: no
- * other process is left then, so it takes no lock, and it raises no error.  It reads and
- * removes the file when it sets up shared memory.  If the postmaster itself is killed,
- * counts begin anew.
+ * Suspects are in an array in shared memory, under a spinlock.  While the server is down, they are
+ * in a file in the data directory.  The postmaster writes the file at its end.  No other process is
+ * left then, so it takes no lock.  It raises no error.  It reads and removes the file when it sets
+ * up shared memory.  If the postmaster itself is killed, counts start at zero.
  *
  * A signal to quit may strike between any two stores.  Stores are ordered so that an
  * interruption can only lose a suspect, never add one.
@@ -53,9 +51,9 @@
 
 DwSuspects *dw_suspects = NULL;
 
-/*---- The array: changed under the spinlock, or by the postmaster alone ----*/
+/*---- The array; changes need the spinlock, except in the postmaster at its end ----*/
 
-/* The suspect with this id, or NULL. */
+/* Returns the suspect with this id, or NULL. */
 static DwSuspect *
 find_suspect(Oid database, int64 id)
 {
@@ -69,7 +67,7 @@ find_suspect(Oid database, int64 id)
 	return NULL;
 }
 
-/* A free element; if there is none, that of the suspect whose crash is the oldest. */
+/* Returns a free element, or the element of the suspect with the oldest crash. */
 static DwSuspect *
 free_element(void)
 {
@@ -87,7 +85,7 @@ free_element(void)
 	return oldest;
 }
 
-/* Fills an element; crashes = 0 makes it free. */
+/* Fills an element.  If "crashes" is 0, makes it free. */
 static void
 set_element(DwSuspect *element, Oid database, int64 id, int crashes, TimestampTz crashed_at)
 {
@@ -106,8 +104,9 @@ set_element(DwSuspect *element, Oid database, int64 id, int crashes, TimestampTz
 }
 
 /*
- * Writes the name of a database, in quotes, as its timer has noted it; its OID if there is none.
- * Takes no lock, since the postmaster may call it: a name that changes just now may be mixed.
+ * Writes the name of a database, in quotes, as its timer has stored it, or its OID if there is no
+ * name.  Takes no lock, since the postmaster may call it: a name that is just changing may come out
+ * mixed.
  */
 static void
 name_database(Oid oid, char *text)
@@ -124,8 +123,8 @@ name_database(Oid oid, char *text)
 }
 
 /*
- * Records, and reports in the log, that the process of executor e crashed while it ran a
- * task.  Takes the spinlock, unless the caller is the postmaster at its end.
+ * Records and logs that the process of executor "e" crashed while it ran a task.  Takes the
+ * spinlock, unless the caller is the postmaster at its end.
  */
 void
 dw_suspects_blame(const DwExecutor *e)
@@ -143,12 +142,12 @@ dw_suspects_blame(const DwExecutor *e)
 				dw_now());
 	if (shared)
 		SpinLockRelease(&dw_suspects->lock);
-	/* the crash of one that was to be set aside is reported when it is left alone */
+	/* the last crash, while the task was set aside, is logged when the task is left alone */
 	if (crashes <= DW_MAX_CRASHES)
 	{
 		name_database(e->database, database);
 		ereport(LOG,
-				(errmsg("the process of delay_wheel task %lld of database %s crashed, %d of %d times",
+				(errmsg("the process of delay_wheel task %lld of database %s crashed (crash %d of %d)",
 						(long long) e->current.id, database, crashes, DW_MAX_CRASHES),
 				 crashes < DW_MAX_CRASHES ? errdetail("It will be run again alone.") :
 				 errdetail("It will not be run again.")));
@@ -157,10 +156,7 @@ dw_suspects_blame(const DwExecutor *e)
 
 /*---- Reading ----*/
 
-/*
- * How often the process of a task has crashed, 0 if it never has.  If there are no
- * suspects, this costs one atomic read.
- */
+/* Returns how often a task has crashed.  Without suspects, this costs one atomic read. */
 int
 dw_crashes_of(Oid database, int64 id)
 {
@@ -177,8 +173,8 @@ dw_crashes_of(Oid database, int64 id)
 }
 
 /*
- * Fills ids, an array of DW_MAX_SUSPECTS, with the tasks of a database that are suspects
- * since a crash before the given time; returns their number.
+ * Fills "ids", an array of DW_MAX_SUSPECTS, with the suspects of a database whose last crash was
+ * before the given time.  Returns their number.
  */
 int
 dw_crashes_list(Oid database, TimestampTz before, int64 *ids)
@@ -200,9 +196,9 @@ dw_crashes_list(Oid database, TimestampTz before, int64 *ids)
 }
 
 /*
- * True for a while after a start that has found suspects.  No batch is begun then, since
- * the crash may be the fault of another task of a batch than the one that ran.  And
- * suspects are left to processes that have run nothing before.
+ * Returns true for a while after a start that has found suspects.  Then no batch is begun, since
+ * the crash may be the fault of an earlier task of a batch.  Also, only processes that have run
+ * nothing before run suspects.
  */
 bool
 dw_crashes_are_recent(void)
@@ -213,10 +209,10 @@ dw_crashes_are_recent(void)
 /*---- Changing ----*/
 
 /*
- * Removes a suspect: the task has ended, its row is gone, or it begins anew.
+ * Removes a suspect, since the task has ended, its row is gone, or it starts afresh.
  *
- * If next is not 0, that task becomes the suspect instead: a run of a recurring task was
- * lost or left out, and "next" is the next run.
+ * If "next" is not 0, the task "next" becomes the suspect instead: it is the next run of a
+ * recurring task, after a run was lost or left out.
  */
 void
 dw_crashes_end(Oid database, int64 id, int64 next)
@@ -228,8 +224,7 @@ dw_crashes_end(Oid database, int64 id, int64 next)
 	SpinLockAcquire(&dw_suspects->lock);
 	suspect = find_suspect(database, id);
 	if (suspect != NULL)
-		set_element(suspect, database, next, next != 0 ? suspect->crashes : 0,
-					suspect->crashed_at);
+		set_element(suspect, database, next, next != 0 ? suspect->crashes : 0, suspect->crashed_at);
 	SpinLockRelease(&dw_suspects->lock);
 }
 
@@ -247,8 +242,8 @@ dw_crashes_forget_database(Oid database)
 /*---- The file ----*/
 
 /*
- * Writes the file, if there are suspects.  Raises no error, and does not follow what
- * stands in shared memory, which may be damaged.  If it fails, counts begin anew.
+ * Writes the file, if there are suspects.  Raises no error, and trusts nothing in shared memory,
+ * which may be damaged.  If it fails, counts start at zero.
  */
 void
 dw_suspects_write_file(void)
@@ -283,8 +278,8 @@ dw_suspects_write_file(void)
 }
 
 /*
- * Reads the file into the array, which is empty, and removes it.  Called by the
- * postmaster when it sets up shared memory.
+ * Reads the file into the empty array, and removes the file.  Called by the postmaster when it sets
+ * up shared memory.
  */
 void
 dw_suspects_read_file(void)
@@ -300,13 +295,13 @@ dw_suspects_read_file(void)
 					 errmsg("could not read file \"%s\": %m", FILE_NAME)));
 		return;
 	}
-	/* the file of another version, or not a file of delay_wheel */
+	/* a file of another version, or not of delay_wheel */
 	if (fgets(line, sizeof(line), file) == NULL || strcmp(line, FILE_HEADER "\n") != 0)
 		ereport(LOG,
 				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("file \"%s\" is not understood, and ignored", FILE_NAME)));
+				 errmsg("ignoring invalid file \"%s\"", FILE_NAME)));
 	else
-		/* read no more than the array takes, whatever is in the file */
+		/* read at most as many lines as the array can hold */
 		for (int i = 0; i < DW_MAX_SUSPECTS && fgets(line, sizeof(line), file) != NULL; i++)
 		{
 			Oid			database;
@@ -320,7 +315,7 @@ dw_suspects_read_file(void)
 							crashed_at);
 		}
 	(void) FreeFile(file);
-	/* a file that comes back would blame tasks anew */
+	/* a file that comes back would blame tasks again */
 	(void) durable_unlink(FILE_NAME, LOG);
 }
 

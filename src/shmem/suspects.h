@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * suspects.h
- *	  Tasks that crash the server: suspects, and how often they did.
+ *	  Suspects: tasks that have crashed the server, and how often.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,8 +19,8 @@
 #define DW_MAX_CRASHES	3
 
 /*
- * Number of crashes after which a task is left alone: one more, while its process was
- * setting it aside.  Its row cannot be read, say.
+ * Number of crashes after which a task is left alone.  The last crash happened while the task was
+ * being set aside, for example because its row is damaged.
  */
 #define DW_CRASHES_LEFT_ALONE	(DW_MAX_CRASHES + 1)
 
@@ -41,8 +41,8 @@ typedef struct DwSuspects
 {
 	pg_atomic_uint32 n;			/* number of suspects; also read without the lock */
 	slock_t		lock;
-	int64		careful_until;	/* end of the time of dw_crashes_are_recent(), by dw_uptime();
-								 * 0 if there is none; set by the postmaster only */
+	int64		careful_until;	/* end of the time of dw_crashes_are_recent(), by dw_uptime(), or 0;
+								 * set only by the postmaster */
 	DwSuspect	suspects[DW_MAX_SUSPECTS];
 } DwSuspects;
 
@@ -59,7 +59,7 @@ extern void dw_suspects_blame(const DwExecutor *e);
 extern void dw_suspects_write_file(void);
 extern void dw_suspects_read_file(void);
 
-/*---- crash_watch.c: how a process ends: told to quit, or crashed ----*/
+/*---- crash_watch.c: finds out whether a process was told to quit or has crashed ----*/
 
 extern void dw_crashes_install(void);
 extern void dw_crashes_init(void);

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * sweeper_news.h
- *	  What the sweeper of a database is asked to do, and what it publishes.
+ *	  Requests to the sweeper of a database, and its published state.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,6 +13,7 @@
 #include "datatype/timestamp.h"
 #include "port/atomics.h"
 
+#include "../base/clock.h"
 
 /* Flags. */
 typedef enum DwSweeperFlag
@@ -26,7 +27,7 @@ typedef enum DwSweeperFlag
 
 #define DW_SWEEPER_FLAGS	(DW_SWEEPER_RESTS + 1)
 
-/* What the sweeper does when its time has come. */
+/* Jobs of the sweeper that have a time. */
 typedef enum DwJob
 {
 	DW_JOB_FAILED = 0,			/* delete old rows of failed tasks, see failed.c */
@@ -34,37 +35,35 @@ typedef enum DwJob
 	DW_JOB_LEASES,				/* end messages whose last lease has ended, see leases.c */
 	DW_JOB_ROLLBACKS,			/* count attempts that were rolled back, see leases.c */
 	DW_JOB_NOTIFY,				/* notify channels of queues, see leases.c */
-	DW_JOB_PERIODS,				/* delete rows of keys that were unique, see aged_rows.c */
+	DW_JOB_PERIODS,				/* delete keys whose time of uniqueness is over, see aged_rows.c */
 	DW_JOB_AUDIT,				/* delete old rows of the audit, see aged_rows.c */
 	DW_JOB_LOCAL				/* look at tasks that are due at a local time, see recurring/local_times.c */
 } DwJob;
 
 #define DW_JOBS		(DW_JOB_LOCAL + 1)
 
-/*
- * Maximum number of pids that the view shows of transactions that the sweeper waits
- * for.
- */
+/* Maximum number of pids, of transactions that the sweeper waits for, that the view shows. */
 #define DW_SWEEP_WAITS	16
 
 typedef struct DwSweeperNews
 {
 	pg_atomic_uint32 flags[DW_SWEEPER_FLAGS];	/* by DwSweeperFlag */
-	pg_atomic_uint64 job_at[DW_JOBS];	/* when the job must be done; DW_NEVER: not asked */
-	pg_atomic_uint64 job_after[DW_JOBS];	/* not before then, since it has just been done */
+	pg_atomic_uint64 job_at[DW_JOBS];	/* when the job must be done; DW_NEVER: not requested */
+	pg_atomic_uint64 job_after[DW_JOBS];	/* the job was just done, and is not done again before
+											 * then */
 
-	pg_atomic_uint64 failed_limit;	/* ask for DW_JOB_FAILED when the counter of failed tasks
+	pg_atomic_uint64 failed_limit;	/* request DW_JOB_FAILED when the counter of failed tasks
 									 * reaches this value */
 	pg_atomic_uint64 history_locked_since;	/* since when a lock keeps the sweeper from
 											 * emptying the oldest table; DW_NEVER: none does */
 	pg_atomic_uint32 history_current;	/* number of the table that is written, from 1; 0:
 										 * not known yet */
-	pg_atomic_uint32 history_room;	/* pages that this table may have; 0: not known yet */
-	pg_atomic_uint32 history_is_full;	/* nothing is recorded until a table was emptied */
+	pg_atomic_uint32 history_room;	/* maximum of pages of this table; 0: not known yet */
+	pg_atomic_uint32 history_is_full;	/* nothing is recorded until a table has been emptied */
 
 	/* table lock */
-	bool		waits;			/* the sweeper waits for open transactions; the first of
-								 * these are: */
+	bool		waits;			/* the sweeper waits for open transactions; "pids" are some of
+								 * them */
 	int			npids;
 	int			pids[DW_SWEEP_WAITS];	/* 0 stands for a prepared transaction */
 } DwSweeperNews;
@@ -73,23 +72,10 @@ extern void dw_sweeper_news_init(DwSweeperNews *news);
 
 extern void dw_sweeper_waits(DwSweeperNews *news, bool waits, const int *pids, int n);
 
-extern bool dw_job_ask(DwSweeperNews *news, DwJob job, TimestampTz at);
 extern TimestampTz dw_jobs_next(DwSweeperNews *news);
-extern TimestampTz dw_job_at(DwSweeperNews *news, DwJob job);
-extern void dw_job_begin(DwSweeperNews *news, DwJob job);
-extern void dw_job_put_off(DwSweeperNews *news, DwJob job, TimestampTz after);
-extern TimestampTz dw_job_soonest(DwSweeperNews *news, DwJob job);
-
-extern uint64 dw_failed_limit(DwSweeperNews *news);
-extern void dw_failed_limit_set(DwSweeperNews *news, uint64 limit);
 
 extern void dw_history_publish(DwSweeperNews *news, int table, BlockNumber room);
-extern int	dw_history_known_table(DwSweeperNews *news);
-extern BlockNumber dw_history_known_room(DwSweeperNews *news);
-extern bool dw_history_becomes_full(DwSweeperNews *news, bool full);
-extern bool dw_history_is_full(DwSweeperNews *news);
 extern int64 dw_history_locked_for(DwSweeperNews *news, TimestampTz now);
-extern void dw_history_unlocked(DwSweeperNews *news);
 
 /* Sets a flag.  Full barrier. */
 static inline void
@@ -98,18 +84,101 @@ dw_sweeper_tell(DwSweeperNews *news, DwSweeperFlag flag)
 	(void) pg_atomic_exchange_u32(&news->flags[flag], 1);
 }
 
-/* True if the flag is set. */
+/* Returns true if the flag is set. */
 static inline bool
 dw_sweeper_is_told(DwSweeperNews *news, DwSweeperFlag flag)
 {
 	return pg_atomic_read_u32(&news->flags[flag]) != 0;
 }
 
-/* True if the flag was set; clears it.  Full barrier. */
+/* Returns true if the flag was set.  Clears it.  Full barrier. */
 static inline bool
 dw_sweeper_take(DwSweeperNews *news, DwSweeperFlag flag)
 {
 	return pg_atomic_exchange_u32(&news->flags[flag], 0) != 0;
+}
+
+/* Requests the job for this time.  Returns false if it is already requested for an earlier time. */
+static inline bool
+dw_job_ask(DwSweeperNews *news, DwJob job, TimestampTz at)
+{
+	return dw_atomic_lower(&news->job_at[job], at);
+}
+
+/* Returns when the job must be done, or DW_NEVER if it is not requested. */
+static inline TimestampTz
+dw_job_at(DwSweeperNews *news, DwJob job)
+{
+	return dw_atomic_read(&news->job_at[job]);
+}
+
+/* Clears the request, since the sweeper begins the job.  A later request causes another run. */
+static inline void
+dw_job_begin(DwSweeperNews *news, DwJob job)
+{
+	(void) dw_atomic_take(&news->job_at[job]);
+}
+
+/* Notes that the job must not be requested for an earlier time than this. */
+static inline void
+dw_job_put_off(DwSweeperNews *news, DwJob job, TimestampTz after)
+{
+	pg_atomic_write_u64(&news->job_after[job], (uint64) after);
+}
+
+/* Returns the soonest time for which the job may be requested. */
+static inline TimestampTz
+dw_job_soonest(DwSweeperNews *news, DwJob job)
+{
+	return Max(dw_now(), dw_atomic_read(&news->job_after[job]));
+}
+
+/* Returns the value of the counter of failed tasks at which the sweeper must count their rows. */
+static inline uint64
+dw_failed_limit(DwSweeperNews *news)
+{
+	return pg_atomic_read_u64(&news->failed_limit);
+}
+
+static inline void
+dw_failed_limit_set(DwSweeperNews *news, uint64 limit)
+{
+	pg_atomic_write_u64(&news->failed_limit, limit);
+}
+
+/* Returns the number, from 0, of the history table that is written, or -1 if not known yet. */
+static inline int
+dw_history_known_table(DwSweeperNews *news)
+{
+	return (int) pg_atomic_read_u32(&news->history_current) - 1;
+}
+
+/* Returns the maximum of pages of this table, or 0 if it is not known yet. */
+static inline BlockNumber
+dw_history_known_room(DwSweeperNews *news)
+{
+	return pg_atomic_read_u32(&news->history_room);
+}
+
+/* Notes whether the history is full.  Returns true if it has just become full. */
+static inline bool
+dw_history_becomes_full(DwSweeperNews *news, bool full)
+{
+	return pg_atomic_exchange_u32(&news->history_is_full, full ? 1 : 0) == 0 && full;
+}
+
+/* Returns true if nothing is recorded until a table has been emptied. */
+static inline bool
+dw_history_is_full(DwSweeperNews *news)
+{
+	return pg_atomic_read_u32(&news->history_is_full) != 0;
+}
+
+/* Notes that no lock keeps the sweeper from emptying the oldest table any more. */
+static inline void
+dw_history_unlocked(DwSweeperNews *news)
+{
+	(void) dw_atomic_take(&news->history_locked_since);
 }
 
 #endif							/* DW_SWEEPER_NEWS_H */

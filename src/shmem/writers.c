@@ -1,22 +1,22 @@
 /*-------------------------------------------------------------------------
  *
  * writers.c
- *	  Transactions that may yet bring rows of tasks, and of which role.
+ *	  Transactions that may still commit tasks, and the owners of these tasks.
  *
- * Run by all processes that write tasks; the sweeper reads.
+ * Run by all processes that write tasks, and by the sweeper, which reads the notes.
  *
- * A mark of delay_cancel_all() cancels tasks that have lower numbers than the mark.  It
- * stays until all transactions have ended that can still bring such tasks (sweep.c).
- * These have the task table locked for writing, but the lock does not say of which role
- * the tasks are, and most transactions bring tasks of one role only.  So each transaction
- * that may bring tasks says here for which role, in the element of its process in an array.
+ * A mark of delay_cancel_all() cancels tasks that have lower numbers than the mark.  It stays until
+ * all transactions have ended that can still commit such tasks (sweep.c).  These transactions have
+ * locked the task table for writing, but the lock does not show the owners of their tasks.  Most
+ * transactions write tasks of only one role.  So each transaction that may write tasks notes the
+ * role here, in its process's element of an array.
  *
- * For plain SQL an executor hook does so at the start of the statement, after the
- * rights were checked.  A row that comes without a statement, by COPY or an apply
- * worker, says so in a row trigger, a moment after its number was drawn.
+ * For plain SQL an executor hook notes the role at the start of the statement, after the rights
+ * were checked.  For a row without a statement, from COPY or an apply worker, a row trigger notes
+ * the role a moment after the task's number was drawn.
  *
- * Nothing is cleared at the end of a transaction: an element names its transaction, and
- * says nothing of the next one.
+ * Nothing is cleared at the end of a transaction: an element names its transaction, and does not
+ * count for the next transaction.
  *
  *-------------------------------------------------------------------------
  */
@@ -34,21 +34,20 @@
 #include "committing.h"
 
 /*
- * One element for each process, at dw_vxid_number() - 1: the local transaction id in
- * the upper half, and in the lower half the owner of its tasks, InvalidOid for any.
+ * One element for each process, at dw_vxid_number() - 1.  The upper half is the local transaction
+ * id.  The lower half is the owner of its tasks; InvalidOid: any owner.
  */
 static pg_atomic_uint64 *writers = NULL;
 
 static ExecutorStart_hook_type prev_executor_start = NULL;
 
-/* An element of writers. */
+/* Returns an element for "writers". */
 static uint64
 writer(LocalTransactionId lxid, Oid owner)
 {
 	return (uint64) lxid << 32 | owner;
 }
 
-/* Requests shared memory for this array. */
 void
 dw_writers_request(void)
 {
@@ -57,7 +56,7 @@ dw_writers_request(void)
 					   .ptr = (void **) &writers);
 }
 
-/* Initializes the array.  Called once for each shared memory. */
+/* Initializes the array.  Called whenever shared memory is created. */
 void
 dw_writers_init(void)
 {
@@ -66,12 +65,10 @@ dw_writers_init(void)
 }
 
 /*
- * Says that this transaction may bring tasks of the role; of any role, if it is
- * InvalidOid.
+ * Notes that this transaction may write tasks of the role, or of any role if "owner" is InvalidOid.
  *
- * The caller has the task table locked for writing, and calls this before it draws a
- * number for a task, or looks at the marks for a task that is moved, tried again or put
- * back.
+ * The caller has locked the task table for writing.  It calls this before it draws a number for a
+ * task, or reads the marks for a task that is moved, tried again or put back.
  */
 void
 dw_writes_for(Oid owner)
@@ -83,20 +80,20 @@ dw_writes_for(Oid owner)
 	GET_VXID_FROM_PGPROC(me, *MyProc);
 	mine = &writers[dw_vxid_number(me) - 1];
 	known = pg_atomic_read_u64(mine);
-	/* it brings tasks of more than one role: say any role */
+	/* the transaction writes tasks of more than one role, so note "any role" */
 	if (known >> 32 == me.localTransactionId && (Oid) known != owner)
 		owner = InvalidOid;
 	if (known == writer(me.localTransactionId, owner))
 		return;
 	pg_atomic_write_u64(mine, writer(me.localTransactionId, owner));
-	/* this store comes before what follows: the look at the marks, the number */
+	/* this store comes before the marks are read, and before the number is drawn */
 	pg_memory_barrier();
 }
 
 /*
- * True if the transaction, which has the task table locked for writing, may bring rows
- * with task ids that it has drawn already.  Then *owner is the role of these tasks;
- * InvalidOid if they may be of any role, or the role is not known.
+ * Returns true if the transaction, which has locked the task table for writing, may write tasks
+ * with ids that it has drawn already.  Then *owner is the owner of these tasks, or InvalidOid if
+ * there may be several owners, or the owner is not known.
  */
 bool
 dw_is_writer(VirtualTransactionId vxid, Oid *owner)
@@ -114,7 +111,7 @@ dw_is_writer(VirtualTransactionId vxid, Oid *owner)
 
 /*---- Plain SQL ----*/
 
-/* True for the table delay_wheel_data.task. */
+/* Returns true for the table delay_wheel_data.task. */
 static bool
 is_task_table(Relation rel)
 {
@@ -122,10 +119,7 @@ is_task_table(Relation rel)
 		RelationGetNamespace(rel) == get_namespace_oid("delay_wheel_data", true);
 }
 
-/*
- * ExecutorStart hook: a statement that writes to the task table may bring tasks of any
- * role.
- */
+/* ExecutorStart hook: notes that a statement on the task table may write tasks of any role. */
 static void
 note_writing_query(QueryDesc *query, int flags)
 {

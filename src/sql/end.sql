@@ -1,4 +1,4 @@
-/*---- The end: what all tables have, and all functions ----*/
+/*---- The end: COMMENTs, triggers and rights that all tables have, and rights to all functions ----*/
 
 DO $$
 DECLARE
@@ -7,13 +7,13 @@ BEGIN
 	FOR command IN
 		SELECT pg_catalog.format(c.command, t.oid::regclass)
 			FROM pg_catalog.pg_class t CROSS JOIN pg_catalog.unnest(CASE WHEN t.relname LIKE 'readable\_%'::text THEN ARRAY[
-					'COMMENT ON TABLE %s IS ''rows of a table that the reader may read, for the views''',
+					'COMMENT ON TABLE %s IS ''Empty parent of a table: through it the views read the rows that the reader may read''',
 					'ALTER TABLE %s ENABLE ROW LEVEL SECURITY',
-					-- the second condition says the same, to an index
+					-- the second condition means the same, and can use an index
 					'CREATE POLICY own ON %s FOR SELECT USING (delay_wheel_internal.is_readable(owner) AND owner OPERATOR(pg_catalog.=) ANY (delay_wheel_internal.readable_owners()))',
 					'CREATE POLICY everything ON %s FOR SELECT TO pg_read_all_data USING (true)',
 					'GRANT SELECT ON %s TO PUBLIC',
-					-- triggers of ours would not notice a statement that names this table
+					-- our statement triggers do not fire for a statement that names the parent
 					'CREATE RULE no_insert AS ON INSERT TO %s DO INSTEAD NOTHING',
 					'CREATE RULE no_update AS ON UPDATE TO %s DO INSTEAD NOTHING',
 					'CREATE RULE no_delete AS ON DELETE TO %s DO INSTEAD NOTHING']
@@ -29,9 +29,9 @@ BEGIN
 	END LOOP;
 	-- a queue is shown to all who may use it
 	ALTER POLICY own ON delay_wheel_data.readable_queue USING (delay_wheel_internal.is_readable(owner, users, receivers));
-	-- EXPLAIN shows estimates, which PostgreSQL makes of statistics of all rows, ANALYZE of a
-	-- parent of those of its children, too.  Those of the owners tell nothing of others, and
-	-- lead to the few rows of a small owner by an index
+	-- EXPLAIN shows estimates from statistics of all rows, and for a parent from statistics of
+	-- its children.  These would reveal rows of other roles.  Statistics of owners reveal
+	-- nothing, and make the planner use an index for an owner with few rows
 	FOR command IN
 		SELECT pg_catalog.format('ALTER TABLE %s %s', a.attrelid::regclass,
 				pg_catalog.string_agg(pg_catalog.format('ALTER COLUMN %I SET STATISTICS 0', a.attname), ', '))
@@ -41,8 +41,8 @@ BEGIN
 	LOOP
 		EXECUTE command;
 	END LOOP;
-	-- everybody may execute the functions, also where default privileges say otherwise: they ask
-	-- for INSERT on the view tasks themselves
+	-- everybody may execute the functions, whatever the default privileges are: the functions
+	-- themselves check INSERT on the view tasks
 	FOR command IN
 		SELECT pg_catalog.format('GRANT EXECUTE ON ROUTINE %s TO PUBLIC', d.objid::regprocedure)
 			FROM pg_catalog.pg_depend d JOIN pg_catalog.pg_extension e ON e.oid = d.refobjid AND e.extname = 'delay_wheel'
@@ -57,7 +57,7 @@ $$;
 SELECT delay_revoke_defaults();
 DROP FUNCTION delay_revoke_defaults();
 
--- whose dump is to have the tables
+-- the owner of the database must be able to dump the tables
 GRANT USAGE ON SCHEMA delay_wheel_data TO pg_database_owner;
 DO $$
 DECLARE

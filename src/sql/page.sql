@@ -3,7 +3,7 @@
 CREATE FUNCTION delay_wheel_internal.readable(document json) RETURNS json
 AS 'MODULE_PATHNAME', 'dw_readable' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION delay_wheel_internal.readable(json) IS
-'the document with a question mark for each byte that is not valid in the client''s encoding, and could not be sent, in a database whose encoding is SQL_ASCII; if that is an encoding which only clients can have (SJIS, BIG5, GBK, UHC, GB18030, JOHAB, SHIFT_JIS_2004), for each byte that is not ASCII. Elsewhere, and if the client''s encoding is SQL_ASCII, as it is. For delay_wheel.page_data()';
+'Returns the document with question marks for bytes that could not be sent to the client. delay_wheel.page_data() calls it.';
 GRANT EXECUTE ON FUNCTION delay_wheel_internal.readable(json) TO PUBLIC;
 
 CREATE FUNCTION delay_wheel.page_data(max_rows integer DEFAULT 50, texts boolean DEFAULT true) RETURNS json
@@ -13,7 +13,7 @@ SET row_security = on
 AS $$
 WITH params AS (
 	SELECT LEAST(GREATEST(COALESCE(max_rows, 50), 0), 1000) AS n,
-		   -- null without the library: the views say what is wrong then
+		   -- null without the library: the views raise an error then
 		   current_setting('delay_wheel.slots', true)::integer AS slots,
 		   (current_setting('delay_wheel.slots', true)::integer + 359) / 360 AS per_part
 ), ring AS (
@@ -113,7 +113,7 @@ SELECT delay_wheel_internal.readable(json_strip_nulls(json_build_object(
 				FROM params LEFT JOIN running r ON true),
 	'pending', (SELECT json_build_object('rows', COALESCE(json_agg(p ORDER BY pos) FILTER (WHERE pos <= n), '[]'))
 				FROM params LEFT JOIN pending p ON true),
-	-- counted no further than a person cares
+	-- exact numbers beyond this are of no use to a reader
 	'failed', (SELECT json_build_object(
 					'total', (SELECT count(*) FROM (SELECT FROM delay_wheel.failed LIMIT 10001) f),
 					'last_hour', (SELECT count(*) FROM newest_failed WHERE failed_at > clock_timestamp() - interval '1 hour'),
@@ -135,5 +135,5 @@ SELECT delay_wheel_internal.readable(json_strip_nulls(json_build_object(
 )))
 $$;
 COMMENT ON FUNCTION delay_wheel.page_data(integer, boolean) IS
-'all that web/delay_wheel.html shows, as one JSON document: what the views of delay_wheel show to the caller, in a form that stays small. Each list has its first max_rows entries (default 50, at most 1000; null is the default), those in trouble first, and the number of all. Failed tasks are counted up to 10,001, and the ring has at most 360 parts. texts => false leaves out SQL and the texts of errors, which can contain values of tables. The document never has values of arguments. In a database whose encoding is SQL_ASCII each byte that is not valid in the client''s encoding stands as a question mark. It reads and changes nothing, also in a read-only transaction and on a standby. SQLSTATE 55000 if delay_wheel is not in shared_preload_libraries';
+'Returns the data of the web page as one JSON document. It has what the views of delay_wheel show to the caller.';
 GRANT EXECUTE ON FUNCTION delay_wheel.page_data(integer, boolean) TO PUBLIC;

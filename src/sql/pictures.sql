@@ -1,21 +1,21 @@
 /*---- Pictures in SVG: the ring, when tasks are due, lateness ----*/
 
 /*
- * Each picture is one query over the views, with the rights of its caller.  It
- * stands for itself: no script, font or file from elsewhere; light or dark as
- * the viewer prefers.  What differs in colour differs in shape, size or words as
- * well.  Four digits are enough for a coordinate: hence extra_float_digits.
+ * Each picture is one query on the views, with the rights of its caller.  It uses
+ * no script, font or file from elsewhere, and is light or dark as the viewer
+ * prefers.  Things that differ in colour also differ in shape, size or words.
+ * Coordinates have four digits: hence extra_float_digits.
  */
 
--- The name of a role or a database can be invalid here, since it can have been given in
--- a database with another encoding.  So only bytes are read, and nothing is converted
--- but from encodings in which each byte is valid.
+-- The name of a role or a database can be invalid here: it may have been given in a
+-- database with another encoding.  So this function reads bytes, and converts only from
+-- encodings in which each byte is valid.
 CREATE FUNCTION delay_wheel_internal.svg_escape(content text, most integer DEFAULT 1000) RETURNS text
 LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, delay_wheel_internal, pg_temp AS $$
 WITH source(bytes, known) AS (
 	SELECT CASE WHEN complete THEN convert_to(content, 'UTF8') ELSE decode(replace(content, E'\\', E'\\\\'), 'escape') END, complete OR encoding IN ('UTF8', 'SQL_ASCII')
 	FROM getdatabaseencoding() encoding, LATERAL (SELECT encoding ~ '^(LATIN[^3]|KOI8)') c(complete)
-), character AS (	-- no code: a byte that belongs to no character
+), character AS (	-- code is null for a byte that belongs to no character
 	SELECT n, count(*) OVER () AS total, CASE length(m[1]) WHEN 2 THEN CASE WHEN bits < 128 THEN bits END
 		WHEN 4 THEN (bits >> 2 & 1984) + (bits & 63)
 		WHEN 6 THEN (bits >> 4 & 61440) + (bits >> 2 & 4032) + (bits & 63)
@@ -31,27 +31,29 @@ SELECT string_agg(CASE WHEN total > most AND n = most * 2 / 3 - 1 THEN '...'
 FROM character
 $$;
 COMMENT ON FUNCTION delay_wheel_internal.svg_escape(text, integer) IS
-'the text as XML in plain ASCII: a reference for each character that is markup or not ASCII, a question mark for what XML cannot have; if there are more than most characters, their begin and their end';
+'Returns a text as XML in plain ASCII, and shortens it in its middle if it is too long.';
 
 CREATE FUNCTION delay_wheel_internal.svg_text(x double precision, y double precision, class text, content text, most integer DEFAULT 1000) RETURNS text
 LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, delay_wheel_internal, pg_temp AS $$
 SELECT format(E'<text class="%s" x="%s" y="%s">%s</text>\n', class, x, y, svg_escape(content, most))
 $$;
 COMMENT ON FUNCTION delay_wheel_internal.svg_text(double precision, double precision, text, text, integer) IS
-'a text in a picture, at x and y: the content, escaped, no more than most characters of it; the class says how it looks';
+'Returns an SVG element with an escaped text at a place of a picture.';
 
 CREATE FUNCTION delay_wheel_internal.svg_short(n numeric) RETURNS text
 LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, delay_wheel_internal, pg_temp AS $$
 SELECT trim_scale(round(n / size, (n / size < 99.95)::integer)) || unit
 FROM unnest('{"",k,M,G,T,P,E}'::text[], '{1,1e3,1e6,1e9,1e12,1e15,1e18}'::numeric[]) u(unit, size) WHERE n < 999.5 * size ORDER BY size LIMIT 1
 $$;
-COMMENT ON FUNCTION delay_wheel_internal.svg_short(numeric) IS 'a number for people, with a unit: 12k, 3.5M';
+COMMENT ON FUNCTION delay_wheel_internal.svg_short(numeric) IS
+'Returns a number with a unit, such as 12k or 3.5M.';
 
 CREATE FUNCTION delay_wheel_internal.svg_count(n numeric, noun text, exact boolean DEFAULT true) RETURNS text
 LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, delay_wheel_internal, pg_temp AS $$
 SELECT CASE WHEN exact THEN to_char(n, 'FM999,999,999,999,999,999,990') ELSE 'about ' || svg_short(n) END || ' ' || noun || CASE n WHEN 1 THEN '' ELSE 's' END
 $$;
-COMMENT ON FUNCTION delay_wheel_internal.svg_count(numeric, text, boolean) IS 'how many there are of something: 1 turn, 1,234 tasks; an estimate is not written to the last digit: about 5k tasks';
+COMMENT ON FUNCTION delay_wheel_internal.svg_count(numeric, text, boolean) IS
+'Returns a number with a noun, such as "1 turn" or "1,234 tasks"; an estimate as "about 5k tasks".';
 
 CREATE FUNCTION delay_wheel_internal.svg_duration(us double precision) RETURNS text
 LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, delay_wheel_internal, pg_temp AS $$
@@ -61,16 +63,17 @@ SELECT CASE WHEN us < 59.5e6 THEN (
 ELSE substring(regexp_replace(to_char(justify_hours(make_interval(secs => round(us / 1e6))),
 	'FMDD" d "FMHH24" h "FMMI" min "FMSS" s"'), E'\\m0 \\w+ ?', '', 'g') FROM '^[^ ]+ [^ ]+(?: [^ ]+ [^ ]+)?') END
 $$;
-COMMENT ON FUNCTION delay_wheel_internal.svg_duration(double precision) IS 'microseconds for people: 350 us, 2.5 ms, 12 s, 3 min 20 s, 5 h 12 min, 3 d 4 h';
+COMMENT ON FUNCTION delay_wheel_internal.svg_duration(double precision) IS
+'Returns microseconds as text with a unit, such as 350 us, 2.5 ms or 3 min 20 s.';
 
 CREATE FUNCTION delay_wheel_internal.svg_axis(us double precision, low double precision, high double precision) RETURNS double precision
 LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, delay_wheel_internal, pg_temp AS $$
 SELECT 270 + 480 * LEAST(ln(GREATEST(us, low) / low) / ln(high / low), 1)
 $$;
 COMMENT ON FUNCTION delay_wheel_internal.svg_axis(double precision, double precision, double precision) IS
-'where a time stands on the axis of delay_wheel.lateness_svg(), which is logarithmic and shows times from low to high';
+'Returns the place of a time on the logarithmic axis of delay_wheel.lateness_svg().';
 
--- selectors name the picture, so that they concern nothing else where it is put into a page
+-- each selector begins with .dw, so that the style affects nothing else in a page
 CREATE FUNCTION delay_wheel_internal.svg_frame(height double precision, title text, description text, body text) RETURNS text
 LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, delay_wheel_internal, pg_temp AS $$
 SELECT format($svg$<svg class="dw" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 780 %1$s" width="780" height="%1$s" role="img">
@@ -96,11 +99,11 @@ SELECT format($svg$<svg class="dw" xmlns="http://www.w3.org/2000/svg" viewBox="0
 $svg$, height, svg_escape(title), svg_escape(description), height - 1, svg_text(20, 32, 'title', title, 54), body)
 $$;
 COMMENT ON FUNCTION delay_wheel_internal.svg_frame(double precision, text, text, text) IS
-'a picture of that height: style, title, and the body; the description is for screen readers';
+'Returns a whole picture: style, title, a description for screen readers, and the body.';
 
 CREATE FUNCTION delay_wheel.ring_svg() RETURNS text
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, delay_wheel_internal, pg_temp SET extra_float_digits = -11 AS $$
-WITH shape AS (	-- slots are drawn as at most 60 segments; null without the library: the views say what is wrong then
+WITH shape AS (	-- slots are drawn as at most 60 segments; null without the library: the views raise an error then
 	SELECT slots, width, (slots + 12 * width - 1) / (12 * width) * width AS step, 360 / slots::float8 AS degrees,
 		   1e6 * EXTRACT(epoch FROM current_setting('delay_wheel.tick', true)::interval) AS tick
 	FROM (SELECT current_setting('delay_wheel.slots', true)::integer) s(slots), LATERAL (SELECT (slots + 59) / 60) w(width)
@@ -152,7 +155,7 @@ SELECT svg_frame(500, format('Ring of database "%s"', current_database()),
 		format(E'<path class="now" transform="rotate(%1$s)" d="M0 -187l-7 -15h14Z"/>\n', degrees * (slot + 0.5)),
 		CASE WHEN next_slot >= 0 THEN	-- upright
 			format('<path class="next" transform="rotate(%1$s) translate(0 -213) rotate(-%1$s)" d="M0 -7l6 7l-6 7l-6 -7Z"/>', degrees * (next_slot + 0.5)) END, E'</g>\n',
-		-- what it means
+		-- legend
 		(SELECT string_agg(format(E'<rect class="shade%s edge" x="%s" y="140" width="42" height="14"/>\n', n - 1, 436 + 44 * n)
 			|| svg_text(457 + 44 * n, 168, 'small m', label), '') FROM unnest('{none,1+,10+,100+,1k+,10k+}'::text[]) WITH ORDINALITY l(label, n)),
 		E'<rect class="shade3 edge" x="480" y="183" width="20" height="14"/><rect fill="url(#dw-hatch)" x="480" y="183" width="20" height="14"/>\n',
@@ -174,7 +177,7 @@ SELECT svg_frame(500, format('Ring of database "%s"', current_database()),
 FROM shape, facts, drawn
 $$;
 COMMENT ON FUNCTION delay_wheel.ring_svg() IS
-'a picture of this database''s ring as SVG, which any browser shows: how many tasks its slots hold, the current index, the horizon up to which tasks are in memory, and which slots hold tasks of a later turn. These are tasks of all roles, as in delay_wheel.ring; the next due time is of one''s own tasks, see delay_wheel_internal.next_due(). Times are in the time zone of the session';
+'Draws this database''s ring as SVG: tasks in its slots, current index, horizon and next due time.';
 
 CREATE FUNCTION delay_wheel.forecast_svg() RETURNS text
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, delay_wheel_internal, pg_temp SET extra_float_digits = -11 AS $$
@@ -223,10 +226,10 @@ SELECT svg_frame(680, format('When tasks of "%s" will be due', current_database(
 			bars, peak, E'</g>\n'), '') FROM chart JOIN drawn USING (place))))
 $$;
 COMMENT ON FUNCTION delay_wheel.forecast_svg() IS
-'the view delay_wheel.forecast as a picture in SVG, which any browser shows: tasks due in each of the next 60 minutes, 48 hours and 31 days, in the time zone of the session. Estimates are hatched';
+'Draws the view delay_wheel.forecast as SVG: tasks due in the next minutes, hours and days.';
 
--- Each step of an axis is as much longer as the one before: so microseconds and days
--- have their place, and so have the few attempts that were very late.
+-- Both axes are logarithmic: microseconds and days fit on one, and the few attempts that
+-- were very late can be seen on the other.
 CREATE FUNCTION delay_wheel.lateness_svg() RETURNS text
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, delay_wheel_internal, pg_temp SET extra_float_digits = -11 AS $$
 WITH range AS MATERIALIZED (	-- microseconds, from differences of the view's sums
@@ -289,7 +292,7 @@ SELECT svg_frame(COALESCE(last + 36, 330), format('How late tasks of "%s" are be
 FROM total, axis, histogram, percentiles, latest
 $$;
 COMMENT ON FUNCTION delay_wheel.lateness_svg() IS
-'how late tasks of this database were begun since the start of the server, as a picture in SVG, which any browser shows: a histogram of all attempts, and median, 95th percentile and maximum of the lanes that were latest, which are one''s own ones, or those of all roles for pg_monitor, pg_read_all_stats, pg_read_all_data and superusers';
+'Draws as SVG how late tasks of this database have begun since the start of the server.';
 
 GRANT EXECUTE ON FUNCTION delay_wheel_internal.svg_escape(text, integer), delay_wheel_internal.svg_text(double precision, double precision, text, text, integer),
 	delay_wheel_internal.svg_short(numeric), delay_wheel_internal.svg_count(numeric, text, boolean), delay_wheel_internal.svg_duration(double precision),

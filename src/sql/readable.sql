@@ -3,34 +3,34 @@
 CREATE FUNCTION delay_wheel_internal.readable_owners() RETURNS regrole[]
 AS 'MODULE_PATHNAME', 'dw_readable_owners' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION delay_wheel_internal.readable_owners() IS
-'roles whose tasks the current user may read: those whose rights it has';
--- They are planned as if they cost nothing, and so asked first: other conditions see only
--- rows that the reader may read.
+'Returns the roles whose rights the current user has, and whose tasks it may read.';
+-- Makes is_readable() cost nothing, so that it is evaluated first: other conditions see
+-- only rows that the reader may read.
 CREATE FUNCTION delay_wheel_internal.costs_nothing(internal) RETURNS internal
 AS 'MODULE_PATHNAME', 'dw_costs_nothing' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION delay_wheel_internal.costs_nothing(internal) IS
-'tells the planner that delay_wheel_internal.is_readable() costs nothing';
+'Makes the planner check delay_wheel_internal.is_readable() before all other conditions.';
 REVOKE EXECUTE ON FUNCTION delay_wheel_internal.costs_nothing(internal) FROM PUBLIC;
 CREATE FUNCTION delay_wheel_internal.is_readable(owner regrole) RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_is_readable' LANGUAGE C STABLE STRICT PARALLEL SAFE SUPPORT delay_wheel_internal.costs_nothing;
 COMMENT ON FUNCTION delay_wheel_internal.is_readable(regrole) IS
-'true if the current user has the rights of the role, and so may read its tasks';
+'Returns true if the current user has the rights of the role, and so may read its tasks.';
 CREATE FUNCTION delay_wheel_internal.is_readable(owner regrole, users regrole[], receivers regrole[]) RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_is_readable' LANGUAGE C STABLE STRICT PARALLEL SAFE SUPPORT delay_wheel_internal.costs_nothing;
 COMMENT ON FUNCTION delay_wheel_internal.is_readable(regrole, regrole[], regrole[]) IS
-'true if the current user has the rights of one of the roles; 0 stands for all roles';
+'Returns true if the current user has the rights of one of the roles. 0 stands for all roles.';
 GRANT EXECUTE ON FUNCTION delay_wheel_internal.readable_owners(), delay_wheel_internal.is_readable(regrole), delay_wheel_internal.is_readable(regrole, regrole[], regrole[]) TO PUBLIC;
 
 /*
- * Each of these is empty, and one of our tables inherits from it (history: three).  Who
- * reads it reads the rows of ours, under the row level security of this one alone (end.sql).  Ours
- * have none themselves: with it pg_dump, which sets row_security to off, would fail for
- * all but superusers.
+ * Each of these tables is empty, and one of our tables inherits from it (three, for the
+ * history).  A reader of the parent gets the rows of its child, under the row level
+ * security of the parent only (end.sql).  Our own tables have none: pg_dump sets
+ * row_security to off, and would fail for all but superusers.
  */
 CREATE TABLE delay_wheel_data.readable_task (LIKE delay_wheel_data.task INCLUDING COMMENTS,
-	-- so that the planner leaves it out where rows with a key are looked for
+	-- lets the planner skip this table when it searches for a key
 	CONSTRAINT readable_task_is_empty CHECK (key IS NULL) NO INHERIT) USING heap;
--- a generated column has no place in it
+-- the parent of a generated column would have to be generated, too
 ALTER TABLE delay_wheel_data.readable_task DROP COLUMN group_hash;
 ALTER TABLE delay_wheel_data.task INHERIT delay_wheel_data.readable_task;
 
@@ -41,24 +41,27 @@ CREATE POLICY watched ON delay_wheel_data.readable_queue FOR SELECT TO pg_read_a
 CREATE TABLE delay_wheel_data.readable_unique_key (LIKE delay_wheel_data.unique_key INCLUDING COMMENTS) USING heap;
 ALTER TABLE delay_wheel_data.unique_key INHERIT delay_wheel_data.readable_unique_key;
 
--- for views that are read with the rights of the reader, and compare its rows with these
+-- These three have the rights of their owner; views with the rights of the reader read them.
 CREATE VIEW delay_wheel_data.queue_name AS SELECT id, name FROM delay_wheel_data.queue;
-COMMENT ON VIEW delay_wheel_data.queue_name IS 'names of all queues, for the views';
--- DISTINCT keeps these two from being read again for each task, and lets workers read them
+COMMENT ON VIEW delay_wheel_data.queue_name IS
+'Names of all queues, for the views';
+-- DISTINCT: plans read these two once, not for each task, and can do so in parallel workers.
 CREATE VIEW delay_wheel_data.mark AS
 SELECT DISTINCT id, origin, queue, tag, due_from, due_until
 FROM delay_wheel_data.cancellation
 WHERE owners IS NULL;
-COMMENT ON VIEW delay_wheel_data.mark IS 'calls of delay_cancel_all() for the tasks of all roles, for the view delay_wheel.tasks';
+COMMENT ON VIEW delay_wheel_data.mark IS
+'Cancellations of tasks of all roles, for the view delay_wheel.tasks';
 -- one row for each owner
 CREATE VIEW delay_wheel_data.owner_mark AS
 SELECT DISTINCT c.id, c.origin, o.owner, c.queue, c.tag, c.due_from, c.due_until
 FROM delay_wheel_data.cancellation c CROSS JOIN LATERAL pg_catalog.unnest(c.owners) o(owner);
-COMMENT ON VIEW delay_wheel_data.owner_mark IS 'calls of delay_cancel_all() for the tasks of single roles, for the view delay_wheel.tasks';
-COMMENT ON COLUMN delay_wheel_data.owner_mark.owner IS 'a role whose tasks are cancelled';
+COMMENT ON VIEW delay_wheel_data.owner_mark IS
+'Cancellations of tasks of single roles, for the view delay_wheel.tasks';
+COMMENT ON COLUMN delay_wheel_data.owner_mark.owner IS 'Role whose tasks are cancelled';
 GRANT SELECT ON delay_wheel_data.queue_name, delay_wheel_data.mark, delay_wheel_data.owner_mark TO PUBLIC;
 
--- the same words for the same columns
+-- the COMMENTs of the tables' columns
 DO $$
 DECLARE
 	command text;

@@ -1,18 +1,19 @@
-/*---- Views of how it all stands: ring, lanes, queues, databases, work in the background, lateness ----*/
+/*---- Views of state: ring, lanes, groups, queues, databases, waiting tasks, lateness, silent processes ----*/
 
 CREATE FUNCTION delay_wheel_internal.get_ring(OUT slot integer, OUT tasks bigint, OUT min_cycle bigint, OUT max_cycle bigint, OUT is_current boolean)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'dw_get_ring' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-COMMENT ON FUNCTION delay_wheel_internal.get_ring() IS 'slots of this database''s ring, see delay_wheel.ring';
+COMMENT ON FUNCTION delay_wheel_internal.get_ring() IS
+'Returns the slots of this database''s ring. The view delay_wheel.ring calls it.';
 
 CREATE VIEW delay_wheel.ring AS SELECT * FROM delay_wheel_internal.get_ring();
 COMMENT ON VIEW delay_wheel.ring IS
-'for each slot of this database''s ring: tasks in memory, their lowest and highest cycle number, and whether it is the current index. A task that was just committed is in none until the timer has looked at what sessions tell it, mostly within a millisecond; nor is one that is due in the current tick, or later than lanes.horizon: see lanes.near and lanes.ready for all that is in memory';
-COMMENT ON COLUMN delay_wheel.ring.slot IS 'number of the slot, from 0 to delay_wheel.slots - 1';
-COMMENT ON COLUMN delay_wheel.ring.tasks IS 'tasks in memory that are in this slot, of all turns';
-COMMENT ON COLUMN delay_wheel.ring.min_cycle IS 'whole turns of the ring until the first of them is due; null if there is none';
-COMMENT ON COLUMN delay_wheel.ring.max_cycle IS 'whole turns of the ring until the last of them is due; null if there is none';
-COMMENT ON COLUMN delay_wheel.ring.is_current IS 'whether the clock is in this slot';
+'Slots of this database''s ring, with the number of tasks in memory and their cycle numbers';
+COMMENT ON COLUMN delay_wheel.ring.slot IS 'Number of the slot, from 0 to delay_wheel.slots - 1';
+COMMENT ON COLUMN delay_wheel.ring.tasks IS 'Tasks in memory in this slot, of all turns';
+COMMENT ON COLUMN delay_wheel.ring.min_cycle IS 'Whole turns of the ring until the first of them is due';
+COMMENT ON COLUMN delay_wheel.ring.max_cycle IS 'Whole turns of the ring until the last of them is due';
+COMMENT ON COLUMN delay_wheel.ring.is_current IS 'Whether the clock is in this slot';
 
 CREATE FUNCTION delay_wheel_internal.get_lanes(
 	OUT owner regrole, OUT queue smallint, OUT priority smallint, OUT state text, OUT reason text,
@@ -23,7 +24,8 @@ CREATE FUNCTION delay_wheel_internal.get_lanes(
 	OUT skipped bigint, OUT lateness_p99 double precision)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'dw_get_lanes' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-COMMENT ON FUNCTION delay_wheel_internal.get_lanes() IS 'one''s own lanes of this database, all of them for pg_read_all_stats and superusers; see delay_wheel.lanes';
+COMMENT ON FUNCTION delay_wheel_internal.get_lanes() IS
+'Returns lanes of this database. The view delay_wheel.lanes calls it.';
 
 CREATE VIEW delay_wheel.lanes AS
 SELECT pg_catalog.pg_get_userbyid(l.owner::oid)::text AS owner, COALESCE(q.name, CASE l.queue WHEN 0 THEN 'default' ELSE l.queue::text END) AS queue, l.priority, l.state, l.reason, l.retry_at,
@@ -32,34 +34,35 @@ SELECT pg_catalog.pg_get_userbyid(l.owner::oid)::text AS owner, COALESCE(q.name,
 FROM delay_wheel_internal.get_lanes() l
 	 LEFT JOIN delay_wheel_data.queue q ON q.id = l.queue;
 COMMENT ON VIEW delay_wheel.lanes IS
-'the state of each lane, which is a combination of owner, queue and priority that has tasks in this database. Users see their own lanes; all of them are for pg_monitor, pg_read_all_stats, pg_read_all_data and superusers';
-COMMENT ON COLUMN delay_wheel.lanes.owner IS 'role whose tasks these are';
-COMMENT ON COLUMN delay_wheel.lanes.queue IS 'name of the queue; default is that of tasks that name none; a number if it is not declared';
+'State and figures of each lane, a combination of owner, queue and priority that has tasks in this database';
+COMMENT ON COLUMN delay_wheel.lanes.owner IS 'Role that scheduled the tasks';
+COMMENT ON COLUMN delay_wheel.lanes.queue IS 'Name of the queue, default if the tasks name none; a number if the queue is not declared';
 COMMENT ON COLUMN delay_wheel.lanes.priority IS '-9 to 9';
-COMMENT ON COLUMN delay_wheel.lanes.state IS 'paused: none of its tasks is started; blocked: no executor can be had, or the database is not served; limited: due tasks wait for what the queue allows; running: executors are on it, and it may have more; ready: due tasks wait for an executor; unreceived: due messages wait for a receiver; idle: nothing is due. For the first three, and unreceived, see reason';
-COMMENT ON COLUMN delay_wheel.lanes.reason IS 'what is paused; or max_running, rate, or another owner''s turn, of the queue; or why no executor could be had; or that the database is not served: it has no timer, see delay_wheel.status; or, of an external queue, since when no receiver has come; else null';
-COMMENT ON COLUMN delay_wheel.lanes.retry_at IS 'when it is tried again; a change of rights tries at once; null for want of a background worker: when it is its turn';
-COMMENT ON COLUMN delay_wheel.lanes.near IS 'tasks in memory that are not due yet; one that was moved or cancelled is counted until its old time';
-COMMENT ON COLUMN delay_wheel.lanes.ready IS 'tasks in memory that are due and wait for an executor; one that was cancelled is counted until one looks';
-COMMENT ON COLUMN delay_wheel.lanes.running IS 'executors that run tasks of it';
-COMMENT ON COLUMN delay_wheel.lanes.horizon IS 'tasks that are due before are in memory; null if no later ones are known, or while all are loaded anew';
-COMMENT ON COLUMN delay_wheel.lanes.recheck_at IS 'when a task is looked at again that another session''s plain SQL has locked';
-COMMENT ON COLUMN delay_wheel.lanes.done IS 'tasks that were run, since the lane was entered: at the start of the server, with its first task since then, or again after it was empty and its place was needed';
-COMMENT ON COLUMN delay_wheel.lanes.failed IS 'tasks that were given up, since the lane was entered';
-COMMENT ON COLUMN delay_wheel.lanes.retried IS 'attempts that failed and are followed by another one, since the lane was entered';
-COMMENT ON COLUMN delay_wheel.lanes.cancelled IS 'tasks that turned out to be cancelled by delay_cancel_all when they were due, since the lane was entered; those cancelled earlier are not counted';
-COMMENT ON COLUMN delay_wheel.lanes.lateness_p50 IS 'milliseconds from due to start, median, since the lane was entered; right to about 20%. Waiting for limits, and pauses, are part of it';
-COMMENT ON COLUMN delay_wheel.lanes.lateness_p95 IS 'the same, 95th percentile';
-COMMENT ON COLUMN delay_wheel.lanes.lateness_p99 IS 'the same, 99th percentile';
-COMMENT ON COLUMN delay_wheel.lanes.lateness_max IS 'the same, highest value, exact';
-COMMENT ON COLUMN delay_wheel.lanes.skipped IS 'tasks that were not run since it was too late, see skip_after of delay_schedule_task, since the lane was entered';
+COMMENT ON COLUMN delay_wheel.lanes.state IS 'paused; blocked: no executor, or no timer; limited by the queue; running; ready: due tasks wait for an executor; unreceived: due messages wait for a receiver; idle: nothing is due';
+COMMENT ON COLUMN delay_wheel.lanes.reason IS 'Why the tasks wait: the pause, the limit, why there is no executor, or since when no receiver has come';
+COMMENT ON COLUMN delay_wheel.lanes.retry_at IS 'Time of the next attempt to start an executor after a failed one; else NULL, also if no background worker is free';
+COMMENT ON COLUMN delay_wheel.lanes.near IS 'Tasks in memory that are not due yet; a moved or cancelled task counts until its old due time';
+COMMENT ON COLUMN delay_wheel.lanes.ready IS 'Due tasks in memory that wait; a cancelled task counts until an executor or a receiver finds it';
+COMMENT ON COLUMN delay_wheel.lanes.running IS 'Executors that run its tasks';
+COMMENT ON COLUMN delay_wheel.lanes.horizon IS 'All tasks due before this time are in memory; NULL if all tasks are in memory, or while they are loaded again';
+COMMENT ON COLUMN delay_wheel.lanes.recheck_at IS 'Time when a task whose row plain SQL has locked is checked again';
+COMMENT ON COLUMN delay_wheel.lanes.done IS 'Tasks that succeeded';
+COMMENT ON COLUMN delay_wheel.lanes.failed IS 'Tasks that were given up';
+COMMENT ON COLUMN delay_wheel.lanes.retried IS 'Failed attempts that another attempt follows';
+COMMENT ON COLUMN delay_wheel.lanes.cancelled IS 'Due tasks that were found cancelled by delay_cancel_all()';
+COMMENT ON COLUMN delay_wheel.lanes.lateness_p50 IS 'Median time from due to start in milliseconds; accurate to about 20%';
+COMMENT ON COLUMN delay_wheel.lanes.lateness_p95 IS '95th percentile, see lateness_p50';
+COMMENT ON COLUMN delay_wheel.lanes.lateness_p99 IS '99th percentile, see lateness_p50';
+COMMENT ON COLUMN delay_wheel.lanes.lateness_max IS 'Highest value, exact, see lateness_p50';
+COMMENT ON COLUMN delay_wheel.lanes.skipped IS 'Tasks that were skipped because they were too late';
 
 CREATE FUNCTION delay_wheel_internal.get_groups(
 	most integer, OUT owner regrole, OUT queue smallint, OUT priority smallint, OUT group_hash integer, OUT group_key text, OUT state text,
 	OUT ready bigint, OUT more boolean, OUT running integer, OUT first_due timestamptz, OUT waits_until timestamptz)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'dw_get_groups' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-COMMENT ON FUNCTION delay_wheel_internal.get_groups(integer) IS 'groups of one''s own tasks in this database that are due or run, of all for pg_read_all_stats and superusers, of each queue the first most of them; see delay_wheel.groups';
+COMMENT ON FUNCTION delay_wheel_internal.get_groups(integer) IS
+'Returns groups with due or running tasks, up to a number for each queue. The view delay_wheel.groups calls it.';
 
 CREATE VIEW delay_wheel.groups AS
 SELECT COALESCE(q.name, g.queue::text) AS queue, g.group_key, g.state, g.ready, g.more, g.running, g.first_due, g.waits_until,
@@ -68,18 +71,18 @@ FROM delay_wheel_internal.get_groups(1000) g
 	 LEFT JOIN delay_wheel_data.queue q ON q.id OPERATOR(pg_catalog.=) g.queue
 ORDER BY g.first_due, q.name, g.group_key;
 COMMENT ON VIEW delay_wheel.groups IS
-'groups of queues with groups of which tasks are due or run in this database, those first whose first task is due for longest: of each queue a thousand. A row for each owner and priority. Of lanes with more than ten thousand groups, those that came last are missing; of groups for which there was no place (delay_wheel.max_groups), all. Users see the groups of their own tasks; all of them are for pg_monitor, pg_read_all_stats, pg_read_all_data and superusers. Whether the lane itself waits, delay_wheel.lanes tells';
-COMMENT ON COLUMN delay_wheel.groups.queue IS 'name of the queue; a number if it is not declared';
-COMMENT ON COLUMN delay_wheel.groups.group_key IS 'name of the group, from a row of one of its tasks; null if one may not read these, or there is none any more; or for tasks without a group, which take turns as if they were one';
-COMMENT ON COLUMN delay_wheel.groups.state IS 'open: it waits for its turn, and for an executor; full: as many of its tasks run as group_max_running or group_order allows; asleep: its rate allows no task before waits_until; held: a task that comes first in its order cannot begin, waits_until is when it is looked at again, or sooner if a task of it ends; running: tasks of it run, none waits; loading: those that wait are being read from the table';
-COMMENT ON COLUMN delay_wheel.groups.ready IS 'tasks in memory that are due and wait, a thousand at most';
-COMMENT ON COLUMN delay_wheel.groups.more IS 'whether others that are due wait in the table';
-COMMENT ON COLUMN delay_wheel.groups.running IS 'executors that run tasks of it, of this owner and priority; not for messages';
-COMMENT ON COLUMN delay_wheel.groups.first_due IS 'since when the first of the tasks that wait is due; null if none waits';
-COMMENT ON COLUMN delay_wheel.groups.waits_until IS 'when it can go on, if it is asleep; or when it is looked at again, if it is held';
-COMMENT ON COLUMN delay_wheel.groups.owner IS 'role whose tasks these are';
+'Groups that have due or running tasks in this database, up to 1,000 of each queue. Groups that have waited longest come first.';
+COMMENT ON COLUMN delay_wheel.groups.queue IS 'Name of the queue; a number if the queue is not declared';
+COMMENT ON COLUMN delay_wheel.groups.group_key IS 'Name of the group; NULL for tasks without a group, and if the reader may read no row of the group';
+COMMENT ON COLUMN delay_wheel.groups.state IS 'open: waits for its turn; full: limited by group_max_running or by its order; asleep: limited by its rate; held: its first task cannot begin; running: no task waits; loading: tasks are being read';
+COMMENT ON COLUMN delay_wheel.groups.ready IS 'Due tasks in memory that wait, up to 1,000';
+COMMENT ON COLUMN delay_wheel.groups.more IS 'Whether other due tasks wait in the table';
+COMMENT ON COLUMN delay_wheel.groups.running IS 'Executors that run its tasks of this owner and priority; messages do not count';
+COMMENT ON COLUMN delay_wheel.groups.first_due IS 'Due time of the first waiting task';
+COMMENT ON COLUMN delay_wheel.groups.waits_until IS 'Time when an asleep group goes on, or when a held group is checked again';
+COMMENT ON COLUMN delay_wheel.groups.owner IS 'Role that scheduled the tasks';
 COMMENT ON COLUMN delay_wheel.groups.priority IS '-9 to 9';
-COMMENT ON COLUMN delay_wheel.groups.group_hash IS 'all that is in memory of its name: groups with the same one are one group; null for tasks without a group. For who may not read its tasks another number, which stands for the group until the server starts anew';
+COMMENT ON COLUMN delay_wheel.groups.group_hash IS 'Hash of the name; groups with the same hash are one group. NULL for tasks without a group.';
 
 CREATE FUNCTION delay_wheel_internal.get_queues(
 	OUT id smallint, OUT state text, OUT reason text, OUT running integer, OUT near bigint, OUT ready bigint,
@@ -88,7 +91,8 @@ CREATE FUNCTION delay_wheel_internal.get_queues(
 	OUT lateness_p50 double precision, OUT lateness_p95 double precision, OUT lateness_p99 double precision, OUT lateness_max double precision)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'dw_get_queues' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-COMMENT ON FUNCTION delay_wheel_internal.get_queues() IS 'how the queues of this database stand that one may use, all of them for pg_read_all_stats and superusers; see delay_wheel.queues';
+COMMENT ON FUNCTION delay_wheel_internal.get_queues() IS
+'Returns the state of the queues of this database. The view delay_wheel.queues calls it.';
 
 CREATE VIEW delay_wheel.queues WITH (security_invoker) AS
 SELECT q.name, pg_catalog.pg_get_userbyid(q.owner::oid)::text AS owner,
@@ -110,57 +114,57 @@ SELECT q.name, pg_catalog.pg_get_userbyid(q.owner::oid)::text AS owner,
 FROM delay_wheel_data.readable_queue q
 	 LEFT JOIN delay_wheel_internal.get_queues() s ON s.id OPERATOR(pg_catalog.=) q.id;
 COMMENT ON VIEW delay_wheel.queues IS
-'declared queues that one owns or may schedule into, see delay_wheel.create_queue(), and how they stand; all of them for pg_read_all_data, pg_read_all_stats and superusers. Null is no limit. Numbers are of all owners'' tasks, and null if the timer does not know the queue (yet), or one may not see them';
-COMMENT ON COLUMN delay_wheel.queues.name IS 'name of the queue';
-COMMENT ON COLUMN delay_wheel.queues.owner IS 'role whose members may change, pause and drop it';
-COMMENT ON COLUMN delay_wheel.queues.paused IS 'whether delay_wheel.pause_queue() holds for it';
-COMMENT ON COLUMN delay_wheel.queues.priority IS 'of tasks that say none: -9 to 9';
-COMMENT ON COLUMN delay_wheel.queues.timeout IS 'an interval as text: of tasks that say none; null is the roles setting';
-COMMENT ON COLUMN delay_wheel.queues.max_attempts IS 'of tasks that say none: how often one is run if it fails';
-COMMENT ON COLUMN delay_wheel.queues.retry_delay IS 'an interval as text: of tasks that say none: pause before the second attempt';
-COMMENT ON COLUMN delay_wheel.queues.batch IS 'whether its tasks may share a transaction with others';
-COMMENT ON COLUMN delay_wheel.queues.spread IS 'an interval as text: due times of its new tasks are put off, each by another part of this; null is not at all';
-COMMENT ON COLUMN delay_wheel.queues.reason IS 'what due tasks of it wait for, if the state is limited: max_running, rate or limits of groups; or, if it is unreceived, since when no receiver has come; else null';
-COMMENT ON COLUMN delay_wheel.queues.users IS 'roles that may schedule into it, beside members of its owner; ''-'' stands for all roles';
-COMMENT ON COLUMN delay_wheel.queues.max_running IS 'how many of its tasks run at a time at most';
-COMMENT ON COLUMN delay_wheel.queues.rate IS 'how many of its tasks are started in the time per at most';
-COMMENT ON COLUMN delay_wheel.queues.per IS 'an interval as text: the time that rate is for; null if there is no rate';
-COMMENT ON COLUMN delay_wheel.queues.burst IS 'how many starts that the rate has left unused are made up for at once; null is what it allows in 100 ms and one more, at least 2';
-COMMENT ON COLUMN delay_wheel.queues.groups IS 'whether its tasks may have groups, which take turns';
-COMMENT ON COLUMN delay_wheel.queues.group_max_running IS 'how many tasks of one group run at a time at most; null is no limit';
-COMMENT ON COLUMN delay_wheel.queues.group_rate IS 'how many tasks of one group are started in the time group_per at most; null is no limit';
-COMMENT ON COLUMN delay_wheel.queues.group_per IS 'an interval as text: the time that group_rate is for; null if there is no such rate';
-COMMENT ON COLUMN delay_wheel.queues.group_burst IS 'as burst, for one group';
-COMMENT ON COLUMN delay_wheel.queues.group_order IS 'hold or pass: tasks of one group run one after the other, in the order of their due times; null is in any order';
-COMMENT ON COLUMN delay_wheel.queues.history IS 'which ends of its tasks are recorded in delay_wheel.history: off, errors, sample or all; null is as the setting of that name says';
-COMMENT ON COLUMN delay_wheel.queues.state IS 'paused; limited: due tasks wait for what reason says, max_running, rate or limits of groups; running: tasks of it run; ready: due tasks wait for an executor; unreceived: it is external, and due messages wait for a receiver; idle';
-COMMENT ON COLUMN delay_wheel.queues.running IS 'executors that run its tasks, of all roles; if it is external, messages that open transactions have received; never above max_running, but for those that ran when it was lowered';
-COMMENT ON COLUMN delay_wheel.queues.near IS 'tasks in memory that are not due yet; one that was moved or cancelled is counted until its old time';
-COMMENT ON COLUMN delay_wheel.queues.ready IS 'tasks in memory that are due and wait; if there are many, others wait in the table; one that was cancelled is counted until somebody looks';
-COMMENT ON COLUMN delay_wheel.queues.lanes IS 'combinations of owner and priority that have, or had, tasks in it';
-COMMENT ON COLUMN delay_wheel.queues.done IS 'tasks that were run, since the start of the server, or since the queue was declared';
-COMMENT ON COLUMN delay_wheel.queues.failed IS 'tasks that were given up, since then';
-COMMENT ON COLUMN delay_wheel.queues.retried IS 'attempts that failed and are followed by another one, since then';
-COMMENT ON COLUMN delay_wheel.queues.cancelled IS 'tasks that turned out to be cancelled by delay_cancel_all when they were due, since then; those cancelled earlier are not counted';
-COMMENT ON COLUMN delay_wheel.queues.skipped IS 'tasks that were not run since it was too late, see skip_after of delay_schedule_task, since then';
-COMMENT ON COLUMN delay_wheel.queues.lateness_p50 IS 'milliseconds from due to start, median of its lanes, since each was entered; right to about 20%. Waiting for limits, and pauses, are part of it';
-COMMENT ON COLUMN delay_wheel.queues.lateness_p95 IS 'the same, 95th percentile';
-COMMENT ON COLUMN delay_wheel.queues.lateness_p99 IS 'the same, 99th percentile';
-COMMENT ON COLUMN delay_wheel.queues.lateness_max IS 'the same, highest value, exact';
-COMMENT ON COLUMN delay_wheel.queues.external IS 'whether it has messages, which sessions receive, and not SQL tasks, which executors run';
-COMMENT ON COLUMN delay_wheel.queues.lease IS 'an interval as text: if external: how long a lease is that says nothing, see delay_lease(); else null';
-COMMENT ON COLUMN delay_wheel.queues.receive_timeout IS 'an interval as text: if external: how long a transaction that has received may be idle, 0 is without limit; else null';
-COMMENT ON COLUMN delay_wheel.queues.notify_channel IS 'if external: the channel that is notified when a message can be received, or null';
-COMMENT ON COLUMN delay_wheel.queues.first_due IS 'of the task in memory that is due and waits longest: since when it waits, which is its due time; of a message whose lease has ended, that end; null if none waits';
-COMMENT ON COLUMN delay_wheel.queues.awaiting IS 'if external: sessions that wait for its messages in delay_await(); else null';
-COMMENT ON COLUMN delay_wheel.queues.leased IS 'if external: messages that receivers have under a lease, see delay_lease(); they count for max_running beside running; else null, and so while a command rewrites the table of tasks';
-COMMENT ON COLUMN delay_wheel.queues.lapsed IS 'if external: leases that ended without a word of their receiver, since the start of the server, or since the queue was declared; each is counted when its message is received again, or has failed; else null';
-COMMENT ON COLUMN delay_wheel.queues.retry_backoff IS 'of tasks that say none: how the pause before further attempts grows: exponential, linear or fixed';
-COMMENT ON COLUMN delay_wheel.queues.retry_max_delay IS 'an interval as text: of tasks that say none: no pause is longer; null is an hour, or retry_delay if that is longer';
-COMMENT ON COLUMN delay_wheel.queues.retry_on IS 'of tasks that say none: SQLSTATEs, or their classes, after which alone one is tried again; null is after all';
-COMMENT ON COLUMN delay_wheel.queues.give_up_on IS 'of tasks that say none: SQLSTATEs, or their classes, after which one is not tried again; null is none';
-COMMENT ON COLUMN delay_wheel.queues.keep_settings IS 'of tasks that say none: settings of the caller that are kept with them; null is none';
-COMMENT ON COLUMN delay_wheel.queues.receivers IS 'roles that may receive its messages, beside members of its owner; ''-'' stands for all roles';
+'Declared queues: their options, state and figures. The figures include the tasks of all owners.';
+COMMENT ON COLUMN delay_wheel.queues.name IS 'Name of the queue';
+COMMENT ON COLUMN delay_wheel.queues.owner IS 'Role whose members may change, pause and drop the queue';
+COMMENT ON COLUMN delay_wheel.queues.paused IS 'Whether delay_wheel.pause_queue() has paused the queue';
+COMMENT ON COLUMN delay_wheel.queues.priority IS 'Default priority of its tasks, -9 to 9';
+COMMENT ON COLUMN delay_wheel.queues.timeout IS 'Default time limit of an attempt; NULL: the settings of the task''s owner';
+COMMENT ON COLUMN delay_wheel.queues.max_attempts IS 'Default limit of attempts';
+COMMENT ON COLUMN delay_wheel.queues.retry_delay IS 'Default pause before the second attempt';
+COMMENT ON COLUMN delay_wheel.queues.batch IS 'Whether its tasks may share a transaction with others';
+COMMENT ON COLUMN delay_wheel.queues.spread IS 'Each new task is put off by a different part of this interval; NULL: not at all';
+COMMENT ON COLUMN delay_wheel.queues.reason IS 'If the state is limited: max_running, rate or limits of groups; if it is unreceived: since when no receiver has come';
+COMMENT ON COLUMN delay_wheel.queues.users IS 'Roles that may schedule into the queue, besides members of its owner; - stands for all roles';
+COMMENT ON COLUMN delay_wheel.queues.max_running IS 'Number of its tasks that may run at the same time; NULL: no limit';
+COMMENT ON COLUMN delay_wheel.queues.rate IS 'Number of its tasks that may start in the period per; NULL: no limit';
+COMMENT ON COLUMN delay_wheel.queues.per IS 'Period of rate';
+COMMENT ON COLUMN delay_wheel.queues.burst IS 'Number of unused starts that may be made up for at once; NULL: the starts of 100 ms and one more, at least 2';
+COMMENT ON COLUMN delay_wheel.queues.groups IS 'Whether its tasks may have groups, which take turns';
+COMMENT ON COLUMN delay_wheel.queues.group_max_running IS 'Number of tasks of one group that may run at the same time; NULL: no limit';
+COMMENT ON COLUMN delay_wheel.queues.group_rate IS 'Number of tasks of one group that may start in the period group_per; NULL: no limit';
+COMMENT ON COLUMN delay_wheel.queues.group_per IS 'Period of group_rate';
+COMMENT ON COLUMN delay_wheel.queues.group_burst IS 'As burst, for one group';
+COMMENT ON COLUMN delay_wheel.queues.group_order IS 'hold or pass: tasks of one group run one after the other, in the order of their due times; NULL: no order';
+COMMENT ON COLUMN delay_wheel.queues.history IS 'Ends of its tasks that are recorded: off, errors, sample or all; NULL: as the setting delay_wheel.history';
+COMMENT ON COLUMN delay_wheel.queues.state IS 'paused; limited: due tasks wait, see reason; running; ready: due tasks wait for an executor; unreceived: due messages wait for a receiver; idle';
+COMMENT ON COLUMN delay_wheel.queues.running IS 'Executors that run its tasks; in an external queue, messages that open transactions have received';
+COMMENT ON COLUMN delay_wheel.queues.near IS 'Tasks in memory that are not due yet; a moved or cancelled task counts until its old due time';
+COMMENT ON COLUMN delay_wheel.queues.ready IS 'Due tasks in memory that wait; a cancelled task counts until an executor or a receiver finds it. Others may wait in the table.';
+COMMENT ON COLUMN delay_wheel.queues.lanes IS 'Combinations of owner and priority that have or had tasks in the queue';
+COMMENT ON COLUMN delay_wheel.queues.done IS 'Tasks that succeeded';
+COMMENT ON COLUMN delay_wheel.queues.failed IS 'Tasks that were given up';
+COMMENT ON COLUMN delay_wheel.queues.retried IS 'Failed attempts that another attempt follows';
+COMMENT ON COLUMN delay_wheel.queues.cancelled IS 'Due tasks that were found cancelled by delay_cancel_all()';
+COMMENT ON COLUMN delay_wheel.queues.skipped IS 'Tasks that were skipped because they were too late';
+COMMENT ON COLUMN delay_wheel.queues.lateness_p50 IS 'Median time from due to start in milliseconds; accurate to about 20%';
+COMMENT ON COLUMN delay_wheel.queues.lateness_p95 IS '95th percentile, see lateness_p50';
+COMMENT ON COLUMN delay_wheel.queues.lateness_p99 IS '99th percentile, see lateness_p50';
+COMMENT ON COLUMN delay_wheel.queues.lateness_max IS 'Highest value, exact, see lateness_p50';
+COMMENT ON COLUMN delay_wheel.queues.external IS 'Whether it has messages, which sessions receive, instead of SQL tasks, which executors run';
+COMMENT ON COLUMN delay_wheel.queues.lease IS 'Default length of a lease';
+COMMENT ON COLUMN delay_wheel.queues.receive_timeout IS 'Time that a transaction may be idle after it has received; 0: no limit';
+COMMENT ON COLUMN delay_wheel.queues.notify_channel IS 'Channel that is notified when a message can be received';
+COMMENT ON COLUMN delay_wheel.queues.first_due IS 'Due time of the task in memory that has waited longest, or the end of its expired lease';
+COMMENT ON COLUMN delay_wheel.queues.awaiting IS 'Sessions that wait for its messages in delay_await()';
+COMMENT ON COLUMN delay_wheel.queues.leased IS 'Messages under a lease; NULL if not external, or while a command rewrites the table of tasks';
+COMMENT ON COLUMN delay_wheel.queues.lapsed IS 'Leases that expired';
+COMMENT ON COLUMN delay_wheel.queues.retry_backoff IS 'Default growth of the pause between attempts: exponential, linear or fixed';
+COMMENT ON COLUMN delay_wheel.queues.retry_max_delay IS 'Default limit of the pause between attempts; NULL: 1 hour, or retry_delay if that is longer';
+COMMENT ON COLUMN delay_wheel.queues.retry_on IS 'Default: SQLSTATEs, or classes, after which a task is tried again; NULL: all';
+COMMENT ON COLUMN delay_wheel.queues.give_up_on IS 'Default: SQLSTATEs, or classes, after which a task is not tried again';
+COMMENT ON COLUMN delay_wheel.queues.keep_settings IS 'Default: settings of the caller that are kept for a task; NULL: as the setting delay_wheel.keep_settings';
+COMMENT ON COLUMN delay_wheel.queues.receivers IS 'Roles that may receive its messages, besides members of its owner; - stands for all roles';
 
 CREATE FUNCTION delay_wheel_internal.get_status(
 	OUT database name, OUT state text, OUT current_index integer, OUT horizon timestamptz,
@@ -172,7 +176,8 @@ CREATE FUNCTION delay_wheel_internal.get_status(
 	OUT unarmed boolean, OUT retried bigint, OUT skipped bigint, OUT rests_until timestamptz, OUT silent text)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'dw_get_status' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-COMMENT ON FUNCTION delay_wheel_internal.get_status() IS 'state of this database, or of each one that is served, see delay_wheel.status';
+COMMENT ON FUNCTION delay_wheel_internal.get_status() IS
+'Returns the state of delay_wheel in each database. The view delay_wheel.status calls it.';
 
 CREATE VIEW delay_wheel.status AS
 SELECT v.database::text AS database, v.state, v.current_index, v.horizon, v.lanes, v.near, v.ready, v.running,
@@ -181,85 +186,82 @@ SELECT v.database::text AS database, v.state, v.current_index, v.horizon, v.lane
 	   v.rests_until, v.silent
 FROM delay_wheel_internal.get_status() v;
 COMMENT ON VIEW delay_wheel.status IS
-'state of delay_wheel since the start of the server: in this database; in each one that it serves, for pg_read_all_stats and superusers';
-COMMENT ON COLUMN delay_wheel.status.database IS 'name of the database';
-COMMENT ON COLUMN delay_wheel.status.lanes IS 'combinations of owner, queue and priority that have tasks';
-COMMENT ON COLUMN delay_wheel.status.running IS 'tasks that executors run just now';
-COMMENT ON COLUMN delay_wheel.status.executors IS 'executors of this database, busy or not';
-COMMENT ON COLUMN delay_wheel.status.lateness_p95 IS 'the same, 95th percentile';
-COMMENT ON COLUMN delay_wheel.status.lateness_p99 IS 'the same, 99th percentile';
-COMMENT ON COLUMN delay_wheel.status.lateness_max IS 'the same, highest value';
-COMMENT ON COLUMN delay_wheel.status.last_problem IS 'what last kept tasks from being run, as the reference lists it; null if there was nothing since the start of the server, and for roles that are neither in pg_monitor nor in pg_read_all_stats. It stays when it is over. The message of an error that it quotes is shown to pg_read_all_data and superusers, since it can contain SQL and values of a task; others are referred to the server''s log';
-COMMENT ON COLUMN delay_wheel.status.last_problem_at IS 'when that was';
-COMMENT ON COLUMN delay_wheel.status.state IS 'starting; running; silent: the timer does not answer, or the launcher that is to start one, see delay_wheel.silent, and due tasks do not begin; resting: there is no timer process, since nothing is to be done before rests_until, and one is started in time, or as soon as a session needs it (delay_wheel.timer_idle_timeout); disabled: delay_wheel.enabled is off; paused: by delay_wheel.pause_database(); stopped: there is no timer process, or no background worker was free to see whether this database has the extension; no place: delay_wheel.max_databases others are served, and tasks of this database wait until one of them is not; standby: the server is in recovery; held: it came out of recovery, and delay_wheel.start_after_recovery is hold';
-COMMENT ON COLUMN delay_wheel.status.rests_until IS 'if there is no timer process since nothing is to be done: when there is something to do again, as to load a task an hour ahead; null if never, as far as is known';
-COMMENT ON COLUMN delay_wheel.status.silent IS 'processes that do not answer, the launcher included: kind and pid of each, see delay_wheel.silent; null if all answer';
-COMMENT ON COLUMN delay_wheel.status.current_index IS 'slot that the clock is in';
-COMMENT ON COLUMN delay_wheel.status.horizon IS 'tasks that are due before are in memory, in whichever lane; null if all of them are, or while all of a lane''s are loaded anew';
-COMMENT ON COLUMN delay_wheel.status.near IS 'tasks in memory that are not due yet; one that was moved or cancelled is counted until its old time';
-COMMENT ON COLUMN delay_wheel.status.ready IS 'tasks in memory that are due and wait for an executor; one that was cancelled is counted until one looks';
-COMMENT ON COLUMN delay_wheel.status.parked IS 'lanes with due tasks for which no executor can be had, see delay_wheel.lanes';
-COMMENT ON COLUMN delay_wheel.status.lateness_p50 IS 'milliseconds from due to start, median; each attempt counts, from its own due time';
-COMMENT ON COLUMN delay_wheel.status.memory_used IS 'bytes of the ring''s memory that this database holds';
-COMMENT ON COLUMN delay_wheel.status.memory_limit IS 'bytes of the ring''s memory that it may hold';
-COMMENT ON COLUMN delay_wheel.status.done IS 'tasks that were run with success';
-COMMENT ON COLUMN delay_wheel.status.failed IS 'tasks that were given up; each is counted once';
-COMMENT ON COLUMN delay_wheel.status.retried IS 'attempts that failed and were followed by another one; repeats at once after serialization failures and deadlocks are not counted';
-COMMENT ON COLUMN delay_wheel.status.skipped IS 'tasks that were not run since it was too late, see skip_after of delay_schedule_task';
-COMMENT ON COLUMN delay_wheel.status.unarmed IS 'there are tasks that came with a copy of another database and are not run, see delay_wheel.arm(); known from the start, from plain SQL, restores and replication since then, and from delay_wheel.arm() itself: true may be late to become false if they were cancelled';
+'State of delay_wheel in this database, or in each served database, and figures since the start of the server';
+COMMENT ON COLUMN delay_wheel.status.database IS 'Name of the database';
+COMMENT ON COLUMN delay_wheel.status.lanes IS 'Combinations of owner, queue and priority that have tasks';
+COMMENT ON COLUMN delay_wheel.status.running IS 'Tasks that executors are running';
+COMMENT ON COLUMN delay_wheel.status.executors IS 'Executors of this database, busy or not';
+COMMENT ON COLUMN delay_wheel.status.lateness_p95 IS '95th percentile, see lateness_p50';
+COMMENT ON COLUMN delay_wheel.status.lateness_p99 IS '99th percentile, see lateness_p50';
+COMMENT ON COLUMN delay_wheel.status.lateness_max IS 'Highest value, exact, see lateness_p50';
+COMMENT ON COLUMN delay_wheel.status.last_problem IS 'Last problem that kept tasks from running; NULL if there was none, and for roles without pg_read_all_stats';
+COMMENT ON COLUMN delay_wheel.status.last_problem_at IS 'Time of last_problem';
+COMMENT ON COLUMN delay_wheel.status.state IS 'starting, running, resting, paused, disabled, silent, stopped, no place, standby or held';
+COMMENT ON COLUMN delay_wheel.status.rests_until IS 'Time when a resting database has something to do; NULL if it does not rest, or no such time is known';
+COMMENT ON COLUMN delay_wheel.status.silent IS 'Kind and process id of each process that does not answer, see delay_wheel.silent';
+COMMENT ON COLUMN delay_wheel.status.current_index IS 'Slot of the ring in which the clock is';
+COMMENT ON COLUMN delay_wheel.status.horizon IS 'All tasks due before this time are in memory; NULL if all tasks are in memory, or while a lane is loaded again';
+COMMENT ON COLUMN delay_wheel.status.near IS 'Tasks in memory that are not due yet; a moved or cancelled task counts until its old due time';
+COMMENT ON COLUMN delay_wheel.status.ready IS 'Due tasks in memory that wait; a cancelled task counts until an executor or a receiver finds it';
+COMMENT ON COLUMN delay_wheel.status.parked IS 'Lanes that have due tasks but no executor, see delay_wheel.lanes';
+COMMENT ON COLUMN delay_wheel.status.lateness_p50 IS 'Median time from due to start in milliseconds, each attempt from its own due time; accurate to about 6%';
+COMMENT ON COLUMN delay_wheel.status.memory_used IS 'Bytes of the ring''s memory that this database holds';
+COMMENT ON COLUMN delay_wheel.status.memory_limit IS 'Bytes of the ring''s memory that this database may hold';
+COMMENT ON COLUMN delay_wheel.status.done IS 'Tasks that succeeded';
+COMMENT ON COLUMN delay_wheel.status.failed IS 'Tasks that were given up';
+COMMENT ON COLUMN delay_wheel.status.retried IS 'Failed attempts that another attempt follows; immediate repeats do not count';
+COMMENT ON COLUMN delay_wheel.status.skipped IS 'Tasks that were skipped because they were too late';
+COMMENT ON COLUMN delay_wheel.status.unarmed IS 'Whether there are tasks that came with a copy of another database and do not run, see delay_wheel.arm()';
 
 CREATE FUNCTION delay_wheel_internal.get_waiting(
 	OUT database name, OUT state text, OUT lanes bigint, OUT tasks bigint, OUT first_due timestamptz)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'dw_get_waiting' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 COMMENT ON FUNCTION delay_wheel_internal.get_waiting() IS
-'due tasks in memory, and what they wait for, of this database, or of each one that is served, see delay_wheel.waiting';
+'Returns due tasks in memory and what they wait for. The view delay_wheel.waiting calls it.';
 
 CREATE VIEW delay_wheel.waiting AS
 SELECT v.database::text AS database, v.state, v.lanes, v.tasks, v.first_due
 FROM delay_wheel_internal.get_waiting() v;
 COMMENT ON VIEW delay_wheel.waiting IS
-'due tasks in memory by what they wait for: a row for each state, of this database; for pg_read_all_stats and superusers of each one that is served. See delay_wheel.lanes for whose they are. Tasks that are in the table only, since memory is short, or since there is no timer, are not counted';
-COMMENT ON COLUMN delay_wheel.waiting.database IS 'name of the database';
-COMMENT ON COLUMN delay_wheel.waiting.state IS
-'of the lanes that the tasks are in, as in delay_wheel.lanes: ready: all executors are busy; running: executors are on the lane; limited: by what the queue allows; blocked: no executor can be had; paused; unreceived: messages, no receiver has taken them. And suspected: tasks that are suspected to have crashed the server, which are counted whether due or not, and stand in delay_wheel.failed, with SQLSTATE DW004, after the third crash';
-COMMENT ON COLUMN delay_wheel.waiting.lanes IS 'lanes in this state that have due tasks; null for suspected';
-COMMENT ON COLUMN delay_wheel.waiting.tasks IS 'due tasks in these lanes; those that are being run do not count';
-COMMENT ON COLUMN delay_wheel.waiting.first_due IS
-'due time of the task that has waited longest among those that are first in line in their lanes; null if there is none';
+'Numbers of due tasks in memory: a row for each database and each state in which tasks wait';
+COMMENT ON COLUMN delay_wheel.waiting.database IS 'Name of the database';
+COMMENT ON COLUMN delay_wheel.waiting.state IS 'State of the lanes, as in delay_wheel.lanes; or suspected: tasks that may have crashed the server';
+COMMENT ON COLUMN delay_wheel.waiting.lanes IS 'Lanes in this state that have due tasks; NULL for suspected';
+COMMENT ON COLUMN delay_wheel.waiting.tasks IS 'Due tasks in these lanes; running tasks do not count';
+COMMENT ON COLUMN delay_wheel.waiting.first_due IS 'Earliest due time of the first tasks of these lanes';
 
 CREATE FUNCTION delay_wheel_internal.get_lateness(OUT database name, OUT below double precision, OUT tasks bigint)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'dw_get_lateness' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 COMMENT ON FUNCTION delay_wheel_internal.get_lateness() IS
-'how late tasks of this database, or of each one that is served, began, see delay_wheel.lateness';
+'Returns a histogram of how late tasks have begun. The view delay_wheel.lateness calls it.';
 
 CREATE VIEW delay_wheel.lateness AS
 SELECT v.database::text AS database, v.below, v.tasks
 FROM delay_wheel_internal.get_lateness() v;
 COMMENT ON VIEW delay_wheel.lateness IS
-'how many tasks began less than so long after they were due, since the start of the server: a cumulative histogram of 33 rows, whose bounds are powers of two; of this database, for pg_read_all_stats and superusers of each one that is served. Two looks at it tell how late tasks were in between';
-COMMENT ON COLUMN delay_wheel.lateness.database IS 'name of the database';
-COMMENT ON COLUMN delay_wheel.lateness.below IS 'seconds: 0.000064, doubled from row to row up to 137438.953472, then Infinity';
-COMMENT ON COLUMN delay_wheel.lateness.tasks IS
-'attempts that began less than that after their due time, as in delay_wheel.status; waiting for limits, and pauses, are part of it';
+'Cumulative histogram of the time from due to start since the start of the server, 33 rows for each database';
+COMMENT ON COLUMN delay_wheel.lateness.database IS 'Name of the database';
+COMMENT ON COLUMN delay_wheel.lateness.below IS 'Upper bound in seconds: 0.000064, doubled from row to row up to 137438.953472, then Infinity';
+COMMENT ON COLUMN delay_wheel.lateness.tasks IS 'Attempts that started less than this time after they were due';
 
 CREATE FUNCTION delay_wheel_internal.get_silent(
 	OUT database name, OUT process text, OUT pid integer, OUT since timestamptz)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'dw_get_silent' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 COMMENT ON FUNCTION delay_wheel_internal.get_silent() IS
-'processes that do not answer, of this database, or of each one that is served, see delay_wheel.silent';
+'Returns processes that do not answer. The view delay_wheel.silent calls it.';
 
 CREATE VIEW delay_wheel.silent AS
 SELECT v.database::text AS database, v.process, v.pid, v.since
 FROM delay_wheel_internal.get_silent() v;
 COMMENT ON VIEW delay_wheel.silent IS
-'processes of delay_wheel that have not answered for 5 seconds: of this database, or of all for pg_read_all_stats and superusers, and the launcher. Reading it takes no lock';
-COMMENT ON COLUMN delay_wheel.silent.database IS 'name of the database; null for the launcher';
-COMMENT ON COLUMN delay_wheel.silent.process IS 'executor, timer, sweeper or launcher. An executor that runs a task is never shown';
-COMMENT ON COLUMN delay_wheel.silent.pid IS 'its pid; null if the process has not come up';
-COMMENT ON COLUMN delay_wheel.silent.since IS 'when it was called, should have woken by itself, or began the work that it has not ended';
+'Processes of delay_wheel that have not answered for 5 seconds';
+COMMENT ON COLUMN delay_wheel.silent.database IS 'Name of the database; NULL for the launcher';
+COMMENT ON COLUMN delay_wheel.silent.process IS 'executor, timer, sweeper or launcher. An executor that runs a task is never shown.';
+COMMENT ON COLUMN delay_wheel.silent.pid IS 'Process id; NULL if the process has not come up';
+COMMENT ON COLUMN delay_wheel.silent.since IS 'Time when it was called, when it should have woken, or when it began its unfinished work';
 
 GRANT SELECT ON delay_wheel.ring, delay_wheel.lanes, delay_wheel.groups, delay_wheel.queues, delay_wheel.status, delay_wheel.waiting, delay_wheel.lateness, delay_wheel.silent
 	TO PUBLIC;

@@ -6,32 +6,28 @@
  * Run by sessions that schedule tasks, which write the arguments as text, and by
  * executors (and sessions that run a task at once), which read them back.
  *
- * Fixed settings: each argument is stored as text, with its type beside it.  The
- * two processes may have different settings, and the text form of many types
- * depends on settings: 1 February, written under one DateStyle, is read as
- * 2 January under another.  So neither process uses its own settings:
+ * Fixed settings: each argument is stored as text, with its type in another column.  The two
+ * processes may have different settings, and the text form of many types depends on settings: 1
+ * February, written under one DateStyle, is read as 2 January under another DateStyle.  So neither
+ * process uses its own settings:
  *
- * - The most common types have a text form that no setting changes, or are
- *	 written here in such a form (dates and times in ISO 8601, floating point
- *	 numbers with all their digits).
- * - All other types are written and read inside a GUC nest level with fixed
- *	 values, as postgres_fdw does.  A nest level costs some microseconds, so it
- *	 is entered only when such an argument is met.  A transaction (or
- *	 subtransaction) must be open: after an error its abort ends the nest level.
+ * - The most common types have a text form that no setting changes, or are written here in such a
+ *	 form (dates and times in ISO 8601, floating point numbers with all their digits).
+ * - All other types are written and read inside a GUC nest level with fixed values, as postgres_fdw
+ *	 does.  A nest level costs some microseconds, so it is entered only for such an argument.  A
+ *	 transaction (or subtransaction) must be open: after an error its abort ends the nest level.
  *
- * Readings: an untyped literal gets its type from the statement, at each occurrence of
- * $n separately, as if the literal stood there.  So for the parser $n has
- * the type unknown.  A "reading" is $n coerced to one type.  Each reading becomes
- * one more parameter, numbered after the arguments; its value is the literal as
- * read by the input function of that type.  A kept plan has these parameters for
- * as long as it lives; their values are read anew for each run.
+ * Readings: an untyped literal gets its type from the statement, at each occurrence of $n
+ * separately, as if the literal stood there.  So for the parser $n has the type unknown.  A
+ * "reading" is $n coerced to one type.  Each reading becomes one more parameter, numbered after the
+ * arguments.  The input function of its type reads its value from the literal.  A kept plan keeps
+ * these parameters, but their values are read again for each run.
  *
- * Strangers: reading a value may run code that belongs to its type, such as the
- * CHECK of a domain.  The role that chose the type need not be the role that owns
- * the task: a user may pass a value of his own type to a polymorphic function of
- * another role, which schedules a task with that value.  So code of a "stranger",
- * a role without the rights of the task's owner, never runs with the owner's rights
- * (see stranger()).
+ * Strangers: reading a value may run code that belongs to its type, such as the CHECK of a domain.
+ * The role that chose the type may be another role than the task's owner: a user may pass a value
+ * of his own type to a polymorphic function of another role, which schedules a task with this
+ * value.  So code of a "stranger", a role without the rights of the task's owner, never runs with
+ * the owner's rights (see stranger()).
  *
  *-------------------------------------------------------------------------
  */
@@ -63,25 +59,25 @@
 /* An untyped argument as a value of one type, for one or more occurrences in the statement */
 typedef struct Reading
 {
-	int			number;			/* of the argument, counted from 1 */
+	int			number;			/* number of the argument, counted from 1 */
 	int			next;			/* index of an older reading of the argument; -1: none */
 	Oid			type;
 	int32		typmod;
 	Oid			input;			/* the type's input function */
 	Oid			io_param;		/* second argument of the input function */
-	int			location;		/* byte offset in the SQL of the first such occurrence */
-	ParamExternData value;		/* in the current run */
+	int			location;		/* byte offset in the SQL of its first occurrence */
+	ParamExternData value;		/* value in the current run */
 } Reading;
 
-/* Connects the $n of a statement with the values of one run; the parser's hook state */
+/* Connects the $n of a statement with the values of one run; state of the parser's hooks */
 struct DwBinding
 {
 	MemoryContext context;		/* holds this struct and the readings */
 	MemoryContext run_context;	/* holds the values of the readings */
 	ParamListInfo params;		/* the arguments of the current run */
-	const char *sql;			/* of a kept plan; else NULL */
+	const char *sql;			/* SQL of a kept plan, else NULL */
 	int			nargs;
-	Oid		   *types;			/* of each argument; InvalidOid: untyped */
+	Oid		   *types;			/* types of the arguments; InvalidOid: untyped */
 	int			nreadings;
 	int			max_readings;	/* allocated */
 	Reading    *readings;
@@ -92,11 +88,11 @@ struct DwBinding
 typedef struct ArgumentContext
 {
 	int			number;			/* counted from 1; 0: no argument yet */
-	const char *sql;			/* the task's; NULL: not named in the message */
+	const char *sql;			/* the task's SQL; NULL: not in the message */
 	ErrorContextCallback callback;
 } ArgumentContext;
 
-/* State of the error context that shows where an untyped argument stands in the SQL */
+/* State of the error context that shows the position of an untyped argument in the SQL */
 typedef struct LiteralContext
 {
 	const char *sql;
@@ -105,9 +101,8 @@ typedef struct LiteralContext
 } LiteralContext;
 
 /*
- * The fixed settings: every setting on which the text form of a type depends.
- * pg_temp must be named last in the search path: if it were not named, temporary
- * objects would hide those of pg_catalog.
+ * The fixed settings: every setting on which the text form of a type depends.  The search path must
+ * name pg_temp last: otherwise temporary objects would hide objects of pg_catalog.
  */
 static const struct
 {
@@ -143,7 +138,7 @@ argument_callback(void *arg)
 		errcontext("argument %d of task", context->number);
 }
 
-/* Begin the error context "argument n of task ..."; the caller sets context->number. */
+/* Begins the error context "argument n of task ..."; the caller sets context->number. */
 static void
 push_argument_context(ArgumentContext *context, const char *sql)
 {
@@ -162,8 +157,8 @@ pop_argument_context(ArgumentContext *context)
 }
 
 /*
- * Enter the fixed settings, unless they are entered already.  *nest_level is 0 while
- * they are not.
+ * Enters the fixed settings, unless *nest_level shows that they are already in force.  *nest_level
+ * is 0 before.
  */
 static void
 enter_fixed_settings(int *nest_level)
@@ -179,7 +174,7 @@ enter_fixed_settings(int *nest_level)
 								 GUC_ACTION_SAVE, true, 0, false);
 }
 
-/* Leave the fixed settings, if they are entered. */
+/* Leaves the fixed settings, if they are in force. */
 static void
 leave_fixed_settings(int *nest_level)
 {
@@ -191,9 +186,9 @@ leave_fixed_settings(int *nest_level)
 /*---- Types ----*/
 
 /*
- * True if values of this type are read from text in the same way under all
- * settings.  The list has only types that are likely to be passed; all others take
- * the slower way, with the fixed settings.
+ * Returns true if values of this type are read from text in the same way under all settings.  The
+ * list has only types that are likely to be passed; all other types are read with the fixed
+ * settings, which is slower.
  */
 static bool
 input_is_fixed(Oid type)
@@ -232,10 +227,7 @@ input_is_fixed(Oid type)
 	}
 }
 
-/*
- * True for types of the system catalogs that have an output function, but whose
- * input function accepts no value.
- */
+/* Returns true for types of the system catalogs whose input function accepts no value. */
 static bool
 input_is_refused(Oid type)
 {
@@ -254,10 +246,7 @@ input_is_refused(Oid type)
 	}
 }
 
-/*
- * Raise an error for a pseudo-type, and for a type whose values cannot be read back
- * from text.
- */
+/* Raises an error for a pseudo-type, and for a type whose values cannot be read back from text. */
 static void
 check_type(Oid type)
 {
@@ -282,8 +271,8 @@ check_type(Oid type)
 /*---- Writing arguments as text ----*/
 
 /*
- * Look up how to write values of a type; the output function's state lives in the
- * memory context.  A type whose values cannot be stored as text raises an error.
+ * Looks up how to write values of a type.  The output function's state lives in the memory context.
+ * Raises an error for a type whose values cannot be stored as text.
  */
 void
 dw_writer_init(DwWriter *writer, Oid type, MemoryContext context)
@@ -301,7 +290,7 @@ dw_writer_init(DwWriter *writer, Oid type, MemoryContext context)
 	fmgr_info_cxt(output, &writer->output, context);
 }
 
-/* Returns \x and hexadecimal digits, whatever bytea_output says. */
+/* Returns \x and hexadecimal digits, for any value of bytea_output. */
 static char *
 write_bytea(const struct varlena *bytes)
 {
@@ -313,9 +302,7 @@ write_bytea(const struct varlena *bytes)
 	return string;
 }
 
-/*
- * Write a value by its type's output function, under the fixed settings if need be.
- */
+/* Writes a value by its type's output function, under the fixed settings if need be. */
 static char *
 write_other(const DwArgument *argument, int *nest_level)
 {
@@ -333,10 +320,10 @@ write_other(const DwArgument *argument, int *nest_level)
 }
 
 /*
- * Write one argument that is not NULL; the result is a text datum.
+ * Writes one argument that is not NULL as a text datum.
  *
- * Of the types in input_is_fixed(), some have an output function that depends on
- * settings (bytea, floating point, dates and times).  They are written here without it.
+ * Some types in input_is_fixed() have an output function that depends on settings (bytea, floating
+ * point, dates and times).  Their values are written here without this function.
  */
 static Datum
 write_argument(const DwArgument *argument, int *nest_level)
@@ -389,7 +376,9 @@ write_argument(const DwArgument *argument, int *nest_level)
 
 /*---- Arguments of a task that is scheduled ----*/
 
-/* Raise an error for too many arguments.  PostgreSQL limits a client's parameters likewise. */
+/*
+ * Raises an error for too many arguments.  PostgreSQL has the same limit for a client's parameters.
+ */
 void
 dw_args_require_limit(int count)
 {
@@ -400,9 +389,7 @@ dw_args_require_limit(int count)
 				 errhint("Pass an array as one argument.")));
 }
 
-/*
- * Take the arguments from the elements of an array.  Returns their number.
- */
+/* Takes the arguments from the elements of an array.  Returns their number. */
 static int
 fetch_from_array(ArrayType *array, DwArgument **result)
 {
@@ -415,8 +402,7 @@ fetch_from_array(ArrayType *array, DwArgument **result)
 	int			count;
 
 	get_typlenbyvalalign(type, &length, &by_value, &align);
-	deconstruct_array(array, type, length, by_value, align,
-					  &values, &nulls, &count);
+	deconstruct_array(array, type, length, by_value, align, &values, &nulls, &count);
 	dw_args_require_limit(count);
 
 	*result = palloc(count * sizeof(DwArgument));
@@ -431,7 +417,7 @@ fetch_from_array(ArrayType *array, DwArgument **result)
 }
 
 /*
- * Take the arguments of a VARIADIC "any" function, from number first (counted from
+ * Takes the arguments of a VARIADIC "any" function, from number "first" (counted from
  * 0) on.  Returns their number.
  */
 static int
@@ -441,10 +427,10 @@ fetch_arguments(FunctionCallInfo fcinfo, int first, DwArgument **result)
 
 	if (count <= 0)
 		return 0;
-	/* the parser accepts only an array here, and reduces a domain to its array type */
+	/* the parser accepts only an array here, and casts a domain over an array to the array */
 	if (get_fn_expr_variadic(fcinfo->flinfo))
 		return PG_ARGISNULL(first) ? 0 : fetch_from_array(PG_GETARG_ARRAYTYPE_P(first), result);
-	/* the default of the parameter, whose type no value has */
+	/* only the default of the parameter has this type */
 	if (count == 1 && get_fn_expr_argtype(fcinfo->flinfo, first) == VOIDOID)
 		return 0;
 
@@ -468,8 +454,7 @@ fetch_arguments(FunctionCallInfo fcinfo, int first, DwArgument **result)
 }
 
 /*
- * Returns the text that is stored for an argument that is not NULL, in the current
- * memory context.
+ * Returns the text that is stored for an argument that is not NULL, in the current memory context.
  */
 Datum
 dw_argument_text(const DwArgument *argument)
@@ -482,9 +467,9 @@ dw_argument_text(const DwArgument *argument)
 }
 
 /*
- * Returns the text[] that is stored for the arguments, in the current memory
- * context; NULLs are NULL elements.  A type whose values cannot be stored as text
- * raises an error, for a NULL of that type, too.  Errors say which argument.
+ * Returns the text[] that is stored for the arguments, in the current memory context.  NULLs become
+ * NULL elements.  Raises an error for a type whose values cannot be stored as text, even if the
+ * value is NULL.  Errors name the argument.
  */
 Datum
 dw_args_texts(const DwArgument *arguments, int count)
@@ -515,10 +500,7 @@ dw_args_texts(const DwArgument *arguments, int count)
 											  TEXTOID, -1, false, TYPALIGN_INT));
 }
 
-/*
- * Make the columns args and arg_types of a task's row; there is at least one
- * argument.
- */
+/* Makes the columns args and arg_types of a task's row, for one or more arguments. */
 static void
 write_arguments(const DwArgument *arguments, int count, Datum *args, Datum *types)
 {
@@ -534,21 +516,20 @@ write_arguments(const DwArgument *arguments, int count, Datum *args, Datum *type
 }
 
 /*
- * Collect the task's arguments in a call of an SQL function that is declared
- * VARIADIC "any", from the function's argument number first (counted from 0) on.
- * *args becomes the text[] for a task's row, in which a NULL element is a NULL
- * argument, and *types a regtype[] of the same length.  An untyped literal has the
- * type InvalidOid (printed as -) there, and its text is stored as written.
+ * Collects the task's arguments in a call of an SQL function that is declared VARIADIC "any", from
+ * the function's argument number "first" (counted from 0) on.  Sets *args to the text[] for a
+ * task's row, in which a NULL element is a NULL argument, and *types to a regtype[] of the same
+ * length.  An untyped literal has the type InvalidOid (printed as -), and its text is stored
+ * unchanged.
  *
- * Returns the number of arguments.  If there are none, *isnull is true and both
- * Datums are 0.  The result is in the current memory context.
+ * Returns the number of arguments.  If there are none, sets *isnull to true and both Datums to 0.
+ * The result is in the current memory context.
  *
- * A type whose values cannot be stored as text raises an error, and so do more
- * than DW_MAX_ARGS elements of a VARIADIC array.
+ * Raises an error for a type whose values cannot be stored as text, and for more than DW_MAX_ARGS
+ * elements of a VARIADIC array.
  */
 int
-dw_args_collect(FunctionCallInfo fcinfo, int first,
-				Datum *args, Datum *types, bool *isnull)
+dw_args_collect(FunctionCallInfo fcinfo, int first, Datum *args, Datum *types, bool *isnull)
 {
 	DwArgument *arguments = NULL;
 	int			count = fetch_arguments(fcinfo, first, &arguments);
@@ -560,7 +541,107 @@ dw_args_collect(FunctionCallInfo fcinfo, int first,
 	return count;
 }
 
-/* Raise an error if the array that a caller passed as the parameter "what" has several dimensions. */
+/*---- Strangers ----*/
+
+static Oid	stranger(Oid type);
+
+/* Returns a stranger among the column types of a row type, see stranger(). */
+static Oid
+stranger_in_columns(Oid type)
+{
+	TupleDesc	desc = lookup_rowtype_tupdesc(type, -1);
+	Oid			found = InvalidOid;
+
+	for (int i = 0; i < desc->natts && !OidIsValid(found); i++)
+		if (!TupleDescAttr(desc, i)->attisdropped)
+			found = stranger(TupleDescAttr(desc, i)->atttypid);
+	ReleaseTupleDesc(desc);
+	return found;
+}
+
+/*
+ * Returns a role whose code may run when a value of the type is read, and that lacks the rights of
+ * the current user, the task's owner.  Returns InvalidOid if there is no such role.
+ *
+ * The owner of a row type counts even if no column has a domain: the owner could add such a column
+ * just now.
+ */
+static Oid
+stranger(Oid type)
+{
+	HeapTuple	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
+	FormData_pg_type form;
+
+	check_stack_depth();
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for type %u", type);
+	form = *(Form_pg_type) GETSTRUCT(tuple);
+	ReleaseSysCache(tuple);
+
+	if (form.typtype == TYPTYPE_BASE)
+		return OidIsValid(form.typelem) ? stranger(form.typelem) : InvalidOid;
+	if (form.typtype == TYPTYPE_ENUM)
+		return InvalidOid;
+	if (!has_privs_of_role(form.typowner, GetUserId()))
+		return form.typowner;
+	switch (form.typtype)
+	{
+		case TYPTYPE_DOMAIN:
+			return stranger(form.typbasetype);
+		case TYPTYPE_RANGE:
+			return stranger(get_range_subtype(type));
+		case TYPTYPE_MULTIRANGE:
+			return stranger(get_multirange_range(type));
+		case TYPTYPE_COMPOSITE:
+			return stranger_in_columns(type);
+		default:
+			return InvalidOid;
+	}
+}
+
+/* Number of nested calls of read_as(): the code that it runs may call it */
+static int	reading_as = 0;
+
+/*
+ * Reads a value by an input function, with the rights of the role, in a security-restricted
+ * operation.  After an error, the abort of the (sub)transaction restores role and settings.
+ */
+static Datum
+read_as(Oid role, Oid input, char *string, Oid io_param, int32 typmod)
+{
+	Datum		result = (Datum) 0;
+	int			nest_level = NewGUCNestLevel();
+	Oid			userid;
+	int			context;
+
+	GetUserIdAndSecContext(&userid, &context);
+	reading_as++;
+	PG_TRY();
+	{
+		SetUserIdAndSecContext(role, context |
+							   SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION);
+		result = OidInputFunctionCall(input, string, io_param, typmod);
+	}
+	PG_FINALLY();
+	{
+		reading_as--;
+	}
+	PG_END_TRY();
+	SetUserIdAndSecContext(userid, context);
+	AtEOXact_GUC(false, nest_level);
+	return result;
+}
+
+/* True while code of a stranger's type runs in this process. */
+bool
+dw_is_reading_as(void)
+{
+	return reading_as > 0;
+}
+
+/*---- Arguments of an array ----*/
+
+/* Raises an error if the array of the parameter "what" has several dimensions. */
 static void
 require_list(ArrayType *array, const char *what)
 {
@@ -571,8 +652,8 @@ require_list(ArrayType *array, const char *what)
 }
 
 /*
- * Take the elements of the array that a caller passed as the parameter "what".
- * Returns their number.  An array of several dimensions raises an error.
+ * Takes the elements of the array of the parameter "what".  Returns their number.  Raises an error
+ * if the array has several dimensions.
  */
 static int
 fetch_list(ArrayType *array, Oid type, int16 length, bool by_value, const char *what,
@@ -586,16 +667,18 @@ fetch_list(ArrayType *array, Oid type, int16 length, bool by_value, const char *
 }
 
 /*
- * Make an argument from a type and a text (NULL: a NULL argument).  The text is
- * read under the session's settings, as a literal would be.  Raises an error if the
- * type does not exist or cannot be stored, or if its input function refuses the
- * text; the text of an untyped argument is not checked.
+ * Makes an argument from a type and a text (NULL: a NULL argument).  Reads the text under the
+ * session's settings, like a literal.  Raises an error if the type does not exist or cannot be
+ * stored, or if its input function refuses the text.  Does not check the text of an untyped
+ * argument.  is_row_type: the type comes from a task's row, so the caller has not chosen it: a
+ * stranger's code runs with its own rights.
  */
 static void
-parse_argument(DwArgument *argument, Oid type, char *string)
+parse_argument(DwArgument *argument, Oid type, char *string, bool is_row_type)
 {
 	Oid			input;
 	Oid			io_param;
+	Oid			role;
 
 	argument->type = type;
 	argument->isnull = string == NULL;
@@ -610,12 +693,17 @@ parse_argument(DwArgument *argument, Oid type, char *string)
 				 errmsg("type with OID %u does not exist", type)));
 	check_type(type);
 	getTypeInputInfo(type, &input, &io_param);
-	/* a domain may refuse NULL, too */
-	if (string != NULL || get_typtype(type) == TYPTYPE_DOMAIN)
-		argument->value = OidInputFunctionCall(input, string, io_param, -1);
+	/* a domain may refuse NULL */
+	if (string == NULL && get_typtype(type) != TYPTYPE_DOMAIN)
+		return;
+	role = is_row_type ? stranger(type) : InvalidOid;
+	argument->value = OidIsValid(role) ? read_as(role, input, string, io_param, -1) :
+		OidInputFunctionCall(input, string, io_param, -1);
 }
 
-/* Make the columns of a task's row from an array whose elements are of the arguments' type. */
+/*
+ * Makes the columns of a task's row from an array whose element type is the type of the arguments.
+ */
 static int
 parse_typed(ArrayType *args, ArrayType *types,
 			Datum *stored_args, Datum *stored_types, bool *isnull)
@@ -637,16 +725,17 @@ parse_typed(ArrayType *args, ArrayType *types,
 }
 
 /*
- * Make the columns of a task's row as dw_args_collect() does, from arguments that
- * the user passed as an array and regtype[].  Texts are read under the settings of
- * the session, as literals would be; elements of another type have this type.
+ * Makes the columns of a task's row as dw_args_collect() does, from arguments that the user passed
+ * as an array and regtype[].  Reads texts under the settings of the session, like literals.
+ * Elements that are no texts keep their type.
  *
- * args may be NULL: no arguments.  types may be NULL, or have NULL elements: all
- * arguments, or these, are untyped.  Arrays of different lengths or of several
- * dimensions raise an error, and so does types with elements that are no texts.
+ * args may be NULL (no arguments).  If types is NULL, all arguments are untyped; a NULL element of
+ * types means an untyped argument.  Raises an error for arrays of different lengths or of several
+ * dimensions, and for types if the elements of args are no texts.  are_row_types: the types come
+ * from a task's row, see parse_argument().
  */
 int
-dw_args_parse(ArrayType *args, ArrayType *types,
+dw_args_parse(ArrayType *args, ArrayType *types, bool are_row_types,
 			  Datum *stored_args, Datum *stored_types, bool *isnull)
 {
 	ArgumentContext context;
@@ -688,119 +777,19 @@ dw_args_parse(ArrayType *args, ArrayType *types,
 		if (types != NULL && !untyped[i])
 			type = DatumGetObjectId(type_oids[i]);
 		parse_argument(&arguments[i], OidIsValid(type) ? type : UNKNOWNOID,
-					   nulls[i] ? NULL : TextDatumGetCString(texts[i]));
+					   nulls[i] ? NULL : TextDatumGetCString(texts[i]), are_row_types);
 	}
 	pop_argument_context(&context);
 	write_arguments(arguments, count, stored_args, stored_types);
 	return count;
 }
 
-/*---- Strangers ----*/
-
-static Oid	stranger(Oid type);
-
-/* Returns a stranger among the column types of a row type; see stranger(). */
-static Oid
-stranger_in_columns(Oid type)
-{
-	TupleDesc	desc = lookup_rowtype_tupdesc(type, -1);
-	Oid			found = InvalidOid;
-
-	for (int i = 0; i < desc->natts && !OidIsValid(found); i++)
-		if (!TupleDescAttr(desc, i)->attisdropped)
-			found = stranger(TupleDescAttr(desc, i)->atttypid);
-	ReleaseTupleDesc(desc);
-	return found;
-}
-
-/*
- * Returns a role whose code may run when a value of the type is read, and which
- * lacks the rights of the current user, the task's owner; InvalidOid if there is no
- * such role.
- *
- * The owner of a row type counts even if no column has a domain: he could add such
- * a column at this very moment.
- */
-static Oid
-stranger(Oid type)
-{
-	HeapTuple	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
-	FormData_pg_type form;
-
-	check_stack_depth();
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for type %u", type);
-	form = *(Form_pg_type) GETSTRUCT(tuple);
-	ReleaseSysCache(tuple);
-
-	if (form.typtype == TYPTYPE_BASE)
-		return OidIsValid(form.typelem) ? stranger(form.typelem) : InvalidOid;
-	if (form.typtype == TYPTYPE_ENUM)
-		return InvalidOid;
-	if (!has_privs_of_role(form.typowner, GetUserId()))
-		return form.typowner;
-	switch (form.typtype)
-	{
-		case TYPTYPE_DOMAIN:
-			return stranger(form.typbasetype);
-		case TYPTYPE_RANGE:
-			return stranger(get_range_subtype(type));
-		case TYPTYPE_MULTIRANGE:
-			return stranger(get_multirange_range(type));
-		case TYPTYPE_COMPOSITE:
-			return stranger_in_columns(type);
-		default:
-			return InvalidOid;
-	}
-}
-
 /*---- Reading stored arguments ----*/
 
-/* Number of nested calls of read_as(): the code may read such a value itself */
-static int	reading_as = 0;
-
 /*
- * Read a value by an input function, with the rights of that role, in a
- * security-restricted operation.  After an error, the abort of the (sub)transaction
- * restores role and settings.
- */
-static Datum
-read_as(Oid role, Oid input, char *string, Oid io_param, int32 typmod)
-{
-	Datum		result = (Datum) 0;
-	int			nest_level = NewGUCNestLevel();
-	Oid			userid;
-	int			context;
-
-	GetUserIdAndSecContext(&userid, &context);
-	reading_as++;
-	PG_TRY();
-	{
-		SetUserIdAndSecContext(role, context |
-							   SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION);
-		result = OidInputFunctionCall(input, string, io_param, typmod);
-	}
-	PG_FINALLY();
-	{
-		reading_as--;
-	}
-	PG_END_TRY();
-	SetUserIdAndSecContext(userid, context);
-	AtEOXact_GUC(false, nest_level);
-	return result;
-}
-
-/* True while code of a stranger's type runs in this process. */
-bool
-dw_is_reading_as(void)
-{
-	return reading_as > 0;
-}
-
-/*
- * Read a value by its type's input function, under the fixed settings if need be.
- * A domain is read as its base type.  check_domains() evaluates its CHECKs later,
- * since a user's function in a CHECK must not see the fixed settings.
+ * Reads a value by its type's input function, under the fixed settings if need be.  Reads a domain
+ * as its base type: check_domains() evaluates its CHECKs later, since a user's function in a CHECK
+ * must not see the fixed settings.
  */
 static Datum
 read_other(Oid type, const char *string, int *nest_level)
@@ -819,11 +808,10 @@ read_other(Oid type, const char *string, int *nest_level)
 	getTypeInputInfo(base, &input, &io_param);
 	if (OidIsValid(role))
 		return read_as(role, input, unconstify(char *, string), io_param, typmod);
-	return OidInputFunctionCall(input, unconstify(char *, string),
-								io_param, typmod);
+	return OidInputFunctionCall(input, unconstify(char *, string), io_param, typmod);
 }
 
-/* Raise an error if the type of a stored argument was dropped. */
+/* Raises an error if the type of a stored argument was dropped. */
 static void
 check_type_exists(Oid type)
 {
@@ -834,13 +822,14 @@ check_type_exists(Oid type)
 				 errdetail("The type that the argument had when the task was scheduled has been dropped.")));
 }
 
-/*
- * Read the stored text of one typed argument.  param has the type and the null flag.
- */
+/* Reads the stored text of one typed argument.  param has the type and the null flag. */
 static void
 read_argument(ParamExternData *param, Datum stored, int *nest_level)
 {
-	char	   *string;
+	if (!input_is_fixed(param->ptype))
+		check_type_exists(param->ptype);
+	if (param->isnull)
+		return;
 
 	switch (param->ptype)
 	{
@@ -848,34 +837,22 @@ read_argument(ParamExternData *param, Datum stored, int *nest_level)
 		case VARCHAROID:
 		case BPCHAROID:
 			param->value = stored;
-			return;
-		default:
 			break;
-	}
-
-	if (!input_is_fixed(param->ptype))
-		check_type_exists(param->ptype);
-	if (param->isnull)
-		return;
-
-	string = TextDatumGetCString(stored);
-	switch (param->ptype)
-	{
 		case INT4OID:
-			param->value = Int32GetDatum(pg_strtoint32(string));
+			param->value = Int32GetDatum(pg_strtoint32(TextDatumGetCString(stored)));
 			break;
 		case INT8OID:
-			param->value = Int64GetDatum(pg_strtoint64(string));
+			param->value = Int64GetDatum(pg_strtoint64(TextDatumGetCString(stored)));
 			break;
 		default:
-			param->value = read_other(param->ptype, string, nest_level);
+			param->value = read_other(param->ptype, TextDatumGetCString(stored), nest_level);
 	}
 }
 
 /*
- * Check arguments, NULLs as well, against the CHECKs of their domains, which may
- * have changed since the task was scheduled.  A stranger's domains are skipped: the
- * CHECKs would run with the owner's rights.
+ * Checks arguments, including NULLs, against the CHECKs of their domains, which may have changed
+ * since the task was scheduled.  Skips a stranger's domains, whose CHECKs would run with the
+ * owner's rights.
  */
 static void
 check_domains(const DwBinding *binding, ArgumentContext *context)
@@ -888,14 +865,13 @@ check_domains(const DwBinding *binding, ArgumentContext *context)
 		if (OidIsValid(binding->types[i]) && !input_is_fixed(param->ptype) &&
 			get_typtype(param->ptype) == TYPTYPE_DOMAIN &&
 			!OidIsValid(stranger(param->ptype)))
-			domain_check(param->value, param->isnull, param->ptype,
-						 NULL, NULL);
+			domain_check(param->value, param->isnull, param->ptype, NULL, NULL);
 	}
 }
 
 /*---- Hooks of the parser and of parameter lists ----*/
 
-/* Make a Param node stand for the parameter with that number. */
+/* Makes a Param node stand for the parameter with this number. */
 static void
 set_parameter(Param *param, int number, Oid type, int32 typmod)
 {
@@ -906,8 +882,8 @@ set_parameter(Param *param, int number, Oid type, int32 typmod)
 }
 
 /*
- * Parser hook: returns the node for $n.  NULL, for a number without an argument,
- * makes the parser raise its error.
+ * Parser hook: returns the node for $n.  If $n has no argument, returns NULL, which makes the
+ * parser raise its error.
  */
 static Node *
 bind_parameter(ParseState *pstate, ParamRef *ref)
@@ -928,8 +904,8 @@ bind_parameter(ParseState *pstate, ParamRef *ref)
 }
 
 /*
- * Set the value of a reading for the current run: the untyped argument as read by
- * the input function of the reading's type.
+ * Sets the value of a reading for the current run: the input function of the reading's type reads
+ * the untyped argument.
  */
 static void
 read_literal(DwBinding *binding, Reading *reading)
@@ -950,9 +926,8 @@ read_literal(DwBinding *binding, Reading *reading)
 }
 
 /*
- * Find or add the reading of an argument as a type; returns its index.  Each
- * argument has its own list of readings: an argument has few readings, but a task
- * may have many arguments.
+ * Finds or adds the reading of an argument as a type, and returns its index.  Each argument has its
+ * own list of readings, since an argument has few readings, but a task may have many arguments.
  */
 static int
 find_reading(DwBinding *binding, int number, Oid type, int32 typmod, int location)
@@ -974,8 +949,7 @@ find_reading(DwBinding *binding, int number, Oid type, int32 typmod, int locatio
 		int			max = Max(binding->max_readings * 2, 4);
 
 		if (binding->readings == NULL)
-			binding->readings = MemoryContextAlloc(binding->context,
-												   max * sizeof(Reading));
+			binding->readings = MemoryContextAlloc(binding->context, max * sizeof(Reading));
 		else
 			binding->readings = repalloc(binding->readings, max * sizeof(Reading));
 		binding->max_readings = max;
@@ -994,18 +968,16 @@ find_reading(DwBinding *binding, int number, Oid type, int32 typmod, int locatio
 }
 
 /*
- * Parser hook: coerces $n to a type, if $n is an untyped argument, as coerce_type()
- * does for a literal.  Returns NULL if $n has a type.  The node is changed in place,
- * since the parser goes on using the node that it passed.
+ * Parser hook: coerces $n to a type, if $n is an untyped argument, as coerce_type() does for a
+ * literal.  Returns NULL if $n has a type.  Changes the node in place, since the parser goes on
+ * using the node that it passed.
  *
- * An explicit cast cuts a value that is too long for a domain.  The parser does not
- * tell the hook whether a cast is explicit, but only explicit casts have a location.
- * (Explicit casts inside ARRAY[] or ROW() have none; a value that is too long
- * remains an error there.)
+ * An explicit cast cuts a value that is too long for a domain.  The hook cannot see if a cast is
+ * explicit, but only explicit casts have a location.  (Explicit casts inside ARRAY[] or ROW() have
+ * no location: there, a value that is too long still raises an error.)
  */
 static Node *
-coerce_parameter(ParseState *pstate, Param *param, Oid type, int32 typmod,
-				 int location)
+coerce_parameter(ParseState *pstate, Param *param, Oid type, int32 typmod, int location)
 {
 	DwBinding  *binding = (DwBinding *) pstate->p_ref_hook_state;
 	ParseCallbackState callback;
@@ -1031,11 +1003,11 @@ coerce_parameter(ParseState *pstate, Param *param, Oid type, int32 typmod,
 }
 
 /*
- * Parser setup: installs the hooks that know the arguments; arg is a DwBinding.
+ * Parser setup: installs the hooks for the arguments.  arg is a DwBinding.
  *
- * Each parse analysis makes its readings anew, since the type of an occurrence may have
- * changed.  Each statement of a task is analyzed separately, so the loop goes only
- * through the readings, not through all arguments.
+ * Each parse analysis makes new readings, since the type of an occurrence may have changed.  Each
+ * statement of a task is analyzed separately, so the loop goes through the readings only, not
+ * through all arguments.
  */
 void
 dw_args_parser_setup(ParseState *pstate, void *arg)
@@ -1051,12 +1023,11 @@ dw_args_parser_setup(ParseState *pstate, void *arg)
 }
 
 /*
- * paramFetch hook: returns the value of the parameter with that number, an argument
- * or a reading.
+ * paramFetch hook: returns the value of the parameter with this number, which is an argument or a
+ * reading.
  */
 static ParamExternData *
-fetch_parameter(ParamListInfo params, int number, bool speculative,
-				ParamExternData *workspace)
+fetch_parameter(ParamListInfo params, int number, bool speculative, ParamExternData *workspace)
 {
 	DwBinding  *binding = (DwBinding *) params->paramFetchArg;
 
@@ -1068,8 +1039,8 @@ fetch_parameter(ParamListInfo params, int number, bool speculative,
 /*---- Bindings ----*/
 
 /*
- * Error context callback: points an error about an untyped argument to its position in
- * the SQL, as the parser does for a literal.
+ * Error context callback: adds the position of an untyped argument in the SQL to an error about it,
+ * as the parser does for a literal.
  */
 static void
 literal_callback(void *arg)
@@ -1082,18 +1053,15 @@ literal_callback(void *arg)
 	internalerrquery(context->sql);
 }
 
-/*
- * Set the values of all readings of a kept plan for the current run.
- */
+/* Sets the values of all readings of a kept plan for the current run. */
 static void
 read_literals(DwBinding *binding)
 {
-	LiteralContext context;
+	LiteralContext context = {
+		.sql = binding->sql,
+		.callback = {.previous = error_context_stack, .callback = literal_callback, .arg = &context}
+	};
 
-	context.sql = binding->sql;
-	context.callback.callback = literal_callback;
-	context.callback.arg = &context;
-	context.callback.previous = error_context_stack;
 	error_context_stack = &context.callback;
 	for (int i = 0; i < binding->nreadings; i++)
 	{
@@ -1104,7 +1072,7 @@ read_literals(DwBinding *binding)
 	error_context_stack = context.callback.previous;
 }
 
-/* Make a binding for nargs arguments, all of them untyped so far. */
+/* Makes a binding for nargs arguments, all of them untyped so far. */
 static DwBinding *
 make_binding(int nargs)
 {
@@ -1119,10 +1087,9 @@ make_binding(int nargs)
 }
 
 /*
- * Make the binding for a kept plan, whose text is sql, and whose arguments have the
- * same number and types as params.  The binding is to be the argument of the plan's
- * parser setup.  The binding is made in the current memory context; the context
- * and sql must live as long as the plan.
+ * Makes the binding for a kept plan, whose text is sql, and whose arguments have the same number
+ * and types as params.  The caller passes the binding as argument to the plan's parser setup.  The
+ * binding is in the current memory context.  This context and sql must live as long as the plan.
  */
 DwBinding *
 dw_args_binding(ParamListInfo params, const char *sql)
@@ -1136,9 +1103,9 @@ dw_args_binding(ParamListInfo params, const char *sql)
 }
 
 /*
- * Bind a kept plan to the arguments of a run; to be called before the plan is
- * prepared, and before each run.  The values of untyped arguments are put into the
- * current memory context, which must outlive the run.
+ * Binds a kept plan to the arguments of a run.  To be called before the plan is prepared, and
+ * before each run.  Puts the values of untyped arguments into the current memory context, which
+ * must outlive the run.
  */
 void
 dw_args_bind(DwBinding *binding, ParamListInfo params)
@@ -1152,8 +1119,8 @@ dw_args_bind(DwBinding *binding, ParamListInfo params)
 }
 
 /*
- * Returns the types of the arguments, InvalidOid for untyped ones, and their
- * number in *nargs; NULL and 0 if params is NULL.
+ * Returns the types of the arguments (InvalidOid for untyped arguments), and sets *nargs to their
+ * number.  For NULL params, returns NULL and sets *nargs to 0.
  */
 const Oid *
 dw_args_types(ParamListInfo params, int *nargs)
@@ -1171,8 +1138,8 @@ dw_args_types(ParamListInfo params, int *nargs)
 /*---- Parameter lists ----*/
 
 /*
- * Take the arrays of a task's row apart; returns the number of arguments.  The
- * array of texts is copied, since the resulting texts point into it.
+ * Takes the arrays of a task's row apart, and returns the number of arguments.  Copies the array of
+ * texts, since the resulting texts point into it.
  */
 static int
 read_arrays(Datum args, Datum types, bool types_null,
@@ -1199,7 +1166,7 @@ read_arrays(Datum args, Datum types, bool types_null,
 	return count;
 }
 
-/* True if one of the arguments in the columns args and arg_types is untyped, and not null. */
+/* Returns true if one argument in the columns args and arg_types is untyped and not null. */
 bool
 dw_args_any_untyped(Datum args, bool args_null, Datum types, bool types_null)
 {
@@ -1215,12 +1182,9 @@ dw_args_any_untyped(Datum args, bool args_null, Datum types, bool types_null)
 	return false;
 }
 
-/*
- * Fill in the argument with the index i; an invalid type means untyped.
- */
+/* Fills in the argument with the index i. An invalid type means untyped. */
 static void
-fill_parameter(ParamListInfo params, int i, Oid type, Datum stored,
-			   bool isnull, int *nest_level)
+fill_parameter(ParamListInfo params, int i, Oid type, Datum stored, bool isnull, int *nest_level)
 {
 	ParamExternData *param = &params->params[i];
 
@@ -1235,10 +1199,7 @@ fill_parameter(ParamListInfo params, int i, Oid type, Datum stored,
 		param->value = CStringGetDatum(TextDatumGetCString(stored));
 }
 
-/*
- * Make a binding and a parameter list for count arguments; the values are not
- * filled in.
- */
+/* Makes a binding and a parameter list for count arguments, without values. */
 static DwBinding *
 make_list(int count)
 {
@@ -1253,8 +1214,8 @@ make_list(int count)
 }
 
 /*
- * Returns a parameter list whose values are the constants that dw_constants_take()
- * took out of a text.  The constants must outlive the run.
+ * Returns a parameter list with the constants that dw_constants_take() took out of a text.  The
+ * constants must outlive the run.
  */
 ParamListInfo
 dw_args_constants(const DwConstants *constants)
@@ -1278,26 +1239,24 @@ dw_args_constants(const DwConstants *constants)
 }
 
 /*
- * Turn the columns args and arg_types of a task's row back into values, to be
- * passed to SPI_execute_extended() as options.params.  Returns NULL if there are no
- * arguments.
+ * Turns the columns args and arg_types of a task's row back into values, for SPI_execute_extended()
+ * (options.params).  Returns NULL if there are no arguments.
  *
- * A typed argument becomes a parameter with that value.  An untyped one has the
- * meaning of a literal at each occurrence of $n: the occurrence determines its type, and
- * it is read under the settings at that moment.  The parserSetup of the result does
- * this, by further parameters after the arguments.
+ * A typed argument becomes a parameter with its value.  An untyped argument means the same as a
+ * literal at each occurrence of $n: the occurrence determines its type, and it is read under the
+ * settings of this moment.  The parserSetup of the result does this, by further parameters after
+ * the arguments.
  *
- * types may be NULL, or have NULL elements: all arguments, or these, are untyped.
- * The result and its values are in the current memory context, which must outlive
- * the run; args and types need not.  sql is used for messages only, and may be NULL.
+ * If types is NULL, all arguments are untyped; a NULL element of types means an untyped argument.
+ * The result and its values are in the current memory context, which must outlive the run.  args
+ * and types need not outlive it.  sql is only for messages, and may be NULL.
  *
- * This function can run code of users (a domain's CHECK, an input function).  So it
- * must be called as the task's owner, in the transaction in which the task's SQL is
- * to run.  Code of strangers runs with their own rights.
+ * This function can run code of users (a domain's CHECK, an input function).  So it must be called
+ * as the task's owner, in the transaction that will run the task's SQL.  Code of strangers runs
+ * with their own rights.
  */
 ParamListInfo
-dw_args_params(const char *sql, Datum args, bool args_null,
-			   Datum types, bool types_null)
+dw_args_params(const char *sql, Datum args, bool args_null, Datum types, bool types_null)
 {
 	ArgumentContext context;
 	DwBinding  *binding;
@@ -1311,8 +1270,7 @@ dw_args_params(const char *sql, Datum args, bool args_null,
 
 	if (args_null)
 		return NULL;
-	count = read_arrays(args, types, types_null,
-						&texts, &nulls, &type_oids, &untyped);
+	count = read_arrays(args, types, types_null, &texts, &nulls, &type_oids, &untyped);
 	if (count == 0)
 		return NULL;
 
@@ -1324,10 +1282,10 @@ dw_args_params(const char *sql, Datum args, bool args_null,
 	{
 		CHECK_FOR_INTERRUPTS();
 		context.number = i + 1;
-		/* an INSERT by plain SQL may have stored the type unknown: the same as untyped */
+		/* plain SQL may have stored the type "unknown", which means untyped */
 		if (type_oids != NULL && !untyped[i] && DatumGetObjectId(type_oids[i]) != UNKNOWNOID)
 			binding->types[i] = DatumGetObjectId(type_oids[i]);
-		/* readings are found by a hook, since they are added during the analysis */
+		/* a hook finds readings, since the analysis adds them */
 		if (!OidIsValid(binding->types[i]))
 			params->paramFetch = fetch_parameter;
 		fill_parameter(params, i, binding->types[i], texts[i], nulls[i], &nest_level);

@@ -5,26 +5,24 @@
  *
  * Run by executors, for tasks without arguments.
  *
- * A plan for "UPDATE orders SET state = 'expired' WHERE id = 17" serves this one
- * order only.  With parameters in place of the constants, the task of the next
- * order can use the same plan.  But not every constant can be replaced: 1 after
- * ORDER BY is a column, '1' after INTERVAL belongs to the type's name, and GROUP BY
- * compares expressions with their constants.  So constants are taken out of texts
- * of two forms only, which can be recognized by their tokens:
+ * A plan for "UPDATE orders SET state = 'expired' WHERE id = 17" serves only this order.  With
+ * parameters in place of the constants, the task of the next order can use the same plan.  But not
+ * every constant can be replaced: 1 after ORDER BY is a column, '1' after INTERVAL belongs to the
+ * type's name, and GROUP BY compares expressions including their constants.  So constants are taken
+ * only out of texts of two forms, which can be recognized by their tokens:
  *
- * - SELECT f(c, ...), where each argument is a constant;
- * - UPDATE or DELETE without a SELECT in it; a constant is taken out if it stands
- *	 between = and the end of the expression.
+ * - SELECT f(c, ...), if each argument is a constant;
+ * - UPDATE or DELETE that contains no SELECT: a constant is taken out if it is between = and the
+ *	 end of the expression.
  *
- * An integer becomes a parameter of type integer, as in the parser.  A string
- * becomes a parameter of type unknown, which args.c reads as the type that its
- * position requires.  So tasks whose texts differ in their constants only, which many
- * applications write, share a plan.
+ * An integer becomes a parameter of type integer, as in the parser.  A string becomes a parameter
+ * of type unknown, which args.c reads as the type that its position requires.  Many applications
+ * write tasks whose texts differ only in constants: such tasks share a plan.
  *
- * Such texts mostly come one after the other.  So the form of the last text is kept, and a
- * text of the same form is not read token by token: what stands between its constants must be
- * the same, byte by byte, and each constant be as plain as the one in its place, digits only, or
- * a string without quotes and backslashes in it.
+ * Such texts mostly come one after the other.  So the form of the last text is kept, and the lexer
+ * does not read a text of the same form.  To have the same form, the text between the constants
+ * must be equal, byte by byte.  Each constant must be plain (only digits, or a string without
+ * quotes and backslashes), and have the type of the constant in its place.
  *
  *-------------------------------------------------------------------------
  */
@@ -41,33 +39,33 @@
 #include "../base/compat.h"
 #include "statement.h"
 
-#define MAX_CONSTANTS	32		/* limit for one text; a text with more is left alone */
+#define MAX_CONSTANTS	32		/* limit for one text; a text with more constants is not changed */
 
 /* The form of the last text whose constants were taken; count is 0 if there is none. */
 static struct
 {
-	int			count;			/* constants */
+	int			count;			/* number of constants */
 	char	   *text;			/* in TopMemoryContext, as is sql */
 	char	   *sql;			/* the text with $1, $2, ... in place of the constants */
 	Oid			types[MAX_CONSTANTS];
 	int			starts[MAX_CONSTANTS];	/* byte offsets of the constants in text */
-	int			stops[MAX_CONSTANTS];	/* offsets of what comes after them */
+	int			stops[MAX_CONSTANTS];	/* offsets of the ends of the constants */
 	int			ends[MAX_CONSTANTS];	/* offsets of the tokens after them */
 	int			new_ends[MAX_CONSTANTS];	/* offsets of the same tokens in sql */
 }			form;
 
-/* PostgreSQL's lexer on its way through a text, and the current token */
+/* PostgreSQL's lexer, its position in a text, and the current token */
 typedef struct Reader
 {
 	const char *sql;
 	core_yyscan_t scanner;
 	core_yy_extra_type extra;
 	int			token;			/* code of the current token; 0: the end of the text */
-	core_YYSTYPE value;			/* of the current token */
+	core_YYSTYPE value;			/* value of the current token */
 	int			location;		/* byte offset of the current token */
 } Reader;
 
-/* Goes on to the next token. */
+/* Moves to the next token. */
 static void
 next(Reader *reader)
 {
@@ -77,7 +75,7 @@ next(Reader *reader)
 	reader->location = reader->token != 0 ? location : (int) strlen(reader->sql);
 }
 
-/* True if the token is this keyword; a quoted identifier is not. */
+/* Returns true if the token is this keyword.  A quoted identifier is no keyword. */
 static bool
 is_word(const Reader *reader, const char *word)
 {
@@ -89,7 +87,7 @@ is_word(const Reader *reader, const char *word)
 		text[length] != '$' && !IS_HIGHBIT_SET(text[length]);
 }
 
-/* True if the token is an integer or a string. */
+/* Returns true if the token is an integer or a string. */
 static bool
 is_constant(const Reader *reader)
 {
@@ -97,8 +95,8 @@ is_constant(const Reader *reader)
 }
 
 /*
- * Adds the current token, a constant, to *constants, and goes on to the next token.
- * False if there are too many constants.
+ * Adds the current token, a constant, to *constants, and moves to the next token.  Returns false if
+ * there are too many constants.
  */
 static bool
 take_constant(Reader *reader, DwConstants *constants)
@@ -125,8 +123,8 @@ take_constant(Reader *reader, DwConstants *constants)
 }
 
 /*
- * Takes the constants of SELECT f(c, ...); the current token is SELECT.  False if
- * the text has another form.
+ * Takes the constants of SELECT f(c, ...).  The current token is SELECT.  Returns false if the text
+ * has another form.
  */
 static bool
 take_from_call(Reader *reader, DwConstants *constants)
@@ -155,7 +153,7 @@ take_from_call(Reader *reader, DwConstants *constants)
 	return reader->token == 0;
 }
 
-/* True if the current token cannot belong to the expression before it. */
+/* Returns true if the current token cannot belong to the expression before it. */
 static bool
 ends_expression(const Reader *reader)
 {
@@ -165,8 +163,8 @@ ends_expression(const Reader *reader)
 }
 
 /*
- * Takes the constants of an UPDATE or DELETE, those between = and the end of an
- * expression.  False if there are none, or if the text contains a SELECT or a $n.
+ * Takes the constants of an UPDATE or DELETE that are between = and the end of an expression.
+ * Returns false if there are none, or if the text contains a SELECT or a $n.
  */
 static bool
 take_from_change(Reader *reader, DwConstants *constants)
@@ -188,7 +186,7 @@ take_from_change(Reader *reader, DwConstants *constants)
 	return constants->count > 0;
 }
 
-/* Takes the constants of a text of either form; false if it has neither form. */
+/* Takes the constants of a text of one of the forms; returns false if it has another form. */
 static bool
 take_all(Reader *reader, DwConstants *constants)
 {
@@ -225,9 +223,8 @@ replace(const char *sql, DwConstants *constants)
 /*---- Texts of the same form ----*/
 
 /*
- * Returns the end of a constant of this type that begins here, if it is a plain one; else
- * NULL.  Where the constant is known to end with the same token, what comes after it need not
- * be looked at.
+ * Returns the end of a plain constant of this type that begins here; NULL if there is none.  If the
+ * caller knows that the same token follows the constant, it need not check the text after it.
  */
 static const char *
 plain_constant_end(const char *text, Oid type)
@@ -238,7 +235,7 @@ plain_constant_end(const char *text, Oid type)
 	{
 		while (isdigit((unsigned char) *end))
 			end++;
-		/* one with more digits may be of another type */
+		/* a number with more digits may have another type */
 		return end > text && end - text <= 9 ? end : NULL;
 	}
 	if (*text != '\'')
@@ -247,13 +244,13 @@ plain_constant_end(const char *text, Oid type)
 	return *end == '\'' && end[1] != '\'' ? end + 1 : NULL;
 }
 
-/* True if this cannot be a part of the constant before it. */
+/* Returns true if the text cannot belong to the constant before it. */
 static bool
 cannot_go_on(const char *text, const char *next_token)
 {
 	if (isalnum((unsigned char) *text) || IS_HIGHBIT_SET(*text) || (*text != '\0' && strchr("_.$'\"", *text) != NULL))
 		return false;
-	/* a string goes on behind the end of a line */
+	/* a string may go on in the next line */
 	return memchr(text, '\'', next_token - text) == NULL;
 }
 
@@ -284,14 +281,14 @@ keep_form(const char *sql, const DwConstants *constants)
 	form.count = constants->count;
 }
 
-/* Forgets the form of the last text: settings under which it was read may have changed. */
+/* Forgets the form of the last text, since settings for reading it may have changed. */
 void
 dw_constants_forget_form(void)
 {
 	form.count = 0;
 }
 
-/* Adds a plain constant, from here to there, to *constants. */
+/* Adds the plain constant from start to stop to *constants. */
 static void
 add_plain(const char *sql, const char *start, const char *stop, DwConstants *constants)
 {
@@ -305,12 +302,15 @@ add_plain(const char *sql, const char *start, const char *stop, DwConstants *con
 		CStringGetDatum(pnstrdup(start + 1, stop - start - 2));
 }
 
-/* Takes the constants of a text that has the form of the last one; false if it has another. */
+/*
+ * Takes the constants of a text with the form of the last text; returns false if it has another
+ * form.
+ */
 static bool
 take_by_form(const char *sql, DwConstants *constants)
 {
 	const char *at = sql;
-	int			before = 0;		/* offset in form.text of what must come next */
+	int			before = 0;		/* offset in form.text of the text that must come next */
 
 	for (int i = 0; i < form.count; i++)
 	{
@@ -329,10 +329,10 @@ take_by_form(const char *sql, DwConstants *constants)
 }
 
 /*
- * Takes out of a text the constants that certainly mean the same as parameters of
- * their type.  False, with *constants not filled in, if the text has another form
- * or no such constants.  The result is in the current memory context; its sql may be kept
- * here, until the next call.  A token that the lexer refuses raises an error.
+ * Takes constants out of a text if parameters of their type certainly mean the same.  Returns
+ * false, without filling in *constants, if the text has another form or no such constants.  The
+ * result is in the current memory context, but its sql may be valid only until the next call.
+ * Raises an error if the lexer refuses a token.
  */
 bool
 dw_constants_take(const char *sql, DwConstants *constants)
@@ -362,7 +362,7 @@ dw_constants_take(const char *sql, DwConstants *constants)
 	return found;
 }
 
-/* Turns a byte offset in constants->sql into one in the original text. */
+/* Turns a byte offset in constants->sql into a byte offset in the original text. */
 int
 dw_constants_location(const DwConstants *constants, int location)
 {

@@ -5,17 +5,17 @@
  *
  * Run by executors, and by sessions that run a task at once.
  *
- * The rows that a task returns go nowhere: they may be huge.  With delay_wheel.history_result
- * the history has the first row of the last statement, so a copy of it is kept, if it is
- * short enough.  All its columns are looked at before anything is copied, so a row of any
- * size costs little.
+ * The rows that a task returns are dropped: they may be huge.  With delay_wheel.history_result the
+ * history has the first row of the last statement, so a copy of this row is kept, if it is short
+ * enough.  The sizes of its columns are checked before anything is copied, so a row of any size
+ * costs little.
  *
- * The row becomes a jsonb after the statement, as the user that has run it.  Functions of types
- * may fail, which must not be the task's failure.  So they run in a subtransaction.
+ * The row becomes a jsonb after the statement, as the user that has run it.  Functions of types may
+ * fail, but must not make the task fail.  So they run in a subtransaction.
  *
  * The owner of a type may create a cast to json, which is then called for each value of the type.
- * Nobody has asked for that, and reading a table calls no functions otherwise.  So a row for which
- * a function of another role would be called is not kept, unless that role is a superuser.
+ * Nobody has asked for such a call, and reading a table calls no functions otherwise.  So a row is
+ * not kept if a function of another role would be called, unless this role is a superuser.
  *
  *-------------------------------------------------------------------------
  */
@@ -58,7 +58,7 @@ forget(DwFirstRow *row)
 	row->met = false;
 }
 
-/* The size of a value in bytes, uncompressed; it is not read for that. */
+/* Returns the uncompressed size of a value in bytes, without reading the value. */
 static Size
 value_size(Datum value, Form_pg_attribute attribute)
 {
@@ -67,7 +67,7 @@ value_size(Datum value, Form_pg_attribute attribute)
 	return attribute->attlen == -2 ? strlen(DatumGetCString(value)) : attribute->attlen;
 }
 
-/* True if the values of a row, all together, are not longer than the limit. */
+/* Returns true if all values of a row together are not longer than the limit. */
 static bool
 is_short(TupleTableSlot *slot, Size limit)
 {
@@ -80,7 +80,7 @@ is_short(TupleTableSlot *slot, Size limit)
 	return size <= limit;
 }
 
-/* Keeps the first row; see DestReceiver. */
+/* Keeps the first row, see DestReceiver. */
 static bool
 keep_if_first(TupleTableSlot *slot, DestReceiver *self)
 {
@@ -93,7 +93,7 @@ keep_if_first(TupleTableSlot *slot, DestReceiver *self)
 	if (!is_short(slot, row->limit))
 		return true;
 	context = MemoryContextSwitchTo(row->context);
-	/* that of the slot need not have the names */
+	/* the slot's descriptor need not have the names */
 	row->desc = CreateTupleDescCopy(row->names);
 	row->tuple = ExecCopySlotHeapTuple(slot);
 	if (HeapTupleHasExternal(row->tuple))
@@ -102,7 +102,7 @@ keep_if_first(TupleTableSlot *slot, DestReceiver *self)
 	return true;
 }
 
-/* A statement begins to return rows; see DestReceiver. */
+/* Prepares for a statement that begins to return rows, see DestReceiver. */
 static void
 startup(DestReceiver *self, int operation, TupleDesc typeinfo)
 {
@@ -113,9 +113,9 @@ startup(DestReceiver *self, int operation, TupleDesc typeinfo)
 }
 
 /*
- * Initializes a receiver that keeps a row of at most limit bytes, in the current memory
- * context; 0: no row.  It drops rows as None_Receiver does.  With None_Receiver itself, SPI
- * would not tell whether a statement was a query.
+ * Initializes a receiver that drops rows as None_Receiver does, but keeps a first row of at most
+ * limit bytes in the current memory context.  If limit is 0, it keeps no row.  With None_Receiver
+ * itself, SPI would not show if a statement was a query.
  */
 void
 dw_first_row_init(DwFirstRow *row, int limit)
@@ -133,9 +133,9 @@ dw_first_row_init(DwFirstRow *row, int limit)
 }
 
 /*
- * To be called before a utility statement that sends its rows to the receiver, which may be
- * any: forgets the row of an earlier statement.  Not each of them returns rows, and only one
- * that does tells the receiver that it begins.
+ * Forgets the row of an earlier statement, before a utility statement that sends its rows to this
+ * receiver, which may be of any kind.  A utility statement without rows does not call the
+ * receiver's startup.
  */
 void
 dw_first_row_forget(DestReceiver *receiver)
@@ -146,7 +146,7 @@ dw_first_row_forget(DestReceiver *receiver)
 
 /*---- A row that is not kept ----*/
 
-/* What stands for a row that is not kept: JSON's null.  Any other row is an object. */
+/* Returns JSON's null, which stands for a row that is not kept.  Any other row is an object. */
 static Jsonb *
 not_kept(void)
 {
@@ -159,18 +159,18 @@ dw_jsonb_within(const char *json, int limit)
 {
 	Jsonb	   *jsonb;
 
-	/* far too long: it is not even parsed */
+	/* a text that is far too long is not even parsed */
 	if (strlen(json) > (Size) limit * 8)
 		return not_kept();
 	jsonb = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(json)));
 	return VARSIZE(jsonb) > limit ? not_kept() : jsonb;
 }
 
-/*---- Whose functions the conversion calls ----*/
+/* Owners of the functions that the conversion calls */
 
 static bool is_trusted_value(Oid type, Datum value);
 
-/* True if the function is the current user's own, or a superuser's. */
+/* Returns true if the function is the current user's own, or a superuser's. */
 static bool
 is_trusted_function(Oid function)
 {
@@ -185,7 +185,7 @@ is_trusted_function(Oid function)
 	return owner == GetUserId() || superuser_arg(owner);
 }
 
-/* True if row_to_json() calls no function of another role for the values of a row. */
+/* Returns true if row_to_json() calls no function of another role for the values of a row. */
 static bool
 is_trusted_row(TupleDesc desc, HeapTuple tuple)
 {
@@ -203,7 +203,7 @@ is_trusted_row(TupleDesc desc, HeapTuple tuple)
 	return true;
 }
 
-/* The same for a value of a row type. */
+/* Returns true if row_to_json() calls no function of another role for a value of a row type. */
 static bool
 is_trusted_composite(Datum value)
 {
@@ -219,7 +219,7 @@ is_trusted_composite(Datum value)
 	return trusted;
 }
 
-/* The same for an array. */
+/* Returns true if row_to_json() calls no function of another role for an array. */
 static bool
 is_trusted_array(Datum value)
 {
@@ -240,7 +240,7 @@ is_trusted_array(Datum value)
 	return true;
 }
 
-/* The same for a value of any type, as row_to_json() tells types apart. */
+/* Returns true if row_to_json() calls no function of another role for a value of any type. */
 static bool
 is_trusted_value(Oid type, Datum value)
 {
@@ -276,7 +276,7 @@ row_as_jsonb(DwFirstRow *row)
 	return dw_jsonb_within(text_to_cstring(json), row->limit);
 }
 
-/* What dw_first_row_take() tries, and what came of it. */
+/* The row that dw_first_row_take() converts, and the result. */
 typedef struct RowTry
 {
 	DwFirstRow *row;
@@ -294,9 +294,9 @@ try_row_as_jsonb(void *arg)
 }
 
 /*
- * Returns the first row of the statement that has ended last, in the memory context of
- * dw_first_row_init(); JSON's null if it is longer than the limit, or has no form as jsonb.
- * NULL if there was none.
+ * Returns the first row of the last statement, in the memory context of dw_first_row_init().
+ * Returns JSON's null if the row is longer than the limit, or cannot become jsonb.  Returns NULL if
+ * there was no row.
  */
 Jsonb *
 dw_first_row_take(DwFirstRow *row)

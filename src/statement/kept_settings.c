@@ -3,11 +3,11 @@
  * kept_settings.c
  *	  Settings of the session that schedules a task, kept for the run of its SQL.
  *
- * Run by sessions that schedule tasks, and by whoever runs their SQL.
+ * Run by sessions that schedule tasks, and by processes that run their SQL.
  *
- * They are stored as a jsonb object: names, and values as text; null for a custom setting
- * that was not set.  Only what the current user may set counts, when it is kept as well as
- * when it is set: then the current user is the owner of the task.
+ * They are stored as a jsonb object of names and values.  A value is a text, or null for a custom
+ * setting that was not set.  A setting is kept only if the current user may set it.  When it is set
+ * for the run, the current user, who is then the owner of the task, must have the same right.
  *
  *-------------------------------------------------------------------------
  */
@@ -30,7 +30,7 @@
 #define MAX_SETTINGS	100
 #define MAX_BYTES		65536
 
-/* Settings that are not kept, and why; a name that ends with * stands for all that begin so. */
+/* Settings that are not kept, with the reason.  A name that ends with * is a prefix of names. */
 static const struct
 {
 	const char *name;
@@ -42,14 +42,14 @@ static const struct
 	{"search_path", "It is kept with each task."},
 	{"statement_timeout", "Use the option timeout."},
 	{"transaction_*", "The transaction of a task has begun before its settings are set."},
-	{"default_transaction_isolation", "A task has that of its owner: use ALTER ROLE or ALTER DATABASE."},
+	{"default_transaction_isolation", "A task has the isolation level of its owner: use ALTER ROLE or ALTER DATABASE."},
 	{"default_transaction_*", "The transaction of a task has begun before its settings are set."},
-	{"delay_wheel.*", "Options of a task, or of its queue, say what is special about it."},
+	{"delay_wheel.*", "Use options of the task or of its queue."},
 };
 
 /*---- Names ----*/
 
-/* True if the name is that of the list, which may end with *. */
+/* Returns true if the name matches the entry of the list, which may end with *. */
 static bool
 is_named(const char *listed, const char *name)
 {
@@ -73,14 +73,14 @@ refuse_setting(const char *name)
 					 errhint("%s", refused[i].hint)));
 }
 
-/* True if the setting is an application's own, which no part of the server knows. */
+/* Returns true if the setting belongs to an application, and no part of the server defines it. */
 static bool
 is_custom(const struct config_generic *setting)
 {
 	return setting == NULL || (setting->flags & GUC_CUSTOM_PLACEHOLDER) != 0;
 }
 
-/* Sets a setting, or if really is false, raises the error that this would raise. */
+/* Sets a setting.  If "really" is false, only raises the error that setting it would raise. */
 static void
 set(const char *name, const char *value, GucAction action, bool really)
 {
@@ -88,7 +88,10 @@ set(const char *name, const char *value, GucAction action, bool really)
 							 action, really, 0, false);
 }
 
-/* Returns the elements of an array of names; an error if there are too many, or one is null. */
+/*
+ * Returns the elements of an array of names.  Raises an error if there are too many, or one is
+ * null.
+ */
 static Datum *
 read_names(ArrayType *names, int *n)
 {
@@ -106,9 +109,9 @@ read_names(ArrayType *names, int *n)
 }
 
 /*
- * Returns the present value of a setting, NULL if it is a custom one that does not exist;
- * *name becomes its name as the server has it.  Raises an error if the current user could
- * not set the setting to that value, or it must not be kept.
+ * Returns the present value of a setting, NULL if it is a custom setting that does not exist.  Sets
+ * *name to the server's spelling of its name.  Raises an error if the current user may not set the
+ * setting to this value, or if it must not be kept.
  */
 static const char *
 value_of(const char **name)
@@ -141,7 +144,7 @@ dw_kept_settings_default(void)
 
 	if (dw_keep_settings[0] == '\0')
 		return NULL;
-	/* the check hook has refused what is no list */
+	/* the check hook has accepted only a list */
 	(void) SplitGUCList(pstrdup(dw_keep_settings), ',', &names);
 	elements = palloc(list_length(names) * sizeof(Datum));
 	foreach(lc, names)
@@ -166,7 +169,7 @@ dw_kept_settings_check(ArrayType *names)
 
 /*---- Keeping and setting ----*/
 
-/* Adds a name, or a value that may be NULL, to an object; returns its bytes. */
+/* Adds a name, or a value that may be NULL, to an object.  Returns its size in bytes. */
 static Size
 push(JsonbInState *state, JsonbIteratorToken token, const char *text)
 {
@@ -182,8 +185,8 @@ push(JsonbInState *state, JsonbIteratorToken token, const char *text)
 }
 
 /*
- * Returns the present values of the settings of these names, an array and a list; NULL if there
- * are no names.
+ * Returns the present values of the settings named in an array and a list; NULL if there are no
+ * names.
  */
 Jsonb *
 dw_kept_settings_take(ArrayType *names, const char *const *others, int nothers)
@@ -214,7 +217,7 @@ dw_kept_settings_take(ArrayType *names, const char *const *others, int nothers)
 	return JsonbValueToJsonb(state.result);
 }
 
-/* Empties an application's setting, if it has a value: it had none when the task was scheduled. */
+/* Empties an application's setting, which had no value when the task was scheduled. */
 static void
 empty(const char *name, GucAction action)
 {
@@ -229,8 +232,9 @@ empty(const char *name, GucAction action)
 }
 
 /*
- * True if tasks with different values of the setting can be run by kept plans: it is an
- * application's own, on which no plan depends, or a plan is kept for each value (plans.c).
+ * Returns true if tasks with different values of the setting can be run by kept plans: no plan
+ * depends on an application's own settings, and for a few settings of the server a plan is kept for
+ * each value (plans.c).
  */
 static bool
 leaves_plans(const char *name)
@@ -244,9 +248,9 @@ leaves_plans(const char *name)
 }
 
 /*
- * Sets the settings, as the current user, to the values that were kept.  Raises an error
- * if that user may not, or one of the values is not valid any more.  Returns true if the
- * task can be run by a kept plan nevertheless.
+ * Sets the settings, as the current user, to the kept values.  Raises an error if this user may not
+ * set them, or if a value is not valid any more.  Returns true if a kept plan can still run the
+ * task.
  */
 bool
 dw_kept_settings_set(Jsonb *settings, GucAction action)

@@ -1,15 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * named.c
- *	  Arguments of a task that have names.
+ *	  Named arguments of a task.
  *
  * Run by sessions that schedule tasks.
  *
- * A task's SQL may say :user_id in place of $1, with the values as a JSON object.  Here
- * names become numbers before anything else looks at the text, so a task is stored, checked
- * and run as if its author had counted.  PostgreSQL's own lexer finds the names: what looks
- * like one in a string, a comment or a cast is none.  SQL has a colon that is followed by a
- * name in slices of arrays only, as in a[1:n]; there a space tells them apart.
+ * A task's SQL may have :user_id in place of $1, with the values as a JSON object.  This file turns
+ * names into numbers before any other code reads the text, so a task is stored, checked and run as
+ * if its author had used numbers.  PostgreSQL's own lexer finds the names, so it finds none in
+ * strings, comments and casts.  SQL itself has a colon directly before a name only in slices of
+ * arrays, as in a[1:n]: there the author must put a space after the colon.
  *
  *-------------------------------------------------------------------------
  */
@@ -33,24 +33,24 @@ typedef struct NamedValue
 {
 	JsonbValue	name;
 	JsonbValue	value;
-	int			number;			/* of its parameter; 0: not met in the text so far */
+	int			number;			/* number of its parameter; 0: not found in the text so far */
 } NamedValue;
 
-/* A text on its way from names to numbers */
+/* The state of a text whose names are being replaced by numbers */
 typedef struct Numbering
 {
 	const char *sql;
 	StringInfoData result;		/* the text so far, with numbers */
-	int			copied;			/* so many bytes of sql are in the result */
-	int			colon;			/* byte offset of the colon that was the last token; -1: it was none */
+	int			copied;			/* bytes of sql that are in the result */
+	int			colon;			/* byte offset of the last token if it was a colon, else -1 */
 	int			nvalues;
-	NamedValue *values;			/* by the lengths of their names, then by their bytes, as in a jsonb */
-	int			nargs;			/* values that the text has used */
-	Datum	   *args;			/* these as text, in the order of their numbers */
+	NamedValue *values;			/* sorted by lengths of names, then by their bytes, as in a jsonb */
+	int			nargs;			/* number of values that the text has used so far */
+	Datum	   *args;			/* these values as text, in the order of their numbers */
 	bool	   *nulls;
 } Numbering;
 
-/* Compares a string of JSON with another one, in the order of the keys of a jsonb. */
+/* Compares two strings of JSON in the order of the keys of a jsonb. */
 static int
 compare_names(const void *a, const void *b)
 {
@@ -94,7 +94,7 @@ name_length(const char *string)
 	return n;
 }
 
-/* Returns a value in text form, as a literal of its type: strings without quotes, objects and arrays as JSON. */
+/* Returns a value as text: strings without quotes, objects and arrays as JSON. */
 static text *
 text_of_value(const JsonbValue *value)
 {
@@ -113,7 +113,7 @@ text_of_value(const JsonbValue *value)
 	}
 }
 
-/* Returns the number of the name at this place of the text, which it gets if it is new. */
+/* Returns the number of the name at this place of the text.  A new name gets the next number. */
 static int
 number_for_name(Numbering *numbering, int location, int length)
 {
@@ -140,14 +140,14 @@ number_for_name(Numbering *numbering, int location, int length)
 	return found->number;
 }
 
-/* Puts a number in the place of a colon and the name that follows it at once. */
+/* Puts a number in the place of a colon and the name directly after it. */
 static void
 put_number(Numbering *numbering, int colon, int length)
 {
 	StringInfo	result = &numbering->result;
 
 	appendBinaryStringInfo(result, numbering->sql + numbering->copied, colon - numbering->copied);
-	/* a colon ends the word before it, as in LIMIT:n, and a number would not */
+	/* a colon ends the word before it, as in LIMIT:n, but a number does not */
 	if (result->len > 0 && dw_is_word_char(result->data[result->len - 1]))
 		appendStringInfoChar(result, ' ');
 	appendStringInfo(result, "$%d", number_for_name(numbering, colon + 1, length));
@@ -155,8 +155,8 @@ put_number(Numbering *numbering, int colon, int length)
 }
 
 /*
- * Looks at one token of the text: a word that a colon precedes at once is a name.  The
- * quotes of E'...' and the like are none, though they begin as one.
+ * Handles one token of the text: a word directly after a colon is a name.  E'...' and similar
+ * tokens begin like a name, but are no names.
  */
 static void
 look_at_token(Numbering *numbering, int token, int location)
@@ -185,16 +185,18 @@ check_values_used(const Numbering *numbering)
 		if (numbering->values[i].number == 0)
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("there is no parameter :%.*s for a value of \"named\"", name->val.string.len, name->val.string.val),
-					 errhint("The SQL text must use each name.")));
+					 errmsg("value \"%.*s\" of \"named\" is not used by the SQL text",
+							name->val.string.len, name->val.string.val),
+					 errhint("Refer to the value as :%.*s in the SQL text, or do not pass it.",
+							 name->val.string.len, name->val.string.val)));
 	}
 }
 
 /*
- * Returns an SQL text with $1, $2, ... in place of :name, and in *args the values as text[]
- * in this order; NULL if there are none.  values is a JSON object.  A name without a value,
- * a value whose name is not used, and $n in the text raise an error.  The result is in the
- * current memory context.
+ * Returns an SQL text with $1, $2, ... in place of :name.  Sets *args to a text[] of the values in
+ * this order, or to NULL if there are none.  values is a JSON object.  Raises an error for a name
+ * without a value, for a value whose name is not used, and for $n in the text.  The result is in
+ * the current memory context.
  */
 text *
 dw_named_numbered(const text *sql, Jsonb *values, ArrayType **args)
@@ -218,7 +220,7 @@ dw_named_numbered(const text *sql, Jsonb *values, ArrayType **args)
 
 	error_context_stack = &callback;
 	scanner = scanner_init(numbering.sql, &extra, &ScanKeywords, ScanKeywordTokens);
-	/* the check of the text gives the warnings */
+	/* the check of the text raises the warnings */
 	dw_no_escape_warning(&extra);
 	while ((token = core_yylex(&value, &location, scanner)) != 0)
 	{

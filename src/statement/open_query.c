@@ -5,26 +5,25 @@
  *
  * Run by executors, for tasks that share a transaction and have a kept plan (plans.c).
  *
- * To make a plan ready for its run, and to clear that away, costs PostgreSQL about as much as
- * to find one row and to change it.  A query that stays open is made ready once in a batch.
- * Each run gives it a new snapshot and its arguments, as a nested loop gives its inner side the
- * values of the next outer row.
+ * Setting up a plan for its run, and cleaning up, costs PostgreSQL about as much as finding one row
+ * and changing it.  A query that stays open is set up once in a batch.  For each run it gets a new
+ * snapshot and its arguments, as the inner side of a nested loop gets the values of the next outer
+ * row.
  *
- * A task must not notice.  So only queries stay open
+ * A task must not notice this.  So a query stays open only
  *
- * - whose plan is generic, and finds one row by an index and changes it, inserts one row, or
- *	 only computes: PostgreSQL's own nodes for these can begin again, see can_begin_again();
- * - that call no C functions of other extensions, and fire none: such a function may keep what
- *	 it has learned until the end of its query;
- * - that call no functions in SQL, unless their body has become a part of the query: before
- *	 PostgreSQL 18, such a function is parsed and planned once in a query, for the search_path
- *	 and the role of that moment, which the query itself may have set;
- * - while no other extension looks at queries by a hook: it would see one query where there
- *	 are many.
+ * - if its plan is generic, and finds one row by an index and changes it, inserts one row, or only
+ *	 computes: these nodes of PostgreSQL can begin again, see can_begin_again();
+ * - if it calls no C functions of other extensions, directly or by triggers: such a function may
+ *	 keep a state until the end of its query;
+ * - if it calls no functions in SQL that were not inlined: before PostgreSQL 18, such a function is
+ *	 parsed and planned once in a query, for the search_path and the role of this moment, which the
+ *	 query itself may have set;
+ * - while no other extension watches queries by a hook: it would see one query instead of many.
  *
- * A query is closed when its plan is not valid any more, when plans.c forgets the plan, before
- * a utility statement, and before the commit of the batch.  An abort removes its memory, and
- * all that it holds: snapshots, buffers and tables belong to the batch's transaction.
+ * A query is closed when its plan is not valid any more, when plans.c forgets the plan, before a
+ * utility statement, and before the commit of the batch.  An abort frees its memory and its
+ * resources: snapshots, buffers and tables belong to the batch's transaction.
  *
  *-------------------------------------------------------------------------
  */
@@ -62,12 +61,12 @@
 struct DwOpenQuery
 {
 	dlist_node	node;			/* in queries */
-	DwOpenPlace *place;			/* of its plan */
-	MemoryContext context;		/* holds all of it */
+	DwOpenPlace *place;			/* the place of its plan */
+	MemoryContext context;		/* holds all memory of the query */
 	CachedPlanSource *source;
 	CachedPlan *plan;			/* pinned */
 	QueryDesc  *desc;
-	ParamListInfo params;		/* the values of the run; NULL: it has no parameters */
+	ParamListInfo params;		/* the values of the run; NULL: no parameters */
 	bool		was_run;
 	bool		runs;			/* the current task runs it */
 };
@@ -76,21 +75,21 @@ struct DwOpenQuery
 static dlist_head queries = DLIST_STATIC_INIT(queries);
 static int	nqueries = 0;
 
-/* A batch is running: queries may stay open. */
+/* True while a batch is running: queries may stay open. */
 static bool may_open = false;
 
 /*---- Hooks ----*/
 
-/* The hooks that watch queries, as they are when only delay_wheel has set any. */
+/* The hooks that watch queries, as they were after delay_wheel had set its hooks. */
 static struct
 {
-	bool		others;			/* another extension was there first */
+	bool		others;			/* another extension set hooks before delay_wheel */
 	ExecutorStart_hook_type start;
 	ExecutorRun_hook_type run;
 	ExecutorFinish_hook_type finish;
 }			our_hooks;
 
-/* Called by the postmaster before delay_wheel sets hooks that watch queries. */
+/* Called by the postmaster before delay_wheel sets its hooks that watch queries. */
 void
 dw_open_queries_hooks_begin(void)
 {
@@ -98,7 +97,7 @@ dw_open_queries_hooks_begin(void)
 		ExecutorFinish_hook != NULL;
 }
 
-/* Called by the postmaster when it has set them. */
+/* Called by the postmaster after delay_wheel has set these hooks. */
 void
 dw_open_queries_hooks_end(void)
 {
@@ -107,7 +106,7 @@ dw_open_queries_hooks_end(void)
 	our_hooks.finish = ExecutorFinish_hook;
 }
 
-/* True if another extension looks at queries, or checks their permissions. */
+/* Returns true if another extension watches queries, or checks their permissions. */
 static bool
 others_watch_queries(void)
 {
@@ -119,8 +118,8 @@ others_watch_queries(void)
 /*---- Queries that can stay open ----*/
 
 /*
- * For check_functions_in_node(): true for a function in SQL, or in C of another extension,
- * unless its result depends on its arguments only.
+ * For check_functions_in_node().  Returns true for a function in SQL, or in C of another extension,
+ * unless its result depends only on its arguments.
  */
 static bool
 may_keep_state(Oid function, void *arg)
@@ -143,8 +142,8 @@ may_keep_state(Oid function, void *arg)
 }
 
 /*
- * Expression walker: true if any part calls a function that may keep a state, or may do so by
- * a check of a domain.
+ * Expression walker.  Returns true if any part calls a function that may keep a state, or coerces
+ * to a domain, whose checks may call one.
  */
 static bool
 keeps_state(Node *node, void *arg)
@@ -153,7 +152,7 @@ keeps_state(Node *node, void *arg)
 							expression_tree_walker(node, keeps_state, arg));
 }
 
-/* True if a trigger of the table may call such a function. */
+/* Returns true if a trigger of the table may call a function that may keep a state. */
 static bool
 triggers_keep_state(const TriggerDesc *triggers)
 {
@@ -165,7 +164,7 @@ triggers_keep_state(const TriggerDesc *triggers)
 	return false;
 }
 
-/* True if a check of the table may call such a function. */
+/* Returns true if a check of the table may call a function that may keep a state. */
 static bool
 checks_keep_state(const TupleConstr *constraints)
 {
@@ -175,7 +174,7 @@ checks_keep_state(const TupleConstr *constraints)
 	return false;
 }
 
-/* True if a plan that reads can begin again with other values. */
+/* Returns true if a plan that reads rows can begin again with other values. */
 static bool
 read_can_begin_again(const Plan *plan)
 {
@@ -188,7 +187,7 @@ read_can_begin_again(const Plan *plan)
 		!keeps_state((Node *) ((const IndexScan *) plan)->indexqualorig, NULL);
 }
 
-/* True if the query can begin again with other values, as far as its plan tells. */
+/* Returns true if, by its plan, the query can begin again with other values. */
 static bool
 can_begin_again(const PlannedStmt *stmt)
 {
@@ -205,7 +204,7 @@ can_begin_again(const PlannedStmt *stmt)
 		change->withCheckOptionLists == NIL && read_can_begin_again(outerPlan(plan));
 }
 
-/* The state of the change of a table; NULL for a query that changes none. */
+/* Returns the state of the query's change of a table; NULL if it changes no table. */
 static ModifyTableState *
 change_of(const DwOpenQuery *query)
 {
@@ -214,7 +213,7 @@ change_of(const DwOpenQuery *query)
 	return IsA(state, ModifyTableState) ? (ModifyTableState *) state : NULL;
 }
 
-/* True if the query can begin again, as far as the table tells that it has opened. */
+/* Returns true if, by the table that it has opened, the query can begin again. */
 static bool
 table_can_be_kept(const DwOpenQuery *query)
 {
@@ -246,8 +245,8 @@ dw_open_query_close(DwOpenQuery *query)
 }
 
 /*
- * Makes a query ready for its first run by the plan, which it keeps pinned.  The active
- * snapshot is that of the run.
+ * Prepares a query for its first run by the plan, which it keeps pinned.  The run uses the active
+ * snapshot.
  */
 static DwOpenQuery *
 open_query(DwOpenPlace *place, CachedPlanSource *source, CachedPlan *plan,
@@ -277,27 +276,27 @@ open_query(DwOpenPlace *place, CachedPlanSource *source, CachedPlan *plan,
 }
 
 /*
- * Opens a query for the plan, if it is one that is used for any values, and can begin again;
- * else returns NULL, and notes that in place.
+ * Opens a query for the plan, if the plan is generic and can begin again.  Otherwise returns NULL,
+ * and notes in place that the plan cannot.
  */
 static DwOpenQuery *
 try_to_open(DwOpenPlace *place, CachedPlanSource *source, const SPIExecuteOptions *options)
 {
 	CachedPlan *plan = source->gplan;
 
-	/* the first runs with arguments are planned for their values, and so may be later ones */
+	/* the first runs with arguments, and perhaps later runs, are planned for their values */
 	if (plan == NULL || nqueries >= MAX_OPEN || place->refused == plan->generation)
 		return NULL;
 	if (list_length(plan->stmt_list) == 1 && can_begin_again(linitial_node(PlannedStmt, plan->stmt_list)))
 	{
-		/* locks the tables, and makes the plan anew if it is not valid any more */
+		/* locks the tables, and makes a new plan if the old one is not valid any more */
 		plan = GetCachedPlan(source, options->params, CurrentResourceOwner, NULL);
 		if (plan == source->gplan && list_length(plan->stmt_list) == 1 &&
 			can_begin_again(linitial_node(PlannedStmt, plan->stmt_list)))
 			return open_query(place, source, plan, options);
 		ReleaseCachedPlan(plan, CurrentResourceOwner);
 	}
-	/* not by the generation of the source, which each plan for certain values raises */
+	/* do not note the generation of the source, which each plan for certain values increases */
 	if (source->gplan != NULL)
 		place->refused = source->gplan->generation;
 	return NULL;
@@ -305,7 +304,7 @@ try_to_open(DwOpenPlace *place, CachedPlanSource *source, const SPIExecuteOption
 
 /*---- Running ----*/
 
-/* Copies the values of the arguments, which a hook may have to tell. */
+/* Copies the values of the arguments, which a hook may have to supply. */
 static void
 copy_values(ParamListInfo from, ParamListInfo to)
 {
@@ -321,8 +320,8 @@ copy_values(ParamListInfo from, ParamListInfo to)
 }
 
 /*
- * Lets the plan that reads begin again.  Values that an index is searched for are computed when
- * the first row is asked for: triggers BEFORE STATEMENT, which come first, may change them.
+ * Lets the plan that reads rows begin again.  The search values of an index are computed only when
+ * the first row is requested, since triggers BEFORE STATEMENT, which run first, may change them.
  */
 static void
 read_from_start(PlanState *read, Snapshot snapshot)
@@ -363,8 +362,9 @@ begin_again(DwOpenQuery *query)
 }
 
 /*
- * True if the query can begin again after its run.  If it has met a row that another
- * transaction had changed, it has made a state for a second look, by the snapshot of this run.
+ * Returns true if the query can begin again after its run.  If it has found a row that another
+ * transaction had changed, it cannot, since it has a state for rechecks with the snapshot of this
+ * run.
  */
 static bool
 may_stay_open(const DwOpenQuery *query)
@@ -374,7 +374,7 @@ may_stay_open(const DwOpenQuery *query)
 	return change == NULL || change->mt_epqstate.recheckestate == NULL;
 }
 
-/* The code of SPI for what the query has done. */
+/* Returns SPI's result code for the query. */
 static int
 spi_code(CmdType operation)
 {
@@ -391,7 +391,7 @@ spi_code(CmdType operation)
 	}
 }
 
-/* Runs the query, by the active snapshot.  Returns a code of SPI. */
+/* Runs the query with the active snapshot.  Returns a result code of SPI. */
 static int
 run_once(DwOpenQuery *query, const SPIExecuteOptions *options)
 {
@@ -414,7 +414,7 @@ run_once(DwOpenQuery *query, const SPIExecuteOptions *options)
 	return result;
 }
 
-/* Error context callback: says the same as that of SPI.  arg is the SQL. */
+/* Error context callback: adds the same context as SPI.  arg is the SQL. */
 static void
 query_callback(void *arg)
 {
@@ -431,7 +431,7 @@ query_callback(void *arg)
 		errcontext("SQL statement \"%s\"", sql);
 }
 
-/* True if a run by the plan's source would do now what the query does. */
+/* Returns true if a run by the plan's source would now do the same as the query. */
 static bool
 is_valid(const DwOpenQuery *query)
 {
@@ -439,9 +439,9 @@ is_valid(const DwOpenQuery *query)
 }
 
 /*
- * Runs a task's SQL by the query that is open for its plan, or opens one.  Like
- * SPI_execute_plan_extended(), and inside SPI_connect().  False if nothing was run: the plan
- * has no query that can stay open.  *result is a code of SPI.
+ * Runs a task's SQL by the query that is open for its plan, or opens a query.  Called inside
+ * SPI_connect(), like SPI_execute_plan_extended().  Returns false, without running anything, if the
+ * plan has no query that can stay open.  Sets *result to a result code of SPI.
  */
 bool
 dw_open_query_run(DwOpenPlace *place, SPIPlanPtr spi, const SPIExecuteOptions *options, int *result)
@@ -454,7 +454,7 @@ dw_open_query_run(DwOpenPlace *place, SPIPlanPtr spi, const SPIExecuteOptions *o
 	};
 	DwOpenQuery *query;
 
-	/* asked for each task: one before it may have loaded a library */
+	/* checked for each task, since an earlier task may have loaded a library */
 	if (may_open && others_watch_queries())
 		dw_open_queries_end();
 	if (!may_open)
@@ -483,9 +483,9 @@ dw_open_query_run(DwOpenPlace *place, SPIPlanPtr spi, const SPIExecuteOptions *o
 /*---- Batches ----*/
 
 /*
- * Closes all queries but the one that the current task runs, if it does.  To be called before
- * a utility statement, which may refuse to change a table that a query in this process has
- * opened.  The statement may stand in a function, in a subtransaction.
+ * Closes all queries except a query that the current task runs.  To be called before a utility
+ * statement, which may refuse to change a table that a query in this process has opened.  The
+ * statement may run in a function and in a subtransaction.
  */
 void
 dw_open_queries_give_way(void)
@@ -505,14 +505,14 @@ dw_open_queries_give_way(void)
 	CurrentResourceOwner = owner;
 }
 
-/* A batch begins, in a transaction. */
+/* Notes that a batch begins, in a transaction. */
 void
 dw_open_queries_begin(void)
 {
 	may_open = true;
 }
 
-/* The batch is about to be committed: closes all queries. */
+/* Closes all queries, before the commit of the batch. */
 void
 dw_open_queries_end(void)
 {
@@ -520,7 +520,7 @@ dw_open_queries_end(void)
 	dw_open_queries_give_way();
 }
 
-/* The batch's transaction is about to be aborted, which frees all queries. */
+/* Forgets all queries, before the abort of the batch's transaction, which frees them. */
 void
 dw_open_queries_forget(void)
 {

@@ -1,22 +1,22 @@
 /*-------------------------------------------------------------------------
  *
  * plan_check.c
- *	  Looks names, types and rights of a task's SQL up when the task is scheduled.
+ *	  Checks names, types and rights of a task's SQL when the task is scheduled.
  *
  * Run by sessions that schedule tasks, and by executors whose tasks do so, if
  * delay_wheel.check_sql is "plan", or the option of that name.
  *
- * The statements are analyzed, rewritten and planned as a prepared statement would be, and the
- * rights of the current user, who will be the owner of the task, are checked as the executor
- * does when it begins.  Nothing is executed; but planning may evaluate functions that are
- * declared immutable or stable, as it does for each query.
+ * The statements are analyzed, rewritten and planned like a prepared statement.  The rights of the
+ * current user, who will be the owner of the task, are checked as PostgreSQL's executor does when
+ * it begins.  Nothing is executed.  But planning may evaluate functions that are declared immutable
+ * or stable, as for each query.
  *
- * All of it is done in a subtransaction that is rolled back, so that no lock of a table stays
- * that the task will use.
+ * The check runs in a subtransaction that is rolled back, so that no lock stays on a table that the
+ * task will use.
  *
- * What is not there yet is an error, though somebody might create it before the task is due;
- * so this check is made for those only who ask for it.  A task may create what its later
- * statements need: the statements after the first utility statement are not looked at.
+ * A missing object is an error, although somebody might create it before the task is due.  So this
+ * check is made only on request.  A task may create objects that its later statements need, so the
+ * statements after the first utility statement are not checked.
  *
  *-------------------------------------------------------------------------
  */
@@ -44,7 +44,7 @@
 
 /*---- Rights ----*/
 
-/* For check_functions_in_node(): raises an error if the current user may not call a function. */
+/* For check_functions_in_node().  Raises an error if the current user may not call the function. */
 static bool
 require_function(Oid function, void *context)
 {
@@ -55,7 +55,7 @@ require_function(Oid function, void *context)
 	return false;
 }
 
-/* Does so for all functions in a query or an expression; always false. */
+/* Calls require_function() for all functions in a query or an expression.  Always returns false. */
 static bool
 require_functions(Node *node, void *context)
 {
@@ -63,16 +63,13 @@ require_functions(Node *node, void *context)
 		return false;
 	if (IsA(node, Query))
 		return query_tree_walker((Query *) node, require_functions, context, 0);
-	/* the functions that read and write the text of types are not checked when they are called */
+	/* PostgreSQL does not check rights on the input and output functions of types */
 	if (!IsA(node, CoerceViaIO))
 		(void) check_functions_in_node(node, require_function, context);
 	return expression_tree_walker(node, require_functions, context);
 }
 
-/*
- * Raises an error if the current user lacks the rights of the plan, or if it has a table of
- * this session alone.
- */
+/* Raises an error if the current user lacks rights for the plan, or it uses a temporary table. */
 static void
 require_tables(PlannedStmt *plan)
 {
@@ -110,7 +107,7 @@ check_query(Query *query, const char *sql)
 	}
 	if (IsA(query->utilityStmt, CallStmt))
 		(void) require_functions((Node *) castNode(CallStmt, query->utilityStmt)->funcexpr, NULL);
-	/* of EXPLAIN, DECLARE and CREATE TABLE AS */
+	/* the query of EXPLAIN, DECLARE and CREATE TABLE AS */
 	contained = UtilityContainsQuery(query->utilityStmt);
 	if (contained == NULL)
 		return;
@@ -140,8 +137,8 @@ check_statements(const char *sql, ParamListInfo params)
 }
 
 /*
- * Raises an error if the SQL of a task, with these arguments (see dw_args_params()), could not
- * be planned now, or if the current user lacks the rights for it.  search_path is that of the
+ * Raises an error if the SQL of a task, with these arguments (see dw_args_params()), could not be
+ * planned now, or if the current user lacks the rights for it.  search_path: the value for the
  * task.  Errors show their position in the text as internal query and position.
  */
 void

@@ -1,39 +1,36 @@
 /*-------------------------------------------------------------------------
  *
  * plans.c
- *	  Runs tasks' SQL by plans that an executor keeps.
+ *	  Runs the SQL of tasks by plans that an executor keeps.
  *
- * Run by executors.  delay_run() does not use kept plans, so a plan is never in use
- * twice at a time.
+ * Run by executors.  delay_run() does not use kept plans, so a plan is never used by two runs at a
+ * time.
  *
- * Parsing, analyzing and planning a short statement costs several times as much as
- * running it.  So a text that comes again is run by a saved SPI plan, as a client's
- * prepared statement would be: the first runs with arguments are planned for their
- * values, later runs may use a generic plan.
+ * Parsing, analyzing and planning a short statement costs several times as much as running it.  So
+ * a text that comes again is run by a saved SPI plan, like a client's prepared statement: the first
+ * runs with arguments are planned for their values, later runs may use a generic plan.
  *
- * A task's SQL must mean what it would mean if it were parsed at the time of the
- * run.  So all kept plans are forgotten when
+ * A task's SQL must mean the same as if it were parsed at the time of the run.  So all kept plans
+ * are forgotten when
  *
- * - a catalog changes in which names, types or privileges are looked up: a new table
- *	 or function may come before the one that the plan uses, and PostgreSQL's plan
- *	 cache watches only the objects that a plan refers to;
+ * - a catalog of names, types or privileges changes: a new table or function may come before the
+ *	 object that the plan uses, and PostgreSQL's plan cache watches only the objects that a plan
+ *	 refers to;
  * - the server's settings are read again, since constants were read under them.
  *
- * A plan that is older than MAX_AGE_US is made anew.  Otherwise a plan that was made
- * while its table was small would be used while the table grows, until somebody
- * analyzes the table.  The result of a function that is wrongly declared
- * immutable would stay in the plan as well.
+ * A plan that is older than MAX_AGE_US is made again.  Otherwise a plan for a small table would
+ * still be used while the table grows, until somebody analyzes the table.  Also, the result of a
+ * function that is wrongly declared immutable would stay in the plan.
  *
- * Only single queries and single changes of data get a plan.  Other statements must
- * be parsed for each run, and so must a text with a constant such as 'today', which
- * is read during parse analysis.
+ * Only single queries and single changes of data get a plan.  Other statements must be parsed for
+ * each run.  A text with a constant such as 'today' must be parsed for each run, too, since the
+ * constant is read during parse analysis.
  *
- * A text that comes for the first time leaves only a hash: texts with constants
- * mostly never come again.  If the constants can be taken out of a text
- * (constants.c), the text without them is looked up.  Such a text gets a plan only if
- * the plan is the best one for all values of the constants: if it finds its row by a
- * unique index, or reads no table.  Then the generic plan is used at once, and
- * nothing is lost by not planning for the values.
+ * A text that comes for the first time leaves only a hash, since texts with constants mostly never
+ * come again.  If the constants can be taken out of a text (constants.c), the text without
+ * constants is looked up.  Such a text gets a plan only if the plan is the best for all values of
+ * the constants: if it finds its row by a unique index, or reads no table.  Then the generic plan
+ * is used from the first run on.
  *
  *-------------------------------------------------------------------------
  */
@@ -68,9 +65,9 @@
 #include "../base/settings.h"
 #include "statement.h"
 
-/* Limit for a text that can have a plan, in bytes; longer ones hardly come twice */
+/* Limit for a text that can have a plan, in bytes; longer texts hardly come twice */
 #define MAX_TEXT		(32 * 1024)
-/* Limit for the number of entries; entries without a plan take too little memory */
+/* Limit for the number of entries: the limit of memory hardly counts entries without a plan */
 #define MAX_PLANS		1000
 /* Limit for the age of a plan, in microseconds */
 #define MAX_AGE_US		USECS_PER_SEC
@@ -79,26 +76,26 @@
 /* Number of slots for hashes of texts that came once */
 #define SEEN			1024
 
-/* The lexer's codes for '' and U&''; sqlcheck.c says why these numbers are fixed */
+/* The lexer's codes for '' and U&''; statement.h explains why these numbers are fixed */
 #define SCONST_TOKEN	261
 #define USCONST_TOKEN	262
 
 /* Identifies a plan */
 typedef struct Key
 {
-	uint64		hash;			/* of all that follows */
+	uint64		hash;			/* hash of all members below */
 	const char *sql;
 	size_t		length;
 	const char *search_path;
-	int			date_order;		/* how constants are read */
+	int			date_order;		/* settings for reading constants */
 	int			interval_style;
 	const pg_tz *zone;
 	int			nargs;
-	const Oid  *types;			/* of the arguments */
-	bool		any_values;		/* the arguments are constants that were taken out */
+	const Oid  *types;			/* types of the arguments */
+	bool		any_values;		/* the arguments are constants taken out of the text */
 } Key;
 
-/* An entry for a text that came again; with its plan, if the text can have one */
+/* An entry for a text that came again, with its plan, if the text can have a plan */
 typedef struct KeptPlan
 {
 	uint64		hash;			/* hash key, must be first */
@@ -107,9 +104,9 @@ typedef struct KeptPlan
 	Key			key;
 	DwBinding  *binding;		/* NULL: no arguments */
 	SPIPlanPtr	spi;			/* NULL: the text cannot have a plan */
-	DwOpenPlace open;			/* its query, in a batch */
+	DwOpenPlace open;			/* the open query of the plan, in a batch */
 	TimestampTz made;			/* statement timestamp at which it was made */
-	int			measured;		/* the plan's generation when bytes was measured */
+	int			measured;		/* generation of the plan for which "bytes" was measured */
 	Size		bytes;			/* memory of the entry and its plan */
 } KeptPlan;
 
@@ -120,23 +117,23 @@ typedef struct TakenText
 	const DwConstants *constants;
 } TakenText;
 
-/* All entries; the one that was used last comes first */
+/* All entries; the last used entry comes first */
 static dlist_head plans = DLIST_STATIC_INIT(plans);
 static HTAB *by_hash = NULL;
 static MemoryContext plans_context = NULL;
 static Size total_bytes = 0;
 static int	nplans = 0;
 
-/* Hashes of texts that came once, lately; the lower half of a hash chooses the slot */
+/* Hashes of texts that came once, lately.  The lower half of a hash chooses the slot */
 static uint32 seen[SEEN];
 
-/* True if a catalog has changed: all plans are to be forgotten */
+/* True if a catalog has changed, so that all plans must be forgotten */
 static bool outdated = false;
 
-/* PgReloadTime when the plans were made: when the settings were last read */
+/* PgReloadTime (when the settings were last read) of the plans */
 static TimestampTz settings_read = 0;
 
-/* The system caches in which names, types and privileges are looked up */
+/* The system caches of names, types and privileges */
 static const int catalogs[] = {
 	AUTHOID, AUTHMEMMEMROLE, CASTSOURCETARGET, CLAOID, COLLOID, ENUMOID,
 	NAMESPACEOID, OPEROID, PROCOID, RELOID, TSCONFIGOID, TSDICTOID, TYPEOID
@@ -151,7 +148,7 @@ note_change(Datum arg, int cache, uint32 hash)
 	outdated = true;
 }
 
-/* Sets all up, at the first task of this executor. */
+/* Initializes this file, at the first task of this executor. */
 static void
 begin_keeping(void)
 {
@@ -167,7 +164,7 @@ begin_keeping(void)
 						  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 }
 
-/* Frees the plan of an entry; the entry stays. */
+/* Frees the plan of an entry, and keeps the entry. */
 static void
 free_plan(KeptPlan *plan)
 {
@@ -191,9 +188,9 @@ forget_plan(KeptPlan *plan)
 }
 
 /*
- * Forgets all plans if a catalog has changed, or the settings were read again.  The
- * hashes of texts that came once are forgotten, too, so that nothing is prepared
- * while changes come faster than texts come again.
+ * Forgets all plans if a catalog has changed, or the settings were read again.  Also forgets the
+ * hashes of texts that came once, so that nothing is prepared while changes come more often than
+ * texts come again.
  */
 static void
 forget_outdated(void)
@@ -215,7 +212,7 @@ add_hash(uint64 hash, const void *data, size_t length)
 	return hash_bytes_extended((const unsigned char *) data, length, hash);
 }
 
-/* Fills in the key of a text with these arguments; nothing is copied. */
+/* Fills in the key of a text with these arguments.  Copies nothing. */
 static void
 make_key(const char *sql, ParamListInfo params, bool any_values, Key *key)
 {
@@ -257,7 +254,7 @@ copy_key(const Key *key, Key *copy)
 							 key->types, key->nargs * sizeof(Oid));
 }
 
-/* True if a text with this hash came lately; from now on the text has come. */
+/* Returns true if a text with this hash came lately.  Notes that it has come. */
 static bool
 note_seen(uint64 hash)
 {
@@ -296,9 +293,9 @@ measure(KeptPlan *plan)
 }
 
 /*
- * Measures an entry that was made or used just now, the first one of the list.  Its
- * plan is freed if it is too large; entries at the end of the list are forgotten
- * if all together take too much memory.
+ * Measures the first entry of the list, which was just made or used.  Frees its plan if the plan is
+ * too large.  Forgets entries at the end of the list while all entries together take too much
+ * memory.
  */
 static void
 settle_plan(KeptPlan *plan)
@@ -318,7 +315,7 @@ settle_plan(KeptPlan *plan)
 
 /*---- Texts that can have a plan ----*/
 
-/* True if the text contains one of these words, as a whole word. */
+/* Returns true if the text contains one of these words, as a whole word. */
 static bool
 says_moment(const char *text)
 {
@@ -340,8 +337,8 @@ says_moment(const char *text)
 }
 
 /*
- * True if the text contains a string that may mean the time at which it is read,
- * such as 'today'.  A string U&'...' is not decoded here, so it counts as well.
+ * Returns true if the text contains a string, such as 'today', that may mean the time when it is
+ * read.  Returns true for any string U&'...', which is not decoded here.
  */
 static bool
 has_moment(const char *sql)
@@ -363,8 +360,8 @@ has_moment(const char *sql)
 }
 
 /*
- * Error context callback: the position of a syntax error is one in the task's SQL,
- * which is shown as an internal query, as SPI does.  arg is the SQL.
+ * Error context callback: shows the position of a syntax error in the task's SQL, as an internal
+ * query, as SPI does.  arg is the SQL.
  */
 static void
 syntax_callback(void *arg)
@@ -396,7 +393,7 @@ parse(const char *sql)
 	return statements;
 }
 
-/* Calls dw_constants_take(); the lexer's errors show their position in the text. */
+/* Calls dw_constants_take().  The lexer's errors show their position in the text. */
 static bool
 take_constants(const char *sql, DwConstants *constants)
 {
@@ -409,7 +406,7 @@ take_constants(const char *sql, DwConstants *constants)
 	return taken;
 }
 
-/* True for SELECT INTO, which creates a table. */
+/* Returns true for SELECT INTO, which creates a table. */
 static bool
 selects_into(const SelectStmt *stmt)
 {
@@ -418,7 +415,7 @@ selects_into(const SelectStmt *stmt)
 	return stmt->intoClause != NULL;
 }
 
-/* True if the text is a single query or change of data that means the same later. */
+/* Returns true if the text is a single query or change of data, and will mean the same later. */
 static bool
 can_be_kept(const char *sql)
 {
@@ -447,7 +444,7 @@ can_be_kept(const char *sql)
 
 /*---- Making plans ----*/
 
-/* Prepares a plan; with any_values, it is a generic plan from the first run on. */
+/* Prepares a plan.  If any_values is true, the plan is generic from the first run on. */
 static SPIPlanPtr
 prepare(const char *sql, DwBinding *binding, bool any_values)
 {
@@ -470,7 +467,7 @@ prepare(const char *sql, DwBinding *binding, bool any_values)
 	return spi;
 }
 
-/* True if the scan finds at most one row: it compares all columns of a unique index. */
+/* Returns true if the scan finds at most one row: it compares all columns of a unique index. */
 static bool
 finds_one_row(const IndexScan *scan)
 {
@@ -496,7 +493,7 @@ finds_one_row(const IndexScan *scan)
 	return result;
 }
 
-/* True if this plan is the best one for all values of its parameters. */
+/* Returns true if this plan is the best plan for all values of its parameters. */
 static bool
 suits_any_values(const PlannedStmt *stmt)
 {
@@ -511,7 +508,7 @@ suits_any_values(const PlannedStmt *stmt)
 	return IsA(plan, IndexScan) && finds_one_row((const IndexScan *) plan);
 }
 
-/* True if the generic plan of a single statement suits all values of its parameters. */
+/* Returns true if the generic plan of a single statement suits all values of its parameters. */
 static bool
 is_sure(SPIPlanPtr spi)
 {
@@ -526,9 +523,8 @@ is_sure(SPIPlanPtr spi)
 }
 
 /*
- * Adds an entry for a text, with a plan if the text can have one.  Until the entry
- * is complete, its memory belongs to the transaction, so that an error leaves
- * nothing behind.
+ * Adds an entry for a text, with a plan if the text can have a plan.  Until the entry is complete,
+ * its memory belongs to the transaction, so that an error leaves nothing behind.
  */
 static KeptPlan *
 add_plan(const Key *key, ParamListInfo params)
@@ -576,9 +572,9 @@ add_plan(const Key *key, ParamListInfo params)
 }
 
 /*
- * Returns the entry for a text, bound to these arguments.  The entry is added if the
- * text came once before, and made anew if it is too old.  NULL if the text came for
- * the first time, or if the entry of another text has the same hash.
+ * Returns the entry for a text, bound to these arguments.  Adds the entry if the text came once
+ * before, and makes it again if it is too old.  Returns NULL if the text came for the first time,
+ * or if the entry of another text has the same hash.
  */
 static KeptPlan *
 find_plan(const Key *key, ParamListInfo params)
@@ -604,7 +600,7 @@ find_plan(const Key *key, ParamListInfo params)
 
 /*---- Running ----*/
 
-/* Runs the plan of an entry; false if there is no entry, or no plan. */
+/* Runs the plan of an entry.  Returns false if there is no entry, or no plan. */
 static bool
 run(KeptPlan *plan, const SPIExecuteOptions *options, int *result)
 {
@@ -618,8 +614,8 @@ run(KeptPlan *plan, const SPIExecuteOptions *options, int *result)
 }
 
 /*
- * Error context callback: moves the position of an error from the text without
- * constants to the task's own SQL.  arg is a TakenText.
+ * Error context callback: translates the position of an error in the text without constants to the
+ * task's own SQL.  arg is a TakenText.
  */
 static void
 constants_callback(void *arg)
@@ -637,8 +633,8 @@ constants_callback(void *arg)
 }
 
 /*
- * Returns the entry for a text without its constants, or NULL, as find_plan() does.
- * params are the constants, as the arguments of that text.
+ * Returns the entry for a text without its constants, or NULL, as find_plan() does.  params: the
+ * constants, as arguments of this text.
  */
 static KeptPlan *
 find_without_constants(const char *sql, const DwConstants *constants, ParamListInfo params)
@@ -660,8 +656,8 @@ find_without_constants(const char *sql, const DwConstants *constants, ParamListI
 }
 
 /*
- * Runs a text by the plan for the text without its constants; false if there is
- * no such plan.
+ * Runs a text by the plan for the text without its constants.  Returns false if there is no such
+ * plan.
  */
 static bool
 run_without_constants(const char *sql, const SPIExecuteOptions *options, int *result)
@@ -677,13 +673,12 @@ run_without_constants(const char *sql, const SPIExecuteOptions *options, int *re
 }
 
 /*
- * Runs a task's SQL by a kept plan, if there is one, or makes a plan if the text came
- * before; *result is SPI's result.  False if nothing was run: the caller then runs
- * the text without a kept plan.
+ * Runs a task's SQL by a kept plan, or makes a plan if the text came before.  Sets *result to SPI's
+ * result.  Returns false if nothing was run: the caller then runs the text without a kept plan.
  *
- * For executors only, inside SPI_connect(), at the beginning of a task: the session's
- * settings must be unchanged, except for those of the key, and those that no plan depends on
- * (see kept_settings.c).
+ * Only for executors, inside SPI_connect(), at the beginning of a task: the session's settings must
+ * be unchanged, except settings of the key, and settings that no plan depends on (see
+ * kept_settings.c).
  */
 static bool
 run_plans(const char *sql, const SPIExecuteOptions *options, int *result)
@@ -704,17 +699,17 @@ run_plans(const char *sql, const SPIExecuteOptions *options, int *result)
 /*---- Runs the SQL of a task ----*/
 
 /*
- * Run by executors, and by sessions that run a task at once.  SPI does not tell
- * which utility statement it has run, but the history shows that.  So the utility
- * hook (control/ddl.c) notes each utility statement here when it ends.
+ * Run by executors, and by sessions that run a task at once.  SPI does not return which utility
+ * statement it has run, but the history shows its name.  So the utility hook (control/ddl.c) notes
+ * each utility statement here when it ends.
  */
 
-/* The utility statement that has ended last in this process */
+/* The last utility statement that has ended in this process */
 static DwSpiResult last_utility = {.code = SPI_OK_UTILITY, .utility = CMDTAG_UNKNOWN};
 
 /*
- * Notes that a utility statement of this process has ended.  For EXECUTE, the
- * executed statement is noted, as psql shows it.  qc may be NULL.
+ * Notes that a utility statement of this process has ended.  For EXECUTE, notes the executed
+ * statement, as psql shows it.  qc may be NULL.
  */
 void
 dw_spi_note_utility(CommandTag tag, const QueryCompletion *qc)
@@ -739,7 +734,7 @@ begin_call(void)
 		elog(ERROR, "could not connect to the SPI manager");
 }
 
-/* True if SPI says that the statement was of a kind that returns rows. */
+/* Returns true if SPI's code is for a statement that can return rows. */
 static bool
 returns_rows(int code)
 {
@@ -749,8 +744,8 @@ returns_rows(int code)
 }
 
 /*
- * Ends a call of SPI, and returns what the last statement did.  SPI reports some
- * refused statements by a negative result only; these become errors here.
+ * Ends a call of SPI, and returns the result of the last statement.  Raises an error for a negative
+ * result, by which SPI reports some refused statements.
  */
 static DwSpiResult
 end(int result, DwFirstRow *row)
@@ -778,10 +773,10 @@ end(int result, DwFirstRow *row)
 }
 
 /*
- * Runs a task's SQL in the current transaction, as the current user, by a kept plan
- * if possible (see run_plans(), whose rules hold for callers of this function).
- * Errors are raised.  Rows that the SQL returns are dropped, since they may be huge; but
- * the first one of the last statement is kept if it has at most max_row bytes (0: none is).
+ * Runs a task's SQL in the current transaction, as the current user, by a kept plan if possible
+ * (callers must obey the rules of run_plans()).  Raises the errors of the SQL.  Drops rows that the
+ * SQL returns, since they may be huge, but keeps the first row of the last statement if it has at
+ * most max_row bytes (0: keeps no row).
  */
 DwSpiResult
 dw_spi_run(const char *sql, ParamListInfo params, int max_row)

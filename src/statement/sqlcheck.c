@@ -5,29 +5,26 @@
  *
  * Run by sessions that schedule tasks, and by executors for tasks with a mode.
  *
- * A task that can never run should be refused while its user can read the message,
- * not fail in the background hours later.  Only the raw parser runs here.  The raw
- * parser needs no catalog and costs about a microsecond.  Parse analysis would cost
- * several microseconds, take locks, and look names up as they are now, not as they
- * are when the task is due.
+ * A task that can never run should be refused while its user can read the message, not fail in the
+ * background hours later.  Only the raw parser runs here.  It needs no catalog and costs about a
+ * microsecond.  Parse analysis would cost several microseconds, take locks, and use the names of
+ * today, not the names when the task is due.
  *
- * A statement is refused only if it could run in no state of the database, and if
- * the raw parse tree shows that.  Where a catalog decides, the server decides at
- * run time: for example REINDEX of a partitioned table, or DROP SUBSCRIPTION, which
- * can run in a transaction if the subscription has no slot.
+ * A statement is refused only if the raw parse tree shows that it cannot run in any state of the
+ * database.  If a catalog decides, the server decides at run time: for example about REINDEX of a
+ * partitioned table, or about DROP SUBSCRIPTION, which can run in a transaction if the subscription
+ * has no slot.
  *
- * Executors run a task through SPI, in a background process, inside a transaction
- * that the task cannot end.  The refused statements are those that raise an error
- * there in any supported major (see PreventInTransactionBlock in PostgreSQL's
- * sources).  A task with a mode is an "autonomous" statement: a single one that
- * runs at top level, outside of a transaction block (executor/autonomous.c, which
- * checks the statement here once more before it runs).  Transaction control and
- * statements that need a client are refused for these tasks, too.
+ * Executors run a task through SPI, in a background process, inside a transaction that the task
+ * cannot end.  A statement is refused if, in any supported major, it raises an error there (see
+ * PreventInTransactionBlock in PostgreSQL's sources).  A task with a mode is an "autonomous"
+ * statement: a single statement that runs at top level, outside of a transaction block.
+ * (executor/autonomous.c checks it here once more before it runs.)  Transaction control and
+ * statements that need a client are refused even for these tasks.
  *
- * A session that schedules many tasks mostly passes the same text again, or a text
- * that differs only in its numbers.  So the last text that passed the check is
- * remembered, unless its numbers could matter, and a text that differs from it only
- * in numbers is not parsed.
+ * A session that schedules many tasks mostly passes the same text again, or a text that differs
+ * only in its numbers.  So the last text that passed the check is remembered, unless its numbers
+ * could matter.  A text that differs from the remembered text only in numbers is not parsed.
  *
  *-------------------------------------------------------------------------
  */
@@ -48,9 +45,9 @@
 #include "../base/compat.h"
 #include "statement.h"
 
-/* Limit for the remembered text, in bytes; longer texts are parsed each time */
+/* Limit for the remembered text, in bytes; a longer text is parsed each time */
 #define MAX_KNOWN_TEXT	2048
-/* Limit for the digits of a number that may differ; so many always are an integer constant */
+/* Limit for the digits of a number that may differ: such a number is always an integer constant */
 #define MAX_KNOWN_DIGITS	9
 
 /* Why a statement cannot be part of a task */
@@ -67,8 +64,8 @@ typedef struct Refusal
 	NodeTag		tag;
 	bool		(*concerns) (const Node *node); /* NULL: all statements with the tag */
 	const Reason *reason;
-	const char *command;		/* its name in messages; NULL: that of its command tag */
-	const char *hint;			/* NULL: none, but that of a mode */
+	const char *command;		/* its name in messages; NULL: its command tag */
+	const char *hint;			/* NULL: none, except for a task with a mode */
 } Refusal;
 
 /* The meaning of $n inside a statement */
@@ -83,8 +80,8 @@ typedef enum ParamUse
 typedef struct Checked
 {
 	const char *sql;
-	const char *option;			/* the option that gave the text; NULL: the task's own SQL */
-	int			nargs;			/* arguments for $1, $2, ...; -1: do not check these */
+	const char *option;			/* the option with the text; NULL: the task's own SQL */
+	int			nargs;			/* number of arguments; -1: do not check $1, $2, ... */
 	bool		autonomous;		/* runs outside of a transaction block */
 } Checked;
 
@@ -99,8 +96,8 @@ static struct
 /*---- Statements that cannot be part of a task ----*/
 
 /*
- * Returns the value of a boolean option in a list of DefElem.  If the list has the
- * option several times, the last one counts.
+ * Returns the value of a boolean option in a list of DefElem.  If the list has the option several
+ * times, its last value counts.
  */
 static bool
 option_is_on(List *options, const char *name, bool default_value)
@@ -118,17 +115,15 @@ option_is_on(List *options, const char *name, bool default_value)
 	return result;
 }
 
-/* True if a list of DefElem has the option. */
+/* Returns true if a list of DefElem has the option. */
 static bool
 has_option(List *options, const char *name)
 {
 	ListCell   *lc;
 
 	foreach(lc, options)
-	{
 		if (strcmp(lfirst_node(DefElem, lc)->defname, name) == 0)
 			return true;
-	}
 	return false;
 }
 
@@ -147,7 +142,7 @@ detaches_concurrently(const Node *node)
 	return false;
 }
 
-/* True for the forms that connect to the publisher; they fail for a disabled subscription, too. */
+/* Returns true for forms that connect to the publisher.  They also fail if it is disabled. */
 static bool
 refreshes(const Node *node)
 {
@@ -167,7 +162,9 @@ sets_of_transaction(const Node *node, const char *name)
 	return stmt->kind == VAR_SET_MULTI && strcmp(stmt->name, name) == 0;
 }
 
-/* True if another isolation level is set than the transaction mostly has already. */
+/*
+ * Returns true if the statement sets an isolation level that is not the transaction's usual level.
+ */
 static bool
 sets_isolation(const Node *node)
 {
@@ -184,7 +181,7 @@ sets_isolation(const Node *node)
 	return false;
 }
 
-/* A condition on the node of a statement, by name: for the table below. */
+/* Defines a named condition on the node of a statement, for the table below. */
 #define CONDITION(name, Stmt, condition) \
 static bool \
 name(const Node *node) \
@@ -199,7 +196,7 @@ CONDITION(sets_deferrable, VariableSetStmt, sets_of_transaction(node, "TRANSACTI
 CONDITION(sets_level, Node, sets_of_transaction(stmt, "TRANSACTION") && sets_isolation(stmt))
 CONDITION(copies_from_client, CopyStmt, stmt->is_from && stmt->filename == NULL)
 CONDITION(copies_to_client, CopyStmt, !stmt->is_from && stmt->filename == NULL)
-/* ANALYZE has the same node type, and can run */
+/* ANALYZE has the same node type, but can run */
 CONDITION(vacuums, VacuumStmt, stmt->is_vacuumcmd)
 CONDITION(clusters_all, RepackStmt, stmt->relation == NULL && dw_repack_command(stmt) == REPACK_COMMAND_CLUSTER)
 CONDITION(repacks_all, RepackStmt, stmt->relation == NULL)
@@ -214,10 +211,10 @@ CONDITION(indexes_concurrently, IndexStmt, stmt->concurrent)
 CONDITION(drops_concurrently, DropStmt, stmt->removeType == OBJECT_INDEX && stmt->concurrent)
 CONDITION(moves_database, AlterDatabaseStmt, has_option(stmt->options, "tablespace"))
 CONDITION(discards_all, DiscardStmt, stmt->target == DISCARD_ALL)
-/* without a connection, a slot is created only if an option says so */
+/* without a connection, a slot is created only if an option asks for it */
 CONDITION(creates_slot, CreateSubscriptionStmt, option_is_on(stmt->options, "create_slot", option_is_on(stmt->options, "connect", true)))
 CONDITION(refreshes_publication, AlterSubscriptionStmt, stmt->kind == ALTER_SUBSCRIPTION_REFRESH_PUBLICATION)
-/* options that 17 and 18 introduced; older majors do not know them */
+/* 17 and 18 introduced these options, so older majors refuse them */
 CONDITION(sets_failover, AlterSubscriptionStmt, stmt->kind == ALTER_SUBSCRIPTION_OPTIONS && has_option(stmt->options, "failover"))
 CONDITION(sets_one_phase, AlterSubscriptionStmt, stmt->kind == ALTER_SUBSCRIPTION_OPTIONS && !option_is_on(stmt->options, "two_phase", true))
 
@@ -252,21 +249,21 @@ static const Reason notified = {
 	.detail = "A task runs in the background, without a client that could be notified."
 };
 
-/* The first one that concerns a statement counts. */
+/* For each statement, the first entry that concerns it counts. */
 static const Refusal refusals[] = {
 	/* SPI refuses WAIT FOR, and all transaction control, savepoints included */
 	{T_WaitStmt, NULL, &top_level, "WAIT FOR", NULL},
 	{T_TransactionStmt, NULL, &transaction, NULL,
 	"Leave the command out; to undo part of the work on an error, use a PL/pgSQL block with an EXCEPTION clause."},
 	{T_ListenStmt, NULL, &notified, "LISTEN", "Use LISTEN in the session that is to be notified."},
-	/* a transaction that has begun its work still takes READ ONLY, and the level that it has */
+	/* a transaction that has begun its work still accepts READ ONLY, and its own isolation level */
 	{T_VariableSetStmt, sets_snapshot, &begun, "SET TRANSACTION SNAPSHOT", "Leave the command out."},
 	{T_VariableSetStmt, sets_deferrable, &begun, "SET TRANSACTION [NOT] DEFERRABLE", "Leave the command out."},
 	{T_VariableSetStmt, sets_level, &begun, "SET TRANSACTION ISOLATION LEVEL",
 	"A task runs at the isolation level that a new session of its owner has: set default_transaction_isolation by ALTER ROLE or ALTER DATABASE."},
 	{T_CopyStmt, copies_from_client, &client, "COPY FROM STDIN", "Use INSERT, or COPY from a file or program."},
 	{T_CopyStmt, copies_to_client, &client, "COPY TO STDOUT", "Use COPY to a file or program."},
-	{T_VacuumStmt, vacuums, &block, "VACUUM", "ANALYZE can run inside one."},
+	{T_VacuumStmt, vacuums, &block, "VACUUM", "ANALYZE can run inside a transaction block."},
 	{T_RepackStmt, clusters_all, &block, "CLUSTER without a table", "Use CLUSTER for each table."},
 	{T_RepackStmt, repacks_all, &block, "REPACK without a table", "Use REPACK for each table."},
 	{T_RepackStmt, repacks_concurrently, &block, "REPACK (CONCURRENTLY)", "Use REPACK without CONCURRENTLY."},
@@ -295,7 +292,7 @@ static const Refusal refusals[] = {
 	{T_AlterSubscriptionStmt, sets_one_phase, &block, "ALTER SUBSCRIPTION ... SET (two_phase = false)", NULL}
 };
 
-/* Returns why the statement can never run as part of a task that has no mode; NULL if it may. */
+/* Returns why the statement can never run as part of a task without a mode; NULL if it can run. */
 static const Refusal *
 refusal_of(const Node *stmt)
 {
@@ -306,10 +303,7 @@ refusal_of(const Node *stmt)
 	return NULL;
 }
 
-/*
- * Returns a hint that names the use of a mode, after the given hint about another
- * way, if there is one.
- */
+/* Returns a hint to use a mode, after the given hint about another way, if any. */
 static char *
 hint_with_mode(const char *hint)
 {
@@ -331,9 +325,7 @@ begin_of(const char *sql, const RawStmt *raw)
 	return location;
 }
 
-/*
- * Raise the error if the statement cannot be part of a task.
- */
+/* Raises the error if the statement cannot be part of a task. */
 static void
 check_statement(const char *sql, RawStmt *raw, bool autonomous)
 {
@@ -385,8 +377,8 @@ parameter_use(Node *stmt)
 }
 
 /*
- * Find the statement to which a byte of the text belongs.  The search begins at the
- * statement with the index *index, and sets *index to the statement found.
+ * Finds the statement to which a byte of the text belongs.  The search begins at the statement with
+ * the index *index.  Sets *index to the index of the statement found.
  */
 static Node *
 statement_at(List *statements, int location, int *index)
@@ -398,8 +390,8 @@ statement_at(List *statements, int location, int *index)
 }
 
 /*
- * Check one $n.  True if it stands for an argument of the task, false if the
- * statement defines its own parameters; raises an error if it stands for nothing.
+ * Checks one $n.  Returns true if it stands for an argument of the task, and false if the statement
+ * defines its own parameters.  Raises an error if it stands for nothing.
  */
 static bool
 check_parameter(const Checked *checked, Node *stmt, int number, int location)
@@ -440,8 +432,8 @@ check_parameter(const Checked *checked, Node *stmt, int number, int location)
 }
 
 /*
- * Raise an error for an argument that no $n refers to: most likely a mistake, and
- * an untyped one would have no type.
+ * Raises an error for an argument that no $n refers to.  It is most likely a mistake, and if it is
+ * untyped, it would have no type.
  */
 static void
 check_all_used(const bool *used, int nargs)
@@ -458,9 +450,9 @@ check_all_used(const bool *used, int nargs)
 }
 
 /*
- * Compare the parameters in the text with the number of arguments.  The lexer finds
- * the parameters, since PostgreSQL has no walker for raw utility statements.  A $n
- * in quotes or comments is not a PARAM token.
+ * Compares the parameters in the text with the number of arguments.  The lexer finds the
+ * parameters, since PostgreSQL has no walker for raw utility statements.  A $n in quotes or
+ * comments is not a PARAM token.
  */
 static void
 check_parameters(const Checked *checked, List *statements)
@@ -477,7 +469,7 @@ check_parameters(const Checked *checked, List *statements)
 
 	scanner = scanner_init(sql, &extra, &ScanKeywords, ScanKeywordTokens);
 
-	/* the parser has given the warnings already */
+	/* the parser has already raised the warnings */
 	dw_no_escape_warning(&extra);
 
 	while ((token = core_yylex(&value, &location, scanner)) != 0)
@@ -494,7 +486,7 @@ check_parameters(const Checked *checked, List *statements)
 		check_all_used(used, nargs);
 }
 
-/*---- Texts that differ in numbers only ----*/
+/* Texts that differ only in numbers */
 
 static bool
 is_digit(char c)
@@ -503,8 +495,8 @@ is_digit(char c)
 }
 
 /*
- * Moves *at from a position within a number, or at its end, to the number's end.  False
- * if there is no number, if it is part of a word, or if it has too many digits.
+ * Moves *at from a position within a number, or at its end, to the number's end.  Returns false if
+ * there is no number, if it is part of a word, or if it has too many digits.
  */
 static bool
 skip_number(const char *text, const char *end, const char **at)
@@ -522,10 +514,9 @@ skip_number(const char *text, const char *end, const char **at)
 }
 
 /*
- * True if the text differs from the remembered text in numbers only.  A number with
- * other digits leaves the tokens around it unchanged, as a constant, in quotes, and
- * in a comment.  Digits in identifiers, $n, tags of dollar quotes, and numbers with
- * letters must be equal.
+ * Returns true if the text differs from the remembered text only in numbers.  Other digits in a
+ * constant, in quotes, or in a comment do not change the tokens around the number.  Digits in
+ * identifiers, $n, tags of dollar quotes, and numbers with letters must be equal.
  */
 static bool
 is_known(const char *sql, int length, int nargs)
@@ -556,10 +547,10 @@ is_known(const char *sql, int length, int nargs)
 }
 
 /*
- * True if other numbers in the text could change the outcome of the check.  Numbers
- * matter in statements whose options are checked (all but queries and the like), in
- * the type FLOAT(n), and in Unicode escapes (U&'d!0061' UESCAPE '!').  They may
- * matter after a backslash, whose meaning depends on settings.
+ * Returns true if other numbers in the text could change the outcome of the check.  Numbers matter
+ * in statements whose options are checked (all except queries and changes of data), in the type
+ * FLOAT(n), and in Unicode escapes (U&'d!0061' UESCAPE '!').  They may matter after a backslash,
+ * whose meaning depends on settings.
  */
 static bool
 numbers_matter(const char *sql, List *statements)
@@ -567,16 +558,12 @@ numbers_matter(const char *sql, List *statements)
 	ListCell   *lc;
 
 	foreach(lc, statements)
-	{
 		if (parameter_use(lfirst_node(RawStmt, lc)->stmt) != PARAMS_BOUND)
 			return true;
-	}
 	for (; *sql != '\0'; sql++)
-	{
 		if (*sql == '\\' || *sql == '&' ||
 			((*sql == 'f' || *sql == 'F') && pg_strncasecmp(sql, "float", 5) == 0))
 			return true;
-	}
 	return false;
 }
 
@@ -596,7 +583,7 @@ remember_text(const char *sql, int nargs, List *statements)
 
 /*---- The check ----*/
 
-/* Does the checks that dw_check_sql() tells of. */
+/* Makes the checks of dw_check_sql(). */
 static void
 check_text(const Checked *checked)
 {
@@ -627,7 +614,7 @@ check_text(const Checked *checked)
 		remember_text(sql, nargs, statements);
 }
 
-/* Checks a text in a memory context of its own, with an error context. */
+/* Checks a text in a separate memory context, with an error context. */
 static void
 check(Checked *checked)
 {
@@ -642,8 +629,8 @@ check(Checked *checked)
 	error_context_stack = &callback;
 
 	/*
-	 * PostgreSQL keeps contexts of this size in a free list, so this one costs next
-	 * to nothing.  After an error it is deleted with its parent, the caller's.
+	 * PostgreSQL keeps contexts of this size in a free list, so this context costs almost nothing.
+	 * After an error it is deleted with its parent, the caller's context.
 	 */
 	context = AllocSetContextCreate(CurrentMemoryContext, "delay_wheel SQL check",
 									ALLOCSET_DEFAULT_SIZES);
@@ -658,16 +645,15 @@ check(Checked *checked)
 }
 
 /*
- * Raise an error if the text can never run as a task: bad syntax, no statement at
- * all, a statement that cannot run inside a transaction or that needs a client, a
- * parameter without an argument, an argument without a parameter.  Errors show their
- * position in the text as internal query and position.
+ * Raises an error if the text can never run as a task.  Causes are bad syntax, no statement at all,
+ * a statement that cannot run inside a transaction or needs a client, a parameter without an
+ * argument, and an argument without a parameter.  Errors show their position in the text as
+ * internal query and position.
  *
  * nargs is the number of arguments that $1, $2, ... stand for; if it is negative,
  * parameters are not checked.
  *
- * Names and types are not looked up; that happens when the task runs.  All memory is
- * freed.
+ * Does not look up names and types, which the run of the task does.  Frees all memory.
  */
 void
 dw_check_sql(const text *text, int nargs)
@@ -681,9 +667,8 @@ dw_check_sql(const text *text, int nargs)
 }
 
 /*
- * Check, as dw_check_sql() does, the SQL of a follow-up: SQL that runs when a task
- * has ended, given by the option of that name (on_success or on_failure).  A
- * follow-up always gets nargs arguments, and need not use them all.
+ * Checks, as dw_check_sql() does, the SQL of a follow-up, which runs when a task has ended. option:
+ * on_success or on_failure.  A follow-up always gets nargs arguments, and need not use all of them.
  */
 void
 dw_check_follow_up(const text *text, const char *option, int nargs)
@@ -694,8 +679,8 @@ dw_check_follow_up(const text *text, const char *option, int nargs)
 }
 
 /*
- * Check, as dw_check_sql() does, the SQL of a task with a mode.  It must be a single
- * statement, and may be one that cannot run inside a transaction block.
+ * Checks, as dw_check_sql() does, the SQL of a task with a mode.  It must be a single statement,
+ * but this statement need not run inside a transaction block.
  */
 void
 dw_check_sql_autonomous(const text *text, int nargs)
@@ -708,13 +693,8 @@ dw_check_sql_autonomous(const text *text, int nargs)
 /*---- Errors that point into the SQL text of a task ----*/
 
 /*
- * Run by sessions that schedule tasks, and by executors for tasks with a mode.
- */
-
-/*
- * Error context callback; arg is a DwSqlText.  Error positions point into the task's text,
- * not into the statement that the client sent, so they are reported as those of an internal
- * query.
+ * Error context callback; arg is a DwSqlText.  Error positions point into the task's text, not into
+ * the statement of the client, so they are reported as positions in an internal query.
  */
 void
 dw_sql_text_callback(void *arg)
@@ -734,9 +714,7 @@ dw_sql_text_callback(void *arg)
 		errcontext("SQL text of a delayed task");
 }
 
-/*
- * Like parser_errposition(), for a byte offset in the task's text.
- */
+/* Does the same as parser_errposition(), for a byte offset in the task's text. */
 int
 dw_sql_text_errposition(const char *sql, int location)
 {

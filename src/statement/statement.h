@@ -32,7 +32,7 @@ typedef struct DwConstants
 	Oid		   *types;			/* InvalidOid: the type unknown */
 	Datum	   *values;			/* C strings for the type unknown */
 	int		   *locations;		/* byte offsets of the constants in the original text */
-	int		   *ends;			/* offsets of the tokens after them in the original text */
+	int		   *ends;			/* offsets of the next tokens in the original text */
 	int		   *new_ends;		/* offsets of the same tokens in sql */
 } DwConstants;
 
@@ -42,13 +42,13 @@ extern int	dw_constants_location(const DwConstants *constants, int location);
 
 /*---- args.c: the arguments of a task: the values of $1, $2, ... in its SQL ----*/
 
-/* Limit of the number of arguments of one task */
+/* Limit for the number of arguments of a task */
 #define DW_MAX_ARGS		65535
 
 extern void dw_args_require_limit(int count);
 extern int	dw_args_collect(FunctionCallInfo fcinfo, int first,
 							Datum *args, Datum *types, bool *isnull);
-extern int	dw_args_parse(ArrayType *args, ArrayType *types,
+extern int	dw_args_parse(ArrayType *args, ArrayType *types, bool are_row_types,
 						  Datum *stored_args, Datum *stored_types, bool *isnull);
 
 /* How to write values of a type as text, looked up once for many values */
@@ -60,13 +60,13 @@ typedef struct DwWriter
 
 extern void dw_writer_init(DwWriter *writer, Oid type, MemoryContext context);
 
-/* An argument that is to be stored in a task's row */
+/* An argument for a task's row */
 typedef struct DwArgument
 {
 	Oid			type;			/* UNKNOWNOID: an untyped literal, a C string */
 	Datum		value;
 	bool		isnull;
-	const DwWriter *writer;		/* of the type; NULL: not looked up yet */
+	const DwWriter *writer;		/* the type's writer; NULL: not looked up yet */
 } DwArgument;
 
 extern Datum dw_argument_text(const DwArgument *argument);
@@ -78,7 +78,7 @@ extern bool dw_args_any_untyped(Datum args, bool args_null, Datum types, bool ty
 extern ParamListInfo dw_args_constants(const DwConstants *constants);
 extern const Oid *dw_args_types(ParamListInfo params, int *nargs);
 
-/* Connects the $n of a statement with the values of one run; see args.c */
+/* Connects the $n of a statement with the values of one run, see args.c */
 typedef struct DwBinding DwBinding;
 
 extern DwBinding *dw_args_binding(ParamListInfo params, const char *sql);
@@ -89,16 +89,16 @@ extern bool dw_is_reading_as(void);
 
 /*---- first_row.c: the first row that the SQL of a task returns ----*/
 
-/* A receiver that keeps the first row of the last statement, and drops all others */
+/* A receiver that keeps the first row of the last statement, and drops all other rows */
 typedef struct DwFirstRow
 {
 	DestReceiver pub;			/* must be first */
-	int			limit;			/* bytes of a row that is kept; 0: none is */
+	int			limit;			/* limit for the bytes of the row; 0: keep no row */
 	MemoryContext context;		/* memory for the row */
 	bool		met;			/* the last statement has returned a row */
-	TupleDesc	names;			/* of the statement: its columns, with their names */
+	TupleDesc	names;			/* columns of the statement, with their names */
 	TupleDesc	desc;			/* a copy of names, for the tuple */
-	HeapTuple	tuple;			/* NULL: it is too long */
+	HeapTuple	tuple;			/* the first row; NULL: it is too long */
 } DwFirstRow;
 
 extern void dw_first_row_init(DwFirstRow *row, int limit);
@@ -121,11 +121,11 @@ extern text *dw_named_numbered(const text *sql, Jsonb *values, ArrayType **args)
 
 typedef struct DwOpenQuery DwOpenQuery;
 
-/* What a kept plan says of its open query. */
+/* The open query of a kept plan. */
 typedef struct DwOpenPlace
 {
-	DwOpenQuery *query;			/* NULL: none is open */
-	int			refused;		/* generation of the plan whose query cannot stay open; -1: of none */
+	DwOpenQuery *query;			/* NULL: no query is open */
+	int			refused;		/* generation of the plan whose query cannot stay open, or -1 */
 } DwOpenPlace;
 
 extern void dw_open_queries_hooks_begin(void);
@@ -145,20 +145,18 @@ extern void dw_open_query_close(DwOpenQuery *query);
 extern void dw_check_plan(const text *sql, Datum args, bool args_null,
 						  Datum types, bool types_null);
 
-/*---- plans.c: runs tasks' SQL by plans that an executor keeps ----*/
-
+/* plans.c: runs the SQL of tasks by plans that an executor keeps */
 
 /*---- plans.c: runs the SQL of a task ----*/
 
 /* The command that was the last statement of a text, and its row count */
 typedef struct DwSpiResult
 {
-	int			code;			/* SPI's, for example SPI_OK_UPDATE */
+	int			code;			/* SPI's result code, for example SPI_OK_UPDATE */
 	CommandTag	utility;		/* the command, if code is SPI_OK_UTILITY */
-	uint64		rows;			/* that the statement processed */
-	Jsonb	   *first_row;		/* that it returned, if that was wanted, or NULL */
-	TimestampTz again_at;		/* of a task: run it again then, since it has called
-								 * delay_snooze(); 0 else */
+	uint64		rows;			/* number of rows that the statement processed */
+	Jsonb	   *first_row;		/* first row that it returned, if the caller wants it, else NULL */
+	TimestampTz again_at;		/* when to run the task again after delay_snooze(), else 0 */
 } DwSpiResult;
 
 extern DwSpiResult dw_spi_run(const char *sql, ParamListInfo params, int max_row);
@@ -169,24 +167,24 @@ extern DwSpiResult dw_spi_noted_utility(void);
 /*---- sqlcheck.c: the SQL text of a task: its tokens, and errors that point into it ----*/
 
 /*
- * The lexer's codes.  No installed header defines them, but the first tokens of every
- * grammar on top of the core scanner are fixed (see the comment in parser/scanner.h):
- * IDENT = 258, UIDENT, FCONST, SCONST, USCONST, BCONST, XCONST, Op, ICONST, PARAM.
- * Keywords, and operators such as ::, come after them.
+ * The lexer's codes.  No installed header defines them.  But the first tokens of every grammar on
+ * top of the core scanner are fixed (see the comment in parser/scanner.h): IDENT = 258, UIDENT,
+ * FCONST, SCONST, USCONST, BCONST, XCONST, Op, ICONST, PARAM.  Keywords, and operators such as ::,
+ * come after them.
  */
 #define DW_TOKEN_IDENT	258
 #define DW_TOKEN_SCONST	261
 #define DW_TOKEN_ICONST	266
 #define DW_TOKEN_PARAM	267
 
-/* A text that errors can point into */
+/* A text whose positions errors can show */
 typedef struct DwSqlText
 {
 	const char *sql;
 	const char *option;			/* the option that gave the text; NULL: the task's own SQL */
 } DwSqlText;
 
-/* True if the character could be part of an identifier or of a dollar quote's tag. */
+/* Returns true if the character could be part of an identifier or of a dollar quote's tag. */
 static inline bool
 dw_is_word_char(char c)
 {

@@ -1,14 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * aged_rows.c
- *	  The sweeper removes rows whose time has come: those of keys whose period of uniqueness
- *	  has ended (task/period.c), and for wings.
+ *	  Removes rows whose time has come: rows of keys whose period of uniqueness has ended
+ *	  (task/period.c), and rows of wings.
  *
- * Run by the sweeper.  A session that writes such a row asks for the job at the end of the row's
- * time.  A job is not done more often than once in PAUSE_US, so rows stay for up to that longer.
+ * Run by the sweeper.  A session that writes such a row requests the job for the end of the row's
+ * time.  A job runs at most once in PAUSE_US, so rows may stay for this time longer.
  *
- * A pass deletes from the lowest time on, in slices, each a transaction.  Each begins where the
- * one before has ended; otherwise it would have to step over all deleted rows.
+ * A pass deletes from the lowest time on, in slices.  Each slice is a transaction, and begins where
+ * the slice before has ended.  Otherwise it would have to skip all deleted rows.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,7 +32,7 @@
 #include "../task/task.h"
 #include "sweeper.h"
 
-/* Rows that are deleted in one transaction. */
+/* Maximum number of rows that are deleted in one transaction. */
 #define SLICE		1000
 /* Time before the next look if the table is locked, or after an error, in us. */
 #define RETRY_US	(10 * USECS_PER_SEC)
@@ -46,7 +46,7 @@ static DwAged periods = {
 typedef struct Slice
 {
 	DwAged	   *kind;
-	TimestampTz limit;			/* rows go whose time is not after this */
+	TimestampTz limit;			/* rows are removed if their time is not after this */
 	TimestampTz next;			/* the time of the next row; DW_NEVER: no row is left */
 } Slice;
 
@@ -58,7 +58,7 @@ oid_at(const DwCatalog *cat, size_t place)
 }
 
 /*
- * Deletes up to SLICE rows whose time is not after the limit.  Returns the time of the next row;
+ * Deletes up to SLICE rows whose time is not after the limit.  Returns the time of the next row, or
  * DW_NEVER if there is none.  A row that plain SQL has locked is left for the next pass.
  */
 static TimestampTz
@@ -110,8 +110,8 @@ delete_slice(DwDatabase *db, const DwCatalog *cat, void *state)
 }
 
 /*
- * Does a slice; rows go when they are older than the age, in us.  Sets *more to true if it must
- * be called again at once.  Otherwise returns when it must be called again; DW_NEVER if no row is
+ * Does a slice: removes rows that are older than "age", in us.  Sets *more to true if it must be
+ * called again at once.  Otherwise returns when it must be called again, or DW_NEVER if no row is
  * left.
  */
 TimestampTz
@@ -123,7 +123,7 @@ dw_aged_remove(DwDatabase *db, DwAged *kind, int64 age, bool *more)
 	*more = false;
 	if (!dw_slice_do(db, delete_slice, &slice))
 		return now + RETRY_US;
-	/* or autovacuum would not hear of the deleted rows */
+	/* otherwise autovacuum would not count the deleted rows */
 	pgstat_report_stat(true);
 	if (slice.next <= slice.limit)
 	{
@@ -135,27 +135,26 @@ dw_aged_remove(DwDatabase *db, DwAged *kind, int64 age, bool *more)
 	return slice.next == DW_NEVER ? DW_NEVER : Max(dw_time_add(slice.next, age), now + PAUSE_US);
 }
 
-/* Removes the rows of keys whose period has ended; result and *more as for dw_aged_remove(). */
+/* Removes the rows of keys whose period has ended.  Result and *more: see dw_aged_remove(). */
 TimestampTz
 dw_periods_end(DwDatabase *db, bool *more)
 {
 	return dw_aged_remove(db, &periods, 0, more);
 }
 
-/*---- A slice of one of the sweeper's jobs: the transaction around it ----*/
+/*---- The transaction of a slice of a job ----*/
 
 /*
- * Run by the sweeper.  Each job does its work in slices, each a transaction.  An error ends
- * the slice, and not the sweeper, which has other jobs.  What others must learn of a slice
- * belongs behind dw_slice_do(): before, the slice may yet be rolled back.
+ * Run by the sweeper.  Each job does its work in slices.  Each slice is a transaction.  An error
+ * ends the slice, but not the sweeper, which has other jobs.  The caller tells other processes
+ * about a slice only after dw_slice_do(): before that, the slice may still be rolled back.
  */
 
 /*
- * Calls work() in a transaction.  If there is no extension, nothing is called, and the state
- * stays as it is.
+ * Calls work() in a transaction.  Without the extension, does not call it.
  *
- * Returns true if the transaction was committed.  False: the caller must try again after a
- * while, since work() returned false, or an error has undone it.  The error was reported.
+ * Returns true if the transaction was committed.  Returns false if work() returned false, or if an
+ * error, which was reported, has undone it: then the caller must try again after a while.
  */
 bool
 dw_slice_do(DwDatabase *db, DwSliceWork work, void *state)
@@ -170,9 +169,9 @@ dw_slice_do(DwDatabase *db, DwSliceWork work, void *state)
 
 		SetCurrentStatementStartTimestamp();
 		StartTransactionCommand();
-		/* default_transaction_isolation may be serializable, which could wait or fail */
+		/* default_transaction_isolation may be serializable: the transaction could wait or fail */
 		XactIsoLevel = XACT_READ_COMMITTED;
-		/* what is noted for the end of the transaction needs the pin */
+		/* notes for the end of the transaction need the pin */
 		(void) dw_my_database();
 		could = !dw_catalog_lookup(&cat) || work(db, &cat, state);
 		CommitTransactionCommand();
@@ -187,7 +186,7 @@ dw_slice_do(DwDatabase *db, DwSliceWork work, void *state)
 	return done;
 }
 
-/* For work(): opens a table to delete from it, with a new snapshot; NULL if it is locked or gone. */
+/* Opens a table for deletes, with a new snapshot.  Returns NULL if it is locked or gone. */
 Relation
 dw_slice_open(Oid table)
 {
@@ -195,7 +194,7 @@ dw_slice_open(Oid table)
 
 	if (!ConditionalLockRelationOid(table, RowExclusiveLock))
 		return NULL;
-	/* it may have been dropped before we had the lock */
+	/* the table may have been dropped before we had the lock */
 	rel = try_table_open(table, NoLock);
 	/* the lock brought invalidations of caches; the snapshot must be taken after the lock */
 	if (rel != NULL)
@@ -203,7 +202,7 @@ dw_slice_open(Oid table)
 	return rel;
 }
 
-/* Closes the table, and gives back the snapshot of dw_slice_open(). */
+/* Closes the table and the snapshot of dw_slice_open(). */
 void
 dw_slice_close(Relation rel)
 {
@@ -211,7 +210,7 @@ dw_slice_close(Relation rel)
 	PopActiveSnapshot();
 }
 
-/* As dw_slice_open(), with an index of the table; false if one of them is locked, or gone. */
+/* Opens a table like dw_slice_open(), and its index.  Returns false if one is locked or gone. */
 bool
 dw_slice_open_both(Oid table, Oid index, Relation *rel, Relation *index_rel)
 {
@@ -222,7 +221,7 @@ dw_slice_open_both(Oid table, Oid index, Relation *rel, Relation *index_rel)
 	return true;
 }
 
-/* Closes what dw_slice_open_both() has opened. */
+/* Closes table, index and snapshot of dw_slice_open_both(). */
 void
 dw_slice_close_both(Relation rel, Relation index_rel)
 {

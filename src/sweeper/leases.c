@@ -1,17 +1,17 @@
 /*-------------------------------------------------------------------------
  *
  * leases.c
- *	  The sweeper ends messages whose last lease has ended.
+ *	  Ends messages whose last lease has ended.
  *
- * Run by the sweeper.  A message whose lease ends without a word of its receiver is due
- * again, and the next receiver gets it.  After the last attempt nobody may get it: it has
- * failed.  Its row of failed_task, and what follows from its end, are written here, and
- * never in the transaction of a receiver, who may roll it back or lack the rights.
+ * Run by the sweeper.  If a lease ends before its receiver has reported a result, the message is
+ * due again, and the next receiver gets it.  After the last attempt the message has failed.  The
+ * sweeper writes its row of failed_task, and does all that follows from its end, since a receiver
+ * may roll back or lack the rights.
  *
- * The session that gives a last lease asks for this job at the lease's end, and so does
- * one that meets such a message in a ready list.  After a restart the timer asks.
+ * The session that begins a last lease requests this job for the end of the lease.  A session that
+ * meets such a message in a ready list requests it, too.  After a restart the timer requests it.
  *
- * Steps S2 to S4 of the model in test/model; S1 and S5 are in sweeper.c.
+ * The model in test/model calls these steps S2 to S4.  S1 and S5 are in sweeper.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -44,17 +44,17 @@
 #include "../task/touched.h"
 #include "sweeper.h"
 
-/* Messages that are ended in one transaction. */
+/* Maximum number of messages that are ended in one transaction. */
 #define SLICE		100
 /* Time before the next look if the table, or a row, is locked, in us. */
 #define RETRY_US	(10 * USECS_PER_SEC)
 
-/* What a slice has come to. */
+/* The result of a slice. */
 typedef struct Slice
 {
 	int			n;				/* messages that were ended */
-	TimestampTz next;			/* when the next last lease ends; DW_NEVER: none does */
-	DwLaneRef	lanes[SLICE];	/* of these messages; dw_no_lane if it has none */
+	TimestampTz next;			/* end of the next last lease; DW_NEVER: there is none */
+	DwLaneRef	lanes[SLICE];	/* lanes of these messages, or dw_no_lane */
 } Slice;
 
 /* Ends a message whose last lease has ended.  The caller has read its row. */
@@ -63,17 +63,17 @@ end_message(DwDatabase *db, Relation rel, HeapTuple tuple, const DwTaskKey *key,
 {
 	ErrorData	error = {
 		.sqlerrcode = DW_ERRCODE_LEASE_ENDED,
-		.message = "its last lease has ended, and its receiver has not said how it went"
+		.message = "the last lease has ended, and the receiver has reported nothing"
 	};
 	DwClaim		claim;
 
 	dw_writes_for(key->owner);
-	/* if a mark has hit it, its row is removed with the others */
+	/* if a mark has hit the message, sweep.c removes its row */
 	if (dw_task_is_cancelled(rel, tuple) || dw_row_remove(rel, key) != TM_Ok)
 		return false;
 	CommandCounterIncrement();
 	dw_claim_read(db, rel, heap_copytuple(tuple), &claim);
-	/* history has it as this attempt, which is counted already */
+	/* the lease has counted this attempt already */
 	claim.key.attempts--;
 	dw_attempt_fail(&claim, key->attempts, dw_claim_leased_at(&claim), &error);
 	return dw_lane_enter(db, key->owner, key->queue, key->priority, lane);
@@ -106,7 +106,7 @@ end_some(DwDatabase *db, Relation rel, Slice *slice)
 			continue;
 		if (key.attempts < claim.terms.max_attempts)
 		{
-			/* it was not the last one any more when max_attempts was raised, and may be forgotten */
+			/* max_attempts was raised: this was not the last lease, and the lane is read again */
 			if (key.due <= now && dw_lane_enter(db, key.owner, key.queue, key.priority, &lane))
 				dw_touch_lane(lane, key.due);
 			continue;
@@ -138,9 +138,9 @@ end_slice(DwDatabase *db, const DwCatalog *cat, void *state)
 }
 
 /*
- * Ends a slice of the messages whose last lease has ended, in a transaction of its own.
- * Sets *more to true if it must be called again at once.  Otherwise returns when it must
- * be called again, as far as is known now; DW_NEVER if no such lease is left.
+ * Ends a slice of the messages whose last lease has ended, in its own transaction.  Sets *more to
+ * true if it must be called again at once.  Otherwise returns when it must be called again, as far
+ * as is known now, or DW_NEVER if no last lease is left.
  */
 TimestampTz
 dw_leases_end(DwDatabase *db, bool *more)
@@ -163,13 +163,13 @@ dw_leases_end(DwDatabase *db, bool *more)
 	return slice->next;
 }
 
-/*---- The sweeper notifies channels of queues ----*/
+/*---- Notifying channels of queues ----*/
 
 /*
- * Run by the sweeper.  An external queue may have a channel, for receivers that LISTEN in
- * place of calling delay_await().  The timer flags the queue when a message can be taken,
- * and asks for this job; a notification needs a transaction that commits, which a timer
- * does not have.  Notifications are coalesced: a queue has one in PAUSE_US.
+ * Run by the sweeper.  An external queue may have a channel, for receivers that LISTEN instead of
+ * calling delay_await().  The timer flags the queue when a message can be taken, and requests this
+ * job.  The timer cannot notify, since a notification needs a commit.  A queue gets at most one
+ * notification in PAUSE_US.
  */
 
 /* Time between two notifications, in us. */
@@ -177,7 +177,7 @@ dw_leases_end(DwDatabase *db, bool *more)
 /* Time before the next try if the table is locked, or after an error, in us. */
 #define TRY_AGAIN_US	USECS_PER_SEC
 
-/* True if the timer has flagged the queue; the flag is cleared. */
+/* Returns true if the timer has flagged the queue.  Clears the flag. */
 static bool
 take_flag(DwDatabase *db, int16 queue)
 {
@@ -195,7 +195,7 @@ take_flag(DwDatabase *db, int16 queue)
 	return asked;
 }
 
-/* Notifies the channels of all queues that are flagged, in the transaction of dw_slice_do(). */
+/* Notifies the channels of all flagged queues, in the transaction of dw_slice_do(). */
 static bool
 notify_flagged(DwDatabase *db, const DwCatalog *cat, void *state)
 {
@@ -215,8 +215,8 @@ notify_flagged(DwDatabase *db, const DwCatalog *cat, void *state)
 }
 
 /*
- * Notifies the channels of queues with messages that can be received, in a transaction of
- * its own.  Returns DW_NEVER: the timer asks again.  After an error, returns when to try
+ * Notifies the channels of queues with messages that can be received, in its own transaction.
+ * Returns DW_NEVER, since the timer requests the job again, or after an error the time when to try
  * again.
  */
 TimestampTz
@@ -229,33 +229,34 @@ dw_queues_notify(DwDatabase *db, bool *more)
 	return DW_NEVER;
 }
 
-/*---- The sweeper counts attempts whose transactions were rolled back ----*/
+/*---- Counting attempts whose transactions were rolled back ----*/
 
 /*
- * Run by the sweeper.  A message whose receiver was rolled back three times in a row is in
- * nobody's memory but in the list of shmem/rollbacks.c.  The sweeper ends the attempt: the
- * message is due again after its retry delay, or has failed.  If the server crashes
- * before, the message is simply due.
+ * Run by the sweeper.  After three rollbacks of its receivers in a row, a message is in no ready
+ * list, but only in the list of shmem/rollbacks.c.  The sweeper ends the attempt: the message is
+ * due again after its retry delay, or has failed.  If the server crashes before, the message is
+ * simply due.
  */
 
-/* What became of one message. */
+/* Result for one message. */
 typedef struct Settled
 {
-	int64		id;				/* 0: none was left */
-	DwOutcome	outcome;		/* DW_NOT_ENDED: others have the message, or had it */
-	bool		has_lapsed;		/* it was received after a lease had ended without a word */
+	int64		id;				/* 0: no message was left */
+	DwOutcome	outcome;		/* DW_NOT_ENDED: other processes have the message, or had it */
+	bool		has_lapsed;		/* it was received after a lease had ended unanswered */
 	DwLaneRef	lane;
-	bool		again;			/* another transaction has the row locked: hint is for the timer */
+	bool		again;			/* another transaction has locked the row: "hint" is for the
+								 * timer */
 	DwHint		hint;
 } Settled;
 
-/* Ends the attempt of the message, unless others have its row by now. */
+/* Ends the attempt of the message, unless another process has taken it meanwhile. */
 static void
 settle_message(DwDatabase *db, Relation rel, Settled *settled)
 {
 	ErrorData	error = {
 		.sqlerrcode = DW_ERRCODE_ROLLED_BACK,
-		.message = "the transaction that received it was rolled back"
+		.message = "the transaction that received the message was rolled back"
 	};
 	HeapTuple	tuple = dw_task_find(rel, settled->id, NULL);
 	DwTaskKey	key;
@@ -265,15 +266,14 @@ settle_message(DwDatabase *db, Relation rel, Settled *settled)
 		return;
 	dw_task_key(rel, tuple, &key);
 	dw_writes_for(key.owner);
-	/* leased or moved since; and the sweeper removes what a mark has hit */
+	/* it was leased or moved since, or a mark has hit it: then sweep.c removes it */
 	if (!key.is_message || key.due > dw_now() || dw_task_is_cancelled(rel, tuple))
 		return;
 	if (dw_row_remove(rel, &key) != TM_Ok)
 	{
-		/* plain SQL that has locked it hints nothing: the next claim asks for a recheck */
+		/* plain SQL that has locked the row sends no hint: the next claim requests a recheck */
 		settled->hint = (DwHint) {.id = key.id, .due = key.due, .tid = key.tid};
-		settled->again = dw_lane_enter(db, key.owner, key.queue, key.priority,
-									   &settled->hint.lane);
+		settled->again = dw_lane_enter(db, key.owner, key.queue, key.priority, &settled->hint.lane);
 		return;
 	}
 	settled->has_lapsed = key.is_leased;
@@ -286,7 +286,7 @@ settle_message(DwDatabase *db, Relation rel, Settled *settled)
 		settled->outcome = DW_FAILED;
 }
 
-/* Deals with one message in the transaction of dw_slice_do(). */
+/* Settles one message in the transaction of dw_slice_do(). */
 static bool
 settle_one(DwDatabase *db, const DwCatalog *cat, void *state)
 {
@@ -306,9 +306,9 @@ settle_one(DwDatabase *db, const DwCatalog *cat, void *state)
 }
 
 /*
- * Ends the attempt of one message whose receivers were rolled back, in a transaction of
- * its own.  Sets *more to true if it must be called again at once.  Otherwise returns when
- * it must be called again; DW_NEVER if there is no such message.
+ * Ends the attempt of one message whose receivers were rolled back, in its own transaction.  Sets
+ * *more to true if it must be called again at once.  Otherwise returns when it must be called
+ * again, or DW_NEVER if there is no such message.
  */
 TimestampTz
 dw_rollbacks_end(DwDatabase *db, bool *more)
@@ -320,7 +320,7 @@ dw_rollbacks_end(DwDatabase *db, bool *more)
 		return dw_now() + TRY_AGAIN_US;
 	if (settled.id == 0)
 		return DW_NEVER;
-	/* only now: until the commit it must not be forgotten */
+	/* only now: the message must not be forgotten before the commit */
 	dw_rollback_settled(&db->rollbacks, settled.id);
 	if (settled.again)
 		dw_deliver(db, &settled.hint);

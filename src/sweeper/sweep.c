@@ -1,39 +1,38 @@
 /*-------------------------------------------------------------------------
  *
  * sweep.c
- *	  Removing the rows of cancelled tasks, and then the marks.
+ *	  Removes the rows of cancelled tasks, and then the marks.
  *
- * Run by the sweeper.  delay_cancel_all() does not delete rows: it commits a mark, a row
- * of delay_wheel_data.cancellation that tells which tasks are cancelled.  Tasks and marks draw
- * their numbers from one sequence.  A mark hits a task that matches it and has a lower
- * number.
+ * Run by the sweeper.  delay_cancel_all() does not delete rows: it commits a mark, a row of
+ * delay_wheel_data.cancellation that describes the cancelled tasks.  Tasks and marks draw their
+ * numbers from one sequence.  A mark hits a task that matches it and has a lower number.
  *
- * The sweeper goes through the index of lanes (of all lanes, and of any origin) in passes.
- * A pass consists of slices of some milliseconds.  Each slice is a transaction with a
- * snapshot of its own, and removes rows that the marks of this pass hit.  Parts of the index
- * where no mark can hit a task (other owners, queues, due times) are skipped.  The sweeper
- * waits for no lock, except the one that PostgreSQL takes to send notifications.  A row that
- * another process has locked is left for another pass.
+ * The sweeper scans the index of lanes (all lanes, of any origin) in passes.  A pass consists of
+ * slices of some milliseconds.  Each slice is a transaction with its own snapshot, and removes rows
+ * that the marks of this pass hit.  Parts of the index where no mark can hit a task (other owners,
+ * queues, due times) are skipped.  The sweeper waits for no lock, except PostgreSQL's lock for
+ * notifications.  A row that another process has locked is left for another pass.
  *
- * A mark can be removed when it hits no row, and no more rows can appear that it hits.  Such
- * rows can come from transactions that, before the mark was committed, had drawn a lower
- * number, or had begun to move a task or to run a task that is tried again.  Each
- * of these transactions, also if prepared, holds a lock on the task table until its end, and
- * has published before whose tasks it brings (writers.c).  Therefore:
+ * A mark can be removed when it hits no row, and no more rows that it hits can appear.  Such rows
+ * can come from transactions that, before the mark was committed, had drawn a lower number, or had
+ * begun to move a task or to run a task that is tried again.  Each of these transactions, even a
+ * prepared one, holds a lock on the task table until its end, and has published for which owners it
+ * may write tasks (writers.c).  Therefore:
  *
- * 1. When the sweeper first sees a mark, which is after the mark's commit, it asks the lock
- *    manager for the holders of such a lock, and leaves out those that bring tasks of other
- *    owners.  It waits until these holders have ended.
+ * 1. When the sweeper first sees a mark, after the mark's commit, it asks the lock manager for the
+ *    holders of such a lock.  It leaves out holders that write tasks of other owners only.  It
+ *    waits until the other holders have ended.
  * 2. A holder may have claimed a task of mode at_most_once.  Such a task has neither row nor
  *    lock while it runs, and may be put back.  So the sweeper also waits for executors that
  *    run such a task.
- * 3. A pass that begins after both, and can remove all rows that the mark hits, is the
- *    mark's last one.  These rows are not moved any more, so the pass cannot miss one.
+ * 3. A pass that begins after both waits, and can remove all rows that the mark hits, is the
+ *    mark's last pass.  These rows are not moved any more, so the pass cannot miss a row.
  *
- * If the sweeper ends in the middle, the next one begins anew.
+ * If the sweeper ends before, the next sweeper starts again.
  *
- * If the history is to have cancelled tasks, the rows of a slice are recorded together, in the
- * transaction that removes them.  While that table is locked, these rows are left, too.
+ * If the history records cancelled tasks, a slice records its rows together, in the transaction
+ * that removes them.  While the history's table is locked, such rows are left for another pass,
+ * too.
  *
  *-------------------------------------------------------------------------
  */
@@ -55,7 +54,6 @@
 #include "../base/wing.h"
 #include "../base/worker.h"
 #include "../ending/ending.h"
-#include "../ring/ring.h"
 #include "../rows/catalog.h"
 #include "../rows/lane_scan.h"
 #include "../rows/task_rows.h"
@@ -75,8 +73,8 @@
 /* Interval, in microseconds, at which the number of removed rows is written to the marks. */
 #define PROGRESS_US		USECS_PER_SEC
 /*
- * Minimum and maximum pause while the sweeper waits for transactions, executors or locked
- * rows, in microseconds; it doubles each time.
+ * Minimum and maximum pause while the sweeper waits for transactions, executors or locked rows, in
+ * microseconds.  The pause doubles each time.
  */
 #define WAIT_MIN_US		(10 * 1000)
 #define WAIT_MAX_US		USECS_PER_MINUTE
@@ -88,18 +86,18 @@
  */
 #define MANY_TASKS		1000
 
-/* What the sweeper knows of a mark. */
+/* The sweeper's state of a mark. */
 typedef struct Sweep
 {
 	int64		id;				/* number of the mark */
 	const DwMark *mark;			/* valid during a slice */
-	VirtualTransactionId *holders;	/* transactions that may bring more tasks that it hits */
+	VirtualTransactionId *holders;	/* transactions that may write more tasks that it hits */
 	int			nholders;
 	bool		swept;			/* at least one pass has removed rows for it */
 	bool		in_pass;		/* the present pass removes rows for it */
-	bool		last_pass;		/* the present pass is its last one, unless a row is left */
-	bool		left;			/* its latest pass could not remove some row, which was locked */
-	int64		removed;		/* rows removed and not yet added to the mark's row */
+	bool		last_pass;		/* the present pass is its last pass, unless a row is left */
+	bool		left;			/* its latest pass could not remove a locked row */
+	int64		removed;		/* removed rows that are not yet counted in the mark's row */
 } Sweep;
 
 static DwDatabase *db = NULL;
@@ -115,7 +113,7 @@ static int64 slice_removed = 0;
 /* True while a pass goes on; its next slice begins at the key "cursor". */
 static bool passing = false;
 static DwTaskKey cursor;
-/* When the number of removed rows is to be written to the marks again. */
+/* When the number of removed rows must be written to the marks again. */
 static TimestampTz progress_at = PG_INT64_MIN;
 /* The next pause while the sweeper waits, in microseconds. */
 static int64 wait_us = WAIT_MIN_US;
@@ -123,7 +121,7 @@ static int64 wait_us = WAIT_MIN_US;
 /* The lane that the pass has reached, and the marks that may hit tasks of this lane. */
 static DwTaskKey lane;
 static bool in_lane = false;
-/* Whether that lane has messages, some of which may be leased. */
+/* True if that lane has messages, which may be leased. */
 static bool lane_is_external = false;
 static Sweep **lane_sweeps = NULL;
 static int	nlane_sweeps = 0;
@@ -131,7 +129,7 @@ static int	nlane_sweeps = 0;
 static int64 lane_removed = 0;
 static TimestampTz lane_lowest = DW_NEVER;
 
-/* The sweeper must call it before dw_sweep_some(), once. */
+/* Initializes this file.  The sweeper calls it once, before dw_sweep_some(). */
 void
 dw_sweep_begin(DwDatabase *database)
 {
@@ -142,7 +140,7 @@ dw_sweep_begin(DwDatabase *database)
 	SetConfigOption("synchronous_commit", "off", PGC_USERSET, PGC_S_OVERRIDE);
 }
 
-/*---- Marks, and transactions that may bring more tasks ----*/
+/*---- Marks, and transactions that may write more tasks ----*/
 
 static int
 compare_marks(const void *a, const void *b)
@@ -169,7 +167,7 @@ list_marks(int *n)
 	return list;
 }
 
-/* True if the transaction may bring tasks of an owner whose tasks the mark hits. */
+/* Returns true if the transaction may write tasks of an owner whose tasks the mark hits. */
 static bool
 may_bring_more(VirtualTransactionId holder, const DwMark *mark)
 {
@@ -180,8 +178,8 @@ may_bring_more(VirtualTransactionId holder, const DwMark *mark)
 }
 
 /*
- * Notes the transactions that may bring more tasks that the mark hits: those that hold a
- * lock for writing on the task table, and bring tasks of an owner that the mark hits.
+ * Notes the transactions that may write more tasks that the mark hits.  They hold a lock for
+ * writing on the task table, and may write tasks of an owner that the mark hits.
  */
 static void
 note_holders(Sweep *sweep, const DwMark *mark)
@@ -200,8 +198,8 @@ note_holders(Sweep *sweep, const DwMark *mark)
 }
 
 /*
- * Brings "sweeps" up to date with the marks that are committed now.  For a new mark, notes
- * the transactions that may bring more tasks.
+ * Brings "sweeps" up to date with the committed marks.  For a new mark, notes the transactions that
+ * may write more tasks.
  */
 static void
 follow_marks(void)
@@ -255,8 +253,8 @@ forget_ended_holders(Sweep *sweep)
 }
 
 /*
- * True if the executor runs a task that has no row meanwhile, and that the mark would hit if
- * the task was put back.  The executor clears "autonomous" only when the new row is visible.
+ * Returns true if the executor runs a task without a row, and the mark would hit the task if it was
+ * put back.  The executor clears "autonomous" only when the new row is visible.
  */
 static bool
 may_put_back(DwExecutor *e, const DwMark *mark)
@@ -270,17 +268,17 @@ may_put_back(DwExecutor *e, const DwMark *mark)
 	return dw_mark_hits_lane(mark, dw_origin_stamp(), e->owner, dw_lanes[e->current.lane].queue);
 }
 
-/* True if may_put_back() is true for any executor. */
+/* Returns true if may_put_back() is true for any executor. */
 static bool
 any_may_put_back(const DwMark *mark)
 {
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
-		if (may_put_back(&dw_executors[i], mark))
+	dw_each_executor(e)
+		if (may_put_back(e, mark))
 			return true;
 	return false;
 }
 
-/* Returns the pid of the process that runs the transaction; 0 if it is prepared or ended. */
+/* Returns the pid of the transaction's process, or 0 if it was prepared or has ended. */
 static int
 holder_pid(VirtualTransactionId holder)
 {
@@ -300,7 +298,7 @@ add_pid(int *pids, int *n, int pid)
 		pids[(*n)++] = pid;
 }
 
-/* Publishes for the view whether the sweeper waits, and for which processes. */
+/* Publishes whether the sweeper waits, and for which processes, for the view. */
 static void
 publish_waits(bool waits)
 {
@@ -343,7 +341,7 @@ write_progress(Sweep *sweep)
 	sweep->removed = 0;
 }
 
-/* Does so for all marks, if PROGRESS_US have passed or the pass has ended. */
+/* Does write_progress() for all marks, if PROGRESS_US have passed or the pass has ended. */
 static void
 write_all_progress(bool ended)
 {
@@ -360,7 +358,7 @@ write_all_progress(bool ended)
 /*---- Passes ----*/
 
 /*
- * Begins a pass if any mark needs one, and can have one now; else returns false.  "waited" is
+ * Begins a pass if a mark needs a pass and can have it now.  Otherwise returns false.  "waited" is
  * true if the sweeper has made a pause since the last pass.
  */
 static bool
@@ -393,8 +391,8 @@ begin_sweep_pass(bool waited)
 }
 
 /*
- * Ends the pass, and deletes the marks for which it was the last one.  This is done in the
- * transaction that has removed the pass's last rows.
+ * Ends the pass, and deletes the marks for which it was the last pass, in the transaction that has
+ * removed the pass's last rows.
  */
 static void
 end_sweep_pass(void)
@@ -410,7 +408,7 @@ end_sweep_pass(void)
 		if (sweep->last_pass && !sweep->left)
 			sweep->left = dw_mark_take(sweep->id) == NULL;
 	}
-	/* the next slice reads the marks again, and finds those missing that were deleted */
+	/* the next slice reads the marks again, and forgets deleted marks */
 	dw_marks_changed();
 }
 
@@ -422,11 +420,11 @@ is_same_lane(const DwTaskKey *a, const DwTaskKey *b)
 }
 
 /*
- * The pass has reached the end of the lane.  If it has removed many tasks that are probably
- * in memory, the timer must load the lane again.  Otherwise executors would get all these
- * tasks when they are due, and find each one missing.  Messages may be ready for long before
- * somebody takes them, so of these a single one is enough: it would be counted, and waited
- * for, as if it were there.
+ * Handles the end of a lane.  If the pass has removed many tasks that are probably in memory, the
+ * timer must load the lane again.  Otherwise executors would get all these tasks when they are due,
+ * and find no rows.  One removed message is enough for a load, since messages may be ready for a
+ * long time before a session takes them: meanwhile, the message would be counted as if it were
+ * there.
  */
 static void
 leave_lane(void)
@@ -447,8 +445,8 @@ leave_lane(void)
 }
 
 /*
- * Sets lane_sweeps to the marks of the pass that may hit tasks of the lane of this key.  If
- * that is another lane than before, ends the former one.
+ * Sets lane_sweeps to the marks of the pass that may hit tasks of this key's lane.  If the lane is
+ * new, ends the former lane.
  */
 static void
 look_up_marks_of_lane(const DwTaskKey *key)
@@ -469,9 +467,9 @@ look_up_marks_of_lane(const DwTaskKey *key)
 }
 
 /*
- * True if some mark may hit a task of this due time.  If not, sets *key to where the pass
- * goes on, in this lane or the next one.  A message that is leased was due earlier than its
- * row says.
+ * Returns true if a mark may hit a task of this due time.  If not, sets *key to the key where the
+ * pass goes on, in this lane or the next lane.  A leased message was due before the time in its
+ * row.
  */
 static bool
 is_of_interest(DwTaskKey *key)
@@ -497,7 +495,7 @@ is_of_interest(DwTaskKey *key)
 	return false;
 }
 
-/* True if all wings let the sweeper remove the row of a cancelled task. */
+/* Returns true if all wings let the sweeper remove the row of a cancelled task. */
 static bool
 wings_let_go(Relation rel, HeapTuple tuple)
 {
@@ -537,7 +535,7 @@ sweep_row(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 				slice_removed++;
 				lane_removed++;
 				lane_lowest = Min(lane_lowest, key->due);
-				/* sessions in delay_wait() have learnt of the cancelling from the mark */
+				/* sessions in delay_wait() learnt from the mark that the task was cancelled */
 				if (recorded || !heap_attisnull(tuple, Anum_task_more, RelationGetDescr(rel)))
 					dw_conclude_row(rel, tuple, key, DW_CANCELLED, NULL);
 			}
@@ -547,7 +545,7 @@ sweep_row(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 	}
 }
 
-/* Does a slice of the pass; returns true if it has reached the end of the index. */
+/* Does a slice of the pass.  Returns true if the slice has reached the end of the index. */
 static bool
 sweep_slice(Relation rel)
 {
@@ -590,8 +588,8 @@ sweep_slice(Relation rel)
 }
 
 /*
- * Begins a transaction that may write, and locks its tables without waiting.  Returns the
- * table of tasks; NULL, without a transaction, if some table is locked.
+ * Begins a transaction that may write, and locks its tables without waiting.  Returns the table of
+ * tasks.  If a table is locked, ends the transaction and returns NULL.
  */
 static Relation
 begin_sweeping(void)
@@ -610,9 +608,9 @@ begin_sweeping(void)
 }
 
 /*
- * Does a slice of the work, in a transaction of its own.  Returns when it must be called
- * again, unless a mark is made before: a time in the past means at once, DW_NEVER that this
- * database has no marks.
+ * Does a slice of the work, in its own transaction.  Returns when it must be called again, unless a
+ * mark is made before.  A time in the past means at once, DW_NEVER means that this database has no
+ * marks.
  */
 TimestampTz
 dw_sweep_some(void)
@@ -648,8 +646,8 @@ dw_sweep_some(void)
 	else if (begin_sweep_pass(waited))
 	{
 		/*
-		 * the slices come in later transactions, so that their snapshots are taken after the
-		 * check which holders have ended
+		 * slices are done in later transactions, so that their snapshots are taken after this check
+		 * of the holders
 		 */
 		publish_waits(false);
 		waited = false;

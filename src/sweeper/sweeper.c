@@ -1,26 +1,26 @@
 /*-------------------------------------------------------------------------
  *
  * sweeper.c
- *	  The sweeper: the process that removes rows of cancelled tasks, old failed
- *	  tasks, the oldest history and old rows of the audit, ends messages whose last lease has
- *	  ended, counts attempts whose transactions were rolled back, notifies channels of queues,
- *	  forgets keys that were unique for a period, moves tasks whose time zones have got other
- *	  rules, and checks that recurring tasks have their next runs.
+ *	  The sweeper: the process that removes old rows, and does other slow work of a database.
  *
- * Run by the sweeper.  Each database has at most one.  It is a session of the bootstrap
- * superuser that runs no SQL.
+ * Run by the sweeper.  Each database has at most one sweeper.  It is a session of the bootstrap
+ * superuser that runs no SQL.  It removes rows of cancelled tasks, old failed tasks, the oldest
+ * history and old rows of the audit; ends messages after their last lease; counts attempts whose
+ * transactions were rolled back; notifies channels of queues; forgets keys that were unique for a
+ * period; moves tasks if the rules of their time zones have changed; and checks that recurring
+ * tasks have their next runs.
  *
- * The timer starts the sweeper when there is something to remove, and the sweeper ends when
- * there is not.  In between it works in slices of some milliseconds (sweep.c, and the jobs that
- * use aged_rows.c), and rests twice as long after each slice, so that it slows tasks down only a
- * little.  While it waits for transactions to end, it looks at them again after pauses
- * of up to a minute.  If an owner lacks a background worker for an executor meanwhile, the
- * sweeper ends, and the timer starts another one some time later.
+ * The timer starts the sweeper when there are rows to remove, and the sweeper ends when there are
+ * none.  In between it works in slices of some milliseconds (sweep.c, and the jobs that use
+ * aged_rows.c), and rests twice as long after each slice, so that it slows tasks down only a
+ * little.  While it waits for transactions to end, it checks them again after pauses of up to a
+ * minute.  If an owner lacks a background worker for an executor meanwhile, the sweeper ends, and
+ * the timer starts another sweeper some time later.
  *
- * The sweeper pins the place of its database, since it may outlive the timer.  It ends, as
- * the timer does, when a command needs the database without sessions (hold.c), or when
- * settings have changed.  Whenever it ends, it raises control, so that the timer checks
- * whether another sweeper is needed.
+ * The sweeper pins the place of its database, since it may outlive the timer.  Like the timer, it
+ * ends when a command needs the database without sessions (hold.c), or when settings have changed.
+ * Whenever it ends, it increments "control", so that the timer checks whether another sweeper is
+ * needed.
  *
  *-------------------------------------------------------------------------
  */
@@ -56,7 +56,7 @@
 #define LINGER_US		USECS_PER_SEC
 
 static DwDatabase *my_db = NULL;
-/* True if the sweeper ends in the regular way; not by an error, or a SIGTERM. */
+/* True if the sweeper ends in the regular way, not by an error or a SIGTERM. */
 static bool finished = false;
 /* True if the sweeper ends to free its background worker. */
 static bool made_way = false;
@@ -76,7 +76,7 @@ end_serving(int code, Datum arg)
 {
 	bool		failed = !finished && !dw_worker_terminated();
 
-	/* an error may have struck while this process held an LWLock */
+	/* after an error this process may still hold LWLocks */
 	LWLockReleaseAll();
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	dw_process_ends(&my_db->sweeper, failed ? DW_PROCESS_FAILED :
@@ -86,7 +86,7 @@ end_serving(int code, Datum arg)
 	LWLockRelease(dw_shared->table_lock);
 	if (!finished)
 	{
-		/* the sweeper had taken these requests and has not done the work: ask again */
+		/* the sweeper may have taken requests without doing the work: repeat all requests */
 		dw_sweeper_tell(&my_db->sweeper_news, DW_LOOK_AT_RECURRING);
 		for (int i = 0; i < DW_JOBS; i++)
 			(void) dw_job_ask(&my_db->sweeper_news, i, PG_INT64_MIN);
@@ -96,14 +96,13 @@ end_serving(int code, Datum arg)
 	tell_timer_of_end(my_db);
 	dw_database_unpin(my_db);
 	dw_worker_leaves();
-	/* the launcher may wait for the pin to go, to give back the database's place */
+	/* the launcher may wait for this unpin, to give the database's place back */
 	dw_wake_launcher();
 }
 
 /*
- * Takes over the database that the timer has chosen, and connects to it.  Exits if the
- * database does not need this sweeper any more, or a command needs the database without
- * sessions (hold.c).
+ * Takes over the database that the timer has chosen, and connects to it.  Exits if the database
+ * does not need this sweeper any more, or a command needs the database without sessions (hold.c).
  */
 static void
 begin_serving(Datum number)
@@ -140,25 +139,14 @@ begin_serving(Datum number)
 	dw_process_publish(&db->sweeper);
 }
 
-/* True if the sweeper must end: a command needs the database, or settings have changed. */
+/* Returns true if the sweeper must end: a command needs the database, or settings have changed. */
 static bool
 sweeper_asked_to_end(void)
 {
 	return dw_database_is_held(my_db) || dw_restart_at(my_db) != DW_NEVER;
 }
 
-/* Ends after SIGTERM; obeys settings if they were reloaded. */
-static void
-handle_interrupts(void)
-{
-	if (dw_worker_interrupts())
-		dw_retention_obey_settings(my_db);
-}
-
-/*
- * Does a slice of a job, by calling work(), if its time has come.  Returns when the job is
- * due next.
- */
+/* Does a slice of a job by work(), if its time has come.  Returns when the job is due next. */
 static TimestampTz
 do_in_time(DwJob job, TimestampTz (*work) (DwDatabase *db, bool *more))
 {
@@ -168,7 +156,7 @@ do_in_time(DwJob job, TimestampTz (*work) (DwDatabase *db, bool *more))
 
 	if (at > dw_now())
 		return at;
-	/* S1: before the work is done, so that a request made meanwhile is not lost */
+	/* S1: before the work is done, so that a request made during the work is not lost */
 	dw_job_begin(news, job);
 	at = work(my_db, &more);
 	/* S5 */
@@ -176,7 +164,7 @@ do_in_time(DwJob job, TimestampTz (*work) (DwDatabase *db, bool *more))
 	return dw_job_at(news, job);
 }
 
-/* Does a slice of each of these jobs whose time has come; returns when more is due. */
+/* Does a slice of each of these jobs whose time has come.  Returns when more work is due. */
 static TimestampTz
 do_jobs_of(const DwWingJob *jobs, int njobs)
 {
@@ -187,7 +175,7 @@ do_jobs_of(const DwWingJob *jobs, int njobs)
 	return at;
 }
 
-/* The same, of all jobs. */
+/* Does do_jobs_of() for all jobs. */
 static TimestampTz
 do_jobs(void)
 {
@@ -235,7 +223,7 @@ rest_long(TimestampTz more_at)
 {
 	bool		stays;
 
-	/* so either we see that an owner lacks a worker, or the timer sees that we rest */
+	/* either we see that an owner lacks a worker, or the timer sees that we rest */
 	dw_sweeper_tell(&my_db->sweeper_news, DW_SWEEPER_RESTS);
 	stays = !dw_starts_are_awaited();
 	if (stays)
@@ -245,10 +233,10 @@ rest_long(TimestampTz more_at)
 }
 
 /*
- * Rests after a slice that began then (by dw_uptime()), even if another process wakes the
- * sweeper, unless the sweeper is asked to end; and then until more work is due.  calls is how
- * often the sweeper had been woken when the slice began.  Returns false if the sweeper must
- * end to free its background worker.
+ * Rests after a slice that began at "began" (by dw_uptime()).  A wake-up does not end this first
+ * rest, unless the sweeper must end.  Then rests until more work is due.  "calls" is how often the
+ * sweeper had been woken when the slice began.  Returns false if the sweeper must end to free its
+ * background worker.
  */
 static bool
 rest(int64 began, uint32 calls, TimestampTz more_at)
@@ -269,7 +257,7 @@ rest(int64 began, uint32 calls, TimestampTz more_at)
 	return true;
 }
 
-/* Main function of the background worker; the argument is the number of its database. */
+/* Main function of the background worker.  The argument is the number of its database. */
 void
 dw_sweeper_main(Datum number)
 {
@@ -295,7 +283,8 @@ dw_sweeper_main(Datum number)
 
 		MemoryContextReset(round_context);
 		MemoryContextSwitchTo(round_context);
-		handle_interrupts();
+		if (dw_worker_interrupts())
+			dw_retention_obey_settings(my_db);
 		/* the flag is cleared before the marks are read, so that no request is lost */
 		(void) dw_sweeper_take(&my_db->sweeper_news, DW_LOOK_FOR_MARKS);
 		sweep_at = dw_sweep_some();
@@ -321,8 +310,8 @@ dw_sweeper_main(Datum number)
 		if (made_way)
 		{
 			/*
-			 * the timer learns of other work from the times in shared memory, and from the
-			 * marks, but not of this work
+			 * The timer learns of other work from times in shared memory, and from the marks.  It
+			 * does not learn of the wings' work from them.
 			 */
 			if (wings_at != DW_NEVER)
 				dw_sweeper_tell(&my_db->sweeper_news, DW_LOOK_AT_RECURRING);

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * sweeper.h
- *	  What the sweeper and its jobs offer to each other.
+ *	  Functions that the sweeper and its jobs offer to each other.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,38 +18,38 @@
 
 extern PGDLLEXPORT void dw_sweeper_main(Datum number);
 
-/*---- aged_rows.c: the sweeper removes rows whose time has come ----*/
+/*---- aged_rows.c: removes rows whose time has come ----*/
 
-/* Rows that go by a time. */
+/* A kind of rows that are removed by a time. */
 typedef struct DwAged
 {
 	DwJob		job;
-	size_t		table;			/* place of its OID in DwCatalog */
-	size_t		index;			/* the same of an index that begins with the time */
-	AttrNumber	column;			/* of the time */
+	size_t		table;			/* offset of the table's OID in DwCatalog */
+	size_t		index;			/* the same for an index whose first column is the time */
+	AttrNumber	column;			/* column of the time */
 	TimestampTz reached;		/* where the next slice of this pass begins */
 } DwAged;
 
 extern TimestampTz dw_aged_remove(DwDatabase *db, DwAged *kind, int64 age, bool *more);
 extern TimestampTz dw_periods_end(DwDatabase *db, bool *more);
 
-/*---- leases.c: the sweeper ends messages whose last lease has ended ----*/
+/*---- leases.c: ends messages whose last lease has ended ----*/
 
 extern TimestampTz dw_leases_end(DwDatabase *db, bool *more);
 
-/*---- leases.c: the sweeper notifies channels of queues ----*/
+/*---- leases.c: notifies channels of queues ----*/
 
 extern TimestampTz dw_queues_notify(DwDatabase *db, bool *more);
 
-/*---- leases.c: the sweeper counts attempts whose transactions were rolled back ----*/
+/*---- leases.c: counts attempts whose transactions were rolled back ----*/
 
 extern TimestampTz dw_rollbacks_end(DwDatabase *db, bool *more);
 
-/*---- aged_rows.c: a slice of one of the sweeper's jobs: the transaction around it ----*/
+/*---- aged_rows.c: the transaction of a slice of a job ----*/
 
 /*
- * The work of a slice, in the transaction of dw_slice_do().  state is the caller's.  Returns
- * false if the job cannot be done now: a table is locked.
+ * Does the work of a slice, in the transaction of dw_slice_do().  "state" belongs to the caller.
+ * Returns false if the job cannot be done now, since a table is locked.
  */
 typedef bool (*DwSliceWork) (DwDatabase *db, const DwCatalog *cat, void *state);
 
@@ -59,7 +59,7 @@ extern void dw_slice_close(Relation rel);
 extern bool dw_slice_open_both(Oid table, Oid index, Relation *rel, Relation *index_rel);
 extern void dw_slice_close_both(Relation rel, Relation index_rel);
 
-/*---- sweep.c: removing the rows of cancelled tasks, and then the marks ----*/
+/*---- sweep.c: removes the rows of cancelled tasks, and then the marks ----*/
 
 extern void dw_sweep_begin(DwDatabase *database);
 extern TimestampTz dw_sweep_some(void);

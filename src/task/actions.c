@@ -1,14 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * actions.c
- *	  What sessions do to tasks and queues, as wings are told.
+ *	  Reports actions of sessions on tasks and queues to wings.
  *
  * Run by sessions, and by executors whose tasks call functions of the extension.
  *
- * Each SQL function that changes something tells it here, if the setting delay_wheel.audit says
- * so.  What executors do by themselves is no action: runs, repetitions, the next run of a
- * recurring task, what follows a task.  Statements of plain SQL that write to the extension's
- * tables are told by a trigger.
+ * Each SQL function that changes something reports the change here, if the setting
+ * delay_wheel.audit includes it.  A trigger reports statements of plain SQL that write to the
+ * extension's tables.  Runs, retries, next runs of recurring tasks and follow-ups are no actions,
+ * since executors do these unasked.
  *
  *-------------------------------------------------------------------------
  */
@@ -28,7 +28,7 @@
 
 PG_FUNCTION_INFO_V1(dw_plain_sql);
 
-/* The rows of one table that plain SQL has written in this subtransaction, so far */
+/* Number of rows of one table that plain SQL has written in this subtransaction so far */
 static struct
 {
 	TransactionId xid;
@@ -39,8 +39,8 @@ static struct
 /*---- Telling wings ----*/
 
 /*
- * Tells wings what was done.  Not to be called under the lock of a key: they may wait for a lock
- * on a table.  The caller has seen that actions of this kind are recorded.
+ * Reports an action to wings.  Must not be called under the lock of a key: wings may wait for a
+ * lock on a table.  The caller has checked that actions of this kind are recorded.
  */
 void
 dw_audit_write(const DwAction *action)
@@ -56,7 +56,7 @@ text_of(const Datum *values, const bool *nulls, AttrNumber column)
 	return nulls[column - 1] ? NULL : DatumGetTextPP(values[column - 1]);
 }
 
-/* Writes a row about a task, whose columns are given; due may be 0, and the detail NULL. */
+/* Reports an action on the task with these columns.  due may be 0, and detail NULL. */
 void
 dw_audit_task(const char *what, const Datum *values, const bool *nulls, TimestampTz due,
 			  const char *detail)
@@ -76,7 +76,7 @@ dw_audit_task(const char *what, const Datum *values, const bool *nulls, Timestam
 	dw_audit_write(&action);
 }
 
-/* As dw_audit_task(), for a task whose row (of rel) is given. */
+/* Does the same as dw_audit_task(), for a row of rel. */
 void
 dw_audit_row(const char *what, Relation rel, HeapTuple tuple, TimestampTz due, const char *detail)
 {
@@ -90,8 +90,8 @@ dw_audit_row(const char *what, Relation rel, HeapTuple tuple, TimestampTz due, c
 /*---- Plain SQL ----*/
 
 /*
- * Counts a row that plain SQL is going to write, for dw_plain_sql().  A statement that fails
- * leaves a count behind; the next one belongs to another (sub)transaction then.
+ * Counts a row that plain SQL is going to write, for dw_plain_sql().  A failed statement leaves a
+ * count behind, but the next statement has another (sub)transaction.
  */
 void
 dw_audit_count(Relation rel)
@@ -108,8 +108,8 @@ dw_audit_count(Relation rel)
 }
 
 /*
- * Statement trigger on the tables of the extension: plain SQL has written to one.  The number
- * of rows is known where a row trigger counts them.
+ * Statement trigger on the tables of the extension: reports that plain SQL has written to one of
+ * them.  Reports the number of rows for tables whose row trigger counts them.
  */
 Datum
 dw_plain_sql(PG_FUNCTION_ARGS)

@@ -5,17 +5,16 @@
  *
  * Run by sessions.
  *
- * There is one right, INSERT on the view delay_wheel.tasks (rights.c).  allow() grants it,
- * and USAGE on the schema of the functions to roles that lack it; disallow() revokes it.
- * Both run with the rights of their caller.  Default privileges (ALTER DEFAULT PRIVILEGES)
- * would grant more to others; the install script revokes that again.
+ * There is one right: INSERT on the view delay_wheel.tasks (rights.c).  allow() grants this right,
+ * and also grants USAGE on the schema of the functions to roles that lack it.  disallow() revokes
+ * the right.  Both run with the rights of their caller.  Default privileges (ALTER DEFAULT
+ * PRIVILEGES) would grant more to other roles; the install script revokes them again.
  *
- * On Citus a role that schedules needs the right on all nodes, and on nodes that are
- * added later: a trigger on a shard fires there.  Citus passes roles on, and their
- * members, but no rights on objects of an extension.  So on Citus allow() makes the role a
- * member of a group, delay_wheel_user.  On each node the group gets its right from that
- * node's own delay_wheel: when the GRANT arrives there (control/ddl.c), or when CREATE
- * EXTENSION finds the group.
+ * On Citus a role that schedules needs the right on all nodes, and on nodes that are added later: a
+ * trigger on a shard fires there.  Citus copies roles and memberships to other nodes, but no rights
+ * on objects of an extension.  So on Citus allow() makes the role a member of a group,
+ * delay_wheel_user.  On each node, the delay_wheel of the node grants the right to the group: when
+ * the GRANT arrives there (control/ddl.c), or when CREATE EXTENSION finds the group.
  *
  *-------------------------------------------------------------------------
  */
@@ -47,8 +46,8 @@ PG_FUNCTION_INFO_V1(dw_disallow);
 PG_FUNCTION_INFO_V1(dw_revoke_defaults);
 
 /*
- * Returns the role names as a list for GRANT.  The name public stands for PUBLIC, as
- * in GRANT, where it is a keyword even in quotes.
+ * Returns the role names as a list for GRANT.  The name public stands for PUBLIC, as in GRANT,
+ * where even the quoted name is a keyword.
  */
 static char *
 list_roles(ArrayType *array)
@@ -73,14 +72,14 @@ list_roles(ArrayType *array)
 	return list.data;
 }
 
-/* Returns the OID of the role; that of PUBLIC for public, as in GRANT. */
+/* Returns the OID of the role; for public, the OID of PUBLIC, as in GRANT. */
 static Oid
 role_named(const char *name)
 {
 	return strcmp(name, "public") == 0 ? ACL_ID_PUBLIC : get_role_oid(name, false);
 }
 
-/* True if the current user owns the view whose INSERT is the right, or is a superuser. */
+/* Returns true if the current user owns the view of the right, or is a superuser. */
 static bool
 owns_right(void)
 {
@@ -95,7 +94,7 @@ owns_right(void)
 	return has_privs_of_role(GetUserId(), owner);
 }
 
-/* Raises an error unless the current user may give the right. */
+/* Raises an error unless the current user may grant the right. */
 static void
 require_owner_of_right(void)
 {
@@ -140,8 +139,9 @@ grant_schema(Oid schema, const char *role)
 /*---- All nodes of Citus ----*/
 
 /*
- * Grants the group, if it exists and the database is one of Citus, what delay_wheel.allow() grants a role of one server.
- * Does nothing if the current user may not do so: the command in hand is another one.
+ * Grants to the group, if it exists and the database has Citus, all that delay_wheel.allow() grants
+ * to a role on one server.  Does nothing if the current user may not grant, since the user's
+ * command only caused this call.
  */
 void
 dw_group_allow(void)
@@ -154,7 +154,7 @@ dw_group_allow(void)
 		!owns_right())
 		return;
 	nest_level = dw_own_sql_begin();
-	/* each node does this itself */
+	/* each node does this by itself */
 	(void) set_config_option("citus.enable_ddl_propagation", "off", PGC_USERSET, PGC_S_SESSION,
 							 GUC_ACTION_SAVE, true, 0, false);
 	change_rights("GRANT INSERT ON " DW_RIGHT_VIEW " TO " DW_GROUP);
@@ -162,7 +162,7 @@ dw_group_allow(void)
 	dw_own_sql_end(nest_level);
 }
 
-/* True if commands on roles go to all nodes: the database is one of Citus. */
+/* Returns true if commands on roles go to all nodes, since the database has Citus. */
 static bool
 has_other_nodes(void)
 {
@@ -173,9 +173,9 @@ has_other_nodes(void)
 }
 
 /*
- * Makes the roles members of the group.  Citus executes both commands on all nodes, in
- * this transaction.  Raises an error for a role that would not have the group's rights
- * nevertheless.  The caller has connected to SPI.
+ * Makes the roles members of the group.  Citus executes both commands on all nodes, in this
+ * transaction.  Raises an error for a role that does not inherit the group's rights.  The caller
+ * has connected to SPI.
  */
 static void
 join_group(ArrayType *roles)
@@ -190,7 +190,7 @@ join_group(ArrayType *roles)
 			ereport(ERROR,
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 					 errmsg("cannot allow all roles on all nodes of Citus"),
-					 errhint("Allow roles by name, or a group of theirs.")));
+					 errhint("Allow single roles, or a group role.")));
 	if (!OidIsValid(get_role_oid(DW_GROUP, true)))
 		change_rights("CREATE ROLE " DW_GROUP);
 	change_rights(psprintf("GRANT " DW_GROUP " TO %s", list));
@@ -208,7 +208,7 @@ join_group(ArrayType *roles)
 
 /*---- allow() and disallow() ----*/
 
-/* Error context callback of grant_right(): the grants of a view are one row, which is not stored elsewhere. */
+/* Error context callback of grant_right(): adds a hint if the row of pg_class is full of grants. */
 static void
 grant_callback(void *arg)
 {
@@ -257,6 +257,28 @@ dw_allow(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(true);
 }
 
+/* Warns of each role that has the right nevertheless. */
+static void
+warn_of_allowed(ArrayType *roles)
+{
+	Datum	   *names;
+	int			n;
+
+	deconstruct_array(roles, NAMEOID, NAMEDATALEN, false, TYPALIGN_CHAR, &names, NULL, &n);
+	for (int i = 0; i < n; i++)
+	{
+		const char *name = NameStr(*DatumGetName(names[i]));
+		Oid			role = role_named(name);
+
+		if (role != ACL_ID_PUBLIC && !superuser_arg(role) &&
+			pg_class_aclcheck(dw_right_view(), role, ACL_INSERT) == ACLCHECK_OK)
+			ereport(WARNING,
+					(errcode(ERRCODE_WARNING_PRIVILEGE_NOT_REVOKED),
+					 errmsg("role \"%s\" may still use delay_wheel", name),
+					 errdetail("It is a member of a role that may, all roles may, or another role has granted it the right.")));
+	}
+}
+
 /* SQL function delay_wheel.disallow(). */
 Datum
 dw_disallow(PG_FUNCTION_ARGS)
@@ -268,28 +290,29 @@ dw_disallow(PG_FUNCTION_ARGS)
 	require_owner_of_right();
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "could not connect to the SPI manager");
-	change_rights(psprintf("REVOKE INSERT ON " DW_RIGHT_VIEW " FROM %s", list_roles(roles)));
+	change_rights(psprintf("REVOKE INSERT ON " DW_RIGHT_VIEW " FROM %s CASCADE", list_roles(roles)));
 	if (has_other_nodes() && OidIsValid(get_role_oid(DW_GROUP, true)))
 		change_rights(psprintf("REVOKE " DW_GROUP " FROM %s", list_roles(roles)));
+	warn_of_allowed(roles);
 	if (dw_audits(DW_AUDIT_CONTROL))
 		dw_audit_write(&(DwAction) {.what = "disallow",.detail = list_roles(roles)});
 	SPI_finish();
 	PG_RETURN_BOOL(true);
 }
 
-/*---- What scripts of the extension have created ----*/
+/* Objects that scripts of the extension have created */
 
 /*
- * SQL function, called at the end of each script of the extension: rights on what the
- * script has created.
+ * SQL function, called at the end of each script of the extension: sets rights on the objects that
+ * the script has created.
  *
- * Revokes all privileges on the extension's objects, except those that PUBLIC has by
- * design: to read views, call functions and use the schema.  All others came from
- * default privileges, which were meant for an application's own tables.
+ * Revokes all privileges on the extension's objects, except privileges that PUBLIC has by design:
+ * to read views, call functions and use the schema.  All other privileges came from default
+ * privileges, which were meant for an application's own tables.
  *
- * A script of the extension creates this function first and calls it last.  Only
- * objects that were created in between count: an administrator may have granted
- * privileges on older ones.  Then gives the group its right.
+ * A script of the extension creates this function first and calls it last.  Only objects that were
+ * created in between count, since an administrator may have granted privileges on older objects.
+ * Finally grants the right to the group.
  */
 Datum
 dw_revoke_defaults(PG_FUNCTION_ARGS)

@@ -1,11 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * attempts.c
- *	  How often a task is tried, how long, and when again.
+ *	  Number and time limits of attempts, and the time of the next attempt.
  *
- * Run by executors, which must come to a decision whatever the row says.  So
- * senseless values, which plain SQL may have written, are clipped and raise no
- * error.
+ * Run by executors, which must come to a decision about any row.  So senseless values, which plain
+ * SQL may have written, are clipped and raise no error.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,23 +24,23 @@
 #include "task.h"
 
 /*
- * A retry_delay of zero does not grow.  After MAX_AT_ONCE failed attempts the pause
- * is at least PAUSE_AFTER us, since each attempt costs a row and a line of the log.
+ * A retry_delay of zero does not grow.  So after MAX_AT_ONCE failed attempts the pause is at least
+ * PAUSE_AFTER us, since each attempt writes a row and a line of the log.
  */
 #define MAX_AT_ONCE		100
 #define PAUSE_AFTER		USECS_PER_SEC
 
 /*
- * A task that has lost its connection to another node is run again after a second; the
- * pause doubles up to five minutes.  After MAX_LOST times, which is a day, the failure is
- * one like others: a node that never comes back must come to somebody's notice.
+ * A task that has lost its connection to another node is run again after a second.  The pause
+ * doubles up to five minutes.  After MAX_LOST times, about a day, the failure counts like other
+ * failures, so that somebody notices a node that never comes back.
  */
 #define LOST_PAUSE		USECS_PER_SEC
 #define MAX_LOST_PAUSE	(5 * USECS_PER_MINUTE)
 #define MAX_LOST		300
 /*
- * Citus reports a connection that is lost in the middle of a command as an internal error.
- * If the other node is gone, the next run gets a better one.
+ * Citus reports a connection that is lost in the middle of a command as an internal error.  If the
+ * other node is gone, the next run gets a clearer error.
  */
 #define MAX_LOST_VAGUE	10
 
@@ -49,8 +48,8 @@
 #define MAX_LAST_ERROR	500
 
 /*
- * Returns the shorter one of statement_timeout and delay_wheel.default_timeout, as set
- * for the role, in ms; zero or less if neither is set.
+ * Returns the smaller value of statement_timeout and delay_wheel.default_timeout for the role, in
+ * ms; zero or less if neither is set.
  */
 static int
 default_timeout(void)
@@ -88,8 +87,8 @@ dw_terms(DwDatabase *db, const DwTaskKey *key, const Datum *values, const bool *
 }
 
 /*
- * True if the error is a serialization failure or a deadlock: the same statements,
- * repeated at once, will probably succeed.
+ * Returns true if the error is a serialization failure or a deadlock: the same statements, repeated
+ * at once, will probably succeed.
  */
 bool
 dw_is_transient(int sqlstate)
@@ -99,9 +98,9 @@ dw_is_transient(int sqlstate)
 }
 
 /*
- * True if the error says that the connection to another node was refused or lost, or that
- * the other node shuts down, has crashed or just starts; or if it may say so.  An executor
- * of this node that shuts down gets no such error, but ends.
+ * Returns true if the error means, or may mean, that the connection to another node was refused or
+ * lost, or that the other node shuts down, has crashed or just starts.  When this node itself shuts
+ * down, its executors get no such error, but end.
  */
 bool
 dw_is_lost_connection(int sqlstate)
@@ -122,7 +121,7 @@ dw_is_lost_connection(int sqlstate)
 	}
 }
 
-/* Returns the time that is so long from now, and up to a quarter of that later. */
+/* Returns the time after this pause, and up to a quarter of the pause later. */
 static TimestampTz
 after_pause(int64 pause)
 {
@@ -132,8 +131,8 @@ after_pause(int64 pause)
 }
 
 /*
- * Returns when to run a task again that has lost its connection to another node so many
- * times, at least once, the last time with this error; DW_NEVER if it was too often.
+ * Returns when to run a task again that has lost its connection to another node; DW_NEVER after too
+ * many times.  lost: number of times, at least 1. sqlstate: the last error.
  */
 TimestampTz
 dw_next_connection(int64 lost, int sqlstate)
@@ -148,9 +147,8 @@ dw_next_connection(int64 lost, int sqlstate)
 }
 
 /*
- * Returns the due time of the next attempt of a task, after the given number of failed
- * ones.  Some jitter (up to a quarter) keeps tasks that failed together from coming back
- * together.
+ * Returns the due time of the next attempt of a task, after this number of failed attempts.  A
+ * jitter of up to a quarter of the pause separates tasks that failed together.
  */
 TimestampTz
 dw_next_attempt(const DwTerms *terms, const DwRetry *retry, int failed)
@@ -173,7 +171,7 @@ dw_keep_error(Datum *values, bool *nulls, const ErrorData *error)
 								dw_error_message(error));
 
 	text[pg_mbcliplen(text, strlen(text), MAX_LAST_ERROR)] = '\0';
-	/* text that plain SQL put there may leave no room: the task itself is worth more */
+	/* texts from plain SQL may leave no room: the task itself is worth more than the error */
 	if (!dw_more_has_room(values, nulls, Anum_task_more, strlen(text)))
 		return;
 	dw_more_set_text(values, nulls, Anum_task_more, DW_MORE_LAST_ERROR, text);

@@ -1,18 +1,18 @@
 /*-------------------------------------------------------------------------
  *
  * key_lock.c
- *	  The lock of a key, and the rows that have it.
+ *	  The lock of a key, and the rows with the key.
  *
  * Run by sessions that schedule and cancel by key, and by executors.
  *
- * A key is a text that the user gives to a task; there is at most one pending task of
- * the same owner, queue and key.  The rules are in ending/keys.c.  They rest on an
- * advisory lock of the key: a process holds the lock from the moment that it looks for
- * the pending task of the key until it has inserted or deleted one.  No process waits
- * for anything else while it holds the lock, and none holds two.
+ * A key is a text that the user gives to a task; there is at most one pending task of the same
+ * owner, queue and key.  The rules are in ending/keys.c.  They rest on an advisory lock of the key.
+ * A process takes this lock before it looks for the pending task of the key, and holds it until it
+ * has inserted or deleted a task of the key.  While a process holds the lock of a key, it waits for
+ * nothing else, and takes no lock of another key.
  *
- * A task is superseded if there is a newer one of its key that it must give way to.
- * Its row may still be there, but it is not pending any more.
+ * A task is superseded if there is a newer task of its key that it must give way to.  Its row may
+ * still be there, but it is not pending any more.
  *
  *-------------------------------------------------------------------------
  */
@@ -38,8 +38,8 @@
 #include "task.h"
 
 /*
- * Class (field 4) of the advisory locks of keys.  The SQL functions for advisory locks
- * use 1 and 2.  See row_lock.c and recurring/commands.c for our other classes.
+ * Class (field 4) of the advisory locks of keys.  The SQL functions for advisory locks use the
+ * classes 1 and 2. See row_lock.c and recurring/commands.c for our other classes.
  */
 #define KEY_LOCK_CLASS	0xDE1A
 
@@ -47,8 +47,8 @@
 static LOCKTAG key_lock;
 
 /*
- * Fills *key with owner, queue and key of a row of delay_wheel_data.task, and *task with the
- * row's short columns; false if the task has no key.  The text points into the tuple
+ * Fills *key with owner, queue and key of a row of delay_wheel_data.task, and *task with the row's
+ * short columns.  Returns false if the task has no key.  The key's text points into the tuple
  * unless it had to be detoasted.
  */
 bool
@@ -67,9 +67,9 @@ dw_key_of(Relation rel, HeapTuple tuple, DwKey *key, DwTaskKey *task)
 }
 
 /*
- * Takes the lock of a key, waiting for others.  A process holds one such lock at most,
- * and releases it by dw_key_leave() before it waits for anything else.  Two keys may
- * share a lock, by their hash; that costs nothing but a short wait.
+ * Takes the lock of a key, and waits for other processes if need be.  A process holds one such lock
+ * at most, and releases it by dw_key_leave() before it waits for anything else.  Two keys with the
+ * same hash share a lock, which costs only a short wait.
  */
 void
 dw_key_lock(const DwKey *key)
@@ -83,11 +83,11 @@ dw_key_lock(const DwKey *key)
 }
 
 /*
- * Takes the lock of a task's key, as dw_key_lock() does.  True if the task has a key:
- * then the caller must call dw_key_leave().
+ * Takes the lock of a task's key, as dw_key_lock() does.  Returns true if the task has a key: then
+ * the caller must call dw_key_leave().
  *
- * An executor holds the lock from before it deletes the row until it has decided
- * whether the task is run.
+ * An executor takes the lock before it deletes the row, and holds it until it has decided whether
+ * the task is run.
  */
 bool
 dw_key_lock_of(Relation rel, HeapTuple tuple)
@@ -109,8 +109,8 @@ dw_key_leave(void)
 }
 
 /*
- * Inserts the row of a task again that this transaction has deleted, under the lock of the
- * task's key if it has one; the caller may hold that lock.  Returns where the new row is.
+ * Inserts a task's row again that this transaction has deleted.  If the task has a key, does so
+ * under the key's lock, which the caller may hold.  Returns the TID of the new row.
  */
 ItemPointerData
 dw_task_insert_again(Relation rel, Datum *values, bool *nulls)
@@ -135,9 +135,9 @@ dw_task_insert_again(Relation rel, Datum *values, bool *nulls)
 }
 
 /*
- * Returns a list of DwKeyRow: all rows of the key, in any order, seen with a dirty
- * snapshot, so including those that open transactions insert or delete.  Rows that a
- * mark of delay_cancel_all() has cancelled are left out.  rel is delay_wheel_data.task.
+ * Returns a list of DwKeyRow: all rows of the key, in any order, except rows that a mark of
+ * delay_cancel_all() has cancelled.  The dirty snapshot includes rows that open transactions insert
+ * or delete.  rel is delay_wheel_data.task.
  */
 List *
 dw_key_rows(Relation rel, const DwKey *key)
@@ -170,7 +170,7 @@ dw_key_rows(Relation rel, const DwKey *key)
 	}
 	systable_endscan(scan);
 
-	/* after the scan has ended, since reading the marks may scan a table, too */
+	/* only after the end of the scan, since reading the marks may scan a table, too */
 	foreach(lc, rows)
 		if (dw_task_is_cancelled(rel, ((DwKeyRow *) lfirst(lc))->tuple))
 			rows = foreach_delete_current(rows, lc);
@@ -178,10 +178,9 @@ dw_key_rows(Relation rel, const DwKey *key)
 }
 
 /*
- * True if an executor is running the task of this row, or is running a newer task of
- * the key and has deleted this row for it; or if a session has received that message, or
- * has a lease of it.
- * rows are all rows of the key.
+ * Returns true if an executor is running the task of this row, or has deleted this row since it is
+ * running a newer task of the key.  Also true if a session has received this message, or has a
+ * lease of it.  rows: all rows of the key.
  */
 bool
 dw_key_row_is_claimed(const DwKeyRow *row, List *rows)
@@ -208,9 +207,9 @@ dw_key_row_is_claimed(const DwKeyRow *row, List *rows)
 }
 
 /*
- * Returns the row with the highest id, or NULL.  A task that is being moved has two
- * rows; then the new one is returned.  Unless any_origin, rows that came with a copy
- * of another database are ignored.
+ * Returns the row with the highest id, or NULL.  A task that is being moved has two rows; then
+ * returns the new row.  Unless any_origin is true, ignores rows that came with a copy of another
+ * database.
  */
 DwKeyRow *
 dw_key_newest(List *rows, bool any_origin)
@@ -232,8 +231,8 @@ dw_key_newest(List *rows, bool any_origin)
 }
 
 /*
- * Returns a committed row (or one of this transaction) that supersedes the task, or
- * NULL.  A task is superseded by a newer one of the same origin, or of this database's.
+ * Returns a row that supersedes the task, or NULL.  The row is committed, or written by this
+ * transaction.  A task is superseded by a newer task of the same origin, or of this database.
  */
 DwKeyRow *
 dw_key_superseder(List *rows, const DwTaskKey *task)
@@ -252,9 +251,9 @@ dw_key_superseder(List *rows, const DwTaskKey *task)
 }
 
 /*
- * Notes that the executor could not claim a task, since another transaction has locked
- * its row.  If the task has a key, the next session that wants to keep the task
- * (if_exists => 'keep') lets the executor go first, see ending/keys.c.
+ * Notes that the executor could not claim a task, since another transaction has locked its row.  If
+ * the task has a key, the next session that would keep the task (if_exists => 'keep') lets the
+ * executor go first, see ending/keys.c.
  */
 void
 dw_key_claim_refused(DwExecutor *me, Relation rel, HeapTuple tuple)
@@ -268,8 +267,8 @@ dw_key_claim_refused(DwExecutor *me, Relation rel, HeapTuple tuple)
 }
 
 /*
- * True if there is a newer task of the same key, pending or running.  Then this row
- * is not that of a pending task any more.
+ * Returns true if there is a newer task of the same key, pending or running, so that this row is no
+ * pending task any more.
  */
 bool
 dw_task_is_superseded(Relation rel, HeapTuple tuple)

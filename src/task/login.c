@@ -5,19 +5,18 @@
  *
  * Run by sessions that schedule tasks, or run them at once.
  *
- * The meaning of a text depends on settings: in which schemas a name is looked up, which
- * number of 03/02/2026 is the month, in which zone 10:00 is.  A task is to mean what it
- * meant in the session that scheduled it, and runs in a session of its owner.  So a
- * session keeps with the task those of these settings that mean something else than they
- * would in a new session of the owner (new_task.c).  Most sessions have none.
+ * The meaning of a text depends on settings: the schemas in which a name is looked up, the month in
+ * 03/02/2026, the zone of 10:00.  A task runs in a session of its owner, but must mean the same as
+ * in the session that scheduled it.  So a session keeps a setting with the task if the setting has
+ * another meaning than in a new session of the owner (new_task.c).  Most sessions keep none.
  *
- * How a value is written as text (the style of DateStyle, extra_float_digits, bytea_output)
- * does not count.  Nor do names of zones without summer time: UTC and Etc/UTC are one.
- * Drivers and frameworks set these for each session, and change no meaning.
+ * Settings for the output of values (the style of DateStyle, extra_float_digits, bytea_output) do
+ * not count.  Different names of a zone without summer time are equal: UTC and Etc/UTC.  Drivers
+ * and frameworks set these for each session, and do not change the meaning of a text.
  *
- * What a new session would begin with is looked up once, and again after a reload of the
- * configuration, or when another session has committed ALTER ROLE ... SET or the like:
- * then the server has counted a change (shmem/logins.c).
+ * The settings of a new session are looked up once, and again after a reload of the configuration,
+ * or when another session has committed ALTER ROLE... SET or the like: the server counts such
+ * changes (shmem/logins.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -47,27 +46,29 @@ struct DwLogin
 {
 	Oid			role;			/* hash key, must be first */
 	char	   *values[DW_LOGIN_SETTINGS];	/* NULL: not known */
-	bool		unchanged[DW_LOGIN_SETTINGS];	/* this session has begun with the value */
+	bool		unchanged[DW_LOGIN_SETTINGS];	/* this session began with the same value */
 	int			date_order;
 	bool		sql_intervals;
 	const pg_tz *zone;
 };
 
-/* Logins that were looked up */
+/* The settings of roles that were looked up */
 static HTAB *logins = NULL;
 static MemoryContext logins_context = NULL;
 
-/* When: the count of changes, and PgReloadTime */
+/* The count of changes, and PgReloadTime, when they were looked up */
 static uint64 changes_seen = 0;
 static TimestampTz settings_read = 0;
 
-/* This transaction has changed settings of a role or database, and may be rolled back. */
+/*
+ * True if this transaction, which may be rolled back, has changed settings of a role or database.
+ */
 static bool changing = false;
 
 /* PostgreSQL's records of the settings */
 static struct config_generic *records[DW_LOGIN_SETTINGS];
 
-/* Adds a setting, written as "name=value", if it is one of ours, unless a value is there. */
+/* Adds a setting, given as "name=value", if it is one of DW_LOGIN_SETTINGS and has no value yet. */
 static void
 add_setting(char *item, char **values)
 {
@@ -80,7 +81,7 @@ add_setting(char *item, char **values)
 	}
 }
 
-/* Adds the settings of a database and a role (InvalidOid: of all), unless a value is there. */
+/* Adds the settings of a database and a role (InvalidOid: all) that have no value yet. */
 static void
 add_settings(Relation rel, Oid database, Oid role, char **values)
 {
@@ -122,7 +123,7 @@ server_value(DwLoginSetting i)
 	return dw_logins_server_value(&dw_shared->logins, i, value) ? value : NULL;
 }
 
-/* Sets a setting for a moment, so that PostgreSQL says what a value of it means. */
+/* Sets a setting for a moment, so that PostgreSQL interprets the value. */
 static void
 try_value(const char *name, const char *value)
 {
@@ -131,9 +132,8 @@ try_value(const char *name, const char *value)
 }
 
 /*
- * Fills in what a new session of the role would begin with.  Of the settings of roles and
- * databases one counts, over the server's; a part of DateStyle that it leaves open is the
- * server's.
+ * Fills in the settings of a new session of the role.  The first value found for role and database
+ * overrides the server's value.  The server's DateStyle adds the part that this value leaves open.
  */
 static void
 look_up(DwLogin *login, MemoryContext context)
@@ -194,8 +194,8 @@ forget_old_logins(void)
 }
 
 /*
- * Returns with what a new session of the role in this database would begin.  The result
- * lasts until the next call.
+ * Returns the settings of a new session of the role in this database.  The result lasts until the
+ * next call.
  */
 const DwLogin *
 dw_login(Oid role)
@@ -213,14 +213,14 @@ dw_login(Oid role)
 	return known;
 }
 
-/* Returns the value that a setting would have, NULL if it is not known. */
+/* Returns the value of a setting in the new session, NULL if it is not known. */
 const char *
 dw_login_value(const DwLogin *login, DwLoginSetting setting)
 {
 	return login->values[setting];
 }
 
-/* True if both zones are the same, or have the same offset all the time. */
+/* Returns true if both zones are the same, or always have the same offset. */
 static bool
 is_same_zone(const pg_tz *a, const pg_tz *b)
 {
@@ -231,8 +231,7 @@ is_same_zone(const pg_tz *a, const pg_tz *b)
 }
 
 /*
- * True if a text may mean something else in this session, by this setting, than in a new
- * one of the role.
+ * Returns true if this setting may give a text another meaning than in a new session of the role.
  */
 bool
 dw_login_differs(const DwLogin *login, DwLoginSetting setting)
@@ -256,20 +255,20 @@ dw_login_differs(const DwLogin *login, DwLoginSetting setting)
 	}
 }
 
-/* To be called when this transaction has changed settings of a role or a database. */
+/* Notes that this transaction has changed settings of a role or a database. */
 void
 dw_login_changing(void)
 {
 	changing = true;
 }
 
-/* To be called at the end of such a transaction: makes all sessions look again.  Cannot fail. */
+/* Makes all sessions look again, at the end of such a transaction.  Cannot fail. */
 void
 dw_login_changed(void)
 {
 	if (!changing)
 		return;
 	changing = false;
-	/* this session may have seen what was rolled back */
+	/* this session may have looked up settings that were rolled back */
 	pg_atomic_fetch_add_u64(&dw_shared->logins.changes, 1);
 }

@@ -3,44 +3,42 @@
  * marks.c
  *	  Marks: rows that cancel many tasks at once.
  *
- * Run by sessions, executors and the sweeper; also by the timer, which locks the table
- * of marks beforehand, since it must not wait.  backend/cancel_all.c writes marks.
+ * Run by sessions, executors and the sweeper.  The timer runs it, too, but first locks the table of
+ * marks, since it must not wait.  backend/cancel_all.c writes marks.
  *
- * delay_cancel_all() does not touch the tasks.  It writes one row, a mark, that says
- * which tasks are cancelled, however many there are.  When the mark has been
- * committed, all processes that ask dw_task_is_cancelled() treat these tasks as gone.
- * The sweeper (sweeper/sweep.c) removes their rows, and in the end the mark.
+ * delay_cancel_all() does not touch the tasks.  It writes one row, a mark, with the criteria of the
+ * tasks to cancel, however many there are.  When the mark has been committed, all processes that
+ * ask dw_task_is_cancelled() treat these tasks as gone.  The sweeper (sweeper/sweep.c) removes
+ * their rows, and in the end the mark.
  *
- * A mark hits a task (cancels it) if the task fits the mark and has a lower number.
- * Tasks and marks draw their numbers from one sequence.  So a mark hits the tasks that
- * were scheduled before it, including those of prepared transactions and of those that
- * have not committed yet, and no later ones.  A task keeps its number when it is moved
- * or tried again.
+ * A mark hits a task (cancels it) if the task fits the mark and has a lower number.  Tasks and
+ * marks draw their numbers from one sequence.  So a mark hits the tasks that were scheduled before
+ * it, even by transactions that are prepared or have not committed yet, and no later tasks.  A task
+ * keeps its number when it is moved or tried again.
  *
- * A task can be spared: its column spared then holds the id of a mark, and only marks
- * with a higher id hit the task.  A session spares a task that it moves or puts back to
- * where an old mark, which did not hit the task before, would hit it.
+ * A task can be spared: the column "spared" then holds the id of a mark, and only marks with a
+ * higher id hit the task.  A session spares a task that it moves or puts back if an old mark, which
+ * did not hit the task before, would hit it now.
  *
- * Numbers count within one origin, the database that a row was written in.  A mark
- * that came with a copy of another database (copies/arm.c) hits the tasks that came
- * with it, and no others.  The sweeper leaves such a mark, since more tasks of that
- * origin may come; delay_wheel.arm() removes it.
+ * Numbers count within one origin, the database that a row was written in.  A mark that came with a
+ * copy of another database (copies/arm.c) hits only the tasks of this copy.  The sweeper leaves
+ * such a mark, since more tasks of that origin may come; delay_wheel.arm() removes it.
  *
- * No claim succeeds after the commit of a mark has returned.  The process that commits
- * a mark raises control when the mark is visible to all, and before its client
- * hears of the commit (touched.c).  An executor reads control after it has deleted
- * the task's row.  If it finds the new value, it reads the marks with a snapshot taken
- * then.  If it finds the old one, it had claimed the task before the commit returned,
- * so the task was running already.  COMMIT PREPARED raises the value, too.
+ * No claim succeeds after the commit of a mark has returned.  The process that commits a mark
+ * raises control after the mark is visible to all, and before the client gets the answer
+ * (touched.c).  An executor reads control after it has deleted the task's row.  If it finds the new
+ * value, it reads the marks with a new snapshot.  If it finds the old value, it had claimed the
+ * task before the commit returned, so the task was running already.  COMMIT PREPARED raises the
+ * value, too.
  *
- * Each process keeps a copy of the marks.  The copy lacks no mark while control is
- * as it was before the snapshot of the copy was taken, and this transaction has
- * written no mark itself.  But the copy may have marks that have been removed since.
- * Mostly there are no marks: then all this is a comparison of two numbers.
+ * Each process keeps a copy of the marks.  The copy is complete while control has the value from
+ * before the snapshot of the copy, and this transaction has written no mark itself.  But the copy
+ * may have marks that have been removed since.  Mostly there are no marks: then the whole test is a
+ * comparison of two numbers.
  *
- * The marks that may hit a task are found by the task's owner.  So the marks of one
- * role cost the tasks of others no time, only memory, which is bounded: a role that is
- * not a superuser can have a limited number of marks (backend/cancel_all.c).
+ * The marks that may hit a task are found by the task's owner.  So the marks of one role cost the
+ * tasks of other roles no time.  They cost memory, which is bounded: a role that is not a superuser
+ * can have a limited number of marks (backend/cancel_all.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -94,15 +92,15 @@ static OwnerMark *by_owner = NULL;
 static int	nby_owner = 0;
 
 /*
- * Whether the copy can be used, and for which database, table and value of control,
- * as read before the marks.
+ * True if the copy can be used.  It is for this database, this table, and this value of control,
+ * which was read before the marks.
  */
 static bool copy_valid = false;
 static DwDatabase *copy_database;
 static uint32 copy_control;
 static Oid	copy_table = InvalidOid;
 
-/* True if this transaction has written a mark; a rollback may undo that. */
+/* True if this transaction has written a mark, which may be rolled back. */
 static bool own_marks = false;
 
 /*---- The copy of the marks ----*/
@@ -186,8 +184,8 @@ list_by_owner(void)
 }
 
 /*
- * Reads all marks into the copy, with a snapshot taken now.  Does not keep the lock of
- * the table: a long task must not block a session that wants an exclusive lock.
+ * Reads all marks into the copy, with a new snapshot.  Does not keep the lock of the table: a long
+ * task must not block a session that wants an exclusive lock.
  */
 static void
 read_marks(void)
@@ -226,13 +224,13 @@ read_marks(void)
 }
 
 /*
- * Brings the copy up to date.  The counter is read after all that the caller has done
- * to the task's row, and before the snapshot is taken.
+ * Brings the copy up to date.  Reads control after all that the caller has done to the task's row,
+ * and before the snapshot is taken.
  */
 static void
 refresh_copy(void)
 {
-	/* the forecast can be read without the library preloaded */
+	/* the forecast can be read even if the server has not preloaded the library */
 	DwDatabase *db = dw_shared != NULL ? dw_my_database() : NULL;
 	uint32		control = 0;
 
@@ -247,7 +245,7 @@ refresh_copy(void)
 	read_marks();
 	copy_database = db;
 	copy_control = control;
-	/* without a place for the database nothing tells of changes */
+	/* if the database has no place, no control shows changes */
 	copy_valid = db != NULL;
 }
 
@@ -262,14 +260,17 @@ dw_marks_touched(void)
 	dw_touch_control();
 }
 
-/* Makes this process read the marks again: the sweeper has removed some. */
+/* Makes this process read the marks again, since the sweeper has removed some. */
 void
 dw_marks_changed(void)
 {
 	copy_valid = false;
 }
 
-/* Relcache callback: the table of marks was truncated, or dropped with the extension. */
+/*
+ * Relcache callback: forgets the copy if the table of marks was truncated, or dropped with the
+ * extension.
+ */
 static void
 forget_copy(Datum arg, Oid relid)
 {
@@ -277,7 +278,7 @@ forget_copy(Datum arg, Oid relid)
 		copy_valid = false;
 }
 
-/* At the end of a transaction that has written marks: the copy is out of date. */
+/* Forgets the copy at the end of a transaction that has written marks. */
 static void
 marks_xact_callback(XactEvent event, void *arg)
 {
@@ -313,11 +314,9 @@ dw_marks(int *n)
 }
 
 /*
- * As dw_marks(), but reads the table, so that no mark had been removed before this call.
- *
- * For a scan of many rows with a snapshot that was taken before: dw_marks_hit() is
- * enough for each of these rows.  A row that had been moved by then is spared by the
- * marks that there were.
+ * Does the same as dw_marks(), but reads the table, so that the result has no mark that was removed
+ * before this call.  For a scan of many rows with an earlier snapshot: dw_marks_hit() is then
+ * enough for each of these rows.  A row that was moved before is spared by the marks of that time.
  */
 const DwMark *
 dw_marks_anew(int *n)
@@ -329,8 +328,8 @@ dw_marks_anew(int *n)
 /*---- Which tasks a mark hits ----*/
 
 /*
- * Fills *task from a row of delay_wheel_data.task.  The tag points into the tuple, which
- * must last as long.
+ * Fills *task from a row of delay_wheel_data.task.  The tag points into the tuple, which must live
+ * as long as *task.
  */
 void
 dw_markable(Relation rel, HeapTuple tuple, DwMarkable *task)
@@ -342,7 +341,7 @@ dw_markable(Relation rel, HeapTuple tuple, DwMarkable *task)
 	task->owner = DatumGetObjectId(heap_getattr(tuple, Anum_task_owner, desc, &isnull));
 	task->origin = DatumGetInt64(heap_getattr(tuple, Anum_task_origin, desc, &isnull));
 	task->queue = DatumGetInt16(heap_getattr(tuple, Anum_task_queue, desc, &isnull));
-	/* of a leased message the due time is the end of the lease */
+	/* a leased message is due when its lease ends, but its first due time counts */
 	value = heap_getattr(tuple, Anum_task_first_due, desc, &isnull);
 	if (isnull)
 		value = heap_getattr(tuple, Anum_task_due, desc, &isnull);
@@ -355,14 +354,14 @@ dw_markable(Relation rel, HeapTuple tuple, DwMarkable *task)
 	task->tag = isnull ? NULL : (struct varlena *) DatumGetPointer(value);
 }
 
-/* True if the task has the mark's tag. */
+/* Returns true if the task has the mark's tag. */
 static bool
 tag_is(const DwMarkable *task, const DwMark *mark)
 {
 	text	   *tag;
 	bool		same;
 
-	/* a tag of another length cannot be the same, and is not detoasted */
+	/* a tag of another length is different, and need not be detoasted */
 	if (task->tag == NULL ||
 		toast_raw_datum_size(PointerGetDatum(task->tag)) - VARHDRSZ != mark->tag_length)
 		return false;
@@ -373,7 +372,7 @@ tag_is(const DwMarkable *task, const DwMark *mark)
 	return same;
 }
 
-/* True if the mark can hit tasks of the owner. */
+/* Returns true if the mark can hit tasks of the owner. */
 bool
 dw_mark_hits_owner(const DwMark *mark, Oid owner)
 {
@@ -381,7 +380,7 @@ dw_mark_hits_owner(const DwMark *mark, Oid owner)
 		bsearch(&owner, mark->owners, mark->nowners, sizeof(Oid), oid_cmp) != NULL;
 }
 
-/* True if the mark can hit tasks of this origin, owner and queue. */
+/* Returns true if the mark can hit tasks of this origin, owner and queue. */
 bool
 dw_mark_hits_lane(const DwMark *mark, int64 origin, Oid owner, int16 queue)
 {
@@ -390,7 +389,7 @@ dw_mark_hits_lane(const DwMark *mark, int64 origin, Oid owner, int16 queue)
 		(mark->any_queue || mark->queue == queue);
 }
 
-/* True if the mark hits the task. */
+/* Returns true if the mark hits the task. */
 bool
 dw_mark_hits(const DwMark *mark, const DwMarkable *task)
 {
@@ -400,7 +399,7 @@ dw_mark_hits(const DwMark *mark, const DwMarkable *task)
 		(mark->tag == NULL || tag_is(task, mark));
 }
 
-/* Returns the index in by_owner of the first entry for the owner, or where it would be. */
+/* Returns the index in by_owner of the owner's first entry, or of its place if there is none. */
 static int
 first_of_owner(Oid owner, bool any_owner)
 {
@@ -438,8 +437,8 @@ latest_hit(const DwMarkable *task)
 }
 
 /*
- * True if a mark of the copy, as it is, hits the task.  The caller has called dw_marks()
- * or dw_marks_anew().
+ * Returns true if a mark of the copy hits the task.  Does not read marks again.  The caller has
+ * called dw_marks() or dw_marks_anew().
  */
 bool
 dw_marks_hit(Relation rel, HeapTuple tuple)
@@ -453,13 +452,12 @@ dw_marks_hit(Relation rel, HeapTuple tuple)
 }
 
 /*
- * True if a mark of delay_cancel_all() hits the task: a committed one, or one of this
- * transaction.  Reads the marks again, with a snapshot of its own, if any were
- * committed since the last call.
+ * Returns true if a mark of delay_cancel_all(), committed or of this transaction, hits the task.
+ * Reads the marks again, with a new snapshot, if any were committed since the last call.
  *
- * No process tells others that a mark was removed.  A task that is moved after that,
- * to where the mark would have hit it, is not cancelled.  So before the answer is yes,
- * the marks are read once more, after the row.
+ * No process informs others that a mark was removed.  A later move of a task may give it columns
+ * that the removed mark would hit: the task is not cancelled.  So before the result is true, the
+ * marks are read once more, after the row.
  */
 bool
 dw_task_is_cancelled(Relation rel, HeapTuple tuple)
@@ -476,8 +474,8 @@ dw_task_is_cancelled(Relation rel, HeapTuple tuple)
 /*---- The marks' own rows ----*/
 
 /*
- * Deletes the row of a mark and returns a copy of it; NULL if another transaction has
- * locked the row, or it is gone.
+ * Deletes the row of a mark and returns a copy of the row; NULL if another transaction has locked
+ * it, or it is gone.
  */
 HeapTuple
 dw_mark_take(int64 id)
@@ -495,7 +493,7 @@ dw_mark_take(int64 id)
 	return tuple;
 }
 
-/* True if the mark is for all owners that the older one is for. */
+/* Returns true if the mark is for all owners that the older one is for. */
 static bool
 covers_owners(const DwMark *mark, const DwMark *older)
 {
@@ -507,7 +505,7 @@ covers_owners(const DwMark *mark, const DwMark *older)
 	return true;
 }
 
-/* True if the mark hits all tasks that the older one hits. */
+/* Returns true if the mark hits all tasks that the older one hits. */
 static bool
 covers(const DwMark *mark, const DwMark *older)
 {
@@ -519,9 +517,8 @@ covers(const DwMark *mark, const DwMark *older)
 }
 
 /*
- * Deletes the marks that have become needless by the mark with this id, of this
- * transaction, since it hits all that they hit.  Marks that another transaction has
- * locked are left.
+ * Deletes the marks that are needless, since the mark with this id, of this transaction, hits all
+ * their tasks.  Leaves marks that another transaction has locked.
  */
 void
 dw_marks_supersede(int64 id)
@@ -542,9 +539,9 @@ dw_marks_supersede(int64 id)
 }
 
 /*
- * Spares a task that is moved or put back from the marks that there are; later ones may
- * cancel it.  The column spared becomes the id of the latest mark that would hit the row
- * as it is about to be written, and stays as it is if none would.
+ * Protects a task that is moved or put back from the present marks; later marks may cancel it.
+ * Sets the column "spared" to the id of the latest mark that would hit the row with these columns.
+ * Leaves the column unchanged if no mark would hit it.
  */
 void
 dw_marks_spare(Datum *values, bool *nulls)
@@ -572,8 +569,8 @@ dw_marks_spare(Datum *values, bool *nulls)
 }
 
 /*
- * Deletes all marks that came with a copy of another database; called by delay_wheel.arm()
- * when it has left no task that they could hit.  Waits for the locks of the rows.
+ * Deletes all marks that came with a copy of another database; called by delay_wheel.arm() when no
+ * task is left that they could hit.  Waits for the locks of the rows.
  */
 void
 dw_marks_armed(void)
@@ -599,8 +596,8 @@ dw_marks_armed(void)
 }
 
 /*
- * True if there are marks of this database, so that the sweeper has work.  For the
- * timer, which has opened and locked the table of marks; uses the active snapshot.
+ * Returns true if there are marks of this database, so that the sweeper has work.  For the timer,
+ * which has opened and locked the table of marks; uses the active snapshot.
  */
 bool
 dw_sweep_needed(Relation rel)

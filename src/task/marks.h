@@ -14,11 +14,11 @@
 #include "datatype/timestamp.h"
 #include "utils/relcache.h"
 
-/* A row of delay_wheel_data.cancellation: it cancels the tasks that fit all members. */
+/* A row of delay_wheel_data.cancellation: it cancels the tasks that meet all criteria. */
 typedef struct DwMark
 {
 	int64		id;				/* cancels only tasks with a lower number */
-	int64		origin;			/* stamp of the database that it was made in */
+	int64		origin;			/* stamp of the database where it was made */
 	bool		ours;			/* made in this database */
 	bool		any_owner;		/* cancels tasks of all owners */
 	Oid		   *owners;			/* unless any_owner: the owners, sorted */

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * my_session.c
- *	  What a process knows of itself.
+ *	  The database of this process, and the task that the process runs.
  *
- * Run by sessions, and by executors.  The database's place in shared memory is
- * pinned for as long as the transaction may have something to tell the timer; the
- * pin keeps the launcher from giving the place to another database.
+ * Run by sessions, and by executors.  The database's place in shared memory is pinned as long as
+ * the transaction may have news for the timer.  The pin keeps the launcher from giving the place to
+ * another database.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,7 +25,7 @@
 #include "../shmem/starts.h"
 #include "task.h"
 
-/* So long after the start of the server the launcher is there, if it can be. */
+/* The launcher should be there within this time after the start of the server. */
 #define LAUNCHER_LIMIT_MS	10000
 
 int64		dw_run_now_id = 0;
@@ -35,15 +35,15 @@ bool		dw_batch_is_closed = false;
 bool		dw_may_snooze = false;
 
 /*
- * The place that was found last.  While it is not pinned, the launcher may give it to
- * another database, so each transaction pins it anew, by the database's OID.
+ * The place that was found last.  While it is not pinned, the launcher may give it to another
+ * database, so each transaction pins it again, by the database's OID.
  */
 static DwDatabase *my_database = NULL;
 static bool pinned = false;
 
 /*
- * Returns the time of day, or the due time that delay_run_due() has reached, if that is later:
- * what tasks that it runs would find on the clock.
+ * Returns the clock of the tasks that this process runs: the current time, or the due time that
+ * delay_run_due() has reached, if this is later.
  */
 TimestampTz
 dw_time_reached(void)
@@ -52,8 +52,8 @@ dw_time_reached(void)
 }
 
 /*
- * Returns this process's database, pinned until the end of the transaction.  The
- * database is given a place in shared memory if it has none; NULL if all are taken.
+ * Returns this process's database, pinned until the end of the transaction.  If the database has no
+ * place in shared memory, it gets one; returns NULL if all places are taken.
  */
 DwDatabase *
 dw_my_database(void)
@@ -90,13 +90,28 @@ dw_my_database_find(void)
 	return my_database;
 }
 
-/* Gives up the pin, at the end of the transaction, when the timer has been told everything. */
+/* Gives up the pin at the end of the transaction, when the timer has got all news. */
 void
 dw_my_database_unpin(void)
 {
 	if (pinned)
 		dw_database_unpin(my_database);
 	pinned = false;
+}
+
+/* As dw_my_database(), but raises an error if shared memory has no place for this database. */
+DwDatabase *
+dw_require_my_database(void)
+{
+	DwDatabase *db = dw_my_database();
+
+	if (db == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("delay_wheel has no place for another database: the limit of %d is reached",
+						dw_max_databases),
+				 errhint("Increase \"%s\" and restart the server.", "delay_wheel.max_databases")));
+	return db;
 }
 
 /* Warns, once in a session, that shared memory has no place for this database. */
@@ -116,10 +131,7 @@ dw_warn_no_place(void)
 	warned = true;
 }
 
-/*
- * Why this database will have no timer until somebody does something; NULL if it has one, or may
- * have one soon.
- */
+/* Returns why this database has no timer until somebody acts; NULL if it has or will get one. */
 static const char *
 why_not_served(DwDatabase *db)
 {
@@ -137,9 +149,9 @@ why_not_served(DwDatabase *db)
 }
 
 /*
- * Warns, once in a session until the database is served again, that no message becomes
- * receivable.  Not an error: a receiver may do other things in its transaction, and a
- * background worker may become free.
+ * Warns, once in a session until the database is served again, that no message can be received.
+ * Not an error: a receiver may do other things in its transaction, and a background worker may
+ * become free.
  */
 void
 dw_warn_not_served(DwDatabase *db)
@@ -159,7 +171,7 @@ dw_warn_not_served(DwDatabase *db)
 			 errhint("See \"last_problem\" in delay_wheel.status. Messages that are sent wait.")));
 }
 
-/* True if this process is running the task, as an executor or by delay_run(). */
+/* Returns true if this process is running the task, as an executor or by delay_run(). */
 bool
 dw_executor_runs_here(int64 id)
 {
@@ -170,8 +182,8 @@ dw_executor_runs_here(int64 id)
 }
 
 /*
- * Makes the task that is running the last one of its batch, so that no further task
- * shares its transaction.  Has no effect outside of a batch.
+ * Makes the running task the last task of its batch, so that no further task shares its
+ * transaction.  Has no effect outside of a batch.
  */
 void
 dw_batch_close(void)
@@ -179,7 +191,7 @@ dw_batch_close(void)
 	dw_batch_is_closed = true;
 }
 
-/* The owner of the task, if this process is running it, as an executor or by delay_run(); else InvalidOid. */
+/* Returns the task's owner if this process runs it (executor, delay_run()), else InvalidOid. */
 Oid
 dw_owner_of_task_here(int64 id)
 {
@@ -189,11 +201,10 @@ dw_owner_of_task_here(int64 id)
 }
 
 /*
- * The running task wants to be run again then, or, with 0, not any more.
+ * Notes that the running task will run again at this time, or, if it is 0, that it will not.
  *
- * That is a setting.  So PostgreSQL takes it back with the subtransaction that it was set in,
- * keeps it over the commits of a procedure, and gives the task that called delay_run() its own
- * one back.
+ * The note is a setting.  So PostgreSQL undoes it if its subtransaction is rolled back, keeps it
+ * over the commits of a procedure, and restores the value of a task that has called delay_run().
  */
 void
 dw_snooze(TimestampTz until)
@@ -206,7 +217,7 @@ dw_snooze(TimestampTz until)
 							 GUC_ACTION_SET, true, 0, false);
 }
 
-/* Returns when the task that has run wants to be run again, and forgets it; 0 if it does not. */
+/* Returns when the task that has just run must run again, or 0, and forgets the time. */
 TimestampTz
 dw_snooze_take(void)
 {

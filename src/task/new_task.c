@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * new_task.c
- *	  One new task: its due time, its checks, and its row.
+ *	  A new task: its due time, its checks, and its row.
  *
  * Run by sessions that schedule, and by executors whose task causes another one: a
  * follow-up (options on_success and on_failure), or the next run of a recurring task.
@@ -36,10 +36,7 @@
 #include "task.h"
 #include "touched.h"
 
-/*
- * Raises an error if due + expires is out of the range of timestamps.  expires is an
- * interval.
- */
+/* Raises an error if due + expires, an interval, is out of the range of timestamps. */
 void
 dw_check_expires(TimestampTz due, Datum expires)
 {
@@ -47,8 +44,8 @@ dw_check_expires(TimestampTz due, Datum expires)
 }
 
 /*
- * Returns the time that delays count from: now(), the start of the transaction, or the
- * due time that delay_run_due() has reached, if that is later (see backend/run_now.c).
+ * Returns the time that delays count from: now(), which is the start of the transaction, or the due
+ * time that delay_run_due() has reached, if this is later (see backend/run_now.c).
  */
 TimestampTz
 dw_schedule_now(void)
@@ -56,7 +53,7 @@ dw_schedule_now(void)
 	return Max(GetCurrentTransactionStartTimestamp(), dw_run_now_clock);
 }
 
-/* Returns the due time after a delay; an error if it is not finite. */
+/* Returns the due time after a delay.  Raises an error if it is not finite. */
 TimestampTz
 dw_due_after(const Interval *delay)
 {
@@ -72,31 +69,42 @@ dw_due_after(const Interval *delay)
 	return due;
 }
 
-/* What interval_in() passes over before and after a number. */
+/* The characters that interval_in() skips before and after a number. */
 #define BLANKS " \t\n\r\f\v"
 
 /*
- * Raises an error if the text of an interval is a number, which would be one of seconds: a
- * program that passes milliseconds must hear of it.  Zero is not refused.
+ * Raises an error if the text of an interval is, or ends in, a number without a unit.  The number
+ * would mean seconds: a program that passes milliseconds must notice.  Accepts zero.
  */
 static void
 refuse_number(const char *text, const char *what)
 {
-	const char *begin = text + strspn(text, BLANKS);
-	const char *number = begin + strspn(begin, BLANKS "+-@");
-	size_t		length = strspn(number, "0123456789.");
+	const char *first = text + strspn(text, BLANKS);
+	const char *end = text + strlen(text);
+	const char *number;
+	int			dots = 0;
 
-	if (length > 0 && number[length + strspn(number + length, BLANKS)] == '\0' &&
-		text[strcspn(text, "123456789")] != '\0')
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_DATETIME_FORMAT),
-				 errmsg("%s has no unit: \"%s\"", what, text),
-				 errhint("Write '%.*s seconds', or what else it means.", (int) (number + length - begin), begin)));
+	/* interval_in() ignores other characters */
+	while (end > text && !isalnum((unsigned char) end[-1]))
+		end--;
+	number = end;
+	while (number > text && (isdigit((unsigned char) number[-1]) || number[-1] == '.'))
+		dots += *--number == '.';
+	if (dots > 1 || strspn(number, "0.") >= end - number)
+		return;
+	/* PT5, 12:30, 1-2 (a year and two months), and 28.03.2027, which is an error of interval_in() */
+	if (number > text && (isalpha((unsigned char) number[-1]) || number[-1] == ':' ||
+						  (number[-1] == '-' && number - 1 > text && isdigit((unsigned char) number[-2]))))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_DATETIME_FORMAT),
+			 errmsg("%s has no unit: \"%s\"", what, text),
+			 errhint("Write '%.*s seconds', or use another unit.", (int) (end - first), first)));
 }
 
 /*
- * Returns the interval that a text means, read as a literal would be, but that a number alone is
- * an error; what is its word for the message.
+ * Returns the interval of a text, which is read like a literal, except that a bare number raises an
+ * error.  what: its name for the message.
  */
 Interval *
 dw_interval_of_text(const char *text, const char *what)
@@ -131,8 +139,8 @@ read_when(PGFunction input, const char *text)
 }
 
 /*
- * Returns the delay that a text means.  It is kept: an application schedules with the same few
- * delays again and again.
+ * Returns the delay of a text, and keeps it: an application schedules with the same few delays
+ * again and again.
  */
 static Interval *
 delay_of_text(const text *delay)
@@ -164,8 +172,8 @@ delay_of_text(const text *delay)
 }
 
 /*
- * True if the text begins as a date does: 2027-03-28, 2027/3/28 or 20270328.  The latter two, and
- * 2027-03 without a day, would be intervals of thousands of years.
+ * Returns true if the text begins as a date does: 2027-03-28, 2027/3/28 or 20270328.  As an
+ * interval, 2027/3/28, 20270328, or 2027-03 without a day, would mean thousands of years.
  */
 static bool
 begins_with_date(const char *when)
@@ -180,8 +188,8 @@ begins_with_date(const char *when)
 }
 
 /*
- * Returns the due time that a text says: a delay, or a point in time if it begins with a date.
- * Both are read as literals are.
+ * Returns the due time of a text: a delay, or a point in time if it begins with a date.  Both are
+ * read like literals.
  */
 TimestampTz
 dw_due_of_text(const text *when)
@@ -192,7 +200,7 @@ dw_due_of_text(const text *when)
 		dw_due_after(delay_of_text(when));
 }
 
-/* Returns the due time as it is; an error if it is not finite. */
+/* Returns the due time unchanged.  Raises an error if it is not finite. */
 TimestampTz
 dw_finite_due(TimestampTz due)
 {
@@ -204,7 +212,7 @@ dw_finite_due(TimestampTz due)
 }
 
 /*
- * Fills *task: a task of the current user, in the default queue, due at once after the
+ * Fills in *task: the current user owns it, it is in the default queue, and due right after the
  * commit.  sql is NULL for a message.
  */
 void
@@ -241,13 +249,6 @@ kept_value(const Jsonb *settings, DwLoginSetting setting)
 	return pnstrdup(value.val.string.val, value.val.string.len);
 }
 
-/* Returns the settings that the task keeps, NULL if there are none. */
-static Jsonb *
-kept_settings(const DwNewTask *task)
-{
-	return dw_more_object(task->values, task->nulls, Anum_task_more, DW_MORE_SETTINGS);
-}
-
 /* Returns the text "traceparent" of the task's headers; NULL if there is none. */
 static char *
 trace_of(const DwNewTask *task)
@@ -263,8 +264,8 @@ trace_of(const DwNewTask *task)
 }
 
 /*
- * Makes the traceparent of an SQL task's headers a setting while the task runs, as if it was
- * kept; it precedes one that is kept.
+ * Makes the traceparent of an SQL task's headers one of the settings that the task keeps.  It
+ * overrides a kept value.
  */
 void
 dw_new_task_keep_trace(DwNewTask *task)
@@ -284,7 +285,7 @@ dw_new_task_keep_trace(DwNewTask *task)
 	dw_more_set_object(task->values, task->nulls, Anum_task_more, DW_MORE_SETTINGS, DatumGetJsonbP(kept));
 }
 
-/* Takes away the setting that came from the task's headers. */
+/* Removes the setting that came from the task's headers. */
 void
 dw_new_task_forget_trace(DwNewTask *task)
 {
@@ -302,10 +303,10 @@ dw_new_task_forget_trace(DwNewTask *task)
 }
 
 /*
- * Keeps with the task what this session has and a new one of its owner would not have: its
- * search_path, and other settings that decide how its text is read (login.c), or that of
- * its follow-ups.  Also keeps the settings that are named, by the task, its queue or
- * delay_wheel.keep_settings.  Replaces values that the task has kept before.
+ * Keeps settings of this session with the task, if a new session of its owner would not have them:
+ * search_path, and other settings that decide how its text, or its follow-ups, are read (login.c).
+ * Also keeps the settings that the task, its queue or delay_wheel.keep_settings names.  Replaces
+ * values that the task has kept before.
  */
 void
 dw_new_task_keep(DwNewTask *task)
@@ -324,7 +325,7 @@ dw_new_task_keep(DwNewTask *task)
 		!dw_more_has(task->values, task->nulls, Anum_task_more, DW_MORE_ON_SUCCESS) &&
 		!dw_more_has(task->values, task->nulls, Anum_task_more, DW_MORE_ON_FAILURE))
 		return;
-	before = kept_settings(task);
+	before = dw_more_object(task->values, task->nulls, Anum_task_more, DW_MORE_SETTINGS);
 	for (int i = DW_SEARCH_PATH + 1; i < DW_LOGIN_SETTINGS; i++)
 		if (dw_login_differs(login, i) || kept_value(before, i) != NULL)
 			reading[n++] = dw_login_settings[i];
@@ -339,14 +340,14 @@ dw_new_task_keep(DwNewTask *task)
 }
 
 /*
- * Returns the name of a setting, other than search_path, by which the task's text is read
- * otherwise than this session reads; NULL if there is none.
+ * Returns the name of a setting, other than search_path, that makes the task's text be read
+ * differently than in this session; NULL if there is none.
  */
 const char *
 dw_new_task_reads_otherwise(const DwNewTask *task)
 {
 	const DwLogin *login = dw_login(task->owner);
-	const Jsonb *settings = kept_settings(task);
+	const Jsonb *settings = dw_more_object(task->values, task->nulls, Anum_task_more, DW_MORE_SETTINGS);
 
 	for (int i = DW_SEARCH_PATH + 1; i < DW_LOGIN_SETTINGS; i++)
 	{
@@ -372,9 +373,9 @@ dw_refuse_superuser(Oid owner)
 }
 
 /*
- * Raises an error if the task cannot be scheduled: its SQL, which has nargs arguments, or
- * its latest due time.  How the SQL is checked says task->check; it is not parsed if nargs
- * is DW_SQL_CHECKED, as for a message.  To be planned it must be that of the current user.
+ * Raises an error if the task cannot be scheduled: because of its SQL, which has nargs arguments,
+ * or its latest due time.  task->check decides how the SQL is checked; if nargs is DW_SQL_CHECKED,
+ * as for a message, it is not parsed.  Only SQL of the current user can be planned.
  */
 void
 dw_new_task_check(DwNewTask *task, int nargs)
@@ -402,8 +403,8 @@ dw_new_task_check(DwNewTask *task, int nargs)
 }
 
 /*
- * Returns when the task is due if it has this id.  The queue's spread goes by a hash of the id:
- * a task that is put back is moved as far again.
+ * Returns when a task with this id is due.  The queue's spread is a hash of the id, so a task that
+ * is put back gets the same spread again.
  */
 TimestampTz
 dw_new_task_due(const DwNewTask *task, int64 id)
@@ -414,9 +415,8 @@ dw_new_task_due(const DwNewTask *task, int64 id)
 }
 
 /*
- * Draws an id and writes the row; after the commit, the timer hears of the task.
- * Returns the id.  rel is delay_wheel_data.task, locked for writing; lane is the task's lane,
- * or dw_no_lane.
+ * Draws an id, writes the row, and returns the id.  After the commit, the timer gets a hint.  rel
+ * is delay_wheel_data.task, locked for writing; lane is the task's lane, or dw_no_lane.
  */
 int64
 dw_new_task_insert(Relation rel, DwNewTask *task, DwLaneRef lane)
@@ -446,9 +446,8 @@ dw_new_task_insert(Relation rel, DwNewTask *task, DwLaneRef lane)
 }
 
 /*
- * Schedules a task that follows one that ends, and returns its id.  Its SQL
- * was checked when the first task was scheduled.  No limit applies: neither of pending
- * tasks nor of lanes.
+ * Schedules the successor of a task that ends, and returns its id.  The successor's SQL was checked
+ * when the first task was scheduled.  No limit of pending tasks or lanes applies.
  */
 int64
 dw_schedule_successor(DwNewTask *task)

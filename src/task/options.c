@@ -3,9 +3,8 @@
  * options.c
  *	  Reads the options of tasks, messages, recurring tasks and queues.
  *
- * Run by sessions, and by executors whose tasks call functions with options.  A null
- * always means that the option is not given.  Values that an executor could not use
- * later are refused here.
+ * Run by sessions, and by executors whose tasks call functions with options.  A null always means
+ * that the option is not given.  Values that an executor could not use later are refused here.
  *
  *-------------------------------------------------------------------------
  */
@@ -45,10 +44,10 @@
 #define MAX_HEADERS		(64 * 1024)
 /* Limit for on_success and on_failure together, in bytes */
 #define MAX_FOLLOW_UPS	(128 * 1024 * 1024)
-/* Limit for the name of an option that is compared with those that there are, in bytes */
+/* Limit for a name that is compared with the names of options, for a hint, in bytes */
 #define MAX_NAME		63
 
-/* What the table says of an option. */
+/* A line of the table of options. */
 typedef struct Description
 {
 	const char *name;
@@ -63,7 +62,7 @@ static const Description descriptions[DW_NOPTIONS] = {
 	DW_OPTIONS(DESCRIBE)
 };
 
-/* What messages call the places, in the order of their bits. */
+/* Names of the places in messages, in the order of their bits. */
 static const char *const place_names[] = {
 	"tasks", "messages", "triggers", "recurring tasks", "changes of pending tasks", "queues"
 };
@@ -103,7 +102,7 @@ dw_option_check_text(const text *value, const char *name)
 	dw_option_refuse_long(value, name);
 }
 
-/* Returns a number of microseconds for a message. */
+/* Returns a time in microseconds as a text for a message. */
 static const char *
 span_text(int64 us)
 {
@@ -117,8 +116,8 @@ span_text(int64 us)
 }
 
 /*
- * Returns an interval in microseconds; an error if it is infinite, or not between low and
- * high.  A low of 1 stands for greater than zero, a high of PG_INT64_MAX for any.
+ * Returns an interval in microseconds.  Raises an error if it is infinite, or not between low and
+ * high.  If low is 1, it must be greater than zero.  If high is PG_INT64_MAX, it may be any length.
  */
 static int64
 span_of(const Interval *interval, const char *name, int64 low, int64 high)
@@ -142,8 +141,8 @@ span_of(const Interval *interval, const char *name, int64 low, int64 high)
 }
 
 /*
- * Returns an argument that is an interval in microseconds, 0 if it is null; an error unless it
- * is between low and 366 days.
+ * Returns an interval argument in microseconds, 0 if it is null.  Raises an error unless it is
+ * between low and 366 days.
  */
 int64
 dw_span_argument(FunctionCallInfo fcinfo, int number, const char *name, int64 low)
@@ -151,21 +150,21 @@ dw_span_argument(FunctionCallInfo fcinfo, int number, const char *name, int64 lo
 	return PG_ARGISNULL(number) ? 0 : span_of(PG_GETARG_INTERVAL_P(number), name, low, DW_DAYS_366);
 }
 
-/* Returns an option that is an interval in microseconds, 0 if it is not given. */
+/* Returns an interval option in microseconds, 0 if it is not given. */
 int64
 dw_option_us(const DwOptions *options, DwOption option)
 {
 	return options->values[option].isnull ? 0 : dw_interval_us(DatumGetIntervalP(options->values[option].value));
 }
 
-/* The same in milliseconds, rounded up: 0 is no timeout. */
+/* Returns an interval option in milliseconds, rounded up; 0 means no timeout. */
 int32
 dw_option_ms(const DwOptions *options, DwOption option)
 {
 	return (dw_option_us(options, option) + 999) / 1000;
 }
 
-/* Raises the error for a value of the wrong type; wanted is what it must be. */
+/* Raises the error for a value of the wrong type.  wanted: the right type. */
 static void
 refuse_type(DwOption option, const char *wanted)
 {
@@ -199,7 +198,7 @@ check_value(DwOption option, Datum value, int place)
 	switch (is->type)
 	{
 		case DW_TYPE_LABEL:
-			/* an empty text takes it away from a pending task */
+			/* an empty text removes the option from a pending task */
 			if (place != DW_FOR_UPDATE || VARSIZE_ANY_EXHDR(DatumGetTextPP(value)) > 0)
 				dw_option_check_text(DatumGetTextPP(value), is->name);
 			break;
@@ -207,7 +206,7 @@ check_value(DwOption option, Datum value, int place)
 			check_object(option, value);
 			break;
 		case DW_TYPE_SPAN:
-			/* so does 0 */
+			/* 0 removes the option, too */
 			(void) span_of(DatumGetIntervalP(value), is->name,
 						   place == DW_FOR_UPDATE && is->low == 1 ? 0 : is->low, is->high);
 			break;
@@ -245,7 +244,7 @@ list_places(int places)
 }
 
 /*
- * Raises the error for a name that is no option, with a hint at the nearest one that may be
+ * Raises the error for a name that is no option, with a hint at the most similar option that may be
  * given in this place.
  */
 static void
@@ -276,7 +275,9 @@ refuse_unknown(const char *name, int length, int place)
 			 errhint("All options are in the view %s.", "delay_wheel.options")));
 }
 
-/* Returns the option of that name; an error if there is none, or it may not be given here. */
+/*
+ * Returns the option of this name.  Raises an error if there is none, or it may not be given here.
+ */
 DwOption
 dw_option_named(const char *name, int length, int place)
 {
@@ -301,7 +302,7 @@ dw_option_named(const char *name, int length, int place)
 	return DW_NOPTIONS;			/* not reached */
 }
 
-/* Sets an option that was found by its name; an error if it is given already. */
+/* Sets an option that was found by its name.  Raises an error if it is given already. */
 static void
 set_named(DwOptions *options, DwOption option, Datum value)
 {
@@ -313,7 +314,7 @@ set_named(DwOptions *options, DwOption option, Datum value)
 	options->values[option] = (NullableDatum) {.value = value};
 }
 
-/* Error context callback of values that are read; arg is the option's name. */
+/* Error context callback while a value is read.  arg is the option's name. */
 static void
 option_callback(void *arg)
 {
@@ -345,8 +346,8 @@ value_of_text(DwOption option, const void *text)
 }
 
 /*
- * Sets an option that was found by its name to what a value stands for, which the function reads.
- * Errors of a type's input function get the option's name.
+ * Sets an option that was found by its name.  The function "read" reads the value.  Errors of a
+ * type's input function get the option's name.
  */
 static void
 read_named(DwOptions *options, DwOption option, Datum (*read) (DwOption option, const void *value),
@@ -365,7 +366,7 @@ read_named(DwOptions *options, DwOption option, Datum (*read) (DwOption option, 
 	set_named(options, option, result);
 }
 
-/* Sets an option to what a text stands for. */
+/* Sets an option from a text. */
 void
 dw_option_set_text(DwOptions *options, DwOption option, const char *value)
 {
@@ -434,7 +435,9 @@ string_of(const JsonbValue *value)
 	return pnstrdup(value->val.string.val, value->val.string.len);
 }
 
-/* Returns a JSON number as a whole number; an error if it is none, or out of range. */
+/*
+ * Returns a JSON number as an integer.  Raises an error if it is not an integer, or out of range.
+ */
 static Datum
 json_number(DwOption option, const JsonbValue *value)
 {
@@ -453,8 +456,8 @@ json_number(DwOption option, const JsonbValue *value)
 }
 
 /*
- * Returns the elements of a JSON array of strings as an array of the option's type; a null is a
- * null element.
+ * Returns the elements of a JSON array of strings as an array of the option's type.  A JSON null
+ * becomes a null element.
  */
 static Datum
 array_of(DwOption option, const JsonbValue *value)
@@ -560,8 +563,8 @@ dw_options_none(DwOptions *options, int place)
 }
 
 /*
- * Reads the options of a call of an SQL function, whose first n parameters are these; DW_OPT_JSON
- * is that with further ones.  place is where these are allowed.
+ * Reads the options of a call of an SQL function.  parameters: its first n parameters.  The
+ * parameter DW_OPT_JSON has further options, which must be allowed for this place.
  */
 void
 dw_options_take(FunctionCallInfo fcinfo, const DwOption *parameters, int n, int place,
@@ -589,7 +592,7 @@ dw_options_take(FunctionCallInfo fcinfo, const DwOption *parameters, int n, int 
 
 /*---- From options to a task ----*/
 
-/* True if a pending task is to lose what it has of an option: it is given as 0, or an empty text. */
+/* Returns true if the option (0 or an empty text) must be removed from a pending task. */
 static bool
 takes_away(const DwOptions *options, DwOption option)
 {
@@ -600,7 +603,7 @@ takes_away(const DwOptions *options, DwOption option)
 	return VARSIZE_ANY_EXHDR(DatumGetTextPP(options->values[option].value)) == 0;
 }
 
-/* Sets the option notify, the name of a channel, in the column more. */
+/* Sets the option notify, the name of a channel, in the column "more". */
 static void
 set_channel(const DwOptions *options, DwNewTask *task)
 {
@@ -621,9 +624,9 @@ set_channel(const DwOptions *options, DwNewTask *task)
 }
 
 /*
- * Raises an error if on_success and on_failure are too long.  A row has room for twice
- * as much, but must also have room for the task's last error: a task whose row is full
- * could not be tried again.
+ * Raises an error if on_success and on_failure are too long.  A row has room for twice this limit,
+ * but must also have room for the task's last error: a task whose row is full could not be tried
+ * again.
  */
 static void
 refuse_long_follow_ups(const DwOptions *options)
@@ -643,8 +646,8 @@ refuse_long_follow_ups(const DwOptions *options)
 }
 
 /*
- * Sets the SQL of a follow-up, which runs when the task has ended and gets nargs
- * arguments, in the column more.
+ * Sets the SQL of a follow-up in the column "more".  The follow-up runs when the task has ended,
+ * and gets nargs arguments.
  */
 static void
 set_follow_up(const DwOptions *options, DwOption option, int nargs, DwNewTask *task)
@@ -663,7 +666,7 @@ set_follow_up(const DwOptions *options, DwOption option, int nargs, DwNewTask *t
 	dw_more_set_text(task->values, task->nulls, Anum_task_more, name, text_to_cstring(sql));
 }
 
-/* Sets the headers in the column more. */
+/* Sets the headers in the column "more". */
 static void
 set_headers(const DwOptions *options, DwNewTask *task)
 {
@@ -679,7 +682,7 @@ set_headers(const DwOptions *options, DwNewTask *task)
 	dw_new_task_keep_trace(task);
 }
 
-/* Sets the option mode in the column more; an error if there is no such mode. */
+/* Sets the option mode in the column "more".  Raises an error if there is no such mode. */
 static void
 set_mode(const DwOptions *options, DwNewTask *task)
 {
@@ -692,7 +695,7 @@ set_mode(const DwOptions *options, DwNewTask *task)
 	dw_more_set_text(task->values, task->nulls, Anum_task_more, DW_MORE_MODE, mode);
 }
 
-/* Sets the option retry_on or give_up_on, whose name is also its key, in the column more. */
+/* Sets the option retry_on or give_up_on in the column "more".  Its name is also its key there. */
 static void
 set_errors(const DwOptions *options, DwOption option, DwNewTask *task)
 {
@@ -706,7 +709,7 @@ set_errors(const DwOptions *options, DwOption option, DwNewTask *task)
 	dw_more_set_text(task->values, task->nulls, Anum_task_more, name, dw_errors_joined(errors));
 }
 
-/* Sets the options of retries in the column more. */
+/* Sets the options of retries in the column "more". */
 static void
 set_retries(const DwOptions *options, DwNewTask *task)
 {
@@ -725,8 +728,8 @@ set_retries(const DwOptions *options, DwNewTask *task)
 }
 
 /*
- * Sets for how long, in us, a task with a key is unique, which is also stored: the end of the
- * task may end the period.
+ * Sets how long, in us, a task with a key is unique.  Also stores this in the row, since the end of
+ * the task may end the period.
  */
 void
 dw_new_task_unique_for(DwNewTask *task, int64 us)
@@ -735,7 +738,7 @@ dw_new_task_unique_for(DwNewTask *task, int64 us)
 	dw_more_set_number(task->values, task->nulls, Anum_task_more, DW_MORE_UNIQUE_FOR, us);
 }
 
-/* Sets the option unique_for; an error without a key. */
+/* Sets the option unique_for.  Raises an error if the task has no key. */
 static void
 set_unique_for(const DwOptions *options, DwNewTask *task)
 {
@@ -745,7 +748,7 @@ set_unique_for(const DwOptions *options, DwNewTask *task)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("unique_for needs a key"),
-				 errhint("Only tasks with a key can be the same.")));
+				 errhint("Only a task with a key can be unique.")));
 	dw_new_task_unique_for(task, dw_option_us(options, DW_OPT_UNIQUE_FOR));
 }
 
@@ -761,7 +764,7 @@ set_check(const DwOptions *options, DwNewTask *task)
 				 errhint("Use 'off', 'on' or 'plan'.")));
 }
 
-/* Sets the due time: after a delay, or at a time.  Without any of them it stays as it is. */
+/* Sets the due time by the delay or the time that was given, if any. */
 void
 dw_options_set_due(const DwOptions *options, DwNewTask *task)
 {
@@ -769,7 +772,7 @@ dw_options_set_due(const DwOptions *options, DwNewTask *task)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("delay and due cannot both be given"),
-				 errhint("Both say when the task is due: leave one of them out.")));
+				 errhint("Both set the due time: leave one of them out.")));
 	if (dw_given(options, DELAY))
 		task->due = dw_due_after(DatumGetIntervalP(dw_option(options, DELAY)));
 	else if (dw_given(options, DUE))
@@ -777,8 +780,8 @@ dw_options_set_due(const DwOptions *options, DwNewTask *task)
 }
 
 /*
- * Returns the value of if_exists with that name: what to do if a task with the same
- * key is pending.  An unknown name raises an error.
+ * Returns the value of if_exists with this name: what to do if a task with the same key is pending.
+ * Raises an error if the name is unknown.
  */
 DwIfExists
 dw_if_exists_named(const char *name)
@@ -801,7 +804,7 @@ dw_if_exists_named(const char *name)
 			 errhint("Use 'keep', 'replace', 'replace_keep_due', 'earlier', 'later' or 'error'.")));
 }
 
-/* Sets the option if_exists; without it what the task has stays. */
+/* Sets the option if_exists.  If it is not given, the task keeps its value. */
 static void
 set_if_exists(const DwOptions *options, DwNewTask *task)
 {
@@ -820,10 +823,10 @@ set_if_exists(const DwOptions *options, DwNewTask *task)
 }
 
 /*
- * Sets the queue of a new task, its priority and its spread, and which settings it keeps,
- * unless it says that itself.  A NULL name is the default
- * queue; DW_NO_PRIORITY is the priority of the queue.  Raises an error if the queue does
- * not exist, is not for tasks like this one, or the current user may not schedule into it.
+ * Sets queue, priority and spread of a new task, and also the settings that it keeps, unless it has
+ * its own list of these.  A NULL name is the default queue; DW_NO_PRIORITY is the priority of the
+ * queue.  Raises an error if the queue does not exist, or is not for tasks like this task, or if
+ * the current user may not schedule into it.
  */
 void
 dw_new_task_queue(DwNewTask *task, const char *name, int16 priority)
@@ -831,8 +834,7 @@ dw_new_task_queue(DwNewTask *task, const char *name, int16 priority)
 	DwQueueForTask queue;
 
 	dw_queue_find(name, &queue);
-	dw_queue_require_kind(name ? name : "default", queue.external,
-						  task->nulls[Anum_task_sql - 1]);
+	dw_queue_require_kind(name ? name : "default", queue.external, task->nulls[Anum_task_sql - 1]);
 	if (!task->nulls[Anum_task_group_key - 1])
 		dw_queue_require_groups(name, &queue);
 	task->queue = queue.id;
@@ -842,7 +844,7 @@ dw_new_task_queue(DwNewTask *task, const char *name, int16 priority)
 	task->priority = priority == DW_NO_PRIORITY ? queue.priority : priority;
 }
 
-/* Sets a column of the task's row, if the option is given; an empty text is null. */
+/* Sets a column of the task's row, if the option is given.  An empty text sets it to null. */
 static void
 set_label(const DwOptions *options, DwOption option, AttrNumber column, DwNewTask *task)
 {
@@ -855,8 +857,8 @@ set_label(const DwOptions *options, DwOption option, AttrNumber column, DwNewTas
 }
 
 /*
- * Sets what is given of the options that a new task and a pending one may get: all but the
- * SQL with its arguments, the payload, due time, key and queue.
+ * Sets the given options that both new and pending tasks may have: all except the SQL with its
+ * arguments, the payload, due time, key and queue.
  */
 void
 dw_options_set(const DwOptions *options, DwNewTask *task)
@@ -889,7 +891,7 @@ dw_options_set(const DwOptions *options, DwNewTask *task)
 		task->keep_settings = DatumGetArrayTypeP(dw_option(options, KEEP_SETTINGS));
 }
 
-/* Sets all options of a new task but the SQL with its arguments, and the payload. */
+/* Sets all options of a new task except the SQL with its arguments, and the payload. */
 static void
 set_all(const DwOptions *options, DwNewTask *task)
 {
@@ -906,8 +908,8 @@ set_all(const DwOptions *options, DwNewTask *task)
 }
 
 /*
- * Returns the SQL text, NULL if none is given, and in *args the values of its arguments.  With
- * the option named it has numbers in place of names.
+ * Returns the SQL text, NULL if it is not given, and sets *args to the values of its arguments.  If
+ * the option named is given, replaces the names in the text by numbers.
  */
 text *
 dw_options_sql(const DwOptions *options, ArrayType **args)
@@ -935,9 +937,8 @@ dw_options_sql(const DwOptions *options, ArrayType **args)
 }
 
 /*
- * Makes a task of options; returns the number of the arguments of its SQL.  An invalid
- * option raises an error.  dw_new_task_check() judges the SQL, and options that depend on
- * each other.
+ * Makes a task from options, and returns the number of arguments of its SQL.  Raises an error if an
+ * option is invalid.  dw_new_task_check() judges the SQL, and options that depend on each other.
  */
 int
 dw_options_task(const DwOptions *options, DwNewTask *task)
@@ -948,7 +949,7 @@ dw_options_task(const DwOptions *options, DwNewTask *task)
 	dw_refuse_null(!dw_given(options, SQL), "SQL text");
 	dw_new_task_init(task, dw_options_sql(options, &args));
 	nargs = dw_args_parse(args,
-						  dw_given(options, ARG_TYPES) ? DatumGetArrayTypeP(dw_option(options, ARG_TYPES)) : NULL,
+						  dw_given(options, ARG_TYPES) ? DatumGetArrayTypeP(dw_option(options, ARG_TYPES)) : NULL, false,
 						  &task->values[Anum_task_args - 1],
 						  &task->values[Anum_task_arg_types - 1],
 						  &task->nulls[Anum_task_args - 1]);
@@ -958,8 +959,8 @@ dw_options_task(const DwOptions *options, DwNewTask *task)
 }
 
 /*
- * Raises an error if a jsonb, the payload of a message or its result, is too long.  what
- * is the word for it in the message.
+ * Raises an error if a jsonb (payload or result of a message) is too long.  what: its name for the
+ * error message.
  */
 void
 dw_option_refuse_long_json(Datum json, const char *what)
@@ -974,7 +975,7 @@ dw_option_refuse_long_json(Datum json, const char *what)
 				 errhint("Put the data into a table, and send its key.")));
 }
 
-/* Sets the payload of a message; an error if it is too long. */
+/* Sets the payload of a message.  Raises an error if it is too long. */
 void
 dw_new_task_payload(DwNewTask *task, Datum payload)
 {
@@ -982,7 +983,7 @@ dw_new_task_payload(DwNewTask *task, Datum payload)
 	dw_new_task_set(task, Anum_task_payload, payload, false);
 }
 
-/* Makes a message of options.  An invalid one raises an error. */
+/* Makes a message from options.  Raises an error if an option is invalid. */
 void
 dw_options_message(const DwOptions *options, DwNewTask *task)
 {

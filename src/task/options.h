@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * options.h
- *	  All options that tasks, messages, recurring tasks and queues have.
+ *	  All options of tasks, messages, recurring tasks and queues.
  *
  * An option is a parameter of the SQL functions that take it, or a member of their parameter
- * "options", a JSON object, or both.  A new option is a line of this table: no signature
- * changes.
+ * "options", a JSON object, or both.  A new option is a new line of this table.  No signature of a
+ * function changes.
  *
  *-------------------------------------------------------------------------
  */
@@ -41,7 +41,7 @@ typedef enum DwOptionType
 	DW_TYPE_ROLES,				/* name[] */
 	DW_TYPE_TYPES,				/* regtype[] */
 	DW_TYPE_OBJECT,				/* jsonb, an object */
-	DW_TYPE_OTHER				/* a parameter only, of whatever type */
+	DW_TYPE_OTHER				/* only a parameter, of any type */
 } DwOptionType;
 
 #define DW_T	DW_FOR_TASK
@@ -54,8 +54,8 @@ typedef enum DwOptionType
 #define DW_MAX_MS		(PG_INT32_MAX * INT64CONST(1000))
 
 /*
- * For each option: its name, its type, the lowest and the highest value, and where it may be
- * given.  Those that may be given nowhere are parameters of functions only.
+ * For each option: its name, its type, the lowest and the highest value, and where it may be given.
+ * Options without a place are parameters of functions only.
  */
 #define DW_OPTIONS(_) \
 	_(NAME, "name", OTHER, 0, 0, 0) \
@@ -122,21 +122,22 @@ typedef enum DwOption
 {
 	DW_OPTIONS(DW_OPTION_ID)
 	DW_NOPTIONS,
-	DW_OPT_JSON = DW_NOPTIONS	/* of a parameter: the JSON object with further options */
+	DW_OPT_JSON = DW_NOPTIONS	/* stands for the parameter with the JSON object of further
+								 * options */
 } DwOption;
 #undef DW_OPTION_ID
 
 /*
- * Number of a follow-up's arguments: id and rows, of a message id and result; or id,
- * SQLSTATE and message.
+ * Number of a follow-up's arguments.  On success these are id and rows (for a message: id and
+ * result), on failure id, SQLSTATE and message.
  */
 #define DW_ON_SUCCESS_ARGS	2
 #define DW_ON_FAILURE_ARGS	3
 
-/* The options that a call was given; a null stands for one that was not. */
+/* The options of a call.  An option that was not given is null. */
 typedef struct DwOptions
 {
-	int			place;			/* where it was called */
+	int			place;			/* the place where they are given */
 	NullableDatum values[DW_NOPTIONS];
 } DwOptions;
 

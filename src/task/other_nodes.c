@@ -5,37 +5,32 @@
  *
  * Run by executors, and by sessions that schedule, receive or run tasks.
  *
- * A task runs exactly once because the deletion of its row and its effects are
- * one transaction.  That holds for effects on other nodes only if all nodes
- * commit by two-phase commit.  Citus uses two-phase commit only if more than one
- * of its nodes, or a shard of this one, was written.  Citus does not notice that C
- * code deletes the row of the task.  So Citus would commit on the one node that was
- * written, and then here; after a crash in between the task would run again.  This
- * file asks Citus for two-phase commit.  Citus then uses it on the nodes that were
- * written, and only there.
+ * A task runs exactly once because the deletion of its row and its effects are one transaction.
+ * For effects on other nodes this is true only if all nodes commit by two-phase commit.  Citus uses
+ * two-phase commit only if several of its nodes, or a shard of this node, were written.  Citus does
+ * not notice that C code deletes the row of the task.  So Citus would commit on the one node that
+ * was written, and then here.  After a crash in between, the task would run again.  This file asks
+ * Citus for two-phase commit, which Citus then uses on the nodes that were written.
  *
- * Citus is asked by a function of its own library.  From PostgreSQL 16 on,
- * extensions hide all symbols but those that SQL calls.  There, if Citus takes
- * part in the transaction, this file inserts no rows into a table that Citus
- * knows, by an INSERT ... SELECT, which Citus always commits by two-phase commit.
- * That table, delay_wheel_data.two_phase, is created by delay_wheel.set_up_citus()
- * (backend/follow.c).  If Citus is not loaded, all this costs a look at two
- * pointers.
+ * Citus is asked by a function of its own library.  From PostgreSQL 16 on, extensions hide all
+ * symbols except functions that SQL calls.  So from 16 on, if Citus takes part in the transaction,
+ * this file executes an INSERT ... SELECT of no rows into a table of Citus: Citus always commits
+ * this statement by two-phase commit.  That table, delay_wheel_data.two_phase, is created by
+ * delay_wheel.set_up_citus() (backend/follow.c).  If Citus is not loaded, only two pointers are
+ * compared.
  *
- * The same holds for sessions: a task exists, and a message is gone, if and only if the
- * transaction took place, also its part on the other node.  Their transactions are asked
- * for just before they commit, by a callback that comes before that of Citus, which is
- * the first library.  Executors ask earlier, while an error can still be the task's.
+ * Sessions need the same: a task exists, and a message is gone, if and only if the whole
+ * transaction took place, including its part on the other node.  Sessions ask just before they
+ * commit, by a callback that runs before the callback of Citus, since the library of Citus is
+ * loaded first.  Executors ask earlier, when an error can still count as the task's error.
  *
- * A batch is several tasks that an executor runs in one transaction.  postgres_fdw
- * reads foreign tables under a snapshot that the other server takes once for the
- * whole transaction.  A later task of the batch would not see there what was
- * committed before it was scheduled.  So a task that uses a foreign table is the
- * last one of its batch.  The hooks below look for foreign tables when a query
- * begins, in its list of tables.  They look again when the query ends, since a
- * partition that only tuple routing leads to is not in that list.  They do so
- * after an error, too: the task may catch it, and the other server keeps its
- * snapshot.
+ * A batch is several tasks that an executor runs in one transaction.  postgres_fdw reads foreign
+ * tables under a snapshot that the other server takes once for the whole transaction.  A later task
+ * of the batch would not see rows there that were committed before the task was scheduled.  So a
+ * task that uses a foreign table is the last task of its batch.  When a query begins, the hooks
+ * below look for foreign tables in its list of tables.  They look again when the query ends, since
+ * the list lacks partitions that only tuple routing finds.  They also look after an error, since
+ * the task may catch the error while the other server keeps its snapshot.
  *
  *-------------------------------------------------------------------------
  */
@@ -87,7 +82,7 @@ find_functions(void)
 	found = true;
 }
 
-/* True if Citus is loaded, so that transactions of this process may reach other nodes. */
+/* Returns true if Citus is loaded, so that transactions of this process may reach other nodes. */
 bool
 dw_other_nodes_exist(void)
 {
@@ -104,8 +99,8 @@ typedef enum Phases
 } Phases;
 
 /*
- * Asks Citus.  If Citus takes no part, its function raises an error, which leaves nothing
- * to clean up.  The caller may hold off interrupts; an error would let them in again.
+ * Asks Citus.  If Citus takes no part, its function raises an error, which leaves nothing to clean
+ * up.  The caller may hold off interrupts.  The error resets these counts, so they are restored.
  */
 static Phases
 ask_phases(void)
@@ -133,7 +128,7 @@ ask_phases(void)
 	return result;
 }
 
-/* True if Citus takes part in this transaction. */
+/* Returns true if Citus takes part in this transaction. */
 bool
 dw_other_nodes_take_part(void)
 {
@@ -141,8 +136,8 @@ dw_other_nodes_take_part(void)
 }
 
 /*
- * True if this transaction, which fails, would have been committed by Citus in two phases.
- * Then no other node of Citus has committed any of it.
+ * Returns true if Citus would have committed this transaction, which fails, in two phases.  Then no
+ * other node of Citus has committed a part of the transaction.
  */
 bool
 dw_other_nodes_in_two_phase(void)
@@ -151,9 +146,9 @@ dw_other_nodes_in_two_phase(void)
 }
 
 /*
- * Inserts no rows into delay_wheel_data.two_phase, so that Citus commits in two phases.
- * Runs as the table's owner, in a security-restricted operation: a trigger on the
- * table gets no rights that its owner lacks.
+ * Executes an INSERT of no rows into delay_wheel_data.two_phase, so that Citus commits in two
+ * phases.  Runs as the table's owner, in a security-restricted operation, so that a trigger on the
+ * table gets no rights that the owner lacks.
  */
 static void
 write_no_rows(void)
@@ -171,7 +166,7 @@ write_no_rows(void)
 	SetUserIdAndSecContext(rel->rd_rel->relowner,
 						   context | SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION);
 	RelationClose(rel);
-	/* just before the commit of a session there is none */
+	/* just before its commit a session has no active snapshot */
 	PushActiveSnapshot(GetTransactionSnapshot());
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "could not connect to the SPI manager");
@@ -184,8 +179,8 @@ write_no_rows(void)
 }
 
 /*
- * Tells, once in a process, that Citus goes on to commit in one phase.  The table is missing,
- * or it is an ordinary one: a dump has restored it.
+ * Reports, once in a process, that Citus still commits in one phase: the table is missing, or is an
+ * ordinary table that a dump has restored.
  */
 static void
 say_one_phase(void)
@@ -196,13 +191,13 @@ say_one_phase(void)
 		ereport(LOG,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("tasks that write to other nodes may run again after a crash, since table \"delay_wheel_data.two_phase\" does not exist, or Citus does not know it"),
-				 errhint("A superuser calls %s once, at the coordinator.", "delay_wheel.set_up_citus()")));
+				 errhint("Call %s once, at the coordinator, as a superuser.", "delay_wheel.set_up_citus()")));
 	said = true;
 }
 
 /*
- * Called before the commit of a transaction that has run, scheduled or received tasks: makes
- * Citus prepare, not commit, what was changed on other nodes.
+ * Called before the commit of a transaction that has run, scheduled or received tasks: makes Citus
+ * prepare the changes on other nodes instead of committing them.
  */
 void
 dw_other_nodes_prepare(void)
@@ -220,7 +215,7 @@ dw_other_nodes_prepare(void)
 
 /*---- Foreign tables ----*/
 
-/* ExecutorStart_hook: closes the batch if the query's list of tables has a foreign one. */
+/* ExecutorStart_hook: closes the batch if the query's list of tables has a foreign table. */
 static void
 watch_foreign_query(QueryDesc *query, int flags)
 {
@@ -243,8 +238,8 @@ watch_foreign_query(QueryDesc *query, int flags)
 }
 
 /*
- * True if a batch is running, and the query may write to partitions that are not in
- * its list of tables.
+ * Returns true if a batch is running, and the query may write to partitions that its list of tables
+ * lacks.
  */
 static bool
 may_route(QueryDesc *query)
@@ -291,8 +286,8 @@ call_finish(QueryDesc *query)
 }
 
 /*
- * ExecutorRun_hook.  Looks at the partitions after an error, too: the task may catch
- * the error, while its snapshot at the other server stays.
+ * ExecutorRun_hook.  Also looks at the partitions after an error: the task may catch the error,
+ * while its snapshot at the other server stays.
  */
 static void
 run_query(QueryDesc *query, ScanDirection direction, uint64 count DW_ONCE_PARAMETER)
@@ -314,8 +309,8 @@ run_query(QueryDesc *query, ScanDirection direction, uint64 count DW_ONCE_PARAME
 }
 
 /*
- * ExecutorFinish_hook: a data-modifying WITH that the query has not read to its end
- * is run to completion here.
+ * ExecutorFinish_hook: here PostgreSQL completes a data-modifying WITH that the query has not read
+ * to its end.
  */
 static void
 finish_query(QueryDesc *query)
@@ -348,19 +343,19 @@ dw_other_nodes_install(void)
 	ExecutorFinish_hook = finish_query;
 }
 
-/*---- Shards of Citus: which one a table is, and where it is ----*/
+/* Shards of Citus */
 
 /*
  * Run by sessions whose triggers schedule tasks.
  *
- * A trigger on a distributed table fires on the shard that gets the row: a table of its
- * own, on one node.  The rows of a reference table, and of replicated shards, are on
- * several nodes, and the trigger fires on each.
+ * A trigger on a distributed table fires on the shard that gets the row: a separate table on one
+ * node.  The rows of a reference table, and of replicated shards, are on several nodes, and the
+ * trigger fires on each node.
  *
- * All is read from the tables of Citus, which all roles may read, and not kept here.
+ * All data is read from the tables of Citus, which all roles may read, and is not kept.
  */
 
-/* The number at the end of a shard's name, after an underscore; 0 if there is none. */
+/* Returns the number after the last underscore of a shard's name; 0 if there is none. */
 static int64
 number_of_name(const char *name)
 {
@@ -373,13 +368,13 @@ number_of_name(const char *name)
 }
 
 /*
- * Fills *shard for a table, by its name and Citus' catalog.  Executes a query, if the name
- * could be that of a shard and the database has Citus.
+ * Fills in *shard for a table, by its name and the catalog of Citus.  Executes a query if the name
+ * may be the name of a shard and the database has Citus.
  */
 void
 dw_shard_of(Relation rel, DwShard *shard)
 {
-	/* a long name of a table is shortened in the name of its shard */
+	/* the name of a shard shortens a long name of a table */
 	static const char *const query =
 		"SELECT pg_catalog.count(*) > 1 OR pg_catalog.bool_or(d.partmethod = 'n' AND d.repmodel = 't'),"
 		" pg_catalog.min(p.groupid) = pg_catalog.min(l.groupid)"

@@ -6,18 +6,17 @@
  * Run by sessions that schedule and cancel, by executors, and by the sweeper.
  *
  * A task that was scheduled with unique_for has a row in delay_wheel_data.unique_key, written in
- * the same transaction.  The row stays when the task has ended: it is what later calls with
- * unique_for find.  A task that is cancelled, skipped or given up takes its row with it, since
- * it has not done what the next one would repeat.  So a key has at most one row whose period
- * lasts; older ones may be there until the sweeper removes them (sweeper/aged_rows.c).
- * A task that plain SQL deletes takes its row with it, too, and one that is given another owner,
- * queue or key takes it along: triggers on delay_wheel_data.task see to that (dw_period_follows()).  So
- * does one that delay_update() moves to another queue.
+ * the same transaction.  The row stays when the task has ended, so that later calls with unique_for
+ * find it.  When a task is cancelled, skipped or given up, or plain SQL deletes it, its row is
+ * deleted, too, since a next task would not repeat its work.  So a key has at most one row whose
+ * period lasts.  Older rows may be there until the sweeper removes them (sweeper/aged_rows.c).
+ * When a task gets another owner, queue or key, its row gets the same: plain SQL fires triggers on
+ * delay_wheel_data.task (dw_period_follows()), and delay_update() changes the row itself.
  *
- * A session looks for the row, and writes it, under the lock of the key (key_lock.c), and with
- * a dirty snapshot.  What an open transaction writes or deletes is waited for, without the
- * lock, as for rows of tasks.  A process that ends a task does not wait: its row is locked by
- * nobody, unless plain SQL does.
+ * A session looks for the row, and writes it, under the lock of the key (key_lock.c), and with a
+ * dirty snapshot.  If an open transaction writes or deletes the row, the session releases the lock
+ * and waits for the transaction, as for rows of tasks.  A process that ends a task does not wait,
+ * since only plain SQL locks the row.
  *
  *-------------------------------------------------------------------------
  */
@@ -47,14 +46,14 @@
 #include "marks.h"
 #include "task.h"
 
-/* Time after the end of a period at which the sweeper is to remove the row, in us. */
+/* Time in us from the end of a period until the sweeper is to remove its row. */
 #define SWEEP_AFTER		USECS_PER_MINUTE
 
 PG_FUNCTION_INFO_V1(dw_period_follows);
 
 /*
- * Locks the table to write to it, before a session takes the lock of the key: under that,
- * nothing is waited for.
+ * Locks the table for writing, before a session takes the lock of the key: a session must not wait
+ * under the lock of a key.
  */
 void
 dw_period_prepare(void)
@@ -62,7 +61,7 @@ dw_period_prepare(void)
 	LockRelationOid(dw_catalog()->unique_key, RowExclusiveLock);
 }
 
-/* True if delay_cancel_all() has cancelled the task, whose row is not removed yet. */
+/* Returns true if delay_cancel_all() has cancelled the task, whose row is not removed yet. */
 static bool
 is_cancelled(int64 id)
 {
@@ -75,7 +74,7 @@ is_cancelled(int64 id)
 }
 
 /*
- * Looks for the task of a key whose period lasts: false if there is none.  The caller holds
+ * Looks for the task of a key whose period lasts; returns false if there is none.  The caller holds
  * the key's lock, and has called dw_period_prepare().
  */
 bool
@@ -112,7 +111,10 @@ dw_period_find(const DwKey *key, DwPeriod *period)
 	return found && (TransactionIdIsValid(period->open) || !is_cancelled(period->id));
 }
 
-/* Waits for the open transaction that writes or deletes the row; not under the key's lock. */
+/*
+ * Waits for the open transaction that writes or deletes the row.  Not to be called under the key's
+ * lock.
+ */
 void
 dw_period_wait(DwPeriod *period)
 {
@@ -163,7 +165,7 @@ dw_period_end(const Datum *values, const bool *nulls)
 		return;
 	rel = table_open(dw_catalog()->unique_key, RowExclusiveLock);
 	tuple = find_row(rel, values[Anum_task_id - 1]);
-	/* one that the sweeper, or plain SQL, just deletes */
+	/* the sweeper, or plain SQL, may just be deleting the row */
 	if (tuple != NULL)
 		(void) dw_heap_delete(rel, &tuple->t_self, false);
 	table_close(rel, NoLock);
@@ -171,7 +173,7 @@ dw_period_end(const Datum *values, const bool *nulls)
 
 /*---- Tasks that are changed, and plain SQL ----*/
 
-/* True if both rows of a task have the same id, owner, queue and key, and both a key. */
+/* Returns true if both rows of a task have a key, and the same id, owner, queue and key. */
 static bool
 is_same_key(const Datum *a, const bool *a_nulls, const Datum *b, const bool *b_nulls)
 {
@@ -184,9 +186,9 @@ is_same_key(const Datum *a, const bool *a_nulls, const Datum *b, const bool *b_n
 }
 
 /*
- * A pending task changes, if old and new are its columns before and after that: its period, if it
- * has one, becomes that of its new owner, queue and key, or ends, if plain SQL has taken its key or
- * its unique_for away.
+ * Adapts the period of a pending task whose columns change from old to new, if it has a period.
+ * The period moves to the new owner, queue and key, or ends if plain SQL has removed the task's key
+ * or unique_for.
  */
 void
 dw_period_move(const Datum *old, const bool *old_nulls, const Datum *new, const bool *new_nulls)
@@ -215,7 +217,7 @@ dw_period_move(const Datum *old, const bool *old_nulls, const Datum *new, const 
 	table_close(rel, NoLock);
 }
 
-/* Plain SQL truncates delay_wheel_data.task (tasks): ends the periods of all tasks that are in it. */
+/* Ends the periods of all tasks in delay_wheel_data.task (tasks), which plain SQL truncates. */
 static void
 end_periods(Relation tasks)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * queues.c
- *	  Queues as declared, rights to use them, and pauses.
+ *	  Declared queues, rights to use them, and pauses.
  *
  * Run by sessions that schedule, and by timer and executors.
  *
@@ -10,19 +10,19 @@
  * So all processes that keep a part of the tables in memory notice:
  *
  * session		keeps the queues that it scheduled into last
- * timer		reads both tables and enters the limits of queues into dw_queues, in
- *				shared memory, and pauses into the lanes (timer/queue_watch.c)
- * executor		reads both tables and looks after each claim whether the task is
- *				paused, since the timer may not know yet: no task starts after
- *				the commit of a pause
+ * timer		reads both tables, and enters limits of queues into dw_queues, in shared
+ *				memory, and pauses into the lanes (timer/queue_watch.c)
+ * executor		reads both tables, and checks after each claim that the task is not
+ *				paused, since the timer may not have read the pause yet: so no task
+ *				starts after the commit of a pause
  *
- * A lane is one combination of owner, queue and priority.  The lane of a queue that
- * is not in dw_queues, or not yet, is paused: its tasks must not run without the
- * limits that may be declared for the queue.
+ * A lane is one combination of owner, queue and priority.  A lane whose queue is not (or not yet)
+ * in dw_queues is paused, since its tasks must not run without the limits that may be declared for
+ * the queue.
  *
- * Scheduling locks the queue, so that it is not dropped before the end of the
- * transaction.  The lock is an object lock of the lock manager.  A row lock would
- * write to the row for each task, all the time for a busy queue.
+ * Scheduling locks the queue, so that it is not dropped before the end of the transaction.  The
+ * lock is an object lock of the lock manager.  A row lock would write to the queue's row for each
+ * scheduled task.
  *
  *-------------------------------------------------------------------------
  */
@@ -111,11 +111,11 @@ typedef struct KnownQueue
 	Oid		   *receivers;		/* roles that may receive its messages; InvalidOid: all */
 } KnownQueue;
 
-/* The queues that this session has read last, and the one that is being looked at. */
+/* The queues that this session has read last.  *found is the queue that is looked at now. */
 static KnownQueue known_queues[MAX_KNOWN_QUEUES];
 static KnownQueue *found = known_queues;
 
-/* Makes found point to the known queue of this name, or to an entry that may be overwritten. */
+/* Sets *found to the known queue of this name, or to an entry that may be overwritten. */
 static void
 choose_known_queue(const char *name)
 {
@@ -131,7 +131,7 @@ choose_known_queue(const char *name)
 	next = (next + 1) % MAX_KNOWN_QUEUES;
 }
 
-/* Returns a copy of the row of a queue as it is now, or NULL.  rel is delay_wheel_data.queue. */
+/* Returns a copy of the current row of a queue, or NULL.  rel is delay_wheel_data.queue. */
 HeapTuple
 dw_queue_row(Relation rel, const char *name)
 {
@@ -143,9 +143,9 @@ dw_queue_row(Relation rel, const char *name)
 }
 
 /*
- * Locks a queue, or the pause of a role, until the end of the transaction; table is
- * the OID of delay_wheel_data.queue or delay_wheel_data.pause.  Sessions that schedule take
- * AccessShareLock of a queue, those that change it a stronger lock.
+ * Locks a queue, or the pause of a role, until the end of the transaction; table is the OID of
+ * delay_wheel_data.queue or delay_wheel_data.pause.  Sessions that schedule take AccessShareLock;
+ * sessions that change a queue take a stronger lock.
  */
 LockAcquireResult
 dw_queue_lock(Oid table, Oid id, LOCKMODE mode, bool wait)
@@ -156,7 +156,7 @@ dw_queue_lock(Oid table, Oid id, LOCKMODE mode, bool wait)
 	return LockAcquire(&tag, mode, false, !wait);
 }
 
-/* Releases the lock of a number that has turned out not to be that of the queue. */
+/* Releases the lock of an id, if the queue has turned out to have another id. */
 static void
 unlock_queue(Oid table, int16 id)
 {
@@ -241,9 +241,9 @@ raise_unknown(const char *name)
 }
 
 /*
- * Finds a queue, locks it and fills *found.  While this session waited for the lock,
- * the queue may have been dropped, and another one of the name declared.  So the row
- * that counts is the one that is found with the lock held.
+ * Finds a queue, locks it and fills in *found.  While this session waits for the lock, the queue
+ * may be dropped, and another queue of the same name declared.  So only a row that is found with
+ * the lock held counts.
  */
 static void
 lock_queue_by_name(const char *name)
@@ -272,14 +272,14 @@ lock_queue_by_name(const char *name)
 	table_close(rel, AccessShareLock);
 }
 
-/* True if the current user owns the queue *found, or has the rights of one of these roles. */
+/* Returns true if the current user owns the queue *found, or has the rights of one of the roles. */
 static bool
 has_rights_of(const Oid *roles, int n)
 {
 	return has_privs_of_role(GetUserId(), found->owner) || dw_has_any_role(roles, n);
 }
 
-/* True if no queue was changed since *found was read. */
+/* Returns true if no queue was changed since *found was read. */
 static bool
 found_is_current(DwDatabase *db)
 {
@@ -287,8 +287,8 @@ found_is_current(DwDatabase *db)
 }
 
 /*
- * Locks the queue *found; true if it is that of the name and still as remembered.  A
- * session that drops a queue raises control before it releases its lock.
+ * Locks the queue *found.  Returns true if it still has the name and was not changed since it was
+ * read.  A session that drops a queue raises control before it releases its lock.
  */
 static bool
 lock_found_queue(DwDatabase *db, const char *name)
@@ -301,8 +301,8 @@ lock_found_queue(DwDatabase *db, const char *name)
 }
 
 /*
- * True if the current user may schedule into the queue of this row of delay_wheel_data.queue,
- * or receive from it.
+ * Returns true if the current user may schedule into the queue of this row of
+ * delay_wheel_data.queue, or receive from it.
  */
 bool
 dw_queue_is_usable(Relation rel, HeapTuple tuple)
@@ -313,7 +313,7 @@ dw_queue_is_usable(Relation rel, HeapTuple tuple)
 		has_rights_of(found->receivers, found->nreceivers);
 }
 
-/* Finds a queue by name, locks it and fills *found; an error if it does not exist. */
+/* Finds a queue by name, locks it and fills in *found.  Raises an error if it does not exist. */
 static void
 find_and_lock(const char *name)
 {
@@ -327,7 +327,7 @@ find_and_lock(const char *name)
 		pg_read_barrier();
 		lock_queue_by_name(name);
 		found->control = control;
-		/* changes of this transaction are in it, and may be rolled back */
+		/* the copy has changes of this transaction, which may be rolled back */
 		found->is_valid = db != NULL && !dw_control_is_touched();
 	}
 }
@@ -350,10 +350,10 @@ dw_queue_find(const char *name, DwQueueForTask *queue)
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("permission denied for queue \"%s\"", name),
-				 errdetail("Only members of the role that owns the queue, roles that it was declared for, and superusers may schedule into it."),
+				 errdetail("Only members of the role that owns the queue, its users, and superusers may schedule into it."),
 				 errhint("Its owner can name users with %s.", "delay_wheel.create_queue()")));
 	*queue = found->queue;
-	/* user code that looks for a queue may run before the names are used */
+	/* user code may look for another queue before the names are used */
 	if (queue->keep_settings != NULL)
 		queue->keep_settings = DatumGetArrayTypePCopy(PointerGetDatum(queue->keep_settings));
 }
@@ -379,7 +379,7 @@ dw_queue_find_to_receive(const char *name)
 	return found->queue.id;
 }
 
-/* Raises an error if messages are meant for a queue of SQL tasks, or SQL for one of messages. */
+/* Raises an error for a message in a queue of SQL tasks, and for an SQL task in an external queue. */
 void
 dw_queue_require_kind(const char *name, bool external, bool message)
 {
@@ -398,7 +398,10 @@ dw_queue_require_kind(const char *name, bool external, bool message)
 			 errhint("Use %s, or another queue.", "delay_send()")));
 }
 
-/* Raises an error if a task is to have a group in a queue without groups; NULL: the default queue. */
+/*
+ * Raises an error if the queue has no groups, for a task with a group.  A NULL name is the default
+ * queue.
+ */
 void
 dw_queue_require_groups(const char *name, const DwQueueForTask *queue)
 {
@@ -406,11 +409,11 @@ dw_queue_require_groups(const char *name, const DwQueueForTask *queue)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("queue \"%s\" has no groups", name ? name : "default"),
-				 errdetail("So a task of it cannot have a group_key."),
+				 errdetail("Its tasks cannot have a group_key."),
 				 errhint("Declare a queue with %s.", "delay_wheel.create_queue(..., groups => true)")));
 }
 
-/* Returns the name of a queue as it is now, or NULL if there is none of this id. */
+/* Returns the current name of a queue, or NULL if no queue has this id. */
 char *
 dw_queue_name_of(int16 id)
 {
@@ -431,8 +434,8 @@ dw_queue_name_of(int16 id)
 }
 
 /*
- * As dw_queue_find(), for a queue known by its id, without the result.  Also raises an
- * error if the queue does not have such rows, of messages or of SQL tasks.
+ * Makes the checks of dw_queue_find() for a queue known by its id.  Also raises an error if the
+ * queue is not for rows of this kind (messages or SQL tasks).
  */
 void
 dw_queue_require(int16 id, bool message)
@@ -453,8 +456,8 @@ dw_queue_require(int16 id, bool message)
 }
 
 /*
- * As dw_queue_find_to_receive(), for a queue known by its id.  A queue that does not exist
- * any more can be received from by superusers only.
+ * Makes the checks of dw_queue_find_to_receive() for a queue known by its id.  Only superusers can
+ * receive from a queue that does not exist any more.
  */
 void
 dw_queue_require_receiver(int16 id)
@@ -468,8 +471,8 @@ dw_queue_require_receiver(int16 id)
 }
 
 /*
- * True if the queue exists.  Then it is locked, so that it is not dropped before the
- * end of this transaction, which puts a task into it.  Needs no rights.
+ * Returns true if the queue exists.  Then locks it, so that it is not dropped before the end of
+ * this transaction, which puts a task into it.  Needs no rights.
  */
 bool
 dw_queue_keep(int16 id)
@@ -488,8 +491,8 @@ dw_queue_keep(int16 id)
 }
 
 /*
- * Returns the id of a queue; an error if it does not exist.  Needs no rights on the
- * queue, and takes no lock of it.
+ * Returns the id of a queue.  Raises an error if it does not exist.  Needs no rights on the queue,
+ * and does not lock it.
  */
 int16
 dw_queue_named(const char *name)
@@ -529,7 +532,7 @@ dw_queue_declared(int16 id)
 				   sizeof(DwDeclaredQueue), compare_declared);
 }
 
-/* True if all tasks of the role are paused, by the copy. */
+/* Returns true if, by the copy, all tasks of the role are paused. */
 bool
 dw_owner_is_paused(Oid owner)
 {
@@ -558,17 +561,7 @@ errors_column(Relation rel, HeapTuple tuple, AttrNumber attnum)
 		MemoryContextStrdup(dw_queue_tables.context, dw_errors_joined(DatumGetArrayTypeP(value)));
 }
 
-/* Fills *retry from a row of delay_wheel_data.queue. */
-static void
-read_retry_columns(Relation rel, HeapTuple tuple, DwRetry *retry)
-{
-	retry->backoff = dw_backoff_named(text_column(rel, tuple, Anum_queue_retry_backoff));
-	retry->max_delay = interval_column(rel, tuple, Anum_queue_retry_max_delay, 0);
-	retry->retry_on = errors_column(rel, tuple, Anum_queue_retry_on);
-	retry->give_up_on = errors_column(rel, tuple, Anum_queue_give_up_on);
-}
-
-/* The order of that name; DW_ORDER_NONE if the name is NULL or unknown. */
+/* Returns the order with this name; DW_ORDER_NONE if the name is NULL or unknown. */
 DwGroupOrder
 dw_group_order_named(const char *name)
 {
@@ -606,7 +599,10 @@ read_queue(Relation rel, HeapTuple tuple, DwDeclaredQueue *queue)
 												  Int16GetDatum(0)));
 	queue->retry_delay = interval_column(rel, tuple, Anum_queue_retry_delay,
 										 DW_DEFAULT_RETRY_DELAY);
-	read_retry_columns(rel, tuple, &queue->retry);
+	queue->retry.backoff = dw_backoff_named(text_column(rel, tuple, Anum_queue_retry_backoff));
+	queue->retry.max_delay = interval_column(rel, tuple, Anum_queue_retry_max_delay, 0);
+	queue->retry.retry_on = errors_column(rel, tuple, Anum_queue_retry_on);
+	queue->retry.give_up_on = errors_column(rel, tuple, Anum_queue_give_up_on);
 	queue->history = history_column(rel, tuple);
 	queue->external = DatumGetBool(column_or(rel, tuple, Anum_queue_external, BoolGetDatum(false)));
 	queue->lease = interval_column(rel, tuple, Anum_queue_lease, DW_DEFAULT_LEASE);
@@ -619,7 +615,7 @@ read_queue(Relation rel, HeapTuple tuple, DwDeclaredQueue *queue)
 	queue->place = DW_NO_QUEUE;
 }
 
-/* Returns the array, enlarged if it has no room for one more element; NULL: a new one. */
+/* Returns the array, enlarged if it has no room for one more element; a new array for NULL. */
 static void *
 reserve_entry(void *array, int n, int *size, Size element)
 {
@@ -631,9 +627,9 @@ reserve_entry(void *array, int n, int *size, Size element)
 }
 
 /*
- * Reads delay_wheel_data.queue and delay_wheel_data.pause into dw_queue_tables, as the snapshot sees
- * them.  The caller has locked both tables, and sets control and is_valid.  Queues have
- * no place in dw_queues afterwards.
+ * Reads delay_wheel_data.queue and delay_wheel_data.pause into dw_queue_tables, with this snapshot.
+ * The caller has locked both tables, and sets control and is_valid.  Afterwards the queues of the
+ * copy have no place in dw_queues.
  */
 void
 dw_queue_tables_read(Snapshot snapshot)
@@ -688,7 +684,7 @@ dw_queue_tables_read(Snapshot snapshot)
 		qsort(dw_queue_tables.owners, dw_queue_tables.nowners, sizeof(Oid), oid_cmp);
 }
 
-/* Returns the reason why the tasks of an owner and queue are paused, by the copy. */
+/* Returns why the tasks of an owner and queue are paused, by the copy. */
 static DwPause
 pause_of(Oid owner, int16 queue)
 {
@@ -704,8 +700,8 @@ pause_of(Oid owner, int16 queue)
 /*---- Timer ----*/
 
 /*
- * Returns the reason why a lane must be paused: a pause, or that its queue is not known
- * or has no place in dw_queues.  For the timer, whose copy has the places of queues.
+ * Returns why a lane must be paused: by a pause, or because its queue is not known or has no place
+ * in dw_queues.  For the timer, whose copy has the places of queues.
  */
 DwPause
 dw_pause_of_lane(const DwLane *lane)
@@ -735,7 +731,7 @@ keep_tables_current(DwDatabase *db)
 	Snapshot	snapshot;
 	uint32		control;
 
-	/* a pause is first visible, then raises control, then returns to its client */
+	/* a session that pauses first makes the pause visible, then raises control, then answers */
 	pg_memory_barrier();
 	control = db ? dw_control_read(&db->timer_news) : 0;
 	if (dw_queue_tables.is_valid && dw_queue_tables.control == control && !dw_control_is_touched())
@@ -746,20 +742,20 @@ keep_tables_current(DwDatabase *db)
 	pause = dw_catalog()->pause;
 	LockRelationOid(queue, AccessShareLock);
 	LockRelationOid(pause, AccessShareLock);
-	/* a new one; not GetLatestSnapshot(), which would take that of the transaction if there is none yet */
+	/* if the transaction has no snapshot yet, GetLatestSnapshot() would set it */
 	snapshot = RegisterSnapshot(GetCatalogSnapshot(queue));
 	dw_queue_tables_read(snapshot);
 	UnregisterSnapshot(snapshot);
 	UnlockRelationOid(pause, AccessShareLock);
 	UnlockRelationOid(queue, AccessShareLock);
 	dw_queue_tables.control = control;
-	/* changes of this transaction are in it, and may be rolled back */
+	/* the copy has changes of this transaction, which may be rolled back */
 	dw_queue_tables.is_valid = db != NULL && !dw_control_is_touched();
 }
 
 /*
- * True if the tasks of this owner and queue are paused just now, also by a committed
- * pause that the timer has not noticed yet.  For executors; db may be NULL.
+ * Returns true if the tasks of this owner and queue are paused now, even if the timer has not
+ * noticed the committed pause yet.  For executors; db may be NULL.
  */
 bool
 dw_is_paused(DwDatabase *db, Oid owner, int16 queue)
@@ -768,7 +764,10 @@ dw_is_paused(DwDatabase *db, Oid owner, int16 queue)
 	return pause_of(owner, queue) != DW_NOT_PAUSED;
 }
 
-/* Returns the copy of the tables, read again if they may have changed.  db may be NULL. */
+/*
+ * Returns the copy of the tables, after reading them again if they may have changed.  db may be
+ * NULL.
+ */
 const DwQueueTables *
 dw_queue_tables_now(DwDatabase *db)
 {
@@ -777,8 +776,8 @@ dw_queue_tables_now(DwDatabase *db)
 }
 
 /*
- * True if the queue has messages, or may have: its declaration is gone.  For executors and
- * sweepers; db may be NULL.
+ * Returns true if the queue is for messages, or may be, since its declaration is gone.  For
+ * executors and sweepers; db may be NULL.
  */
 bool
 dw_queue_is_external(DwDatabase *db, int16 queue)
@@ -793,8 +792,8 @@ dw_queue_is_external(DwDatabase *db, int16 queue)
 }
 
 /*
- * Returns which tasks of the queue go into the history: DW_HISTORY_UNSET if the queue
- * leaves that to the setting.  For executors and sessions; db may be NULL.
+ * Returns which tasks of the queue go into the history; DW_HISTORY_UNSET if the setting decides.
+ * For executors and sessions; db may be NULL.
  */
 DwHistoryLevel
 dw_queue_history(DwDatabase *db, int16 queue)
@@ -809,11 +808,11 @@ dw_queue_history(DwDatabase *db, int16 queue)
 /*
  * Puts back a task that was claimed although it is paused; the claim has been undone.
  *
- * The timer has not noticed the pause yet, or did not know of it when it entered the
- * lane.  The next executor would take the task again, so this executor pauses the
- * lane itself.  But if control has changed since the executor read the tables, the
- * executor leaves the lane to the timer, which is about to read them.  The timer loads
- * the lane again from this task on, so that tasks keep their order.
+ * The timer has not noticed the pause yet, or entered the lane before it read the pause.  The next
+ * executor would take the task again, so this executor pauses the lane itself.  But if control has
+ * changed since the executor read the tables, the executor leaves the lane to the timer, which is
+ * about to read them.  The timer loads the lane again from this task on, so that tasks keep their
+ * order.
  */
 void
 dw_queue_put_back(DwDatabase *db, const DwEntry *entry)
@@ -829,7 +828,7 @@ dw_queue_put_back(DwDatabase *db, const DwEntry *entry)
 	}
 	LWLockRelease(dw_ready_lock(db));
 
-	/* the lane is not given to others while an executor runs a task of it */
+	/* a lane keeps its place while an executor runs one of its tasks */
 	dw_atomic_lower(&lane->reload_from, entry->due);
 	dw_lane_dirty(db, lane);
 	dw_wake_timer(db, DW_AWAKE);

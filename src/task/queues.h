@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * queues.h
- *	  Queues as declared, rights to use them, and pauses.
+ *	  Declared queues, rights to use them, and pauses.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,9 +25,10 @@
 typedef struct DwQueueForTask
 {
 	int16		id;				/* 0: the default queue */
-	int16		priority;		/* of tasks that are given none */
+	int16		priority;		/* of tasks without their own priority */
 	int64		spread;			/* due times are moved by less than this, in us */
-	bool		external;		/* has messages, which sessions receive; else SQL tasks */
+	bool		external;		/* true: for messages, which sessions receive; false: for SQL
+								 * tasks */
 	bool		groups;			/* its tasks may have groups */
 	ArrayType  *keep_settings;	/* names of settings that its tasks keep, or NULL */
 } DwQueueForTask;
@@ -36,11 +37,12 @@ typedef struct DwQueueForTask
 typedef enum DwGroupOrder
 {
 	DW_ORDER_NONE,
-	DW_ORDER_HOLD,				/* by due time and id; one that is to be tried again holds the group back */
-	DW_ORDER_PASS				/* the same, but the others go on meanwhile */
+	DW_ORDER_HOLD,				/* by due time and id; the group waits while a task waits for its
+								 * next attempt */
+	DW_ORDER_PASS				/* by due time and id, but other tasks do not wait meanwhile */
 } DwGroupOrder;
 
-/* A row of delay_wheel_data.queue: a queue as declared. */
+/* A row of delay_wheel_data.queue: a declared queue. */
 typedef struct DwDeclaredQueue
 {
 	int16		id;
@@ -50,19 +52,19 @@ typedef struct DwDeclaredQueue
 	DwRate		rate;
 	bool		groups;			/* its tasks may have groups, which take turns */
 	int32		group_max_running;	/* tasks of one group at the same time; 0: no limit */
-	DwRate		group_rate;		/* of one group */
+	DwRate		group_rate;		/* rate of one group */
 	DwGroupOrder group_order;
 	int32		timeout;		/* for a task, in ms; 0: no limit, -1: the general default */
 	int16		max_attempts;
 	int64		retry_delay;	/* us */
 	DwRetry		retry;
-	DwHistoryLevel history;		/* which of its tasks go into the history */
-	bool		external;		/* has messages, which sessions receive */
-	int64		lease;			/* length of a lease that says nothing, in us */
+	DwHistoryLevel history;		/* tasks of the queue that go into the history */
+	bool		external;		/* for messages, which sessions receive */
+	int64		lease;			/* default length of a lease, in us */
 	int32		receive_timeout;	/* how long a receiver's transaction may be idle, in ms; 0: no
 									 * limit */
 	char	   *name;
-	char	   *notify_channel; /* that is notified of messages that can be received, or NULL */
+	char	   *notify_channel; /* channel that is notified of messages that can be received, or NULL */
 	int32		place;			/* index into dw_queues, or DW_NO_QUEUE; the timer sets it */
 } DwDeclaredQueue;
 
@@ -76,7 +78,7 @@ typedef struct DwQueueTables
 	DwDeclaredQueue *queues;	/* sorted by id */
 	int			nowners;
 	Oid		   *owners;			/* roles whose tasks are paused, sorted */
-	bool		database_paused;	/* all tasks of the database are */
+	bool		database_paused;	/* all tasks of the database are paused */
 } DwQueueTables;
 
 extern DwQueueTables dw_queue_tables;

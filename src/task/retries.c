@@ -1,14 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * retries.c
- *	  After which errors a task is tried again, and how its pauses grow.
+ *	  Errors after which a task is tried again, and the pauses between its attempts.
  *
- * Run by executors, sessions and the sweeper when an attempt has failed.  Nothing here is
- * looked at before: a task that succeeds pays nothing for it.  So what queues say of it is
- * not in shared memory, but in the process's copy of their table.
+ * Run by executors, sessions and the sweeper when an attempt has failed.  These options cost a task
+ * that succeeds nothing.  So a queue's options for retries are not in shared memory, but in the
+ * process's copy of the table of queues.
  *
- * A task has the options in its column "more", a queue in columns.  Both may have been
- * written by plain SQL: a list may name what is no SQLSTATE, which then fits no error.
+ * A task has the options in its column "more", a queue in separate columns.  Plain SQL may have
+ * written both: a list's element that is no SQLSTATE matches no error.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,13 +25,13 @@
 #include "queues.h"
 #include "task.h"
 
-/* Limit for the growing pause, in us, if there is no other; a longer retry_delay stays as it is. */
+/* Default limit for the growing pause, in us.  A longer retry_delay stays unchanged. */
 #define MAX_PAUSE		USECS_PER_HOUR
 
 /*
- * Fills in *retry for a task of this queue whose attempt has failed, by the columns of its row
- * of delay_wheel_data.task.  The lists of errors may be a queue's, and are gone after the next look
- * at queues.
+ * Fills *retry for a task of this queue whose attempt has failed, from the columns of its row of
+ * delay_wheel_data.task.  The lists of errors may belong to the queue: they are valid until queues
+ * are read again.
  */
 void
 dw_retry_read(int16 queue, const Datum *values, const bool *nulls, DwRetry *retry)
@@ -54,7 +54,7 @@ dw_retry_read(int16 queue, const Datum *values, const bool *nulls, DwRetry *retr
 		retry->give_up_on = text;
 }
 
-/* True if the list names the SQLSTATE or its class. */
+/* Returns true if the list names the SQLSTATE or its class. */
 static bool
 is_listed(const char *list, const char *sqlstate)
 {
@@ -71,7 +71,7 @@ is_listed(const char *list, const char *sqlstate)
 	return false;
 }
 
-/* Returns the pause after so many failed attempts, as long as it is below the longest one. */
+/* Returns the pause after this number of failed attempts, at most the longest pause. */
 static int64
 grow(DwBackoff backoff, int64 retry_delay, int failed, int64 longest)
 {
@@ -92,8 +92,8 @@ grow(DwBackoff backoff, int64 retry_delay, int failed, int64 longest)
 }
 
 /*
- * Returns the pause of a task after so many failed attempts, at least one, in us, without
- * the jitter.  retry_delay is the task's or its queue's.
+ * Returns the pause of a task after this number (at least 1) of failed attempts, in us, without the
+ * jitter.  retry_delay: the value of the task, or of its queue.
  */
 int64
 dw_retry_pause(const DwRetry *retry, int64 retry_delay, int failed)
@@ -103,17 +103,14 @@ dw_retry_pause(const DwRetry *retry, int64 retry_delay, int failed)
 	return Min(grow(retry->backoff, retry_delay, Max(failed, 1), longest), longest);
 }
 
-/* True if give_up_on of the task, or of its queue, lists the error. */
+/* Returns true if give_up_on of the task, or of its queue, lists the error. */
 bool
 dw_retry_gives_up(const DwRetry *retry, int sqlstate)
 {
 	return retry->give_up_on != NULL && is_listed(retry->give_up_on, unpack_sql_state(sqlstate));
 }
 
-/*
- * Returns why the task must not be tried again after this error, as a sentence for
- * people; NULL if it may.
- */
+/* Returns why the task must not be tried again after this error, as a sentence; NULL if it may. */
 char *
 dw_retry_refusal(const DwRetry *retry, int sqlstate)
 {

@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * retry_options.c
- *	  What tasks and queues may say of further attempts: names and lists of errors.
+ *	  Options of further attempts, for tasks and queues: names, and lists of errors.
  *
- * Run by sessions that schedule tasks and declare queues, and by whoever reads queues:
- * what plain SQL has written there raises no error.
+ * Run by sessions that schedule tasks and declare queues, and by processes that read queues.  A
+ * process that reads a queue raises no error for values that plain SQL has written.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,7 +27,7 @@ static const char *const backoff_names[] = {
 	[DW_FIXED] = "fixed"
 };
 
-/* True if there is a backoff of this name; then *backoff is it. */
+/* Sets *backoff to the backoff with this name.  Returns false if there is none. */
 static bool
 find_backoff(const char *name, DwBackoff *backoff)
 {
@@ -62,7 +62,7 @@ dw_backoff_named(const char *name)
 	return name != NULL && find_backoff(name, &backoff) ? backoff : DW_EXPONENTIAL;
 }
 
-/* True if the text is an SQLSTATE or the class of one. */
+/* Returns true if the text is an SQLSTATE or the class of an SQLSTATE. */
 static bool
 is_error(const char *text)
 {
@@ -84,7 +84,7 @@ dw_errors_check(ArrayType *errors, const char *option)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("%s must not have more than %d elements", option, MAX_ERRORS),
-				 errhint("The first two characters stand for a whole class, as 08.")));
+				 errhint("The first two characters, such as 08, stand for a whole class.")));
 	for (int i = 0; i < n; i++)
 	{
 		char	   *error;
@@ -95,7 +95,7 @@ dw_errors_check(ArrayType *errors, const char *option)
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					 errmsg("invalid SQLSTATE in %s: \"%s\"", option, error),
-					 errhint("An SQLSTATE has five digits and upper-case letters, as 40001; its class is the first two of them, as 40.")));
+					 errhint("An SQLSTATE has five digits and upper-case letters, such as 40001. The first two, such as 40, are its class.")));
 	}
 }
 

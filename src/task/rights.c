@@ -1,22 +1,22 @@
 /*-------------------------------------------------------------------------
  *
  * rights.c
- *	  Rights: to use delay_wheel, to have so many tasks, and to read or change a task of
- *	  another role.
+ *	  Rights: to use delay_wheel, to have a number of tasks, and to read or change tasks of
+ *	  other roles.
  *
  * Run by sessions, and by executors whose tasks schedule others.
  *
- * The right to use delay_wheel is INSERT on the view delay_wheel.tasks, which GRANT and
- * REVOKE change (allow.c).  The view itself refuses INSERT.  Everybody may execute the
- * functions in the schema given to CREATE EXTENSION: each of them asks for this right
- * first, with two exceptions.  Functions for administrators need EXECUTE instead.  Code
- * that works without a caller does not ask: executors, follow-ups, recurring tasks.
+ * The right to use delay_wheel is INSERT on the view delay_wheel.tasks, which GRANT and REVOKE
+ * change (allow.c).  The view itself refuses INSERT.  Everybody may execute the functions in the
+ * schema given to CREATE EXTENSION: each of them checks this right first, with two exceptions.
+ * Functions for administrators need EXECUTE instead.  Code that runs without a caller (executors,
+ * follow-ups, recurring tasks) does not check the right.
  *
- * No process keeps the number of a role's pending tasks: a counter would have to
- * follow every transaction, its subtransactions and its end.  If there is a limit
- * (delay_wheel.max_pending), the session counts the role's rows.  The session may then
- * schedule a tenth of what is left before it counts again.  Several sessions that count at the
- * same time get a tenth each, so together they can exceed the limit by that much.
+ * No process counts the pending tasks of a role all the time: a counter would have to follow every
+ * transaction, its subtransactions and its end.  If there is a limit (delay_wheel.max_pending), a
+ * session counts the role's rows.  It may then schedule a tenth of the number that is left before
+ * it counts again.  Sessions that count at the same time get a tenth each, so together they can
+ * exceed the limit.
  *
  *-------------------------------------------------------------------------
  */
@@ -45,10 +45,10 @@
 /* Time after which a session counts the rows again, even if it may still schedule some. */
 #define ALLOWANCE_US	(2 * USECS_PER_SEC)
 
-/* The role that passed dw_require_right() last; InvalidOid: look again */
+/* The role that passed dw_require_right() last; InvalidOid: check again */
 static Oid	allowed_role = InvalidOid;
 
-/* Raised when a right may have changed */
+/* Increased when a right may have changed */
 static uint64 changes_of_rights = 0;
 
 /* Returns the OID of the view delay_wheel.tasks, whose INSERT is the right to use delay_wheel. */
@@ -74,7 +74,7 @@ forget_allowed_role(Datum arg, int cacheid, uint32 hash)
 static void
 watch_rights(void)
 {
-	/* the members of pg_database_owner depend on the last one */
+	/* DATABASEOID: the members of pg_database_owner depend on it */
 	static const int caches[] = {RELOID, AUTHOID, AUTHMEMROLEMEM, DATABASEOID};
 	static bool watching = false;
 
@@ -84,8 +84,8 @@ watch_rights(void)
 }
 
 /*
- * Raises an error unless the current user has the right to use delay_wheel.  The first
- * thing that SQL functions of the extension do.
+ * Raises an error unless the current user has the right to use delay_wheel.  SQL functions of the
+ * extension call this first.
  */
 void
 dw_require_right(void)
@@ -103,12 +103,12 @@ dw_require_right(void)
 				 errmsg("permission denied to use delay_wheel"),
 				 errhint("Ask a superuser for: SELECT delay_wheel.allow(%s)",
 						 quote_literal_cstr(GetUserNameFromId(user, false)))));
-	/* the check itself may have learned of a change */
+	/* the check itself may have noticed a change */
 	if (changes == changes_of_rights)
 		allowed_role = user;
 }
 
-/* True if the current user may read the tasks of a role. */
+/* Returns true if the current user may read the tasks of a role. */
 bool
 dw_may_read(Oid owner)
 {
@@ -116,7 +116,7 @@ dw_may_read(Oid owner)
 		has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_DATA);
 }
 
-/* True if one of n roles is 0, which stands for all roles, or the current user has its rights. */
+/* Returns true if one of n roles is InvalidOid (all roles), or the current user has its rights. */
 bool
 dw_has_any_role(const Oid *roles, int n)
 {
@@ -148,7 +148,7 @@ dw_require_role(Oid owner)
 				 errdetail("The role that scheduled the task was dropped.")));
 }
 
-/* True if the row is that of a pending task: neither cancelled by a mark nor superseded. */
+/* Returns true if the row is a pending task: neither cancelled by a mark nor superseded. */
 static bool
 is_pending_row(Relation rel, HeapTuple tuple)
 {
@@ -156,9 +156,9 @@ is_pending_row(Relation rel, HeapTuple tuple)
 }
 
 /*
- * Raises an error if the role has as many pending tasks as delay_wheel.max_pending
- * allows.  Counts rows at most once every ALLOWANCE_US, or when the part that was
- * allowed is used up.  The caller has checked that there is a limit.
+ * Raises an error if the role has as many pending tasks as delay_wheel.max_pending allows.  Counts
+ * rows again after ALLOWANCE_US, or when the allowed number is used up.  The caller has checked
+ * that there is a limit.
  */
 void
 dw_require_room(Oid owner)
@@ -179,13 +179,13 @@ dw_require_room(Oid owner)
 		int			left = dw_max_pending - dw_task_count(owner, dw_max_pending, NULL);
 
 		allowance.left = 0;
-		/* leave cancelled and superseded rows out only if that matters: it takes longer */
+		/* leave out cancelled and superseded rows only if it matters, since it takes longer */
 		if (left == 0)
 			left = dw_max_pending - dw_task_count(owner, dw_max_pending, is_pending_row);
 		if (left == 0)
 			ereport(ERROR,
 					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-					 errmsg("role \"%s\" has as many pending tasks as it may have: %d",
+					 errmsg("role \"%s\" has reached its limit of pending tasks: %d",
 							GetUserNameFromId(owner, false), dw_max_pending),
 					 errhint("Wait until some have run, cancel some with %s, or have a superuser increase \"%s\" for the role.",
 							 "delay_cancel()", "delay_wheel.max_pending")));

@@ -6,21 +6,18 @@
  * Run by sessions that schedule, cancel, reschedule or run tasks, and by
  * executors whose tasks do so.
  *
- * An executor claims a task by deleting its row, in the transaction that runs
- * the task.  The lock of the row decides between this transaction, other ones,
- * and a claim (steps T1 to T3 of the model in test/model).  Callers find the row
- * with a snapshot taken just then, whatever the isolation level: a transaction
- * that was open when ours began may have moved the task since.
+ * An executor claims a task by deleting its row, in the transaction that runs the task.  The lock
+ * of the row decides between this transaction, other transactions, and a claim (steps T1 to T3 of
+ * the model in test/model).  At every isolation level, callers find the row with a new snapshot:
+ * another transaction may have moved the task since ours began.
  *
- * A claim that meets a locked row forgets the task.  So a transaction that locks
- * a row first notes a hint, which tells the timer of the task when the lock is
- * gone (touched.c).
+ * A claim that meets a locked row forgets the task.  So a transaction that locks a row first notes
+ * a hint, which the timer gets when the lock is gone (touched.c).
  *
- * Tasks with a mode (at_most_once, at_least_once) run outside of a transaction,
- * see executor/autonomous.c.  While such a task runs, its row is either gone, and
- * stands in failed_task instead, or is there without a lock.  An advisory lock of
- * the task's id, and what the executor says of itself in shared memory, protect
- * the row then.
+ * Tasks with a mode (at_most_once, at_least_once) run outside of a transaction, see
+ * executor/autonomous.c.  While such a task runs, its row has either been moved to failed_task, or
+ * is there without a lock.  An advisory lock of the task's id, and notes of the executor in shared
+ * memory, protect the row then.
  *
  *-------------------------------------------------------------------------
  */
@@ -61,9 +58,9 @@
 typedef struct Holders
 {
 	bool		ours;			/* this transaction is among them */
-	int			n;				/* number of the other ones */
+	int			n;				/* number of other transactions */
 	TransactionId *others;
-	TransactionId deleter;		/* which of these has deleted the row; invalid: none has */
+	TransactionId deleter;		/* the one that has deleted the row; invalid: none has */
 } Holders;
 
 /* Finds the open transactions that have deleted or locked a row. */
@@ -105,7 +102,7 @@ row_holders(Relation rel, ItemPointer tid)
 	return result;
 }
 
-/* True if this transaction has locked or deleted the row. */
+/* Returns true if this transaction has locked or deleted the row. */
 bool
 dw_row_is_locked_here(Relation rel, const DwTaskKey *key)
 {
@@ -115,8 +112,8 @@ dw_row_is_locked_here(Relation rel, const DwTaskKey *key)
 }
 
 /*
- * True if one of the transactions is that in which an executor runs the task alone, or
- * in which a session has received the message.
+ * Returns true if, in one of the transactions, an executor runs this task alone, or a session has
+ * received this message.
  */
 static bool
 one_claims(const DwTaskKey *key, const Holders *holders)
@@ -130,8 +127,8 @@ one_claims(const DwTaskKey *key, const Holders *holders)
 }
 
 /*
- * True if an executor is running the task.  Waits for an executor that has the task in
- * a batch (several tasks in one transaction), which ends soon.
+ * Returns true if an executor is running the task.  Waits for an executor that has the task in a
+ * batch (several tasks in one transaction), which ends soon.
  */
 bool
 dw_row_is_claimed(Relation rel, const DwTaskKey *key)
@@ -139,7 +136,10 @@ dw_row_is_claimed(Relation rel, const DwTaskKey *key)
 	ItemPointerData tid = key->tid;
 	Holders		holders = row_holders(rel, &tid);
 
-	/* after reading the holders: an executor says that it keeps a row before it unlocks it */
+	/*
+	 * only after reading the holders: an executor that keeps a row notes this before it unlocks the
+	 * row
+	 */
 	if (dw_executor_keeps(key->id))
 		return true;
 
@@ -154,10 +154,10 @@ dw_row_is_claimed(Relation rel, const DwTaskKey *key)
 }
 
 /*
- * Waits for the transactions that have locked or deleted the row of a task, without
- * locking it for this transaction: if an executor claims the task in between, the
- * caller must learn that, and not wait for the executor.  Returns false, without
- * waiting, if an executor is running the task, or a session has received the message.
+ * Waits for the transactions that have locked or deleted the row of a task.  Does not lock the row:
+ * if an executor claims the task in between, the caller must notice this, and not wait for the
+ * executor.  Returns false, without waiting, if an executor is running the task, or a session has
+ * received the message.
  */
 bool
 dw_row_wait(Relation rel, const DwTaskKey *key)
@@ -172,7 +172,7 @@ dw_row_wait(Relation rel, const DwTaskKey *key)
 	return true;
 }
 
-/* Notes a row that is about to be locked, so that the timer is told of it. */
+/* Notes a row that is about to be locked, so that the timer gets a hint. */
 static void
 touch_row(const DwTaskKey *key, DwTouchKind kind)
 {
@@ -188,13 +188,13 @@ touch_row(const DwTaskKey *key, DwTouchKind kind)
 }
 
 /*
- * Deletes the row of a task, without waiting for other transactions (only, for a moment,
- * for the advisory lock of a task that may have a mode).  rel is delay_wheel_data.task, opened
- * and locked for writing; *key is the row as just found.
+ * Deletes the row of a task, without waiting for other transactions (except, for a moment, for the
+ * advisory lock of a task that may have a mode).  rel is delay_wheel_data.task, opened and locked
+ * for writing; *key: the row that was just found.
  *
- * Returns TM_Ok, or the reason why the row was not deleted: TM_BeingModified if
- * another transaction has locked it or an executor is running the task.  The timer is
- * told of the row as it was if this transaction is rolled back.
+ * Returns TM_Ok, or the reason why the row was not deleted: TM_BeingModified if another transaction
+ * has locked it or an executor is running the task.  If this transaction is rolled back, the timer
+ * gets a hint of the old row.
  */
 TM_Result
 dw_row_delete(Relation rel, const DwTaskKey *key)
@@ -202,7 +202,7 @@ dw_row_delete(Relation rel, const DwTaskKey *key)
 	ItemPointerData tid = key->tid;
 	TM_Result	result;
 
-	/* before the deletion: from then on an executor may fail to claim the task, and forget it */
+	/* noted before the deletion, since an executor that then cannot claim the task forgets it */
 	touch_row(key, dw_task_lease_lasts(key) ? DW_TOUCH_LEASE_LOCKED : DW_TOUCH_LOCKED);
 	if (key->has_more && !dw_autonomous_enter(key->id, true))
 		return TM_BeingModified;
@@ -212,7 +212,7 @@ dw_row_delete(Relation rel, const DwTaskKey *key)
 	{
 		Holders		holders = row_holders(rel, &tid);
 
-		/* heap_delete() passes over our own lock only if it may wait */
+		/* heap_delete() ignores our own lock only if it may wait */
 		if (holders.n == 0 && holders.ours)
 			result = dw_heap_delete(rel, &tid, true);
 	}
@@ -222,10 +222,9 @@ dw_row_delete(Relation rel, const DwTaskKey *key)
 }
 
 /*
- * Locks the row of a task until the end of the transaction, so that no executor
- * claims it and no other transaction changes it before.  Does not wait for others.
- * rel and *key are as for dw_row_delete(); returns TM_Ok, or the reason why the row was
- * not locked.
+ * Locks the row of a task until the end of the transaction, so that no executor claims it and no
+ * other transaction changes it before.  Does not wait for other transactions.  rel and *key are as
+ * for dw_row_delete().  Returns TM_Ok, or the reason why the row was not locked.
  */
 TM_Result
 dw_row_keep(Relation rel, const DwTaskKey *key)
@@ -255,12 +254,12 @@ task_lock_tag(int64 id)
 }
 
 /*
- * Takes the advisory lock of a task that may have a mode.  Each process that deletes the
- * row of such a task, and is not the executor that runs it, holds the lock meanwhile
- * and then calls dw_autonomous_leave().
+ * Takes the advisory lock of a task that may have a mode.  Each process that deletes the row of
+ * such a task holds this lock meanwhile, and then calls dw_autonomous_leave().  The executor that
+ * runs the task needs no lock.
  *
- * Returns false, without the lock, if an executor is running the task: the row must be
- * left alone then.  Unless wait, returns false also if another process has the lock.
+ * Returns false, without the lock, if an executor is running the task: then the row must be left
+ * alone.  Unless wait is true, also returns false if another process has the lock.
  */
 bool
 dw_autonomous_enter(int64 id, bool wait)
@@ -285,8 +284,8 @@ dw_autonomous_leave(int64 id)
 }
 
 /*
- * As dw_row_delete(), for timer and sweeper: does not wait at all, and tells the timer
- * nothing of the row, since both find a row again that they could not delete.
+ * Does the same as dw_row_delete(), for timer and sweeper, but does not wait at all.  It notes no
+ * hint of the row, since timer and sweeper will find a row again that they could not delete.
  */
 TM_Result
 dw_row_remove(Relation rel, const DwTaskKey *key)
@@ -306,7 +305,7 @@ dw_row_remove(Relation rel, const DwTaskKey *key)
 	return result;
 }
 
-/* True if failed_task (rel) has a row of this task with the wanted key. */
+/* Returns true if failed_task (rel) has a row of this task with the wanted key. */
 static bool
 failed_task_has_key(Relation rel, int64 id, const DwKey *wanted)
 {
@@ -317,8 +316,7 @@ failed_task_has_key(Relation rel, int64 id, const DwKey *wanted)
 	{
 		HeapTuple	tuple = (HeapTuple) lfirst(lc);
 		bool		isnull;
-		Oid			owner = DatumGetObjectId(heap_getattr(tuple, Anum_failed_owner, desc,
-														  &isnull));
+		Oid			owner = DatumGetObjectId(heap_getattr(tuple, Anum_failed_owner, desc, &isnull));
 		int16		queue = DatumGetInt16(heap_getattr(tuple, Anum_failed_queue, desc, &isnull));
 		Datum		text = heap_getattr(tuple, Anum_failed_key, desc, &isnull);
 
@@ -331,8 +329,8 @@ failed_task_has_key(Relation rel, int64 id, const DwKey *wanted)
 }
 
 /*
- * True if an executor is running a task of this key with mode at_most_once, whose row
- * is not in delay_wheel_data.task meanwhile.
+ * Returns true if an executor is running a task of this key with mode at_most_once, whose row is
+ * meanwhile not in delay_wheel_data.task.
  */
 bool
 dw_autonomous_has_key(const DwKey *key)
@@ -356,9 +354,9 @@ dw_autonomous_has_key(const DwKey *key)
 }
 
 /*
- * Returns a counter that changes when a task with mode at_most_once has ended or was put
- * back.  A process that finds neither the row of a task nor an executor that runs it
- * compares the counter with its value from before, and looks again if it has changed.
+ * Returns a counter that changes when a task with mode at_most_once has ended or was put back.  If
+ * a process finds neither the row of a task nor an executor that runs the task, and the counter has
+ * changed since it began to look, it looks again.
  */
 uint32
 dw_autonomous_ended(void)
@@ -371,7 +369,7 @@ dw_autonomous_ended(void)
 /*---- Locks of whole tables ----*/
 
 /*
- * True if one of the relations cannot be locked for writing at once: another transaction
+ * Returns true if one of the relations cannot be locked for writing at once: another transaction
  * holds a conflicting lock, or waits for one.
  */
 bool
@@ -386,7 +384,7 @@ dw_lock_is_wanted(const Oid *relations, int n)
 	return false;
 }
 
-/* True if the lock is that of one of these relations of this database. */
+/* Returns true if the lock is on one of these relations of this database. */
 bool
 dw_is_one_of(const LOCKTAG *tag, const Oid *relations, int n)
 {
@@ -398,7 +396,7 @@ dw_is_one_of(const LOCKTAG *tag, const Oid *relations, int n)
 	return false;
 }
 
-/* True if a process that holds all modes of the mask keeps another from the wanted mode. */
+/* Returns true if a lock held in the modes of this mask conflicts with the wanted mode. */
 bool
 dw_locks_conflict(LOCKMASK held, LOCKMODE wanted)
 {
@@ -409,8 +407,8 @@ dw_locks_conflict(LOCKMASK held, LOCKMODE wanted)
 }
 
 /*
- * Returns the pid of a process that waits for this transaction's lock on a table of
- * tasks, or 0.  No task runs while such a process waits: executors queue behind it.
+ * Returns the pid of a process that waits for this transaction's lock on a table of tasks, or 0.
+ * While such a process waits, no task runs, since executors queue behind it.
  */
 pid_t
 dw_who_waits_for_us(void)

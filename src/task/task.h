@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * task.h
- *	  What a transaction may do to one pending task.
+ *	  Functions for one pending task, within a transaction.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,26 +27,26 @@
 #include "../shmem/shared.h"
 #include "../statement/statement.h"
 
-/*---- new_task.c: one new task: its due time, its checks, and its row ----*/
+/* new_task.c: a new task: its due time, its checks, and its row */
 
 /* Stands for a priority that was not given. */
 #define DW_NO_PRIORITY	PG_INT16_MIN
 /* Stands for a number of arguments: the SQL was checked when it was stored. */
 #define DW_SQL_CHECKED	(-1)
 
-/* What became of a task that was to be scheduled. */
+/* Outcome of scheduling a task. */
 typedef enum DwScheduled
 {
-	DW_NEW,						/* it is pending */
-	DW_REPLACED,				/* it is pending, in place of another one of its key */
-	DW_KEPT,					/* one of its key was pending, and stays as it was */
-	DW_MOVED,					/* one of its key was pending, and has got its due time */
-	DW_REFUSED					/* the period of another one of its key lasts (unique_for) */
+	DW_NEW,						/* the new task is pending */
+	DW_REPLACED,				/* the new task is pending, in place of another task of its key */
+	DW_KEPT,					/* a task of its key was pending, and stays unchanged */
+	DW_MOVED,					/* a task of its key was pending, and has got the new due time */
+	DW_REFUSED					/* the period of another task of its key lasts (unique_for) */
 } DwScheduled;
 
 /*
- * A task that is to be scheduled.  values and nulls are the columns of its row; those
- * that have a member of their own here, the id and the origin are filled in last.
+ * A task that is to be scheduled.  values and nulls are the columns of its row.  Columns with a
+ * separate member here, id and origin are filled in last.
  */
 typedef struct DwNewTask
 {
@@ -54,14 +54,14 @@ typedef struct DwNewTask
 	TimestampTz due;
 	int16		queue;
 	int16		priority;
-	int64		spread;			/* the due time is moved by less than this, in us */
+	int64		spread;			/* the due time is put off by less than this, in us */
 	DwIfExists	if_exists;		/* if the task has a key */
 	DwCheck		check;			/* how its SQL is checked */
-	ArrayType  *keep_settings;	/* names of the settings whose values are kept; NULL: those of
+	ArrayType  *keep_settings;	/* names of the settings that are kept; NULL: the names in
 								 * delay_wheel.keep_settings */
-	int64		unique_for;		/* no other task of the key for so long, in us; 0: not given */
-	DwScheduled outcome;		/* set when it is scheduled; due is then that of the task
-								 * that is pending */
+	int64		unique_for;		/* no other task of the key for this time, in us; 0: not given */
+	DwScheduled outcome;		/* set when it is scheduled; due is then the due time of the pending
+								 * task */
 	Datum		values[Natts_task];
 	bool		nulls[Natts_task];
 } DwNewTask;
@@ -93,7 +93,7 @@ extern void dw_group_allow(void);
 
 /*---- retries.c ----*/
 
-/* Lengths of an SQLSTATE and of its class, which it begins with. */
+/* Lengths of an SQLSTATE, and of its class, the first characters. */
 #define DW_STATE_LENGTH	5
 #define DW_CLASS_LENGTH	2
 
@@ -105,13 +105,13 @@ typedef enum DwBackoff
 	DW_FIXED					/* retry_delay */
 } DwBackoff;
 
-/* What a task, or its queue, says of its attempts beside their number and retry_delay. */
+/* Options of a task, or its queue, for further attempts, besides their number and retry_delay. */
 typedef struct DwRetry
 {
 	DwBackoff	backoff;
 	int64		max_delay;		/* the longest pause, in us; 0: see dw_retry_pause() */
 	char	   *retry_on;		/* SQLSTATEs, or classes, with commas between; NULL or empty: all */
-	char	   *give_up_on;		/* the same; NULL or empty: none */
+	char	   *give_up_on;		/* as retry_on; NULL or empty: no error */
 } DwRetry;
 
 extern void dw_backoff_check(const char *name);
@@ -119,16 +119,16 @@ extern DwBackoff dw_backoff_named(const char *name);
 extern void dw_errors_check(ArrayType *errors, const char *option);
 extern char *dw_errors_joined(ArrayType *errors);
 
-/*---- attempts.c: how often a task is tried, how long, and when again ----*/
+/* attempts.c: limits of attempts, and the time of the next attempt */
 
 /* Limit of the immediate repeats of one run, see dw_is_transient(). */
 #define DW_MAX_REPEATS	10
 
-/* The limits of one task: its own values, else those of its queue, else the defaults. */
+/* The limits of one task: its own values, else the values of its queue, else the defaults. */
 typedef struct DwTerms
 {
 	int			timeout;		/* for one attempt, in ms; 0: no limit */
-	int			max_attempts;	/* the first one included */
+	int			max_attempts;	/* including the first attempt */
 	int64		retry_delay;	/* pause after the first failed attempt, in us */
 } DwTerms;
 
@@ -140,25 +140,25 @@ extern TimestampTz dw_next_connection(int64 lost, int sqlstate);
 extern TimestampTz dw_next_attempt(const DwTerms *terms, const DwRetry *retry, int failed);
 extern void dw_keep_error(Datum *values, bool *nulls, const ErrorData *error);
 
-/*---- actions.c: what sessions do to tasks and queues, as wings are told ----*/
+/* actions.c: reports actions of sessions on tasks and queues to wings */
 
-/* What was done.  All that is zero or NULL is null in the row, but for the owner. */
+/* An action.  Members that are zero or NULL are null in the row, except the owner. */
 typedef struct DwAction
 {
 	const char *what;			/* the name of the function, without delay_ */
 	int64		task;
-	Oid			owner;			/* whose task it is; InvalidOid: the current user */
-	int16		queue;			/* with_queue: the queue of the task */
+	Oid			owner;			/* owner of the task; InvalidOid: the current user */
+	int16		queue;			/* queue of the task, if with_queue */
 	bool		with_queue;
 	TimestampTz due;
-	int64		rows;			/* how many tasks, or rows of plain SQL */
+	int64		rows;			/* number of tasks, or of rows of plain SQL */
 	const text *key;
 	const text *tag;
-	const char *name;			/* of a queue, a recurring task, or a table */
+	const char *name;			/* name of a queue, a recurring task, or a table */
 	const char *detail;
 } DwAction;
 
-/* True if actions of this level are recorded: all that it costs where they are not. */
+/* True if actions of this level are recorded.  If they are not, only this check is made. */
 #define dw_audits(level)	unlikely(dw_audit >= (level))
 
 extern void dw_audit_write(const DwAction *action);
@@ -168,23 +168,24 @@ extern void dw_audit_row(const char *what, Relation rel, HeapTuple tuple, Timest
 						 const char *detail);
 extern void dw_audit_count(Relation rel);
 
-/*---- A task that has ended, as the code that ends it passes it on ----*/
+/*---- A task that has ended ----*/
 
 /* A task that has ended.  Its row is deleted already; values and nulls are its columns. */
 typedef struct DwEnded
 {
-	const DwTaskKey *key;		/* from the row: the former due time, attempts before this one */
+	const DwTaskKey *key;		/* from the row: the former due time, the attempts before this
+								 * one */
 	const Datum *values;		/* columns of delay_wheel_data.task */
 	const bool *nulls;
 	DwOutcome	outcome;
 	TimestampTz started;		/* start of the last attempt; 0 if the task was not run */
 	DwSpiResult result;			/* result of the last statement; valid for DW_DONE */
-	text	   *reply;			/* what the receiver of a message gave as its result, jsonb as
-								 * text; NULL is none */
+	text	   *reply;			/* result that the receiver of a message gave, jsonb as text; NULL:
+								 * none */
 	const ErrorData *error;		/* set for DW_FAILED and DW_RETRIED */
 } DwEnded;
 
-/*---- key_lock.c: the lock of a key, and the rows that have it ----*/
+/* key_lock.c: the lock of a key, and the rows with the key */
 
 /* A row of a key, and the open transactions that insert or delete it. */
 typedef struct DwKeyRow
@@ -209,7 +210,7 @@ extern void dw_key_claim_refused(DwExecutor *me, Relation rel, HeapTuple tuple);
 
 /*---- login.c: how a new session of a role would read a task's text ----*/
 
-/* The settings with which a new session of a role in this database would begin */
+/* The settings of a new session of a role in this database */
 typedef struct DwLogin DwLogin;
 
 extern const DwLogin *dw_login(Oid role);
@@ -218,7 +219,7 @@ extern bool dw_login_differs(const DwLogin *login, DwLoginSetting setting);
 extern void dw_login_changing(void);
 extern void dw_login_changed(void);
 
-/*---- my_session.c: what a process knows of itself ----*/
+/* my_session.c: the database of this process, and the task that it runs */
 
 /* Id of the task that delay_run() or delay_run_due() is running in this session, else 0. */
 extern int64 dw_run_now_id;
@@ -230,11 +231,14 @@ extern TimestampTz dw_run_now_clock;
 /* True if the batch that this executor is running must take no more tasks. */
 extern bool dw_batch_is_closed;
 
-/* True while the executor's task may call delay_snooze(): its deferred triggers may not. */
+/*
+ * True while the executor's task may call delay_snooze().  Its deferred triggers may not call it.
+ */
 extern bool dw_may_snooze;
 
 extern DwDatabase *dw_my_database(void);
 extern DwDatabase *dw_my_pinned_database(void);
+extern DwDatabase *dw_require_my_database(void);
 extern DwDatabase *dw_my_database_find(void);
 extern void dw_my_database_unpin(void);
 extern void dw_warn_no_place(void);
@@ -246,7 +250,7 @@ extern void dw_batch_close(void);
 extern void dw_snooze(TimestampTz until);
 extern TimestampTz dw_snooze_take(void);
 
-/*---- other_nodes.c: effects of tasks on other nodes, and what they read there ----*/
+/* other_nodes.c: tasks that write to or read from other nodes */
 
 extern void dw_other_nodes_install(void);
 extern void dw_other_nodes_prepare(void);
@@ -259,10 +263,9 @@ extern bool dw_other_nodes_in_two_phase(void);
 /* The period of a key that lasts. */
 typedef struct DwPeriod
 {
-	int64		id;				/* of the task that began it */
+	int64		id;				/* id of the task that began the period */
 	TimestampTz until;
-	TransactionId open;			/* the open transaction that begins or ends it; invalid:
-								 * none does */
+	TransactionId open;			/* open transaction that begins or ends it, or invalid */
 	ItemPointerData tid;
 } DwPeriod;
 
@@ -274,14 +277,14 @@ extern void dw_period_end(const Datum *values, const bool *nulls);
 extern void dw_period_move(const Datum *old, const bool *old_nulls, const Datum *new,
 						   const bool *new_nulls);
 
-/*---- retries.c: after which errors a task is tried again, and how its pauses grow ----*/
+/* retries.c: errors after which a task is tried again, and the pauses between its attempts */
 
 extern void dw_retry_read(int16 queue, const Datum *values, const bool *nulls, DwRetry *retry);
 extern int64 dw_retry_pause(const DwRetry *retry, int64 retry_delay, int failed);
 extern bool dw_retry_gives_up(const DwRetry *retry, int sqlstate);
 extern char *dw_retry_refusal(const DwRetry *retry, int sqlstate);
 
-/*---- rights.c: rights: to use delay_wheel, how many tasks, and to change a task of another role ----*/
+/*---- rights.c: rights: to use delay_wheel, to have a number of tasks, to change tasks of other roles ----*/
 
 /* The view whose INSERT is the right to use delay_wheel. */
 #define DW_RIGHT_VIEW	"delay_wheel.tasks"
@@ -311,13 +314,13 @@ extern bool dw_is_one_of(const LOCKTAG *tag, const Oid *relations, int n);
 extern bool dw_locks_conflict(LOCKMASK held, LOCKMODE wanted);
 extern pid_t dw_who_waits_for_us(void);
 
-/*---- other_nodes.c: shards of Citus: which one a table is, and where it is ----*/
+/* other_nodes.c: shards of Citus */
 
 typedef struct DwShard
 {
 	int64		id;				/* 0: the table is no shard */
-	bool		is_copy;		/* other nodes have the same rows, or may: a reference table */
-	bool		is_first;		/* this node is the first one of these */
+	bool		is_copy;		/* other nodes may have the same rows, as for a reference table */
+	bool		is_first;		/* this node is the first of these nodes */
 } DwShard;
 
 extern void dw_shard_of(Relation rel, DwShard *shard);

@@ -1,49 +1,48 @@
 /*-------------------------------------------------------------------------
  *
  * touched.c
- *	  What the current transaction did to tasks, and the processes that are told.
+ *	  Notes the effects of the current transaction on tasks, and informs other processes.
  *
- * Run by sessions that schedule, cancel and reschedule, and by executors whose tasks
- * do so.  Most functions note something while the transaction runs; callbacks at its
- * end tell the timer, the executors and the sessions in delay_wait().
+ * Run by sessions that schedule, cancel and reschedule, and by executors whose tasks do so.  Most
+ * functions note something while the transaction runs.  Callbacks at its end inform the timer, the
+ * executors and the sessions in delay_wait().
  *
- * A hint tells the timer of one task: its id, due time, row and lane.  (A lane is one
- * combination of owner, queue and priority.)  The timer has in memory the tasks of a
- * lane up to some due time, the lane's horizon.  If the task is due by then, its hint
- * goes into the inbox of the database; else it only lowers next_far of the lane, the
- * time by which the timer must load more.  If a hint cannot be delivered, the lane is
- * reloaded: reload_from tells the timer to read the lane again from that due time on.
+ * A hint gives the timer id, due time, TID and lane of one task.  (A lane is one combination of
+ * owner, queue and priority.)  The timer has in memory the tasks of a lane up to some due time, the
+ * lane's horizon.  If the task is due by the horizon, its hint goes into the inbox of the database.
+ * Otherwise it only lowers next_far of the lane, the time by which the timer must load more.  If a
+ * hint cannot be delivered, reload_from of the lane is lowered, and the timer reads the lane again
+ * from this due time on.
  *
  * The rows that a transaction wrote and locked are noted in the order of the calls,
  * with the subtransaction and a DwTouchKind:
  *
- * written	Hint after a commit.
- *
- * Of a row whose lease lasts no hint is sent: its entry would stay in memory, though the lease may
- * be extended again, or done.  Instead the timer is to look at leases when that one ends (step V1,
- * timer/lease_watch.c).
- * locked	The row is to be deleted or moved.  Hint after an abort, when the lock has
- *			been released, since an executor may have failed to claim the task and
- *			forgotten it.
- * kept		The row is locked and left as it is.  Hint after a commit and after an
+ * written	The timer gets a hint after a commit.
+ * locked	The row is to be deleted or moved.  The timer gets a hint after an abort, when
+ *			the lock has been released, since an executor may have failed to claim the task
+ *			and forgotten it.
+ * kept		The row is locked and stays unchanged.  The timer gets a hint after commit and
  *			abort, but only if the task is due: no executor claims it earlier.
  *
- * The groups of locked and kept rows are noted, too.  An ordered group is held while the task that
- * comes first cannot begin, and a group of messages while leases fill it (shmem/groups.c).  The end
- * of the transaction, however it ends, may be what the group waits for: so it ends the hold.
+ * A row whose lease lasts gets no hint, since its entry would stay in memory even if the lease is
+ * extended again, or ends.  Instead the timer looks at leases when this lease ends (step V1,
+ * timer/lease_watch.c).
+ *
+ * The groups of locked and kept rows are noted, too.  An ordered group is held while its first task
+ * cannot begin, and a group of messages while leases fill it (shmem/groups.c).  Such a group may
+ * wait for the end of this transaction, so both commit and abort end the hold.
  *
  * The tasks that the transaction ended are noted in the same way, for sessions that
  * wait for them (ends/wait.c).  Callbacks must not fail, wait or allocate, so the
  * functions that note something reserve the memory.
  *
- * A commit has three moments: it becomes visible; it tells other processes what it has
- * changed in catalogs; it releases its locks.  Changes of queues, pauses and marks,
- * and ended tasks, are told at the first moment, since other processes rely on that
- * once they get our locks.  Hints are delivered, and waiting sessions released, at the
- * last moment: so a task finds all that its transaction did.  A process that finds the
- * task earlier could miss changes in catalogs.  So a transaction that has made any
- * publishes its xid meanwhile (shmem/committing.c), and so does one that has ended a
- * task in a subtransaction.
+ * A commit has three moments: it becomes visible, it informs other processes of changes in
+ * catalogs, and it releases its locks.  Changes of queues, pauses and marks, and ended tasks, are
+ * published at the first moment, since other processes rely on this once they get our locks.  Hints
+ * are delivered, and waiting sessions released, at the last moment, so that a task finds all
+ * changes of its transaction.  A process that finds the task earlier could miss changes in
+ * catalogs.  So a transaction that has changed catalogs, or has ended a task in a subtransaction,
+ * publishes its xid meanwhile (shmem/committing.c).
  *
  * After MAX_HINTS rows only the lowest due time of each lane is noted, and the timer
  * reads the lane again from there.
@@ -86,7 +85,7 @@
 #include "task.h"
 #include "touched.h"
 
-/* Limit for the rows, the groups, and the cancelled tasks that a transaction notes one by one. */
+/* Limit for the rows, the groups and the cancelled tasks that a transaction notes individually. */
 #define MAX_HINTS	1024
 
 typedef struct Touched
@@ -124,7 +123,7 @@ typedef struct Ended
 static Touched *touched = NULL;
 static int	ntouched = 0;
 static int	touched_size = 0;
-/* Before the commit: how many rows were noted, and the number of the last load, see timer/loaded.c. */
+/* Number of noted rows, and number of the last load (timer/loaded.c), just before the commit. */
 static int	ntouched_in_time = 0;
 static uint32 loads_before = 0;
 static TouchedGroup *groups = NULL;
@@ -137,7 +136,7 @@ static Ended *ended = NULL;
 static int	nended = 0;
 static int	ended_size = 0;
 
-/* The transaction has committed, and hints are to be delivered when its locks are gone. */
+/* True if the transaction has committed, and hints must be delivered when its locks are gone. */
 static bool delivers = false;
 
 /* Other effects of the transaction; see the functions that set these. */
@@ -150,19 +149,19 @@ static bool roles_dropped = false;
 static bool control_changed = false;
 static bool leases_changed = false;
 
-/* Whether tasks of another origin (that came with a copy of another database) are left. */
+/* Are tasks of another origin (that came with a copy of another database) left? */
 static enum
 {
 	UNARMED_NO_NEWS,
 	UNARMED_LEFT,
 	UNARMED_NONE_LEFT
 }			unarmed_news = UNARMED_NO_NEWS;
-static char prepare_gid[201];	/* GIDSIZE of access/xact.h, and one more */
+static char prepare_gid[201];	/* GIDSIZE of access/xact.h, plus 1 */
 
 /* Stands for no lane.  No lane has this generation, so the timer reads all lanes. */
 const DwLaneRef dw_no_lane = {0, 0};
 
-/*---- Noting what the transaction does ----*/
+/* Noting effects of the transaction */
 
 /* Returns an array of the transaction, enlarged if it has no room for one more element. */
 static void *
@@ -183,7 +182,7 @@ reserve_touched(void *array, int n, int *size, Size element)
 static void
 lower_lane(DwLaneRef lane, TimestampTz due, bool locked)
 {
-	/* the last one first: a transaction mostly stays with one lane */
+	/* the last lane first: a transaction mostly writes to one lane */
 	for (int i = nlows - 1; i >= 0; i--)
 		if (lows[i].lane.index == lane.index &&
 			lows[i].lane.generation == lane.generation)
@@ -196,17 +195,14 @@ lower_lane(DwLaneRef lane, TimestampTz due, bool locked)
 	lows[nlows++] = (LaneLow) {lane, due, locked};
 }
 
-/*
- * Makes the timer read the lane again from a due time on, whether this transaction
- * commits or not.
- */
+/* Makes the timer read the lane again from a due time on, after commit or abort. */
 void
 dw_touch_lane(DwLaneRef lane, TimestampTz due)
 {
 	lower_lane(lane, due, false);
 }
 
-/* True if the row is one that is there after a commit, and not after an abort. */
+/* Returns true if the row exists after a commit, and not after an abort. */
 static bool
 is_written(DwTouchKind kind)
 {
@@ -214,8 +210,8 @@ is_written(DwTouchKind kind)
 }
 
 /*
- * Notes what this transaction did, or is about to do, to the row of a hint.  After
- * MAX_HINTS rows, or once a lane is noted, only the lane and the due time are noted.
+ * Notes a past or coming effect of this transaction on the row of a hint.  After MAX_HINTS rows, or
+ * once a lane is noted, only the lane and the due time are noted.
  */
 void
 dw_touch_row(const DwHint *hint, DwTouchKind kind)
@@ -231,7 +227,7 @@ dw_touch_row(const DwHint *hint, DwTouchKind kind)
 
 /*
  * Notes that this transaction has locked, changed or ended a task of this group: the end of the
- * (sub)transaction ends what holds the group.  Nothing for DW_NO_GROUP.
+ * (sub)transaction ends the hold of the group.  Does nothing for DW_NO_GROUP.
  */
 void
 dw_touch_group(int16 queue, uint32 hash)
@@ -252,7 +248,7 @@ dw_touch_group(int16 queue, uint32 hash)
 	groups[ngroups++] = (TouchedGroup) {queue, hash, subid};
 }
 
-/* True if the timer must be told of the row at the end of the (sub)transaction. */
+/* Returns true if the timer needs a hint of the row at the end of the (sub)transaction. */
 static bool
 is_news(const Touched *t, bool committed)
 {
@@ -262,12 +258,11 @@ is_news(const Touched *t, bool committed)
 }
 
 /*
- * Notes that this transaction ended a task.  If it commits, sessions that wait for the
- * task are told.
+ * Notes that this transaction ended a task.  The commit informs sessions that wait for the task.
  *
- * After MAX_HINTS tasks, cancelled ones are not noted one by one: all waiting sessions
- * will look for themselves.  Other outcomes always are, so that the outcome of a task
- * that cancels many others is not lost.
+ * After MAX_HINTS tasks, cancelled tasks are not noted individually: all waiting sessions will look
+ * themselves.  Other outcomes are always noted, so that the outcome of a task that cancels many
+ * others is not lost.
  */
 void
 dw_touch_ended(int64 id, DwOutcome outcome)
@@ -283,8 +278,8 @@ dw_touch_ended(int64 id, DwOutcome outcome)
 }
 
 /*
- * Notes that this transaction may have written any rows, by plain SQL.  The timer reads
- * all lanes again at its end.
+ * Notes that plain SQL in this transaction may have written any rows.  At the end of the
+ * transaction, the timer reads all lanes again.
  */
 void
 dw_touch_all(void)
@@ -306,8 +301,8 @@ dw_touch_extension(void)
 }
 
 /*
- * Notes that this transaction changes queues, pauses or marks.  At its end control is
- * raised, so that all processes read them again.
+ * Notes that this transaction changes queues, pauses or marks.  At its end control is raised, so
+ * that all processes read the tables again.
  */
 void
 dw_touch_control(void)
@@ -317,7 +312,7 @@ dw_touch_control(void)
 }
 
 /*
- * True if this transaction has changed queues, pauses or marks, even in a subtransaction
+ * Returns true if this transaction has changed queues, pauses or marks, even in a subtransaction
  * that was rolled back.
  */
 bool
@@ -328,7 +323,7 @@ dw_control_is_touched(void)
 
 /*
  * Notes that this transaction wrote rows of another origin (left is true), or that
- * delay_wheel.arm() has left none.
+ * delay_wheel.arm() has left no such rows.
  */
 void
 dw_touch_unarmed(bool left)
@@ -337,7 +332,7 @@ dw_touch_unarmed(bool left)
 	unarmed_news = left ? UNARMED_LEFT : UNARMED_NONE_LEFT;
 }
 
-/* Notes that this transaction dropped roles.  If it commits, all timers are told. */
+/* Notes that this transaction dropped roles.  Its commit informs all timers. */
 void
 dw_touch_roles(void)
 {
@@ -345,7 +340,7 @@ dw_touch_roles(void)
 }
 
 /*
- * Notes that this transaction ends a prepared one, which has left rows in
+ * Notes that this transaction ends a prepared transaction, which has left rows in
  * delay_wheel_data.prepared.
  */
 void
@@ -355,8 +350,8 @@ dw_touch_prepared(void)
 }
 
 /*
- * Notes that this transaction changes leases, other than by their begin or by a word of
- * the receiver: the queues' leases have to be counted again.
+ * Notes that this transaction changes leases, but neither begins them nor is called by their
+ * receiver: the leases of queues must be counted again.
  */
 void
 dw_touch_leases(void)
@@ -376,7 +371,7 @@ dw_touched_prepare_as(const char *gid)
 static void
 forget_touched(void)
 {
-	/* the memory went with the transaction */
+	/* the end of the transaction frees the memory */
 	touched = NULL;
 	groups = NULL;
 	lows = NULL;
@@ -402,16 +397,16 @@ reload_lane(DwDatabase *db, DwLaneRef ref, TimestampTz due)
 	dw_atomic_lower(&lane->reload_from, due);
 	dw_lane_dirty(db, lane);
 	pg_memory_barrier();
-	/* the lane's place was given to another lane meanwhile, see dw_lane_leave() */
+	/* another lane has got the place meanwhile, see dw_lane_leave() */
 	if (pg_atomic_read_u32(&lane->generation) != ref.generation)
 		dw_reload_ask(&db->timer_news, due);
 }
 
 /*
- * Step C2: puts a hint where the timer finds it, see above.  With many, the hint stands
- * for all tasks of its lane from its due time on, and does not go into the inbox.
- * Its "loads" is the number of the last load that cannot have read the row as it is now.
- * Returns the time by which the timer must be awake; DW_AWAKE means at once.
+ * Step C2: puts a hint where the timer finds it, see above.  If many is true, the hint stands for
+ * all tasks of its lane from its due time on, and does not go into the inbox.  hint->loads is the
+ * number of the last load that cannot have read the new row.  Returns the time by which the timer
+ * must be awake; DW_AWAKE means now.
  */
 static TimestampTz
 store_hint(DwDatabase *db, const DwHint *hint, bool many)
@@ -420,7 +415,7 @@ store_hint(DwDatabase *db, const DwHint *hint, bool many)
 	TimestampTz needed = DW_NEVER;
 	bool		crowded = false;
 
-	/* C1, the row is visible, comes before the horizon is read */
+	/* C1 (the row is visible) comes before the horizon is read */
 	pg_memory_barrier();
 
 	if (hint->due <= dw_atomic_read(&lane->horizon))
@@ -447,7 +442,7 @@ store_hint(DwDatabase *db, const DwHint *hint, bool many)
 	return needed;
 }
 
-/* Delivers one hint and wakes the timer if need be; for callbacks and executors. */
+/* Delivers one hint, and wakes the timer if need be.  For callbacks and executors. */
 void
 dw_deliver(DwDatabase *db, const DwHint *hint)
 {
@@ -458,8 +453,8 @@ dw_deliver(DwDatabase *db, const DwHint *hint)
 }
 
 /*
- * Tells of a row at the end of the (sub)transaction, if that is news; loads is for its hint.  Returns
- * as store_hint().
+ * Gives the timer a hint of a row at the end of the (sub)transaction, if it needs one.  loads: for
+ * the hint.  Returns the same as store_hint().
  */
 static TimestampTz
 tell_row(DwDatabase *db, Touched *t, bool committed, uint32 loads)
@@ -473,8 +468,8 @@ tell_row(DwDatabase *db, Touched *t, bool committed, uint32 loads)
 }
 
 /*
- * Step Y5: groups of tasks that this transaction has locked, from this subtransaction on, are not
- * held any more.  Takes the ready lock if there are any, once.  Wakes the timer if need be.
+ * Step Y5: ends the hold of the groups whose tasks were locked in this subtransaction or later
+ * ones.  If there are such groups, takes the ready lock once.  Wakes the timer if need be.
  */
 static void
 release_groups(DwDatabase *db, SubTransactionId subid)
@@ -500,17 +495,14 @@ release_groups(DwDatabase *db, SubTransactionId subid)
 		dw_news_tell(&db->timer_news, DW_NEWS_GROUPS);
 		look_at = DW_AWAKE;
 	}
-	if (look_at == DW_NEVER)
-		return;
-	dw_news_tell(&db->timer_news, DW_NEWS_EXECUTORS);
-	dw_wake_timer(db, look_at);
+	dw_ask_dispatch(db, look_at);
 }
 
 /*
- * Called at the end of a transaction for which shared memory had no place for this
- * database.  If there is a place now, it was loaded before our rows were visible: the
- * timer reads all lanes again, and the result is true.  If not, the launcher notes that
- * the database wants a place; its tasks are loaded when it gets one.
+ * Called at the end of a transaction for which shared memory had no place for this database.  If
+ * there is a place now, its tasks were loaded before our rows were visible: then the timer must
+ * read all lanes again, and the result is true.  Otherwise the launcher notes that the database
+ * wants a place.  Its tasks are loaded when it gets a place.
  */
 static bool
 find_place_late(bool committed)
@@ -528,8 +520,8 @@ find_place_late(bool committed)
 }
 
 /*
- * Tells sessions in delay_wait() the outcomes of their tasks, or to look for themselves
- * if this transaction may have ended tasks that are not noted.
+ * Gives sessions in delay_wait() the outcomes of their tasks.  If this transaction may have ended
+ * tasks that are not noted, makes all these sessions look themselves.
  */
 static void
 tell_waiters(DwDatabase *db, bool committed)
@@ -542,9 +534,9 @@ tell_waiters(DwDatabase *db, bool committed)
 }
 
 /*
- * The first moment of a commit, when it is visible, or of an abort: raises control
- * and tells waiting sessions.  False if there is nothing to deliver later, or the
- * database has no place.
+ * Raises control and informs waiting sessions, at the first moment of a commit, when it is visible,
+ * or of an abort.  Returns false if there is nothing to deliver later, or the database has no
+ * place.
  */
 static bool
 tell_at_once(bool committed)
@@ -561,7 +553,7 @@ tell_at_once(bool committed)
 	db = dw_my_pinned_database();
 
 	DW_INJECT("commit-visible");
-	/* a prepared transaction may have changed control; an abort only costs a look */
+	/* a prepared transaction may have changed queues, pauses or marks */
 	if (control_changed || prepared_ended)
 	{
 		dw_control_raise(&db->timer_news);
@@ -572,7 +564,7 @@ tell_at_once(bool committed)
 	return true;
 }
 
-/* The last moment, when the locks are gone: tells the timer all that it must know. */
+/* Hands all news to the timer, at the last moment, when the locks are gone. */
 static void
 deliver_all(bool committed)
 {
@@ -601,7 +593,7 @@ deliver_all(bool committed)
 		dw_reload_ask(&db->timer_news, PG_INT64_MIN);
 		needed = DW_AWAKE;
 	}
-	/* of what plain SQL and prepared transactions have done to groups nothing is noted */
+	/* plain SQL and prepared transactions note nothing about groups */
 	if (all_touched || prepared_ended)
 		dw_news_tell(&db->timer_news, DW_NEWS_GROUPS);
 	if (committed && unarmed_news != UNARMED_NO_NEWS)
@@ -619,7 +611,7 @@ deliver_all(bool committed)
 	}
 	if (committed && extension_created)
 	{
-		/* a timer that has just found no extension ends, and must be followed by another */
+		/* a timer that has just found no extension ends, and a new timer must start */
 		dw_news_tell(&db->timer_news, DW_NEWS_CREATED);
 		dw_wake_launcher();
 		needed = DW_AWAKE;
@@ -632,7 +624,7 @@ deliver_all(bool committed)
 
 /*---- Before the commit, and PREPARE TRANSACTION ----*/
 
-/* By due times, and by ids where these are equal. */
+/* Compares due times, and ids if these are equal. */
 static int
 compare_touched(const void *a, const void *b)
 {
@@ -645,10 +637,9 @@ compare_touched(const void *a, const void *b)
 }
 
 /*
- * Step C0n, before the commit is visible, when the rows that it writes are in place: puts the hints
- * into the order in which those that are due already are to begin, and notes the
- * number of the last load.  A load after that which meets one of these rows makes its hint
- * superfluous.
+ * Step C0n, after the rows were written and before the commit is visible: sorts the hints, so that
+ * tasks that are already due begin in this order, and notes the number of the last load.  If a
+ * later load reads one of these rows, the row needs no hint.
  */
 static void
 note_loads(void)
@@ -663,7 +654,7 @@ note_loads(void)
 	ntouched_in_time = ntouched;
 }
 
-/* True if the transaction has changed anything in catalogs. */
+/* Returns true if the transaction has changed anything in catalogs. */
 static bool
 has_catalog_news(void)
 {
@@ -674,8 +665,8 @@ has_catalog_news(void)
 }
 
 /*
- * True if a subtransaction has ended a task.  A session that waits for the task would
- * find the xid of the subtransaction, which has no lock to wait for.
+ * Returns true if a subtransaction has ended a task.  A session that waits for the task would find
+ * the xid of the subtransaction, and cannot wait for the lock of this xid.
  */
 static bool
 ended_in_subtransaction(void)
@@ -686,7 +677,7 @@ ended_in_subtransaction(void)
 	return false;
 }
 
-/* True if this transaction has written anything that others may have to hear of. */
+/* Returns true if this transaction has written anything that other processes may need. */
 static bool
 has_touched(void)
 {
@@ -708,7 +699,7 @@ publish_committing(void)
 		dw_committing_publish(xid);
 }
 
-/* Writes a row of delay_wheel_data.prepared: a lane and a due time.  InvalidOid stands for all lanes. */
+/* Writes a lane and a due time to delay_wheel_data.prepared.  InvalidOid stands for all lanes. */
 static void
 write_prepared_row(Oid owner, int16 queue, int16 priority, TimestampTz due)
 {
@@ -724,8 +715,8 @@ write_prepared_row(Oid owner, int16 queue, int16 priority, TimestampTz due)
 }
 
 /*
- * Before PREPARE TRANSACTION: writes into delay_wheel_data.prepared which lanes the transaction
- * has touched, since another process may end the transaction, maybe after a restart
+ * Writes the lanes that the transaction has touched into delay_wheel_data.prepared, before PREPARE
+ * TRANSACTION, since another process may end the transaction, maybe after a restart
  * (control/ddl.c).
  */
 static void
@@ -735,10 +726,10 @@ write_prepared(void)
 
 	if (ntouched == 0 && nlows == 0 && !all_touched && !control_changed)
 		return;
-	/* the extension may be gone, dropped by this transaction */
+	/* this transaction may have dropped the extension */
 	if (!dw_catalog_lookup(&cat))
 		return;
-	/* there is no active snapshot here, and PostgreSQL wants one for tables with TOAST */
+	/* there is no active snapshot here, but PostgreSQL needs one for tables with TOAST */
 	PushActiveSnapshot(GetTransactionSnapshot());
 	for (int i = 0; i < ntouched; i++)
 		dw_touch_lane(touched[i].hint.lane, touched[i].hint.due);
@@ -753,7 +744,7 @@ write_prepared(void)
 	if (all_touched || control_changed)
 		write_prepared_row(InvalidOid, 0, 0, DT_NOBEGIN);
 	PopActiveSnapshot();
-	/* after the rows, see note_nameless_end() */
+	/* noted after the rows were written, see note_nameless_end() */
 	if (prepare_gid[0] == '\0' && dw_my_database() != NULL)
 		dw_nameless_note(&dw_my_database()->timer_news);
 }
@@ -761,13 +752,13 @@ write_prepared(void)
 /*
  * Called before a commit, for apply workers of logical replication (two_phase).
  *
- * These workers prepare transactions, whose triggers may have scheduled tasks, and end
- * them without a command that we could see.  So we do not know the name of what they
- * have prepared (prepare_gid is empty).  A worker ends a prepared transaction within a
- * transaction of its own, which has no xid.  While anything without a name may be
- * prepared (DwTimerNews.nameless), the commit of such a transaction makes the timer read all
- * lanes again.  The prepared transaction is visible before that commit, and cannot be
- * published: a load may find its tasks a moment too early.
+ * These workers prepare transactions, whose triggers may have scheduled tasks, and end them without
+ * a command that we can see.  So we do not know the names of these prepared transactions
+ * (prepare_gid is empty).  A worker ends a prepared transaction within another transaction, which
+ * has no xid.  While a transaction without a name may be prepared (DwTimerNews.nameless), the
+ * commit of any transaction without xid makes the timer read all lanes again.  The prepared
+ * transaction is visible before this commit, and cannot be published: a load may find its tasks a
+ * moment too early.
  */
 static void
 note_nameless_end(void)
@@ -787,7 +778,7 @@ note_nameless_end(void)
 	dw_touch_all();
 	dw_touch_control();
 	PushActiveSnapshot(GetTransactionSnapshot());
-	/* a process that prepares one after this look raises nameless after writing its rows */
+	/* a process that prepares a transaction later raises nameless after writing its rows */
 	if (!dw_prepared_is_open(""))
 		dw_nameless_forget(&db->timer_news, nameless);
 	PopActiveSnapshot();
@@ -803,7 +794,7 @@ touched_xact_callback(XactEvent event, void *arg)
 	{
 		case XACT_EVENT_PRE_COMMIT:
 			note_nameless_end();
-			/* executors have done so */
+			/* executors have already done this */
 			if (has_touched() && dw_this_executor == NULL)
 				dw_other_nodes_prepare();
 			note_loads();
@@ -834,8 +825,8 @@ touched_xact_callback(XactEvent event, void *arg)
 }
 
 /*
- * After the locks have been released; called for each resource owner of the transaction,
- * and at last for the top one.
+ * Callback for the moment after the locks were released.  Called for each resource owner of the
+ * transaction, and finally for the top resource owner.
  */
 static void
 touched_release_callback(ResourceReleasePhase phase, bool committed, bool top_level, void *arg)
@@ -854,9 +845,9 @@ touched_release_callback(ResourceReleasePhase phase, bool committed, bool top_le
 }
 
 /*
- * After the abort of a subtransaction: forgets what it wrote, and delivers hints of what
- * it had locked, since its locks are gone.  Lanes stay noted (nlows): at worst the timer
- * reads one again for nothing.  Lanes with locked rows are reloaded now.
+ * After the abort of a subtransaction, forgets the rows that it wrote, and delivers hints of the
+ * rows that it had locked, since its locks are gone.  Lanes stay noted (nlows): at worst the timer
+ * reads a lane again without need.  Lanes with locked rows are reloaded now.
  */
 static void
 touched_subxact_callback(SubXactEvent event, SubTransactionId subid,
@@ -872,7 +863,7 @@ touched_subxact_callback(SubXactEvent event, SubTransactionId subid,
 	if (unarmed_news == UNARMED_NONE_LEFT)
 		unarmed_news = UNARMED_NO_NEWS;
 
-	/* ids of subtransactions grow, so those from subid on are inside of this one */
+	/* ids of subtransactions grow, so ids from subid on belong to this subtransaction */
 	while (ntouched > 0 && touched[ntouched - 1].subid >= subid)
 	{
 		ntouched--;
@@ -902,7 +893,7 @@ dw_touched_install(void)
 
 /*---- Logical replication ----*/
 
-/* Warns, once in an apply worker: in binary, owners are sent as the publisher's OIDs. */
+/* Warns, once in an apply worker, that binary mode sends owners as OIDs of the publisher. */
 static void
 warn_of_binary(void)
 {
@@ -915,14 +906,14 @@ warn_of_binary(void)
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			 errmsg("subscription \"%s\" does not replicate tasks of delay_wheel",
 					MySubscription->name),
-			 errdetail("In binary, their owners are sent as OIDs, which may mean other roles here."),
+			 errdetail("In binary format, owners of tasks are sent as OIDs, which may belong to other roles here."),
 			 errhint("Use ALTER SUBSCRIPTION ... SET (binary = false).")));
 }
 
 /*
- * For row triggers on the extension's tables: if an apply worker writes the row, notes
- * that for the timer, since apply workers do not fire the statement trigger that does
- * so for plain SQL.  False if the row must not be written; a warning has been raised.
+ * For row triggers on the extension's tables: if an apply worker writes the row, notes this for the
+ * timer, since apply workers do not fire the statement trigger that does so for plain SQL.  Returns
+ * false, after a warning, if the row must not be written.
  */
 bool
 dw_accept_replicated(TriggerData *trigger, HeapTuple row)
@@ -951,9 +942,9 @@ dw_accept_replicated(TriggerData *trigger, HeapTuple row)
 /*---- The lane of a task ----*/
 
 /*
- * Finds the lane of a task, or enters a new one into shared memory; false if all places
- * for lanes or databases are taken.  The last lane is remembered, since most sessions
- * schedule into one lane only.
+ * Finds the lane of a task, or enters a new lane into shared memory.  Returns false if all places
+ * for lanes or databases are taken.  Remembers the last lane, since most sessions schedule into one
+ * lane only.
  */
 static bool
 find_or_enter_lane(Oid owner, int16 queue, int16 priority, DwLaneRef *lane)
@@ -979,13 +970,13 @@ find_or_enter_lane(Oid owner, int16 queue, int16 priority, DwLaneRef *lane)
 }
 
 /*
- * Returns the lane of a new task; dw_no_lane, with a warning, if shared memory has no
- * place for this database.
+ * Returns the lane of a new task.  If shared memory has no place for this database, raises a
+ * warning and returns dw_no_lane.
  *
- * If all places for lanes are taken, waits up to a second for the timer to give back a
- * lane that is not needed any more, then raises an error.  The timer knows which lanes
- * are idle.  But it keeps a lane whose tasks were cancelled or deleted until it reads
- * all lanes again; so this function asks for that, too, after a tenth of a second.
+ * If all places for lanes are taken, waits up to a second until the timer gives back a lane that is
+ * not needed any more, then raises an error.  The timer finds idle lanes itself.  But it keeps a
+ * lane whose tasks were cancelled or deleted until it reads all lanes again.  So after a tenth of a
+ * second this function makes the timer read them.
  */
 DwLaneRef
 dw_require_lane(Oid owner, int16 queue, int16 priority)
@@ -1021,9 +1012,8 @@ dw_require_lane(Oid owner, int16 queue, int16 priority)
 }
 
 /*
- * Returns the lane of a task that must be written in any case.  If there is no place for
- * the lane, returns dw_no_lane, and the timer reads all lanes at the end of the
- * transaction.
+ * Returns the lane of a task that must be written in any case.  If there is no place for the lane,
+ * returns dw_no_lane: then the timer reads all lanes at the end of the transaction.
  */
 DwLaneRef
 dw_lane_if_any(Oid owner, int16 queue, int16 priority)

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * call_sweeper.c
- *	  The timer starts the sweeper when there is something to remove.
+ *	  Starts the sweeper when there are rows to remove.
  *
- * Run by the timer.  It looks for marks (the rows in which delay_cancel_all() notes which
- * tasks it cancels), and for the times at which old rows must be removed.  If there is work
- * for the sweeper, the timer starts one, or wakes the one that runs.
+ * Run by the timer.  It looks for marks (the rows in which delay_cancel_all() notes which tasks it
+ * cancels), and for the times at which old rows must be removed.  If there is work for the sweeper,
+ * the timer starts or wakes it.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,12 +32,12 @@
 #define BACKOFF_MIN_US	USECS_PER_SEC
 #define BACKOFF_MAX_US	(5 * USECS_PER_MINUTE)
 
-/* A sweeper that has lived this long ends the row of errors. */
+/* After an error of a sweeper that has lived this long, the pause is the minimum again. */
 #define HEALTHY_US		USECS_PER_MINUTE
 
-/* Time in which a sweeper that a former timer started must have come up. */
+/* Time in which a sweeper that a former timer has registered must start. */
 #define START_LIMIT_US	USECS_PER_MINUTE
-/* Interval at which the timer checks whether its sweeper has come up. */
+/* Interval at which the timer checks whether its sweeper has started. */
 #define START_LOOK_US	USECS_PER_SEC
 
 /* The last sweeper that this timer has started; NULL once its end was noticed. */
@@ -50,20 +50,12 @@ static bool sweeper_needed = false;
 static TimestampTz not_before = PG_INT64_MIN;
 /* The last pause, in microseconds; 0 if the last sweeper had no problem. */
 static int64 backoff = 0;
-/* True if the log has the present lack of a background worker. */
+/* True if the present lack of a background worker has been logged. */
 static bool told_no_worker = false;
 
-/* Starts no sweeper for some time: twice the last pause, but BACKOFF_MAX_US at most. */
-static void
-put_call_off(void)
-{
-	backoff = backoff == 0 ? BACKOFF_MIN_US : Min(backoff * 2, BACKOFF_MAX_US);
-	not_before = dw_now() + backoff;
-}
-
 /*
- * True if there are marks to be swept.  Sets *known to false if that cannot be found out
- * now, because a table is locked or an error struck.
+ * Returns true if there are marks to sweep.  Sets *known to false if this is not known, because a
+ * table is locked or an error was raised.
  */
 static bool
 any_marks(DwDatabase *db, bool *known)
@@ -97,8 +89,8 @@ any_marks(DwDatabase *db, bool *known)
 }
 
 /*
- * Checks whether the sweeper has failed, has never come up, or has ended to free its
- * background worker; the next sweeper must wait then.
+ * Checks whether the sweeper has failed, has not started, or has ended to free its background
+ * worker.  Then the next sweeper must wait.
  */
 static void
 notice_end(DwDatabase *db)
@@ -115,7 +107,8 @@ notice_end(DwDatabase *db)
 		case DW_PROCESS_FAILED:
 			if (now - db->sweeper.started > HEALTHY_US)
 				backoff = 0;
-			put_call_off();
+			backoff = backoff == 0 ? BACKOFF_MIN_US : Min(backoff * 2, BACKOFF_MAX_US);
+			not_before = dw_now() + backoff;
 			break;
 		case DW_PROCESS_MADE_WAY:
 			not_before = dw_now() + STAY_AWAY_US;
@@ -128,7 +121,7 @@ notice_end(DwDatabase *db)
 	LWLockRelease(dw_shared->table_lock);
 }
 
-/* Makes the sweeper look again for work; returns false if none runs or is starting. */
+/* Makes the sweeper look again for work.  Returns false if no sweeper runs or is starting. */
 static bool
 call_sweeper(DwDatabase *db)
 {
@@ -146,8 +139,8 @@ call_sweeper(DwDatabase *db)
 }
 
 /*
- * Reports that no background worker is free for a sweeper.  While tasks of a role cannot be
- * run, that is the problem that users must see, and stays the last one.
+ * Reports that no background worker is free for a sweeper.  If tasks of a role cannot run, that
+ * stays the last problem, since it matters more to users.
  */
 static void
 no_worker(DwDatabase *db)
@@ -165,7 +158,7 @@ no_worker(DwDatabase *db)
 	}
 }
 
-/* Starts a sweeper; returns false if no background worker is free, or others wait for one. */
+/* Starts a sweeper.  Returns false if no background worker is free, or others wait for one. */
 static bool
 start_sweeper(DwDatabase *db)
 {
@@ -187,16 +180,16 @@ start_sweeper(DwDatabase *db)
 		return true;
 	}
 
-	/* executors of this database, too: old rows must go even if there is always a task */
+	/* InvalidOid: executors of this database make way, too, so that old rows are removed */
 	dw_start_refused(&db->sweeper.lack, DW_START_OTHER, InvalidOid);
 	no_worker(db);
 	return false;
 }
 
 /*
- * Starts the sweeper, or wakes it, if there is work for it.  "changed" is true if marks may
- * have changed since the last call.  Returns when the timer must call it again, unless
- * another process raises control before.
+ * Starts or wakes the sweeper if there is work for it.  "changed" is true if marks may have changed
+ * since the last call.  Returns when the timer must call this again, unless another process
+ * increments "control" before.
  */
 TimestampTz
 dw_sweeper_look(DwDatabase *db, bool changed)
@@ -215,7 +208,7 @@ dw_sweeper_look(DwDatabase *db, bool changed)
 			return now + RETRY_US;
 		look_needed = false;
 	}
-	/* a restart is due: a sweeper would end at once, and the next timer looks again */
+	/* during a restart a sweeper would end at once, and the next timer looks again */
 	if (dw_restart_at(db) != DW_NEVER)
 		return DW_NEVER;
 	if (dw_extension_gone ||
@@ -226,7 +219,7 @@ dw_sweeper_look(DwDatabase *db, bool changed)
 		return job_at;
 	}
 
-	/* a sweeper that runs raises control when it ends; then the timer looks again */
+	/* a running sweeper increments "control" when it ends; then the timer looks again */
 	if (call_sweeper(db))
 		return db->sweeper.state == DW_PROCESS_STARTING ? now + START_LOOK_US : DW_NEVER;
 	if (not_before > now)
@@ -235,7 +228,7 @@ dw_sweeper_look(DwDatabase *db, bool changed)
 		dw_time_add(now, dw_start_wait(&db->sweeper.lack, DW_START_OTHER));
 }
 
-/* True if a sweeper's background worker has ended since the last call. */
+/* Returns true if a sweeper's background worker has ended since the last call. */
 bool
 dw_sweeper_worker_ended(DwDatabase *db)
 {

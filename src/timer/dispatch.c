@@ -1,43 +1,42 @@
 /*-------------------------------------------------------------------------
  *
  * dispatch.c
- *	  Which executors are woken, started and ended: decided by the timer.
+ *	  Decides which executors are woken, started and ended.
  *
- * Run by the timer.  An executor is a background worker that runs the tasks of one role
- * (their owner) in one database.  A place is an element of the array dw_executors: an
- * executor needs one.
+ * Run by the timer.  An executor is a background worker that runs the tasks of one role (their
+ * owner) in one database.  An executor needs a place, an element of the array dw_executors.
  *
- * For an owner with ready tasks the timer first wakes its idle executors, and then starts a
- * new one.  It starts no second one for the owner before the first has connected.  Owners
- * without any executor come first, and the last place is only for them.  If all places are
- * taken, the executor that has been idle longest must end, and busy executors give way
- * after their turn (dw_starving_take()).
+ * For an owner with ready tasks the timer first wakes the owner's idle executors, and then starts a
+ * new executor.  It starts no second executor for the owner before the first has connected.  Owners
+ * without executors come first, and the last place is only for them.  If all places are taken, the
+ * executor that has been idle longest must end, and busy executors give way after their turn
+ * (dw_starving_take()).
  *
- * There may be thousands of owners, each with many lanes, and few executors.  So one look
- * of the timer ends when it has found as many owners as could get an executor, and it looks
- * at the lanes of an owner only until one needs an executor.
+ * There may be thousands of owners, each with many lanes, and few executors.  So a look of the
+ * timer ends when it has found as many owners as could get an executor.  It looks at the lanes of
+ * an owner only until a lane needs an executor.
  *
- * A task may run for ever, and a running task cannot be moved to another process.  If all
- * executors are stuck, each with one task for more than a second, an owner without any gets
- * one more, up to twice max_executors.  So owners whose tasks hang do not delay others.  An owner
- * whose only executor is stuck lacks one, as does an owner without any, if background workers are
- * few (starts.c): its other tasks are not to wait for as long as others lack one, too.
+ * A task may run for ever, and a running task cannot be moved to another process.  If all executors
+ * are stuck, each with one task for more than a second, an owner without executors gets an extra
+ * executor, up to twice max_executors in all.  So owners whose tasks hang do not delay others.  If
+ * few background workers are free (starts.c), an owner whose only executor is stuck has turns like
+ * an owner without executors, so that its other tasks run.
  *
- * An executor may not answer: its process is stopped, or waits for something that does not come.
- * Nobody waits for it.  If an executor that was woken is late (DW_LATE_US), another one is woken, or
- * started as if it were not there; it counts as stuck.  The same holds for one that was told to end
- * and does not, and for one that does not come up for STUCK_US.  While an answer is missing the timer
- * wakes up for that, and at no other time.  Executors take their tasks themselves, so one that
- * answers at last finds only what is left.
+ * An executor may fail to answer, because its process is stopped or waits in vain.  Nobody waits
+ * for such an executor.  If a woken executor is late (DW_LATE_US), it counts as stuck, and the
+ * timer wakes or starts another executor, as if the late one did not exist.  The same holds if an
+ * executor was told to end and does not, or does not start for STUCK_US.  The timer wakes up for
+ * these limits only while an answer is missing.  Executors take their tasks themselves, so an
+ * executor that answers at last finds only the tasks that are left.
  *
- * A lane that is paused, or whose queue is at a limit, needs no executor (queue_limits.c).
- * The timer looks again when the queue's rate allows the next task.  All other changes are
- * reported to the timer, so it need not look for them.
+ * A lane that is paused, or whose queue is at a limit, needs no executor (queue_limits.c).  The
+ * timer looks again when the queue's rate allows the next task.  All other changes are reported to
+ * the timer.
  *
- * Executors are dynamic background workers, which the postmaster never restarts.  If an
- * executor cannot be had (no background worker is free, or the role may not connect), its
- * owner is blocked: its lanes wait before the timer tries again, longer each time.  The
- * timer asks for the role's rights before it starts a process.
+ * Executors are dynamic background workers, which the postmaster never restarts.  If an owner
+ * cannot get an executor (no background worker is free, or the role may not connect), the owner is
+ * blocked: its lanes wait until the timer tries again, longer each time.  The timer checks the
+ * role's rights before it starts a process.
  *
  *-------------------------------------------------------------------------
  */
@@ -53,7 +52,6 @@
 #include "../base/settings.h"
 #include "../base/worker.h"
 #include "../ring/lane_heap.h"
-#include "../ring/ring.h"
 #include "../shmem/executors.h"
 #include "../shmem/groups.h"
 #include "../shmem/owners.h"
@@ -65,12 +63,12 @@
 #include "timer.h"
 
 /*
- * Microseconds in which an executor must have come up that a former timer started.  After
- * them its place is free, since this timer cannot ask the postmaster about it.
+ * Time, in us, in which an executor that a former timer has registered must start.  After that its
+ * place is freed, since this timer cannot ask the postmaster about it.
  */
 #define START_LIMIT_US	USECS_PER_MINUTE
 
-/* Microseconds after which an executor that runs the same task, or comes up, counts as stuck. */
+/* After this time, in us, an executor that runs the same task, or is starting, counts as stuck. */
 #define STUCK_US		USECS_PER_SEC
 
 /* The executors that this timer has started, by place. */
@@ -87,24 +85,24 @@ typedef struct Woken
 static Woken *woken = NULL;
 static uint32 this_round = 0;
 
-/* The owner that has lacked a background worker longest, for whom executors_lack is noted. */
+/* The owner that has lacked a background worker longest, for executors_lack. */
 static Oid	first_lacking = InvalidOid;
 
 /* Numbers of executors of a database, and of one owner in it. */
 typedef struct Staff
 {
 	uint32		total;			/* of the database */
-	uint32		stuck;			/* of the database: have run one task for STUCK_US, or do not
-								 * answer; those that do not answer are not counted below */
+	uint32		stuck;			/* of the database: run one task for STUCK_US, or do not answer.
+								 * Executors that do not answer are not counted below */
 	uint32		leaving;		/* of the database: told to end */
 	uint32		of_owner;		/* of the owner */
 	uint32		held;			/* of the owner: stuck in a task */
 	uint32		arriving;		/* of the owner: not connected yet */
-	uint32		coming;			/* of the owner: starting, connecting or woken, so about to take
-								 * a task */
+	uint32		coming;			/* of the owner: about to take a task (starting, connecting or
+								 * woken) */
 } Staff;
 
-/* Frees a place whose executor ended, or never came up, before it took the place. */
+/* Frees a place whose executor ended, or did not start, before it took the place. */
 static void
 free_if_dead(DwDatabase *db, uint32 place)
 {
@@ -129,7 +127,7 @@ free_if_dead(DwDatabase *db, uint32 place)
 	LWLockRelease(dw_shared->table_lock);
 }
 
-/* Reserves a free place for an executor of the owner; returns its number, -1 if none is free. */
+/* Reserves a place for an executor of the owner.  Returns its number, or -1 if none is free. */
 static int
 reserve_place(DwDatabase *db, Oid owner)
 {
@@ -161,7 +159,7 @@ reserve_place(DwDatabase *db, Oid owner)
 	return place;
 }
 
-/* Returns a hint for the log about how to unblock the owner; NULL if there is none. */
+/* Returns a hint for the log about how to unblock the owner, or NULL if there is none. */
 static const char *
 hint_for(DwBlock reason)
 {
@@ -181,8 +179,8 @@ hint_for(DwBlock reason)
 }
 
 /*
- * Blocks the owner, for this reason, for some time.  Writes a line to the log if
- * dw_owner_blocked() finds that one is due: it is not, if the reason is the same as before.
+ * Blocks the owner for some time, for this reason.  Logs the block unless the reason is the same as
+ * before (dw_owner_blocked()).
  */
 static void
 block_owner(DwDatabase *db, Oid owner, DwBlock reason)
@@ -213,10 +211,10 @@ block_owner(DwDatabase *db, Oid owner, DwBlock reason)
 }
 
 /*
- * Returns why the role cannot have an executor, or DW_BLOCK_NONE.  A login would find out,
- * too, but would cost a process and an error in the log.
+ * Returns why the role cannot have an executor, or DW_BLOCK_NONE.  A login would fail for the
+ * same reason, but would cost a process and an error in the log.
  *
- * Sets *can_log_in to whether the role has the attribute LOGIN.
+ * Sets *can_log_in to true if the role has the attribute LOGIN.
  */
 static DwBlock
 ask_access(Oid owner, bool *can_log_in)
@@ -258,10 +256,8 @@ register_executor(DwDatabase *db, Oid owner, bool can_log_in)
 	start.generation = dw_executors[place].generation;
 	if (dw_worker_start("executor", place, &start, sizeof(start), &handles[place]))
 		return true;
-	/*
-	 * handles[place] stays: its worker may still be ending, and count_ended_workers()
-	 * tells when the worker is free
-	 */
+
+	/* keep handles[place]: count_ended_workers() will notice the end of its worker */
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	dw_executors[place].state = DW_EXECUTOR_FREE;
 	dw_executors[place].database = InvalidOid;
@@ -270,8 +266,8 @@ register_executor(DwDatabase *db, Oid owner, bool can_log_in)
 }
 
 /*
- * Notes since when some owner lacks a background worker, and returns the one that has lacked it
- * longest; NULL if none does.  The caller holds the ready lock.
+ * Notes since when owners lack a background worker.  Returns the owner that has lacked it longest,
+ * or NULL if none does.  The caller holds the ready lock.
  */
 static DwOwner *
 note_lack(DwDatabase *db)
@@ -284,8 +280,8 @@ note_lack(DwDatabase *db)
 }
 
 /*
- * Registers an executor if it is this owner's turn to have a background worker.  One that lacks
- * none has a turn if nobody lacks one.
+ * Registers an executor if this owner has the turn to get a background worker.  An owner that lacks
+ * no executor has the turn when nobody lacks a worker.
  */
 static bool
 try_start(DwDatabase *db, Oid owner, bool lacks, bool can_log_in)
@@ -311,8 +307,8 @@ try_start(DwDatabase *db, Oid owner, bool lacks, bool can_log_in)
 /*
  * Starts an executor for the owner.  Returns false if no place or background worker is free.
  *
- * Blocks the owner if it cannot have an executor; but if only no background worker is free,
- * an owner that lacks none goes on with those that it has.
+ * Blocks the owner if it cannot get an executor.  But if only a background worker is missing, an
+ * owner that lacks no executor goes on with its present executors.
  */
 static bool
 start_executor(DwDatabase *db, Oid owner, bool lacks)
@@ -331,10 +327,7 @@ start_executor(DwDatabase *db, Oid owner, bool lacks)
 	return block != DW_BLOCK_NO_WORKER;
 }
 
-/*
- * Wakes idle executors of the owner, "want" at most; returns their number.  The caller holds
- * the ready lock.
- */
+/* Wakes up to "want" idle executors of the owner, under the ready lock.  Returns their number. */
 static uint32
 wake_executors(DwDatabase *db, const DwOwner *owner, uint32 want)
 {
@@ -355,14 +348,14 @@ wake_executors(DwDatabase *db, const DwOwner *owner, uint32 want)
 	return n;
 }
 
-/* True if the executor is registered, and not connected yet. */
+/* Returns true if the executor is registered, but not connected yet. */
 static bool
 is_arriving(const DwExecutor *e)
 {
 	return e->state == DW_EXECUTOR_STARTING || e->state == DW_EXECUTOR_CONNECTING;
 }
 
-/* True if the executor counts as stuck, see the head of this file. */
+/* Returns true if the executor counts as stuck, see the head of this file. */
 static bool
 counts_as_stuck(const DwExecutor *e, TimestampTz now)
 {
@@ -378,9 +371,8 @@ count_staff(DwDatabase *db, Oid owner)
 	Staff		staff = {0};
 	TimestampTz now = dw_now();
 
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+	dw_each_executor(e)
 	{
-		DwExecutor *e = &dw_executors[i];
 		bool		stuck;
 
 		if (e->state == DW_EXECUTOR_FREE || e->database != db->oid)
@@ -406,17 +398,14 @@ count_staff(DwDatabase *db, Oid owner)
 	return staff;
 }
 
-/* True if the owner has no executor but one that is stuck in a task. */
+/* Returns true if the owner has no executor, or a single one that is stuck in a task. */
 static bool
 lacks_executor(const Staff *staff)
 {
 	return staff->of_owner == 0 || (staff->of_owner == 1 && staff->held == 1);
 }
 
-/*
- * Returns the number of executors that the database must not have reached yet, so that the
- * owner gets another one.
- */
+/* Returns a limit: the owner gets another executor only while the database has fewer executors. */
 static uint32
 places_for(const Staff *staff)
 {
@@ -429,7 +418,7 @@ places_for(const Staff *staff)
 	return limit;
 }
 
-/* True if e is an executor of the database that was not told to end. */
+/* Returns true if e is an executor of the database that was not told to end. */
 static bool
 is_in_service(DwDatabase *db, const DwExecutor *e)
 {
@@ -437,8 +426,8 @@ is_in_service(DwDatabase *db, const DwExecutor *e)
 }
 
 /*
- * Of the executors of other owners, ends the one that has been idle longest, if it has been
- * idle for "idle_for" microseconds.
+ * Ends the longest idle executor of other owners than "not_of", if it has been idle for "idle_for"
+ * microseconds.
  */
 static void
 end_idle_executor(DwDatabase *db, Oid not_of, int64 idle_for)
@@ -453,8 +442,8 @@ end_idle_executor(DwDatabase *db, Oid not_of, int64 idle_for)
 }
 
 /*
- * Makes executors end if there are more than delay_wheel.max_executors: idle ones first.
- * Busy executors end after their task.
+ * Makes executors end if there are more than delay_wheel.max_executors, idle executors first.  Busy
+ * executors end after their task.
  */
 void
 dw_dispatch_end_surplus(DwDatabase *db)
@@ -462,8 +451,8 @@ dw_dispatch_end_surplus(DwDatabase *db)
 	int			surplus = -dw_max_executors;
 
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
-		if (is_in_service(db, &dw_executors[i]))
+	dw_each_executor(e)
+		if (is_in_service(db, e))
 			surplus++;
 	for (uint32 i = 0; i < 2 * dw_shared->nexecutors && surplus > 0; i++)
 	{
@@ -479,10 +468,10 @@ dw_dispatch_end_surplus(DwDatabase *db)
 }
 
 /*
- * Starts another executor for the owner if the owner may have one.  Otherwise ends an idle
- * executor of another owner to make room, unless more executors are ending already than
- * owners wait before this one ("waiting").  For an owner without any executor each idle one
- * may end; for the others, only one that has been idle for STUCK_US.
+ * Starts another executor for the owner if the owner may have one.  Otherwise ends an idle executor
+ * of another owner, unless enough executors are already ending for this owner and the "waiting"
+ * owners before it.  For an owner without executors any idle executor may end, for others only an
+ * executor that has been idle for STUCK_US.
  *
  * Returns false if the owner has to wait.
  */
@@ -503,8 +492,8 @@ provide_executor(DwDatabase *db, Oid owner, uint32 waiting)
 }
 
 /*
- * Starts an executor for the lane, which has a task due soon, if the lane's owner has none
- * and may have one.  Executors that exist are not woken ahead of time.
+ * Starts an executor for the lane, which has a task due soon, if the lane's owner has no executor
+ * and may have one.  Does not wake existing executors ahead of time.
  */
 void
 dw_dispatch_expect(DwDatabase *db, DwLane *lane)
@@ -524,8 +513,8 @@ dw_dispatch_expect(DwDatabase *db, DwLane *lane)
 }
 
 /*
- * Returns the count of executors woken in this round for the lane's queue; NULL if the queue
- * has no place in dw_queues, and so no limits.
+ * Returns the count of executors woken in this round for the lane's queue, or NULL if the queue has
+ * no place in dw_queues, and so no limits.
  */
 static uint32 *
 woken_for_queue(const DwLane *lane)
@@ -547,13 +536,12 @@ woken_for_queue(const DwLane *lane)
  * Wakes idle executors for the tasks of the lane that may begin now, and returns the number
  * of tasks for which executors are still missing.
  *
- * *coming is the number of executors that are about to take tasks of the owner; it is
- * lowered by those that the lane uses.  *look_again is lowered to the time at which a limit
- * of the queue lets more tasks of the lane begin.
+ * *coming is the number of executors that are about to take tasks of the owner.  Subtracts the
+ * executors that the lane uses from it.  Lowers *look_again to the time when limits let more tasks
+ * of the lane begin.
  */
 static uint32
-lane_lacks(DwDatabase *db, DwLane *lane, TimestampTz now, uint32 *coming,
-		   TimestampTz *look_again)
+lane_lacks(DwDatabase *db, DwLane *lane, TimestampTz now, uint32 *coming, TimestampTz *look_again)
 {
 	uint32		unlimited = 0;
 	uint32	   *count = woken_for_queue(lane);
@@ -579,7 +567,7 @@ lane_lacks(DwDatabase *db, DwLane *lane, TimestampTz now, uint32 *coming,
 		n = want > 0 ? wake_executors(db, dw_lane_owner(lane), want) : 0;
 		want -= n;
 		*count += n;
-		/* if executors were woken, they use up the rate, and the timer looks again then */
+		/* if executors were woken, they use the rate, and the timer looks again after that */
 		if (n == 0)
 			until = DW_NEVER;
 	}
@@ -589,12 +577,11 @@ lane_lacks(DwDatabase *db, DwLane *lane, TimestampTz now, uint32 *coming,
 }
 
 /*
- * Wakes idle executors of the owner for its lanes that have ready tasks, from the lane
- * "from" on.  Returns the first lane that needs another executor, or NULL.
+ * Wakes idle executors of the owner for the owner's lanes with ready tasks, from the lane "from"
+ * on.  Returns the first lane that needs another executor, or NULL.
  */
 static DwLane *
-lane_in_need(DwDatabase *db, DwOwner *owner, int32 from, TimestampTz now,
-			 TimestampTz *look_again)
+lane_in_need(DwDatabase *db, DwOwner *owner, int32 from, TimestampTz now, TimestampTz *look_again)
 {
 	uint32		coming = count_staff(db, owner->role).coming;
 	int32		next;
@@ -613,15 +600,14 @@ lane_in_need(DwDatabase *db, DwOwner *owner, int32 from, TimestampTz now,
 }
 
 /*
- * Wakes idle executors of all owners, also of owners that are far back in the list, or that
- * are blocked and cannot get another executor.
+ * Wakes idle executors of all owners, even of owners far back in the list, or of blocked owners,
+ * who get no further executor.
  */
 static void
 wake_idle(DwDatabase *db, TimestampTz now, TimestampTz *look_again)
 {
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+	dw_each_executor(e)
 	{
-		DwExecutor *e = &dw_executors[i];
 		DwOwner    *owner = &dw_owners[e->owner_place];
 
 		if (e->database != db->oid || e->state != DW_EXECUTOR_IDLE ||
@@ -655,8 +641,8 @@ count_ended_workers(DwDatabase *db)
 }
 
 /*
- * Returns the number of owners that lack an executor, and a background worker for it.  Stops
- * at the number of places: the result is not needed more exactly.
+ * Returns the number of owners that lack an executor because no background worker is free.  Stops
+ * counting at the number of places.
  */
 static uint32
 count_without_worker(DwDatabase *db)
@@ -678,13 +664,12 @@ count_without_worker(DwDatabase *db)
 }
 
 /*
- * Wakes idle executors, and lists in *missing the owners that need another one.  Owners
- * without any executor come before the others; within both groups owners keep the order of
- * their turns.
+ * Wakes idle executors, and lists the owners that need another executor in *missing.  Owners
+ * without executors come before the others.  In both parts owners keep the order of their turns.
  *
- * Sets *left_out if there are more owners without any than could get a place; these are not
- * listed.  Lowers *look_again to the time at which the limits of queues let more tasks
- * begin.  Returns the number of owners that lack a background worker.
+ * Sets *left_out to true if more owners without executors exist than could get a place.  The
+ * surplus is not listed.  Lowers *look_again to the time when limits let more tasks begin.  Returns
+ * the number of owners that lack a background worker.
  */
 static uint32
 find_missing(DwDatabase *db, TimestampTz now, List **missing, bool *left_out,
@@ -716,12 +701,12 @@ find_missing(DwDatabase *db, TimestampTz now, List **missing, bool *left_out,
 			lane_in_need(db, owner, owner->turns.first, now, look_again);
 		if (lane == NULL)
 		{
-			/* such as wait for a limit of the queue */
+			/* for example, its lanes wait for a limit of a queue */
 			dw_owner_lacks_none(db, owner);
 			continue;
 		}
 		staff = count_staff(db, owner->role);
-		/* do not end another owner's executor for each single task that a rate lets begin */
+		/* another owner's executor must not end for each single task that a rate lets begin */
 		while (lane != NULL && staff.of_owner == 0 && staff.total >= places_for(&staff) &&
 			   !dw_limits_is_turn(lane, now, &turn))
 		{
@@ -750,9 +735,8 @@ next_answer(DwDatabase *db, TimestampTz now)
 	static const int64 limits[] = {DW_LATE_US, STUCK_US, DW_SILENT_US};
 	TimestampTz next = DW_NEVER;
 
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+	dw_each_executor(e)
 	{
-		const DwExecutor *e = &dw_executors[i];
 		TimestampTz since = dw_executor_unanswered_since(e);
 
 		if (e->database != db->oid || since == 0)
@@ -764,10 +748,26 @@ next_answer(DwDatabase *db, TimestampTz now)
 	return next;
 }
 
+/* The database runs no tasks: no owner lacks an executor. */
+static void
+forget_lacks(DwDatabase *db)
+{
+	DwOwner    *owner;
+
+	dw_starving_set(&db->timer_news, 0);
+	if (dw_lack_since(&db->executors_lack) != 0)
+	{
+		LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+		while ((owner = dw_owners_first_lacking(db)) != NULL)
+			dw_owner_lacks_none(db, owner);
+		LWLockRelease(dw_ready_lock(db));
+	}
+	dw_lack_ends(&db->executors_lack);
+}
+
 /*
- * Wakes, starts and ends executors, so that ready tasks get one.  Returns when the timer
- * must call it again at the latest, unless a change is reported before; DW_NEVER if only
- * after a change.
+ * Wakes, starts and ends executors, so that ready tasks get an executor.  Returns when the timer
+ * must call this again, unless a change is reported before; DW_NEVER: only after a change.
  */
 TimestampTz
 dw_dispatch(DwDatabase *db)
@@ -793,21 +793,11 @@ dw_dispatch(DwDatabase *db)
 	dw_silence_report(db);
 	if (dw_database_is_disabled(db))
 	{
-		dw_starving_set(&db->timer_news, 0);
-		if (dw_lack_since(&db->executors_lack) != 0)
-		{
-			DwOwner    *owner;
-
-			LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-			while ((owner = dw_owners_first_lacking(db)) != NULL)
-				dw_owner_lacks_none(db, owner);
-			LWLockRelease(dw_ready_lock(db));
-		}
-		dw_lack_ends(&db->executors_lack);
+		forget_lacks(db);
 		return next_answer(db, now);
 	}
 
-	/* the postmaster wakes this process when it has noticed the end */
+	/* the postmaster wakes this process after it has noticed the end of a worker */
 	if (dw_lack_since(&db->executors_lack) != 0 && count_ended_workers(db) > 0)
 		dw_worker_leaves();
 	look_again = dw_wake_receivers(db);
@@ -831,10 +821,10 @@ dw_dispatch(DwDatabase *db)
 		look_again = Min(look_again, dw_time_add(now, dw_start_wait(&db->executors_lack, DW_START_OTHER)));
 
 	if (waiting > 0)
-		/* by then more executors may be stuck, or have been idle for long enough to end */
+		/* by then more executors may be stuck, or may have been idle long enough to end */
 		look_again = Min(look_again, now + STUCK_US);
 	else if (left_out)
-		/* the listed owners got executors, or were blocked: now the others have their turn */
+		/* the listed owners have executors or are blocked: now it is the other owners' turn */
 		look_again = now;
 	return look_again;
 }
@@ -851,12 +841,10 @@ forget_times(DwDatabase *db)
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	dw_owners_retry_all(db);
 	dw_limits_forget_times(db);
-	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
-		dw_groups_obey_limits(&dw_lanes[i]);
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+	dw_each_lane(lane, db)
+		dw_groups_obey_limits(lane);
+	dw_each_executor(e)
 	{
-		DwExecutor *e = &dw_executors[i];
-
 		if (e->database != db->oid)
 			continue;
 		e->since = Min(e->since, now);
@@ -866,14 +854,13 @@ forget_times(DwDatabase *db)
 }
 
 /*
- * The timer must call it before any other function of this file.  Executors that a former
- * timer has started go on running.
+ * Initializes this file for a new timer, before any other function is called.  Executors that a
+ * former timer has started go on running.
  */
 void
 dw_dispatch_begin(DwDatabase *db)
 {
-	handles = MemoryContextAllocZero(TopMemoryContext,
-									 dw_shared->nexecutors * sizeof(*handles));
+	handles = MemoryContextAllocZero(TopMemoryContext, dw_shared->nexecutors * sizeof(*handles));
 	woken = MemoryContextAllocZero(TopMemoryContext, dw_max_queues * sizeof(*woken));
 	forget_times(db);
 }

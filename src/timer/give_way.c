@@ -7,20 +7,20 @@
  *
  * An executor claims a task by deleting its row, so a running task holds a lock on
  * delay_wheel_data.task until its end.  A task may hold more locks, such as on the sequence if it
- * schedules tasks itself.  A session that needs the table alone (VACUUM FULL, ALTER TABLE,
- * DROP EXTENSION) waits for the end of all running tasks, and sessions that want to schedule
- * tasks queue up behind that session.  They would wait as long as the longest task runs.  So
- * the timer then terminates tasks that have run for DW_GIVE_WAY_US.  Such a task is put back, and
- * runs again later.
+ * schedules tasks itself.  A session that needs the table exclusively (VACUUM FULL, ALTER TABLE,
+ * DROP EXTENSION) waits for the end of all running tasks.  Sessions that want to schedule tasks
+ * queue up behind this session.  They would wait as long as the longest task runs.  So the timer
+ * terminates tasks that have run for DW_GIVE_WAY_US.  Such a task is put back, and runs again
+ * later.
  *
- * The timer first tries to take each lock that a task may hold, without waiting.  Only if one
- * of them is not free does it ask the lock manager which process waits for which.
+ * The timer first tries to take each lock that a task may hold, without waiting.  It asks the lock
+ * manager which process waits for which only if one of these locks is not free.
  *
- * A session in delay_wait() may hold a lock on the tables, too, if its transaction has read
- * or written tasks.  There may be a deadlock then that PostgreSQL cannot see: a command waits
- * for the session's lock, an executor that claims a task queues up behind the command, and
- * the session waits for the task.  So if a claim takes DW_GIVE_WAY_US, the timer makes sessions in
- * delay_wait() check whether they are the cause.
+ * A session in delay_wait() may hold a lock on the tables, too, if its transaction has read or
+ * written tasks.  This may cause a deadlock that PostgreSQL cannot see: a command waits for the
+ * session's lock, an executor that claims a task queues up behind the command, and the session
+ * waits for the task.  So if a claim takes DW_GIVE_WAY_US, the timer makes sessions in delay_wait()
+ * check whether they are the cause.
  *
  *-------------------------------------------------------------------------
  */
@@ -34,7 +34,6 @@
 
 #include "../base/clock.h"
 #include "../base/wing.h"
-#include "../ring/ring.h"
 #include "../rows/catalog.h"
 #include "../shmem/executors.h"
 #include "../shmem/receivers.h"
@@ -42,7 +41,7 @@
 #include "../task/task.h"
 #include "timer.h"
 
-/* True if the executor, of this database, has claimed its task DW_GIVE_WAY_US ago or earlier. */
+/* Returns true if this database's executor claimed its task at least DW_GIVE_WAY_US ago. */
 static bool
 runs_long(const DwDatabase *db, DwExecutor *e, TimestampTz now)
 {
@@ -52,9 +51,9 @@ runs_long(const DwDatabase *db, DwExecutor *e, TimestampTz now)
 }
 
 /*
- * True if the executor serves this database, has had a task for DW_GIVE_WAY_US, and could not
- * claim it.  Tasks that run outside of a transaction, or whose row stays until their end,
- * are claimed already.
+ * Returns true if the executor serves this database, has had a task for DW_GIVE_WAY_US, and could
+ * not claim it.  Tasks outside of a transaction, or with rows that stay until their end, are
+ * already claimed.
  */
 static bool
 is_stuck(const DwDatabase *db, DwExecutor *e, TimestampTz now)
@@ -65,22 +64,21 @@ is_stuck(const DwDatabase *db, DwExecutor *e, TimestampTz now)
 		pg_atomic_read_u32(&e->xid) == InvalidTransactionId;
 }
 
-/* True if test() is true for any executor. */
+/* Returns true if test() is true for any executor. */
 static bool
 any_executor(bool (*test) (const DwDatabase *db, DwExecutor *e, TimestampTz now),
 			 const DwDatabase *db, TimestampTz now)
 {
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
-		if (test(db, &dw_executors[i], now))
+	dw_each_executor(e)
+		if (test(db, e, now))
 			return true;
 	return false;
 }
 
 /*
- * Returns when to look next: when the first of the tasks that run, or are about to, will
- * have run for DW_GIVE_WAY_US, but no earlier than DW_GIVE_WAY_US after the last look ("looked").
- * The same for transactions that have received messages.  DW_NEVER if there is none of
- * both.
+ * Returns when to look next: when the first task that runs, or is about to run, will have run for
+ * DW_GIVE_WAY_US, but at the earliest DW_GIVE_WAY_US after the last look ("looked").  The same
+ * holds for transactions that have received messages.  Returns DW_NEVER if there is neither.
  */
 static TimestampTz
 next_look(DwDatabase *db, TimestampTz looked, TimestampTz now)
@@ -90,13 +88,11 @@ next_look(DwDatabase *db, TimestampTz looked, TimestampTz now)
 	if (next != DW_NEVER)
 		next = Max(next, looked) + DW_GIVE_WAY_US;
 
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+	dw_each_executor(e)
 	{
-		const DwExecutor *e = &dw_executors[i];
-
 		if (e->database != db->oid)
 			continue;
-		/* one that is late tells the timer when it answers */
+		/* a late executor tells the timer when it answers */
 		if (e->state == DW_EXECUTOR_WOKEN && !dw_executor_is_late(e, now))
 			next = Min(next, now + DW_GIVE_WAY_US);
 		else if (e->state == DW_EXECUTOR_BUSY)
@@ -107,7 +103,8 @@ next_look(DwDatabase *db, TimestampTz looked, TimestampTz now)
 
 /*
  * Terminates the executor with this pid if its task has run for DW_GIVE_WAY_US, so that the task is
- * put back.  The process "waiter" waits for a lock on this relation; the log names both.
+ * put back.  The process "waiter" waits for a lock on this relation.  The log names process and
+ * relation.
  */
 static void
 make_give_way(DwDatabase *db, pid_t pid, pid_t waiter, Oid relation)
@@ -118,10 +115,8 @@ make_give_way(DwDatabase *db, pid_t pid, pid_t waiter, Oid relation)
 
 	/* an executor cannot leave its place, and so cannot end, without this lock */
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+	dw_each_executor(e)
 	{
-		DwExecutor *e = &dw_executors[i];
-
 		if (e->pid != pid || !runs_long(db, e, now) || e->put_back)
 			continue;
 		task = e->current.id;
@@ -141,8 +136,8 @@ make_give_way(DwDatabase *db, pid_t pid, pid_t waiter, Oid relation)
 }
 
 /*
- * Terminates the session with this pid if it has received messages DW_GIVE_WAY_US ago or earlier
- * in its transaction, so that they are due again.
+ * Terminates the session with this pid if its transaction received messages at least DW_GIVE_WAY_US
+ * ago, so that the messages are due again.
  */
 static void
 make_receiver_give_way(DwDatabase *db, pid_t pid, pid_t waiter, Oid relation)
@@ -160,8 +155,8 @@ make_receiver_give_way(DwDatabase *db, pid_t pid, pid_t waiter, Oid relation)
 }
 
 /*
- * Puts back long tasks that hold a lock on one of these relations for which others wait, and
- * messages of long transactions.
+ * Puts back long tasks, and messages of long transactions, that hold a lock on one of these
+ * relations for which other processes wait.
  */
 static void
 put_back_blockers(DwDatabase *db, const Oid *relations, int n)
@@ -190,7 +185,7 @@ put_back_blockers(DwDatabase *db, const Oid *relations, int n)
 	}
 }
 
-/* Puts back long tasks if another process waits for a lock on one of delay_wheel's tables. */
+/* Puts long tasks back if another process waits for a lock on one of delay_wheel's tables. */
 static void
 look_who_waits(DwDatabase *db)
 {
@@ -211,9 +206,9 @@ look_who_waits(DwDatabase *db)
 }
 
 /*
- * If it is time to look: puts back long tasks for whose locks other processes wait, and makes
- * sessions in delay_wait() check for deadlocks.  Returns when to call it again; DW_NEVER if
- * no task runs, and no transaction has received messages.
+ * If it is time to look, puts back long tasks for whose locks other processes wait, and makes
+ * sessions in delay_wait() check for deadlocks.  Returns when to call this again, or DW_NEVER if no
+ * task runs, and no transaction has received messages.
  */
 TimestampTz
 dw_give_way(DwDatabase *db)

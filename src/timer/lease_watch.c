@@ -1,19 +1,17 @@
 /*-------------------------------------------------------------------------
  *
  * lease_watch.c
- *	  The timer looks for leases that have ended.
+ *	  Looks for leases that have ended.
  *
- * Run by the timer.  A message that is leased is a row that is due when its lease ends.
- * Mostly it is gone by then, since its receiver was done with it.  So a lease sends no
- * hint, which would put an entry into memory and into a ready list for nothing.  Instead
- * sessions lower one time for the whole database, that of the first end.  Then the timer
- * reads the leases that have ended since its last look, by an index that has only leases,
- * and takes these messages into memory as if it were told of them.
+ * Run by the timer.  The row of a leased message is due when the lease ends.  Usually the receiver
+ * has ended the message by then, and the row is gone.  So a lease sends no hint: its entry in
+ * memory would be useless.  Instead sessions lower a time of the whole database, at which the first
+ * lease ends.  At that time the timer reads the leases that have ended since its last look, by an
+ * index of leases.  It takes their messages into memory as if it had got hints.
  *
- * A load of a lane leaves leased rows out, whose entries would be for nothing as well, or else
- * be there twice.
+ * A load skips leased rows: their entries would be useless, or duplicates.
  *
- * Steps V2 to V5 of the model in test/model.
+ * The model in test/model calls these steps V2 to V5.
  *
  *-------------------------------------------------------------------------
  */
@@ -37,16 +35,13 @@
 
 /* Time before the next look if the table is locked, or after an error, in us. */
 #define RETRY_US		(100 * 1000)
-/* Messages that are read in one look. */
+/* Maximum number of messages that are read in one look. */
 #define SLICE			1000
 
-/* Leases that ended before this time have been looked at. */
+/* Leases that ended before this time have been read. */
 static TimestampTz looked_until = 0;
 
-/*
- * Must be called before dw_lease_watch().  Leases that have ended by now are read with
- * the lanes.
- */
+/* Initializes the watch.  Leases that have ended by now are read with the lanes. */
 void
 dw_lease_watch_begin(DwDatabase *db)
 {
@@ -55,8 +50,9 @@ dw_lease_watch_begin(DwDatabase *db)
 }
 
 /*
- * For a load that meets a leased row: false if leases that end then have been looked at; else
- * the row will be looked at when its lease ends, also if plain SQL has changed that.
+ * Called by a load that meets a leased row.  Returns false if leases with this end were read
+ * already.  Otherwise makes the watch read the row when its lease ends, even if plain SQL has
+ * changed the end.
  */
 bool
 dw_lease_watch_reads(DwDatabase *db, TimestampTz end)
@@ -67,10 +63,7 @@ dw_lease_watch_reads(DwDatabase *db, TimestampTz end)
 	return true;
 }
 
-/*
- * Reads up to SLICE leases that end from this time on and have ended by now; returns when
- * to look again.
- */
+/* Reads up to SLICE leases that ended between "from" and "now".  Returns when to look again. */
 static TimestampTz
 read_ended(DwDatabase *db, Relation rel, TimestampTz from, TimestampTz now, DwTakeHint take)
 {
@@ -94,14 +87,14 @@ read_ended(DwDatabase *db, Relation rel, TimestampTz from, TimestampTz now, DwTa
 			continue;
 		if (!dw_lane_enter(db, key.owner, key.queue, key.priority, &hint.lane))
 		{
-			/* it is found again with the lanes that wait for a place */
+			/* discovery will find the message, with the other lanes that wait for a place */
 			dw_reload_ask(&db->timer_news, key.due);
 			continue;
 		}
 		hint.id = key.id;
 		hint.due = key.due;
 		hint.tid = key.tid;
-		/* an entry that a load has made of it may have been taken before the lease ended */
+		/* this number keeps the hint: a load's entry may have been taken earlier */
 		hint.loads = (uint16) dw_loads_read(&db->timer_news);
 		take(&hint);
 	}
@@ -112,9 +105,8 @@ read_ended(DwDatabase *db, Relation rel, TimestampTz from, TimestampTz now, DwTa
 }
 
 /*
- * Takes messages whose lease has ended into memory, if it is time to look for them.
- * Returns when the timer must call it again, unless a session leases a message for a
- * shorter time.
+ * If it is time to look, takes messages whose leases have ended into memory.  Returns when the
+ * timer must call this again, unless a session leases a message for a shorter time.
  */
 TimestampTz
 dw_lease_watch(DwDatabase *db, DwTakeHint take)
@@ -125,9 +117,9 @@ dw_lease_watch(DwDatabase *db, DwTakeHint take)
 
 	if (dw_lease_end_asked(&db->timer_news) > now)
 		return dw_lease_end_asked(&db->timer_news);
-	/* V2: taken before the snapshot, so that a lease that is committed later is not missed */
+	/* V2: before the snapshot, so that a lease that is committed later is not missed */
 	from = dw_lease_end_take(&db->timer_news);
-	/* a lease may have ended, and been passed by, before it was committed */
+	/* a lease may have ended before its commit, when the timer could not see it yet */
 	from = Min(from, looked_until);
 	PG_TRY();
 	{
@@ -149,21 +141,21 @@ dw_lease_watch(DwDatabase *db, DwTakeHint take)
 		dw_read_failed(db, "read leases");
 	}
 	PG_END_TRY();
-	/* V5, nothing was read: the next look begins where this one would have */
+	/* V5: if nothing was read, the next look begins where this look would have begun */
 	looked_until = Min(looked_until, from);
 	if (next != DW_NEVER)
 		(void) dw_lease_end_ask(&db->timer_news, next);
 	return dw_lease_end_asked(&db->timer_news);
 }
 
-/*---- The timer wakes sessions that wait for a message ----*/
+/*---- Waking sessions that wait for a message ----*/
 
 /*
- * Run by the timer, whenever something may have become ready, and when a limit of a queue
- * has ended.  One session is woken for each external queue with a message that can be
- * taken.  That session wakes the next one, when it takes a message and others are left.
- * If it has not looked within DW_WAKE_AGAIN_US, the timer wakes another.  Sessions that
- * listen to a queue's channel are notified by the sweeper, since a timer commits nothing.
+ * Run by the timer, whenever something may have become ready, and when a limit of a queue has
+ * ended.  The timer wakes one session for each external queue with a message that can be taken.  If
+ * more messages are left, a session that takes a message wakes the next session.  If a session has
+ * not looked within DW_WAKE_AGAIN_US, the timer wakes another session.  The sweeper notifies the
+ * queue's channel, since a timer commits nothing.
  */
 
 /* Step Q4 of the model: wakes a session for one queue, see dw_wake_receivers(). */
@@ -173,7 +165,7 @@ wake_for_queue(DwDatabase *db, DwQueue *queue)
 	TimestampTz now = dw_now();
 	TimestampTz look_again = DW_NEVER;
 
-	/* a time in the future is of a clock that was set back since */
+	/* a time in the future was stored before the clock was set back */
 	if (queue->woken_at <= now && now - queue->woken_at < DW_WAKE_AGAIN_US)
 		return queue->woken_at + DW_WAKE_AGAIN_US;
 	if (dw_ready_has_message(db, queue, &look_again) && dw_await_wake_one(queue))
@@ -182,8 +174,8 @@ wake_for_queue(DwDatabase *db, DwQueue *queue)
 }
 
 /*
- * Asks the sweeper to notify the channel of a queue, if something has become ready since it
- * was asked last and can be taken.  Returns when to look again, since a limit ends.
+ * Sets *ask to true if the sweeper must notify the queue's channel, since a message that can be
+ * taken has become ready.  Returns when to look again, after the end of a limit.
  */
 static TimestampTz
 notify_for_queue(DwDatabase *db, DwQueue *queue, bool *ask)
@@ -199,9 +191,9 @@ notify_for_queue(DwDatabase *db, DwQueue *queue, bool *ask)
 }
 
 /*
- * Wakes a session for each external queue with a message that can be taken, and has those
- * notified that have a channel.  Returns when the timer must call it again, unless
- * something becomes ready before.
+ * Wakes a session for each external queue with a message that can be taken, and has the queue's
+ * channel notified.  Returns when the timer must call this again, unless a message becomes ready
+ * before.
  */
 TimestampTz
 dw_wake_receivers(DwDatabase *db)
@@ -209,7 +201,7 @@ dw_wake_receivers(DwDatabase *db)
 	TimestampTz look_again = DW_NEVER;
 	bool		ask = false;
 
-	/* a session that registers after this has looked at what is ready now */
+	/* a session that registers after this check reads the ready lists itself */
 	if (db->awaiting == 0 && db->notifying == 0)
 		return DW_NEVER;
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);

@@ -1,34 +1,32 @@
 /*-------------------------------------------------------------------------
  *
  * load.c
- *	  Loading tasks of the near future from the table into memory.
+ *	  Loads tasks of the near future from the table into memory.
  *
- * Run by the timer.  It takes no lock that could make it wait, since it has due tasks to
- * hand over meanwhile.
+ * Run by the timer.  It never waits for a lock, since it must go on handing over due tasks.
  *
- * Each lane has a cursor: its first key (due time and id) that is not in memory.  The
- * cursor's due time is published as the lane's horizon.  A session that commits a task up
- * to the horizon sends a hint to the timer; a session that commits a later task lowers the
- * lane's next_far instead.
+ * Each lane has a cursor: its first key (due time and id) that is not in memory.  The cursor's due
+ * time is published as the lane's horizon.  A session that commits a task up to the horizon sends a
+ * hint to the timer; a session that commits a later task lowers the lane's next_far instead.
  *
- * A load reads the table from the cursor on.  It ends at the end of the window (the time
- * ahead of now that is kept in memory), when the lane has used its share of memory, or after
- * about a millisecond.  So a long load consists of many short ones, and the timer empties
- * its inbox and hands over due tasks in between.
+ * A load reads the table from the cursor on.  It ends at the end of the window (the time ahead of
+ * now for which tasks are in memory), when the lane has used its share of memory, or after about a
+ * millisecond.  So a long load consists of many short loads, and the timer empties its inbox and
+ * hands over due tasks in between.
  *
  * There may be thousands of lanes.  The timer looks only at lanes that another process has
  * marked as dirty (dw_lane_dirty), and at lanes whose time in the agenda has come.
  *
- * A lane's reload_from is set when its tasks from some due time on must be read again: an
- * inbox was full, plain SQL wrote rows, or an error struck.  The timer then cuts the lane
- * there (drops the lane's entries from that due time on, see near.c), and loads it.
+ * A lane's reload_from is set when its tasks from some due time on must be read again: an inbox was
+ * full, plain SQL wrote rows, or an error was raised.  The timer then cuts the lane there (drops
+ * the lane's entries from that due time on, see near.c), and loads it.
  *
- * The order of the steps, L1 to L7 of the model in test/model, guarantees that no task is
- * overlooked: each row is either visible to the load's snapshot, or the session that commits
- * the row sees the horizon, which was published before the snapshot was taken.
+ * The order of the steps, L1 to L7 of the model in test/model, guarantees that no task is missed.
+ * Either the row is visible to the load's snapshot, or the session that commits the row sees the
+ * horizon, which was published before the snapshot was taken.
  *
- * Rows of another origin came with a copy of another database.  They are in the same index,
- * beside the lanes, and are passed over.
+ * Rows of another origin came with a copy of another database.  They are in the same index, outside
+ * of the lanes, and are skipped.
  *
  *-------------------------------------------------------------------------
  */
@@ -69,60 +67,57 @@
 #define SLICE_STEP		16
 /* Microseconds before the next try after an error. */
 #define RETRY_US		USECS_PER_SEC
-/* Microseconds before the next try if a table is locked, or discovery met an error. */
+/* Microseconds before the next try if a table is locked, or discovery has failed. */
 #define LOCKED_RETRY_US (100 * 1000)
-/* Microseconds before the next try if a lane has due entries yet to be handed over. */
+/* Microseconds before the next try if a lane has due entries that were not handed over yet. */
 #define BEHIND_US		1000
-/* Rows that are due for longer need not be read to know that no lease of them lasts. */
+/* A row that has been due for longer than this has no lease, so it need not be read. */
 #define LEASE_SLACK_US	(10 * USECS_PER_SEC)
-/* Deleting rows of prepared transactions takes at most one part in this many of the time. */
+/* Deleting rows of prepared transactions takes at most 1 / FORGETTING_SHARE of the time. */
 #define FORGETTING_SHARE	100
 
 static DwDatabase *db = NULL;
 
-/* The lanes, each with the time at which the timer must look at it. */
+/* All lanes; the key is the time at which the timer must look at the lane. */
 static DwLaneHeap agenda;
-/* Lanes to be loaded now, each with the time since when it waits. */
+/* Lanes that must be loaded now; the key is the time since when the lane waits. */
 static DwLaneHeap to_load;
 /* A bitmap of lanes that seem to be empty, and may be given back. */
 static uint64 *idle_lanes = NULL;
 static bool any_idle = false;
-/* Numbers of the lanes at which look_at_lanes() is looking. */
+/* Numbers of the lanes that look_at_lanes() is handling. */
 static int32 *looked_at = NULL;
 
-/*
- * Discovery: a look at the whole table for lanes that are not in shared memory.  It is done
- * in slices.
- */
+/* Discovery: a scan of the whole table, in slices, for lanes that are not in shared memory. */
 static struct
 {
 	bool		under_way;
-	TimestampTz from;			/* value of the database's reload_from, which asked for it */
+	TimestampTz from;			/* value of the database's reload_from that caused it */
 	DwTaskKey	reached;		/* the next slice begins here */
 	bool		unarmed;		/* it has met tasks of another origin */
 	bool		lanes_missing;	/* it has met lanes for which shared memory has no place */
 } discovery;
 
-/* lanes_missing of the last discovery that reached the table's end. */
+/* The value of discovery.lanes_missing when discovery last reached the table's end. */
 static bool lanes_missing = false;
-/* Tasks read into memory that pg_stat_activity does not show yet. */
+/* Number of tasks read into memory that pg_stat_activity does not show yet. */
 static int64 added = 0;
 /* Discovery failed, and is not tried again before this time. */
 static TimestampTz discover_after = PG_INT64_MIN;
 /* Rows of prepared transactions are not deleted again before this time. */
 static TimestampTz forget_prepared_after = PG_INT64_MIN;
-/* True if this timer has told the log that there are tasks of another origin. */
+/* True if this timer has logged that there are tasks of another origin. */
 static bool unarmed_announced = false;
 
 /*
- * Begins with no lane loaded, and asks for a look at the whole table.  The timer must call
- * it after dw_near_reset() and before any other function of this file.
+ * Begins with no lane loaded, and requests discovery.  The timer must call this after
+ * dw_near_reset() and before any other function of this file.
  */
 void
 dw_load_reset(DwDatabase *database)
 {
 	db = database;
-	/* a timer that rested has told it */
+	/* a timer that went to rest has logged this */
 	unarmed_announced = dw_process_follows_rest(&db->timer) && dw_unarmed_met(&db->timer_news);
 	dw_lane_heap_reset(&agenda);
 	dw_lane_heap_reset(&to_load);
@@ -139,10 +134,7 @@ dw_load_reset(DwDatabase *database)
 
 /*---- Discovery: lanes of the table that are not in shared memory ----*/
 
-/*
- * Discovery has ended; "met" tells whether it met tasks of another origin.  Publishes that,
- * and writes it to the log once in the life of a timer.
- */
+/* Publishes whether discovery has met tasks of another origin.  A timer logs them once. */
 static void
 report_unarmed(bool met)
 {
@@ -158,9 +150,8 @@ report_unarmed(bool met)
 }
 
 /*
- * Enters the lane of this key, its first one, into shared memory, unless it is there, and
- * has it loaded.  If there is no place for the lane, writes that to the log, but not again
- * for lanes that the discovery before has missed.
+ * Enters the lane with this first key into shared memory, unless it is there, and has it loaded.
+ * Logs a lack of places once, until a discovery has found a place for each lane.
  */
 static void
 enter_found_lane(const DwTaskKey *first)
@@ -184,9 +175,9 @@ enter_found_lane(const DwTaskKey *first)
 }
 
 /*
- * Enters the lanes that the table holds into shared memory, for about SLICE_US.  Goes
- * through the index by a skip scan: from the first key of a lane to that of the next lane.
- * Also finds out whether there are tasks of another origin.
+ * Enters lanes of the table into shared memory, for about SLICE_US.  Reads the index by a skip
+ * scan: from the first key of a lane to the first key of the next lane.  Also finds out whether
+ * there are tasks of another origin.
  *
  * Returns true if the table's end was reached.
  */
@@ -227,11 +218,11 @@ enter_lanes_of_table(Relation rel)
 }
 
 /*
- * Deletes the rows of delay_wheel_data.prepared, in which PREPARE TRANSACTION notes from which
- * due time on each lane that the transaction has touched must be read again.  A row that is
- * visible belongs to a transaction that has ended.  The row is not needed any more: the
- * session that ended the transaction has read the row before, or the timer reads the whole
- * table of tasks.  Does nothing if the table is locked.
+ * Deletes the rows of delay_wheel_data.prepared.  For each lane that a transaction has touched,
+ * PREPARE TRANSACTION writes a row with the due time from which the lane must be read again.  A
+ * visible row belongs to a transaction that has ended, and is not needed any more: the session that
+ * ended the transaction has read it, or the timer reads the whole table of tasks.  Does nothing if
+ * the table is locked.
  */
 static void
 empty_prepared(void)
@@ -252,7 +243,7 @@ empty_prepared(void)
 }
 
 /*
- * Begins what the database's reload_from asks for: cuts all lanes there, and starts
+ * Starts a reload of all lanes from the database's reload_from: cuts all lanes there, and starts
  * discovery.
  */
 static void
@@ -269,12 +260,12 @@ begin_discovery(void)
 	DW_INJECT("reload-after-take");
 	dw_unarmed_look(&db->timer_news);
 	dw_orphans_check_all();
-	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
-		dw_near_cut(&dw_lanes[i], discovery.from, PG_INT64_MIN);
+	dw_each_lane(lane, db)
+		dw_near_cut(lane, discovery.from, PG_INT64_MIN);
 	dw_near_apply_cuts();
 }
 
-/* True if a wing has rows that came with a copy of another database. */
+/* Returns true if a wing has rows that came with a copy of another database. */
 static bool
 wings_have_unarmed(void)
 {
@@ -285,9 +276,9 @@ wings_have_unarmed(void)
 }
 
 /*
- * Does a slice of discovery, with a snapshot of its own.  A session may commit a row in a
- * part of the index that discovery has passed; it has then entered the row's lane, or it
- * lowers reload_from again.
+ * Does a slice of discovery, with its own snapshot.  If a session commits a row in a part of the
+ * index that discovery has passed, the session has entered the row's lane, or lowers reload_from
+ * again.
  */
 static void
 go_on_discovering(void)
@@ -327,18 +318,18 @@ go_on_discovering(void)
 		dw_reload_ask(&db->timer_news, discovery.from);
 		discover_after = dw_now() + LOCKED_RETRY_US;
 	}
-	/* all rows were in doubt: plain SQL may have deleted any */
+	/* all rows were in doubt: plain SQL may have deleted rows */
 	else if (!discovery.under_way && discovery.from == PG_INT64_MIN)
 		dw_each_wing(wing, rows_in_doubt)
 			wing->rows_in_doubt(db);
 }
 
 /*
- * Prepared transactions have ended: deletes their rows in delay_wheel_data.prepared.  If that
- * fails, it is tried again later.
+ * Deletes the rows of ended transactions in delay_wheel_data.prepared.  If that fails, it is tried
+ * again later.
  *
- * While some session holds an old snapshot, dead rows stay, and going through the table
- * takes longer each time.  So the pause until the next time grows with the time taken.
+ * While a session holds an old snapshot, dead rows stay, and each scan of the table takes longer.
+ * So the pause until the next scan grows with the duration of the scan.
  */
 static void
 forget_prepared(void)
@@ -346,7 +337,7 @@ forget_prepared(void)
 	int64		began = dw_uptime();
 	bool		ok = false;
 
-	/* cleared before the snapshot is taken: the process that set it had committed before */
+	/* clear the flag before the snapshot is taken: processes set it after their commits */
 	(void) dw_news_take(&db->timer_news, DW_NEWS_PREPARED);
 
 	PG_TRY();
@@ -378,24 +369,24 @@ forget_prepared(void)
 /*---- Loading one lane ----*/
 
 /*
- * True if the visible row that was read last is a message whose lease lasts: it is taken into
- * memory when that ends, see lease_watch.c.
+ * Returns true if the row that was read last is a message whose lease has not ended: lease_watch.c
+ * takes it into memory when the lease ends.
  */
 static bool
 is_left_to_lease_watch(const DwLane *lane, DwLaneScan *scan, TimestampTz due)
 {
-	/* most of what is due already is not leased, and need not be read */
+	/* most rows that have been due for some time have no lease, and need not be read */
 	return lane->external && due > dw_now() - LEASE_SLACK_US && dw_lane_scan_is_leased(scan) &&
 		dw_lease_watch_reads(db, due);
 }
 
 /*
- * Reads rows that are due before "to" into memory, until a limit is reached, and moves the
- * lane's cursor along.  The cursor is at all times the first key that is not in memory,
- * also when this very lane is cut to make room for a row.
+ * Reads rows that are due before "to" into memory, until a limit is reached, and moves the lane's
+ * cursor along.  The cursor is always the first key that is not in memory, even if this lane itself
+ * is cut to make room for a row.
  *
- * Returns the due time of the first row that was not read, as far as is known; DW_NEVER if
- * the lane has no more rows.
+ * Returns a lower bound of the due times of rows that were not read, or DW_NEVER if the lane has no
+ * more rows.
  */
 static TimestampTz
 scan_lane(Relation rel, DwLane *lane, TimestampTz to)
@@ -417,7 +408,7 @@ scan_lane(Relation rel, DwLane *lane, TimestampTz to)
 		bool		pause = n >= SLICE_ROWS ||
 			(n % 64 == 63 && dw_uptime() - began > SLICE_US);
 
-		/* a pause is possible at a dead entry, too, so that many in a row end a slice */
+		/* a pause is possible at a dead entry, too, so that many dead entries end a slice */
 		if (!visible && !pause)
 			continue;
 		DW_INJECT("load-row");
@@ -468,8 +459,8 @@ scan_lane(Relation rel, DwLane *lane, TimestampTz to)
 }
 
 /*
- * Loads a slice of the lane: steps L1 and L3 to L7 of the model.  The caller has applied
- * the lane's cuts before (L2), and looks at the lane again afterwards.
+ * Loads a slice of the lane: steps L1 and L3 to L7 of the model.  Before, the caller has applied
+ * the lane's cuts (L2).  Afterwards, it looks at the lane again.
  */
 static void
 load_lane(DwLane *lane)
@@ -528,8 +519,8 @@ load_lane(DwLane *lane)
 }
 
 /*
- * An executor found a task's row locked by plain SQL, and left the task to the timer.  If
- * the time has come to try it again, has it loaded again.
+ * Reloads the lane from a task whose row was locked by plain SQL, if the time to try the task again
+ * has come.  An executor has left the task to the timer.
  */
 static void
 recheck_locked(DwLane *lane, TimestampTz now)
@@ -544,12 +535,11 @@ recheck_locked(DwLane *lane, TimestampTz now)
 }
 
 /*
- * Returns when the lane must be loaded; DW_NEVER if not before another process reports
- * something.
+ * Returns when the lane must be loaded, or DW_NEVER if only after a report of another process.
  *
- * A lane that has enough entries in memory is not loaded before it runs low: executors wake
- * the timer when they have taken so many tasks that fewer than load_below are left.  Entries
- * also leave by cuts, but the timer looks at each lane that was cut.
+ * A lane with enough entries in memory is not loaded before it runs low: executors wake the timer
+ * when fewer than load_below tasks are left.  Cuts also remove entries, but the timer looks at each
+ * lane that was cut.
  */
 static TimestampTz
 load_time(DwLane *lane, TimestampTz now)
@@ -576,10 +566,9 @@ load_time(DwLane *lane, TimestampTz now)
 /*---- Hints of tasks with groups ----*/
 
 /*
- * Makes entries of n hints, whose lanes are grouped: a hint does not say the group, so the
- * rows are read; tids says where they are.  The id of an entry is 0 if its task is not there any
- * more, or was moved: the session that has done it sends another hint.  False if the rows cannot
- * be read now.
+ * Makes entries from n hints for grouped lanes.  Reads the rows, since a hint has no group, and
+ * stores the TIDs in "tids".  If a task is gone or was moved, its entry gets the id 0: the session
+ * that moved it sends another hint.  Returns false if the rows cannot be read now.
  */
 bool
 dw_load_hinted(const DwHint *hints, int n, DwEntry *entries, ItemPointerData *tids)
@@ -621,14 +610,14 @@ dw_load_hinted(const DwHint *hints, int n, DwEntry *entries, ItemPointerData *ti
 	return ok;
 }
 
-/*---- Groups of which tasks were left in the table ----*/
+/*---- Tasks of groups that were left in the table ----*/
 
 /*
- * Reads up to room tasks that were left of a group of the lane into memory.  Notes the first
- * one that it leaves.
+ * Reads up to "room" tasks of a group, which were left in the table, into the lane's memory.  Notes
+ * the first task that stays in the table.
  *
- * They were due when they were left, but need not be so by the clock: tasks are handed over a
- * little early, and the clock may have been set back a little.
+ * These tasks were ready when they were left, but need not be due by the clock: tasks are handed
+ * over a little early, and the clock may have been set back a little.
  */
 static void
 load_group(Relation rel, DwLane *lane, DwGroupLeft left, uint32 room)
@@ -650,7 +639,7 @@ load_group(Relation rel, DwLane *lane, DwGroupLeft left, uint32 room)
 		entry.due = key.due;
 		entry.id = key.id;
 		dw_entry_set_group(&entry, left.hash);
-		/* a pause is possible at a task of another lane, too, since there may be many of these */
+		/* a pause is possible at a task of another lane, too, since there may be many such tasks */
 		if ((n > 0 && dw_uptime() - began > SLICE_US) ||
 			(ours && (room == 0 || !dw_near_add_hard(lane, &entry, &key.tid))))
 		{
@@ -670,7 +659,7 @@ load_group(Relation rel, DwLane *lane, DwGroupLeft left, uint32 room)
 	dw_group_scan_end(scan);
 }
 
-/* As load_group(), in a transaction of its own.  False if it is to be tried again later. */
+/* Does load_group() in its own transaction.  Returns false if the timer must try again later. */
 static bool
 load_hungry(DwLane *lane, const DwGroupLeft *left, uint32 room)
 {
@@ -703,7 +692,7 @@ load_hungry(DwLane *lane, const DwGroupLeft *left, uint32 room)
 	return false;
 }
 
-/* Loads tasks of groups of the lane that have few left in memory, for about SLICE_US. */
+/* Loads tasks of the lane's hungry groups, which have few tasks in memory, for about SLICE_US. */
 static void
 feed_groups(DwLane *lane)
 {
@@ -723,7 +712,7 @@ feed_groups(DwLane *lane)
 	}
 }
 
-/* True if some group of the lane has few tasks left in memory, and others in the table. */
+/* Returns true if a group of the lane has few tasks left in memory, and more in the table. */
 static bool
 is_hungry(DwLane *lane)
 {
@@ -738,11 +727,11 @@ is_hungry(DwLane *lane)
 /*---- The agenda: which lanes to look at, and when ----*/
 
 /*
- * Decides when the lane is to be loaded, and enters it into the agenda or into to_load.
+ * Decides when the lane must be loaded, and enters it into the agenda or into to_load.
  *
- * Lanes in to_load take turns in the order in which they were entered, not by due time:
- * otherwise an owner that pauses and resumes thousands of lanes again and again could keep
- * other lanes from being loaded.
+ * Lanes in to_load take turns in the order in which they were entered, not by due time.  Otherwise
+ * an owner that pauses and resumes thousands of lanes again and again could prevent loads of other
+ * lanes.
  */
 static void
 schedule_load(DwLane *lane, TimestampTz now)
@@ -794,8 +783,8 @@ note_dirty_lanes(void)
 }
 
 /*
- * Looks at the lanes whose time in the agenda has come: cuts the lanes that must be read
- * again, and decides when each is to be loaded.
+ * Handles the lanes whose time in the agenda has come: cuts lanes that must be read again, and
+ * decides when each lane must be loaded.
  */
 static void
 look_at_lanes(TimestampTz now)
@@ -826,8 +815,8 @@ look_at_lanes(TimestampTz now)
 }
 
 /*
- * Loads the lanes in to_load, one after the other, for about SLICE_US.  Returns true if any
- * was loaded: then the timer must look for due tasks.
+ * Loads the lanes in to_load, one after the other, for about SLICE_US.  Returns true if a lane was
+ * loaded: then the timer must look for due tasks.
  */
 static bool
 load_lanes(TimestampTz now)
@@ -855,13 +844,13 @@ load_lanes(TimestampTz now)
 void
 dw_load_settings_changed(void)
 {
-	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
-		dw_lane_dirty(db, &dw_lanes[i]);
+	dw_each_lane(lane, db)
+		dw_lane_dirty(db, lane);
 }
 
 /*
- * Does a slice of the work that is due: discovery, rows of prepared transactions, loads, and
- * tasks of dropped roles.  Returns true if the timer must call it again at once.
+ * Does a slice of the work that is due: discovery, rows of prepared transactions, loads, and tasks
+ * of dropped roles.  Returns true if the timer must call this again at once.
  */
 bool
 dw_load_some(void)
@@ -889,8 +878,8 @@ dw_load_some(void)
 }
 
 /*
- * Returns when dw_load_some() must be called next, unless another process reports something
- * before; DW_NEVER if only then.
+ * Returns when dw_load_some() must be called next, unless another process reports a change before;
+ * DW_NEVER: only after such a report.
  */
 TimestampTz
 dw_load_next(void)
@@ -907,9 +896,9 @@ dw_load_next(void)
 }
 
 /*
- * Returns the first due time of a task that is not in memory, or an earlier time at which
- * this file has something to do; PG_INT64_MIN if something is under way, so that the timer
- * cannot rest.  Other than dw_load_next(), which is half a window earlier.
+ * Returns the first due time of a task that is not in memory, or an earlier time at which this file
+ * has work to do.  Returns PG_INT64_MIN if work is under way, so that the timer cannot rest.
+ * dw_load_next() returns a time half a window earlier.
  */
 TimestampTz
 dw_load_first_due(void)
@@ -921,14 +910,13 @@ dw_load_first_due(void)
 		return PG_INT64_MIN;
 	if (dw_news_is_told(&db->timer_news, DW_NEWS_PREPARED))
 		first = Min(first, forget_prepared_after);
-	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
+	dw_each_lane(lane, db)
 	{
-		DwLane	   *lane = &dw_lanes[i];
 		TimestampTz far = dw_atomic_read(&lane->next_far);
 
 		if (dw_atomic_read(&lane->reload_from) != DW_NEVER || (lane->grouped && is_hungry(lane)))
 			return PG_INT64_MIN;
-		/* those who take tasks of a lane that has enough wake the timer when it runs low */
+		/* a lane with enough entries is left out: processes that take its tasks wake the timer */
 		if (lane->load_below == 0)
 			first = Min(first, far);
 		first = Min(first, lane->recheck_at);
@@ -937,21 +925,21 @@ dw_load_first_due(void)
 }
 
 /*
- * The timer goes to rest until this time, and forgets what is in memory: lanes of which there is
- * something have it in the table only.
+ * Prepares a rest until this time.  The rest drops all entries, so the tasks of lanes with entries
+ * are in the table only.
  */
 void
 dw_load_rest(TimestampTz until)
 {
-	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
-		if (dw_lanes[i].waiting > 0)
-			dw_atomic_lower(&dw_lanes[i].next_far, until);
+	dw_each_lane(lane, db)
+		if (lane->waiting > 0)
+			dw_atomic_lower(&lane->next_far, until);
 }
 
 /*
- * Step Y1: gives the lane back if it is not needed: it has no task in memory, none runs,
- * and its last load, or discovery, found none in the table.  Returns true if the lane was
- * given back.
+ * Step Y1: gives the lane back if it is not needed: it has no task in memory, no running task, and
+ * its last load, or discovery, has found no task in the table.  Returns true if the lane was given
+ * back.
  */
 static bool
 leave_if_idle(DwLane *lane)
@@ -976,9 +964,9 @@ leave_if_idle(DwLane *lane)
 /*
  * Gives empty lanes back if places for lanes are short.
  *
- * Empty lanes are kept while at least half of all places are free, since their owners are
- * likely to schedule more tasks.  A lane of the bitmap that is not empty any more is taken
- * out of it; schedule_load() puts it in again when it is empty.
+ * Empty lanes are kept while at least half of all places are free, since their owners will probably
+ * schedule more tasks.  A lane that is not empty any more is removed from the bitmap.
+ * schedule_load() adds it again when it is empty.
  */
 void
 dw_load_tidy(void)
@@ -987,7 +975,7 @@ dw_load_tidy(void)
 
 	if (!any_idle || dw_shared->nlanes <= (uint32) dw_max_lanes / 2)
 		return;
-	/* before discovery has ended, it is not known which lanes have tasks in the table */
+	/* discovery must have ended, to know which lanes have tasks in the table */
 	if (dw_reload_asked(&db->timer_news) != DW_NEVER || discovery.under_way)
 		return;
 	for (int w = 0; w < DW_LANE_WORDS; w++)

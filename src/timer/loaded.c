@@ -1,24 +1,23 @@
 /*-------------------------------------------------------------------------
  *
  * loaded.c
- *	  Rows that loads have read of late, so that their hints are superfluous.
+ *	  Remembers rows that loads have read recently, to drop superfluous hints of these rows.
  *
- * Run by the timer.  A load reads a row as soon as its commit is visible.  The session that
- * commits sends its hint a moment later, and the task would be in memory twice.  An executor
- * that took it a second time would find that it is gone.  But a message that nobody receives,
- * or a task of a queue that is paused, would be counted twice for as long as it waits.
+ * Run by the timer.  A load reads a row as soon as its commit is visible.  The session that commits
+ * sends its hint a moment later, and the task would be in memory twice.  An executor that took the
+ * task a second time would find that its row is gone.  But a message that nobody receives, or a
+ * task of a paused queue, would be counted twice while it waits.
  *
- * So the timer remembers what it has loaded, and drops a hint of the very same row.  That is
- * safe only if the hint does not tell more than the load has seen.  Loads have numbers.  A
- * session notes the number of the last load before its commit is visible, when the rows that it
- * has written are in place (DwHint.loads).  A later load that met a row of this task at this
- * place has met the row that was committed, and not an older one that was there before; all
- * loads that follow see it, too, if it is still there.  A hint that tells of anything else than
- * a row that was written, such as the end of a lock, has the number of the load that was last
- * when it was sent: so none that was remembered is later.
+ * So the timer remembers loaded rows, and drops a hint of the same row.  That is safe only if the
+ * load has seen all changes that the hint reports.  So loads are numbered.  After a session has
+ * written its rows, and before its commit is visible, it reads the number of the last load
+ * (DwHint.loads).  If a later load has met a row of this task at this TID, it was the committed row
+ * and not an older row.  All further loads see it, too, if it is still there.  A hint that reports
+ * another change than a written row, such as the end of a lock, gets the number of the last load
+ * when it is sent, so no remembered load is later.
  *
- * Only the last rows are remembered, by their ids.  A hint that is not dropped costs what is
- * said above, and no more.
+ * Only the last rows are remembered, by id.  A superfluous hint that is kept has only the cost
+ * described above.
  *
  *-------------------------------------------------------------------------
  */
@@ -29,21 +28,21 @@
 #include "../shmem/timer_news.h"
 #include "timer.h"
 
-/* How many rows are remembered. */
+/* Number of rows that are remembered. */
 #define NREMEMBERED		4096
 
 typedef struct Loaded
 {
-	int64		id;				/* 0: nothing is remembered here */
+	int64		id;				/* 0: unused */
 	TimestampTz due;
 	ItemPointerData tid;
-	uint32		load;			/* the number of the load */
+	uint32		load;			/* number of the load */
 } Loaded;
 
 static DwDatabase *db = NULL;
 static Loaded *remembered = NULL;
 
-/* Remembers nothing. */
+/* Starts with no row remembered. */
 void
 dw_loaded_reset(DwDatabase *database)
 {
@@ -51,7 +50,7 @@ dw_loaded_reset(DwDatabase *database)
 	remembered = MemoryContextAllocZero(TopMemoryContext, NREMEMBERED * sizeof(Loaded));
 }
 
-/* The place of a task. */
+/* Returns the place of a task. */
 static Loaded *
 place_of(int64 id)
 {
@@ -59,10 +58,10 @@ place_of(int64 id)
 }
 
 /*
- * Step L4n of the model in test/model: a load has its snapshot, and is about to read.  The number
- * is raised after the snapshot was taken: who sees this number before a commit becomes visible
- * knows that the load does not see it.  Raised before, hints would be kept that are superfluous,
- * but none would be lost.
+ * Step L4n of the model in test/model: numbers a load that has its snapshot and is about to read.
+ * The number is incremented after the snapshot was taken.  So if a session reads the new number
+ * before its commit is visible, the load does not see the commit.  If the number were incremented
+ * before, superfluous hints would be kept, but no hint would be lost.
  */
 void
 dw_loaded_begin(void)
@@ -70,7 +69,7 @@ dw_loaded_begin(void)
 	dw_loads_raise(&db->timer_news);
 }
 
-/* The load has put the task of this row into memory. */
+/* Remembers that the load has put the task of this row into memory. */
 void
 dw_loaded_note(const DwTaskKey *key)
 {
@@ -79,14 +78,14 @@ dw_loaded_note(const DwTaskKey *key)
 	};
 }
 
-/* Step D2l: true if what the hint tells of has been read by a load. */
+/* Step D2l: returns true if a load has read all changes that the hint reports. */
 bool
 dw_loaded_has(const DwHint *hint)
 {
 	Loaded	   *loaded = place_of(hint->id);
 	ItemPointerData tid = hint->tid;
 	uint32		now = dw_loads_read(&db->timer_news);
-	/* a hint has the last digits only; one that took too long for them seems to be newer */
+	/* a hint has only the low 16 bits; if it comes very late, it looks newer and is kept */
 	uint32		seen = (uint16) (now - hint->loads);
 	uint32		since = now - loaded->load;
 

@@ -1,27 +1,26 @@
 /*-------------------------------------------------------------------------
  *
  * near.c
- *	  The tasks of the near future in memory: ring, heap, and what is due.
+ *	  The tasks of the near future in memory: ring, heap, and ready lists.
  *
- * Run by the timer.  It takes the ring lock to change the ring, and the ready lock to
- * change ready lists and spares, but never both at a time.
+ * Run by the timer.  It takes the ring lock to change the ring, and the ready lock to change ready
+ * lists and spares, but never both at once.
  *
- * An entry is a task in memory.  It waits in the ring, whose slots hold the tasks of one
- * tick each, until the timer opens its slot; then in a heap in the timer's own memory,
- * which orders the entries of open slots by microsecond.  At its due time the timer hands
- * it over: the entry is ready, and stands in its lane's ready list.  The heap has a fixed
- * size.  Entries that do not fit into the heap stay in their slot, and the timer tries
- * again each millisecond.
+ * An entry is a task in memory.  It waits in the ring, whose slots hold the tasks of one tick each,
+ * until the timer opens its slot.  Then it waits in a heap in the timer's own memory, which orders
+ * the entries of open slots by microsecond.  At its due time the timer hands it over: it moves to
+ * its lane's ready list.  The heap has a fixed size.  Entries that do not fit into the heap stay in
+ * their slot, and the timer tries again each millisecond.
  *
- * The functions here use a clock that is DW_HEAD_START_US fast, since waking the timer and
- * then an executor takes about that long.  An executor that is early waits for the due
- * time itself.
+ * The functions here use a clock that is DW_HEAD_START_US fast, since the wake-ups of the timer and
+ * then of an executor take about this time.  An executor that is early waits for the due time
+ * itself.
  *
  * Entries are a cache of the table delay_wheel_data.task.  A lane's cursor is its first key (due
- * time and id) that is not in memory.  When memory is short, the timer cuts lanes: it
- * pulls a lane's cursor back and drops the entries from the cursor on, which can be loaded
- * again at any time.  A lane without any entry in memory can keep one entry in its own
- * record (its spare), so that each lane makes progress however full memory is.
+ * time and id) that is not in memory.  When memory is short, the timer cuts lanes: it pulls a
+ * lane's cursor back and drops the entries from the cursor on, which can be loaded again at any
+ * time.  A lane without other entries in memory can keep one entry in its own record (its spare).
+ * So each lane makes progress, however full memory is.
  *
  *-------------------------------------------------------------------------
  */
@@ -44,7 +43,7 @@
 #define HEAP_SIZE		16384
 /* Entries that the timer handles before it looks at its other work. */
 #define SLICE			1008
-/* Microseconds before its first due time at which a slot is opened. */
+/* A slot is opened this many microseconds before its first due time. */
 #define LEAD_US			50000
 /* Maximum number of lanes in expected[]. */
 #define MAX_EXPECTED	8
@@ -69,17 +68,17 @@ static DwRing *ring = NULL;
 static DwEntry *heap = NULL;
 static uint32 heap_count = 0;
 
-/* How far entries of the slot that is being opened are taken out; chunks_left 0: none is. */
+/* Progress in the slot that is being opened; chunks_left is 0 if no slot is. */
 static DwTake take;
 /* The entries of one slice, just taken out of that slot. */
 static DwEntry *taken = NULL;
 
-/* The ring is not looked at before this time, since the heap was full. */
+/* The timer does not look at the ring before this time, since the heap was full. */
 static TimestampTz ring_pause = PG_INT64_MIN;
 
 /*
- * By lane number: the key from which on dw_near_apply_cuts() will drop the lane's entries;
- * due is DW_NEVER if it drops none.
+ * By lane number: dw_near_apply_cuts() will drop the lane's entries from this key on.  "due" is
+ * DW_NEVER if the lane has no cut.
  */
 static Key *cuts = NULL;
 /* The numbers of the lanes that have a cut. */
@@ -93,7 +92,7 @@ static DwLaneHeap spares;
 static DwLane *expected[MAX_EXPECTED];
 static int	nexpected = 0;
 
-/* The time by the fast clock. */
+/* Returns the time by the fast clock. */
 static TimestampTz
 ahead_now(void)
 {
@@ -113,22 +112,15 @@ compare_entry_keys(const void *a, const void *b)
 	return 0;
 }
 
-/* True if the entry's key is before (due, id). */
-static bool
-key_before(const DwEntry *entry, TimestampTz due, int64 id)
-{
-	return entry->due < due || (entry->due == due && entry->id < id);
-}
-
 /*---- The heap of open slots, by due time and id ----*/
 
 static bool
 entry_before(const DwEntry *a, const DwEntry *b)
 {
-	return key_before(a, b->due, b->id);
+	return dw_entry_is_before(a, b->due, b->id);
 }
 
-/* Adds an entry; the caller has made sure that the heap has room. */
+/* Adds an entry.  The heap must have room. */
 static void
 heap_push(const DwEntry *entry)
 {
@@ -162,7 +154,7 @@ heap_sift_down(uint32 i, const DwEntry *entry)
 	heap[i] = *entry;
 }
 
-/* Takes the earliest entry out; the heap must not be empty. */
+/* Takes the earliest entry out.  The heap must not be empty. */
 static DwEntry
 heap_pop(void)
 {
@@ -194,7 +186,7 @@ heap_filter(DwKeep keep, void *arg)
 
 /*---- Counting ----*/
 
-/* Counts entries in ring, heap and waiting spares, which are not ready yet. */
+/* Adds "by" to the number of entries that are not ready yet: in ring, heap and waiting spares. */
 static void
 add_to_waiting(DwLane *lane, int by)
 {
@@ -203,11 +195,10 @@ add_to_waiting(DwLane *lane, int by)
 }
 
 /*
- * Returns the number of entries that each lane is entitled to: its share of the database's
- * part of the pool.
+ * Returns a lane's share of the database's part of the pool, in entries.
  *
- * A lane may hold more, since memory that other lanes leave unused is lent.  It must give
- * back what it holds beyond its share when the pool is empty.
+ * A lane may hold more, since it may borrow memory that other lanes do not use.  When the pool is
+ * empty, it must give the surplus back.
  */
 uint32
 dw_near_limit(void)
@@ -233,9 +224,9 @@ dw_near_set_cursor(DwLane *lane, TimestampTz due, int64 id)
  * Makes the timer load the lane again from (due, id) on, because its entries from there on
  * are out of date or take memory that is needed elsewhere.
  *
- * Pulls the lane's cursor back to (due, id), unless the cursor is before it.  The entries
- * from the cursor on are still in memory afterwards: the caller must call
- * dw_near_apply_cuts(), which drops them for all lanes in one pass.
+ * Pulls the lane's cursor back to (due, id), unless the cursor is before this key.  The entries
+ * from the cursor on are still in memory afterwards: the caller must call dw_near_apply_cuts(),
+ * which drops them for all lanes in one pass.
  */
 void
 dw_near_cut(DwLane *lane, TimestampTz due, int64 id)
@@ -247,11 +238,11 @@ dw_near_cut(DwLane *lane, TimestampTz due, int64 id)
 	if (cursor_moves)
 		dw_near_set_cursor(lane, due, id);
 
-	/* the tasks whose entries are dropped, or were never in memory, must be loaded */
+	/* tasks whose entries are dropped, or were never in memory, must be loaded */
 	dw_atomic_lower(&lane->next_far, due);
 	dw_lane_dirty(db, lane);
 
-	/* no entry from the cursor on is in memory, so no entry is to be dropped */
+	/* no entry from the cursor on is in memory, so there is no entry to drop */
 	if (!cursor_moves)
 		return;
 	if (cut->due == DW_NEVER)
@@ -260,34 +251,33 @@ dw_near_cut(DwLane *lane, TimestampTz due, int64 id)
 	cut->id = lane->cursor_id;
 }
 
-/* True if the entry, of ring or heap, is to be kept; else counts it as no longer waiting. */
+/* Returns true if the entry stays in ring or heap.  If not, counts it as no longer waiting. */
 static bool
 survives_cut(const DwEntry *entry, void *arg)
 {
 	const Key  *cut = &cuts[entry->lane];
 
-	if (cut->due == DW_NEVER || key_before(entry, cut->due, cut->id))
+	if (cut->due == DW_NEVER || dw_entry_is_before(entry, cut->due, cut->id))
 		return true;
 	add_to_waiting(&dw_lanes[entry->lane], -1);
 	return false;
 }
 
-/* True if the entry, of the ready list of a lane that has a cut, is to be kept. */
+/* Returns true if the entry stays in the ready list of its lane, which has a cut. */
 static bool
 ready_survives_cut(const DwEntry *entry, void *arg)
 {
 	const Key  *cut = &cuts[entry->lane];
 
-	return key_before(entry, cut->due, cut->id);
+	return dw_entry_is_before(entry, cut->due, cut->id);
 }
 
 /*
- * Calls keep() for each entry of the lane's ready list and its groups, drops those for which it returns
- * false, and returns the number of entries dropped.  The caller must not hold the ready
- * lock.
+ * Drops the entries of the lane's ready list and groups for which keep() returns false.  Returns
+ * the number of dropped entries.  The caller must not hold the ready lock.
  *
- * A long list is taken away from the lane meanwhile and filtered without the lock, so that
- * executors take tasks of other lanes and need not wait.
+ * Meanwhile a long list is taken away from the lane and filtered without the lock, so that
+ * executors need not wait, but take tasks of other lanes.
  */
 static uint32
 filter_ready(DwLane *lane, DwKeep keep, void *arg)
@@ -315,13 +305,13 @@ filter_ready(DwLane *lane, DwKeep keep, void *arg)
 	return count;
 }
 
-/* Drops the lane's spare if it is beyond the lane's cut; the caller holds the ready lock. */
+/* Drops the lane's spare if it is beyond the lane's cut.  The caller holds the ready lock. */
 static void
 cut_spare(DwLane *lane)
 {
 	const Key  *cut = &cuts[lane - dw_lanes];
 
-	if (lane->spare_state == DW_SPARE_FREE || key_before(&lane->spare, cut->due, cut->id))
+	if (lane->spare_state == DW_SPARE_FREE || dw_entry_is_before(&lane->spare, cut->due, cut->id))
 		return;
 	if (lane->spare_state == DW_SPARE_READY)
 		pg_atomic_fetch_sub_u64(&db->ready, 1);
@@ -334,8 +324,8 @@ cut_spare(DwLane *lane)
 }
 
 /*
- * True if some lane that has a cut has entries in the ring, the heap or its spare.  If not,
- * the ring, which may be large, need not be gone through.
+ * Returns true if a lane with a cut has entries in the ring, the heap or its spare.  If not, the
+ * ring, which may be large, need not be scanned.
  */
 static bool
 any_cut_waits(void)
@@ -382,19 +372,19 @@ dw_near_apply_cuts(void)
 }
 
 /*
- * A random sample of the keys in memory.  It tells the key that has a given part of all
- * entries before it.
+ * A random sample of the keys in memory.  It serves to estimate a key that comes after a given part
+ * of all entries.
  */
 typedef struct Sample
 {
-	int			lane;			/* number of the lane to be sampled; DW_NO_LANE: all lanes */
+	int			lane;			/* number of the lane to sample; DW_NO_LANE: all lanes */
 	Key			from;			/* entries before this key are left out */
-	uint64		seen;			/* entries met so far that are not left out */
+	uint64		seen;			/* number of entries so far that were not left out */
 	int			n;				/* number of keys in the sample */
 	Key			keys[SAMPLE];
 } Sample;
 
-/* Shows the entry to the sample; returns true always, so that no filter drops it. */
+/* Passes the entry to the sample.  Always returns true, so that no filter drops the entry. */
 static bool
 add_to_sample(const DwEntry *entry, void *arg)
 {
@@ -402,9 +392,9 @@ add_to_sample(const DwEntry *entry, void *arg)
 	uint64		i;
 
 	if ((sample->lane != DW_NO_LANE && entry->lane != sample->lane) ||
-		key_before(entry, sample->from.due, sample->from.id))
+		dw_entry_is_before(entry, sample->from.due, sample->from.id))
 		return true;
-	/* reservoir sampling; the random numbers need not be good ones */
+	/* reservoir sampling; the random numbers need not be good */
 	i = sample->seen++;
 	if (sample->n < SAMPLE)
 		i = sample->n++;
@@ -419,8 +409,9 @@ add_to_sample(const DwEntry *entry, void *arg)
 }
 
 /*
- * Samples the entries from this key on, in ring and heap, and sorts the sample.  With a
- * lane: only of this lane, and also of its ready list; NULL: of all lanes.
+ * Samples the entries from this key on, and sorts the sample.  If "lane" is NULL, samples entries
+ * of all lanes in ring and heap.  Otherwise samples only entries of this lane, and includes its
+ * ready list.
  */
 static void
 take_sample(Sample *sample, DwLane *lane, Key from)
@@ -449,25 +440,25 @@ greediest_lane(void)
 
 	if (pg_atomic_read_u64(&db->near) + pg_atomic_read_u64(&db->ready) <= most)
 		return NULL;
-	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
-		if (dw_lane_held(&dw_lanes[i]) > most)
+	dw_each_lane(lane, db)
+		if (dw_lane_held(lane) > most)
 		{
-			found = &dw_lanes[i];
+			found = lane;
 			most = dw_lane_held(found);
 		}
 	return found;
 }
 
 /*
- * Cuts the entry's lane at the key *arg, if the entry is not before this key and the lane
- * has no cut yet.  Returns true always, so that no filter drops the entry.
+ * Cuts the entry's lane at the key *arg, if the entry is not before this key and the lane has no
+ * cut yet.  Always returns true, so that no filter drops the entry.
  */
 static bool
 cut_lanes_beyond(const DwEntry *entry, void *arg)
 {
 	const Key  *key = arg;
 
-	if (!key_before(entry, key->due, key->id) && cuts[entry->lane].due == DW_NEVER)
+	if (!dw_entry_is_before(entry, key->due, key->id) && cuts[entry->lane].due == DW_NEVER)
 	{
 		dw_near_cut(&dw_lanes[entry->lane], key->due, key->id);
 		dw_lanes[entry->lane].refill_at = 0;	/* make_room() sets it after the cut */
@@ -476,9 +467,9 @@ cut_lanes_beyond(const DwEntry *entry, void *arg)
 }
 
 /*
- * Memory has no room for more entries of the lane: the lane is not loaded again before
- * executors have taken half of the entries that it holds.  Otherwise lanes would push each
- * other out of memory for ever.  A lane that holds nothing can always use its spare.
+ * Makes the lane wait, since memory has no room for more of its entries: it is not loaded again
+ * before executors have taken half of its entries.  Otherwise lanes would push each other out of
+ * memory for ever.  A lane without entries can always use its spare.
  */
 static void
 wait_for_room(DwLane *lane)
@@ -487,9 +478,9 @@ wait_for_room(DwLane *lane)
 }
 
 /*
- * Makes room in the pool for an entry with the key "wanted", by cuts.  If some lane holds
- * more than its share, the lane that holds most is cut to half of its share.  Otherwise
- * half of all entries in ring and heap from the key "wanted" on are dropped.
+ * Makes room in the pool for an entry with the key "wanted", by cuts.  If lanes hold more than
+ * their share, cuts the lane that holds most to half of its share.  Otherwise drops half of all
+ * entries in ring and heap from the key "wanted" on.
  *
  * Returns false if no entry could be dropped.
  */
@@ -533,7 +524,7 @@ make_room(Key wanted)
 	return true;
 }
 
-/* Gives back memory beyond the database's quota: other databases are entitled to it. */
+/* Gives back memory beyond the database's quota, since other databases are entitled to it. */
 void
 dw_near_obey_quota(void)
 {
@@ -546,7 +537,7 @@ dw_near_obey_quota(void)
 /*---- Placing ----*/
 
 /*
- * Adds the entry to the lane's ready list; returns false if memory has no room for it.  tid: see
+ * Adds the entry to the lane's ready list.  Returns false if memory has no room for it.  "tid": see
  * dw_ready_push().
  */
 static bool
@@ -564,11 +555,11 @@ push_ready(DwLane *lane, const DwEntry *entry, const ItemPointerData *tid)
 }
 
 /*
- * Puts an entry where it belongs by its due time: into the lane's ready list, the heap, or
- * the ring.  Takes the ready lock or the ring lock.
+ * Puts an entry, by its due time, into the lane's ready list, the heap, or the ring.  Takes the
+ * ready lock or the ring lock.
  *
- * tid: where the row of a task with a group is, which its entry does not say; NULL if that is not
- * known.  It is forgotten if the task is not due yet.
+ * "tid" is the TID of a grouped task, whose entry has no TID, or NULL if it is not known.  It is
+ * not stored if the task is not due yet.
  *
  * Returns false, and changes nothing, if memory has no room for the entry.
  */
@@ -581,7 +572,7 @@ add_near(DwLane *lane, const DwEntry *entry, const ItemPointerData *tid)
 	if (entry->due <= now)
 		return push_ready(lane, entry, tid);
 
-	/* into the heap if the tick of its slot has begun */
+	/* put it into the heap if the tick of its slot has begun */
 	if (heap_count < HEAP_SIZE && dw_ring_tick(ring, entry->due) <= dw_ring_tick(ring, now))
 	{
 		heap_push(entry);
@@ -590,7 +581,7 @@ add_near(DwLane *lane, const DwEntry *entry, const ItemPointerData *tid)
 	}
 
 	LWLockAcquire(dw_ring_lock(db), LW_EXCLUSIVE);
-	/* if the clock was set back, the ring goes back before it gets an entry of an earlier tick */
+	/* if the clock was set back, the ring must go back before it gets an earlier entry */
 	dw_ring_advance(ring, dw_ring_tick(ring, now));
 	inserted = dw_ring_insert(ring, dw_pool, &db->account, entry);
 	LWLockRelease(dw_ring_lock(db));
@@ -600,9 +591,9 @@ add_near(DwLane *lane, const DwEntry *entry, const ItemPointerData *tid)
 }
 
 /*
- * True if a task of the lane that is next to be loaded is already due, but the lane has
- * entries that were not handed over yet.  These are earlier: they must be handed over
- * before the task is loaded, since executors take a lane's tasks in order.
+ * Returns true if the lane's next task to load is already due, but the lane has entries that were
+ * not handed over yet.  These are earlier, and must be handed over before the task is loaded, since
+ * executors take a lane's tasks in order.
  */
 bool
 dw_near_is_behind(const DwLane *lane, TimestampTz due)
@@ -611,8 +602,8 @@ dw_near_is_behind(const DwLane *lane, TimestampTz due)
 }
 
 /*
- * Puts the entry into the lane's spare, which only a lane without other entries may use.
- * Returns false if the lane has any.
+ * Puts the entry into the lane's spare.  Returns false if the lane has other entries: then it may
+ * not use its spare.
  */
 static bool
 put_into_spare(DwLane *lane, const DwEntry *entry)
@@ -642,11 +633,11 @@ put_into_spare(DwLane *lane, const DwEntry *entry)
 }
 
 /*
- * Like add_near(), but if memory is full, drops other entries to make room, or puts
- * the entry into the lane's spare.
+ * Adds an entry like add_near().  If memory is full, drops other entries to make room, or puts the
+ * entry into the lane's spare.
  *
- * Returns false if the entry is not in memory.  The caller must then see to it that the
- * lane's cursor is not after the entry; to make room may have cut this very lane.
+ * Returns false if the entry is not in memory.  Then the caller must make sure that the lane's
+ * cursor is not after the entry.  This lane itself may have been cut to make room.
  */
 bool
 dw_near_add_hard(DwLane *lane, const DwEntry *entry, const ItemPointerData *tid)
@@ -658,12 +649,12 @@ dw_near_add_hard(DwLane *lane, const DwEntry *entry, const ItemPointerData *tid)
 	if (add_near(lane, entry, tid))
 		return true;
 	DW_INJECT("add-no-room");
-	/* first by a cut of the lane that holds most, then by cuts of all */
+	/* first cut the lane that holds most, then all lanes */
 	for (int i = 0; i < 2 && make_room(wanted); i++)
 	{
-		/* this very lane was cut before the entry, so the entry stays in the table */
+		/* if this lane itself was cut before the entry, the entry stays in the table */
 		if ((lane->cursor_due != cursor_due || lane->cursor_id != cursor_id) &&
-			!key_before(entry, lane->cursor_due, lane->cursor_id))
+			!dw_entry_is_before(entry, lane->cursor_due, lane->cursor_id))
 			return false;
 		if (add_near(lane, entry, tid))
 			return true;
@@ -676,7 +667,7 @@ dw_near_add_hard(DwLane *lane, const DwEntry *entry, const ItemPointerData *tid)
 
 /*---- Handing over ----*/
 
-/* Puts an entry that has left heap, ring or spare where it belongs now. */
+/* Finds a new place for an entry that has left heap, ring or spare. */
 static void
 move_on(const DwEntry *entry)
 {
@@ -691,9 +682,8 @@ move_on(const DwEntry *entry)
 }
 
 /*
- * Moves n due entries, which have left heap or ring, to the ready lists of their lanes.
- * Holds the ready lock for HAND_OVER_BATCH entries at most, so that executors do not wait
- * long for it.
+ * Moves n due entries, which have left heap or ring, to the ready lists of their lanes.  Holds the
+ * ready lock for at most HAND_OVER_BATCH entries, so that executors do not wait long for it.
  */
 static void
 hand_over(const DwEntry *entries, uint32 n)
@@ -722,7 +712,7 @@ hand_over(const DwEntry *entries, uint32 n)
 	}
 }
 
-/* Hands over due entries of the heap, about SLICE at most; returns their number. */
+/* Hands over about SLICE due entries of the heap at most.  Returns their number. */
 static uint32
 hand_over_heap(TimestampTz now)
 {
@@ -741,7 +731,7 @@ hand_over_heap(TimestampTz now)
 	return handed_over;
 }
 
-/* Hands over spares that are due, SLICE at most; returns their number. */
+/* Hands over due spares, SLICE at most.  Returns their number. */
 static uint32
 hand_over_spares(TimestampTz now)
 {
@@ -759,7 +749,7 @@ hand_over_spares(TimestampTz now)
 	return n;
 }
 
-/* Returns how many more entries the heap can take, less those that one slice may need. */
+/* Returns how many more entries the heap can take, minus the entries that one slice may need. */
 static uint32
 heap_room(void)
 {
@@ -776,9 +766,9 @@ slot_of(TimestampTz due)
 /*
  * Returns the due time up to which entries are taken out of the slot of "due".
  *
- * If the heap has no room for all of them, the time is such that the entries would fill
- * half of the room if they were spread evenly over the slot.  So a slot with a million
- * entries is gone through some hundred times at most.
+ * If the heap has no room for all of them, chooses the time such that entries spread evenly over
+ * the slot would fill half of the room.  So a slot with a million entries is scanned some hundred
+ * times at most.
  */
 static TimestampTz
 take_until(TimestampTz due, TimestampTz now)
@@ -804,8 +794,8 @@ expect(DwLane *lane)
 }
 
 /*
- * Returns a lane that has a task due soon, and forgets it; NULL if none is left.
- * dw_near_hand_over() finds these lanes when it opens a slot.
+ * Returns a lane with a task due soon, and forgets it, or returns NULL.  dw_near_hand_over() finds
+ * these lanes when it opens a slot.
  */
 DwLane *
 dw_near_expected(void)
@@ -814,9 +804,9 @@ dw_near_expected(void)
 }
 
 /*
- * Returns when the timer must look at the ring next, by the fast clock.  It opens a slot
- * early to have the entries sorted and an executor started in time, unless the heap has no
- * room for all entries of the slot.
+ * Returns when the timer must look at the ring next, by the fast clock.  The timer opens a slot
+ * early, so that entries are sorted and an executor is started in time, unless the heap has no room
+ * for all entries of the slot.
  */
 static TimestampTz
 ring_next(void)
@@ -830,10 +820,7 @@ ring_next(void)
 	return Max(due, ring_pause);
 }
 
-/*
- * Takes entries, SLICE at most, out of the ring's next slot into "taken"; returns their
- * number.
- */
+/* Takes entries, SLICE at most, out of the ring's next slot into "taken".  Returns their number. */
 static uint32
 take_slice(TimestampTz now)
 {
@@ -861,8 +848,8 @@ take_slice(TimestampTz now)
 }
 
 /*
- * Opens a slice of the ring's next slot: hands over entries that are due, and pushes the
- * others onto the heap.  Returns the number of entries taken out of the slot.
+ * Opens a slice of the ring's next slot: hands over due entries, and pushes the others onto the
+ * heap.  Returns the number of entries taken out of the slot.
  */
 static uint32
 open_slot(TimestampTz now)
@@ -870,7 +857,7 @@ open_slot(TimestampTz now)
 	uint32		n = take_slice(now);
 	uint32		ndue = 0;
 
-	/* into the heap even if the slot's tick has not begun yet, since the slot is open */
+	/* into the heap even if the slot's tick has not begun, since the slot is open */
 	for (uint32 i = 0; i < n; i++)
 	{
 		if (taken[i].due <= now)
@@ -886,8 +873,8 @@ open_slot(TimestampTz now)
 }
 
 /*
- * Hands over entries that are due, and opens slots whose time has come; a slice of each.
- * Returns true if the timer must call it again at once.
+ * Hands over due entries, and opens slots whose time has come, a slice of each.  Returns true if
+ * the timer must call this again at once.
  */
 bool
 dw_near_hand_over(void)
@@ -906,8 +893,8 @@ dw_near_hand_over(void)
 }
 
 /*
- * Returns when dw_near_hand_over() must be called next, by the true clock; DW_NEVER if no
- * entry is in memory.
+ * Returns when dw_near_hand_over() must be called next, by the true clock, or DW_NEVER if no entry
+ * waits in memory.
  */
 TimestampTz
 dw_near_next(void)
@@ -920,7 +907,7 @@ dw_near_next(void)
 	return dw_time_add(next, -DW_HEAD_START_US);
 }
 
-/* The lane has nothing in memory; the caller holds the ready lock. */
+/* Resets the lane: nothing is in memory.  The caller holds the ready lock. */
 static void
 reset_lane(DwLane *lane)
 {
@@ -936,14 +923,14 @@ reset_lane(DwLane *lane)
 	dw_near_set_cursor(lane, PG_INT64_MIN, PG_INT64_MIN);
 }
 
-/* For a filter: keeps nothing. */
+/* Predicate for filters that keeps no entry. */
 static bool
 keep_none(const DwEntry *entry, void *arg)
 {
 	return false;
 }
 
-/* Removes all that is not due yet. */
+/* Removes all entries that are not due yet. */
 static void
 forget_waiting(void)
 {
@@ -954,19 +941,19 @@ forget_waiting(void)
 	heap_count = 0;
 	dw_lane_heap_reset(&spares);
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
+	dw_each_lane(lane, db)
 	{
-		dw_lanes[i].waiting = 0;
-		if (dw_lanes[i].spare_state == DW_SPARE_WAITING)
-			dw_lanes[i].spare_state = DW_SPARE_FREE;
+		lane->waiting = 0;
+		if (lane->spare_state == DW_SPARE_WAITING)
+			lane->spare_state = DW_SPARE_FREE;
 	}
 	LWLockRelease(dw_ready_lock(db));
 	pg_atomic_write_u64(&db->near, 0);
 }
 
 /*
- * Cuts a lane so that about so many ready tasks are left, the first ones.  When these run low a
- * timer is woken, as by a lane that has enough in memory.
+ * Cuts a lane so that about its first "keep" ready tasks are left.  When these tasks run low, a
+ * timer is woken, as for any lane with enough entries in memory.
  */
 static void
 leave_first(DwLane *lane, uint32 keep)
@@ -977,10 +964,10 @@ leave_first(DwLane *lane, uint32 keep)
 	take_sample(sample, lane, first);
 	if (sample->n > 1 && sample->seen > keep)
 	{
-		/* the first one stays, so that somebody takes it and wakes the timer */
+		/* the first task stays, so that a session takes it and wakes the timer */
 		Key			key = sample->keys[Max(sample->n * keep / sample->seen, 1)];
 
-		/* before the cut, after which the rest may be taken at any time */
+		/* before the cut, since the remaining tasks may be taken at any time after it */
 		LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 		lane->load_below = keep / 2 + 1;
 		LWLockRelease(dw_ready_lock(db));
@@ -991,17 +978,15 @@ leave_first(DwLane *lane, uint32 keep)
 }
 
 /*
- * The timer ends, and leaves what is ready to sessions that receive messages, up to "keep" tasks
- * of each lane.  The next timer reads all lanes anew.
+ * Leaves about "keep" ready tasks of each lane to sessions that receive messages, and drops the
+ * others.  Called before the timer ends.  The next timer reads all lanes again.
  */
 void
 dw_near_leave_ready(uint32 keep)
 {
 	forget_waiting();
-	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
+	dw_each_lane(lane, db)
 	{
-		DwLane	   *lane = &dw_lanes[i];
-
 		if (dw_ready_count(lane) > 2 * keep)
 			leave_first(lane, keep);
 		dw_near_set_cursor(lane, PG_INT64_MIN, PG_INT64_MIN);
@@ -1009,8 +994,8 @@ dw_near_leave_ready(uint32 keep)
 }
 
 /*
- * Removes all that a former timer has left in memory.  The timer must call it before it
- * uses any other function of this file.
+ * Removes all entries that a former timer has left in memory.  The timer must call this before any
+ * other function of this file.
  */
 void
 dw_near_reset(DwDatabase *database)
@@ -1032,8 +1017,8 @@ dw_near_reset(DwDatabase *database)
 
 	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
-		reset_lane(&dw_lanes[i]);
+	dw_each_lane(lane, db)
+		reset_lane(lane);
 	dw_ready_reset(db);
 	pg_atomic_write_u64(&db->near, 0);
 	pg_atomic_write_u64(&db->ready, 0);

@@ -3,21 +3,19 @@
  * orphans.c
  *	  Tasks of roles that do not exist any more.
  *
- * Run by the timer.  It takes no lock that could make it wait: a row that another process
- * has locked is left for later.
+ * Run by the timer.  It never waits for a lock: a row that is locked is left for later.
  *
- * DROP ROLE does not know of delay_wheel's rows.  When a role is gone, the timer marks the
- * role's lanes as orphans.  An orphan has no tasks in memory, is not loaded, and gets no
- * executor.  Its rows are moved to delay_wheel_data.failed_task, in slices of about a
- * millisecond.
+ * DROP ROLE leaves delay_wheel's rows as they are.  When a role is gone, the timer marks the role's
+ * lanes as orphans.  An orphan has no tasks in memory, is not loaded, and gets no executor.  Its
+ * rows are moved to delay_wheel_data.failed_task, in slices of about a millisecond.
  *
- * The timer learns of it from the session that drops the role, or when it reads the table
- * for lanes, or when it is about to start an executor.  Sessions of the role that are still
- * connected may schedule more tasks.  An orphan's horizon is before all times, so each such
- * task lowers the lane's next_far, and the timer moves it, too.
+ * The timer learns that a role is gone from the session that drops the role, when it reads the
+ * table for lanes, or when it is about to start an executor.  Connected sessions of the role may
+ * still schedule tasks.  An orphan's horizon is before all times, so each such task lowers the
+ * lane's next_far, and the timer moves it, too.
  *
- * Whether a role exists is read from the table pg_authid and not from the timer's caches,
- * since the timer may learn of a commit before its caches are invalidated.
+ * The timer reads pg_authid to check whether a role exists, and not its caches, since it may learn
+ * of a commit before its caches are invalidated.
  *
  *-------------------------------------------------------------------------
  */
@@ -53,18 +51,18 @@
 /* Microseconds before the next try after an error, or if a table is locked. */
 #define RETRY_US		(100 * 1000)
 /*
- * Microseconds before locked rows are tried again; a session that has locked a row by plain
- * SQL does not tell the timer when it ends.
+ * Microseconds before locked rows are tried again.  A session that has locked a row by plain SQL
+ * does not tell the timer when it ends.
  */
 #define LOCKED_ROW_US	(5 * USECS_PER_MINUTE)
 
 static DwDatabase *db = NULL;
-/* True if some orphan may have tasks that were not moved yet. */
+/* True if an orphan may have tasks that were not moved yet. */
 static bool any_wanted = false;
 
 /* Number of the next lane whose owner must be checked. */
 static int	check_at = 0;
-/* Nothing is done before this time, since a table was locked or an error struck. */
+/* Nothing is done before this time, since a table was locked or an error was raised. */
 static TimestampTz check_after = PG_INT64_MIN;
 
 /* The orphan whose rows are being moved; the next slice begins at "reached". */
@@ -75,14 +73,17 @@ static bool rows_locked = false;
 /* Rows of this orphan that were moved, in committed slices. */
 static int64 moved = 0;
 
-/* The result of a slice; it counts only when the slice has committed. */
+/* The result of a slice.  It counts only after the slice has committed. */
 typedef struct Slice
 {
 	int64		moved;			/* number of rows */
 	bool		ended;			/* the lane's last row was reached */
 } Slice;
 
-/* The timer must call it before any other function of this file; all owners are checked. */
+/*
+ * Resets this file, and has all owners checked.  The timer must call this before any other function
+ * of this file.
+ */
 void
 dw_orphans_reset(DwDatabase *database)
 {
@@ -93,7 +94,7 @@ dw_orphans_reset(DwDatabase *database)
 	dw_orphans_check_all();
 }
 
-/* Asks for a check of the owners of all lanes; dw_orphans_some() does it. */
+/* Requests a check of the owners of all lanes by dw_orphans_some(). */
 void
 dw_orphans_check_all(void)
 {
@@ -101,25 +102,25 @@ dw_orphans_check_all(void)
 }
 
 /*
- * Marks the lanes of an owner that does not exist as orphans, so that dw_orphans_some() moves
- * their tasks, and makes its executors end.  The caller must not hold any LWLock.
+ * Marks the lanes of a dropped owner as orphans, so that dw_orphans_some() moves their tasks, and
+ * makes the owner's executors end.  The caller must hold no LWLock.
  */
 void
 dw_owner_dropped(DwDatabase *database, Oid owner)
 {
 	Assert(database == db);
-	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
-		if (dw_lanes[i].owner == owner && !dw_lanes[i].orphan)
+	dw_each_lane(lane, db)
+		if (lane->owner == owner && !lane->orphan)
 		{
-			dw_lanes[i].orphan = any_wanted = true;
-			dw_near_cut(&dw_lanes[i], PG_INT64_MIN, PG_INT64_MIN);
+			lane->orphan = any_wanted = true;
+			dw_near_cut(lane, PG_INT64_MIN, PG_INT64_MIN);
 		}
 	dw_near_apply_cuts();
 
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
-		if (dw_lanes[i].orphan)
-			dw_ready_unlist(db, &dw_lanes[i]);
+	dw_each_lane(lane, db)
+		if (lane->orphan)
+			dw_ready_unlist(db, lane);
 	LWLockRelease(dw_ready_lock(db));
 	/* executors may still be connected as the dropped role */
 	dw_executors_end(db, owner);
@@ -151,7 +152,7 @@ check_owners(void)
 
 /*---- Moving the tasks of orphans ----*/
 
-/* Writes the row of a failed task for this row of an orphan, which was deleted. */
+/* Writes the row of a failed task for this deleted row of an orphan. */
 static void
 record_orphan(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 {
@@ -169,7 +170,7 @@ record_orphan(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 
 /*
  * Moves rows of the lane to delay_wheel_data.failed_task, from "reached" on, for about SLICE_US.
- * Cancelled tasks are deleted only.
+ * Only deletes cancelled tasks.
  */
 static void
 move_to_failed(Relation rel, Slice *slice)
@@ -209,8 +210,8 @@ move_to_failed(Relation rel, Slice *slice)
 }
 
 /*
- * Begins a transaction that may write, and locks its tables without waiting.  Returns the
- * table of tasks; NULL, without a transaction, if some table is locked.
+ * Begins a transaction that may write, and locks its tables without waiting.  Returns the table of
+ * tasks.  If a table is locked, ends the transaction and returns NULL.
  */
 static Relation
 begin_moving(void)
@@ -236,12 +237,12 @@ begin_lane(DwLane *lane)
 	reached = dw_lane_begin(lane);
 	rows_locked = false;
 	moved = 0;
-	/* a session that commits a task from here on lowers it again */
+	/* a session that commits a task after this lowers next_far again */
 	(void) dw_atomic_take(&lane->next_far);
 	pg_memory_barrier();
 }
 
-/* All rows of the orphan were moved, except locked ones, which are tried again later. */
+/* Ends the move of an orphan's rows.  Locked rows are tried again later. */
 static void
 end_lane(DwLane *lane)
 {
@@ -264,7 +265,7 @@ end_lane(DwLane *lane)
 	pgstat_report_stat(true);
 }
 
-/* Returns the orphan whose tasks are to be moved next; NULL if there is none now. */
+/* Returns the orphan whose tasks must be moved next, or NULL. */
 static DwLane *
 next_orphan(void)
 {
@@ -278,7 +279,7 @@ next_orphan(void)
 	return NULL;
 }
 
-/* Tells this file that the lane has tasks in the table, which must be moved if it is an orphan. */
+/* Notes that the lane has tasks in the table, which must be moved if it is an orphan. */
 void
 dw_orphans_wanted(const DwLane *lane)
 {
@@ -293,7 +294,7 @@ empty_lane(Relation rel, DwLane *lane, Slice *slice)
 		begin_lane(lane);
 	if (dw_role_exists(lane->owner))
 	{
-		/* a new role has got the OID of the dropped one */
+		/* a new role has got the OID of the dropped role */
 		lane->orphan = false;
 		dw_atomic_lower(&lane->next_far, PG_INT64_MIN);
 		dw_lane_dirty(db, lane);
@@ -305,8 +306,8 @@ empty_lane(Relation rel, DwLane *lane, Slice *slice)
 }
 
 /*
- * Checks owners, and moves tasks of orphans, a slice of each, in one transaction.  Returns
- * true if the timer must call it again at once.
+ * Checks owners, and moves tasks of orphans, a slice of each, in one transaction.  Returns true if
+ * the timer must call this again at once.
  */
 bool
 dw_orphans_some(void)
@@ -373,8 +374,8 @@ dw_orphans_some(void)
 }
 
 /*
- * Returns when dw_orphans_some() must be called next, unless another process reports
- * something before; DW_NEVER if only then.
+ * Returns when dw_orphans_some() must be called next, unless another process reports a change
+ * before; DW_NEVER: only after such a report.
  */
 TimestampTz
 dw_orphans_next(void)
@@ -382,7 +383,7 @@ dw_orphans_next(void)
 	return check_at < dw_max_lanes || next_orphan() != NULL ? check_after : DW_NEVER;
 }
 
-/* True if the tasks of the lane are being moved, so that it must not be given back. */
+/* Returns true if the tasks of the lane are being moved: then the lane must not be given back. */
 bool
 dw_orphans_holds(const DwLane *lane)
 {

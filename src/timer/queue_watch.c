@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * queue_watch.c
- *	  The timer keeps queues and pauses in shared memory up to date.
+ *	  Keeps queues and pauses in shared memory up to date.
  *
- * Run by the timer.  When a transaction has changed queues or pauses, the timer reads their
- * tables, gives each declared queue a place (an element of the array dw_queues), and pauses
- * or resumes lanes.  Queues of a dropped role are given to the bootstrap superuser.
+ * Run by the timer.  When a transaction has changed queues or pauses, the timer reads their tables,
+ * gives each declared queue a place (an element of the array dw_queues), and pauses or resumes
+ * lanes.  It gives queues of a dropped role to the bootstrap superuser.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,7 +26,6 @@
 
 #include "../base/clock.h"
 #include "../base/settings.h"
-#include "../ring/lane_heap.h"
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
 #include "../shmem/groups.h"
@@ -45,7 +44,7 @@
 /* True if this timer has read the tables of queues. */
 static bool looked = false;
 
-/* True if the log has it that more queues are declared than there are places. */
+/* True if the log says already that more queues are declared than there are places. */
 static bool missing_announced = false;
 
 /* Copies the options of a declared queue to its place. */
@@ -72,8 +71,8 @@ set_queue(DwQueue *place, const DwDeclaredQueue *queue)
 }
 
 /*
- * Frees the places of queues that are not declared any more, and gives each declared queue a
- * place, if one is free.  Returns true if any place was freed.
+ * Frees the places of queues that are not declared any more, and gives each declared queue a place,
+ * if one is free.  Returns true if a place was freed.
  */
 static bool
 place_queues(DwDatabase *db)
@@ -97,7 +96,7 @@ place_queues(DwDatabase *db)
 		}
 	}
 
-	/* a timer that rested has told it */
+	/* a timer that went to rest has logged this */
 	if (!looked)
 		missing_announced = dw_process_follows_rest(&db->timer) && db->queues_missing;
 	looked = true;
@@ -126,9 +125,9 @@ place_queues(DwDatabase *db)
 }
 
 /*
- * Sets the lane's queue_place, and counts the lane's executors for its queue.  A lane of
- * an external queue has been unlisted before.  One whose queue has groups since, or has none
- * any more, is cut, since its entries are of the other kind.
+ * Sets the lane's queue_place, and counts the lane's executors for its queue.  The caller has
+ * unlisted lanes of external queues.  If the queue has got or lost groups, cuts the lane, since
+ * entries with and without groups differ.
  */
 static void
 attach_lane(DwDatabase *db, DwLane *lane)
@@ -149,7 +148,7 @@ attach_lane(DwDatabase *db, DwLane *lane)
 		dw_queues[lane->queue_place].running += lane->running;
 }
 
-/* Reports that queues lack a place; once until all have one. */
+/* Reports a lack of places for queues, once until all queues have places. */
 static void
 report_missing(DwDatabase *db)
 {
@@ -163,16 +162,16 @@ report_missing(DwDatabase *db)
 				 errmsg("too many queues are declared: the limit of %d is reached", dw_max_queues),
 				 errdetail("Tasks of some queues are not run."),
 				 errhint("Increase \"%s\" and restart the server.", "delay_wheel.max_queues")));
-		dw_problem(&db->problem, "too many queues are declared: tasks of some are not run");
+		dw_problem(&db->problem, "too many queues are declared: tasks of some queues are not run");
 	}
 }
 
 /*
- * Brings shared memory up to date with the tables of queues and pauses, which were read.
+ * Brings shared memory up to date with the tables of queues and pauses, which were just read.
  *
- * A lane that is resumed is cut first and read again: while it was paused, tasks may have
- * come to its ready list in any order, and executors may have put tasks back.  A lane whose
- * queue is not declared any more is cut, too, since its tasks in memory may be cancelled.
+ * A resumed lane is cut first and read again: during the pause, tasks may have arrived in its ready
+ * list in any order, and executors may have put tasks back.  A lane whose queue is not declared any
+ * more is cut, too, since its tasks in memory may be cancelled.
  */
 static void
 apply_tables(DwDatabase *db)
@@ -181,19 +180,18 @@ apply_tables(DwDatabase *db)
 
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	/* these are listed with their queue's place, which may go to another queue */
-	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
-		if (dw_lanes[i].external)
-			dw_ready_unlist(db, &dw_lanes[i]);
+	/* lanes of external queues are listed by the queue's place, which another queue may get */
+	dw_each_lane(lane, db)
+		if (lane->external)
+			dw_ready_unlist(db, lane);
 	left = place_queues(db);
 	db->paused = dw_queue_tables.database_paused;
 	db->notifying = 0;
 	for (int i = 0; i < dw_queue_tables.nqueues; i++)
 		if (dw_queue_tables.queues[i].notify_channel != NULL)
 			db->notifying++;
-	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
+	dw_each_lane(lane, db)
 	{
-		DwLane	   *lane = &dw_lanes[i];
 		DwPause		paused;
 
 		attach_lane(db, lane);
@@ -212,12 +210,12 @@ apply_tables(DwDatabase *db)
 
 	dw_near_apply_cuts();
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
+	dw_each_lane(lane, db)
 	{
-		dw_lanes[i].paused = dw_pause_of_lane(&dw_lanes[i]);
-		dw_ready_obey_pause(db, &dw_lanes[i]);
+		lane->paused = dw_pause_of_lane(lane);
+		dw_ready_obey_pause(db, lane);
 	}
-	/* their queue may have come, gone, or changed its receivers */
+	/* queues may have been declared, dropped, or have got other receivers */
 	dw_await_wake_all(db);
 	LWLockRelease(dw_ready_lock(db));
 
@@ -226,10 +224,7 @@ apply_tables(DwDatabase *db)
 	report_missing(db);
 }
 
-/*
- * Pauses a lane that the timer has just entered into shared memory, if all tasks of its
- * owner are paused.
- */
+/* Pauses a lane that the timer has just entered, if all tasks of its owner are paused. */
 void
 dw_queues_attach_new_lane(DwDatabase *db, DwLane *lane)
 {
@@ -242,8 +237,8 @@ dw_queues_attach_new_lane(DwDatabase *db, DwLane *lane)
 }
 
 /*
- * True if the role exists.  *known is a role known to exist, so that one role is not looked
- * up for each of its queues.
+ * Returns true if the role exists.  *known caches the last existing role, so that a role is not
+ * looked up for each of its queues.
  */
 static bool
 role_exists(Oid role, Oid *known)
@@ -256,7 +251,7 @@ role_exists(Oid role, Oid *known)
 	return true;
 }
 
-/* Returns the roles of this array that exist; NULL if all exist. */
+/* Returns the roles of this array that exist, or NULL if all exist. */
 static ArrayType *
 roles_that_exist(Datum all, Oid *known)
 {
@@ -320,12 +315,12 @@ adopt_queue(Relation rel, HeapTuple tuple, Oid *known)
 }
 
 /*
- * Gives queues of dropped roles to the bootstrap superuser, and removes dropped roles from
- * the users and receivers of queues.  PostgreSQL does not do that, and a dump would contain the OID of the
- * role, which may be another role's on another server.
+ * Gives queues of dropped roles to the bootstrap superuser, and removes dropped roles from the
+ * users and receivers of queues.  Otherwise a dump would contain the OID of the role, which may
+ * belong to another role on another server.
  *
- * Runs in the caller's transaction, which has read the tables.  Does nothing if a table is
- * locked.  Returns true if any row was changed.
+ * Runs in the caller's transaction, which has read the tables.  Does nothing if a table is locked.
+ * Returns true if a row was changed.
  */
 static bool
 adopt_queues(void)
@@ -350,9 +345,9 @@ adopt_queues(void)
 }
 
 /*
- * Brings queues and pauses in shared memory up to date.  "changed" is true if they may have
- * changed since the last call.  Returns when the timer must call it again, since a table was
- * locked or an error struck; else DW_NEVER.
+ * Brings queues and pauses in shared memory up to date.  "changed" is true if they may have changed
+ * since the last call.  Returns DW_NEVER, or the time when the timer must call this again, since a
+ * table was locked or an error was raised.
  */
 TimestampTz
 dw_queues_look(DwDatabase *db, bool changed)

@@ -1,28 +1,28 @@
 /*-------------------------------------------------------------------------
  *
  * rest.c
- *	  When a timer has so little to do that it can end for a while.
+ *	  Ends a timer for a while if it has little work.
  *
- * Run by the timer.  There may be a thousand databases, of which few are busy.  A timer that
- * had nothing to do for delay_wheel.timer_idle_timeout, and will have nothing for some time,
- * goes to rest: it publishes until when (DwTimerNews.rest_until), and ends.  The launcher
- * starts a timer again ahead of that time, or when a session lowers it.  timer.c has the
- * handshake, so that nothing is lost that sessions tell meanwhile.
+ * Run by the timer.  There may be a thousand databases, and few of them may be busy.  A timer goes
+ * to rest if it had no work for delay_wheel.timer_idle_timeout, and will have none for some time:
+ * it publishes the end of its rest (DwTimerNews.rest_until), and ends.  The launcher starts a timer
+ * again ahead of this time, or when a session lowers it.  The handshake in timer.c makes sure that
+ * no change that sessions store meanwhile is lost.
  *
- * What is in memory is given up, since the next timer reads the table anew.  So a timer with
- * much in memory does not rest.
+ * A rest gives up all entries, since the next timer reads the table again.  So a timer with many
+ * entries does not rest.
  *
- * Nor does one of a database with messages that are due, since sessions receive them from
- * memory.  But if another database lacks a background worker, a timer that has nothing to do
- * itself gives way (DW_CAN_GIVE_WAY): it rests, and leaves what is ready.  Sessions receive it as
- * after a timer has died, and have one started when few messages are left, when one is to come
- * back, and when they have received some.  So no message waits for ever; in the moment in which the next
- * timer reads the table anew, a session may find none.
+ * A timer with due messages does not rest, either, since sessions receive them from memory.  But if
+ * another database lacks a background worker, a timer that has no work itself gives way
+ * (DW_CAN_GIVE_WAY): it rests, and leaves the ready messages in memory.  Sessions receive them, as
+ * after a crash of a timer.  They have a timer started when few messages are left, when a message
+ * must come back, and when they have received some.  So no message waits for ever.  But while the
+ * next timer reads the table, a session may find no message.
  *
- * Background workers may be fewer than databases.  If few are left (dw_workers_are_few()), a
- * timer that could rest does so at once, and a process that starts another one asks a timer that
- * sleeps to rest (dw_timers_make_way()).  So at the start of the server, when a timer is started in
- * each database, one after the other, those of which nothing is near end as soon as they know that.
+ * There may be fewer background workers than databases.  If few are free (dw_workers_are_few()), a
+ * timer that can rest does so at once, and a process that starts a worker asks a sleeping timer to
+ * rest (dw_timers_make_way()).  When the server starts, the databases get timers one after the
+ * other.  A timer without near tasks ends as soon as it has read the table.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,25 +32,24 @@
 
 #include "../base/clock.h"
 #include "../base/settings.h"
-#include "../ring/lane_heap.h"
 #include "../shmem/executors.h"
 #include "../shmem/places.h"
 #include "../shmem/receivers.h"
 #include "../shmem/shared.h"
 #include "timer.h"
 
-/* A timer that has more tasks in memory does not rest: it costs too much to read them again. */
+/* A timer with more tasks in memory does not rest: to read them again costs too much. */
 #define MANY_TASKS		1000
-/* Shortest interval of the looks while messages wait, or sessions wait for some, in us. */
+/* Shortest interval of looks while messages wait, or sessions wait for messages, in us. */
 #define MESSAGES_US		(10 * USECS_PER_SEC)
 
-/* Since when this timer has had nothing to do, by dw_uptime(). */
+/* Since when this timer has had no work, by dw_uptime(). */
 static int64 idle_since = 0;
 
 /* When the lanes with messages were last read again, by dw_uptime(). */
 static int64 reread_at = 0;
 
-/* This timer has something to do, or had until now. */
+/* Notes that this timer has work, or had work until now. */
 void
 dw_rest_begin(void)
 {
@@ -60,11 +59,11 @@ dw_rest_begin(void)
 }
 
 /*
- * True if no process of the database needs the timer, for a rest of this kind.  Each of them, when
- * it comes or goes, tells the timer; but sessions that wait for messages, when they go.
+ * Returns true if no process of the database prevents a rest of this kind.  Processes tell the
+ * timer when they start and end, but sessions that wait for messages end silently.
  *
- * To give way, sessions may wait, and tasks or messages be ready which nobody can take now: when
- * that may have changed the timer is told, or has said until when it rests.
+ * A timer can give way even if sessions wait, or if ready tasks or messages cannot be taken now.
+ * When that may have changed, the timer is told, or its rest ends.
  */
 bool
 dw_rest_is_undisturbed(DwDatabase *db, DwCanRest how)
@@ -77,8 +76,8 @@ dw_rest_is_undisturbed(DwDatabase *db, DwCanRest how)
 }
 
 /*
- * Tells how the timer can rest, and sets *until to until when, DW_NEVER if until it is called.
- * next is when it has something to do, apart from loads.
+ * Returns how the timer can rest, and sets *until to the end of the rest, or to DW_NEVER if only a
+ * call ends it.  "next" is when the timer has work, apart from loads.
  */
 DwCanRest
 dw_rest_possible(DwDatabase *db, TimestampTz next, TimestampTz *until)
@@ -94,21 +93,21 @@ dw_rest_possible(DwDatabase *db, TimestampTz next, TimestampTz *until)
 }
 
 /*
- * Has lanes with messages read again that nobody has received for long: an entry may be left of
- * one that is gone, and with it the timer could never rest.
+ * Reads lanes with messages again, since nobody has received the messages for a long time.  An
+ * entry of a message without a row may be left, and the timer could never rest.
  */
 static void
 reread_messages(DwDatabase *db)
 {
-	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
-		if (dw_lanes[i].external)
-			dw_near_cut(&dw_lanes[i], PG_INT64_MIN, PG_INT64_MIN);
+	dw_each_lane(lane, db)
+		if (lane->external)
+			dw_near_cut(lane, PG_INT64_MIN, PG_INT64_MIN);
 	dw_near_apply_cuts();
 }
 
 /*
- * Messages wait, or sessions for some, which is why the timer cannot rest: looks at that from
- * time to time.  Lowers *look_at to the time of the next look.
+ * From time to time checks messages that wait, or sessions that wait for messages, since they keep
+ * the timer from a rest.  Lowers *look_at to the time of the next check.
  */
 static void
 look_at_messages(DwDatabase *db, TimestampTz *look_at)
@@ -126,7 +125,7 @@ look_at_messages(DwDatabase *db, TimestampTz *look_at)
 	*look_at = Min(*look_at, dw_now() + left);
 }
 
-/* True if it is time to rest, if it can.  Else lowers *look_at to the time of the next look. */
+/* Returns true if the timer must rest now.  If not, lowers *look_at to the next look. */
 bool
 dw_rest_is_due(DwDatabase *db, DwCanRest how, TimestampTz *look_at)
 {
@@ -151,8 +150,8 @@ dw_rest_is_due(DwDatabase *db, DwCanRest how, TimestampTz *look_at)
 }
 
 /*
- * Step Z4: the timer rests until this time: gives up what is in memory, which is of no use to the next
- * timer, since others need the memory.
+ * Step Z4: gives up all entries before a rest until this time.  The next timer does not need the
+ * entries, and other databases need the memory.
  */
 void
 dw_rest_give_up(DwDatabase *db, DwCanRest how, TimestampTz until)
@@ -168,8 +167,9 @@ dw_rest_give_up(DwDatabase *db, DwCanRest how, TimestampTz until)
 	dw_near_leave_ready(Max(MANY_TASKS / Max(db->nlanes, 1), 1));
 
 	/*
-	 * a session may have come while a long list was taken away from it, and wait for what is there
-	 * again; if it does not look a timer must wake another one
+	 * A session may have found no message while a long list was taken away, and now waits although
+	 * there are messages: wake one session.  If it does not look, a timer must wake another
+	 * session.
 	 */
 	look_at = dw_wake_receivers(db);
 	if (look_at != DW_NEVER)

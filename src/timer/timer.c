@@ -3,20 +3,18 @@
  * timer.c
  *	  The timer: the process that hands over tasks of one database when they are due.
  *
- * Run by the timer.  Each database that has the extension has one.  It is a session of the
+ * Run by the timer.  Each database with the extension has a timer.  It is a session of the
  * bootstrap superuser, but runs no SQL and no task.
  *
- * The timer takes hints of committed tasks from its inbox, loads the tasks of the near
- * future from the table, moves due tasks to the ready lists, and starts executors.  In
- * between it sleeps exactly until the next of these things is to be done.  It does not
- * poll: the handshake in sleep_until_needed(), steps H1 to H3 of the model in test/model,
- * makes sure that no event is missed.
+ * The timer takes hints of committed tasks from its inbox, loads the tasks of the near future from
+ * the table, moves due tasks to the ready lists, and starts executors.  In between it sleeps
+ * exactly until the next work is due.  It does not poll: the handshake in sleep_until_needed(),
+ * steps H1 to H3 of the model in test/model, makes sure that no event is missed.
  *
- * If the timer ends, for whatever reason, the launcher starts another one, which begins
- * with nothing in memory and reads the table.  The timer is asked to end by commands that
- * need the database without sessions (hold.c), and when settings of the database have
- * changed.  It also ends when the clock was set back: otherwise times in its memory and in
- * shared memory, until which something waits, would be too late.
+ * If the timer ends, for whatever reason, the launcher starts another timer, which begins without
+ * entries and reads the table.  Commands that need the database without sessions (hold.c), and
+ * changes of the database's settings, make the timer end.  It also ends when the clock was set
+ * back, since times in its memory and in shared memory are too late by the new clock.
  *
  *-------------------------------------------------------------------------
  */
@@ -55,13 +53,13 @@ static DwDatabase *db = NULL;
 /* True if this timer ends because another process asked it to. */
 static bool let_go = false;
 
-/* True if this timer ends since it has nothing to do. */
+/* True if this timer ends because it goes to rest. */
 static bool rests = false;
 
-/* Value of control before the timer last looked at queues, pauses and marks. */
+/* Value of "control" before the timer last looked at queues, pauses and marks. */
 static uint32 control_seen = 0;
 
-/* When this timer has to look for ended leases, as far as it knew at its last look. */
+/* When this timer must look for ended leases, as known at its last look. */
 static TimestampTz lease_at = DW_NEVER;
 
 /* How often this timer had been woken before it last looked for work. */
@@ -73,9 +71,9 @@ static uint32 quota_seen = 0;
 static uint32 wait_event = 0;
 
 /*
- * Forgets suspects (tasks that may have crashed the server) whose row is gone, for example
- * since they were cancelled.  Keeps suspects of the last hour, since a recurring task's lost
- * run must first be passed on to its next run.
+ * Forgets suspects (tasks that may have crashed the server) whose rows are gone, for example
+ * cancelled tasks.  Keeps suspects of the last hour: after a lost run of a recurring task, the next
+ * run must become the suspect first.
  */
 static void
 tidy_crashes(DwDatabase *db)
@@ -93,14 +91,14 @@ tidy_crashes(DwDatabase *db)
 	dw_read_end(rel);
 }
 
-/* Exit callback: records how this timer ends, and wakes the launcher to start another one. */
+/* Exit callback: records how this timer ends, and wakes the launcher to start another timer. */
 static void
 give_database_back(int code, Datum arg)
 {
-	/* an error may have struck while this process held an LWLock */
+	/* after an error this process may still hold LWLocks */
 	LWLockReleaseAll();
 
-	/* without the extension, there is nothing left for executors to run */
+	/* without the extension, executors have no tasks */
 	if (dw_extension_gone)
 		dw_executors_end(db, InvalidOid);
 
@@ -114,7 +112,7 @@ give_database_back(int code, Datum arg)
 	dw_quota_update();
 	if (dw_extension_gone)
 		dw_crashes_forget_database(db->oid);
-	/* the next timer notes what it lacks */
+	/* the next timer notes its own lacks */
 	dw_lack_ends(&db->executors_lack);
 	dw_lack_ends(&db->sweeper.lack);
 	dw_worker_leaves();
@@ -122,8 +120,8 @@ give_database_back(int code, Datum arg)
 }
 
 /*
- * Takes over the database that the launcher has chosen, and connects to it.  Exits if the
- * database was given to another one meanwhile, or a command needs it without sessions.
+ * Takes over the database that the launcher has chosen, and connects to it.  Exits if another
+ * database has got the place meanwhile, or a command needs the database without sessions.
  */
 static void
 take_database(Datum number)
@@ -141,7 +139,7 @@ take_database(Datum number)
 	}
 	if (dw_database_is_held(db))
 	{
-		/* a command that begins to hold the database later finds the pid set */
+		/* a command that holds the database later finds the pid */
 		dw_process_ends(&db->timer, DW_PROCESS_FINISHED);
 		LWLockRelease(dw_shared->table_lock);
 		dw_wake_launcher();
@@ -154,8 +152,8 @@ take_database(Datum number)
 }
 
 /*
- * True if this timer must end: a command needs the database without sessions, or a restart
- * was requested.  The other process has stored that before it set this timer's latch, see
+ * Returns true if this timer must end: a command needs the database without sessions, or a restart
+ * was requested.  The other process stores the request before it sets this timer's latch, see
  * dw_call_timer().
  */
 static bool
@@ -165,7 +163,7 @@ timer_asked_to_end(void)
 	return let_go;
 }
 
-/* If the clock was set back, has this timer end: the next one knows no outdated times. */
+/* If the clock was set back, makes this timer end: the next timer has no outdated times. */
 static void
 obey_clock(void)
 {
@@ -180,7 +178,7 @@ obey_clock(void)
 	dw_call_timer(db, DW_RESTART_NOW);
 }
 
-/* Applies settings; called whenever they may have changed. */
+/* Applies settings.  Called whenever they may have changed. */
 static void
 obey_settings(void)
 {
@@ -194,9 +192,9 @@ obey_settings(void)
 }
 
 /*
- * Exits if the database does not have the extension.  The launcher starts a timer also to
- * find that out; the timer then ends before its state is DW_PROCESS_RUNNING, and the launcher
- * goes on to the next database.
+ * Exits if the database does not have the extension.  The launcher also starts a timer to find that
+ * out.  Such a timer ends before its state is DW_PROCESS_RUNNING, and the launcher goes on to the
+ * next database.
  */
 static void
 require_extension(void)
@@ -218,9 +216,9 @@ begin_service(void)
 	LWLockRelease(dw_shared->table_lock);
 	dw_quota_update();
 	dw_process_publish(&db->timer);
-	/* whoever found no timer has stored before what this one reads from here on */
+	/* from now on the timer reads changes of sessions that found no timer */
 	(void) dw_news_take(&db->timer_news, DW_NEWS_START);
-	/* the launcher starts one timer at a time, and has waited for this one */
+	/* the launcher starts one timer at a time, and has waited for this timer */
 	dw_wake_launcher();
 
 	DW_INJECT("begin-before-reset");
@@ -232,16 +230,16 @@ begin_service(void)
 	tidy_crashes(db);
 	dw_retention_begin(db);
 	obey_settings();
-	/* with a thousand databases, the log would be full of it */
+	/* with a thousand databases, this would flood the log */
 	if (!dw_process_follows_rest(&db->timer))
 		ereport(LOG,
 				(errmsg("delay_wheel serves database \"%s\"", db->name)));
 }
 
 /*
- * Looks at queues, pauses and marks of delay_cancel_all(), if these were changed or their
- * time has come; "first" is true if this timer has not looked before.  Returns when the timer
- * must call it again, unless they are changed before.
+ * Looks at queues, pauses and marks of delay_cancel_all(), if these were changed or their time has
+ * come.  "first" is true if this timer has not looked before.  Returns when the timer must call
+ * this again, unless they are changed before.
  */
 static TimestampTz
 look_at_control(bool first)
@@ -261,18 +259,18 @@ look_at_control(bool first)
 
 /*---- Inbox ----*/
 
-/* Hints of tasks in lanes with groups, whose rows are to be read. */
+/* Hints of tasks in lanes with groups, whose rows must be read. */
 static DwHint to_read[INBOX_SLICE];
 static int	nto_read = 0;
 
-/* True if the lane's cursor is after this key, up to which its tasks are in memory. */
+/* Returns true if this key is before the lane's cursor: tasks up to the cursor are in memory. */
 static bool
 is_before_cursor(const DwLane *lane, TimestampTz due, int64 id)
 {
 	return due < lane->cursor_due || (due == lane->cursor_due && id < lane->cursor_id);
 }
 
-/* Steps D2 to D4: puts a task before the lane's cursor into memory.  tid: see add_near(). */
+/* Steps D2 to D4: puts a task into memory if it is before the cursor.  "tid": see add_near(). */
 static void
 add_hinted(const DwEntry *entry, const ItemPointerData *tid)
 {
@@ -320,8 +318,8 @@ add_grouped(void)
 }
 
 /*
- * Deals with a hint of a committed task, step D1 of the model and what follows; add_grouped()
- * deals with one whose lane has groups.
+ * Handles a hint of a committed task: step D1 of the model and the next steps.  If the lane has
+ * groups, leaves the hint to add_grouped().
  */
 static void
 take_hint(const DwHint *hint)
@@ -351,7 +349,7 @@ take_hint(const DwHint *hint)
 		read_again(hint);
 }
 
-/* Deals with the hints in the inbox, INBOX_SLICE at most; returns true if there were any. */
+/* Handles hints of the inbox, INBOX_SLICE at most.  Returns true if there were hints. */
 static bool
 drain_inbox(void)
 {
@@ -366,7 +364,7 @@ drain_inbox(void)
 	return n > 0;
 }
 
-/* Ends what holds groups if another process has stored that something else may have ended it. */
+/* Releases held groups if another process has noted that the reason for a hold may be gone. */
 static void
 let_groups_go(void)
 {
@@ -381,8 +379,8 @@ let_groups_go(void)
 /*---- Sleeping ----*/
 
 /*
- * Step H2, and H2v of leases: true if another process has stored something for this timer,
- * which it may have done before it could see that the timer sleeps.
+ * Step H2, and H2v of leases: returns true if another process has stored work for this timer,
+ * perhaps before it could see that the timer sleeps.
  */
 static bool
 anything_new(void)
@@ -403,9 +401,9 @@ anything_new(void)
 /*
  * Sleeps until this time, or until another process wakes this timer.
  *
- * The handshake: the timer first publishes until when it sleeps, and then looks again at
- * what other processes store for it.  A committing session first stores, and then reads
- * until when the timer sleeps.  So at least one of the two sees what the other has stored.
+ * The handshake: the timer first publishes until when it sleeps, and then checks again whether
+ * other processes have stored work.  A committing session first stores its work, and then reads
+ * until when the timer sleeps.  So at least one of the two sees the other's store.
  */
 static void
 sleep_until_needed(TimestampTz until)
@@ -429,18 +427,17 @@ sleep_until_needed(TimestampTz until)
 }
 
 /*
- * Goes to rest until this time; false if another process has stored something meanwhile.
+ * Goes to rest until this time.  Returns false if another process has stored work meanwhile.
  *
- * The handshake is that of sleeping, but that the timer withdraws itself: a session that
- * finds no timer lowers the time until which it rests (step C4), and calls the launcher.
- * Either the session sees that the timer is withdrawn, or the timer sees what the session
- * has stored.
+ * The handshake is the same as for sleeping, except that the timer withdraws itself: a session that
+ * finds no timer lowers the end of the rest (step C4), and calls the launcher.  Either the session
+ * sees that the timer is withdrawn, or the timer sees the session's work.
  */
 static bool
 go_to_rest(DwCanRest how, TimestampTz until)
 {
 	DW_INJECT("rest-before-publish");
-	/* Z1: published before Z2, so that whoever sees Z2 sees that the timer rests */
+	/* Z1: published before Z2, so a process that sees Z2 also sees that the timer rests */
 	dw_rest_publish(&db->timer_news, until);
 	/* Z2, with a full barrier */
 	dw_process_withdraw(&db->timer);
@@ -448,7 +445,7 @@ go_to_rest(DwCanRest how, TimestampTz until)
 	/* Z3 */
 	if (anything_new() || !dw_rest_is_undisturbed(db, how))
 	{
-		/* in this order: a session that finds no timer lowers in vain what is read by then */
+		/* in this order: a session that found no timer lowers the end of the rest in vain */
 		dw_process_publish(&db->timer);
 		dw_rest_publish(&db->timer_news, DW_AWAKE);
 		return false;
@@ -459,7 +456,7 @@ go_to_rest(DwCanRest how, TimestampTz until)
 	return true;
 }
 
-/* Main function of the background worker; the argument is the number of its database. */
+/* Main function of the background worker.  The argument is the number of its database. */
 void
 dw_timer_main(Datum number)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * timer.h
- *	  What the files of the timer offer to each other.
+ *	  Functions that the files of the timer offer to each other.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,12 +19,12 @@
 
 extern PGDLLEXPORT void dw_timer_main(Datum number);
 
-/*---- call_sweeper.c: the timer starts the sweeper when there is something to remove ----*/
+/*---- call_sweeper.c: starts the sweeper when there are rows to remove ----*/
 
 extern TimestampTz dw_sweeper_look(DwDatabase *db, bool changed);
 extern bool dw_sweeper_worker_ended(DwDatabase *db);
 
-/*---- dispatch.c: which executors are woken, started and ended: decided by the timer ----*/
+/*---- dispatch.c: decides which executors are woken, started and ended ----*/
 
 extern TimestampTz dw_dispatch(DwDatabase *db);
 extern void dw_dispatch_expect(DwDatabase *db, DwLane *lane);
@@ -35,7 +35,7 @@ extern void dw_dispatch_end_surplus(DwDatabase *db);
 
 extern TimestampTz dw_give_way(DwDatabase *db);
 
-/*---- lease_watch.c: the timer looks for leases that have ended ----*/
+/*---- lease_watch.c: looks for leases that have ended ----*/
 
 /* Takes a message whose lease has ended into memory. */
 typedef void (*DwTakeHint) (const DwHint *hint);
@@ -44,7 +44,7 @@ extern void dw_lease_watch_begin(DwDatabase *db);
 extern bool dw_lease_watch_reads(DwDatabase *db, TimestampTz end);
 extern TimestampTz dw_lease_watch(DwDatabase *db, DwTakeHint take);
 
-/*---- load.c: loading tasks of the near future from the table into memory ----*/
+/*---- load.c: loads tasks of the near future from the table into memory ----*/
 
 extern void dw_load_reset(DwDatabase *database);
 extern bool dw_load_hinted(const DwHint *hints, int n, DwEntry *entries, ItemPointerData *tids);
@@ -55,14 +55,14 @@ extern void dw_load_tidy(void);
 extern TimestampTz dw_load_first_due(void);
 extern void dw_load_rest(TimestampTz until);
 
-/*---- loaded.c: rows that loads have read of late, so that their hints are superfluous ----*/
+/*---- loaded.c: remembers rows that loads have read recently ----*/
 
 extern void dw_loaded_reset(DwDatabase *database);
 extern void dw_loaded_begin(void);
 extern void dw_loaded_note(const DwTaskKey *key);
 extern bool dw_loaded_has(const DwHint *hint);
 
-/*---- near.c: the tasks of the near future in memory: ring, heap, and what is due ----*/
+/*---- near.c: the tasks of the near future in memory: ring, heap, and ready lists ----*/
 
 extern void dw_near_reset(DwDatabase *database);
 extern void dw_near_leave_ready(uint32 keep);
@@ -87,12 +87,12 @@ extern TimestampTz dw_orphans_next(void);
 extern void dw_orphans_wanted(const DwLane *lane);
 extern bool dw_orphans_holds(const DwLane *lane);
 
-/*---- queue_watch.c: the timer keeps queues and pauses in shared memory up to date ----*/
+/*---- queue_watch.c: keeps queues and pauses in shared memory up to date ----*/
 
 extern TimestampTz dw_queues_look(DwDatabase *db, bool changed);
 extern void dw_queues_attach_new_lane(DwDatabase *db, DwLane *lane);
 
-/*---- rest.c: when a timer has so little to do that it can end for a while ----*/
+/*---- rest.c: ends a timer for a while if it has little work ----*/
 
 extern void dw_rest_begin(void);
 extern DwCanRest dw_rest_possible(DwDatabase *db, TimestampTz next, TimestampTz *until);
@@ -100,7 +100,7 @@ extern bool dw_rest_is_due(DwDatabase *db, DwCanRest how, TimestampTz *look_at);
 extern bool dw_rest_is_undisturbed(DwDatabase *db, DwCanRest how);
 extern void dw_rest_give_up(DwDatabase *db, DwCanRest how, TimestampTz until);
 
-/*---- lease_watch.c: the timer wakes sessions that wait for a message ----*/
+/*---- lease_watch.c: wakes sessions that wait for a message ----*/
 
 extern TimestampTz dw_wake_receivers(DwDatabase *db);
 

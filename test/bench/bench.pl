@@ -6,7 +6,7 @@
 #
 #   bench.pl FIGURES OPTION=VALUE...
 #
-# What the rows are, and how to read them: doc/benchmarks.md.
+# What the rows are, and how to read them: test/bench/README.md and doc/benchmarks.md.
 
 use strict;
 use warnings;

@@ -4,9 +4,9 @@
 #
 #   report.pl [--beside OTHER] DIR [DOCUMENT]
 #
-# Reads figures.json and machine in DIR; writes README.md and *.svg there, and
-# puts the table between the marks in DOCUMENT.  With --beside, writes beside.md, too: a
-# table of what decides, in OTHER and in DIR.
+# Reads figures.json and machine in DIR; writes README.md and *.svg there, and renews
+# the rows that stand between the marks in DOCUMENT.  With --beside, writes beside.md,
+# too: a table of what decides, in OTHER and in DIR.
 
 use strict;
 use warnings;
@@ -272,9 +272,30 @@ plot_lateness();
 plot_drain();
 write_file("$dir/$_.svg", $plots{$_}) for sort keys %plots;
 
+# The document shows some of the rows; each becomes what it is now.
+sub renewed
+{
+	my ($shown) = @_;
+	my ($tables) = $shown =~ /(.*^\|[^\n]*\n)/ms or die "$document has no rows between its marks\n";
+	my (%row, $section, @lines);
+
+	for my $line (split /\n/, tables())
+	{
+		$section = $line if $line =~ /^### /;
+		$row{$section}{$1} = $line if $line =~ /^\| (.+?) \| /;
+	}
+	for my $line (split /\n/, $tables)
+	{
+		$section = $line if $line =~ /^### /;
+		$line = $row{$section}{$1} // die "$document: there is no row \"$1\" in \"$section\"\n" if $line =~ /^\| (.+?) \| /;
+		push @lines, $line;
+	}
+	return join("\n", @lines, '', origin(), machine());
+}
+
 my $text = tables() . origin() . "\n" . machine();
 write_file("$dir/README.md",
-	"# Results of the benchmark\n\nWhat the rows are, and how to read them: [doc/benchmarks.md](../../../doc/benchmarks.md).\n\n"
+	"# Results of the benchmark\n\nWhat the rows measure: [test/bench](../README.md#rows). How to read them: [doc/benchmarks.md](../../../doc/benchmarks.md#how-to-read-it).\n\n"
 	  . $text . "\n" . join("\n", map { "![$_]($_.svg)" } sort keys %plots) . "\n");
 if (defined $other)
 {
@@ -288,7 +309,7 @@ if (defined $other)
 if (defined $document)
 {
 	my $old = read_file($document);
-	$old =~ s/(<!-- Results -->\n).*(<!-- End of results -->)/$1$text$2/s or die "$document has no marks\n";
+	$old =~ s/(<!-- Results -->\n)(.*)(<!-- End of results -->)/$1 . renewed($2) . $3/es or die "$document has no marks\n";
 	write_file($document, $old);
 }
 print $text;

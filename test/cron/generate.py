@@ -3,7 +3,7 @@
 
     apt-get install python3-croniter; test/cron/generate.py
 
-test/regress/sql/cron.sql compares ours with them; croniter is not needed for that.
+sql/cron.sql compares ours with them; croniter is not needed for that.
 
 fixture.tsv: some thousand schedules in our syntax, each with a time zone, a start,
 and the next times in UTC, as croniter has them in that time zone.  years.tsv: fewer
@@ -26,7 +26,7 @@ otherwise.  Where it means something else, or is wrong, nothing is asked:
 
 Changes of the clock: what croniter makes of them depends on where it started, and
 is not ours.  So a case is left out if a time of it falls on a change (tests made by
-hand are in test/regress/sql/cron.sql), if the hour begins with * and the clock is changed between
+hand are in sql/cron.sql), if the hour begins with * and the clock is changed between
 its start and its last time, or, in fixture.tsv, if croniter in the time zone does
 not say the same as croniter in bare local times.  Zones and times are such that
 their rules are settled; the years up to 2105 are asked in UTC.

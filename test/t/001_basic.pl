@@ -201,7 +201,7 @@ ran_once('own', "the copy's own task runs", 'copy');
 is($node->safe_psql('copy', q{SELECT string_agg(name, ' ') FROM ran}), 'own',
 	'the overdue one of the original does not');
 is($node->safe_psql('copy', q{SELECT string_agg(armed::text, ' ' ORDER BY id) FROM delay_wheel.tasks}),
-	'false false', 'as the view says');
+	'false false', 'the view shows them as not armed');
 
 #
 # Without the library.

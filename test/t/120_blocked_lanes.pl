@@ -127,7 +127,7 @@ $node->safe_psql('postgres', qq{
 wait_for($node, q{SELECT state FROM delay_wheel.status}, 'the timer is there', 60, expected => 'running');
 my ($timer) = worker_pids($node, 'timer');
 wait_for_effects('true', 9 * $lanes, 300, "all tasks of $lanes lanes run");
-is($node->safe_psql('postgres', 'SELECT count(DISTINCT owner) FROM effects'), $lanes, 'of each of them');
+is($node->safe_psql('postgres', 'SELECT count(DISTINCT owner) FROM effects'), $lanes, 'tasks of each lane ran');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM effects WHERE at < due'), 0, 'none early');
 is($over, 0, 'memory is within its limit, again');
 is((worker_pids($node, 'timer'))[0], $timer, 'by one and the same timer');

@@ -1,6 +1,6 @@
 # What one role may not see or do of another's tasks, where it takes several
 # sessions or databases, the server's log, or a dump to show it.  The rest is
-# in test/regress/sql/escapes.sql and test/regress/sql/rights.sql.
+# in sql/escapes.sql and sql/rights.sql.
 
 use strict;
 use warnings;
@@ -66,7 +66,7 @@ like(out_as('alice', 'SELECT sql FROM delay_wheel.tasks'), qr/$secret/, 'the own
 like(out_as('alice', 'SELECT message FROM delay_wheel.failed'), qr/$secret/, 'and what has failed');
 like($node->safe_psql('postgres', "SELECT query FROM pg_stat_activity WHERE pid = $executor"), qr/$secret/,
 	'a superuser sees what is running');
-like(log_since($node, $position), qr/delay_wheel task $failed failed: .*$secret/, 'so does the log');
+like(log_since($node, $position), qr/delay_wheel task $failed failed: .*$secret/, 'the log shows the failed task with its SQL');
 is($node->safe_psql('postgres', "SELECT usename FROM pg_stat_activity WHERE pid = $executor"), 'alice',
 	'the executor is a session of the owner');
 
@@ -120,8 +120,8 @@ for my $query (
 my (undef, $error) = as('eve', "SELECT delay_cancel($running)");
 like($error, qr/permission denied for task $running/, 'a running task is not another role\'s to cancel');
 is(out_as('eve', 'SELECT count(*) FROM delay_wheel.tasks'), 0, 'another role sees no pending tasks');
-is(out_as('eve', 'SELECT count(*) FROM delay_wheel.running'), 0, 'nor running ones');
-is(out_as('eve', 'SELECT count(*) FROM delay_wheel.failed'), 0, 'nor failed ones');
+is(out_as('eve', 'SELECT count(*) FROM delay_wheel.running'), 0, 'another role sees no running tasks');
+is(out_as('eve', 'SELECT count(*) FROM delay_wheel.failed'), 0, 'another role sees no failed tasks');
 
 #
 # Monitoring: all that runs, in all databases, without SQL.
@@ -139,7 +139,7 @@ for my $view (@views)
 	unlike("$out\n$err", qr/$secret/, "pg_monitor sees no SQL in $view");
 }
 is(out_as('eve', 'SELECT database FROM delay_wheel.status'), 'postgres', 'a plain role sees the state of its database');
-is(out_as('eve', 'SELECT database FROM delay_wheel.status', db => 'other'), 'other', 'whichever it is');
+is(out_as('eve', 'SELECT database FROM delay_wheel.status', db => 'other'), 'other', 'a plain role sees the state of another database when connected to it');
 is(out_as('eve', 'SELECT count(*) FROM delay_wheel.status WHERE last_problem IS NOT NULL'), 0, 'without its problems');
 $lock->query_safe('SELECT pg_advisory_unlock(1)');
 $lock->quit;
@@ -226,7 +226,7 @@ my ($rc, $out, $err) = $node->psql('postgres', "SELECT count(delay_resume_recurr
 	extra_params => [ '-U', 'alice' ]);
 is($made, 0, 'recurring tasks that are paused count for nothing');
 is($out, 100, 'they are resumed up to the limit');
-like($err, qr/role "alice" has as many pending tasks as it may have: 100/, 'and not beyond it');
+like($err, qr/role "alice" has reached its limit of pending tasks: 100/, 'and not beyond it');
 $node->safe_psql('postgres', "SELECT delay_unschedule('r' || i) FROM generate_series(1, 101) i", extra_params => [ '-U', 'alice' ]);
 # both sessions may have counted at once: a tenth of what was left for each
 @session = map { $node->background_psql('postgres', on_error_stop => 0, extra_params => [ '-U', 'alice' ]) } 1 .. 2;

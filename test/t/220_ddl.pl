@@ -139,7 +139,7 @@ for my $busy (0, 1)
 			is($node->safe_psql('copy', q{SELECT count(*) FROM effect WHERE name = 'long'}), 0,
 				"$how: the copy has no half of a task");
 			is($node->safe_psql('copy', 'SELECT bool_or(armed) FROM delay_wheel.tasks'), 'f',
-				"$how: nor does it run any of the other");
+				"$how: the copy runs no other task");
 			end_work('renamed', $how);
 			begin_work('renamed');
 		}

@@ -229,7 +229,7 @@ my ($out, $err);
 $node->psql('postgres', 'ALTER EXTENSION delay_wheel SET SCHEMA public', stdout => \$out, stderr => \$err);
 like($err, qr/extension "delay_wheel" does not support SET SCHEMA/, 'ALTER EXTENSION SET SCHEMA is refused');
 $node->psql('postgres', 'DROP SCHEMA delay_wheel CASCADE', stdout => \$out, stderr => \$err);
-like($err, qr/cannot drop schema delay_wheel because extension delay_wheel requires it/, 'so is DROP SCHEMA delay_wheel');
+like($err, qr/cannot drop schema delay_wheel because extension delay_wheel requires it/, 'DROP SCHEMA delay_wheel is refused');
 serves('refused commands');
 
 #

@@ -95,7 +95,7 @@ my $id = $out;
 is($node->safe_psql('db3', "SELECT delay_reschedule($id, '1 hour'), delay_cancel($id), delay_cancel($id)"),
 	'moved|cancelled|gone', 'a task can be moved and cancelled');
 is($node->safe_psql('db3', "BEGIN; SAVEPOINT s; SELECT delay_cancel(1); ROLLBACK TO s; SELECT delay_cancel(2); ROLLBACK"),
-	"cancelled\ncancelled", 'which is rolled back');
+	"cancelled\ncancelled", 'cancellations are rolled back');
 $node->safe_psql('db3', q{BEGIN; SELECT delay_schedule('0', 'INSERT INTO effect VALUES (''c'')'); PREPARE TRANSACTION 'c'});
 $node->safe_psql('db3', q{COMMIT PREPARED 'c'});
 is($node->safe_psql('db3', q{SELECT state FROM delay_wheel.status WHERE database = current_database()}),

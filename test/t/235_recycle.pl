@@ -135,7 +135,7 @@ warm_up();
 $timer = timer();
 $node->safe_psql('postgres', q{BEGIN; ALTER ROLE app SET work_mem = '7MB'; ALTER DATABASE postgres SET work_mem = '7MB'; ROLLBACK});
 is_deeply([ run_task('app', $work_mem) ], [ $pid{app}, '6MB' ], 'ALTER ROLE rolled back: the executor stays');
-is(timer(), $timer, 'and so does the timer');
+is(timer(), $timer, 'ALTER ROLE rolled back: the timer stays');
 $node->safe_psql('postgres', q{ALTER DATABASE template1 SET work_mem = '7MB'; ALTER ROLE other SET work_mem = '7MB'});
 is((run_task('app'))[0], $pid{app}, 'another database and another role do not matter');
 
@@ -157,7 +157,7 @@ for my $sql (q{ALTER ROLE app SET work_mem = '7MB'}, q{ALTER ROLE ALL SET work_m
 		END \$\$");
 	is((run_task('app'))[0], $pid{app}, "$sql by a role without rights: the executor stays");
 }
-is(timer(), $timer, 'and so does the timer');
+is(timer(), $timer, 'without rights: the timer stays');
 
 # a running task comes to its end
 my $lock = $node->background_psql('postgres');

@@ -256,7 +256,7 @@ $position = log_position($held);
 $held->safe_psql('postgres', q{ALTER SYSTEM SET delay_wheel.start_after_recovery = 'on'; SELECT pg_reload_conf()});
 effects($held, 'held', 2, 'released by a reload, tasks run');
 state_is($held, 'running', 'the view says so');
-like(log_since($held, $position), qr/LOG:  delay_wheel begins to run tasks/, 'so does the log');
+like(log_since($held, $position), qr/LOG:  delay_wheel begins to run tasks/, 'the log shows the start');
 ok(!has_mark($held), 'no mark is left');
 $held->safe_psql('meanwhile', q{SELECT delay_schedule('0', 'INSERT INTO effects VALUES (''meanwhile'', 1)')});
 wait_for($held, 'SELECT count(*) FROM effects', 'also in the database that came meanwhile', 60, db => 'meanwhile', expected => 1);

@@ -276,7 +276,7 @@ for my $call (qq{delay_schedule('0', 'SELECT 1')}, "delay_cancel($later)", "dela
 is($node->safe_psql('postgres', "SELECT sql FROM delay_wheel.tasks WHERE id = $later"), 'INSERT INTO effects VALUES (2008)',
 	'tasks can be read');
 is($node->safe_psql('postgres', "SELECT sql FROM delay_wheel_data.task WHERE id = $later"), 'INSERT INTO effects VALUES (2008)',
-	'so can their table');
+	'the table of tasks can be read');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel.failed'), 2, 'and failed ones');
 is($node->safe_psql('postgres', "UPDATE delay_wheel_data.task SET due = due WHERE id = $later RETURNING id"), $later,
 	'a superuser can change them');
@@ -291,7 +291,7 @@ is(scalar(worker_pids($node)), 0, 'there is no process of ours');
 $node->adjust_conf('postgresql.conf', 'shared_preload_libraries', "'delay_wheel'");
 $node->restart;
 effects(2008, 1, 'with the library again, they run');
-is($node->safe_psql('postgres', 'SELECT count(*) FROM effects WHERE n = 2009'), 0, 'those that are due');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM effects WHERE n = 2009'), 0, 'tasks that are not due do not run');
 
 unlike(log_since($node, 0), qr/PANIC|TRAP|was terminated by signal/, 'no crash');
 $node->stop;

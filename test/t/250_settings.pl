@@ -161,7 +161,7 @@ my $position = log_position($node);
 set('log_min_duration', "'100ms'");
 $id = schedule(q{SELECT pg_sleep(0.2), 'a long one'});
 my $log = log_after_task($position);
-like($log, qr/LOG:  delay_wheel task $id took [2-9]\d+\.\d{3} ms, begun \d+\.\d{3} ms after it was due\n[^\n]*DETAIL:  SQL: SELECT pg_sleep\(0\.2\), 'a long one'\n/,
+like($log, qr/LOG:  delay_wheel task $id took [2-9]\d+\.\d{3} ms, and started \d+\.\d{3} ms after it was due\n[^\n]*DETAIL:  SQL: SELECT pg_sleep\(0\.2\), 'a long one'\n/,
 	'a long task is logged with its SQL');
 unlike($log, qr/STATEMENT:[^\n]*a long one/, 'once');
 
@@ -289,7 +289,7 @@ my $warning = qr/WARNING:  delay_wheel may need (\d+) background workers, but "m
 wait_for($few, q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'delay_wheel launcher'}, 'the launcher is there', 60, expected => 1);
 ok(wait_until(60, sub { log_since($few, 0) =~ $warning }), 'a warning if there is not enough even for one database');
 # logical replication has one of them
-like(log_since($few, 0), qr/may need 8 .* is 6\n.*DETAIL:  A launcher, for each database a timer, a sweeper and up to 4 executors, and those that others have registered: 1 \+ 1 \* \(2 \+ 4\) \+ 1 = 8\.\n.*HINT:  Set "max_worker_processes" to 8, higher by 6 for each further database/,
+like(log_since($few, 0), qr/may need 8 .* is 6\n.*DETAIL:  One launcher; for each database a timer, a sweeper and up to 4 executors; workers that other libraries have registered: 1 \+ 1 \* \(2 \+ 4\) \+ 1 = 8\.\n.*HINT:  Set "max_worker_processes" to 8, plus 6 for each further database/,
 	'with the arithmetic');
 
 $few->append_conf('postgresql.conf', "max_worker_processes = 10\ndelay_wheel.max_executors = 2\n");

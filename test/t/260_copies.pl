@@ -94,7 +94,7 @@ sub check_copy
 		cmp_ok($new, '>', $id, 'the numbers of tasks go on');
 		wait_for($node, "SELECT count(*) FROM effects WHERE label = 'new'", 'a new task runs', 60,
 			db => $db, expected => 1);
-		is($node->safe_psql($db, 'SELECT count(*) FROM effects'), 1, 'those of the copy do not');
+		is($node->safe_psql($db, 'SELECT count(*) FROM effects'), 1, 'tasks of the copy do not run');
 		is($node->safe_psql($db, 'SELECT delay_wheel.arm()'), $n, 'they are armed');
 		wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task', 'they run', 60, db => $db, expected => 0);
 		is($node->safe_psql($db, q{SELECT * FROM effects WHERE label <> 'new' ORDER BY label COLLATE "C"}),
@@ -217,7 +217,7 @@ is($node->safe_psql($db, "SELECT count(*) FROM effects"), 0, 'what is his is res
 $node->safe_psql($db, $extension);
 $stderr = restore($node, 'owner.dump', $db,
 	options => [ '-U', 'app_owner', '-L', list_of_tasks($node, 'owner.dump') ], fails => 1);
-like($stderr, qr/permission denied for table task/, 'nor write tasks of others');
+like($stderr, qr/permission denied for table task/, 'he cannot write tasks of others');
 restore($node, 'owner.dump', $db, options => [ '-L', "$dir/owner.dump.list" ]);
 check_copy($node, $db, 'owner.dump, the tasks by a superuser');
 
@@ -249,7 +249,7 @@ for my $copy ($db, $sql_db)
 	is( scalar(() = $log =~ /WARNING:.*database "$copy" holds tasks that came with a copy/g), 1,
 		'a warning at the start');
 }
-like(log_since($other, $position), qr/HINT:.*WHERE NOT armed.*delay_wheel.arm\(\)/, 'which says what to do');
+like(log_since($other, $position), qr/HINT:.*WHERE NOT armed.*delay_wheel.arm\(\)/, 'the warning has the remedy');
 check_copy($other, $db, 'super.dump, the library came later');
 check_copy($other, $sql_db, 'super.sql, the library came later');
 $position = log_position($other);
@@ -280,7 +280,7 @@ like(log_since($node, $position), qr/WARNING:.*database "template_copy" holds ta
 # where the row without owner is, too: it is left, and told
 my ($rc, $out, $warning) = $node->psql('template_copy', 'SELECT delay_wheel.arm()');
 is($out, scalar(keys %tasks), 'the copy is armed, once somebody says so');
-like($warning, qr/WARNING:  1 task is left unarmed, since its owner does not exist/, 'but for a task without owner');
+like($warning, qr/WARNING:  1 task is left unarmed, since its owner does not exist/, 'a task without owner is left unarmed, with a warning');
 $node->safe_psql('template_copy', 'SELECT delay_reschedule(id, interval \'0\') FROM delay_wheel.tasks WHERE armed');
 wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task WHERE origin <> 1', 'they run', 60, db => 'template_copy', expected => 0);
 is($node->safe_psql('template_copy', 'SELECT * FROM effects ORDER BY label COLLATE "C"'), expected(), 'each once, as its owner');

@@ -231,7 +231,7 @@ for my $preload (1, 0)
 	caught_up();
 	wait_for($subscriber, "SELECT count(*) FROM effects WHERE label = 'after binary $preload'", 'in binary, other tables are replicated', 60, expected => 1);
 	is($subscriber->safe_psql('postgres', q{SELECT count(*) FROM delay_wheel_data.task WHERE args = '{binary}'}), 0, 'tasks are not');
-	like(log_since($subscriber, $position), qr/WARNING:  subscription "tasks" does not replicate tasks of delay_wheel/, 'which is told');
+	like(log_since($subscriber, $position), qr/WARNING:  subscription "tasks" does not replicate tasks of delay_wheel/, 'the log warns about tasks in the subscription');
 	$publisher->safe_psql('postgres', q{SELECT delay_cancel(id) FROM delay_wheel.tasks WHERE args = '{binary}'});
 	$subscriber->safe_psql('postgres', 'ALTER SUBSCRIPTION tasks SET (binary = false)');
 	same($subscriber, 'in text they are again');

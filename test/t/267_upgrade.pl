@@ -129,7 +129,7 @@ ok($upgraded, 'pg_upgrade')
 my $position = log_position($new);
 $new->start;
 wait_for($new, q{SELECT unarmed FROM delay_wheel.status WHERE database = 'postgres'}, 'the view status tells', 60);
-like(log_since($new, $position), qr/WARNING:.*database "postgres" holds tasks that came with a copy/, 'so does the log');
+like(log_since($new, $position), qr/WARNING:.*database "postgres" holds tasks that came with a copy/, 'the log warns about tasks of the copy');
 is_deeply([ all_rows($new), $new->safe_psql('postgres', $owners) ], \@before, 'all tasks are carried, with their owners, and all else');
 cmp_ok(
 	$new->safe_psql('postgres', q{SELECT delay_schedule('0', $$INSERT INTO effects VALUES ('new')$$)}),
@@ -140,23 +140,23 @@ is($new->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel.tasks WHERE arm
 
 my ($rc, $out, $err) = $new->psql('postgres', 'SELECT delay_wheel.arm()');
 is($out, $n + 1, 'they are armed');
-like($err, qr/WARNING:  1 task is left unarmed, since its owner does not exist/, 'but for that of a role which was dropped');
+like($err, qr/WARNING:  1 task is left unarmed, since its owner does not exist/, 'the task of a dropped role is left unarmed');
 wait_for($new, 'SELECT count(*) FROM delay_wheel_data.task', 'they run', 120, expected => 1);
 is( $new->safe_psql('postgres', q{SELECT who, count(*), count(DISTINCT label) FROM effects WHERE label <> 'new' GROUP BY 1 ORDER BY 1}),
 	"Bert \"B\"|1|1\nanna|$n|$n", 'each once, as its owner');
 is($new->safe_psql('second', 'SELECT count(*) FROM delay_wheel_data.task'), 1, 'each database is armed by itself');
-is($new->safe_psql('second', 'SELECT delay_wheel.arm()'), 1, 'so is this one');
+is($new->safe_psql('second', 'SELECT delay_wheel.arm()'), 1, 'the second database is armed');
 wait_for($new, q{SELECT to_regclass('effects') IS NOT NULL}, 'its task runs', 60, db => 'second');
 
 # The one that has everything.
 my $q = sub { return $new->safe_psql('everything', $_[0]) };
 wait_for($new, q{SELECT unarmed FROM delay_wheel.status WHERE database = 'everything'}, 'everything: the view status tells', 60, db => 'everything');
-ok(wait_until(60, sub { log_since($new, $position) =~ /WARNING:.*database "everything" holds tasks that came with a copy/ }), 'so does the log');
+ok(wait_until(60, sub { log_since($new, $position) =~ /WARNING:.*database "everything" holds tasks that came with a copy/ }), 'everything: the log warns about tasks of the copy');
 is($q->('SELECT count(*) FROM delay_wheel.tasks WHERE armed'), 0, 'nothing is armed');
-is($q->('SELECT name, state FROM delay_wheel.recurring'), 'each day|unarmed', 'neither the recurring task');
+is($q->('SELECT name, state FROM delay_wheel.recurring'), 'each day|unarmed', 'the recurring task is not armed');
 is($q->(q{SELECT state FROM delay_wheel.cancellations}), 'unarmed', 'the cancellation came along');
 is($q->(q{SELECT name, rate, max_running, paused FROM delay_wheel.queues WHERE name IN ('slow', 'stopped') ORDER BY name}),
-	"slow|1000|1|f\nstopped|||t", 'so did queues with their limits, and a pause');
+	"slow|1000|1|f\nstopped|||t", 'queues came along with their limits and a pause');
 $q->(q{SET SESSION AUTHORIZATION anna; SELECT delay_schedule('0', 'INSERT INTO public.effects VALUES (''new'')')});
 wait_for($new, q{SELECT string_agg(label, ' ') FROM effects}, 'a new task runs, no other has', 60, db => 'everything', expected => 'new');
 cmp_ok($q->('SELECT delay_wheel.arm()'), '>=', 2, 'armed');

@@ -1,7 +1,7 @@
 # Versions: a database that has the extension of an older version is served by this library,
 # and ALTER EXTENSION UPDATE keeps all that is in it, with everything pending, running, being
 # cancelled and prepared. What an update makes is what CREATE EXTENSION makes. The older
-# version, 0.9, is made up here: it lacks what sql/page.sql brings.
+# version, 0.9, is made up here: it lacks what src/sql/page.sql brings.
 
 use strict;
 use warnings;
@@ -36,9 +36,9 @@ for my $file (glob("$sharedir/*"), glob("$sharedir/extension/*"))
 }
 
 my $script = slurp_file("$sharedir/extension/delay_wheel--1.0.sql");
-my $page = slurp_file("$root/sql/page.sql");
-my ($head) = slurp_file("$root/sql/begin.sql") =~ /^(CREATE FUNCTION delay_revoke_defaults.*?;\n)/ms;
-my ($tail) = slurp_file("$root/sql/end.sql") =~ /^(SELECT delay_revoke_defaults.*?DROP FUNCTION.*?;\n)/ms;
+my $page = slurp_file("$root/src/sql/page.sql");
+my ($head) = slurp_file("$root/src/sql/begin.sql") =~ /^(CREATE FUNCTION delay_revoke_defaults.*?;\n)/ms;
+my ($tail) = slurp_file("$root/src/sql/end.sql") =~ /^(SELECT delay_revoke_defaults.*?DROP FUNCTION.*?;\n)/ms;
 $script =~ s/\Q$page\E// or die 'the script has no page';
 append_to_file("$copy$sharedir/extension/delay_wheel--0.9.sql", $script);
 append_to_file("$copy$sharedir/extension/delay_wheel--0.9--1.0.sql", $head . $page . $tail);
@@ -141,7 +141,7 @@ wait_for($node, q{SELECT count(*) FROM effects WHERE label = 'after the rollback
 is(version('old'), '0.9', 'the version is the old one');
 wait_for($node, q{SELECT count(*) FROM delay_wheel.history WHERE outcome = 'done'}, 'the end of that is recorded', 60, db => 'old', expected => 2);
 my @but_history = grep { !/history/ } @tables;
-is_deeply(rows('old', @but_history), { map { $_ => $before->{$_} } @but_history }, 'so are all rows');
+is_deeply(rows('old', @but_history), { map { $_ => $before->{$_} } @but_history }, 'all rows are the old ones');
 
 $before = rows('old', @tables);
 q_in('old', q{SET lock_timeout = '60s'; ALTER EXTENSION delay_wheel UPDATE});

@@ -119,7 +119,7 @@ my ($majors) = file('scripts/common.sh') =~ /^dw_majors="(.*)"$/m;
 my ($oldest, $newest) = (sort split ' ', $majors)[0, -1];
 my $named = qr/PostgreSQL $oldest to $newest\b/;
 like(file($_), $named, "$_ names all majors") for qw(README.md CHANGELOG.md SECURITY.md doc/install.md doc/architecture.md scripts/common.sh);
-like(file('README.zh-CN.md'), qr/PostgreSQL $oldest 到 $newest /, 'so does the Chinese README');
+like(file('README.zh-CN.md'), qr/PostgreSQL $oldest 到 $newest /, 'the Chinese README names all majors');
 is($meta->{prereqs}{runtime}{requires}{PostgreSQL}, ">= $oldest.0.0, < " . ($newest + 1) . '.0.0', 'META.json requires one of them');
 is(join(' ', (file('test/majors/run') =~ /^all_targets="([\d ]+\d)\b/m)[0]), join(' ', sort split ' ', $majors), 'test/majors runs all of them');
 
@@ -132,23 +132,21 @@ is($meta->{version}, "$version.0", 'META.json has it');
 is($provided->{version}, "$version.0", 'and its extension');
 is((file('Makefile') =~ /^SCRIPT = delay_wheel--([\d.]+)\.sql$/m)[0], $version, 'and the script that is built');
 is((file('CHANGELOG.md') =~ /^## (\S+)/m)[0], $version, 'the changelog begins with it');
-is((file('debian/changelog') =~ /\Adelay-wheel \((.*?)-\d+\) /)[0], $version, 'so does that of the package');
+is((file('debian/changelog') =~ /\Adelay-wheel \((.*?)-\d+\) /)[0], $version, 'the changelog of the package begins with it');
 
-is((file('CITATION.cff') =~ /^version: "(.*)"$/m)[0], $version, 'and what is to be cited');
+is((file('CITATION.cff') =~ /^version: "(.*)"$/m)[0], $version, 'CITATION.cff has the version');
 
 # each file of SQL is a part of it
 my $script = file("delay_wheel--$version.sql");
-is_deeply([ grep { index($script, slurp_file($_)) < 0 } glob("$root/sql/*.sql $root/src/*/*.sql") ], [], 'it has all files of SQL');
+is_deeply([ grep { index($script, slurp_file($_)) < 0 } glob("$root/src/*/*.sql") ], [], 'it has all files of SQL');
 
-# Packagers run the SQL tests by "make installcheck". Here it is one that has its name in
-# common with a file of sql.
+# Packagers run the SQL tests by "make installcheck".
 my $node = new_node('packaging', conf => "autovacuum = off\n");
 {
 	local %ENV = (%ENV, PGHOST => $node->host, PGPORT => $node->port);
 
-	ok(-f "$root/sql/rights.sql" && -f "$root/test/regress/sql/rights.sql", 'there are two files rights.sql');
-	is(system("make -s -C '$root' installcheck REGRESS=rights >&2"), 0, 'make installcheck runs the one that is a test')
-	  or diag(slurp_file("$root/test/regress/regression.diffs"));
+	is(system("make -s -C '$root' installcheck REGRESS=rights >&2"), 0, 'make installcheck runs a test')
+	  or diag(slurp_file("$root/regression.diffs"));
 }
 
 #
@@ -214,7 +212,7 @@ SKIP:
 		my ($out, $err) = ('', '');
 
 		ok(IPC::Run::run([ '/bin/sh', "$root/debian/prerm.in", $action ], '<', \undef, '>', \$out, '2>', \$err), "$action does not fail");
-		is($out, '', 'nor say anything to what reads its output');
+		is($out, '', "$action writes nothing to stdout");
 		return { map { m{\A(\S+) has delay_wheel in shared_preload_libraries\.\n(.*)}s ? ($1 => $2) : ('?' => $_) } grep { $_ ne '' } split /^Warning: the PostgreSQL cluster /m, $err };
 	};
 
@@ -236,7 +234,7 @@ SKIP:
 	like($said->{'15/more'}, qr/-c "ALTER SYSTEM SET $preload = 'pg_stat_statements', 'a b'"$/m, 'other libraries stay');
 	like($said->{'15/more'}, qr{^  take delay_wheel out of $preload in \Q$etc\E/15/more/postgresql\.conf$}m, 'and the file is named where it would come back from');
 	like($said->{'15/file'}, qr{^  take delay_wheel out of $preload in \Q$etc\E/15/file/conf\.d/own\.conf\nThen}m, 'or where it is');
-	is_deeply($warnings->($_, $etc), {}, 'which is not the time to warn') for qw(upgrade deconfigure failed-upgrade);
+	is_deeply($warnings->($_, $etc), {}, "$_: no warning") for qw(upgrade deconfigure failed-upgrade);
 	is_deeply($warnings->('remove', "$etc/nothing"), {}, 'without clusters there is nothing to warn of');
 	# the rest of what it calls is there
 	my $bin = PostgreSQL::Test::Utils::tempdir();
@@ -245,7 +243,7 @@ SKIP:
 		my ($path) = grep { -x } map { "$_/$program" } '/usr/bin', '/bin';
 		symlink $path, "$bin/$program" or die $!;
 	}
-	is_deeply($warnings->('remove', $etc, $bin), {}, 'nor without postgresql-common');
+	is_deeply($warnings->('remove', $etc, $bin), {}, 'no warning without postgresql-common');
 	chmod 0700, "$etc/15/none/data" or die $!;
 }
 like($rules, qr{^\t+cp debian/prerm\.in debian/\$\$package\.prerm }m, 'debian/rules makes it part of each package');
@@ -281,8 +279,8 @@ SKIP:
 
 	# test/packages/run builds it; here make finds all that it would build
 	is(system("make -n -C '$place/$name' all install >'$place/log' 2>&1"), 0, 'make has what it is built of') or diag(slurp_file("$place/log"));
-	unlink "$place/$name/sql/rights.sql" or die $!;
-	isnt(system("make -n -C '$place/$name' all install >'$place/log' 2>&1"), 0, '... or would say so');
+	unlink "$place/$name/src/sql/rights.sql" or die $!;
+	isnt(system("make -n -C '$place/$name' all install >'$place/log' 2>&1"), 0, 'make fails if a file is missing');
 }
 
 done_testing();

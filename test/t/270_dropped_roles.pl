@@ -215,7 +215,7 @@ wait_for($node, q{SELECT who FROM effects WHERE label = 'of the new one'}, 'thos
 is($node->safe_psql('postgres', "SELECT count(*) FROM delay_wheel_data.failed_task WHERE owner = $oid"), 1, 'none of them has failed');
 
 is($node->safe_psql('postgres', q{SELECT count(*) FROM effects WHERE label = 'NEVER'}), 0, 'no task of a role that is gone was run');
-is($node->safe_psql('postgres', 'SELECT id FROM delay_wheel_data.task'), $kept, 'what is left is what should be');
+is($node->safe_psql('postgres', 'SELECT id FROM delay_wheel_data.task'), $kept, 'only the task of the other role is left');
 
 $node->stop;
 

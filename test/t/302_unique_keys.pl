@@ -47,9 +47,9 @@ $node->safe_psql('postgres', 'CREATE DATABASE copy');
 $node->command_ok([ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-h', $node->host, '-p', $node->port, '-f', "$dir/dump", 'copy' ], 'is restored');
 is($node->safe_psql('copy', 'SELECT key FROM delay_wheel_data.unique_key ORDER BY key'), "crash\nold 1\npending",
 	'with the periods that last');
-is(put('crash', 'copy'), 'refused', 'which count there');
+is(put('crash', 'copy'), 'refused', 'keys with a lasting period are refused in the copy');
 is(put('pending', 'copy'), 'refused', 'also that of a task that is not armed');
 $node->safe_psql('copy', 'SELECT delay_wheel.arm()');
-is(put('pending', 'copy'), 'kept', 'which is pending when it is armed');
+is(put('pending', 'copy'), 'kept', 'the armed task of the key is pending and kept');
 
 done_testing();

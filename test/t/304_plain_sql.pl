@@ -68,7 +68,7 @@ group unique => sub {
 	# in one transaction with the next one
 	is($q->("SELECT put('one')"), 'new', 'another one');
 	is($q->("BEGIN; DELETE FROM delay_wheel_data.task WHERE key = 'one'; SELECT put('one'); COMMIT"), 'new', 'the deleting transaction itself can schedule it again');
-	is($q->("SELECT count(*) FROM delay_wheel_data.task WHERE key = 'one'"), 1, 'which is pending');
+	is($q->("SELECT count(*) FROM delay_wheel_data.task WHERE key = 'one'"), 1, 'the new task is pending');
 	$q->('TRUNCATE delay_wheel_data.task');
 
 	# given away
@@ -81,19 +81,19 @@ group unique => sub {
 	is($as->('anna'), 'new', "anna's task");
 	$q->("UPDATE delay_wheel_data.task SET owner = 'bert'");
 	is($as->('bert'), 'kept', 'is bert\'s now');
-	is($as->('anna'), 'new', 'so she can have another one');
+	is($as->('anna'), 'new', 'anna can schedule another task of the key');
 	$done->();
 	is($as->('bert'), 'refused', 'when it is done, he is refused');
-	is($as->('anna'), 'refused', 'so is she, by her own');
+	is($as->('anna'), 'refused', 'anna is refused because of her own task');
 	is($q->("SELECT string_agg(owner::text, ',' ORDER BY owner::text) FROM delay_wheel.unique_keys WHERE key = 'given'"), 'anna,bert', 'as the view shows');
 	is($as->('anna', ", in_queue => 'other'"), 'new', 'in another queue');
 	$q->("UPDATE delay_wheel_data.task SET queue = 0, key = 'taken'");
 	is($as->('anna', ", in_queue => 'other'"), 'new', 'one that has left the queue is in nobody\'s way there');
 	$done->();
-	is($q->("SET ROLE anna; SELECT put('taken')"), 'refused', 'but for what it has become');
+	is($q->("SET ROLE anna; SELECT put('taken')"), 'refused', 'the changed key of the task is refused');
 	is($q->("SET ROLE anna; SELECT put('keyless')"), 'new', 'a key');
 	$q->("UPDATE delay_wheel_data.task SET key = NULL WHERE key = 'keyless'");
-	is($q->("SET ROLE anna; SELECT put('keyless')"), 'new', 'that is taken away');
+	is($q->("SET ROLE anna; SELECT put('keyless')"), 'new', 'a key that was taken away is free');
 	$q->("UPDATE delay_wheel_data.task SET more = more - 'unique_for' WHERE key = 'keyless'");
 	$done->();
 	is($q->("SET ROLE anna; SELECT put('keyless')"), 'new', 'and a period that is taken away');

@@ -320,7 +320,7 @@ add(10, 'no worker', q{now() + interval '1 day'});
 $node->safe_psql('postgres', q{SELECT delay_cancel_all(tag => 'no worker')});
 ok(wait_until(60, sub { log_since($node, $position) =~ /could not start delay_wheel sweeper of database "postgres"/ }),
 	'the log tells that there is none for the sweeper');
-is($node->safe_psql('postgres', 'SELECT state FROM delay_wheel.cancellations'), 'queued', 'so does the view');
+is($node->safe_psql('postgres', 'SELECT state FROM delay_wheel.cancellations'), 'queued', 'the view shows the cancellation as queued');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM delay_wheel.tasks WHERE tag = 'no worker'}), 0, 'the tasks are cancelled nevertheless');
 $locker->query_safe('SELECT pg_advisory_unlock(1)');
 $node->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'delay_wheel executor'});
@@ -354,8 +354,8 @@ swept('dumped');
 $node->safe_psql('postgres', 'CREATE DATABASE copy');
 $node->command_ok([ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-o', '/dev/null', '-f', $dump, 'copy' ], 'it is restored');
 is($node->safe_psql('copy', q{SELECT string_agg(state, ' ') FROM delay_wheel.cancellations}), 'unarmed', 'with the cancellation');
-is($node->safe_psql('copy', q{SELECT count(*) FROM delay_wheel.tasks}), 1, 'which hits what it hit');
-is($node->safe_psql('copy', q{SELECT delay_wheel.arm()}), 1, 'that is not armed');
+is($node->safe_psql('copy', q{SELECT count(*) FROM delay_wheel.tasks}), 1, 'the restored cancellation hits the same tasks');
+is($node->safe_psql('copy', q{SELECT delay_wheel.arm()}), 1, 'the task that is left is armed by delay_wheel.arm()');
 is($node->safe_psql('copy', q{SELECT count(*) FROM delay_wheel_data.cancellation}), 0, 'and the cancellation is done');
 is($node->safe_psql('copy', q{SELECT count(*) FROM delay_wheel_data.task}), 1, 'the other tasks are there');
 $node->safe_psql('copy', q{SELECT delay_reschedule(id, '0') FROM delay_wheel.tasks});
@@ -414,7 +414,7 @@ SKIP:
 	# what else the machine does is not ours
 	my @usual = map { max($late{before}[$_], $late{after}[$_]) } (0, 1);
 	cmp_ok($late{during}[0], '<', 1.2 * $usual[0] + 0.5, 'the median stays');
-	cmp_ok($late{during}[1], '<', 1.2 * $usual[1] + 5, 'so does the 95th percentile');
+	cmp_ok($late{during}[1], '<', 1.2 * $usual[1] + 5, 'the 95th percentile stays');
 }
 
 #

@@ -292,7 +292,7 @@ wait_for($node, 'SELECT bool_and(state = $$running$$), count(*) FROM delay_wheel
 ok( wait_until(60, sub { log_since($node, $position) =~ /too many queues are declared: the limit of 4 is reached/ }),
 	'the log tells of too many queues');
 my ($full) = grep { $node->safe_psql($_, 'SELECT last_problem FROM delay_wheel.status WHERE database = current_database()') =~ /too many queues/ } qw(postgres copy);
-ok($full, 'so does the view');
+ok($full, 'status shows that there are too many queues');
 my $names = join ' ', map { "SELECT put(6000, '$_');" } split /\n/, $node->safe_psql($full, 'SELECT name FROM delay_wheel_data.queue');
 my $count = () = $names =~ /put/g;
 $node->safe_psql($full, $names);

@@ -132,13 +132,13 @@ wait_for($node, "SELECT count(*) > $slow + 1000 FROM ran WHERE label = 'rated'",
 set_queue('rated');
 wait_for($node, q{SELECT count(*) FROM ran WHERE label = 'rated'}, 'without it the rest runs', 120, expected => 10000);
 is(query(q{SELECT done, failed, retried, cancelled, running FROM delay_wheel.queues WHERE name = 'rated'}), '10000|0|0|0|0', 'the queue has counted all');
-is(query(q{SELECT sum(done), sum(failed) FROM delay_wheel.lanes WHERE queue = 'rated'}), '10000|0', 'so have its lanes');
+is(query(q{SELECT sum(done), sum(failed) FROM delay_wheel.lanes WHERE queue = 'rated'}), '10000|0', 'the lanes have counted all');
 is(query(q{SELECT count(*) FROM delay_wheel.lanes WHERE queue = 'rated' AND lateness_p50 > 1000 AND lateness_p50 <= lateness_p95 AND lateness_p95 <= lateness_p99 AND lateness_p99 <= lateness_max}), 3,
 	'each with its lateness');
 is(query(q{SELECT lateness_p50 > 1000 AND lateness_p50 <= lateness_p95 AND lateness_p95 <= lateness_p99 AND lateness_p99 <= lateness_max AND
 	lateness_max = (SELECT max(lateness_max) FROM delay_wheel.lanes WHERE queue = 'rated') AND
 	lateness_p95 BETWEEN (SELECT min(lateness_p95) FROM delay_wheel.lanes WHERE queue = 'rated') AND (SELECT max(lateness_p95) FROM delay_wheel.lanes WHERE queue = 'rated')
-	FROM delay_wheel.queues WHERE name = 'rated'}), 't', 'so has the queue, that of all its lanes');
+	FROM delay_wheel.queues WHERE name = 'rated'}), 't', 'the queue has the lateness of all its lanes');
 is(query(q{SELECT count(*) FROM delay_wheel.queues WHERE done = 0 AND (lateness_p50 IS NOT NULL OR lateness_max IS NOT NULL)}), 0, 'and one without tasks has none');
 
 # A rate in a longer time, and a burst: what may begin at once does, the rest comes evenly.

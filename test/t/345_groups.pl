@@ -157,13 +157,13 @@ wait_for($node, q{SELECT count(*) >= 60 FROM ran WHERE label = 'narrow'}, 'tasks
 query('SELECT pg_terminate_backend(' . an_executor() . ')');
 wait_for($node, q{SELECT count(*) >= 100 FROM ran WHERE label = 'narrow'}, 'an executor is terminated');
 query('SELECT pg_terminate_backend(' . timer() . ')');
-wait_for($node, q{SELECT count(*) >= 180 FROM ran WHERE label = 'narrow'}, 'so is the timer');
+wait_for($node, q{SELECT count(*) >= 180 FROM ran WHERE label = 'narrow'}, 'the timer is terminated');
 kill 'KILL', an_executor();
 wait_for_count('narrow', 480, 'an executor is killed; all run in the end');
 is(query(q{SELECT overlap('narrow')}), 2, 'never more than two of a group at a time');
-is(query(q{SELECT count(DISTINCT of || role) FROM ran WHERE label = 'narrow'}), 4, 'of all roles');
+is(query(q{SELECT count(DISTINCT of || role) FROM ran WHERE label = 'narrow'}), 4, 'tasks of all roles and groups ran');
 is(query(q{SELECT max(at_once) > 2 FROM (SELECT sum(step) OVER (ORDER BY at, step ROWS UNBOUNDED PRECEDING) AS at_once
-	FROM ran, LATERAL (VALUES (began, 1), (ended, -1)) v(at, step) WHERE label = 'narrow') s}), 't', 'but of both together');
+	FROM ran, LATERAL (VALUES (began, 1), (ended, -1)) v(at, step) WHERE label = 'narrow') s}), 't', 'more than two tasks of both groups ran at a time');
 nothing_left_over('narrow', 'narrow again', qw(a b));
 
 #
@@ -245,7 +245,7 @@ wait_for($node, q{SELECT count(*) >= 50 FROM ran WHERE label = 'ordered'}, 'task
 query('SELECT pg_terminate_backend(' . an_executor() . ')');
 wait_for($node, q{SELECT count(*) >= 100 FROM ran WHERE label = 'ordered'}, 'an executor is terminated');
 query('SELECT pg_terminate_backend(' . timer() . ')');
-wait_for($node, q{SELECT count(*) >= 200 FROM ran WHERE label = 'ordered'}, 'so is the timer');
+wait_for($node, q{SELECT count(*) >= 200 FROM ran WHERE label = 'ordered'}, 'the timer is terminated');
 kill 'KILL', an_executor();
 wait_for_count('ordered', 289 + 288, 'an executor is killed; all run in the end');
 is(query(q{SELECT overlap('ordered')}), 1, 'never two of a group at a time');
@@ -282,12 +282,12 @@ is(query(q{SELECT of FROM ran WHERE label = 'paused' ORDER BY n LIMIT 1}), 'firs
 query(q{SELECT setval('tries', 1, false)});
 query("SELECT put('$_', 'anna', '{a}', 1, 'SELECT step(''$_ again'', ''fails'', 0, 1)'); SELECT put('$_', 'berta', '{a}', 3, 'SELECT step(''$_ again'', \$of, 0)')") for qw(passing);
 wait_for_count('passing again', 4, 'one has failed, and was tried again');
-is(query(q{SELECT string_agg(of, ' ' ORDER BY n) FROM ran WHERE label = 'passing again'}), 'a a a fails', 'after those that passed it by');
+is(query(q{SELECT string_agg(of, ' ' ORDER BY n) FROM ran WHERE label = 'passing again'}), 'a a a fails', 'the failed task runs after the tasks that passed it by');
 query(q{SELECT setval('tries', 1, false); SELECT delay_wheel.create_queue('ordered', options => '{"retry_delay": "1 s"}')});
 query(q{BEGIN; SELECT put('ordered', 'anna', '{a}', 1, 'SELECT step(''holding again'', ''fails'', 0, 1)'); SELECT put('ordered', 'berta', '{a}', 3, 'SELECT step(''holding again'', $of, 0)');
 	SELECT note('ordered'); COMMIT});
 wait_for_count('holding again', 4, 'one has failed, and was tried again');
-is(query(q{SELECT string_agg(of, ' ' ORDER BY n) FROM ran WHERE label = 'holding again'}), 'fails a a a', 'before those that it held back');
+is(query(q{SELECT string_agg(of, ' ' ORDER BY n) FROM ran WHERE label = 'holding again'}), 'fails a a a', 'the failed task runs before the tasks that it held back');
 is(query(q{SELECT r.began >= p.due + interval '1 s' FROM ran r JOIN plan p ON r.xid = p.task::text::xid8 WHERE r.of = 'fails' AND r.label = 'holding again'}), 't', 'after its pause');
 
 # one that holds its group back for an hour: what comes before it does not wait so long, nor do the others when it is cancelled
@@ -429,7 +429,7 @@ is(query(q{SELECT retried FROM delay_wheel.queues WHERE name = 'hints'}), 1, 'on
 query(q{SELECT delay_wheel.create_queue('hints', max_attempts => 1); SELECT delay_schedule_task('SELECT 1/0', queue => 'hints', group_key => 'a')});
 wait_for($node, q{SELECT group_key FROM delay_wheel.failed WHERE queue = 'hints'}, 'a failed task says its group', 60, expected => 'a');
 is(query(q{SELECT delay_wheel.pause_queue('hints'); SELECT delay_retry(id) IS NOT NULL FROM delay_wheel.failed WHERE queue = 'hints'; SELECT group_key FROM delay_wheel.tasks WHERE queue = 'hints'}),
-	"t\nt\na", 'so does one that is to be tried again');
+	"t\nt\na", 'a task that was put back keeps its group');
 query(q{DELETE FROM delay_wheel_data.task; SELECT delay_wheel.resume_queue('hints')});
 nothing_left_over('hints', 'hints again', qw(a));
 

@@ -118,13 +118,13 @@ group(leases => sub {
 	put('leased', qw(a:a1 a:a2 a:a3 a:a4 b:b1));
 	ready('leased', 5);
 	my @two = lease('leased', 10);
-	is(texts(@two), 'a1 b1 a2', 'of one call no more of a group than may be leased');
-	is(scalar(lease('leased', 10)), 0, 'nor of another one');
+	is(texts(@two), 'a1 b1 a2', 'one call leases no more of a group than its limit');
+	is(scalar(lease('leased', 10)), 0, 'another call leases no more of the group');
 	nothing('leased', 'nobody is told that there is one');
 	is_stopped('leased', 'the view says why');
 	put('leased', 'c:c1');
 	await('leased', 'a group at its limit does not hold up another one');
-	is(texts(lease('leased', 10)), 'c1', 'which is leased');
+	is(texts(lease('leased', 10)), 'c1', 'the message of the other group is leased');
 	nothing('leased', 'then there is none again');
 	$node->restart;
 	$one = session();
@@ -163,14 +163,14 @@ group(open => sub {
 	$other->query_safe('BEGIN');
 	is(received($one, 'open'), 'a1', 'a transaction receives one');
 	is(received($other, 'open', 10), 'a2', 'another one, and no third one');
-	is(received($one, 'open', 10), '', 'nor does the first one');
-	is(texts(lease('open')), '', 'nor can any be leased');
+	is(received($one, 'open', 10), '', 'the first transaction receives no third one');
+	is(texts(lease('open')), '', 'no message can be leased');
 	nothing('open', 'nobody is told that there is one');
 	$other->query_safe('ROLLBACK');
 	await('open', 'one is rolled back');
 	my ($l) = lease('open');
 	is(texts($l), 'a3', 'the next one is leased');
-	is(texts(lease('open')), '', 'that is all');
+	is(texts(lease('open')), '', 'no second one is leased');
 	$one->query_safe('COMMIT; BEGIN; SAVEPOINT s');
 	like(received($one, 'open', 10), qr/^a[24]$/, 'the first one is done, which makes room for one');
 	$one->query_safe('ROLLBACK TO s');
@@ -185,7 +185,7 @@ group(open => sub {
 	like(received($one, 'open', 10), qr/^(a\d)?$/, 'and gets another one in its place, or none');
 	is(texts(lease('open')), '', 'others see the lease as long as that is not committed');
 	$one->query_safe('ROLLBACK TO t');
-	is(texts(lease('open')), '', 'nor when it is undone');
+	is(texts(lease('open')), '', 'others see the lease after the end was undone');
 	is(received($one, 'open', 10), '', 'then it does not get one any more');
 	is($one->query_safe("SELECT delay_done($l->[0], $l->[1])"), 't', 'the lease is there again');
 	$one->query_safe('COMMIT');
@@ -358,7 +358,7 @@ group(inside => sub {
 	$one->query_safe('COMMIT');
 	my $next = next_one('inside');
 	$next = next_one('inside') if texts($next) eq '4';
-	is(texts($next), '1', 'nor after it') if $held eq 'true"1"';
+	is(texts($next), '1', 'the next transaction begins with the group\'s first message') if $held eq 'true"1"';
 	query('DELETE FROM delay_wheel_data.task');
 });
 
@@ -382,7 +382,7 @@ group(last => sub {
 	$next = next_one('hold', '100 ms');
 	is(texts($next), 'late', 'what has failed and is tried later has not expired');
 	$next = next_one('hold');
-	is(texts($next), 'late', 'nor when its lease has lapsed then');
+	is(texts($next), 'late', 'a failed message whose lease has lapsed has not expired');
 	query('DELETE FROM delay_wheel_data.task');
 });
 
@@ -733,7 +733,7 @@ group(campaign => sub {
 	}
 	is($most{two}, 2, 'of a group with a limit two were held at a time, and no more');
 	is($most{'in order'}, 1, 'of an ordered one never more than one');
-	is($most{past}, 1, 'nor where those that failed are passed by');
+	is($most{past}, 1, 'an ordered group that passes failed messages by has one at a time');
 	is($overtaken, 0, 'none was begun before the one that comes before it was done');
 	is(query(q{SELECT count(*) FROM (SELECT id FROM effect GROUP BY id HAVING count(*) > 1) s}), 0, 'none was done inside more than once');
 	is(query(q{SELECT count(*) FROM delay_wheel.failed}), 0, 'none has failed');

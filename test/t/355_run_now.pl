@@ -112,8 +112,8 @@ my $all = q{CREATE TEMP TABLE own_temp (i int); INSERT INTO deferred VALUES (%d)
 schedule('owner', '1 day', sprintf($all, 5, 5));
 my $elsewhere = qr/tasks of role "owner" cannot run in this session/;
 like(as('member', "SELECT delay_run($id)"), $elsewhere, 'a member may not run it');
-like(as('member', "SET ROLE owner; SELECT delay_run($id)"), $elsewhere, 'nor in the role of the owner');
-like(as('postgres', "SET SESSION AUTHORIZATION owner; SELECT delay_run($id)"), $elsewhere, 'nor can a superuser');
+like(as('member', "SET ROLE owner; SELECT delay_run($id)"), $elsewhere, 'a member may not run it after SET ROLE to the owner');
+like(as('postgres', "SET SESSION AUTHORIZATION owner; SELECT delay_run($id)"), $elsewhere, 'a superuser may not run it after SET SESSION AUTHORIZATION');
 is(as('owner', "SELECT delay_run($id); SHOW work_mem; FETCH own"), "done\n4MB\n1", 'the owner can');
 ran(5, 1, 'what it has scheduled is run');
 

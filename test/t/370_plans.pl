@@ -165,7 +165,7 @@ cmp_ok($kb, '<=', 256, 'they take no more than plan_cache');
 texts(301, 1000, 3);
 my ($plans_later, $kb_later, $all_later) = memory();
 cmp_ok($kb_later, '<=', 256, 'more texts: no more memory');
-cmp_ok($all_later, '<=', $all + 256, 'nor elsewhere in the process');
+cmp_ok($all_later, '<=', $all + 256, 'more texts: no more memory elsewhere in the process');
 
 reload('delay_wheel.plan_cache = default');
 texts(1, 100, 1);
@@ -173,14 +173,14 @@ texts(1, 100, 1);
 texts(101, 20000, 1);
 ($plans_later, $kb_later, $all_later) = memory();
 is($plans_later, $plans, 'texts that do not come again have no plans');
-cmp_ok($all_later, '<=', $all + 256, 'nor anything else');
+cmp_ok($all_later, '<=', $all + 256, 'texts that do not come again keep no memory');
 
 # one that is too large for the rest
 reload('delay_wheel.plan_cache = 64');
 run_tasks(('INSERT INTO result (value) SELECT ' . join(' + ', 1 .. 1000)) x 3);
 is(result(), '500500 500500 500500', 'a plan that is too large is not kept');
 ($plans, $kb) = memory();
-cmp_ok($kb, '<=', 64, 'nor counted');
+cmp_ok($kb, '<=', 64, 'a plan that is too large is not counted');
 reload('delay_wheel.plan_cache = default');
 
 #

@@ -3,7 +3,7 @@
 # what the server has, also after a reload; a session that has begun before settings changed
 # reads as it did; a dump takes along what is kept.
 #
-# test/regress/sql/meaning.sql has the ways in which values come, and those in which tasks
+# sql/meaning.sql has the ways in which values come, and those in which tasks
 # are run.
 
 use strict;

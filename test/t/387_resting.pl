@@ -89,7 +89,7 @@ group ways => sub {
 	is(sql('SELECT state()'), 'resting', 'views do not wake it');
 	# a later task changes nothing
 	sql(q{SELECT plan('later', '2 days')});
-	is(sql('SELECT state()'), 'resting', 'nor does a task that is due later');
+	is(sql('SELECT state()'), 'resting', 'a task that is due later does not wake it');
 
 	#
 	# On time: beside a database whose timer is awake, since a task is near.
@@ -192,7 +192,7 @@ group ways => sub {
 	sql(q{SELECT delay_send('mail', '{}')});
 	ok($session->query_until(qr/answered/, ''), 'it is told of a message') ;
 	$session->quit;
-	is(sql(q{SELECT count(*) FROM delay_lease('mail')}), 1, 'which is leased');
+	is(sql(q{SELECT count(*) FROM delay_lease('mail')}), 1, 'the message is leased');
 	rests('meanwhile the timer rests');
 	wait_for($node, q{SELECT count(*) = 1 FROM delay_receive('mail', autocommit => true)}, 'when the lease ends it can be received again');
 	rests('again');
@@ -488,7 +488,7 @@ group turns_of_executors => sub {
 	has_run('waits', 'a backlog keeps a worker from no other database', 'other');
 	sql(q{SELECT delay_every('tick', '300 ms', 'SELECT 1')}, 'other');
 	my $left = sql('SELECT count(*) FROM delay_wheel_data.task');
-	wait_for($node, "SELECT count(*) < $left - 20 FROM delay_wheel_data.task", 'which has its turns, too');
+	wait_for($node, "SELECT count(*) < $left - 20 FROM delay_wheel_data.task", 'the other database has its turns');
 	$node->stop;
 };
 

@@ -1,6 +1,6 @@
 # The history of tasks within its bounds: by size, over tens of thousands of
 # tasks, without dead rows; by age; while others have its tables locked, which
-# holds up no task; over crashes. What is recorded is in test/regress/sql/history.sql.
+# holds up no task; over crashes. What is recorded is in sql/history.sql.
 
 use strict;
 use warnings;

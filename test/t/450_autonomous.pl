@@ -1,6 +1,6 @@
 # Tasks outside of a transaction while they run: what others see of them and
 # may do to them, how they are stopped, what is left after a crash, and whose
-# rights they have.  What they do by themselves is in test/regress/sql/autonomous.sql.
+# rights they have.  What they do by themselves is in sql/autonomous.sql.
 
 use strict;
 use warnings;
@@ -126,7 +126,7 @@ foreach my $mode (@modes)
 	is(query("SET lock_timeout = '10s'; VACUUM FULL delay_wheel_data.task; SELECT 'done'"), 'done', "$mode: nobody waits for it");
 	if ($mode eq 'at_most_once')
 	{
-		is(query("SELECT sqlstate FROM delay_wheel_data.failed_task WHERE id = $id"), 'DW003', "$mode: what stands there meanwhile");
+		is(query("SELECT sqlstate FROM delay_wheel_data.failed_task WHERE id = $id"), 'DW003', "$mode: failed_task has its record during the run");
 		my (undef, undef, $err) = $node->psql('postgres', "SELECT delay_retry($id)");
 		like($err, qr/task $id is running/, "$mode: delay_retry()");
 		is(query('SELECT delay_retry_all()'), 0, "$mode: delay_retry_all()");
@@ -429,7 +429,7 @@ foreach my $call ("delay_cancel($id)", "delay_wait($id, '0')")
 	my (undef, undef, $err) = $node->psql('postgres', "SELECT delay_wheel.allow('granted'); SET ROLE granted; SELECT $call");
 	like($err, qr/permission denied for task $id/, "$call is not another role's");
 }
-is((split /\n/, query("SET ROLE granted; SELECT delay_wheel_internal.is_running($id)"))[-1], 'f', 'nor whether it runs');
+is((split /\n/, query("SET ROLE granted; SELECT delay_wheel_internal.is_running($id)"))[-1], 'f', 'another role cannot see whether it runs');
 is((split /\n/, query("SET ROLE plain; SELECT delay_wheel_internal.is_running($id)"))[-1], 't', 'but its own');
 release();
 came_to($id, '1|1|0|', 'it comes to its end');

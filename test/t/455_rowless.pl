@@ -142,7 +142,7 @@ group claim => sub {
 	detach($node, 'run-before-commit');
 	wait_for($node, 'SELECT count(*) FROM delay_wheel.running', 'it ends', $limit, expected => 0);
 	is(query('SELECT failed FROM delay_wheel.status'), $failed, 'it is not counted as failed');
-	unlike(log_since($node, $position), qr/task $id failed/, 'nor reported');
+	unlike(log_since($node, $position), qr/task $id failed/, 'it is not logged as failed');
 
 	# by an error: nobody takes it for running until the next try
 	attach($node, 'run-before-commit', 'error', 0, 4);

@@ -85,7 +85,7 @@ sub ends
 
 my $before = query(q{SELECT pg_relation_filenode('thing')});
 ends(query(q{SELECT delay_schedule('0', 'REPACK thing USING INDEX thing_n')}), 'done', 'REPACK in a transaction');
-isnt(query(q{SELECT pg_relation_filenode('thing')}), $before, 'which has rewritten the table');
+isnt(query(q{SELECT pg_relation_filenode('thing')}), $before, 'REPACK has rewritten the table');
 ends(query(q{SELECT delay_schedule('0', 'CHECKPOINT (MODE FAST)')}), 'done', 'CHECKPOINT with options');
 ends(query(q{SELECT delay_schedule('0', 'INSERT INTO thing VALUES (1) ON CONFLICT (id) DO SELECT FOR UPDATE RETURNING n')}),
 	'done', 'ON CONFLICT DO SELECT');

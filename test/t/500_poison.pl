@@ -250,7 +250,7 @@ group parallel => sub {
 	my $id = q_(qq{SELECT delay_schedule('1 s', 'SET $setting = on; SELECT count(*) FROM done WHERE die_in_parallel(''segv'')')});
 	wait_for($node, "SELECT sqlstate FROM delay_wheel.failed WHERE id = $id", 'a task whose parallel worker crashes is set aside', $limit, expected => 'DW004');
 	is(crashes_since($position), 3, 'after three crashes');
-	like(log_since($node, $position), qr/worker "parallel worker.*" \(PID \d+\) was terminated by signal 11/, 'of the worker');
+	like(log_since($node, $position), qr/worker "parallel worker.*" \(PID \d+\) was terminated by signal 11/, 'the log names the parallel worker');
 
 	# a worker that is told to quit is innocent, from its first moment on
 	$position = log_position($node);
@@ -284,7 +284,7 @@ group killed => sub {
 	wait_until_waiting($node, 'run-before-sql');
 	kill_executor_of($id);
 	wait_up();
-	like(slurp_file($node->logfile), qr/the process of delay_wheel task $id of database "postgres" crashed, 1 of 3/, 'a task whose executor was killed is suspected');
+	like(slurp_file($node->logfile), qr/the process of delay_wheel task $id of database "postgres" crashed \(crash 1 of 3\)/, 'a task whose executor was killed is suspected');
 	wait_for($node, q{SELECT count(*) FROM done WHERE name = 'killed'}, 'it is run again', $limit, expected => 1);
 	no_suspects('killed from outside');
 };
@@ -353,7 +353,7 @@ group again => sub {
 		$node->psql('postgres', q{SELECT die('kill')});
 		wait_up();
 		wait_for($node, "SELECT count(*) FROM done WHERE name = 'again$deaf'", 'it comes to its end', $limit, expected => 1);
-		unlike(log_since($node, $position), qr/task $id of database \S+ crashed, 2/, 'a crash of another process did not count');
+		unlike(log_since($node, $position), qr/task $id of database \S+ crashed \(crash 2/, 'a crash of another process did not count');
 		no_suspects('innocent');
 	}
 };

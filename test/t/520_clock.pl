@@ -538,7 +538,7 @@ group back => sub {
 	is(next_of($_), $before{$_}, "a time of the day does not come again: $_") for sort keys %before;
 	is($q->(q{SELECT due FROM delay_wheel_data.task WHERE args[1] = 'once'}), $once, 'a single task waits for its time');
 	like($q->('SELECT last_problem FROM delay_wheel.status WHERE database = current_database()'), qr/^the clock was set back by 7[12]\d\d\.\d* s/, 'status tells of it');
-	ok(wait_until(60, sub { log_since($node, $position) =~ /recurring tasks? of database "postgres" (?:goes|go) on by the clock/ }), 'so does the log');
+	ok(wait_until(60, sub { log_since($node, $position) =~ /recurring tasks? of database "postgres" (?:was|were) rescheduled, since the clock was set back/ }), 'the log shows that recurring tasks go on by the clock');
 	$gate->query_safe('SELECT pg_advisory_unlock(1)');
 	is_near('running', '1 min', 'one that ran comes again soon after its end');
 	$q->(q{SELECT delay_resume_recurring('paused')});
@@ -570,7 +570,7 @@ group back => sub {
 	is_near('last day', '29 days', 'back from there');
 	is_near('leap', '1 year', 'back from there');
 	is($q->(q{SELECT string_agg(to_char(starts AT TIME ZONE 'UTC', 'MM-DD HH24:MI'), ',' ORDER BY name) FROM delay_wheel_data.recurring_task WHERE name IN ('last day', 'leap')}) =~ /^\d\d-31 10:00,02-29 10:00$/ ? 1 : 0, 1,
-		'also of those that had not begun');
+		'starts of tasks that had not begun are moved back, too');
 	goes_on($_, 'back from there') for qw(second ten);
 
 	# while the server was down
@@ -666,7 +666,7 @@ group ends => sub {
 	alive('with tasks of the year 294276');
 	is($q->(q{SELECT count(*) FROM delay_wheel_data.task}), 4, 'they are pending');
 	is($q->(q{SELECT delay_every('far', '1 year', 'SELECT 1', starts => '294276-06-01'); SELECT next_due > '294276-01-01' FROM delay_wheel.recurring}) =~ /t$/ ? 1 : 0, 1,
-		'so is a recurring task');
+		'a recurring task of that year is accepted');
 	is($q->(q{SELECT delay_run(id) FROM delay_wheel.tasks WHERE sql = 'SELECT 1'}), 'done', 'its run is made now');
 	is($q->(q{SELECT state FROM delay_wheel.recurring}), 'finished', 'and there is no other');
 	$q->(q{SELECT delay_unschedule('far')});

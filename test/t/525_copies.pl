@@ -77,11 +77,11 @@ sub check
 	subtest $what => sub {
 		wait_for($node, "SELECT unarmed FROM delay_wheel.status WHERE database = '$db'", 'the view status tells', 60, db => $db);
 		my $warning = qr/WARNING:  database "$db" holds tasks that came with a copy; they are not run\n.*HINT:  .*call delay_wheel.arm\(\)/;
-		ok(wait_until(60, sub { slurp_file($node->logfile) =~ $warning }), 'so does the log');
+		ok(wait_until(60, sub { slurp_file($node->logfile) =~ $warning }), 'the log warns about tasks of the copy');
 		is($q->('SELECT armed, key, tag, queue FROM delay_wheel.tasks WHERE key IS NOT NULL ORDER BY key'), "f|order 1|mail|slow\nf|order 2||default",
 			'tasks with their keys, tag and queue, not armed');
-		is($q->('SELECT count(*), count(*) FILTER (WHERE armed) FROM delay_wheel.tasks'), '4|0', 'nor are the others');
-		is($q->('SELECT name, state FROM delay_wheel.recurring ORDER BY name'), "each day|unarmed\neach hour|unarmed", 'neither are recurring tasks');
+		is($q->('SELECT count(*), count(*) FILTER (WHERE armed) FROM delay_wheel.tasks'), '4|0', 'the other tasks are not armed');
+		is($q->('SELECT name, state FROM delay_wheel.recurring ORDER BY name'), "each day|unarmed\neach hour|unarmed", 'recurring tasks are not armed');
 		is($q->('SELECT name, rate, max_running, paused FROM delay_wheel.queues WHERE name IS NOT NULL AND name <> $$default$$ ORDER BY name'),
 			"slow|1000|1|f\nstopped|||t", 'queues with their limits, and a pause');
 		is($q->('SELECT count(*), min(sqlstate) FROM delay_wheel.failed'), '1|42P01', 'the failed task');
@@ -93,9 +93,9 @@ sub check
 		my (undef, undef, $err) = $node->psql($db, q{SELECT delay_run(id) FROM delay_wheel.tasks WHERE key = 'order 1'}, extra_params => [ '-U', 'anna' ]);
 		like($err, qr/ERROR:  task \d+ is not armed/, 'an unarmed task cannot be run by hand');
 		new_tasks($db, 'new');
-		is($q->($effects), 'new 2', 'those of the copy do not');
+		is($q->($effects), 'new 2', 'tasks of the copy do not run');
 		is($q->(q{SET SESSION AUTHORIZATION anna; SELECT delay_resume_recurring('each hour'); SELECT state FROM delay_wheel.recurring WHERE name = 'each hour'}),
-			"t\nunarmed", 'nor is one by its end of a pause');
+			"t\nunarmed", 'a resumed recurring task is not armed');
 		$q->(q{CREATE TABLE later (n int); GRANT ALL ON later TO anna; SELECT delay_retry_all()});
 		wait_for($node, 'SELECT count(*) FROM later', 'the failed task runs if it is put back', 60, db => $db, expected => 1);
 		$q->(q{SET SESSION AUTHORIZATION anna; SELECT delay_schedule_task('INSERT INTO public.effects VALUES (''own'')', delay => '1 day', key => 'order 2')});
@@ -105,7 +105,7 @@ sub check
 		wait_for($node, $effects, 'what may run does, the recurring task, too', 60, db => $db, expected => 'key 1, new 2, recurring 1');
 		wait_for($node, 'SELECT sqlstate FROM delay_wheel.failed', 'which is told when it is due', 60, db => $db, expected => 'DW001');
 		is($q->('SELECT name, state, next_due > now() FROM delay_wheel.recurring ORDER BY name'), "each day|waiting|t\neach hour|waiting|t", 'recurring tasks wait for their next runs');
-		is($q->('SELECT count(*) FROM delay_wheel.tasks t JOIN delay_wheel.recurring r ON t.id = r.task'), 2, 'which are pending');
+		is($q->('SELECT count(*) FROM delay_wheel.tasks t JOIN delay_wheel.recurring r ON t.id = r.task'), 2, 'the runs of recurring tasks are pending');
 		$q->(q{SELECT delay_wheel.resume_queue('stopped')});
 		wait_for($node, q{SELECT count(*) FROM effects WHERE label = 'stopped'}, 'what was paused runs when that ends', 60, db => $db, expected => 1);
 		wait_for($node, 'SELECT count(*) FROM delay_wheel.cancellations', 'the cancellation has come to its end', 60, db => $db, expected => 0);
@@ -166,9 +166,9 @@ $node->command_ok([ 'pg_dump', '-f', "$dir/paused.sql", 'paused' ], 'a paused re
 $node->safe_psql('postgres', 'CREATE DATABASE paused_copy');
 $node->command_ok([ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-o', '/dev/null', '-f', "$dir/paused.sql", 'paused_copy' ], 'and restored');
 wait_for($node, q{SELECT unarmed FROM delay_wheel.status WHERE database = 'paused_copy'}, 'the view status tells', 60, db => 'paused_copy');
-ok(wait_until(60, sub { slurp_file($node->logfile) =~ /WARNING:  database "paused_copy" holds tasks that came with a copy/ }), 'so does the log');
+ok(wait_until(60, sub { slurp_file($node->logfile) =~ /WARNING:  database "paused_copy" holds tasks that came with a copy/ }), 'paused: the log warns about tasks of the copy');
 is($node->safe_psql('paused', q{SELECT unarmed FROM delay_wheel.status WHERE database = 'paused'}), 'f', 'the original has nothing to be armed');
-is($node->safe_psql('paused_copy', q{SELECT delay_wheel.arm(); SELECT unarmed FROM delay_wheel.status WHERE database = 'paused_copy'}), "0\nf", 'nor has the copy, once it is');
+is($node->safe_psql('paused_copy', q{SELECT delay_wheel.arm(); SELECT unarmed FROM delay_wheel.status WHERE database = 'paused_copy'}), "0\nf", 'the armed copy has nothing to be armed');
 
 # Nothing of it comes again.
 my $position = log_position($node);

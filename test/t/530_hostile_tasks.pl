@@ -289,7 +289,7 @@ group cases => sub {
 	cmp_ok(log_position($node) - $position, '<', 5_000_000, 'the log does not grow by much');
 	ok(log_since($node, $position) !~ /^.{20000}/m, 'no line of it is long');
 	is(query(q{SELECT max(octet_length(message)) <= 16384 AND max(octet_length(detail)) <= 16384
-			AND max(octet_length(hint)) <= 16384 FROM delay_wheel.failed}), 't', 'nor what is kept of an error');
+			AND max(octet_length(hint)) <= 16384 FROM delay_wheel.failed}), 't', 'texts of a stored error are not long');
 	is(query(q{SELECT count(*) FROM delay_wheel.failed WHERE message = 'bad?' AND detail = 'bad?' AND hint = 'bad?'}), 1,
 		'what is no text is made one');
 	ok(slurp_dump() =~ /bad\?/, 'so that a dump can be restored');

@@ -1,5 +1,5 @@
 # What a role may try by all that there is beside plain tasks (for these see
-# test/regress/sql/escapes.sql and 200_escapes.pl): keys, queues, triggers, recurring tasks,
+# sql/escapes.sql and 200_escapes.pl): keys, queues, triggers, recurring tasks,
 # follow-ups, retries, delay_run() by a superuser, views, plain SQL, a dump, and
 # what it has prepared where the extension is to be created.  Nobody runs
 # anything with rights that he lacks, sees or stops what is another role's.
@@ -303,7 +303,7 @@ group attacks => sub {
 	is($node->safe_psql('postgres', q{SELECT count(*) FROM delay_wheel.lanes WHERE priority < -1 AND NOT pg_has_role('writer', owner, 'USAGE')}), 0,
 		'what it says that it has prepared for others makes no lanes');
 	wait_until_done('what the writer has written for itself has been run');
-	is($node->safe_psql('postgres', $state), $before, 'nor is it then');
+	is($node->safe_psql('postgres', $state), $before, 'after its run nothing of others has changed');
 	no_loot('rows by plain SQL');
 	($out, $err) = as('writer', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type LIKE 'delay_wheel%' AND (usename IS NULL OR usename = 'postgres');
 		SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE backend_type LIKE 'delay_wheel%' AND (usename IS NULL OR usename = 'postgres')});
@@ -408,14 +408,14 @@ group create => sub {
 			LATERAL aclexplode(acl) a WHERE a.grantee <> owner ORDER BY 1, 2}), "-|EXECUTE\n-|SELECT\n-|USAGE\npg_database_owner|SELECT\npg_database_owner|USAGE", 'default privileges give nobody anything of it');
 	is($node->safe_psql('prepared', q{SELECT DISTINCT a.grantee::regrole, a.privilege_type FROM pg_class, LATERAL aclexplode(relacl) a
 			WHERE relnamespace = 'delay_wheel_data'::regnamespace AND relkind IN ('r', 'S') AND relname NOT LIKE 'readable%' AND a.grantee <> relowner}),
-		'pg_database_owner|SELECT', 'nor any of the tables and sequences');
-	is($node->safe_psql('prepared', q{SELECT has_schema_privilege('mallory', 'delay_wheel_data', 'USAGE')}), 'f', 'nor their schema');
+		'pg_database_owner|SELECT', 'default privileges give no table and no sequence');
+	is($node->safe_psql('prepared', q{SELECT has_schema_privilege('mallory', 'delay_wheel_data', 'USAGE')}), 'f', 'default privileges give no USAGE on the schema');
 	# a sequence is found by its number, without its schema
 	my $sequence = $node->safe_psql('prepared', q{SELECT 'delay_wheel_data.history_seq'::regclass::oid});
 	($out, $err) = as('mallory', "SELECT nextval($sequence)", 'prepared');
-	like($err, qr/permission denied for sequence history_seq/, 'so no number is taken');
+	like($err, qr/permission denied for sequence history_seq/, 'no number of the sequence can be taken');
 	($out, $err) = as('mallory', q{SET search_path = pg_catalog; SELECT count(*) FROM delay_wheel_data.task; SELECT trap.delay_schedule('0', 'SELECT 1'); SELECT delay_wheel.arm(); CREATE TABLE delay_wheel.t (); BEGIN; LOCK delay_wheel.tasks}, 'prepared');
-	is(() = $err =~ /ERROR:  permission denied/g, 5, 'so nothing is allowed to who is not');
+	is(() = $err =~ /ERROR:  permission denied/g, 5, 'a role without the right gets no access');
 	($out, $err) = as('boss', q{SET search_path = trap, pg_catalog;
 		SELECT delay_wheel.allow('victim');
 		SELECT delay_cancel(delay_schedule('1 hour', 'SELECT 1'));
@@ -623,7 +623,7 @@ group leaks => sub {
 			push @plans, "$view, enable_seqscan $seqscan: $pair->[1]\n$plan[0]\n-- but\n$plan[1]" if $plan[0] ne $plan[1];
 		}
 	}
-	is(join("\n", @plans), '', 'plans, counts and estimates of what is there are those of what is not');
+	is(join("\n", @plans), '', 'plans, counts and estimates do not depend on whether a row exists');
 	# nor do they lead to a page that holds it: the pages that are read are the same
 	my @pages;
 	push @{ $pairs{$_} }, [ "owner = 'boss'", "owner = 'victim'" ] for keys %pairs;
@@ -640,7 +640,7 @@ group leaks => sub {
 			push @pages, "$view, enable_indexscan $index, $pair->[1]: $hits[1], not $hits[0]" if $hits[0] != $hits[1];
 		}
 	}
-	is(join("\n", @pages), '', 'so are the pages that are read');
+	is(join("\n", @pages), '', 'the pages that are read do not depend on whether a row exists');
 	# nor whether others have a task of a key that one has oneself
 	out_as('mallory', q{SELECT delay_schedule_task('SELECT 1', delay => '1 day', key => k) FROM unnest('{unpaid 5,unpaid 4711}'::text[]) k});
 	my @keyed = map {
@@ -673,14 +673,14 @@ group leaks => sub {
 	eval { $busy->{run}->kill_kill };
 	# what is shown is what was shown
 	my $shown = q{SELECT count(*), count(*) FILTER (WHERE owner = 'victim') > 290, bool_or(key = 'unpaid 7') IS TRUE FROM delay_wheel.tasks};
-	like(out_as('boss', $shown), qr/^\d{3}\|t\|f$/, 'who may read all sees them, but those that are cancelled');
-	like(out_as('writer', $shown), qr/^\d{3}\|t\|f$/, 'so does pg_read_all_data');
+	like(out_as('boss', $shown), qr/^\d{3}\|t\|f$/, 'a superuser sees all tasks but the cancelled ones');
+	like(out_as('writer', $shown), qr/^\d{3}\|t\|f$/, 'pg_read_all_data sees all tasks but the cancelled ones');
 	is(out_as('mallory', $shown), '5|f|f', 'the others their own');
 	my $watched = q{SELECT count(*) > 0 FROM delay_wheel.lanes WHERE owner = 'victim'};
 	is(out_as($_, $watched), 't', "numbers without SQL are for $_, too") for qw(writer watcher);
 	is(out_as('mallory', $watched), 'f', 'but not for the others');
 	my $counted = q{SELECT ready + near + running FROM delay_wheel.queues WHERE name = 'hidden'};
-	is(out_as($_, $counted), '0', "so are those of queues: $_") for qw(writer watcher);
+	is(out_as($_, $counted), '0', "numbers of queues without SQL are for $_") for qw(writer watcher);
 	is(out_as('mallory', $counted), '', 'and not for others');
 	is(out_as('mallory', qq{SELECT count(*) FROM delay_wheel.tasks WHERE id = $id}), 0, 'by its id, too');
 	$node->safe_psql('postgres', 'GRANT victim TO gang');

@@ -247,7 +247,7 @@ group marks => sub {
 	$open->query_safe("BEGIN; SELECT delay_schedule('1 day', 'SELECT 1'); $calls[0]");
 	is($node->psql('postgres', $calls[1], extra_params => [ '-U', 'mallory' ]), 0, 'thousands of cancellations are allowed');
 	my ($code, undef, $err) = $node->psql('postgres', "\\set VERBOSITY verbose\n$calls[2]", extra_params => [ '-U', 'mallory' ]);
-	like($err, qr/ERROR:  53400: role "mallory" has as many cancellations as it may have: 10000/, 'no more than that, those that are not committed included');
+	like($err, qr/ERROR:  53400: role "mallory" has reached its limit of cancellations: 10000/, 'no more than that, those that are not committed included');
 	my $beside;
 	# what harms does so each time
 	for (1 .. 3)
@@ -269,7 +269,7 @@ group marks => sub {
 	my @one = (q{SELECT delay_cancel_all(tag => 'one more')}, q{SELECT delay_cancel_all(due_from => '-infinity', due_until => 'infinity')});
 	my $refused = sub { ($node->psql('postgres', $one[0], extra_params => [ '-U', 'mallory' ]))[2] };
 	is($node->psql('postgres', q{SELECT count(delay_cancel_all(tag => 'u' || i)) FROM generate_series(1, 1000) i}, extra_params => [ '-U', 'mallory' ]), 0, 'as many as there may be');
-	like($refused->(), qr/as many cancellations/, 'there is no room for one more');
+	like($refused->(), qr/its limit of cancellations/, 'there is no room for one more');
 	$node->safe_psql('postgres', q{SELECT delay_wheel.create_queue('stopped', users => '{mallory}')});
 	is($node->psql('postgres', q{SELECT delay_cancel_all('stopped'), delay_cancel_all('stopped')}, extra_params => [ '-U', 'mallory' ]), 0, 'but to stop a queue');
 	is($node->psql('postgres', $one[1], extra_params => [ '-U', 'mallory' ]), 0, 'an emergency stop has room');
@@ -278,12 +278,12 @@ group marks => sub {
 	# those of another transaction that is open cannot be taken away
 	my $other = $node->background_psql('postgres', extra_params => [ '-U', 'mallory' ]);
 	$other->query_safe("BEGIN; $calls[1]; SAVEPOINT s; SELECT count(delay_cancel_all(tag => 'u' || i)) FROM generate_series(1, 999) i");
-	like($refused->(), qr/as many cancellations/, 'there is none beside a transaction with as many');
+	like($refused->(), qr/its limit of cancellations/, 'there is none beside a transaction with as many');
 	is($node->psql('postgres', $one[1], extra_params => [ '-U', 'mallory' ]), 0, 'where an emergency stop works, too');
 	# undone with its savepoint, it has superseded nothing
 	$other->query_safe("SAVEPOINT e; $one[1]; ROLLBACK TO e; COMMIT");
 	is($node->safe_psql('postgres', $marks), 8500, 'what was rolled back has taken nothing away');
-	is($node->safe_psql('postgres', "SET SESSION AUTHORIZATION victim; $one[1]; RESET SESSION AUTHORIZATION; $marks") =~ s/.*\n//sr, 8500, 'nor has another role\'s');
+	is($node->safe_psql('postgres', "SET SESSION AUTHORIZATION victim; $one[1]; RESET SESSION AUTHORIZATION; $marks") =~ s/.*\n//sr, 8500, 'an emergency stop of another role has taken nothing away');
 	$node->psql('postgres', $one[1], extra_params => [ '-U', 'mallory' ]);
 	is($node->safe_psql('postgres', $marks), 1, 'what was committed is taken away');
 	$other->quit;

@@ -252,7 +252,7 @@ schedule($node, 4010, 4019, role => 'b', delay => '1 hour');
 each_once($node, 4000, 4009, 'with parallel query forced tasks run');
 my $id = $node->safe_psql('postgres', q{SELECT delay_schedule('0', 'CREATE TABLE told AS SELECT DISTINCT current_setting(''delay_wheel.task_id'') AS id FROM public.effects')});
 wait_for($node, q{SELECT count(*) FROM pg_class WHERE relname = 'told'}, 'so does one with a parallel plan', 60, expected => 1);
-is($node->safe_psql('postgres', 'SELECT string_agg(id, $$ $$) FROM told'), $id, 'whose workers know its id');
+is($node->safe_psql('postgres', 'SELECT string_agg(id, $$ $$) FROM told'), $id, 'parallel workers see the id of the task');
 for my $role (qw(b postgres))
 {
 	for my $view (split /\n/, $node->safe_psql('postgres', qq{SELECT oid::regclass FROM pg_class
@@ -527,7 +527,7 @@ for my $view (split /\n/, $standby->safe_psql('postgres', q{SELECT relname FROM 
 }
 is($reader->query('SELECT count(*) >= 0 FROM delay_wheel.tasks; COMMIT'), 't', 'an old snapshot there has met no conflict');
 $reader->quit;
-is($standby->safe_psql('postgres', 'SELECT confl_snapshot FROM pg_stat_database_conflicts WHERE datname = current_database()'), 0, 'nor has any other');
+is($standby->safe_psql('postgres', 'SELECT confl_snapshot FROM pg_stat_database_conflicts WHERE datname = current_database()'), 0, 'there was no snapshot conflict on the standby');
 $standby->stop('immediate');
 # who schedules must not wait for it as well
 my $stuck = q{SET synchronous_commit = local; };
@@ -574,7 +574,7 @@ append_to_file("$moduledir/churn.sql", "SELECT delay_cancel(delay_schedule('1 ho
 ok(run_log([ 'pgbench', '-n', '-C', '-c', 5, '-t', $connections / 5, '-h', $node->host, '-p', $node->port, '-f', "$moduledir/churn.sql", 'postgres' ]),
 	"$connections sessions come and go");
 is(places(), $places, 'they leave no place behind');
-cmp_ok(private_memory($timer), '<', $memory + 4096, 'nor memory of the timer') if defined $memory;
+cmp_ok(private_memory($timer), '<', $memory + 4096, 'they leave no memory in the timer') if defined $memory;
 # a place that is pinned would not be given back
 $node->safe_psql('postgres', 'DROP EXTENSION delay_wheel CASCADE');
 wait_for($node, q{SELECT count(*) FROM pg_stat_activity WHERE datname = 'postgres' AND backend_type ~ 'delay_wheel'}, 'nor pins', 60, expected => 0);
@@ -635,7 +635,7 @@ $small->psql('fresh', q{BEGIN; CREATE EXTENSION delay_wheel; CREATE TABLE effect
 $small->stop('immediate');
 $small->start;
 each_once($small, 1, 500, 'after a crash just after CREATE EXTENSION its tasks are there', db => 'fresh');
-is($small->safe_psql('fresh', 'SELECT (SELECT count(*) FROM delay_wheel.recurring), (SELECT count(*) FROM delay_wheel.queues)'), '1|1', 'so is the rest');
+is($small->safe_psql('fresh', 'SELECT (SELECT count(*) FROM delay_wheel.recurring), (SELECT count(*) FROM delay_wheel.queues)'), '1|1', 'the recurring task and the queue are there, too');
 $small->safe_psql('postgres', q{BEGIN; TRUNCATE delay_wheel_data.history_0, delay_wheel_data.history_1, delay_wheel_data.history_2, delay_wheel_data.failed_task;
 	SELECT count(delay_schedule('0', 'SELECT 1 / 0')) FROM generate_series(1, 20); COMMIT});
 wait_for($small, 'SELECT count(*) FROM delay_wheel.failed', 'tables that were truncated are written', 60, expected => 20);

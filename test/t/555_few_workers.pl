@@ -58,7 +58,7 @@ foreach my $role (qw(a b c))
 
 	cmp_ok($told, '<=', 1 + $minutes, "the log tells no more than once a minute that $role has to wait");
 }
-like($log, qr/cannot run tasks of role "[abc]": no background worker is free.*\n.*HINT:.*max_worker_processes/, 'but it tells');
+like($log, qr/cannot run tasks of role "[abc]": no background worker is free.*\n.*HINT:.*max_worker_processes/, 'the lack of a worker is logged');
 
 #
 # The sweeper has the only place, and waits for a transaction that may have
@@ -78,7 +78,7 @@ schedule_as('b', 1, 0);
 wait_for($node, 'SELECT count(*) FROM ran', 'it makes way for tasks', 60, expected => 2);
 wait_for($node, $waits, 'another one comes back', 120, expected => 1);
 my @after = worker_pids($node, 'sweeper');
-isnt("@after", "@before", 'which is another process');
+isnt("@after", "@before", 'the sweeper that came back is another process');
 schedule_as('c', 1, 0);
 wait_for($node, 'SELECT count(*) FROM ran', 'and makes way, too', 60, expected => 3);
 $sitter->quit;

@@ -127,7 +127,7 @@ foreach my $case ([ 'delay_receive()', "BEGIN; SELECT * FROM delay_receive('mail
 $node->safe_psql('postgres', 'CREATE DATABASE copy TEMPLATE msg');
 log_has(qr/LOG:  delay_wheel could not look into database "copy": no background worker is free\n.*DETAIL:  If it has the extension, its tasks wait\.\n/, 'the log names a database that may have the extension');
 is($node->safe_psql('postgres', q{SELECT database, state, last_problem, last_problem_at IS NOT NULL FROM delay_wheel.status WHERE database = 'copy'}),
-	'copy|stopped|could not look into the database: no background worker is free|t', 'so does the status');
+	'copy|stopped|could not look into the database: no background worker is free|t', 'status names the database that could not be looked into');
 is($node->safe_psql('copy', q{SELECT count(*), min(state), min(last_problem) FROM delay_wheel.status WHERE database = 'copy'}),
 	'1|stopped|could not start the timer: no background worker is free', 'the database itself has one row there');
 restart_with(20);
@@ -159,7 +159,7 @@ close $out;
 $position = log_position($node);
 $node->start;
 wait_for($node, $states, 'nor does one that is something else', 60, expected => 'postgres running');
-log_has(qr/LOG:  file "delay_wheel\.databases" is not understood, and ignored/, 'the log tells of it');
+log_has(qr/LOG:  ignoring invalid file "delay_wheel\.databases"/, 'the log tells of it');
 ok(wait_until(60, sub { -s $file == $before }), 'it is written anew');
 
 #

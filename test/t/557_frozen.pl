@@ -126,7 +126,7 @@ sub one_idle
 
 	put($role, $role);
 	wait_for($node, "DELETE FROM ran WHERE label = '$role' RETURNING 1", "$role has an executor", 60, expected => 1);
-	ok(wait_until(60, sub { idle_executors($role) == 1 }), 'which is idle');
+	ok(wait_until(60, sub { idle_executors($role) == 1 }), 'the executor is idle');
 	return;
 }
 
@@ -199,7 +199,7 @@ group('idle' => sub {
 		put("$n.named");
 		ran("$n.named", 'one is stopped again');
 		silent_is("executor $first", 'status names it');
-		is(query('SELECT database, process, pid, since < now() FROM delay_wheel.silent'), "postgres|executor|$first|t", 'so does the view');
+		is(query('SELECT database, process, pid, since < now() FROM delay_wheel.silent'), "postgres|executor|$first|t", 'the view silent names it');
 		is(query(q{SELECT state FROM delay_wheel.status WHERE database = 'postgres'}), 'running', 'tasks are run');
 		put("$n.next");
 		cmp_ok(ran("$n.next", 'the next task runs') // 1e9, '<', 60000, 'without it');
@@ -234,7 +234,7 @@ group('others' => sub {
 	freeze($first->[0]);
 	put('carl', 'carl');
 	ran('carl', 'one is stopped: another one ends');
-	is(join(' ', idle_executors($other->[1])), '', 'that of the other owner');
+	is(join(' ', idle_executors($other->[1])), '', 'the executor of the other owner has ended');
 	thaw($first->[0]);
 	ok(wait_until(60, sub { !idle_executors($first->[1]) }), 'the one that was told to end ends when it goes on');
 
@@ -364,7 +364,7 @@ group('timer' => sub {
 	freeze($timer);
 	put('timer');
 	silent_is("timer $timer", 'the timer is stopped, and called: status names it');
-	is(query(q{SELECT state FROM delay_wheel.status WHERE database = 'postgres'}), 'silent', 'which is the state');
+	is(query(q{SELECT state FROM delay_wheel.status WHERE database = 'postgres'}), 'silent', 'the state of the database is silent');
 	is(query(q{SELECT count(*) FROM ran WHERE label = 'timer'}), 0, 'no task runs');
 	query(q{SELECT delay_schedule('1 day', 'SELECT 1') FROM generate_series(1, 3)}) for 1 .. 3;
 	log_names($position, $timer, 'timer');
@@ -436,7 +436,7 @@ group('launcher' => sub {
 	is(query(q{SELECT silent FROM delay_wheel.status WHERE database = 'postgres'}), '', 'a launcher that nobody needs is not missed');
 	put('launcher');
 	silent_is("launcher $launcher", 'the launcher is stopped, and called: status names it');
-	is(query('SELECT database, process, pid FROM delay_wheel.silent'), "|launcher|$launcher", 'so does the view');
+	is(query('SELECT database, process, pid FROM delay_wheel.silent'), "|launcher|$launcher", 'the view silent names the launcher');
 	is(query(q{SELECT state FROM delay_wheel.status WHERE database = 'postgres'}), 'silent', 'and the state says so, since no timer is started');
 	query(q{SELECT delay_schedule('1 day', 'SELECT 1')}) for 1 .. 3;
 	log_names($position, $launcher, 'launcher');

@@ -205,7 +205,7 @@ is($node->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel.recurring', ex
 unlike($node->safe_psql('postgres', 'TABLE delay_wheel.recurring_status; SELECT * FROM delay_wheel_internal.get_recurring()', extra_params => [ '-U', 'prometheus' ]), qr/secret|zero|Mars/, 'nor texts');
 is($node->safe_psql('postgres', $owners, extra_params => [ '-U', 'other' ]), 'other 4', 'others see their own');
 $node->safe_psql('postgres', 'CREATE ROLE nobody LOGIN');
-is($node->safe_psql('postgres', $owners, extra_params => [ '-U', 'nobody' ]), '', 'which may be none');
+is($node->safe_psql('postgres', $owners, extra_params => [ '-U', 'nobody' ]), '', 'a role without tasks sees none');
 
 # the next run ends it
 $node->safe_psql('postgres', q{SET SESSION AUTHORIZATION other;
@@ -263,7 +263,7 @@ for my $panel (@{ $dashboard->{panels} })
 	ok(!$ids{ $panel->{id} }++, 'has a number of its own');
 	my @cells = map { my $x = $_; map { "$x/$_" } $grid->{y} .. $grid->{y} + $grid->{h} - 1 } $grid->{x} .. $grid->{x} + $grid->{w} - 1;
 	is(scalar(grep { $taken{$_}++ } @cells), 0, 'and covers no other');
-	cmp_ok($grid->{x} + $grid->{w}, '<=', 24, 'nor the margin');
+	cmp_ok($grid->{x} + $grid->{w}, '<=', 24, 'the panel does not exceed the margin');
 }
 is(complaints($_->{query}{query}), '', "variable $_->{name} uses what there is") for grep { ref $_->{query} } @{ $dashboard->{templating}{list} };
 
@@ -302,7 +302,7 @@ SKIP:
 	my $broken = PostgreSQL::Test::Utils::tempdir();
 	append_to_file("$broken/alerts.yml", $alerts =~ s/state="blocked"/state="limited"/r);
 	append_to_file("$broken/alerts_test.yml", slurp_file("$dir/alerts_test.yml"));
-	ok(!IPC::Run::run([ $promtool, 'test', 'rules', "$broken/alerts_test.yml" ], '<', \undef, '>', \$out, '2>', \$err), 'which a wrong one does not');
+	ok(!IPC::Run::run([ $promtool, 'test', 'rules', "$broken/alerts_test.yml" ], '<', \undef, '>', \$out, '2>', \$err), 'the test of alerts fails for a wrong alert');
 }
 
 my $http = HTTP::Tiny->new(timeout => 10);

@@ -700,7 +700,7 @@ group cursors => sub {
 	is(of($one, q{SELECT string_agg(r, ' ') FROM each_in_loop(3) r}), 'a b not b c', 'a loop goes on whose blocks fail');
 	$fresh->();
 	of($one, "BEGIN; DECLARE c CURSOR FOR $query; FETCH c; SAVEPOINT x; FETCH c; ROLLBACK TO x");
-	is(of($one, 'FETCH ALL c; COMMIT'), 'c', 'so does a cursor that has received before the savepoint');
+	is(of($one, 'FETCH ALL c; COMMIT'), 'c', 'a cursor that has received before the savepoint goes on');
 	$fresh->();
 	of($one, "BEGIN; DECLARE c CURSOR FOR $query; SAVEPOINT x; FETCH c; RELEASE x; SAVEPOINT x; FETCH c; ROLLBACK TO x");
 	is(of($one, 'FETCH ALL c; COMMIT'), 'c', 'and in one that was released');
@@ -777,7 +777,7 @@ group keys => sub {
 	my $second = value(q{SELECT delay_send('mail', '"second"', key => 'k', if_exists => 'replace')});
 	isnt($second, $first, 'replace: there is another one');
 	of($one, 'BEGIN');
-	is(soon($one, 'mail'), 'second', 'which is received, alone');
+	is(soon($one, 'mail'), 'second', 'only the replacing message is received');
 
 	# open: all these do not wait for its receiver
 	is(of($two, "SELECT delay_cancel($second)"), 'running', 'it is running for delay_cancel()');
@@ -785,7 +785,7 @@ group keys => sub {
 	is(of($two, "SELECT delay_reschedule($second, '1 hour')"), 'running', 'it is not moved');
 	my $third = of($two, q{SELECT delay_send('mail', '"third"', key => 'k')});
 	cmp_ok($third, '>', $second, 'keep makes a new message at once');
-	is(of($two, q{SELECT delay_send('mail', '"4"', key => 'k')}), $third, 'which is kept then');
+	is(of($two, q{SELECT delay_send('mail', '"4"', key => 'k')}), $third, 'the third message is kept');
 	is(of($two, q{SELECT delay_cancel(key => 'k', queue => 'mail')}), 'cancelled', 'and can be cancelled');
 	$third = of($two, q{SELECT delay_send('mail', '"third"', key => 'k', if_exists => 'replace')});
 	is(soon($two, 'mail', '1, true'), 'third', 'it is received while the other one is');
@@ -815,7 +815,7 @@ group keys => sub {
 	is(value('SELECT count(*) FROM delay_wheel.failed'), 0, 'others see the end of the older one after the commit');
 	of($one, 'ROLLBACK');
 	ready('mail', 2);
-	is(got($one, 'mail', '10, true'), 'second', 'so it is after a rollback');
+	is(got($one, 'mail', '10, true'), 'second', 'after a rollback only the newer one is received');
 	is(value(q{SELECT id, sqlstate, payload FROM delay_wheel.failed}), qq{$first|DW001|"first"}, 'the older one is given up');
 	is(left(), 0, 'nothing is left');
 	clear('mail');
@@ -829,7 +829,7 @@ group keys => sub {
 	is(of($one, "SELECT delay_fail($first, error => 'no')"), 't', 'it fails');
 	of($one, 'COMMIT');
 	is(value('SELECT id, sqlstate, message FROM delay_wheel.failed'), "$first|DW007|no", 'it is not tried again, since there is a newer one');
-	is(value('SELECT id FROM delay_wheel.tasks'), $second, 'which is left');
+	is(value('SELECT id FROM delay_wheel.tasks'), $second, 'the newer message is left');
 	clear('mail');
 
 	# keys are those of a queue
@@ -852,7 +852,7 @@ group failures => sub {
 	of($one, 'BEGIN');
 	is(got($one, 'mail'), 'a', 'received');
 	is(of($two, "SELECT delay_fail($id)"), 'f', 'it does not fail for another session');
-	is(of($one, "SELECT delay_fail($id, error => 'mailbox full', retry_in => '3 hours')"), 't', 'but for its receiver');
+	is(of($one, "SELECT delay_fail($id, error => 'mailbox full', retry_in => '3 hours')"), 't', 'it fails for its receiver');
 	is(of($one, "SELECT delay_fail($id)"), 'f', 'once');
 	is(value($stands), '0||0', 'others see that after the commit');
 	of($one, 'ROLLBACK');
@@ -869,7 +869,7 @@ group failures => sub {
 	of($one, "SELECT delay_fail($id)");
 	of($one, 'COMMIT');
 	is(value(q{SELECT attempts, last_error, due - now() BETWEEN '19 minutes' AND '25 minutes' FROM delay_wheel.tasks}),
-		'2|DW007: its receiver has reported a failure|t', 'without retry_in it is its retry delay, doubled');
+		'2|DW007: the receiver has reported a failure|t', 'without retry_in it is its retry delay, doubled');
 	value("SELECT delay_reschedule($id, '0')");
 	ready('mail', 1);
 	of($one, 'BEGIN');
@@ -912,7 +912,7 @@ group failures => sub {
 	is(of($one, "SELECT delay_fail($id, retry_in => '1 day')"), 't', 'fails in another one');
 	of($one, 'RELEASE t');
 	of($one, 'COMMIT');
-	is(value('SELECT count(*), sum(attempts) FROM delay_wheel.tasks'), '1|1', 'which is released: it is put back once');
+	is(value('SELECT count(*), sum(attempts) FROM delay_wheel.tasks'), '1|1', 'after RELEASE it is put back once');
 
 	# nothing says how often: 20 times
 	value('UPDATE delay_wheel_data.task SET attempts = 18');
@@ -1005,7 +1005,7 @@ group tasks => sub {
 		begin($two, q{CALL delay_await('mail', null, null)});
 		comes(q{SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%delay_await%' AND wait_event_type = 'Extension'}, 1, 'a session waits');
 		value("SELECT $resume");
-		is(answer($two), 't', 'which the end of the pause wakes');
+		is(answer($two), 't', 'the end of the pause wakes the session');
 		of($one, 'BEGIN');
 		is(got($one, 'mail'), 'a', 'it is received');
 		value("SELECT $pause");
@@ -1059,7 +1059,7 @@ group tasks => sub {
 	is(got($one, 'narrow'), '1 2', 'two at a time are received');
 	is(got($two, 'narrow'), '', 'others get none, and do not wait');
 	comes(q{SELECT state, reason, ready FROM delay_wheel.lanes WHERE queue = 'narrow'}, 'limited|max_running|3', 'the view lanes says why');
-	is(got($one, 'narrow'), '', 'nor does who has them');
+	is(got($one, 'narrow'), '', 'the receiver that has two gets no more');
 	is(value(q{CALL delay_await('narrow', '0', null)}), 'f', 'there is nothing to wait for');
 	# each end of one frees its places
 	my @ends = (
@@ -1195,7 +1195,7 @@ group waiting => sub {
 	my $waiting = q{SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%delay_await%' AND wait_event_type = 'Extension'};
 
 	is(of($two, q{CALL delay_await('mail', '0', null)}), 'f', 'there is nothing: false');
-	is(of($two, q{CALL delay_await('mail', '-1 hour', null)}), 'f', 'so with a negative timeout');
+	is(of($two, q{CALL delay_await('mail', '-1 hour', null)}), 'f', 'with a negative timeout the answer is false');
 	my $begun = value('SELECT clock_timestamp()');
 	is(of($two, q{CALL delay_await('mail', '200 ms', null)}), 'f', 'and after a timeout');
 	is(value("SELECT clock_timestamp() - '$begun' >= '200 ms'"), 't', 'not before it');
@@ -1390,7 +1390,7 @@ group kinds => sub {
 	my $id = value(q{SELECT delay_send('mail', '"a"')});
 	value(q{SELECT delay_schedule_task('SELECT 1', queue => 'sql', delay => '1 hour')});
 	refused($one, "SELECT delay_run($id)", '55000', 'a message is not run');
-	is(value('SELECT delay_run_due()'), 0, 'nor with all that is due');
+	is(value('SELECT delay_run_due()'), 0, 'delay_run_due() runs no message');
 	refused($one, q{SELECT delay_wheel.create_queue('mail', external => false)}, '55006', 'a queue with messages stays external');
 	refused($one, q{SELECT delay_wheel.create_queue('sql', external => true)}, '55006', 'one with tasks does not become it');
 	refused($one, q{SELECT delay_wheel.drop_queue('mail')}, '55006', 'a queue with messages is not dropped');
@@ -1407,7 +1407,7 @@ group kinds => sub {
 	value(q{INSERT INTO delay_wheel_data.task (due, queue, payload) SELECT now(), id, '"lost"' FROM delay_wheel_data.queue WHERE name = 'sql'});
 	comes(q{SELECT payload, sqlstate IS NULL FROM delay_wheel.failed}, '"lost"|f', 'a message of plain SQL in an SQL queue fails');
 	is(soon($two, 'mail', '10, true'), 'a', 'SQL in an external queue is not received');
-	is(value('SELECT count(*) FROM done'), 0, 'nor is it run');
+	is(value('SELECT count(*) FROM done'), 0, 'SQL in an external queue is not run');
 	value(q{SELECT delay_cancel_all(due_from => '-infinity')});
 	clear('mail');
 	comes('SELECT count(*) FROM delay_wheel_data.task', 0, 'the queues are empty');

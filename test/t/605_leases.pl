@@ -103,7 +103,7 @@ is(outcome(q{SELECT delay_done_all('{1,2}', '{1}')}), '2202E', 'arrays of differ
 put('mail', 'nul');
 my ($nul) = lease('mail', 1, '1 hour');
 is(outcome(sprintf q{SELECT delay_done(%s, %s, '{"text": "\u0000"}')}, @$nul[ 0, 1 ]), '22P05', 'a result with \u0000 is refused');
-is(outcome(sprintf q{SELECT delay_fail(%s, %s, E'a\000b')}, @$nul[ 0, 1 ]), '22021', 'so is such an error');
+is(outcome(sprintf q{SELECT delay_fail(%s, %s, E'a\000b')}, @$nul[ 0, 1 ]), '22021', 'an error text with a NUL byte is refused');
 is(call('delay_done', $nul), 't', 'the message can be finished after that');
 
 put('mail', 1 .. 5);
@@ -218,7 +218,7 @@ $locker->query_until(qr/begun/, "\\echo begun\nCALL delay_await('seen');\n");
 seen('0|1|0|0', 'a receiver waits');
 query(q{SELECT delay_send('seen', '"for it"')});
 seen('1|0|0|0', 'until a message comes');
-is($locker->query('SELECT 1'), "t\n1", 'which it is told of');
+is($locker->query('SELECT 1'), "t\n1", 'the waiting session is told of the message');
 $locker->quit;
 call('delay_done', lease_one('seen', '1 hour', 'it is leased'));
 
@@ -292,7 +292,7 @@ is(query("SELECT due > now() + interval '59 minutes' AND attempts = 0 AND leased
 is(call('delay_fail', $after[1], q{'no'}, q{'2 hours'}), 't', 'one fails');
 is(query("SELECT due > now() + interval '119 minutes', attempts, last_error FROM delay_wheel.tasks WHERE id = $after[1][0]"), 't|1|DW007: no', 'it is due again when its receiver said');
 is(call('delay_fail', $e, 'NULL', 'NULL', 'true'), 't', 'one is given up');
-is(query("SELECT sqlstate, attempts, message FROM delay_wheel.failed WHERE id = $e->[0]"), 'DW007|1|its receiver has reported a failure', 'it has failed');
+is(query("SELECT sqlstate, attempts, message FROM delay_wheel.failed WHERE id = $e->[0]"), 'DW007|1|the receiver has reported a failure', 'it has failed');
 is(query("SELECT delay_retry($e->[0])"), 'retried', 'it is put back');
 is(lease_one('mail', '1 hour', 'it is leased')->[2], 'e', 'and got again');
 is(outcome("SELECT * FROM delay_lease('mail', 1, '$_')"), '22023', "no lease of $_") for '0', '-1 s', '999 us', '367 days';
@@ -364,7 +364,7 @@ query(q{SELECT delay_send('mail', '"k1"', key => 'k')});
 my $k1 = lease_one('mail', '1 hour', 'a message with a key');
 my $k2 = query(q{SELECT delay_send('mail', '"k2"', key => 'k')});
 isnt($k2, $k1->[0], 'while it is leased it counts as running: another one is sent');
-is(query("SELECT delay_send('mail', '\"k3\"', key => 'k')"), $k2, 'which is kept');
+is(query("SELECT delay_send('mail', '\"k3\"', key => 'k')"), $k2, 'a further message with the key keeps the second one');
 is(query("SELECT delay_cancel($k1->[0]), delay_reschedule($k1->[0], '0')"), 'running|running', 'it cannot be cancelled or moved');
 my $second = lease_one('mail', '1 hour', 'the newer one is leased, too');
 is($second->[2], 'k2', 'at the same time');

@@ -103,7 +103,7 @@ $first = narrow('late', 1, '1 hour', ', priority => -1');
 query(q{SELECT delay_send('late', '"urgent"', priority => 1)});
 is(call('delay_extend', $first, q{'1 ms'}), 't', 'a lease is made to end');
 wait_for($node, q{SELECT count(*) = 4 FROM delay_wheel_data.task t JOIN delay_wheel_data.queue q ON q.id = t.queue WHERE q.name = 'late' AND t.due < clock_timestamp()}, 'its end has come');
-is(lease_one('late', '1 hour', 'another one is leased')->[2], 'urgent', 'which is urgent');
+is(lease_one('late', '1 hour', 'another one is leased')->[2], 'urgent', 'the message that is leased is the urgent one');
 is(call('delay_done', $first), 't', 'the receiver of the first one is done');
 is(scalar(lease('late', 10, '1 hour')), 0, 'that frees no second place');
 
@@ -217,7 +217,7 @@ is(call('delay_extend', $a, q{'1 ms'}), 't', 'the lease ends');
 query(q{CALL delay_await('mail', '60 s')});
 is($receiver->query_safe(q{BEGIN; SELECT id FROM delay_receive('mail')}), $a->[0], 'and another one receives the message');
 is(without_waiting("SELECT $_($a->[0], $a->[1])"), 'f', "$_() does not wait for it") for qw(delay_done delay_extend delay_release delay_fail);
-is(without_waiting("SELECT delay_done_all('{$a->[0]}', '{$a->[1]}')"), '{}', 'nor does delay_done_all()');
+is(without_waiting("SELECT delay_done_all('{$a->[0]}', '{$a->[1]}')"), '{}', 'delay_done_all() does not wait for it');
 $receiver->query_safe('ROLLBACK');
 is(call('delay_done', $a), 't', 'when that one has rolled back, the token is valid');
 $canceller->quit;

@@ -150,7 +150,7 @@ group pooler => sub {
 		$pooler->stop;
 		like(three_messages(2), qr/^t /, 'as many receivers that wait as connections: the lease of the busy one ends before it is heard');
 		is(three_messages(3), 'f ttt 0', 'a connection for each receiver: the busy one is heard');
-		is(three_messages(2, 1), 'f ttt 0', 'so it is if others wait over connections of their own');
+		is(three_messages(2, 1), 'f ttt 0', 'if others wait over their own connections, the busy one is heard');
 		$q->(q{ALTER ROLE postman SET delay_wheel.max_await = '200 ms'});
 		is(three_messages(2), 'f ttt 0', 'so it is with a limit');
 

@@ -1,67 +1,219 @@
-# The reference (doc/reference.md, doc/reference/) is what scripts/reference.pl makes of
-# this very source and catalog, each object, column and message has its word,
-# doc/architecture.md and the README.md of each folder of src name what is there, and
-# doc/proof.md has all mutations.
+# The reference (doc/reference.md, doc/reference/) has each function, parameter, option, view,
+# column, setting, message, process and wait event of this very source and catalog, and no
+# other; COMMENTs are short; doc/architecture.md and the README.md of each folder of src name
+# what is there; doc/proof.md counts all mutations.
 
 use strict;
 use warnings;
 
 use DelayWheel;
 use File::Basename;
-use IPC::Run;
 use PostgreSQL::Test::Utils;
+use ReferenceErrors;
 use Test::More;
 
 my $root = dirname(__FILE__) . '/../..';
 my $node = new_node('reference');
+my $longest_comment = 250;
 
-my @pages = qw(reference.md reference/functions.md reference/settings.md reference/messages.md);
+sub rows { return map { [ split /\|/, $_, -1 ] } split /\n/, $node->safe_psql('postgres', $_[0]) }
 
-# Runs the script against the server of this test; returns what it prints.
-sub run_script
+# What the extension has, by pg_depend.
+$node->safe_psql('postgres', q{
+	CREATE SCHEMA checks;
+	CREATE FUNCTION checks.short(text) RETURNS text LANGUAGE sql AS
+		$$SELECT replace(replace(regexp_replace($1, '( DEFAULT [^:,]*)::[^,]*', '\1', 'g'), 'timestamp with time zone', 'timestamptz'), 'delay_wheel_internal.', '')$$;
+	CREATE VIEW checks.members AS
+		SELECT d.classid, d.objid, e.extnamespace
+		FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid AND d.refclassid = 'pg_extension'::regclass
+		WHERE d.deptype = 'e' AND e.extname = 'delay_wheel';
+	CREATE VIEW checks.functions AS
+		SELECT p.oid, n.nspname, CASE WHEN n.oid = m.extnamespace THEN proname::text ELSE n.nspname || '.' || proname END AS name,
+			checks.short(pg_get_function_arguments(p.oid)) AS args, checks.short(pg_get_function_result(p.oid)) AS result,
+			ARRAY(SELECT a.name FROM unnest(proargnames, proargmodes) a(name, mode)
+				WHERE COALESCE(mode, 'i') IN ('i', 'v') AND a.name <> '') AS parameters
+		FROM checks.members m JOIN pg_proc p ON p.oid = m.objid JOIN pg_namespace n ON n.oid = pronamespace
+		WHERE m.classid = 'pg_proc'::regclass;
+	CREATE VIEW checks.comments AS
+		SELECT pg_describe_object(classid, objid, 0) AS object, obj_description(objid, classid::regclass::name) AS comment
+		FROM checks.members
+		WHERE NOT (classid = 'pg_type'::regclass AND EXISTS (
+			SELECT FROM pg_type t WHERE t.oid = objid AND (typrelid <> 0 OR typelem <> 0)))
+		UNION ALL
+		SELECT pg_describe_object(classid, objid, attnum), col_description(objid, attnum)
+		FROM checks.members JOIN pg_class c ON c.oid = objid JOIN pg_attribute ON attrelid = objid
+		WHERE classid = 'pg_class'::regclass AND relkind IN ('r', 'v', 'm', 'f') AND attnum > 0 AND NOT attisdropped;
+});
+
+sub lacking_comments
 {
-	my ($argument) = @_;
-	local %ENV = (%ENV, PGHOST => $node->host, PGPORT => $node->port, PGDATABASE => 'postgres');
-	my ($out, $err) = ('', '');
-
-	IPC::Run::run([ 'perl', "$root/scripts/reference.pl", $argument ], '>', \$out, '2>', \$err);
-	is($err, '', "reference.pl $argument has nothing to complain of");
-	return $out;
+	return $node->safe_psql('postgres', "SELECT object || COALESCE(': ' || length(comment), '') FROM checks.comments
+		WHERE comment IS NULL OR length(comment) > $longest_comment ORDER BY object COLLATE \"C\"");
 }
+is(lacking_comments(), '', "each object and column has a COMMENT, of $longest_comment characters at most");
 
-# The text of each page, as the script writes it.
-sub reference
+#
+# The pages: sections by their headings
+#
+my (%page_of, %text_of);
+
+for my $file (sort glob "$root/doc/reference/*.md")
 {
-	my $directory = PostgreSQL::Test::Utils::tempdir();
-
-	run_script($directory);
-	return { map { $_ => slurp_file("$directory/$_") } @pages };
-}
-
-# The first lines that differ.
-sub first_difference
-{
-	my @kept = split /\n/, $_[0];
-	my @made = split /\n/, $_[1];
-
-	for my $i (0 .. $#made)
+	my ($heading, $in_code) = ('', 0);
+	for my $line (split /\n/, slurp_file($file))
 	{
-		next if ($kept[$i] // '') eq $made[$i];
-		return sprintf("line %d is\n  %s\nand would be\n  %s", $i + 1, $kept[$i] // '(not there)', $made[$i]);
+		$in_code = !$in_code if $line =~ /^```/;
+		if (!$in_code && $line =~ /^##+ (.*)/)
+		{
+			$heading = $1;
+			push @{ $page_of{$heading} }, basename($file);
+		}
+		$text_of{$heading} .= "$line\n";
 	}
-	return 'the file is longer than it would be';
 }
 
-is(run_script('--lacking'), '', 'each object, column, message and process has its word');
-
-my $kept = { map { $_ => slurp_file("$root/doc/$_") } @pages };
-my $made = reference();
-for my $page (@pages)
+# The rows of a section's table whose first column has this head, without it: cells.
+sub table
 {
-	ok($made->{$page} eq $kept->{$page}, "doc/$page is up to date")
-	  or diag(first_difference($kept->{$page}, $made->{$page}), "\nRun \"make reference\" and look at what has changed.");
+	my ($section, $head) = @_;
+	my @rows;
+	while ($section =~ /^\| *\Q$head\E *\|.*\n\|[-| :]+\|\n((?:\|.*\n)+)/mg)
+	{
+		push @rows, map { [ map { s/^\s+|\s+$//gr } split /(?<!\\)\|/, s/^\||\|$//gr ] } split /\n/, $1;
+	}
+	return @rows;
 }
-cmp_ok(scalar(split /\n/, $kept->{'reference.md'}), '<=', 80, 'the index is a page');
+
+# The names in backticks of a cell.
+sub names { return $_[0] =~ /`([^`]+)`/g }
+
+# What is in one list only.
+sub differing
+{
+	my ($what, $have, $want) = @_;
+	my %have = map { $_ => 1 } @$have;
+	my %want = map { $_ => 1 } @$want;
+	return ((map { "$what lacks $_" } grep { !$have{$_} } sort keys %want), map { "$what has $_, which is not there" } grep { !$want{$_} } sort keys %have);
+}
+
+# A signature as it stands in a page: one line, or an argument a line.
+sub squeezed { return $_[0] =~ s/\s+/ /gr =~ s/\( /(/gr =~ s/^ | $//gr }
+
+sub wrong_functions
+{
+	my (@wrong, %signatures, %parameters);
+
+	for (rows(q{SELECT name, args, COALESCE(result, ''), array_to_string(parameters, ',') FROM checks.functions
+		WHERE nspname NOT IN ('delay_wheel_internal', 'delay_wheel_data')}))
+	{
+		my ($name, $args, $result, $parameters) = @$_;
+		push @{ $signatures{$name} }, squeezed("$name($args)" . ($result eq '' ? '' : " returns $result"));
+		$parameters{$name}{$_} = 1 for split /,/, $parameters;
+	}
+	for my $name (sort keys %signatures)
+	{
+		my $section = $text_of{$name} // (push(@wrong, "$name has no section"), next);
+		push @wrong, "$name has several sections" if @{ $page_of{$name} } > 1;
+		my @signatures = map { squeezed($_) } $section =~ /^```\n(\Q$name\E\(.*?)^```$/msg;
+		push @wrong, differing($name, \@signatures, $signatures{$name}),
+		  differing("the table of $name", [ map { names($_->[0]) } table($section, 'parameter') ], [ keys %{ $parameters{$name} } ]);
+		push @wrong, "$name has no example" if $section !~ /^```sql$/m;
+	}
+	push @wrong, map { "$_ is no function" } grep { /^(?:delay_(?!wheel\b)\w+|delay_wheel\.\w+)$/ && !$signatures{$_} && $page_of{$_}[0] !~ /^(?:views|settings|errors)\.md$/ } sort keys %page_of;
+	my $internal = join '', map { slurp_file($_) } "$root/doc/reference/administration.md";
+	push @wrong, differing('administration.md',
+		[ map { map { s/\(.*//sr =~ s/^delay_wheel_internal\.//r } names($_->[0]) } table($internal, 'function') ],
+		[ map { $_->[0] =~ s/^delay_wheel_internal\.//r } rows(q{SELECT name FROM checks.functions WHERE nspname IN ('delay_wheel_internal', 'delay_wheel_data')}) ]);
+	return @wrong;
+}
+
+sub wrong_options
+{
+	return differing('the table of options', [ map { (names($_->[0]))[0] . " $_->[1] of $_->[4]" } table($text_of{Options} // '', 'option') ],
+		[ map { "$_->[0] $_->[1] of $_->[2]" } rows(q{SELECT name, checks.short(type), array_to_string(given_to, ', ') FROM delay_wheel.options}) ]);
+}
+
+sub wrong_views
+{
+	my (@wrong, %columns);
+
+	push @{ $columns{ $_->[0] } }, join(' | ', @$_[ 1 .. 3 ]) for rows(q{
+		SELECT c.oid::regclass, attname, checks.short(format_type(atttypid, atttypmod)), replace(col_description(attrelid, attnum), '|', '\')
+		FROM checks.members m JOIN pg_class c ON c.oid = m.objid JOIN pg_attribute ON attrelid = c.oid
+		WHERE m.classid = 'pg_class'::regclass AND relkind IN ('v', 'm') AND relnamespace = 'delay_wheel'::regnamespace AND attnum > 0 AND NOT attisdropped
+		ORDER BY c.oid, attnum});
+	for my $view (sort keys %columns)
+	{
+		my ($section) = map { $text_of{$_} } grep { $_ eq $view } keys %text_of;
+		next if !defined $section && push @wrong, "$view has no section";
+		my @rows = map { join(' | ', names($_->[0]), $_->[1], ($_->[2] // '') =~ s/\\([\\`*\[\]<|_])/$1/gr =~ s/\[([^\]]*)\]\([^)]*\)/$1/gr =~ s/`//gr =~ s/\|/\\/gr) } table($section, 'column');
+		push @wrong, differing($view, \@rows, [ map { s/`//gr } @{ $columns{$view} } ]);
+	}
+	my @tables = map { $_->[0] } rows(q{SELECT c.oid::regclass FROM checks.members m JOIN pg_class c ON c.oid = m.objid
+		WHERE m.classid = 'pg_class'::regclass AND relkind IN ('r', 'S') AND relnamespace = 'delay_wheel_data'::regnamespace});
+	my $views = slurp_file("$root/doc/reference/views.md");
+	return (@wrong, map { "views.md lacks $_" } grep { my $short = s/.*\.//r; $views !~ /`(?:delay_wheel_data\.)?\Q$short\E`/ } @tables);
+}
+
+my %factors = (
+	ms => [ [ 24 * 3600 * 1000, 'd' ], [ 3600 * 1000, 'h' ], [ 60 * 1000, 'min' ], [ 1000, 's' ] ],
+	s => [ [ 24 * 3600, 'd' ], [ 3600, 'h' ], [ 60, 'min' ] ],
+	min => [ [ 24 * 60, 'd' ], [ 60, 'h' ] ],
+	kB => [ [ 1024 * 1024, 'GB' ], [ 1024, 'MB' ] ]);
+
+# In the largest unit in which it is a whole number.
+sub amount
+{
+	my ($value, $unit) = @_;
+
+	return $value if $unit eq '' || $value <= 0;
+	for my $factor (@{ $factors{$unit} })
+	{
+		return $value / $factor->[0] . $factor->[1] if $value % $factor->[0] == 0;
+	}
+	return "$value$unit";
+}
+
+sub wrong_settings
+{
+	my @wrong;
+	my %change = (postmaster => 'restart', sighup => 'reload', superuser => 'superuser', user => 'session');
+	my %row = map { (names($_->[0]))[0] => $_ } table(slurp_file("$root/doc/reference/settings.md"), 'setting');
+	# those of the tests' build have no place in a sample file
+	my @settings = rows(q{SELECT name, boot_val, COALESCE(unit, ''), context FROM pg_settings
+		WHERE name LIKE 'delay\_wheel.%' AND NOT 'NOT_IN_SAMPLE' = ANY (pg_settings_get_flags(name))});
+
+	for (@settings)
+	{
+		my ($name, $default, $unit, $context) = @$_;
+		push @wrong, "$name has no section" if !$text_of{$name};
+		my $row = $row{$name} // $row{ $name =~ s/^delay_wheel\.//r } // (push(@wrong, "$name is not in the table"), next);
+		$default = $default eq '' ? 'empty' : amount($default, $unit);
+		push @wrong, "default of $name: $default" if ($row->[1] =~ s/[` ]//gr) ne $default =~ s/ //gr;
+		push @wrong, "change of $name: $change{$context}" if $row->[3] !~ /\b$change{$context}/;
+	}
+	my %there = map { $_->[0] => 1 } @settings;
+	return (@wrong, map { "there is no $_" } grep { !$there{$_} && !$there{"delay_wheel.$_"} } sort keys %row);
+}
+
+# The index has each section of a page.
+sub not_in_index
+{
+	my $index = slurp_file("$root/doc/reference.md");
+	my @objects = grep { /^(?:delay_|delay_wheel\.)\w+$/ } keys %page_of;
+	my @lacking;
+	for my $object (@objects)
+	{
+		my $anchor = lc $object =~ s/[^\w-]//gr;
+		push @lacking, map { "$object of $_ is not in the index" } grep { $index !~ m{\(reference/\Q$_\E#\Q$anchor\E\)} } @{ $page_of{$object} };
+	}
+	return sort @lacking;
+}
+
+my %checks = (functions => \&wrong_functions, options => \&wrong_options, views => \&wrong_views, settings => \&wrong_settings,
+	index => \&not_in_index, errors => sub { ReferenceErrors::wrong($root) });
+is(join("\n", $checks{$_}->()), '', "the reference and the source agree: $_") for sort keys %checks;
+cmp_ok(scalar(split /\n/, slurp_file("$root/doc/reference.md")), '<=', 80, 'the index is a page');
 
 # The documents of the source name what is there: files, and functions and variables.
 # The README.md of a folder names each of its .c files.
@@ -98,18 +250,18 @@ my ($list) = run_command([ 'perl', "$root/test/mutations/run", '--list' ]);
 is($counted, scalar(split /\n/, $list),
 	'the table "rules of" in proof.md has all that test/mutations/run has');
 
-# The check is one: it notices what is taken away, and what is there beside.
+# These checks notice what is taken away, and what is there beside.
 $node->safe_psql('postgres', q{
 	COMMENT ON COLUMN delay_wheel.tasks.due IS NULL;
 	COMMENT ON FUNCTION delay_retry(bigint) IS NULL;
-	CREATE FUNCTION delay_wheel.quietly(a int, b int, c int, d int) RETURNS int LANGUAGE sql AS 'SELECT 1';
-	COMMENT ON FUNCTION delay_wheel.quietly(int, int, int, int) IS 'a, b and d';
-	ALTER EXTENSION delay_wheel ADD FUNCTION delay_wheel.quietly(int, int, int, int);
+	CREATE FUNCTION delay_wheel.quietly(a int, b int) RETURNS int LANGUAGE sql AS 'SELECT 1';
+	ALTER EXTENSION delay_wheel ADD FUNCTION delay_wheel.quietly(int, int);
+	COMMENT ON FUNCTION delay_wheel.quietly(int, int) IS 'a and b';
+	ALTER EXTENSION delay_wheel DROP FUNCTION delay_snooze(interval);
 });
-is(run_script('--lacking'),
-	"COMMENT ON FUNCTION delay_retry(id bigint)\nCOMMENT ON COLUMN delay_wheel.tasks.due\nargument c of delay_wheel.quietly\n",
-	'what lacks a word is found');
-isnt(reference()->{'reference/functions.md'}, $kept->{'reference/functions.md'}, 'an object more or a COMMENT less makes another reference');
+is(lacking_comments(), "column due of view delay_wheel.tasks\nfunction delay_retry(bigint)", 'a lacking COMMENT is found');
+is(join("\n", wrong_functions()), "delay_wheel.quietly has no section\ndelay_snooze is no function", 'an additional function and a lacking one are found');
+like(join("\n", wrong_views()), qr/^delay_wheel.tasks lacks due \| timestamptz \| $/m, 'and a column whose COMMENT is another one');
 
 $node->stop;
 done_testing();

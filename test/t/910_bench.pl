@@ -88,7 +88,7 @@ command_ok([ $program, '--report', '--out', $out ], 'table and plots can be made
 command_ok([ $program, '--report', '--beside', $out, '--out', $out ], 'and a table beside another run');
 my @beside = slurp_file("$out/beside.md") =~ /^(\| \d.*\|)$/mg;
 cmp_ok(@beside, '>', 20, 'it has a line for each row');
-is(scalar(grep { !/\| 1\.00 \|$/ && !/\|  \|$/ } @beside), 0, 'which are the same beside themselves');
+is(scalar(grep { !/\| 1\.00 \|$/ && !/\|  \|$/ } @beside), 0, 'a run beside itself shows equal figures');
 is(slurp_file("$out/README.md"), $table, 'the same');
 
 my $pid = fork() // die "fork: $!";

@@ -62,7 +62,7 @@ local $ENV{PG_CONFIG} = "$bare$bindir/pg_config";
 is(qx($ENV{PG_CONFIG} --sharedir), "$bare$sharedir\n", 'a PostgreSQL of its own');
 my $before = files();
 # no link to a file of it; a folder on the way may be called so
-unlike($before, qr{\bdelay_wheel[^/\s]* /}, 'which has no delay_wheel');
+unlike($before, qr{\bdelay_wheel[^/\s]* /}, 'the new PostgreSQL has no delay_wheel');
 
 sub nothing_is_left
 {
@@ -153,7 +153,7 @@ SKIP:
 
 	$said = '';
 	ok(!IPC::Run::run([$try], '<', \undef, '>&', \$said), 'it needs a compiler');
-	like($said, qr/^missing: gcc libc-headers\n/, '... which it says');
+	like($said, qr/^missing: gcc libc-headers\n/, 'the missing compiler is named');
 	like($said, qr/^(?:sudo )?apt-get install gcc libc6-dev\n.*--install/m, '... and how to get it') if -x '/usr/bin/apt-get';
 }
 {

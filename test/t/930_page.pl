@@ -138,15 +138,15 @@ $d = feed();
 my @next = @{ $d->{pending}{rows} };
 is(scalar(@next), 50, 'of pending tasks the first ones are listed');
 is_deeply([ map { $_->{due} } @next ], [ sort map { $_->{due} } @next ], 'by due time');
-is_deeply([ grep { my $id = $_->{id}; grep { $_->{id} == $id } @next } @{ $d->{running}{rows} } ], [], 'without those that run');
+is_deeply([ grep { my $id = $_->{id}; grep { $_->{id} == $id } @next } @{ $d->{running}{rows} } ], [], 'running tasks are not listed as pending');
 
 # rights: what the views show
 is(feed(q{SET ROLE shop; SELECT delay_wheel.page_data()})->{failed}{rows}[0]{tag}, 'spring', 'a role sees its own failed task');
 is(feed(q{SET ROLE shop; SET row_security = off; SELECT delay_wheel.page_data()})->{failed}{rows}[0]{tag}, 'spring', 'also without row level security');
 $d = feed(q{SET ROLE shop; SELECT delay_wheel.page_data()});
 is_deeply([ map { $d->{$_}{total} } qw(running failed lanes recurring) ], [ 0, 1, 2, 0 ], 'and nothing of others');
-is_deeply([ grep { $_->{owner} ne 'shop' } @{ $d->{pending}{rows} } ], [], 'nor their pending tasks');
-unlike(encode_json($d), qr/onerror/, 'nor their texts');
+is_deeply([ grep { $_->{owner} ne 'shop' } @{ $d->{pending}{rows} } ], [], 'a role sees no pending tasks of others');
+unlike(encode_json($d), qr/onerror/, 'a role sees no texts of others');
 $d = feed(q{SET ROLE watcher; SELECT delay_wheel.page_data()});
 is_deeply([ map { $d->{$_}{total} } qw(running failed lanes recurring) ], [ 1, 3, 4, 1 ], 'a role that may read all sees all');
 $d = feed(q{SELECT delay_wheel.page_data(texts => false)});
@@ -255,7 +255,7 @@ is($node->safe_psql('postgres', q{SELECT array_agg(id) = (SELECT array_agg(id) F
 my $plan = $node->safe_psql('postgres', 'EXPLAIN (COSTS OFF) SELECT * FROM delay_wheel_internal.newest_failed');
 my @scans = $plan =~ /Scan.* on failed_task\b/g;
 is(scalar @scans, 1, 'which are read by one scan') or diag($plan);
-like($plan, qr/Index Scan Backward using failed_task_failed_at_idx on failed_task/, 'of the index, from its end') or diag($plan);
+like($plan, qr/Index Scan Backward using failed_task_failed_at_idx on failed_task/, 'newest_failed reads the index from its end') or diag($plan);
 
 #
 # The set-up for PostgREST of doc/web.md, and a stand-in for it: started by the command

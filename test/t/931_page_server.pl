@@ -40,7 +40,7 @@ my ($role) = $manual =~ /^<!-- role for the page -->\n+```sql\n(.*?)^```/ms;
 my $start = qr/^npm install --prefix examples\/page && (.* node examples\/page\/server.js)$/;
 
 like($manual, qr/^# The web page\n\n.*\n\n<!-- shown by/, 'the document begins with a command');
-like($command, $start, 'which installs and starts');
+like($command, $start, 'the command installs and starts the page');
 make_path("$dir/copy/examples");
 system_or_bail('cp', '-R', "$tree/web", "$dir/copy/");
 system_or_bail('cp', '-R', "$tree/examples/page", "$dir/copy/examples/");
@@ -167,7 +167,7 @@ for my $name ("evil.example:$port", 'evil.example', "127.0.0.1.evil.example:$por
 	{
 		($head, $body) = ask($port, "GET $path", $name);
 		like($head, qr{^HTTP/1.1 4}, "for \"$name\" there is no $path");
-		unlike($body, qr/delay_wheel|format/, 'nor any of it');
+		unlike($body, qr/delay_wheel|format/, "for \"$name\" the answer has no data");
 	}
 }
 like((ask($port, "$_ /delay_wheel.json"))[0], qr{^HTTP/1.1 405 }, "$_ is refused") for qw(POST PUT DELETE OPTIONS);
@@ -185,7 +185,7 @@ my @waiting = map { request($port, 'GET /delay_wheel.json') } 1 .. 10;
 like((ask($port, 'GET /'))[0], qr{^HTTP/1.1 200 }, 'while the database does not answer, the page is there');
 kill 'CONT', $backend;
 is(scalar(grep { (answer($_))[0] =~ m{^HTTP/1.1 200 } } @waiting), 10, 'ten at once have their answers');
-cmp_ok(scalar(() = log_since($node, $asked_before) =~ /page_data/g), '<', 5, 'of few queries');
+cmp_ok(scalar(() = log_since($node, $asked_before) =~ /page_data/g), '<', 5, 'ten requests at once need fewer than five queries');
 unlike(said('watcher'), qr/database:/, 'it has nothing to complain of');
 
 #
@@ -215,7 +215,7 @@ like(act($acts, $token, $pause, Origin => $_), qr/^403 /, 'not from ' . ($_ // '
   for undef, 'null', 'http://evil.example', "http://127.0.0.1:$port", "https://127.0.0.1:$acts", "http://localhost:$acts";
 like(act($acts, $token, $pause, 'Content-Type' => $_), qr/^403 /, 'not as ' . ($_ // 'nothing')) for undef, 'text/plain', 'application/x-www-form-urlencoded';
 like(act($acts, $token, $pause, Host => 'evil.example', Origin => 'http://evil.example'), qr/^421 /, 'not for another name');
-like(act($acts, $token, $_), qr/^400 /, 'not anything else') for 'x', '', '[]', '{}', '"pause"', { action => 'drop', values => ['letters'] },
+like(act($acts, $token, $_), qr/^400 /, 'no other action is accepted') for 'x', '', '[]', '{}', '"pause"', { action => 'drop', values => ['letters'] },
   { action => 'constructor', values => [] }, { action => 'pause', values => [] }, { action => 'pause', values => [ 'letters', 'x' ] },
   { action => 'pause', values => [ [ 'letters' ] ] }, { action => 'pause', values => 'letters' }, 'x' x 20000;
 unlike((ask($acts, "GET /act?token=$token&action=pause"))[0], qr{^HTTP/1.1 200}, 'not by GET');
@@ -372,7 +372,7 @@ SKIP:
 	$shown->('dialog', 'Done.', 'paused');
 	is(in_shop(q{SELECT state FROM delay_wheel.recurring WHERE name = 'again'}), 'paused', 'a recurring task');
 	$close->();
-	ok($browser->wait_for(q{document.querySelector('button[aria-label="Resume recurring task again"]') !== null}), 'which can be resumed');
+	ok($browser->wait_for(q{document.querySelector('button[aria-label="Resume recurring task again"]') !== null}), 'the paused recurring task can be resumed');
 	is(in_shop($audited . q{ WHERE task IS NOT NULL}), join(', ', map { "$_ operator delay_wheel page" } qw(reschedule cancel reschedule retry cancel)), 'the audit has what was done to tasks');
 	is($browser->ask('window.hit === undefined'), JSON::PP::true, 'texts of tasks are text');
 	# those before it may have asked their servers once more, which are not there any more

@@ -104,7 +104,7 @@ for my $shard (@shards)
 my $tasks = join ' UNION ALL ', map { "SELECT * FROM $_.tasks" } @shards;
 is(front("SELECT count(*) FROM ($tasks) t"), $orders, 'all of them are seen in front');
 my $states = join ' UNION ALL ', map { "SELECT '$_' AS shard, state FROM $_.status" } @shards;
-is(front("SELECT string_agg(state, ' ') FROM ($states) s"), 'running running running running', 'so is each timer');
+is(front("SELECT string_agg(state, ' ') FROM ($states) s"), 'running running running running', 'the state of each timer is seen in front');
 
 #
 # They fall due while one of the servers dies.
