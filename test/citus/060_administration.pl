@@ -104,7 +104,7 @@ $workers[1]->append_conf('postgresql.conf', 'max_worker_processes = 8');
 my $position = log_position($workers[1]);
 $workers[1]->start;
 wait_until(30, sub { return log_since($workers[1], $position) =~ /may need/ });
-like(log_since($workers[1], $position), qr/WARNING:  delay_wheel may need 11 background workers, but "max_worker_processes" is 8\n.*up to 4 executors, and up to 3 workers of Citus, and those that others have registered: 1 \+ 1 \* \(2 \+ 4 \+ 3\) \+ 1 = 11\.\n.*HINT:  Set "max_worker_processes" to 11,/,
+like(log_since($workers[1], $position), qr/WARNING:  delay_wheel may need 11 background workers, but "max_worker_processes" is 8\n.*up to 4 executors and up to 3 workers of Citus; workers that other libraries have registered: 1 \+ 1 \* \(2 \+ 4 \+ 3\) \+ 1 = 11\.\n.*HINT:  Set "max_worker_processes" to 11,/,
 	'too few background workers: a warning at the start');
 $workers[1]->stop('fast');
 
