@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * await.c
- *	  delay_await(): waits until a message can be received.
+ *	  delay_await(), delay_await_any(): wait until a message can be received.
  *
  * Run by sessions.  The procedure is called as a statement of its own.  It commits, and then waits
  * for its latch without snapshot, lock or transaction id.  The timer, or a session that puts
@@ -14,6 +14,7 @@
 
 #include "access/htup_details.h"
 #include "access/xact.h"
+#include "catalog/pg_type.h"
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "funcapi.h"
@@ -22,6 +23,7 @@
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "tcop/pquery.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/portal.h"
 #include "utils/timestamp.h"
@@ -41,6 +43,16 @@
 #define MARGIN_US		(50 * 1000)
 
 PG_FUNCTION_INFO_V1(dw_await);
+PG_FUNCTION_INFO_V1(dw_await_any);
+
+/* The queues that a session waits for. */
+typedef struct Awaiting
+{
+	int			n;
+	char	   *names[DW_MAX_AWAITED];
+	int16		ids[DW_MAX_AWAITED];
+	bool		found[DW_MAX_AWAITED];	/* has a message that can be received */
+} Awaiting;
 
 /* Why the wait has ended. */
 typedef enum Awaited
@@ -52,7 +64,7 @@ typedef enum Awaited
 
 /* Raises an error unless this is a CALL of its own, by a client, outside of a transaction block. */
 static void
-require_top_level(FunctionCallInfo fcinfo)
+require_top_level(FunctionCallInfo fcinfo, const char *name)
 {
 	const CallContext *call = (const CallContext *) fcinfo->context;
 	Node	   *utility = NULL;
@@ -66,9 +78,9 @@ require_top_level(FunctionCallInfo fcinfo)
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
-			 errmsg("%s cannot run inside a transaction block, a function or DO", "delay_await()"),
+			 errmsg("%s cannot run inside a transaction block, a function or DO", name),
 			 errdetail("It commits before it waits."),
-			 errhint("Use CALL %s as a statement of its own.", "delay_await()")));
+			 errhint("Use CALL %s as a statement of its own.", name)));
 }
 
 /*
@@ -96,29 +108,35 @@ leave_wait(int code, Datum db)
 }
 
 /*
- * Step Q1 of the model.  Returns true if a message can be received now.  Otherwise registers this
- * session, so that the next message wakes it.
+ * Step Q1 of the model.  Returns true if a message of one of the queues can be received now, and
+ * notes which queues.  Otherwise registers this session, so that the next message wakes it.
  */
 static bool
-look_or_register(DwDatabase *db, int16 id)
+look_or_register(DwDatabase *db, Awaiting *awaiting)
 {
 	TimestampTz look_again = DW_NEVER;
-	DwQueue    *queue;
-	bool		found;
+	bool		any = false;
 
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	dw_await_leave(db);
-	queue = dw_queue_place_of(db, id);
-	if (queue != NULL)
-		queue->looked_at = dw_now();
-	found = queue != NULL && dw_ready_has_message(db, queue, &look_again);
-	if (!found)
-		dw_await_enter(db, id);
+	for (int i = 0; i < awaiting->n; i++)
+	{
+		TimestampTz when = DW_NEVER;
+		DwQueue    *queue = dw_queue_place_of(db, awaiting->ids[i]);
+
+		if (queue != NULL)
+			queue->looked_at = dw_now();
+		awaiting->found[i] = queue != NULL && dw_ready_has_message(db, queue, &when);
+		any |= awaiting->found[i];
+		look_again = Min(look_again, when);
+	}
+	if (!any)
+		dw_await_enter(db, awaiting->ids, awaiting->n);
 	LWLockRelease(dw_ready_lock(db));
-	/* a limit of the queue holds messages back: the timer wakes us when the limit ends */
-	if (!found)
+	/* a limit of a queue holds messages back: the timer wakes us when the limit ends */
+	if (!any)
 		dw_ask_dispatch(db, look_again);
-	return found;
+	return any;
 }
 
 /*
@@ -165,13 +183,13 @@ sleep_until(int64 deadline)
 	CHECK_FOR_INTERRUPTS();
 }
 
-/* Waits for a message of the queue until the deadline, or until queues have changed. */
+/* Waits for a message of the queues until the deadline, or until queues have changed. */
 static Awaited
-await(DwDatabase *db, int16 id, uint32 control, int64 deadline)
+await(DwDatabase *db, Awaiting *awaiting, uint32 control, int64 deadline)
 {
 	for (;;)
 	{
-		if (look_or_register(db, id))
+		if (look_or_register(db, awaiting))
 			return AWAITED_MESSAGE;
 		if (dw_uptime() >= deadline)
 			return AWAITED_TIMEOUT;
@@ -183,14 +201,14 @@ await(DwDatabase *db, int16 id, uint32 control, int64 deadline)
 
 /* Calls await(), and leaves nothing in shared memory, even after an error. */
 static Awaited
-await_and_leave(DwDatabase *db, int16 id, uint32 control, int64 deadline)
+await_and_leave(DwDatabase *db, Awaiting *awaiting, uint32 control, int64 deadline)
 {
 	/* set here for static analysis alone */
 	Awaited		result = AWAITED_TIMEOUT;
 
 	PG_ENSURE_ERROR_CLEANUP(leave_wait, PointerGetDatum(db));
 	{
-		result = await(db, id, control, deadline);
+		result = await(db, awaiting, control, deadline);
 	}
 	PG_END_ENSURE_ERROR_CLEANUP(leave_wait, PointerGetDatum(db));
 	leave_wait(0, PointerGetDatum(db));
@@ -198,11 +216,11 @@ await_and_leave(DwDatabase *db, int16 id, uint32 control, int64 deadline)
 }
 
 /*
- * Finds the queue, commits, and waits.  Each time that queues have changed, the queue and
- * the right to receive from it are looked up again.
+ * Finds the queues, commits, and waits.  Each time that queues have changed, the queues and
+ * the rights to receive from them are looked up again.
  */
 static bool
-await_message(const char *name, int64 asked)
+await_message(Awaiting *awaiting, int64 asked)
 {
 	Awaited		result;
 
@@ -210,56 +228,98 @@ await_message(const char *name, int64 asked)
 	{
 		DwDatabase *db = dw_require_my_database();
 		uint32		control;
-		int16		id;
 
-		/* read before the queue, so that a later change is noticed */
+		/* read before the queues, so that a later change is noticed */
 		control = dw_control_read(&db->timer_news);
 		pg_memory_barrier();
-		id = dw_queue_find_to_receive(name);
+		for (int i = 0; i < awaiting->n; i++)
+			awaiting->ids[i] = dw_queue_find_to_receive(awaiting->names[i]);
 		dw_warn_not_served(db);
 		/* gives up the snapshot and all locks; the new transaction has none */
 		SPI_commit();
 		db = dw_my_database();
 		result = db == NULL ? AWAITED_CHANGE :
-			await_and_leave(db, id, control, deadline_of(asked));
+			await_and_leave(db, awaiting, control, deadline_of(asked));
 	} while (result == AWAITED_CHANGE);
 	return result == AWAITED_MESSAGE;
 }
 
 /* Returns the INOUT parameter "found" as a row, since a procedure must return a row. */
 static Datum
-result_row(FunctionCallInfo fcinfo, bool found)
+result_row(FunctionCallInfo fcinfo, Datum value, bool isnull)
 {
 	TupleDesc	desc;
-	Datum		value = BoolGetDatum(found);
-	bool		isnull = false;
 
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type of delay_await() must be a row type");
+		elog(ERROR, "return type of a procedure must be a row type");
 	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), &value, &isnull));
 }
 
-/* SQL procedure delay_await(). */
-Datum
-dw_await(PG_FUNCTION_ARGS)
+/* Raises an error if the session cannot wait now.  name: the procedure. */
+static void
+require_waiting(FunctionCallInfo fcinfo, const char *name)
 {
-	int64		deadline = DW_NEVER;	/* by dw_uptime() */
-	char	   *name;
-	bool		found;
-
 	dw_require_right();
 	dw_require_shared();
-	PreventCommandDuringRecovery("delay_await()");
-	require_top_level(fcinfo);
-	dw_refuse_null(PG_ARGISNULL(0), "queue name");
-	name = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	PreventCommandDuringRecovery(name);
+	require_top_level(fcinfo, name);
+}
+
+/* Waits for the queues as long as argument 1 and the settings allow.  Returns true if one has a message. */
+static bool
+wait_for_queues(FunctionCallInfo fcinfo, Awaiting *awaiting)
+{
+	int64		deadline = DW_NEVER;	/* by dw_uptime() */
+	bool		found;
+
 	if (!PG_ARGISNULL(1))
 		deadline = dw_time_add(dw_uptime(), dw_interval_us(PG_GETARG_INTERVAL_P(1)));
 	if (dw_max_await >= 0)
 		deadline = Min(deadline, dw_uptime() + (int64) dw_max_await * 1000);
 	if (SPI_connect_ext(SPI_OPT_NONATOMIC) != SPI_OK_CONNECT)
 		elog(ERROR, "could not connect to the SPI manager");
-	found = await_message(name, deadline);
+	found = await_message(awaiting, deadline);
 	SPI_finish();
-	return result_row(fcinfo, found);
+	return found;
+}
+
+/* SQL procedure delay_await(). */
+Datum
+dw_await(PG_FUNCTION_ARGS)
+{
+	Awaiting   *awaiting = palloc0(sizeof(Awaiting));
+
+	require_waiting(fcinfo, "delay_await()");
+	dw_refuse_null(PG_ARGISNULL(0), "queue name");
+	awaiting->n = 1;
+	awaiting->names[0] = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	return result_row(fcinfo, BoolGetDatum(wait_for_queues(fcinfo, awaiting)), false);
+}
+
+/* SQL procedure delay_await_any().  "found" gets the names of the queues that have a message. */
+Datum
+dw_await_any(PG_FUNCTION_ARGS)
+{
+	Awaiting   *awaiting = palloc0(sizeof(Awaiting));
+	ArrayBuildState *found = NULL;
+	Datum	   *names;
+	bool	   *nulls;
+
+	require_waiting(fcinfo, "delay_await_any()");
+	dw_refuse_null(PG_ARGISNULL(0), "queue name");
+	deconstruct_array(PG_GETARG_ARRAYTYPE_P(0), TEXTOID, -1, false, TYPALIGN_INT, &names, &nulls, &awaiting->n);
+	if (awaiting->n < 1 || awaiting->n > DW_MAX_AWAITED)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("delay_await_any() waits for 1 to %d queues, not %d", DW_MAX_AWAITED, awaiting->n)));
+	for (int i = 0; i < awaiting->n; i++)
+	{
+		dw_refuse_null(nulls[i], "queue name");
+		awaiting->names[i] = TextDatumGetCString(names[i]);
+	}
+	if (wait_for_queues(fcinfo, awaiting))
+		for (int i = 0; i < awaiting->n; i++)
+			if (awaiting->found[i])
+				found = accumArrayResult(found, CStringGetTextDatum(awaiting->names[i]), false, TEXTOID, CurrentMemoryContext);
+	return result_row(fcinfo, found ? makeArrayResult(found, CurrentMemoryContext) : (Datum) 0, found == NULL);
 }

@@ -10,7 +10,7 @@
  * sessions see its messages as running, like a task that an executor has claimed.  Nobody waits for
  * the end of such a transaction, since it may be open for a long time.
  *
- * A session waits for a message of one queue; DwQueue.waiting counts these sessions.  It looks for
+ * A session waits for a message of some queues; DwQueue.waiting counts these sessions.  It looks for
  * a message and registers under the ready lock.  Messages become ready under the same lock, so no
  * wake-up is lost.  One message wakes one session.  If more messages are left, the session that
  * takes a message wakes the next session.  If the woken session has not looked within
@@ -45,10 +45,11 @@ typedef struct Receiver
 	TimestampTz since;			/* when it first received a message */
 
 	/* ready lock of the database */
-	Oid			database;		/* database of the queue; InvalidOid: the process does not wait */
-	int16		queue;
+	Oid			database;		/* database of the queues; InvalidOid: the process does not wait */
+	int16		queues[DW_MAX_AWAITED];
+	int16		nqueues;
 	bool		woken;			/* it was woken, and has not looked since */
-	bool		counted;		/* in DwQueue.waiting */
+	uint32		counted;		/* bit i: in DwQueue.waiting of queues[i] */
 } Receiver;
 
 typedef struct Receivers
@@ -190,22 +191,29 @@ dw_receiver_terminate(DwDatabase *db, pid_t pid, TimestampTz by)
 /*---- Waiting ----*/
 
 /*
- * Registers this session as waiting for a message of a queue of the database.  The queue may have
- * no place yet: when it gets a place, all waiting sessions are woken.  Needs the ready lock.
+ * Registers this session as waiting for a message of queues of the database.  A queue may have no
+ * place yet: when it gets a place, all waiting sessions are woken.  Needs the ready lock.
  */
 void
-dw_await_enter(DwDatabase *db, int16 queue)
+dw_await_enter(DwDatabase *db, const int16 *queues, int n)
 {
 	Receiver   *mine = &receivers->places[dw_my_proc() - 1];
-	DwQueue    *place = dw_queue_place_of(db, queue);
 
-	Assert(mine->database == InvalidOid);
+	Assert(mine->database == InvalidOid && n <= DW_MAX_AWAITED);
 	mine->database = db->oid;
-	mine->queue = queue;
+	mine->nqueues = n;
 	mine->woken = false;
-	mine->counted = place != NULL;
-	if (place != NULL)
+	mine->counted = 0;
+	for (int i = 0; i < n; i++)
+	{
+		DwQueue    *place = dw_queue_place_of(db, queues[i]);
+
+		mine->queues[i] = queues[i];
+		if (place == NULL)
+			continue;
+		mine->counted |= UINT32_C(1) << i;
 		place->waiting++;
+	}
 	db->awaiting++;
 }
 
@@ -214,14 +222,30 @@ void
 dw_await_leave(DwDatabase *db)
 {
 	Receiver   *mine = &receivers->places[dw_my_proc() - 1];
-	DwQueue    *place = dw_queue_place_of(db, mine->queue);
 
 	if (mine->database == InvalidOid)
 		return;
 	mine->database = InvalidOid;
 	db->awaiting--;
-	if (mine->counted && place != NULL && place->waiting > 0)
-		place->waiting--;
+	for (int i = 0; i < mine->nqueues; i++)
+	{
+		DwQueue    *place = dw_queue_place_of(db, mine->queues[i]);
+
+		if ((mine->counted & UINT32_C(1) << i) != 0 && place != NULL && place->waiting > 0)
+			place->waiting--;
+	}
+}
+
+/* True if the process of this place waits for a message of the queue, and was not woken. */
+static bool
+can_be_woken(const Receiver *place, const DwQueue *queue)
+{
+	if (place->database != queue->database || place->woken)
+		return false;
+	for (int i = 0; i < place->nqueues; i++)
+		if (place->queues[i] == queue->id)
+			return true;
+	return false;
 }
 
 /*
@@ -240,7 +264,7 @@ dw_await_wake_one(DwQueue *queue)
 		int			n = (first + i) % MaxBackends;
 		Receiver   *place = &receivers->places[n];
 
-		if (place->database != queue->database || place->queue != queue->id || place->woken)
+		if (!can_be_woken(place, queue))
 			continue;
 		place->woken = true;
 		queue->woken_at = dw_now();

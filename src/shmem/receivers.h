@@ -30,7 +30,10 @@ extern bool dw_xid_receives(TransactionId xid);
 extern TimestampTz dw_receivers_oldest(DwDatabase *db);
 extern bool dw_receiver_terminate(DwDatabase *db, pid_t pid, TimestampTz by);
 
-extern void dw_await_enter(DwDatabase *db, int16 queue);
+/* For how many queues a session can wait at once. */
+#define DW_MAX_AWAITED	32
+
+extern void dw_await_enter(DwDatabase *db, const int16 *queues, int n);
 extern void dw_await_leave(DwDatabase *db);
 extern bool dw_await_wake_one(DwQueue *queue);
 extern void dw_await_wake_all(DwDatabase *db);

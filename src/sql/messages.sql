@@ -66,3 +66,9 @@ CREATE PROCEDURE delay_await(queue text, timeout interval DEFAULT NULL, INOUT fo
 AS 'MODULE_PATHNAME', 'dw_await' LANGUAGE C;
 COMMENT ON PROCEDURE delay_await(text, interval, boolean) IS
 'Waits outside of a transaction until a message of an external queue can be received.';
+
+-- a name of its own: with an untyped NULL as found, a call of delay_await() would be ambiguous
+CREATE PROCEDURE delay_await_any(queues text[], timeout interval DEFAULT NULL, INOUT found text[] DEFAULT NULL)
+AS 'MODULE_PATHNAME', 'dw_await_any' LANGUAGE C;
+COMMENT ON PROCEDURE delay_await_any(text[], interval, text[]) IS
+'Waits outside of a transaction until a message of one of these external queues can be received.';
