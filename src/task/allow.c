@@ -45,6 +45,21 @@ PG_FUNCTION_INFO_V1(dw_allow);
 PG_FUNCTION_INFO_V1(dw_disallow);
 PG_FUNCTION_INFO_V1(dw_revoke_defaults);
 
+/* Returns the role names of an array, NULL for a NULL, and sets *n to their number. */
+static const char **
+role_names(ArrayType *array, int *n)
+{
+	Datum	   *values;
+	bool	   *nulls;
+	const char **names;
+
+	deconstruct_array(array, NAMEOID, NAMEDATALEN, false, TYPALIGN_CHAR, &values, &nulls, n);
+	names = palloc(*n * sizeof(char *));
+	for (int i = 0; i < *n; i++)
+		names[i] = nulls[i] ? NULL : NameStr(*DatumGetName(values[i]));
+	return names;
+}
+
 /*
  * Returns the role names as a list for GRANT.  The name public stands for PUBLIC, as in GRANT,
  * where even the quoted name is a keyword.
@@ -53,11 +68,9 @@ static char *
 list_roles(ArrayType *array)
 {
 	StringInfoData list;
-	Datum	   *names;
-	bool	   *nulls;
 	int			n;
+	const char **names = role_names(array, &n);
 
-	deconstruct_array(array, NAMEOID, NAMEDATALEN, false, TYPALIGN_CHAR, &names, &nulls, &n);
 	if (n == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -65,9 +78,8 @@ list_roles(ArrayType *array)
 	initStringInfo(&list);
 	for (int i = 0; i < n; i++)
 	{
-		dw_refuse_null(nulls[i], "role name");
-		appendStringInfo(&list, "%s%s", i > 0 ? ", " : "",
-						 quote_identifier(NameStr(*DatumGetName(names[i]))));
+		dw_refuse_null(names[i] == NULL, "role name");
+		appendStringInfo(&list, "%s%s", i > 0 ? ", " : "", quote_identifier(names[i]));
 	}
 	return list.data;
 }
@@ -181,12 +193,11 @@ static void
 join_group(ArrayType *roles)
 {
 	const char *list = list_roles(roles);
-	Datum	   *names;
 	int			n;
+	const char **names = role_names(roles, &n);
 
-	deconstruct_array(roles, NAMEOID, NAMEDATALEN, false, TYPALIGN_CHAR, &names, NULL, &n);
 	for (int i = 0; i < n; i++)
-		if (strcmp(NameStr(*DatumGetName(names[i])), "public") == 0)
+		if (strcmp(names[i], "public") == 0)
 			ereport(ERROR,
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 					 errmsg("cannot allow all roles on all nodes of Citus"),
@@ -196,7 +207,7 @@ join_group(ArrayType *roles)
 	change_rights(psprintf("GRANT " DW_GROUP " TO %s", list));
 	for (int i = 0; i < n; i++)
 	{
-		const char *name = NameStr(*DatumGetName(names[i]));
+		const char *name = names[i];
 
 		if (!has_privs_of_role(get_role_oid(name, false), get_role_oid(DW_GROUP, false)))
 			ereport(ERROR,
@@ -225,15 +236,14 @@ grant_right(ArrayType *roles)
 		.previous = error_context_stack,
 		.callback = grant_callback
 	};
-	Datum	   *names;
 	int			n;
+	const char **names = role_names(roles, &n);
 
 	error_context_stack = &callback;
 	change_rights(psprintf("GRANT INSERT ON " DW_RIGHT_VIEW " TO %s", list_roles(roles)));
 	error_context_stack = callback.previous;
-	deconstruct_array(roles, NAMEOID, NAMEDATALEN, false, TYPALIGN_CHAR, &names, NULL, &n);
 	for (int i = 0; i < n; i++)
-		grant_schema(schema, NameStr(*DatumGetName(names[i])));
+		grant_schema(schema, names[i]);
 }
 
 /* SQL function delay_wheel.allow(). */
@@ -261,13 +271,12 @@ dw_allow(PG_FUNCTION_ARGS)
 static void
 warn_of_allowed(ArrayType *roles)
 {
-	Datum	   *names;
 	int			n;
+	const char **names = role_names(roles, &n);
 
-	deconstruct_array(roles, NAMEOID, NAMEDATALEN, false, TYPALIGN_CHAR, &names, NULL, &n);
 	for (int i = 0; i < n; i++)
 	{
-		const char *name = NameStr(*DatumGetName(names[i]));
+		const char *name = names[i];
 		Oid			role = role_named(name);
 
 		if (role != ACL_ID_PUBLIC && !superuser_arg(role) &&

@@ -9,7 +9,7 @@ use warnings;
 use DelayWheel;
 use File::Basename;
 use PostgreSQL::Test::Utils;
-use ReferenceErrors;
+use ReferenceErrors qw(read_rows differing);
 use Test::More;
 
 my $root = dirname(__FILE__) . '/../..';
@@ -55,11 +55,12 @@ is(lacking_comments(), '', "each object and column has a COMMENT, of $longest_co
 #
 # The pages: sections by their headings
 #
-my (%page_of, %text_of);
+my (%page_of, %text_of, @rows);
 
 for my $file (sort glob "$root/doc/reference/*.md")
 {
 	my ($heading, $in_code) = ('', 0);
+	push @rows, map { { %$_, page => basename($file) } } read_rows($file);
 	for my $line (split /\n/, slurp_file($file))
 	{
 		$in_code = !$in_code if $line =~ /^```/;
@@ -72,29 +73,15 @@ for my $file (sort glob "$root/doc/reference/*.md")
 	}
 }
 
-# The rows of a section's table whose first column has this head, without it: cells.
+# The rows of the tables below a heading, or of a page, whose first column has this head: cells by heads.
 sub table
 {
-	my ($section, $head) = @_;
-	my @rows;
-	while ($section =~ /^\| *\Q$head\E *\|.*\n\|[-| :]+\|\n((?:\|.*\n)+)/mg)
-	{
-		push @rows, map { [ map { s/^\s+|\s+$//gr } split /(?<!\\)\|/, s/^\||\|$//gr ] } split /\n/, $1;
-	}
-	return @rows;
+	my ($where, $head) = @_;
+	return map { $_->{cells} } grep { $_->{head} eq $head && ($_->{heading} eq $where || $_->{page} eq $where) } @rows;
 }
 
 # The names in backticks of a cell.
 sub names { return $_[0] =~ /`([^`]+)`/g }
-
-# What is in one list only.
-sub differing
-{
-	my ($what, $have, $want) = @_;
-	my %have = map { $_ => 1 } @$have;
-	my %want = map { $_ => 1 } @$want;
-	return ((map { "$what lacks $_" } grep { !$have{$_} } sort keys %want), map { "$what has $_, which is not there" } grep { !$want{$_} } sort keys %have);
-}
 
 # A signature as it stands in a page: one line, or an argument a line.
 sub squeezed { return $_[0] =~ s/\s+/ /gr =~ s/\( /(/gr =~ s/^ | $//gr }
@@ -116,20 +103,19 @@ sub wrong_functions
 		push @wrong, "$name has several sections" if @{ $page_of{$name} } > 1;
 		my @signatures = map { squeezed($_) } $section =~ /^```\n(\Q$name\E\(.*?)^```$/msg;
 		push @wrong, differing($name, \@signatures, $signatures{$name}),
-		  differing("the table of $name", [ map { names($_->[0]) } table($section, 'parameter') ], [ keys %{ $parameters{$name} } ]);
+		  differing("the table of $name", [ map { names($_->{parameter}) } table($name, 'parameter') ], [ keys %{ $parameters{$name} } ]);
 		push @wrong, "$name has no example" if $section !~ /^```sql$/m;
 	}
 	push @wrong, map { "$_ is no function" } grep { /^(?:delay_(?!wheel\b)\w+|delay_wheel\.\w+)$/ && !$signatures{$_} && $page_of{$_}[0] !~ /^(?:views|settings|errors)\.md$/ } sort keys %page_of;
-	my $internal = join '', map { slurp_file($_) } "$root/doc/reference/administration.md";
 	push @wrong, differing('administration.md',
-		[ map { map { s/\(.*//sr =~ s/^delay_wheel_internal\.//r } names($_->[0]) } table($internal, 'function') ],
+		[ map { map { s/\(.*//sr =~ s/^delay_wheel_internal\.//r } names($_->{function}) } table('administration.md', 'function') ],
 		[ map { $_->[0] =~ s/^delay_wheel_internal\.//r } rows(q{SELECT name FROM checks.functions WHERE nspname IN ('delay_wheel_internal', 'delay_wheel_data')}) ]);
 	return @wrong;
 }
 
 sub wrong_options
 {
-	return differing('the table of options', [ map { (names($_->[0]))[0] . " $_->[1] of $_->[4]" } table($text_of{Options} // '', 'option') ],
+	return differing('the table of options', [ map { (names($_->{option}))[0] . " $_->{type} of $_->{where}" } table('Options', 'option') ],
 		[ map { "$_->[0] $_->[1] of $_->[2]" } rows(q{SELECT name, checks.short(type), array_to_string(given_to, ', ') FROM delay_wheel.options}) ]);
 }
 
@@ -144,10 +130,9 @@ sub wrong_views
 		ORDER BY c.oid, attnum});
 	for my $view (sort keys %columns)
 	{
-		my ($section) = map { $text_of{$_} } grep { $_ eq $view } keys %text_of;
-		next if !defined $section && push @wrong, "$view has no section";
-		my @rows = map { join(' | ', names($_->[0]), $_->[1], ($_->[2] // '') =~ s/\\([\\`*\[\]<|_])/$1/gr =~ s/\[([^\]]*)\]\([^)]*\)/$1/gr =~ s/`//gr =~ s/\|/\\/gr) } table($section, 'column');
-		push @wrong, differing($view, \@rows, [ map { s/`//gr } @{ $columns{$view} } ]);
+		next if !$text_of{$view} && push @wrong, "$view has no section";
+		my @have = map { join(' | ', names($_->{column}), $_->{type}, ($_->{meaning} // '') =~ s/\\([\\`*\[\]<|_])/$1/gr =~ s/\[([^\]]*)\]\([^)]*\)/$1/gr =~ s/`//gr =~ s/\|/\\/gr) } table($view, 'column');
+		push @wrong, differing($view, \@have, [ map { s/`//gr } @{ $columns{$view} } ]);
 	}
 	my @tables = map { $_->[0] } rows(q{SELECT c.oid::regclass FROM checks.members m JOIN pg_class c ON c.oid = m.objid
 		WHERE m.classid = 'pg_class'::regclass AND relkind IN ('r', 'S') AND relnamespace = 'delay_wheel_data'::regnamespace});
@@ -178,7 +163,7 @@ sub wrong_settings
 {
 	my @wrong;
 	my %change = (postmaster => 'restart', sighup => 'reload', superuser => 'superuser', user => 'session');
-	my %row = map { (names($_->[0]))[0] => $_ } table(slurp_file("$root/doc/reference/settings.md"), 'setting');
+	my %row = map { (names($_->{setting}))[0] => $_ } table('settings.md', 'setting');
 	# those of the tests' build have no place in a sample file
 	my @settings = rows(q{SELECT name, boot_val, COALESCE(unit, ''), context FROM pg_settings
 		WHERE name LIKE 'delay\_wheel.%' AND NOT 'NOT_IN_SAMPLE' = ANY (pg_settings_get_flags(name))});
@@ -189,8 +174,8 @@ sub wrong_settings
 		push @wrong, "$name has no section" if !$text_of{$name};
 		my $row = $row{$name} // $row{ $name =~ s/^delay_wheel\.//r } // (push(@wrong, "$name is not in the table"), next);
 		$default = $default eq '' ? 'empty' : amount($default, $unit);
-		push @wrong, "default of $name: $default" if ($row->[1] =~ s/[` ]//gr) ne $default =~ s/ //gr;
-		push @wrong, "change of $name: $change{$context}" if $row->[3] !~ /\b$change{$context}/;
+		push @wrong, "default of $name: $default" if ($row->{default} =~ s/[` ]//gr) ne $default =~ s/ //gr;
+		push @wrong, "change of $name: $change{$context}" if $row->{change} !~ /\b$change{$context}/;
 	}
 	my %there = map { $_->[0] => 1 } @settings;
 	return (@wrong, map { "there is no $_" } grep { !$there{$_} && !$there{"delay_wheel.$_"} } sort keys %row);

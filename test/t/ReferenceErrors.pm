@@ -7,11 +7,9 @@ use strict;
 use warnings;
 
 use Exporter 'import';
-use File::Basename qw(dirname);
-use lib dirname(__FILE__) . '/../../scripts';
 use Messages qw(read_messages);
 
-our @EXPORT_OK = qw(read_rows read_sqlstates wrong);
+our @EXPORT_OK = qw(read_rows differing);
 
 sub slurp
 {
@@ -85,14 +83,15 @@ sub messages_of_source
 	return %messages;
 }
 
+# What is in one of two lists only: what the first one, of this name, lacks, and what it has beside.
 sub differing
 {
-	my ($what, $have, $want) = @_;
+	my ($name, $have, $want) = @_;
 	my %have = map { $_ => 1 } @$have;
 	my %want = map { $_ => 1 } @$want;
 
-	return ((map { "errors.md lacks $what: $_" } grep { !$have{$_} } sort keys %want),
-		map { "errors.md has $what that the source has not: $_" } grep { !$want{$_} } sort keys %have);
+	return ((map { "$name lacks $_" } grep { !$have{$_} } sort keys %want),
+		map { "$name has $_, which is not there" } grep { !$want{$_} } sort keys %have);
 }
 
 sub matches
@@ -138,7 +137,7 @@ sub wrong
 			$row_of{$text} = $row;
 		}
 	}
-	push @wrong, differing('a message', [ keys %row_of ], [ keys %messages ]);
+	push @wrong, differing('errors.md', [ keys %row_of ], [ keys %messages ]);
 	for my $text (grep { $messages{$_} } sort keys %row_of)
 	{
 		push @wrong, map { "errors.md has a message without its SQLSTATE $_: $text" } codes_not_named($row_of{$text}, $messages{$text});
@@ -148,9 +147,9 @@ sub wrong
 	my %texts;
 	push @{ $texts{ $_->{head} } }, @{ $_->{texts} } for @rows;
 	return (@wrong,
-		differing('an SQLSTATE', $texts{SQLSTATE} // [], [ grep { /^DW/ } values %states ]),
-		differing('a process', $texts{process} // [], [ map { "delay_wheel $_" } @{ matches($root, qr/\bdw_worker_(?:start\(|describe\(&worker, )"([^"]+)"/) } ]),
-		differing('a wait event', $texts{'wait event'} // [], matches($root, qr/\bdw_wait_event\(\w+, "(\w+)"\)/)));
+		differing('the SQLSTATEs of errors.md', $texts{SQLSTATE} // [], [ grep { /^DW/ } values %states ]),
+		differing('the processes of errors.md', $texts{process} // [], [ map { "delay_wheel $_" } @{ matches($root, qr/\bdw_worker_(?:start\(|describe\(&worker, )"([^"]+)"/) } ]),
+		differing('the wait events of errors.md', $texts{'wait event'} // [], matches($root, qr/\bdw_wait_event\(\w+, "(\w+)"\)/)));
 }
 
 1;

@@ -1,6 +1,6 @@
 # What delay_wheel says: the errors, warnings, notices and log lines of src, as
 # they stand in its calls of ereport() and elog(), and the texts that it writes
-# into delay_wheel.failed and its views.  For scripts/reference.pl.
+# into delay_wheel.failed and its views.  For ReferenceErrors.pm.
 #
 # No parser of C: it knows strings, parentheses, conditional expressions of
 # strings, and psprintf().  What is only known when the message is raised is
@@ -237,9 +237,6 @@ sub one_report
 		texts => [ parts_named($source, $call, qr/errmsg(?:_internal)?/),
 			plurals_named($source, $call, 'errmsg_plural') ],
 		codes => [ @codes ? @codes : $default_code{$level} // () ],
-		details => [ parts_named($source, $call, qr/errdetail(?:_log)?/),
-			plurals_named($source, $call, 'errdetail_plural') ],
-		hints => [ parts_named($source, $call, 'errhint') ],
 	};
 }
 
@@ -253,7 +250,6 @@ sub one_elog
 		internal => 1,
 		texts => [ unknown_cut(map { fill_in($source, $_, @args) } texts($source, $format)) ],
 		codes => [ $default_code{$level} // () ],
-		details => [], hints => [],
 	};
 }
 
@@ -269,7 +265,7 @@ sub one_recorded
 		level => 'failed',
 		internal => 0,
 		texts => [ unknown_cut(texts($source, expression_at($source->{text}, $at))) ],
-		codes => [@codes], details => [], hints => [],
+		codes => [@codes],
 	};
 }
 
@@ -278,7 +274,7 @@ sub plain_text
 {
 	my ($level, $text) = @_;
 
-	return { level => $level, internal => 0, texts => [$text], codes => [], details => [], hints => [] };
+	return { level => $level, internal => 0, texts => [$text], codes => [] };
 }
 
 # What delay_wheel.status shows as last_problem.
