@@ -147,7 +147,7 @@ RELEASE t;
 SAVEPOINT t;
 ROLLBACK TO t;
 SELECT due_at - now() AS due_in FROM delay_scheduled(:kept);
-SELECT code, replace(message, :'id', 'N') AS message, detail ~ '^That is task \d+\.$' AS which, hint FROM pg_temp.error_of(format('SELECT * FROM delay_scheduled(%s)', :id));
+SELECT code, replace(message, :'id', 'N') AS message, detail ~ '^The transaction has scheduled task \d+ last\.$' AS which, hint FROM pg_temp.error_of(format('SELECT * FROM delay_scheduled(%s)', :id));
 ROLLBACK;
 SELECT * FROM delay_scheduled();
 

@@ -3,10 +3,10 @@
  * await.c
  *	  delay_await(), delay_await_any(): wait until a message can be received.
  *
- * Run by sessions.  The procedure is called as a statement of its own.  It commits, and then waits
- * for its latch without snapshot, lock or transaction id.  The timer, or a session that puts
- * messages into a ready list, wakes it, see shmem/receivers.c.  The procedure takes no message: its
- * caller receives afterwards, in a new transaction.
+ * Run by sessions.  The procedure is called as a statement of its own.  The procedure commits, and
+ * then waits for its latch without snapshot, lock or transaction id.  The timer, or a session that
+ * puts messages into a ready list, sets the latch, see shmem/receivers.c.  The procedure receives
+ * no message.  Its caller does this afterwards, in a new transaction.
  *
  *-------------------------------------------------------------------------
  */
@@ -39,7 +39,7 @@
 #include "../task/queues.h"
 #include "../task/task.h"
 
-/* How long before a timeout of the session the wait ends, in us. */
+/* The wait ends this time before a timeout of the session, in us. */
 #define MARGIN_US		(50 * 1000)
 
 PG_FUNCTION_INFO_V1(dw_await);
@@ -62,7 +62,7 @@ typedef enum Awaited
 	AWAITED_CHANGE				/* queues or rights may have changed */
 } Awaited;
 
-/* Raises an error unless this is a CALL of its own, by a client, outside of a transaction block. */
+/* Raises an error unless a client executes CALL as a single statement, outside of a transaction. */
 static void
 require_top_level(FunctionCallInfo fcinfo, const char *name)
 {
@@ -79,12 +79,12 @@ require_top_level(FunctionCallInfo fcinfo, const char *name)
 	ereport(ERROR,
 			(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
 			 errmsg("%s cannot run inside a transaction block, a function or DO", name),
-			 errdetail("It commits before it waits."),
+			 errdetail("The procedure commits before it waits."),
 			 errhint("Use CALL %s as a statement of its own.", name)));
 }
 
 /*
- * Returns when the wait ends, by dw_uptime(): as asked, or a moment before a timeout of the
+ * Returns the end of the wait, by dw_uptime(): the given time, or a moment before a timeout of the
  * session.
  */
 static int64
@@ -109,7 +109,7 @@ leave_wait(int code, Datum db)
 
 /*
  * Step Q1 of the model.  Returns true if a message of one of the queues can be received now, and
- * notes which queues.  Otherwise registers this session, so that the next message wakes it.
+ * notes these queues.  Otherwise registers this session: the next message wakes it.
  */
 static bool
 look_or_register(DwDatabase *db, Awaiting *awaiting)
@@ -133,15 +133,15 @@ look_or_register(DwDatabase *db, Awaiting *awaiting)
 	if (!any)
 		dw_await_enter(db, awaiting->ids, awaiting->n);
 	LWLockRelease(dw_ready_lock(db));
-	/* a limit of a queue holds messages back: the timer wakes us when the limit ends */
+	/* a limit of a queue may block messages: at its end, the timer wakes this session */
 	if (!any)
 		dw_ask_dispatch(db, look_again);
 	return any;
 }
 
 /*
- * Sleeps for this time, in ms (-1: without limit), or until the latch is set.  Looks for
- * the end of the client's connection meanwhile, as pq_check_connection() does.
+ * Sleeps for this time, in ms (-1: without limit), or until the latch is set.  Meanwhile checks for
+ * the end of the client's connection, as pq_check_connection() does.
  */
 static void
 sleep_watching_client(long ms, uint32 wait_event)
@@ -161,9 +161,7 @@ sleep_watching_client(long ms, uint32 wait_event)
 	}
 }
 
-/*
- * Steps Q2 and Q3: sleeps until this time, or until woken; ends the session if its client is gone.
- */
+/* Steps Q2 and Q3: sleeps until this time or a wakeup.  Ends the session if its client is gone. */
 static void
 sleep_until(int64 deadline)
 {
@@ -171,7 +169,7 @@ sleep_until(int64 deadline)
 	uint32		wait_event = dw_wait_event(cache, "DelayWheelAwait");
 	long		ms = -1;
 
-	/* rounded up, not to wake up a moment before */
+	/* rounded up, so that the session does not wake up too early */
 	if (deadline != DW_NEVER)
 		ms = Min((Max(deadline - dw_uptime(), 0) + 999) / 1000, INT_MAX);
 	if (FeBeWaitSet != NULL && WaitEventSetCanReportClosed())
@@ -199,11 +197,11 @@ await(DwDatabase *db, Awaiting *awaiting, uint32 control, int64 deadline)
 	}
 }
 
-/* Calls await(), and leaves nothing in shared memory, even after an error. */
+/* Calls await(), and removes the session from shared memory, even after an error. */
 static Awaited
 await_and_leave(DwDatabase *db, Awaiting *awaiting, uint32 control, int64 deadline)
 {
-	/* set here for static analysis alone */
+	/* set only for static analysis */
 	Awaited		result = AWAITED_TIMEOUT;
 
 	PG_ENSURE_ERROR_CLEANUP(leave_wait, PointerGetDatum(db));
@@ -216,8 +214,8 @@ await_and_leave(DwDatabase *db, Awaiting *awaiting, uint32 control, int64 deadli
 }
 
 /*
- * Finds the queues, commits, and waits.  Each time that queues have changed, the queues and
- * the rights to receive from them are looked up again.
+ * Finds the queues, commits, and waits.  After each change of queues, looks up the queues and the
+ * rights to receive from them again.
  */
 static bool
 await_message(Awaiting *awaiting, int64 asked)
@@ -235,7 +233,7 @@ await_message(Awaiting *awaiting, int64 asked)
 		for (int i = 0; i < awaiting->n; i++)
 			awaiting->ids[i] = dw_queue_find_to_receive(awaiting->names[i]);
 		dw_warn_not_served(db);
-		/* gives up the snapshot and all locks; the new transaction has none */
+		/* releases the snapshot and all locks; the new transaction has no snapshot and no locks */
 		SPI_commit();
 		db = dw_my_database();
 		result = db == NULL ? AWAITED_CHANGE :
@@ -255,7 +253,7 @@ result_row(FunctionCallInfo fcinfo, Datum value, bool isnull)
 	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), &value, &isnull));
 }
 
-/* Raises an error if the session cannot wait now.  name: the procedure. */
+/* Raises an error if the session cannot wait now. name: the name of the procedure. */
 static void
 require_waiting(FunctionCallInfo fcinfo, const char *name)
 {
@@ -265,7 +263,7 @@ require_waiting(FunctionCallInfo fcinfo, const char *name)
 	require_top_level(fcinfo, name);
 }
 
-/* Waits for the queues as long as argument 1 and the settings allow.  Returns true if one has a message. */
+/* Waits for a message, up to the time of argument 1.  Returns true if a queue has a message. */
 static bool
 wait_for_queues(FunctionCallInfo fcinfo, Awaiting *awaiting)
 {

@@ -36,10 +36,10 @@ extern bool dw_lease_fail(int64 id, int64 token, TimestampTz due, bool give_up, 
 
 /*---- message_group.c: limits and order of groups of messages ----*/
 
-/* The verdict on a message that a session has taken. */
+/* The decision about a message that a session has taken. */
 typedef enum DwGroupVerdict
 {
-	DW_GROUP_CLAIM,				/* claim it; the entry may stand for another message now */
+	DW_GROUP_CLAIM,				/* claim it; the entry may have been replaced by another message */
 	DW_GROUP_GOES_BACK,			/* it must be put back at the end of the call */
 	DW_GROUP_WENT_BACK			/* it was put back */
 } DwGroupVerdict;
@@ -69,7 +69,7 @@ extern void dw_receive_leave(DwReceiveWithin outer);
 
 /*---- schedule.c: schedules new tasks, and cancels by key ----*/
 
-/* Which pending task a call names: by its id, or by a key of the current user. */
+/* The pending task that a call names, by its id or by a key of the current user. */
 typedef struct DwNamedTask
 {
 	bool		by_key;

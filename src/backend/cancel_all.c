@@ -5,9 +5,9 @@
  *
  * Run by sessions, by executors whose tasks call it, and by apply workers of logical replication.
  *
- * A mark is a row of delay_wheel_data.cancellation.  It has the criteria of the tasks that are
- * cancelled; the tasks themselves are not touched.  How processes obey marks is in task/marks.c;
- * how the sweeper removes the rows of cancelled tasks, and then the mark, is in sweeper/sweep.c.
+ * A mark is a row of delay_wheel_data.cancellation.  The row has the criteria of the cancelled
+ * tasks.  The rows of the tasks do not change.  task/marks.c shows how processes obey marks.  In
+ * sweeper/sweep.c, the sweeper removes the rows of cancelled tasks, and then the mark.
  *
  *-------------------------------------------------------------------------
  */
@@ -47,8 +47,8 @@ PG_FUNCTION_INFO_V1(dw_cancel_all);
 PG_FUNCTION_INFO_V1(dw_cancellation_guard);
 
 /*
- * Limit for the marks that one role may have.  Each process keeps all marks in memory, and reads
- * all of them again when a mark was added.
+ * Limit for the marks that one role may have.  Each process has all marks in memory, and reads all
+ * marks again when a mark was added.
  */
 #define MAX_MARKS		10000
 /* Time after which a session counts its role's marks again, in microseconds */
@@ -85,9 +85,9 @@ count_own_marks(void)
 /*
  * Raises an error if the current user has MAX_MARKS marks already.
  *
- * The session does not count the marks for each new one: after a count it allows itself a tenth of
- * the marks that are left.  So sessions that count at the same time may exceed the limit, each by a
- * tenth of the rest.
+ * The session does not count the marks before each new mark.  After a count, it may write a tenth
+ * of the remaining marks.  So sessions that count at the same time may exceed the limit, each
+ * session by a tenth of the remaining marks.
  */
 static void
 require_room_for_mark(void)
@@ -114,7 +114,7 @@ require_room_for_mark(void)
 					 errmsg("role \"%s\" has reached its limit of cancellations: %d",
 							GetUserNameFromId(GetUserId(), false), MAX_MARKS),
 					 errdetail("A cancellation counts until the rows of its tasks are removed. Open transactions can delay this."),
-					 errhint("The view delay_wheel.cancellations shows these transactions. Cancel more tasks by one call. A whole queue, or all tasks, can always be cancelled.")));
+					 errhint("The view delay_wheel.cancellations shows these transactions. Cancel more tasks with each call. A whole queue, or all tasks, can always be cancelled.")));
 		allowance.role = GetUserId();
 		allowance.left = Max(left / 10, 1);
 		allowance.until = now + ALLOWANCE_US;
@@ -124,7 +124,7 @@ require_room_for_mark(void)
 
 /*
  * Sets *roles to an array of the roles whose tasks the current user may cancel now.  Returns false
- * for a superuser, who may cancel the tasks of all roles: the column is then null.
+ * for a superuser, who may cancel the tasks of all roles.  Then the column is null.
  */
 static bool
 roles_of_user(Datum *roles)
@@ -169,9 +169,9 @@ write_mark(Datum *values, bool *nulls)
 	int64		id;
 
 	/*
-	 * Lock the table before the number is drawn, as scheduling does.  Then a transaction that has
-	 * drawn a lower number for a task holds this lock until its end, and the sweeper can find out
-	 * which transactions may still bring tasks that the mark hits.
+	 * Lock the table before the number is drawn, as scheduling does.  Then a transaction with a
+	 * lower number for a task has this lock until its end.  So the sweeper can find the
+	 * transactions that may still insert tasks that the mark cancels.
 	 */
 	LockRelationOid(cat->task, RowExclusiveLock);
 	id = nextval_internal(cat->task_id_seq, false);
@@ -241,13 +241,13 @@ dw_cancel_all(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("due_from must be before due_until")));
-	/* all processes keep the tag in memory, so it must be short */
+	/* the tag must be short, since all processes have it in memory */
 	if (!PG_ARGISNULL(1))
 		dw_option_refuse_long(PG_GETARG_TEXT_PP(1), "tag");
 	dw_require_writable("delay_cancel_all()");
 	/*
-	 * A mark on a whole queue or on all tasks is an emergency stop, which must always work.  Such
-	 * marks cannot become many: each one replaces the committed marks that it covers.
+	 * A mark on a whole queue or on all tasks is an emergency stop, which must always work.  Few
+	 * such marks can exist, since each mark replaces the committed marks that it covers.
 	 */
 	is_stop = PG_ARGISNULL(1) &&
 		(PG_ARGISNULL(2) || PG_GETARG_TIMESTAMPTZ(2) == DT_NOBEGIN) &&
@@ -310,7 +310,7 @@ may_write(TriggerData *trigger, HeapTuple row)
 /*
  * Row trigger on delay_wheel_data.cancellation, fired when plain SQL, a restore, or an apply worker
  * of logical replication writes or deletes a mark.  Raises an error if the current user may not
- * cancel these tasks; otherwise lets the commit inform all processes.
+ * cancel these tasks; otherwise the commit informs all processes.
  */
 Datum
 dw_cancellation_guard(PG_FUNCTION_ARGS)

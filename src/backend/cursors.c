@@ -5,11 +5,11 @@
  *
  * Run by sessions, and by executors whose tasks receive messages.
  *
- * A cursor that is older than a savepoint survives a rollback to the savepoint, and keeps the rows
- * that it has read but not handed out yet.  If these rows are messages, other sessions receive them
- * after the rollback.  So a cursor that receives messages in a subtransaction younger than itself
- * is noted, and fails when the subtransaction is rolled back: FETCH then raises an error.  At that
- * moment PostgreSQL itself fails the cursors that were declared in the subtransaction.
+ * A cursor that is older than a savepoint survives a rollback to the savepoint, with the rows that
+ * it has read but not returned yet.  If these rows are messages, other sessions receive them after
+ * the rollback.  So this file notes each cursor that receives messages in a subtransaction younger
+ * than the cursor.  When the subtransaction is rolled back, the cursor is marked as failed, and
+ * FETCH raises an error.  PostgreSQL itself does this with cursors of the subtransaction.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,7 +22,7 @@
 
 #include "backend.h"
 
-/* A cursor that has received messages in a subtransaction younger than itself. */
+/* A cursor that has received messages in a subtransaction younger than the cursor. */
 typedef struct Reader
 {
 	SubTransactionId subid;		/* the subtransaction */
@@ -86,11 +86,11 @@ dw_cursors_note(void)
 }
 
 /*
- * Fails the cursors that have received messages in this subtransaction, which was aborted.  Ids of
- * subtransactions grow, so subtransactions that were released into this one have higher ids.  A
- * cursor that is still active goes on: a function that it calls has undone its own messages.  A
- * younger cursor with the name of a noted one is left alone.  Callbacks call this: it allocates
- * nothing, and cannot fail, since PostgreSQL does not shut down the query of a failed cursor.
+ * Marks the cursors that have received messages in this aborted subtransaction as failed.  Ids of
+ * subtransactions grow, so subtransactions that were released into this subtransaction have higher
+ * ids.  Active cursors do not fail: a function that the cursor calls has undone its own messages.
+ * Younger cursors with the same name do not fail.  For callbacks: this function allocates nothing,
+ * and cannot fail, since PostgreSQL does not shut down the query of a failed cursor.
  */
 void
 dw_cursors_undo(SubTransactionId subid)

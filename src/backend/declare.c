@@ -1,19 +1,19 @@
 /*-------------------------------------------------------------------------
  *
  * declare.c
- *	  The SQL functions that declare, change and drop queues, and that pause and resume tasks.
+ *	  SQL functions that declare, change and drop queues, and that pause and resume tasks.
  *
  * Run by sessions, and by executors whose tasks call them.  The functions write rows of
  * delay_wheel_data.queue and delay_wheel_data.pause.  The commit informs all processes that obey
  * these tables, see task/queues.c.
  *
- * A session that changes a queue, or the pause of a role, first locks it in the lock manager until
- * the end of the transaction, and then reads its row with a new snapshot.  So a session sees what
- * other sessions did before, and a pause waits for a resume that has not committed yet.
+ * A session that changes a queue, or the pause of a role, first locks the queue or role in the lock
+ * manager until the end of the transaction.  Then the session reads the row with a new snapshot.
+ * So a session sees the changes of earlier sessions, and a pause waits for an uncommitted resume.
  *
  * Dropping a queue needs a lock that conflicts with the locks of sessions that schedule into the
- * queue.  delay_wheel.drop_queue() raises an error instead of waiting for this lock, since all
- * other sessions that schedule into the queue would have to wait behind it.
+ * queue.  delay_wheel.drop_queue() raises an error instead of waiting for this lock.  Otherwise all
+ * sessions that schedule into the queue would have to wait for the drop.
  *
  *-------------------------------------------------------------------------
  */
@@ -74,7 +74,7 @@ PG_FUNCTION_INFO_V1(dw_resume_database);
 
 /*
  * Statement trigger on delay_wheel_data.queue and delay_wheel_data.pause, fired when plain SQL has
- * changed rows.  Lets the commit inform all processes.
+ * changed rows.  The commit then informs all processes.
  */
 Datum
 dw_queue_changed(PG_FUNCTION_ARGS)
@@ -126,7 +126,7 @@ queue_name(FunctionCallInfo fcinfo)
 		ereport(ERROR,
 				(errcode(ERRCODE_RESERVED_NAME),
 				 errmsg("queue \"%s\" cannot be declared, changed or paused", name),
-				 errdetail("Tasks that are scheduled without a queue are in it."),
+				 errdetail("This queue contains all tasks that are scheduled without a queue."),
 				 errhint("Declare a queue of another name with %s. %s pauses all tasks of the current user.",
 						 "delay_wheel.create_queue()", "delay_pause_all()")));
 	return name;
@@ -160,7 +160,7 @@ take_queue(Relation rel, const char *name, LOCKMODE mode, bool wait)
 
 		if (tuple == NULL)
 			return NULL;
-		/* check rights first: a user without rights must not get a lock that blocks others */
+		/* check rights first: a user without rights must not get a lock that blocks other users */
 		if (!has_privs_of_role(GetUserId(),
 							   DatumGetObjectId(heap_getattr(tuple, Anum_queue_owner,
 															 RelationGetDescr(rel), &isnull))))
@@ -216,7 +216,7 @@ give(Change *change, AttrNumber column, Datum value, bool isnull)
 	change->nulls[column - 1] = isnull;
 }
 
-/* Raises an error if the columns of a row limit or order groups, and the queue has no groups. */
+/* Raises an error if the row has limits or an order of groups, but the queue has no groups. */
 static void
 check_group_limits(const Datum *values, const bool *nulls)
 {
@@ -273,7 +273,7 @@ check_kind_options(const Change *change, bool external)
 					 errmsg("option \"%s\" is not for external queues", kind_options[i].name) :
 					 errmsg("option \"%s\" needs an external queue", kind_options[i].name),
 					 external ?
-					 errdetail("Sessions receive its messages, and no SQL is run for them.") : 0,
+					 errdetail("An external queue has messages, and executors run no SQL for messages.") : 0,
 					 external ? 0 : errhint("Add external => true, or leave the option out.")));
 }
 
@@ -331,8 +331,8 @@ has_rows(int16 id)
 
 /*
  * Returns true if the queue has tasks, including tasks that came with a copy of another database.
- * A running task with a mode may have no row.  Such a task counts, since it may be put back, or be
- * followed by another task of the queue.
+ * A running task with a mode may have no row.  Such a task counts, since it may be put back, and a
+ * follow-up may use the queue.
  */
 static bool
 has_tasks(int16 id)
@@ -360,11 +360,11 @@ require_empty(Relation rel, const char *name, HeapTuple tuple)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_IN_USE),
 				 errmsg("queue \"%s\" has pending tasks", name),
-				 errhint("Cancel them with %s and wait until they are removed, or wait until they have run.",
+				 errhint("Cancel the tasks with %s and wait until they are removed, or wait until the tasks have run.",
 						 psprintf("delay_cancel_all(queue => %s)", quote_literal_cstr(name)))));
 }
 
-/* Returns true if the change makes an SQL queue external, or the reverse. */
+/* Returns true if the change makes an SQL queue external, or an external queue an SQL queue. */
 static bool
 changes_kind(const Change *change, const Datum *values)
 {
@@ -399,7 +399,7 @@ change_queue(Relation rel, const char *name, const Change *change)
 		dw_deform(rel, tuple, &values, &nulls);
 		if (changes_kind(change, values) || ends_groups(change, values, nulls))
 		{
-			/* nobody may use the queue meanwhile, so a stronger lock is needed */
+			/* a stronger lock is needed, so that no session uses the queue meanwhile */
 			tuple = take_queue(rel, name, AccessExclusiveLock, false);
 			require_empty(rel, name, tuple);
 		}
@@ -413,7 +413,7 @@ change_queue(Relation rel, const char *name, const Change *change)
 	}
 }
 
-/* Raises an error if shared memory has no place for one more queue. */
+/* Raises an error if shared memory has no place for another queue. */
 static void
 require_place(Relation rel)
 {
@@ -434,7 +434,7 @@ require_place(Relation rel)
 		ereport(ERROR,
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 				 errmsg("too many queues are declared: the limit of %d is reached", dw_max_queues),
-				 errhint("Drop some with %s, in any database, or increase \"%s\" and restart the server.",
+				 errhint("Drop queues with %s, in any database, or increase \"%s\" and restart the server.",
 						 "delay_wheel.drop_queue()", "delay_wheel.max_queues")));
 }
 
@@ -483,7 +483,7 @@ create_queue(Relation rel, const char *name, const Change *change)
 
 /*
  * Converts an array of role names to an array of role OIDs.  The name "public" stands for all
- * roles, and becomes InvalidOid (printed as -).
+ * roles, and becomes InvalidOid, which is printed as "-".
  */
 static Datum
 users_of(ArrayType *array)
@@ -607,7 +607,7 @@ take_channel(const DwOptions *options, Change *change)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("invalid channel name for notify_channel: \"%s\"", channel),
-				 errdetail("It must have between 1 and %d bytes.", NAMEDATALEN - 1)));
+				 errdetail("The name must have between 1 and %d bytes.", NAMEDATALEN - 1)));
 	give(change, Anum_queue_notify_channel, dw_option(options, NOTIFY_CHANNEL), channel[0] == '\0');
 }
 
@@ -726,9 +726,7 @@ dw_create_queue(PG_FUNCTION_ARGS)
 	rel = table_open(dw_catalog()->queue, RowExclusiveLock);
 	if (!change_queue(rel, name, &change))
 	{
-		/*
-		 * only one session at a time creates queues; another one may just have created this queue
-		 */
+		/* sessions create queues one at a time; another session may just have created this queue */
 		LockRelation(rel, ShareUpdateExclusiveLock);
 		if (!change_queue(rel, name, &change))
 			create_queue(rel, name, &change);

@@ -6,14 +6,13 @@
  * Run by sessions of administrators, and by sessions of Citus on the other nodes.
  *
  * A trigger on a distributed table schedules a task on the node that has the row's shard,
- * and the task's row names the shard ("more").  When Citus moves a shard, its tasks stay
- * behind.  delay_wheel.follow_shards() moves them to the node that has the shard now.
+ * and the column "more" of the task's row names the shard.  When Citus moves a shard, its tasks
+ * stay on the old node.  delay_wheel.follow_shards() moves these tasks to the new node.
  *
- * The table delay_wheel_data.handover carries them to that node.  It is a reference table of Citus,
- * so an INSERT is executed on all nodes, and committed on all or none by two-phase commit.  The
- * table never stores a row: on each node its trigger, take_over(), schedules the tasks that are for
- * this node, and discards the row.  The deletion of the tasks on the old node belongs to the same
- * transaction.
+ * The tasks reach the new node through delay_wheel_data.handover.  This is a reference table of
+ * Citus, so an INSERT is executed on all nodes, and two-phase commit makes it atomic.  The table
+ * never stores a row.  On each node, its trigger take_over() schedules the tasks of this node, and
+ * discards the row.  The same transaction deletes the tasks on the old node.
  *
  * OIDs and ids of queues are different on other nodes.  So a task is sent as jsonb with the names
  * of its roles, types and queue, and gets a new id.
@@ -112,7 +111,7 @@ static const char *const is_on_all_nodes =
 "SELECT FROM pg_catalog.pg_dist_partition WHERE logicalrelid = $1 AND partmethod = 'n' AND repmodel = 't'";
 static const char *const takes_over = "SELECT FROM pg_catalog.pg_trigger WHERE tgrelid = $1 AND tgname = 'take_over'";
 
-/* Creates delay_wheel_data.handover, its Citus metadata and its trigger, where they are missing. */
+/* Creates delay_wheel_data.handover, its Citus metadata and its trigger, if missing. */
 static void
 set_up_handover(void)
 {
@@ -120,7 +119,7 @@ set_up_handover(void)
 
 	(void) set_config_option("citus.enable_unsafe_triggers", "on", PGC_USERSET, PGC_S_SESSION,
 							 GUC_ACTION_SAVE, true, 0, false);
-	/* without a key Citus would not copy the table to a new node by logical replication */
+	/* Citus copies the table to a new node by logical replication only if it has a key */
 	if (!is_so("handover", exists))
 		execute("CREATE TABLE delay_wheel_data.handover (id int PRIMARY KEY, node int NOT NULL, task jsonb NOT NULL)", SPI_OK_UTILITY);
 	if (!is_so("handover", is_on_all_nodes))
@@ -132,9 +131,9 @@ set_up_handover(void)
 }
 
 /*
- * SQL function delay_wheel.set_up_citus(): creates the missing tables by which the nodes commit
- * together (task/other_nodes.c) and hand tasks over.  If a dump has restored them as ordinary
- * tables, makes them known to Citus again.
+ * SQL function delay_wheel.set_up_citus(): creates the tables two_phase (task/other_nodes.c) and
+ * handover if they are missing.  If a dump has restored them as ordinary tables, makes them known
+ * to Citus again.
  */
 Datum
 dw_set_up_citus(PG_FUNCTION_ARGS)
@@ -151,7 +150,7 @@ dw_set_up_citus(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(true);
 }
 
-/*---- The node that does not have the shard any more ----*/
+/* ---- The node that had the shard ---- */
 
 /*
  * Finds the first tasks whose shards are on other nodes.  Leaves out messages under a lease, and
@@ -174,7 +173,7 @@ static const char *const find =
 "	WHERE h.logicalrelid = 'delay_wheel_data.handover'::pg_catalog.regclass AND p.shardstate = 1)"
 " ORDER BY t.due LIMIT 1000";
 
-/* Deletes the tasks that were found, except tasks that run, are locked, or have a new due time. */
+/* Deletes the found tasks, except running tasks, locked tasks, and tasks with a new due time. */
 static const char *const take_off =
 "WITH away AS ("
 "	SELECT t.id, a.node, a.name"
@@ -205,7 +204,7 @@ result_array(int column, Oid type)
 /*
  * Notes that this transaction may delete the task in a row of the last result, since deletion by
  * SQL notes nothing.  An executor that finds the deleted row forgets the task.  If the transaction
- * fails, the timer gets a hint of the task again.
+ * fails, the timer gets a hint for the task again.
  */
 static void
 note_found(int row)
@@ -251,8 +250,8 @@ send_tasks(void)
 }
 
 /*
- * SQL function delay_wheel_internal.leave_shards(): hands over some tasks of this node whose shards
- * are on other nodes.  Returns their number, 0 if none is left.
+ * SQL function delay_wheel_internal.leave_shards(): sends some tasks of this node to the nodes that
+ * have their shards.  Returns the number of tasks; 0 if no task is left.
  */
 Datum
 dw_leave_shards(PG_FUNCTION_ARGS)
@@ -307,7 +306,7 @@ sum_over_nodes(const char *statement, int64 moved)
 }
 
 /*
- * SQL function delay_wheel.follow_shards(): lets each node hand over its tasks, until none is left.
+ * SQL function delay_wheel.follow_shards(): makes each node send its tasks, until no task is left.
  * Each transaction, on the connections of Citus, moves at most 1,000 tasks.
  */
 Datum
@@ -347,12 +346,12 @@ dw_follow_shards(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(moved);
 }
 
-/*---- The node that has the shard now ----*/
+/* ---- The new node of the shard ---- */
 
 /*
  * Schedules the task of the last result, whose only row has the columns of delay_wheel_data.task
- * and the name of the queue.  If this node already has a task with the key, that task stays
- * instead: the trigger has scheduled it since the move.
+ * and the name of the queue.  If this node already has a task with the key, the new task is
+ * dropped: since the move, the trigger has scheduled the existing task.
  */
 static void
 schedule_arrived(void)
@@ -370,7 +369,7 @@ schedule_arrived(void)
 	task.priority = DatumGetInt16(task.values[Anum_task_priority - 1]);
 	task.queue = queue == NULL ? 0 : dw_queue_named(queue);
 	task.if_exists = DW_KEEP;
-	/* this is the number of a mark of the other node */
+	/* this value is the number of a mark of the other node */
 	task.nulls[Anum_task_spared - 1] = true;
 	(void) dw_schedule_row(&task, false);
 }

@@ -1,17 +1,17 @@
 /*-------------------------------------------------------------------------
  *
  * lease.c
- *	  delay_done(), delay_release() and delay_extend(): a receiver ends or extends its lease.
+ *	  delay_done(), delay_release() and delay_extend(): the end or extension of a lease.
  *
  * Run by sessions.  delay_lease() (receive.c) has moved the message: its row has a random token,
- * and is due when the lease ends.  The receiver shows the token.  If the row now has another token,
- * or is gone, the call is too late, and changes nothing.  A call in time deletes the row, and
- * concludes the message or inserts it with a new due time, in the caller's transaction.
+ * and is due when the lease ends.  The receiver passes the token.  If the row now has another
+ * token, or is gone, the call is too late, and changes nothing.  Otherwise it deletes the row in
+ * the caller's transaction, and concludes the message or inserts the row with a new due time.
  *
  * If another transaction has deleted or locked the row, a call waits, as UPDATE does, and then
- * looks again: the other transaction may only have extended the lease, or may be rolled back.  It
- * does not wait for a receiver that got the message after the lease had ended: such a receiver may
- * keep the message for long.
+ * looks again: the other transaction may only have extended the lease, or may be rolled back.  The
+ * call does not wait for a receiver that got the message after the end of the lease, since this
+ * receiver may have the message for a long time.
  *
  * Steps K1 to K3 of the model in test/model.
  *
@@ -55,7 +55,7 @@ PG_FUNCTION_INFO_V1(dw_done_all);
 PG_FUNCTION_INFO_V1(dw_extend);
 PG_FUNCTION_INFO_V1(dw_release);
 
-/* A lease that this transaction has ended, to be counted after the commit. */
+/* A lease that this transaction has ended.  The end is counted after the commit. */
 typedef struct Over
 {
 	DwLaneRef	lane;
@@ -75,8 +75,8 @@ static int	over_size = 0;
 
 /*
  * Deletes the row of a message that is leased with this token, and fills in *claim.  Returns false
- * if its lease has another token, or another receiver has the message now.  Waits for other
- * transactions that have locked or deleted the row.  extends: the lease is to go on.
+ * if the lease has another token, or another receiver has the message now.  Waits for other
+ * transactions that have locked or deleted the row.  extends: the call extends the lease.
  */
 static bool
 take_leased(Relation rel, int64 id, int64 token, bool extends, DwClaim *claim)
@@ -97,13 +97,13 @@ take_leased(Relation rel, int64 id, int64 token, bool extends, DwClaim *claim)
 		dw_task_key(rel, tuple, &key);
 		if (!key.is_leased || token != DatumGetInt64(dw_row_column(rel, tuple, Anum_task_token, &isnull)))
 			return false;
-		/* the caller has the token, but may have lost the right since */
+		/* the caller has the token, but may have lost the right in the meantime */
 		dw_queue_require_receiver(key.queue);
-		/* others of a group with a limit or an order may have been received since the lease ended */
+		/* other messages of the group may have been received since the end of the lease */
 		if (extends && !dw_task_lease_lasts(&key) && dw_group_is_limited(&key))
 			return false;
 		dw_writes_for(key.owner);
-		/* a lease that goes on still holds its group */
+		/* an extended lease still counts in its group */
 		if (extends)
 			key.group = DW_NO_GROUP;
 		if (dw_task_is_cancelled(rel, tuple))
@@ -185,7 +185,7 @@ finish_done(int64 id, int64 token, text *result)
 			.reply = result
 		};
 
-		/* the lease has counted this attempt already */
+		/* this attempt was counted when the lease began */
 		key.attempts--;
 		dw_conclude(&ended);
 		note_over(&claim, DW_DONE);
@@ -207,7 +207,7 @@ dw_lease_fail(int64 id, int64 token, TimestampTz due, bool give_up, ErrorData *e
 
 	if (held)
 	{
-		/* the lease has counted the attempt */
+		/* the attempt was counted when the lease began */
 		claim.key.attempts--;
 		give_up = dw_attempt_end(rel, &claim, due, give_up, dw_claim_leased_at(&claim),
 								 error) == DW_FAILED;
@@ -217,7 +217,7 @@ dw_lease_fail(int64 id, int64 token, TimestampTz due, bool give_up, ErrorData *e
 	return held;
 }
 
-/* Reads id and token of a call from SQL; refuses nulls. */
+/* Reads id and token of a call from SQL.  Raises an error if an argument is null. */
 static void
 read_lease(FunctionCallInfo fcinfo, const char *function, int64 *id, int64 *token)
 {
@@ -248,7 +248,7 @@ dw_done(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(finish_done(id, token, result));
 }
 
-/* Returns the elements of an array of bigint.  Raises an error if any is null. */
+/* Returns the elements of an array of bigint.  Raises an error if an element is null. */
 static Datum *
 read_numbers(ArrayType *array, const char *what, int *n)
 {
@@ -377,7 +377,7 @@ count_over(void)
 	{
 		DwLane	   *lane = &dw_lanes[over[i].lane.index];
 
-		/* statistics, and the queue's place, have been given up with the lane */
+		/* the statistics and the queue's place were released with the lane */
 		if (pg_atomic_read_u32(&lane->generation) != over[i].lane.generation)
 		{
 			wake |= dw_limits_doubt_leases(db);
@@ -405,7 +405,7 @@ lease_xact_callback(XactEvent event, void *arg)
 		default:
 			return;
 	}
-	/* the memory goes with the transaction */
+	/* the end of the transaction frees the memory */
 	over = NULL;
 	nover = over_size = 0;
 }

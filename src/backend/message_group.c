@@ -5,12 +5,12 @@
  *
  * Run by sessions that receive, between taking a message from its ready list and claiming it.
  *
- * Memory counts the messages of a group that open transactions have received; leases of the group
- * are in the table, see shmem/groups.c.  So before a session claims a message of a group with
- * group_max_running or an order, it counts the group's leases.  It does so with a new snapshot,
- * since the statement's snapshot may be older than the moment when the message was taken.  If the
- * group is full, or another message comes first, the message goes back, and the group is held, so
- * that nobody takes another message of the group in vain.
+ * Shared memory has the number of messages of a group that open transactions have received.  Leases
+ * of the group are rows of the table, see shmem/groups.c.  So before a session claims a message of
+ * a group with group_max_running or an order, it counts the group's leases.  The session uses a new
+ * snapshot, since the statement's snapshot may be older than the taking of the message.  If the
+ * group is full, or another message must be first, the message goes back, and the group is held.
+ * So no session takes another message of the group without success.
  *
  * Steps Y1 to Y5 of the model in test/model.
  *
@@ -32,8 +32,8 @@
 #include "backend.h"
 
 /*
- * Decides by the table about the message of the entry.  Sets *full to true if leases fill its
- * group, and *first and *until as dw_group_decide() does.
+ * Decides about the message of the entry by the rows of the table.  Sets *full to true if leases
+ * fill its group, and *first and *until as dw_group_decide() does.
  */
 static DwGroupDecision
 look_for_leases(DwDatabase *db, Relation rel, int16 queue, const DwEntry *entry, DwGroupTaken *taken,
@@ -68,14 +68,14 @@ look_for_leases(DwDatabase *db, Relation rel, int16 queue, const DwEntry *entry,
 /*
  * Puts a message back that may not be claimed now, and holds its group.  Needs the ready lock.
  *
- * In an ordered group no other message was taken meanwhile, so this message goes back at once: the
- * next message of the group may be in another lane, and be received by the same call.  Messages of
- * other groups go back in their order, at the end of the call.
+ * In an ordered group, this message goes back at once, since no other message was taken meanwhile.
+ * The next message of the group may be in another lane, and the same call may receive it.  Messages
+ * of groups without an order go back in their order, at the end of the call.
  */
 static DwGroupVerdict
 send_back(DwDatabase *db, const DwEntry *entry, DwGroupTaken *taken, TimestampTz until, bool full, bool *reload)
 {
-	/* if places are short, a group must not keep its place while it waits */
+	/* if free places are rare, a waiting group must give up its place */
 	if (dw_group_places_are_short())
 	{
 		*reload = !dw_ready_set_aside(db, entry);
@@ -122,9 +122,9 @@ dw_group_verdict(DwDatabase *db, Relation rel, int16 queue, DwEntry *entry, DwGr
 }
 
 /*
- * Sends a message back, and holds its group.  This session has taken the message, which comes first
- * in its group, but a transaction whose end may go unnoticed has locked the row.  Takes the ready
- * lock.
+ * Puts a message back, and holds its group.  This session has taken the first message of the group,
+ * but another transaction has locked the row.  The end of that transaction may not be noticed.
+ * Takes the ready lock.
  */
 DwGroupVerdict
 dw_group_is_locked(DwDatabase *db, const DwEntry *entry, DwGroupTaken *taken)

@@ -6,19 +6,19 @@
  * Run by sessions, when a client's statement with parameters is analyzed.
  *
  * Many drivers send "SELECT delay_schedule($1, $2, $3)" without types.  The server finds the types
- * of $1 and $2, but $3 is one of the task's arguments, which can be of any type, so the server
- * would answer "could not determine data type of parameter $3".  This file makes such a parameter
- * an untyped literal: the client sends a text, and the argument gets its type from the task's
- * statement (statement/args.c).
+ * of $1 and $2.  $3 is an argument of the task, which can have any type, so the server would raise
+ * "could not determine data type of parameter $3".  This file makes such a parameter an untyped
+ * literal: the client sends a text, and the task's statement sets the type of the argument
+ * (statement/args.c).
  *
- * The parser has no hook for such a parameter.  So a hook looks at each statement just before
- * PostgreSQL raises the error, and coerces the parameter by the parser's own function, which notes
- * the type for the client.
+ * The parser has no hook for such a parameter.  So a hook examines each statement just before
+ * PostgreSQL raises the error.  The hook coerces the parameter with the parser's own function,
+ * which notes the type for the client.
  *
- * PostgreSQL keeps only this type.  Any change of the catalogs, or of search_path, can cause a
- * prepared statement to be analyzed again, with this type.  With the type text, the parameter would
- * be a text from then on.  So the type is "character", which clients treat like text.  In calls of
- * our functions, each argument that is a parameter of this type is an untyped literal, even if the
+ * PostgreSQL stores only this type.  After a change of the catalogs or of search_path, a prepared
+ * statement may be analyzed again, with this type.  If the type were text, the parameter would then
+ * be a text.  So the type is "character", which clients treat like text.  In calls of our
+ * functions, each argument that is a parameter of this type is an untyped literal, even if the
  * client has named the type.
  *
  *-------------------------------------------------------------------------
@@ -46,16 +46,16 @@
 typedef struct Typing
 {
 	ParseState *pstate;
-	bool		typed;			/* a parameter has got its type here */
+	bool		typed;			/* this file has set the type of a parameter */
 } Typing;
 
 static post_parse_analyze_hook_type prev_post_parse_analyze = NULL;
 
-/* PostgreSQL's hooks for parameters of a client whose types are to be found, or are fixed */
+/* PostgreSQL's hooks for parameters of a client, with variable or fixed types */
 static ParseParamRefHook variable_parameters;
 static ParseParamRefHook fixed_parameters;
 
-/* Returns true if the function is one of ours. */
+/* Returns true if the function belongs to the extension. */
 static bool
 is_ours(Oid function)
 {
@@ -98,7 +98,7 @@ type_argument(Node *argument, Oid function, Typing *typing)
 	return as_literal(argument);
 }
 
-/* Gives the untyped parameters of calls of our functions a type, in an expression or a query. */
+/* Sets the type of untyped parameters in calls of our functions, in an expression or a query. */
 static bool
 type_parameters(Node *node, void *context)
 {
@@ -118,9 +118,9 @@ type_parameters(Node *node, void *context)
 }
 
 /*
- * Hook, called after a statement was analyzed.  Leaves out parameters of other origin, such as
- * variables of PL/pgSQL, since they have types.  Changes no types within EXPLAIN: with its option
- * GENERIC_PLAN the parser's list of types is gone by now.
+ * Hook, called after a statement was analyzed.  Ignores other parameters, such as variables of
+ * PL/pgSQL, since they have types.  Changes no types within EXPLAIN: with the option GENERIC_PLAN,
+ * the parser's list of types no longer exists.
  */
 static void
 look_at_parameters(ParseState *pstate, Query *query, DwJumbleState *jstate)
@@ -130,7 +130,7 @@ look_at_parameters(ParseState *pstate, Query *query, DwJumbleState *jstate)
 	if (query->commandType != CMD_UTILITY && pstate->p_paramref_hook != NULL &&
 		(pstate->p_paramref_hook == variable_parameters || pstate->p_paramref_hook == fixed_parameters))
 		(void) type_parameters((Node *) query, &typing);
-	/* a function of another extension may use the parameter, too, and leave its type open */
+	/* a function of another extension may use the parameter, too, without setting the type */
 	if (typing.typed)
 		check_variable_parameters(pstate, query);
 	if (prev_post_parse_analyze)

@@ -1,31 +1,30 @@
 /*-------------------------------------------------------------------------
  *
  * receive.c
- *	  delay_receive(), delay_lease() and delay_fail(): sessions that take messages.
+ *	  delay_receive(), delay_lease() and delay_fail(): receiving and leasing messages.
  *
  * Run by sessions, and by executors whose tasks call these functions.
  *
  * A session receives a message as an executor claims a task: it deletes the row in its transaction.
- * So the message is gone if, and only if, the session's work with it is committed.  Unlike an
- * executor, a session cannot undo its transaction when a message turns out not to be wanted.  So,
- * in its transaction, it inserts a message again that a pause holds back, and it concludes an
- * expired message.
+ * So the message is gone if, and only if, the session's work is committed.  An executor undoes its
+ * transaction if a task must not run, but a session cannot.  So the session inserts the row of a
+ * paused message again, and concludes an expired message, in its transaction.
  *
- * Between the ready list and the end of the transaction, a message is in the memory of this process
- * only.  So each entry is noted before the ready lock is released.  Entries that were not claimed
- * go back at the end of the call.  If the transaction, or the subtransaction, is rolled back, the
- * timer gets hints of claimed entries (steps P2 to P5, A1 and A2 of the model in test/model).  A
- * process that ends aborts its transaction first.  The callbacks allocate nothing and cannot fail.
- * They take no lock, except the ready lock, once, for all messages of groups: received messages of
- * a group are counted under it, see shmem/groups.c.
+ * From the ready list until the end of the transaction, a message is only in the memory of this
+ * process.  So the process notes each entry before it releases the ready lock.  Entries that were
+ * not claimed go back at the end of the call.  If the transaction, or the subtransaction, is rolled
+ * back, the timer gets hints of claimed entries (steps P2 to P5, A1 and A2 of the model in
+ * test/model).  A process that ends aborts its transaction first.  The callbacks allocate nothing
+ * and cannot fail.  The only lock that they take is the ready lock, which protects the count of
+ * received messages of groups, see shmem/groups.c.  They take it once.
  *
- * To lease a message, a session inserts its row again with a random token, due when the lease ends.
- * The timer looks for leases that have ended: without a call of the receiver, the message is due
- * again, and the next receiver gets it.  The sweeper ends a message whose last lease has ended.
- * delay_done(), delay_extend() and delay_release() are in lease.c.
+ * To lease a message, a session inserts its row again with a random token, due at the end of the
+ * lease.  The timer looks for leases that have ended.  If the receiver has made no call, the
+ * message is due again, and the next receiver gets it.  The sweeper ends a message whose last lease
+ * has ended.  delay_done(), delay_extend() and delay_release() are in lease.c.
  *
- * Each message that is still held before the commit is concluded then (history, notification,
- * follow-up).  It is not concluded earlier, since delay_fail() may put it back.
+ * Just before the commit, the session concludes each message that it still has (history,
+ * notification, follow-up).  Until then, delay_fail() may put the message back.
  *
  *-------------------------------------------------------------------------
  */
@@ -87,8 +86,8 @@ PG_FUNCTION_INFO_V1(dw_fail);
 
 typedef enum TakenState
 {
-	TAKEN_POPPED,				/* out of the ready list, and not examined yet */
-	TAKEN_RETURNED,				/* to go back into the ready list at the end of the call */
+	TAKEN_POPPED,				/* removed from the ready list, and not examined yet */
+	TAKEN_RETURNED,				/* goes back into the ready list at the end of the call */
 	TAKEN_FORGOTTEN,			/* nothing is left to do */
 	TAKEN_HELD,					/* received: its row is deleted */
 	TAKEN_LEASED,				/* its row has been moved to the end of a lease */
@@ -99,18 +98,18 @@ typedef enum TakenState
 typedef struct Taken
 {
 	DwEntry		entry;			/* with the row's TID */
-	DwLaneRef	lane;			/* when taken: another lane may have its place now */
+	DwLaneRef	lane;			/* at the time of taking; another lane may have the place now */
 	int16		queue;
-	int32		queue_place;	/* the queue's index in dw_queues when taken */
+	int32		queue_place;	/* the queue's index in dw_queues at the time of taking */
 	DwGroupTaken group;			/* its group, while the message is counted there */
 	TakenState	state;
-	bool		has_sequel;		/* its end needs its row: history, notification, follow-up */
+	bool		has_sequel;		/* history, notification or follow-up need the row at the end */
 	DwOutcome	outcome;		/* to be counted after the commit */
 	TimestampTz since;			/* when it was received */
 	TimestampTz until;			/* end of the lease, if TAKEN_LEASED */
 	bool		is_last;		/* no attempt is left after this lease */
 	uint32		lease_counts;	/* see dw_limits_lease_counts() */
-	bool		has_lapsed;		/* a lapsed lease is to be counted after the commit */
+	bool		has_lapsed;		/* after the commit, count a lapsed lease */
 	SubTransactionId subid;		/* subtransaction that took it */
 	SubTransactionId ended_in;	/* subtransaction that ended it, if TAKEN_ENDED */
 } Taken;
@@ -137,8 +136,8 @@ typedef struct Wish
 /*---- Checks of the call ----*/
 
 /*
- * Notes that the session executes this utility statement, whose queries may call functions, until
- * the result is passed to dw_receive_leave().  Called by the ProcessUtility hook.
+ * Notes that the session executes this utility statement, whose queries may call functions.  The
+ * note ends when the result is passed to dw_receive_leave().  Called by the ProcessUtility hook.
  */
 DwReceiveWithin
 dw_receive_enter(const Node *statement)
@@ -158,9 +157,9 @@ dw_receive_leave(DwReceiveWithin outer)
 }
 
 /*
- * Returns true if the rows of the function go to the client, by a SELECT or a cursor.  Returns
- * false for a query in a function, for a cursor that a function reads (as loops of PL/pgSQL do),
- * and for a statement that writes the rows.
+ * Returns true if a SELECT or a cursor sends the rows of the function to the client.  Returns false
+ * for a query in a function, for a cursor that a function reads (such as a loop of PL/pgSQL), and
+ * for a statement that writes the rows.
  */
 static bool
 goes_to_client(const ReturnSetInfo *result)
@@ -179,9 +178,9 @@ is_in_plan(PlanState *plan, void *econtext)
 }
 
 /*
- * Does the same for a SELECT with an INSERT, UPDATE or DELETE of other rows in WITH.  The portal of
- * such a SELECT has no query, and only portals of clients have formats of columns.  Returns false
- * if the function is called within WITH or a subquery, since its rows may be written.
+ * Does the same for a SELECT that has an INSERT, UPDATE or DELETE of other rows in WITH.  The
+ * portal of such a SELECT has no query, and only portals of clients have formats of columns.
+ * Returns false for a call in WITH or in a subquery, since the statement may write the rows.
  */
 static bool
 goes_to_client_beside_writes(const ReturnSetInfo *result)
@@ -199,8 +198,8 @@ goes_to_client_beside_writes(const ReturnSetInfo *result)
 }
 
 /*
- * Returns true if a SELECT of a client calls the function, outside of a transaction block, and not
- * in a pipeline, where a later statement may undo it.
+ * Returns true if a SELECT of a client calls the function outside of a transaction block.  Returns
+ * false in a pipeline, where a later statement may undo the SELECT.
  */
 static bool
 is_select_of_its_own(const ReturnSetInfo *result)
@@ -219,7 +218,7 @@ check_call(FunctionCallInfo fcinfo, const char *function)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot receive messages in EXPLAIN ANALYZE"),
-				 errdetail("The messages would be gone, and nobody would have seen them.")));
+				 errdetail("EXPLAIN ANALYZE would receive the messages, and would not return them to the client.")));
 	/* a target list calls the function once for each column of (f(...)).* */
 	if (result != NULL && IsA(result, ReturnSetInfo) &&
 		!(result->allowedModes & SFRM_Materialize_Preferred))
@@ -295,7 +294,7 @@ pop_messages(DwDatabase *db, const Wish *wish, int n, DwAlone *alone, int *timeo
 		t->outcome = DW_NOT_ENDED;
 		t->has_lapsed = false;
 		t->subid = GetCurrentSubTransactionId();
-		/* from here on the callbacks bring the message back */
+		/* from now on, the callbacks bring the message back */
 		ntaken++;
 	}
 	LWLockRelease(dw_ready_lock(db));
@@ -305,7 +304,7 @@ pop_messages(DwDatabase *db, const Wish *wish, int n, DwAlone *alone, int *timeo
 	return ntaken - first;
 }
 
-/* Ends the count of this message as received, and wakes the timer if it may start others now. */
+/* Stops counting this message as received, and wakes the timer if other messages may start now. */
 static void
 end_count(DwDatabase *db, const Taken *t)
 {
@@ -314,8 +313,8 @@ end_count(DwDatabase *db, const Taken *t)
 }
 
 /*
- * Ends the count of a message in its group, if it has one.  begun: it was received.  leased: its
- * lease is committed.  Returns when the timer must look at the group.  Needs the ready lock.
+ * Stops counting a message in its group, if any.  begun: the message was received.  leased: the
+ * lease is committed.  Returns the time for a check by the timer.  Needs the ready lock.
  */
 static TimestampTz
 leave_group(Taken *t, bool begun, bool leased)
@@ -327,8 +326,8 @@ leave_group(Taken *t, bool begun, bool leased)
 }
 
 /*
- * Calls leave_group() for all messages that were taken in this subtransaction or later ones, when
- * it ends.  Takes the ready lock if there is such a message.
+ * At the end of a subtransaction, calls leave_group() for the messages that were taken in it or in
+ * later subtransactions.  Takes the ready lock if there are such messages.
  */
 static void
 leave_groups(DwDatabase *db, SubTransactionId subid, bool committed)
@@ -354,8 +353,8 @@ leave_groups(DwDatabase *db, SubTransactionId subid, bool committed)
 }
 
 /*
- * Forgets a message that was not received, and ends its counts.  Takes the ready lock if it has a
- * group.
+ * Forgets a message that was not received, and stops counting it.  Takes the ready lock if the
+ * message has a group.
  */
 static void
 forget_taken(DwDatabase *db, Taken *t)
@@ -384,7 +383,7 @@ hint_of_taken(const Taken *t)
 
 /*
  * Step P4, at the end of a call: puts TAKEN_RETURNED messages back, in their order, removes
- * forgotten ones, and wakes the next session that waits.
+ * forgotten messages, and wakes the next waiting session.
  */
 static void
 finish_call(DwDatabase *db, const Wish *wish)
@@ -408,7 +407,7 @@ finish_call(DwDatabase *db, const Wish *wish)
 			else
 				dw_reload_ask(&db->timer_news, taken[i].entry.due);
 			dw_limits_not_begun(db, queue);
-			/* Y4: only now, so that the message is back when its group opens */
+			/* Y4: not earlier, so that the message is back when its group opens */
 			(void) leave_group(&taken[i], false, false);
 			taken[i].state = TAKEN_FORGOTTEN;
 			end_count(db, &taken[i]);
@@ -420,17 +419,17 @@ finish_call(DwDatabase *db, const Wish *wish)
 	place = dw_queue_place_of(db, queue);
 	if (place != NULL)
 	{
-		/* Q5: the session that was woken has looked, or need not look any more */
+		/* Q5: the woken session has looked, or no longer has to look */
 		place->woken_at = 0;
 		place->looked_at = dw_now();
-		/* when this lease ends, leases must be counted again */
+		/* at the end of this lease, leases must be counted again */
 		if (wish->lease > 0 && ntaken > 0)
 			place->leases_until = Min(place->leases_until, dw_time_add(dw_now(), wish->lease));
-		/* if the woken session does not look, the timer wakes another session */
+		/* if the woken session does not look, the timer wakes another waiting session */
 		if (place->waiting > 0 && dw_ready_has_message(db, place, &look_again) &&
 			dw_await_wake_one(place))
 			look_again = dw_now() + DW_WAKE_AGAIN_US;
-		/* messages that a limit holds back can be taken later without becoming ready again */
+		/* messages that a limit blocks can be taken later without becoming ready again */
 		if (place->notifies && !dw_ready_has_message(db, place, &look_again))
 			place->has_news |= place->turns.n > 0;
 		if (place->waiting == 0 && !place->notifies)
@@ -470,7 +469,7 @@ end_taken(Taken *t, DwOutcome outcome)
 	t->ended_in = GetCurrentSubTransactionId();
 }
 
-/* A pause holds this message back: inserts its row again, as it was. */
+/* A pause blocks this message: inserts its row again, unchanged. */
 static void
 insert_again(Relation rel, DwClaim *claim)
 {
@@ -481,7 +480,7 @@ insert_again(Relation rel, DwClaim *claim)
 	dw_touch_row(&hint, DW_TOUCH_WRITTEN);
 }
 
-/* Ends, or puts back, a claimed message that is not to be received, by its verdict. */
+/* Ends a claimed message that must not be received, or puts it back, by the verdict. */
 static void
 obey_verdict(Relation rel, Taken *t, DwClaim *claim)
 {
@@ -512,8 +511,8 @@ obey_verdict(Relation rel, Taken *t, DwClaim *claim)
 }
 
 /*
- * The group of a message does not allow it to be received now: the message is back in a ready list,
- * or must go back at the end of the call.
+ * The group does not allow its message to be received now.  The message is back in a ready list, or
+ * goes back at the end of the call.
  */
 static void
 go_back(DwDatabase *db, Taken *t, DwGroupVerdict verdict)
@@ -539,7 +538,7 @@ claim_taken(DwDatabase *db, Relation rel, Taken *t, DwClaim *claim)
 	DwClaimResult result = DW_CLAIM_UNSEEN;
 	bool		last_has_ended = false;
 
-	/* the timer hands over a little early, and the clock may have been set back */
+	/* the timer hands messages over a little early, and the clock may have been set back */
 	while (t->entry.due > dw_now() && t->entry.due - dw_now() <= DW_HEAD_START_US)
 		SPIN_DELAY();
 	if (t->entry.due <= dw_now() && !dw_is_paused(db, dw_lanes[t->entry.lane].owner, t->queue))
@@ -549,7 +548,7 @@ claim_taken(DwDatabase *db, Relation rel, Taken *t, DwClaim *claim)
 		case DW_CLAIMED:
 			t->entry.block = ItemPointerGetBlockNumber(&claim->key.tid);
 			t->entry.offset = ItemPointerGetOffsetNumber(&claim->key.tid);
-			/* a message that is put back keeps its token, and its lapse is counted later */
+			/* a message that is put back has the same token, and its lapse is counted later */
 			t->has_lapsed = claim->key.is_leased && claim->verdict != DW_PUT_BACK;
 			if (claim->verdict == DW_RUN)
 				return true;
@@ -562,7 +561,7 @@ claim_taken(DwDatabase *db, Relation rel, Taken *t, DwClaim *claim)
 			go_back(db, t, dw_group_is_locked(db, &t->entry, &t->group));
 			return false;
 		case DW_CLAIM_CANCELLED:
-			/* a mark of this transaction may have hit it: a rollback brings the message back */
+			/* this transaction may have cancelled it: a rollback brings the message back */
 			if (dw_control_is_touched())
 			{
 				end_taken(t, DW_CANCELLED);
@@ -574,7 +573,7 @@ claim_taken(DwDatabase *db, Relation rel, Taken *t, DwClaim *claim)
 		case DW_CLAIM_REJECTED:
 			if (last_has_ended)
 				dw_ask_sweeper(db, DW_JOB_LEASES, dw_now());
-			/* the lane was given up meanwhile, so the entry was compared with another lane */
+			/* the lane was released meanwhile, so the entry was compared with another lane */
 			if (pg_atomic_read_u32(&dw_lanes[t->entry.lane].generation) != t->lane.generation)
 			{
 				dw_reload_ask(&db->timer_news, t->entry.due);
@@ -586,10 +585,7 @@ claim_taken(DwDatabase *db, Relation rel, Taken *t, DwClaim *claim)
 	return false;
 }
 
-/*
- * Adds a claimed message to the result of delay_receive(), or with a token to the result of
- * delay_lease().
- */
+/* Adds a claimed message to the result of delay_receive() or, with a token, of delay_lease(). */
 static void
 put_message(ReturnSetInfo *result, const DwClaim *claim, int64 token)
 {
@@ -652,7 +648,7 @@ lease_claimed(Relation rel, Taken *t, DwClaim *claim, const Wish *wish)
 		dw_more_set_text(values, nulls, Anum_task_more, DW_MORE_RECEIVER, wish->receiver);
 	else
 		dw_more_remove(values, nulls, Anum_task_more, DW_MORE_RECEIVER);
-	/* no hint: most leases are ended by their receivers, see timer/lease_watch.c */
+	/* no hint: receivers end most leases, see timer/lease_watch.c */
 	(void) dw_task_insert_again(rel, values, nulls);
 	t->state = TAKEN_LEASED;
 	t->until = until;
@@ -661,7 +657,7 @@ lease_claimed(Relation rel, Taken *t, DwClaim *claim, const Wish *wish)
 	return token;
 }
 
-/* Receives or leases a claimed message, as the caller wishes. */
+/* Receives or leases a claimed message, by the arguments of the call. */
 static void
 give_claimed(Relation rel, Taken *t, DwClaim *claim, const Wish *wish, ReturnSetInfo *result)
 {
@@ -680,8 +676,8 @@ give_claimed(Relation rel, Taken *t, DwClaim *claim, const Wish *wish, ReturnSet
 }
 
 /*
- * Makes the session end if this transaction, which has received messages, is idle for this time in
- * ms.  0 means without limit.
+ * Sets the idle timeout of this transaction, which has received messages, to this time in ms; 0: no
+ * limit.  After the timeout, the session ends.
  */
 static void
 limit_idleness(int timeout)
@@ -693,7 +689,7 @@ limit_idleness(int timeout)
 							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 }
 
-/* If max_running limits the queue, makes sure that the number of leases is known. */
+/* If the queue has max_running, ensures that the number of leases is counted. */
 static void
 count_leases(DwDatabase *db, Relation rel, int16 queue)
 {
@@ -709,7 +705,7 @@ count_leases(DwDatabase *db, Relation rel, int16 queue)
 	}
 }
 
-/* Returns true if this transaction has received messages, and holds them. */
+/* Returns true if this transaction has received messages and has not put all of them back. */
 static bool
 holds_any(void)
 {
@@ -721,7 +717,7 @@ holds_any(void)
 
 /*
  * For dw_group_verdict().  Returns false for leases that this transaction has begun, and for leases
- * of messages that a mark has hit.
+ * of cancelled messages.
  */
 static bool
 counts_in_group(Relation rel, HeapTuple tuple, const DwTaskKey *key)
@@ -732,7 +728,7 @@ counts_in_group(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 	return !dw_task_is_cancelled(rel, tuple);
 }
 
-/* Returns true if limits and order of its group, if any, allow this message to be claimed. */
+/* Returns true if the limits and order of the group, if any, allow a claim of this message. */
 static bool
 group_allows(DwDatabase *db, Relation rel, Taken *t)
 {
@@ -745,7 +741,7 @@ group_allows(DwDatabase *db, Relation rel, Taken *t)
 	return false;
 }
 
-/* Takes messages of the queue as asked for. */
+/* Takes messages of the queue by the arguments of the call. */
 static void
 receive(DwDatabase *db, const Wish *wish, ReturnSetInfo *result)
 {
@@ -779,7 +775,7 @@ receive(DwDatabase *db, const Wish *wish, ReturnSetInfo *result)
 	table_close(rel, NoLock);
 	if (n == wish->n || wish->lease > 0)
 		return;
-	/* leases have no such cursors: they are given outside of transaction blocks */
+	/* leases have no such cursors, since they begin outside of transaction blocks */
 	dw_cursors_note();
 	limit_idleness(timeout);
 }
@@ -815,7 +811,7 @@ receive_or_lease(FunctionCallInfo fcinfo, int64 lease, bool leasing)
 	finish_call(db, &wish);
 	if (tuplestore_tuple_count(((ReturnSetInfo *) fcinfo->resultinfo)->setResult) == 0)
 		dw_warn_not_served(db);
-	/* a receiver that keeps its transaction open is in the way of DDL: see give_way.c */
+	/* a receiver with an open transaction blocks DDL, see give_way.c */
 	if (wish.lease == 0 && ntaken > 0)
 		dw_wake_timer(db, dw_now() + DW_GIVE_WAY_US);
 	return (Datum) 0;
@@ -853,14 +849,14 @@ dw_lease(PG_FUNCTION_ARGS)
 				 errhint("Use SELECT * FROM %s as a statement of its own.", "delay_lease()")));
 	/* in a pipeline, the next statements must not belong to this transaction */
 	MyXactFlags |= XACT_FLAGS_NEEDIMMEDIATECOMMIT;
-	/* a crash must not lose a lease that the client has, whatever synchronous_commit is */
+	/* a crash must not lose the lease of a client, even if synchronous_commit is off */
 	ForceSyncCommit();
 	return receive_or_lease(fcinfo, lease, true);
 }
 
-/*---- Putting one back ----*/
+/* ---- Putting a message back ---- */
 
-/* Returns the message with this id that this transaction has received and holds, or NULL. */
+/* Returns the message with this id that this transaction has received and not put back, or NULL. */
 static Taken *
 find_held(int64 id)
 {
@@ -904,7 +900,7 @@ dw_fail(PG_FUNCTION_ARGS)
 	{
 		text	   *message = PG_GETARG_TEXT_PP(2);
 
-		/* the log gets as much of the text as of errors of SQL tasks */
+		/* the log gets the same length of the text as for errors of SQL tasks */
 		error.message = TextDatumGetCString(dw_clipped_text(VARDATA_ANY(message), VARSIZE_ANY_EXHDR(message),
 															DW_MAX_ERROR_TEXT));
 	}
@@ -916,7 +912,7 @@ dw_fail(PG_FUNCTION_ARGS)
 	t = find_held(PG_GETARG_INT64(0));
 	if (t == NULL)
 		PG_RETURN_BOOL(false);
-	/* this transaction may have dropped the queue meanwhile */
+	/* this transaction may have dropped the queue */
 	if (!dw_queue_keep(t->queue))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
@@ -930,7 +926,7 @@ dw_fail(PG_FUNCTION_ARGS)
 
 /*---- The end of the transaction ----*/
 
-/* Concludes a message whose conclusion needs its row. */
+/* Concludes a message whose history, notification or follow-up needs the row. */
 static void
 conclude_held(Relation rel, const Taken *t)
 {
@@ -982,7 +978,7 @@ static void
 count_all(void)
 {
 	TimestampTz first_end = DW_NEVER;	/* first end of the leases */
-	TimestampTz last_chance = DW_NEVER; /* the same, of leases that are the last attempt */
+	TimestampTz last_chance = DW_NEVER; /* first end of the leases that are a last attempt */
 
 	for (int i = 0; i < ntaken; i++)
 	{
@@ -999,9 +995,9 @@ count_all(void)
 			if (taken[i].is_last)
 				last_chance = Min(last_chance, taken[i].until);
 		}
-		/* the lease is counted first: lease or received message must always count */
+		/* count the lease first: at each moment, the message must count as leased or received */
 		end_count(taken_db, &taken[i]);
-		/* its statistics have been given up with the lane */
+		/* the statistics were released with the lane */
 		if (pg_atomic_read_u32(&lane->generation) != taken[i].lane.generation)
 			continue;
 		dw_rollback_forget(&taken_db->rollbacks, taken[i].entry.id);
@@ -1012,7 +1008,7 @@ count_all(void)
 			dw_count_lane_lateness(&lane->lateness, late);
 		}
 	}
-	/* only now: since the commit, other sessions see the leases */
+	/* not earlier: other sessions see the leases only after the commit */
 	leave_groups(taken_db, InvalidSubTransactionId, true);
 	/* V1 */
 	if (first_end != DW_NEVER && dw_lease_end_ask(&taken_db->timer_news, first_end))
@@ -1023,14 +1019,14 @@ count_all(void)
 }
 
 /*
- * Counts a rollback of the message's receiver.  Returns true after too many in a row, if the
- * transaction held no other message.  Then the sweeper counts the attempt, and the message is due
- * after a pause.
+ * Counts a rollback of the message's receiver.  Returns true after too many rollbacks in a row, if
+ * the transaction had received no other message.  Then the sweeper counts the attempt, and the
+ * message is due after a pause.
  */
 static bool
 leave_to_sweeper(const Taken *t, bool alone)
 {
-	/* only messages that the client has got, and has not put back */
+	/* only messages that the client has received and not put back */
 	if (t->state != TAKEN_HELD ||
 		dw_rollback_note(&taken_db->rollbacks, t->entry.id) < DW_ROLLBACKS_FREE + 1 || !alone ||
 		!dw_rollback_hand_over(&taken_db->rollbacks, t->entry.id))
@@ -1039,7 +1035,10 @@ leave_to_sweeper(const Taken *t, bool alone)
 	return true;
 }
 
-/* Step A2, after an abort: brings back the messages taken in this subtransaction or later ones. */
+/*
+ * Step A2, after an abort: brings back the messages that this subtransaction or later
+ * subtransactions have taken.
+ */
 static void
 bring_back(SubTransactionId subid)
 {
@@ -1089,7 +1088,7 @@ receive_xact_callback(XactEvent event, void *arg)
 						 errmsg("cannot PREPARE a transaction that has received messages")));
 			break;
 		case XACT_EVENT_PREPARE:
-			/* all that it received was rolled back with savepoints */
+			/* savepoints have rolled back all received messages */
 			dw_cursors_forget();
 			dw_receiver_withdraw();
 			break;
@@ -1123,9 +1122,9 @@ receive_subxact_callback(SubXactEvent event, SubTransactionId subid, SubTransact
 }
 
 /*
- * Installs the callbacks; called once by the postmaster, its children inherit them.  To be called
- * after dw_touched_install(): callbacks that are installed later are called first, and the
- * callbacks of touched.c give up the database's pin.
+ * Installs the callbacks; called once by the postmaster, whose children inherit them.  To be called
+ * after dw_touched_install(): callbacks that are installed later run first, and the callbacks of
+ * touched.c release the database's pin.
  */
 void
 dw_receive_install(void)

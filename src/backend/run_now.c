@@ -6,21 +6,21 @@
  * Run by sessions, and by executors whose tasks call these functions.
  *
  * delay_run() deletes the task's row as an executor does, and then runs the task's SQL.
- * Both belong to the caller's transaction.
+ * The deletion and the SQL belong to the caller's transaction.
  *
- * The SQL runs like any other SQL of the session.  So the session must belong to the task's owner:
- * then the SQL never gets rights that the owner lacks.
+ * The SQL runs like any other SQL of the session.  So the session must belong to the task's owner.
+ * Otherwise the SQL could get rights that the owner lacks.
  *
  * delay_run_due() is meant for tests of applications.  It runs all tasks of the current user that
- * are due by a given time.  It finds each next task with a new snapshot, so it also runs tasks that
- * these tasks schedule.  A delay counts from the due time of the running task, if this time is
- * later than now().  So new tasks are due as if real time had passed, and a task that schedules
- * itself again does not run without end.
+ * are due by a given time.  It finds each task with a new snapshot, so it also runs tasks that
+ * earlier tasks have scheduled.  A delay counts from the due time of the running task, if this time
+ * is later than now().  So new tasks are due as if real time had passed.  A task that schedules
+ * itself again does not run forever.
  *
- * With as_executor, it treats tasks that fail or are late as an executor does: each attempt is a
- * subtransaction, and its failure puts the task back, or records it.  The time that was reached
- * (dw_time_reached) then replaces the clock.  It cannot replace now(): PostgreSQL lets only
- * parallel workers set the start of a transaction.
+ * With as_executor, it treats failed and late tasks as an executor does.  Each attempt is a
+ * subtransaction.  After a failure, the task is put back, or recorded as failed.  Then
+ * dw_time_reached replaces the clock, but not now(): PostgreSQL allows only parallel workers to set
+ * the start time of a transaction.
  *
  *-------------------------------------------------------------------------
  */
@@ -65,8 +65,8 @@ PG_FUNCTION_INFO_V1(dw_delay_now);
 PG_FUNCTION_INFO_V1(dw_delay_snooze);
 
 /*
- * Limit for the rounds of one due time.  The tasks of a round were scheduled, for the same due
- * time, by tasks of the round before.
+ * Limit for the rounds of one due time.  Tasks of the previous round have scheduled the tasks of a
+ * round, for the same due time.
  */
 #define MAX_ROUNDS	1000
 
@@ -84,8 +84,8 @@ typedef struct Taken
 
 /*
  * Returns true if the session has only the owner's rights, so that the task cannot get other
- * rights.  An executor of the owner's tasks counts, even if its process is connected as another
- * role (executor/session.c).
+ * rights.  Returns true for an executor of the owner's tasks, even if its process is connected as
+ * another role (executor/session.c).
  */
 static bool
 is_own_session(Oid owner)
@@ -107,7 +107,7 @@ require_own_session(Oid owner)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("tasks of role \"%s\" cannot run in this session", GetUserNameFromId(owner, false)),
-				 errdetail("Only a session that has logged in as the role, and has not changed its role since, can run them."),
+				 errdetail("These tasks can run only in a session that has logged in as the role and has not changed its role."),
 				 errhint("To run a task at once in a session of its owner, use %s and %s.",
 						 "delay_reschedule(id, '0')", "delay_wait(id)")));
 }
@@ -116,8 +116,8 @@ require_own_session(Oid owner)
 
 /*
  * Sets the settings by which the task's text is read (task/login.c): the task's search_path, and
- * values of a new session of its owner.  They last until the current nest level of settings ends.
- * Other settings that the task has kept are set when its SQL is run.
+ * values of a new session of its owner.  They are valid until the end of the current nest level of
+ * settings.  The other kept settings are set when the SQL is run.
  */
 static void
 set_reading(const Taken *task)
@@ -132,7 +132,7 @@ set_reading(const Taken *task)
 		{
 			if (!task->nulls[Anum_task_search_path - 1])
 				value = TextDatumGetCString(task->values[Anum_task_search_path - 1]);
-			/* if it is not known, use PostgreSQL's default */
+			/* if the value is not known, use PostgreSQL's default */
 			else if (value == NULL)
 				value = "\"$user\", public";
 		}
@@ -145,7 +145,7 @@ set_reading(const Taken *task)
 
 /*---- Running ----*/
 
-/* Runs a task's SQL as the current user, under the settings that it has kept. */
+/* Runs a task's SQL as the current user, with the settings that are kept for the task. */
 static DwSpiResult
 run_sql_now(const Taken *task)
 {
@@ -212,8 +212,8 @@ run_task(Taken *task)
 }
 
 /*
- * Reads a task whose row this transaction has just deleted.  Returns false if a mark of
- * delay_cancel_all() has cancelled the task: then concludes it as cancelled.
+ * Reads a task whose row this transaction has just deleted.  If a mark of delay_cancel_all() has
+ * cancelled the task, concludes it as cancelled and returns false.
  */
 static bool
 have_taken(Relation rel, HeapTuple tuple, Taken *task)
@@ -230,9 +230,9 @@ have_taken(Relation rel, HeapTuple tuple, Taken *task)
 }
 
 /*
- * Ends a task that was run without an error, as executors do (executor/settle.c): concludes it
+ * Ends a task that ran without an error, as executors do (executor/settle.c).  Concludes the task
  * (history, notification, follow-up, next run), or puts it back if it has called delay_snooze().
- * Returns the answer of delay_run().
+ * Returns the result of delay_run().
  */
 static const char *
 end_now(Relation rel, const Taken *task, DwEnded *ended)
@@ -269,13 +269,13 @@ run_and_end(Relation rel, Taken *task)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("task %lld is a message", (long long) task->key.id),
-				 errdetail("It has no SQL that could be run."),
+				 errdetail("A message has no SQL."),
 				 errhint("Receive it with %s.", "delay_receive()")));
 	if (task->key.origin != dw_origin_stamp())
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("task %lld is not armed", (long long) task->key.id),
-				 errdetail("It came with a copy of another database."),
+				 errdetail("The task came with a copy of another database."),
 				 errhint("See delay_wheel.arm().")));
 	if (dw_mode(task->values, task->nulls) != DW_IN_TRANSACTION)
 		ereport(ERROR,
@@ -319,14 +319,14 @@ dw_run(PG_FUNCTION_ARGS)
 /* State of a call of delay_run_due() */
 typedef struct Progress
 {
-	bool		as_executor;	/* attempts, lateness and failures count */
+	bool		as_executor;	/* true: treats attempts, lateness and failures as an executor does */
 	TimestampTz until;			/* run tasks that are due by this time */
 	DwTaskKey	at;				/* owner and origin to run; due and id of the last task */
 	TimestampTz reached;		/* the highest due time so far */
 	int			rounds;			/* rounds at this due time, see MAX_ROUNDS */
 	int64		round_end;		/* tasks with higher ids belong to the next round */
-	int64		taken;			/* rows that were deleted */
-	int64		done;			/* attempts that were run */
+	int64		taken;			/* number of deleted rows */
+	int64		done;			/* number of attempts */
 	int64		left;			/* tasks of this pass that have a mode, and were not run */
 } Progress;
 
@@ -338,9 +338,9 @@ is_before(const DwTaskKey *a, const DwTaskKey *b)
 }
 
 /*
- * Returns the owner's next task after the last one, in the order of (due, id); NULL if none is left
- * that is due by progress->until.  The scan goes through all lanes of the owner, and seeks to the
- * last task's position in each lane.
+ * Returns the owner's next task after the last task, in the order of (due, id); NULL if no other
+ * task is due by progress->until.  The scan visits all lanes of the owner, and in each lane starts
+ * at the last task's position.
  */
 static HeapTuple
 find_next(Relation rel, const Progress *progress, DwTaskKey *next)
@@ -380,8 +380,8 @@ find_next(Relation rel, const Progress *progress, DwTaskKey *next)
 }
 
 /*
- * Counts rounds.  Raises an error after MAX_ROUNDS: tasks that schedule others for the same due
- * time again and again would not end.
+ * Counts rounds.  Raises an error after MAX_ROUNDS, since such tasks may schedule other tasks for
+ * the same due time without end.
  */
 static void
 count_round(Progress *progress, const DwTaskKey *key)
@@ -396,16 +396,16 @@ count_round(Progress *progress, const DwTaskKey *key)
 	if (++progress->rounds > MAX_ROUNDS)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("tasks schedule others without end"),
-				 errdetail("Task %lld, due at %s, is the last of a chain of %d tasks due at that time, each scheduled by the one before.",
+				 errmsg("tasks schedule other tasks without end"),
+				 errdetail("Task %lld, due at %s, is the last of %d tasks with this due time, each scheduled by the previous task.",
 						   (long long) key->id, timestamptz_to_str(key->due), MAX_ROUNDS),
-				 errhint("Tasks that schedule themselves again must do this with a delay.")));
+				 errhint("A task that schedules itself again must use a delay.")));
 	progress->round_end = nextval_internal(dw_catalog()->task_id_seq, false);
 }
 
 /*
  * Takes the next task; returns false if there is none.  Sets *ready to true if the task can be run,
- * and to false if the caller must go on with the next task.
+ * and to false if the caller must continue with the next task.
  */
 static bool
 take_next_due(Progress *progress, Taken *task, bool *ready)
@@ -449,7 +449,7 @@ run_tried(void *arg)
 	try->result = run_task(try->task);
 }
 
-/* Runs the SQL of a task, as dw_try() does. */
+/* Runs the SQL of a task, like dw_try(). */
 static ErrorData *
 try_task(Taken *task, DwSpiResult *result)
 {
@@ -462,8 +462,8 @@ try_task(Taken *task, DwSpiResult *result)
 }
 
 /*
- * Runs a task that was taken, and settles the run, as executors do (executor/settle.c): the task is
- * done, put back, failed or skipped.  Returns true if the task was run.
+ * Runs a task that was taken, and settles the run, as executors do (executor/settle.c).  Then the
+ * task is done, put back, failed or skipped.  Returns true if the task was run.
  */
 static bool
 run_and_settle(Taken *task)
@@ -509,7 +509,7 @@ run_and_settle(Taken *task)
 	return claim.verdict == DW_RUN;
 }
 
-/* Goes once through the due tasks, in the order of (due, id), and runs them. */
+/* Runs the due tasks in one pass, in the order of (due, id). */
 static void
 run_pass(Progress *progress)
 {
@@ -543,8 +543,8 @@ run_pass(Progress *progress)
 }
 
 /*
- * Counts the due tasks of other roles whose rights the current user has.  The user must not learn
- * of tasks of further roles.
+ * Counts the due tasks of other roles whose rights the current user has.  Tasks of roles whose
+ * rights the user lacks are not counted.
  */
 static int64
 count_others(const Progress *progress)
@@ -623,7 +623,7 @@ dw_run_due(PG_FUNCTION_ARGS)
 	{
 		int64		before;
 
-		/* a task may schedule others for a due time that the pass has gone through already */
+		/* a task may schedule other tasks for a due time that the pass has already visited */
 		do
 		{
 			before = progress.taken;
@@ -650,8 +650,8 @@ dw_delay_now(PG_FUNCTION_ARGS)
 }
 
 /*
- * SQL function delay_snooze(): the task that calls it is run again after the delay, if this run
- * ends without an error.  Deferred triggers of the task run too late to call it.
+ * SQL function delay_snooze(): the calling task is run again after the delay, if this run ends
+ * without an error.  Deferred triggers of the task run too late to call it.
  */
 Datum
 dw_delay_snooze(PG_FUNCTION_ARGS)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * schedule.c
- *	  The SQL functions that schedule, cancel and reschedule tasks.
+ *	  SQL functions that schedule, cancel and reschedule tasks.
  *
  * Run by sessions, and by executors whose tasks call these functions.  Their changes belong to the
  * caller's transaction, whose commit informs the timer, see task/touched.c.
@@ -59,8 +59,8 @@ PG_FUNCTION_INFO_V1(dw_reschedule_due);
 /*---- Tables of tasks, and plain SQL that writes them ----*/
 
 /*
- * SQL function delay_wheel_internal.origin(): returns this database's stamp, which distinguishes
- * its own tasks from tasks that came with a copy of another database.
+ * SQL function delay_wheel_internal.origin(): returns the stamp of this database.  Tasks with
+ * another stamp came with a copy of another database.
  */
 Datum
 dw_origin(PG_FUNCTION_ARGS)
@@ -145,7 +145,7 @@ dw_task_guard(PG_FUNCTION_ARGS)
 				 errmsg("permission denied to write a task of another role"),
 				 errhint("Use SET ROLE and delay_schedule().")));
 	require_queue_of_row(trigger, row);
-	/* COPY and apply workers have not been noted as writers before (shmem/writers.c) */
+	/* COPY and apply workers are not yet noted as writers (shmem/writers.c) */
 	if (dw_shared != NULL)
 		dw_writes_for(InvalidOid);
 	if (dw_audits(DW_AUDIT_CONTROL))
@@ -156,9 +156,9 @@ dw_task_guard(PG_FUNCTION_ARGS)
 /*---- Scheduling ----*/
 
 /*
- * Inserts the row of a judged task and returns its id.  Or moves the pending task of its key, whose
- * row was deleted for the move, and returns the id of the pending task.  limited: as for
- * dw_schedule_row().
+ * Inserts the row of a judged task and returns its id.  For a move, whose caller has deleted the
+ * row of the key's pending task, inserts this row again and returns the id of the pending task.
+ * limited: as for dw_schedule_row().
  */
 static int64
 insert_or_move(Relation rel, DwNewTask *task, const DwKeyRow *pending, DwLaneRef lane, bool limited)
@@ -179,7 +179,7 @@ insert_or_move(Relation rel, DwNewTask *task, const DwKeyRow *pending, DwLaneRef
 		if (!task->nulls[Anum_task_expires - 1])
 			dw_check_expires(task->due, task->values[Anum_task_expires - 1]);
 	}
-	/* checked only now: a task that replaces another one, or is not needed, takes no room */
+	/* checked last: a task that replaces another task, or is not needed, does not count */
 	if (limited && dw_max_pending >= 0)
 		dw_require_room(task->owner);
 	id = dw_new_task_insert(rel, task, lane);
@@ -188,7 +188,7 @@ insert_or_move(Relation rel, DwNewTask *task, const DwKeyRow *pending, DwLaneRef
 	return id;
 }
 
-/* Records that a task was scheduled, or that the pending one of its key was moved or replaced. */
+/* Records that a task was scheduled, or that the pending task of its key was moved or replaced. */
 static void
 audit_scheduled(const DwNewTask *task, const DwKeyRow *pending, Relation rel)
 {
@@ -201,9 +201,9 @@ audit_scheduled(const DwNewTask *task, const DwKeyRow *pending, Relation rel)
 }
 
 /*
- * Inserts the row of a judged task in the current transaction, and notes it for the commit, which
- * informs the timer.  Returns the id of the new task.  If a pending task with the same key stays or
- * is moved, or causes the new task to be refused, returns the id of the pending task (see
+ * Inserts the row of a judged task in the current transaction, and notes the task for the commit,
+ * which informs the timer.  Returns the id of the new task.  If a pending task with the same key
+ * stays, is moved, or prevents the new task, returns the id of the pending task (see
  * task->outcome).  limited: the owner's number of tasks is limited.  The caller has called
  * dw_require_writable().
  */
@@ -217,8 +217,8 @@ dw_schedule_row(DwNewTask *task, bool limited)
 	int64		id;
 
 	/*
-	 * Lock the task table before an id is drawn: the sweeper must see each transaction
-	 * that may bring a task with an id below a mark's number (task/marks.c).
+	 * Lock the task table before an id is drawn.  So the sweeper sees each transaction that may
+	 * insert a task with an id below a mark's number (task/marks.c).
 	 */
 	rel = dw_tasks_open();
 	if (task->unique_for > 0)
@@ -234,7 +234,7 @@ dw_schedule_row(DwNewTask *task, bool limited)
 	id = insert_or_move(rel, task, pending, lane, limited);
 	if (has_key)
 		dw_key_leave();
-	/* record only calls of a role: a task from another node was recorded on that node */
+	/* a task from another node was recorded on that node */
 	if (limited && dw_audits(task->outcome == DW_NEW ? DW_AUDIT_ALL : DW_AUDIT_CONTROL))
 		audit_scheduled(task, pending, rel);
 	table_close(rel, NoLock);
@@ -394,7 +394,7 @@ dw_send(PG_FUNCTION_ARGS)
 
 /*
  * SQL function delay_scheduled(): returns the outcome of the transaction's last call that scheduled
- * a task.  If an id is given, as by a call within the same FROM, it must be the id of this task.
+ * a task.  A given id must be the id of this task.
  */
 Datum
 dw_scheduled(PG_FUNCTION_ARGS)
@@ -405,7 +405,7 @@ dw_scheduled(PG_FUNCTION_ARGS)
 	};
 
 	dw_require_right();
-	/* in a target list, (f(...)).* calls the function and its argument once for each column */
+	/* in a target list, (f(...)).* evaluates the function and its argument once for each column */
 	if (fcinfo->resultinfo == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -416,9 +416,9 @@ dw_scheduled(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 PG_ARGISNULL(0) ? errmsg("it is not known which task this transaction has scheduled last") :
 				 errmsg("task %lld is not the one that this transaction has scheduled last", (long long) PG_GETARG_INT64(0)),
-				 last_scheduled.level != 0 ? errdetail("That is task %lld.", (long long) last_scheduled.id) :
-				 errdetail("The transaction has scheduled no task, or has rolled it back to a savepoint."),
-				 errhint("Ask at once: SELECT * FROM delay_scheduled(delay_schedule_task(...)).")));
+				 last_scheduled.level != 0 ? errdetail("The transaction has scheduled task %lld last.", (long long) last_scheduled.id) :
+				 errdetail("The transaction has scheduled no task, or has rolled back to a savepoint since then."),
+				 errhint("Call both functions together: SELECT * FROM delay_scheduled(delay_schedule_task(...)).")));
 	{
 		const DwColumn row[] = {
 			DW_INT8(last_scheduled.id), dw_text_or_null(outcomes[last_scheduled.outcome]),
@@ -432,10 +432,10 @@ dw_scheduled(PG_FUNCTION_ARGS)
 /*---- Cancelling ----*/
 
 /*
- * Cancels a leased message, whose row was just found, so that its token becomes void.  Returns the
- * result of delay_cancel().  Returns "running" if a transaction has received the message, since its
+ * Cancels a leased message, whose row was just found.  Its token is no longer valid.  Returns the
+ * result of delay_cancel().  Returns "running" if a transaction has received the message, since the
  * receiver cannot be stopped.  Returns NULL if the transaction that had locked or deleted the row
- * has ended: the caller then looks again.
+ * has ended.  Then the caller looks again.
  */
 static const char *
 end_lease(Relation rel, HeapTuple tuple, const DwTaskKey *key)
@@ -450,9 +450,7 @@ end_lease(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 	return "cancelled";
 }
 
-/*
- * Records that a running task was asked to stop.  The owner of a task without a row is not known.
- */
+/* Records a request to stop a running task.  The owner of a task without a row is not known. */
 static void
 audit_stop(int64 id, const DwTaskKey *key, bool at_once)
 {
@@ -482,8 +480,8 @@ known_outcome(int64 id)
 
 /*
  * Reads how a call names a pending task: by its id, argument 0, or by a key of the current user.
- * The number of the key's argument is "key"; the next argument is the name of its queue (null: the
- * default queue).  Raises an error unless either id or key is given.
+ * key: the number of the argument with the key.  The next argument is the name of the key's queue
+ * (null: the default queue).  Raises an error unless either id or key is given.
  */
 void
 dw_named_task(FunctionCallInfo fcinfo, int key, DwNamedTask *named)
@@ -493,7 +491,7 @@ dw_named_task(FunctionCallInfo fcinfo, int key, DwNamedTask *named)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("neither a task id nor a key is given"),
-				 errhint("Name the task by its id, or with key => ... by its key.")));
+				 errhint("Pass the id of the task, or key => ... to name the task by its key.")));
 	if (!PG_ARGISNULL(0) && named->by_key)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -536,8 +534,8 @@ dw_schedule_cancel(const DwKey *key)
 
 /*
  * Cancels a pending task by its id.  stop_running: stops a running task.  no_retry: makes the
- * present attempt the last.  tell_end: returns how the task has ended, if it is gone and this is
- * known.
+ * present attempt the last.  tell_end: if the task has ended and its end is recorded, returns the
+ * end.
  */
 static const char *
 cancel_by_id(int64 id, bool stop_running, bool no_retry, bool tell_end)
@@ -582,7 +580,7 @@ cancel_by_id(int64 id, bool stop_running, bool no_retry, bool tell_end)
 }
 
 /*
- * Returns the answer of an SQL function that calls dw_take_named().  taken: the answer for
+ * Returns the result of an SQL function that calls dw_take_named().  taken: the result for
  * DW_TAKEN.
  */
 const char *
@@ -618,8 +616,8 @@ dw_cancel(PG_FUNCTION_ARGS)
 /*---- Rescheduling ----*/
 
 /*
- * Gives a pending task another due time: deletes its row, and inserts it again with the same id.
- * Returns the answer of the SQL function.  The arguments name the task as in dw_named_task().
+ * Moves a pending task to another due time: deletes its row, and inserts it with the same id.
+ * Returns the result of the SQL function.  The arguments name the task as in dw_named_task().
  */
 static Datum
 reschedule(FunctionCallInfo fcinfo, TimestampTz due)

@@ -4,13 +4,13 @@
  *	  delay_schedule_trigger() and delay_send_trigger(): schedule a task, or send a
  *	  message, for each row that is inserted or updated.
  *
- * Run by sessions, and by executors whose tasks write such rows, at the end of the
- * statement or, if the trigger is deferred, of the transaction.
+ * Run by sessions, and by executors whose tasks write such rows.  The trigger runs at the end of
+ * the statement.  A deferred trigger runs at the end of the transaction.
  *
  * The arguments of a trigger are parsed when it first fires in a session.  The result is called a
  * template here.  A template is kept until the relation cache reports a change of the trigger's
  * table, since columns may have been renamed, dropped or added.  A partition has its own trigger, a
- * clone of its parent's trigger.  So it also has its own template, with the partition's column
+ * clone of the parent's trigger.  So a partition has its own template, with the partition's column
  * numbers.
  *
  * The current user, who writes the row, owns the task or message, and needs the same right as for a
@@ -84,9 +84,8 @@ typedef struct Source
 /* The parsed arguments of a trigger */
 typedef struct Template
 {
-	MemoryContext context;		/* holds the template */
-	int			users;			/* rows that the trigger handles now: functions called for a row's
-								 * values, such as casts, may write rows, too */
+	MemoryContext context;		/* memory of the template */
+	int			users;			/* number of rows in work: a cast of a value may write rows, too */
 	bool		is_forgotten;	/* to be freed when users is 0 */
 	Source		delay;			/* the column of the delay or the due time, if any */
 	Interval   *interval;		/* the delay, if it is not a column */
@@ -111,7 +110,7 @@ typedef struct Known
 {
 	Oid			trigger;		/* hash key */
 	Oid			table;
-	bool		is_valid;		/* false: the table has changed since */
+	bool		is_valid;		/* false: the table has changed after the parsing */
 	Template   *template;
 } Known;
 
@@ -121,7 +120,7 @@ static HTAB *known_triggers = NULL;
 /*---- Checks of the call ----*/
 
 /*
- * Returns the data of the trigger that calls the function.  Raises an error unless it is
+ * Returns the data of the trigger that calls the function.  Raises an error unless the trigger is
  * an AFTER trigger FOR EACH ROW on INSERT or UPDATE.
  */
 static TriggerData *
@@ -168,7 +167,7 @@ trigger_callback(void *arg)
 static void
 writer_callback(void *arg)
 {
-	/* after any other error it may be impossible to look up names */
+	/* after other errors, looking up names may be impossible */
 	if (geterrcode() == ERRCODE_INSUFFICIENT_PRIVILEGE)
 		errdetail("The task would belong to role \"%s\", which writes the row.",
 				  GetUserNameFromId(GetUserId(), false));
@@ -204,7 +203,7 @@ column_named(Relation rel, const char *name)
 
 		if (column->attisdropped || strcmp(NameStr(column->attname), name) != 0)
 			continue;
-		/* a virtual column is computed when it is read, so a trigger does not see its value */
+		/* the value of a virtual column is computed by a read, so a trigger does not have it */
 		if (column->attgenerated != '\0' && column->attgenerated != ATTRIBUTE_GENERATED_STORED)
 			ereport(ERROR,
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -272,7 +271,7 @@ read_delay(Template *template, Relation rel, const char *argument)
 }
 
 /*
- * Returns where the template keeps an option whose value may be a column; NULL for other options.
+ * Returns the template's place for an option whose value may be a column; NULL for other options.
  */
 static Source *
 source_of(Template *template, DwOption option)
@@ -293,9 +292,9 @@ source_of(Template *template, DwOption option)
 }
 
 /*
- * Parses an argument of the form name=value into the template; returns false if it has no "=".  The
- * value of some options may be the name of a column.  Raises an error for an option that is
- * unknown, not for triggers, or given twice, and for an invalid value.
+ * Parses an argument of the form name=value into the template.  Returns false if the argument has
+ * no "=".  The value of some options may be the name of a column.  Raises an error if the option is
+ * unknown, is not for triggers, or is given twice, or if the value is invalid.
  */
 static bool
 read_option(Template *template, Relation rel, const char *argument, const Kind *kind)
@@ -339,8 +338,8 @@ raise_no_column(Relation rel, const char *name, const Kind *kind)
 			 errmsg("column \"%s\" of relation \"%s\" does not exist", name,
 					RelationGetRelationName(rel)),
 			 kind->sends ?
-			 errhint("After delay and queue, the arguments of the trigger name the columns of the payload as the catalog has them, without quotes; if one was renamed, create the trigger again.") :
-			 errhint("After delay and SQL, the arguments of the trigger name the columns for $1, $2, ... as the catalog has them, without quotes; if one was renamed, create the trigger again.")));
+			 errhint("After delay and queue, the arguments of the trigger are names of columns for the payload, as in the catalog, without quotes. If a column was renamed, create the trigger again.") :
+			 errhint("After delay and SQL, the arguments of the trigger are names of columns for $1, $2, ..., as in the catalog, without quotes. If a column was renamed, create the trigger again.")));
 }
 
 /* Adds a column to the template, as the next $n, or for the payload. */
@@ -393,7 +392,7 @@ check_options(Template *template, const Kind *kind)
 	dw_options_set(options, &task);
 }
 
-/* Adds all columns of the table to the template, as if they were named. */
+/* Adds all columns of the table to the template, as if the arguments named them. */
 static void
 read_all_columns(Template *template, Relation rel)
 {
@@ -478,8 +477,8 @@ make_template(const TriggerData *trigger, const Kind *kind)
 /*---- Keeping templates ----*/
 
 /*
- * Relation cache callback: invalidates the templates of a table, or of all tables if it is
- * InvalidOid.  Nothing is freed here, since a template may be in use.
+ * Relation cache callback: invalidates the templates of a table; InvalidOid: of all tables.  Frees
+ * nothing, since a template may be in use.
  */
 static void
 forget_table(Datum arg, Oid table)
@@ -493,7 +492,7 @@ forget_table(Datum arg, Oid table)
 			known->is_valid = false;
 }
 
-/* Removes a trigger's template, and frees it as soon as it is not in use. */
+/* Removes a trigger's template, and frees the template as soon as it is not in use. */
 static void
 forget_trigger(Known *known)
 {
@@ -531,8 +530,8 @@ begin_use(Template *template)
 }
 
 /*
- * Makes and keeps the template of a trigger.  After an error, a half-made template is
- * freed with the caller's memory context.
+ * Makes and stores the template of a trigger.  After an error, a half-made template is freed with
+ * the caller's memory context.
  */
 static Template *
 add_known_trigger(const TriggerData *trigger, const Kind *kind)
@@ -555,7 +554,7 @@ add_known_trigger(const TriggerData *trigger, const Kind *kind)
 
 /*
  * Returns the template of a trigger.  The statement has locked the table.  So earlier changes were
- * reported when the table was opened, and later changes have to wait.
+ * reported when the table was opened, and later changes wait for the lock.
  */
 static Template *
 template_of(const TriggerData *trigger, const Kind *kind)
@@ -597,7 +596,7 @@ get_argument(const Source *source, TupleTableSlot *row, DwArgument *argument)
 }
 
 /*
- * Returns the text of an option for the row; NULL if it is not given, or its column is
+ * Returns the text of an option for the row; NULL if the option is not given, or its column is
  * null.  Trailing blanks of a char(n) are removed, as in a cast to text.
  */
 static text *
@@ -617,7 +616,7 @@ get_text(const Source *source, DwOption option, TupleTableSlot *row)
 	return value;
 }
 
-/* Sets *due.  Returns false if the row wants no task, since the delay's column is null. */
+/* Sets *due.  Returns false if the delay's column is null: the row gets no task. */
 static bool
 get_due(const Template *template, TupleTableSlot *row, TimestampTz *due)
 {
@@ -667,8 +666,8 @@ get_payload(const Template *template, TupleTableSlot *row)
 
 /*
  * Returns true if another node schedules the row's task.  Rows of a reference table are on all
- * nodes, and its trigger fires on each node.  Only the first node schedules.  This is the
- * coordinator if the coordinator has the table.
+ * nodes, and its trigger fires on each node.  Only the first node schedules tasks.  The first node
+ * is the coordinator if the coordinator has the table.
  */
 static bool
 is_of_other_node(const Template *template, Relation rel)
@@ -677,7 +676,7 @@ is_of_other_node(const Template *template, Relation rel)
 
 	if (!template->shard.is_copy)
 		return false;
-	/* asked again, since adding or removing nodes does not change this table */
+	/* not cached, since adding or removing nodes does not change this table */
 	dw_shard_of(rel, &now);
 	return !now.is_first;
 }
@@ -696,7 +695,7 @@ set_options(const Template *template, bool has_key, DwNewTask *task)
 }
 
 /*
- * Schedules the task of a row, sends its message, or cancels its pending task if the row wants no
+ * Schedules the task of a row, or sends its message.  If the row gets no task, cancels its pending
  * task.
  */
 static void
@@ -721,7 +720,7 @@ schedule_for_row(const Template *template, TupleTableSlot *row)
 	{
 		DwKey		pending = {.owner = task.owner, .queue = task.queue, .key = key};
 
-		/* the row wants no task: cancel the task that a new task would have replaced */
+		/* the row gets no task: cancel the task that a new task would have replaced */
 		if (key != NULL && dw_replaces(task.if_exists))
 			(void) dw_schedule_cancel(&pending);
 		return;

@@ -5,10 +5,10 @@
  *
  * Run by sessions, and by executors whose tasks call the function.
  *
- * As when a task is moved, the row is deleted in the caller's transaction, and inserted again with
- * the same id.  New values are judged as for a new task.  A new SQL text runs as the task's owner,
- * with any new arguments.  So only a user who could become the owner by SET ROLE, and schedule such
- * a task, may give them.
+ * The row is deleted in the caller's transaction, and inserted again with the same id, as in a
+ * move.  New values are judged as for a new task.  A new SQL text, or new arguments, run as the
+ * task's owner.  So they are allowed only to a user who could use SET ROLE to the owner and
+ * schedule such a task.
  *
  *-------------------------------------------------------------------------
  */
@@ -52,8 +52,7 @@ typedef struct Changes
 	Datum		args;
 	Datum		arg_types;
 	bool		no_args;
-	ArrayType  *untyped;		/* args as given, if they are texts without types and the call gives
-								 * no SQL text; else NULL */
+	ArrayType  *untyped;		/* args, if they are untyped texts and the call gives no SQL text */
 	char	   *queue_name;
 	DwQueueForTask queue;
 } Changes;
@@ -112,7 +111,7 @@ read_changes(FunctionCallInfo fcinfo, Changes *changes)
 
 /*---- Changing a task ----*/
 
-/* Raises an error if an SQL task gets options or the queue of a message, or the reverse. */
+/* Raises an error if the changes do not fit the kind of the task (SQL task or message). */
 static void
 require_kind(const Changes *changes, const DwTaskKey *key)
 {
@@ -123,17 +122,17 @@ require_kind(const Changes *changes, const DwTaskKey *key)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("task %lld is a message", (long long) key->id),
-				 errdetail("It has a payload, and no SQL text, arguments, timeout, retry_on or give_up_on.")));
+				 errdetail("A message has a payload, but no SQL text, arguments, timeout, retry_on or give_up_on.")));
 	if (!key->is_message && dw_given(options, PAYLOAD))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("task %lld is not a message", (long long) key->id),
-				 errdetail("It has an SQL text, and no payload.")));
+				 errdetail("The task has an SQL text, but no payload.")));
 	if (dw_given(options, TO_QUEUE))
 		dw_queue_require_kind(changes->queue_name, changes->queue.external, key->is_message);
 }
 
-/* Raises an error unless the current user could become the task's owner. */
+/* Raises an error unless the current user may use SET ROLE to the task's owner. */
 static void
 require_becoming(const DwTaskKey *key)
 {
@@ -141,7 +140,7 @@ require_becoming(const DwTaskKey *key)
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("permission denied to change the SQL of task %lld", (long long) key->id),
-				 errdetail("It runs as role \"%s\", which the current user may not become by SET ROLE.",
+				 errdetail("The task runs as role \"%s\", and the current user may not use SET ROLE to this role.",
 						   GetUserNameFromId(key->owner, false))));
 }
 
@@ -168,8 +167,8 @@ change_args(const Changes *changes, DwNewTask *task)
 }
 
 /*
- * Raises an error if an argument has no type, and would be read with other settings than this
- * session has.  The task keeps its text, and the settings for reading the text.
+ * Raises an error if an untyped argument would be read with settings that differ from this
+ * session's settings.  The task's text, and the settings for reading the text, do not change.
  */
 static void
 require_reading(const DwNewTask *task, const DwTaskKey *key)
@@ -181,8 +180,8 @@ require_reading(const DwNewTask *task, const DwTaskKey *key)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("arguments without a type would be read with settings of the task, not of this session"),
-				 errdetail("Task %lld keeps its SQL text, which is read with another %s.", (long long) key->id, setting),
-				 errhint("Pass their types as %s, or the SQL text, too.", "arg_types")));
+				 errdetail("Task %lld keeps its SQL text, and runs with another value of %s.", (long long) key->id, setting),
+				 errhint("Pass their types as %s, or pass the SQL text, too.", "arg_types")));
 }
 
 /* Sets the SQL text and the arguments of a task, and judges them as for a new task. */
@@ -201,7 +200,7 @@ change_sql(const Changes *changes, const DwTaskKey *key, DwNewTask *task)
 
 		nargs = ArrayGetNItems(ARR_NDIM(args), ARR_DIMS(args));
 	}
-	/* a new text runs with the search_path of this session, an old text perhaps with another one */
+	/* a new text runs with the search_path of this session, an old text with its own search_path */
 	task->check = changes->has_sql && task->owner == GetUserId() ? dw_check_sql_text :
 		Min(dw_check_sql_text, DW_CHECK_ON);
 	dw_new_task_check(task, nargs);
@@ -234,7 +233,7 @@ require_groups(const Changes *changes, const DwNewTask *task)
 	dw_queue_require_groups(name, &queue);
 }
 
-/* Sets the due time, if it is given.  Then the task is not due at a local time any more. */
+/* Sets the due time, if it is given.  Then the task no longer has a local time. */
 static void
 change_due(const DwOptions *options, DwNewTask *task)
 {
@@ -298,7 +297,7 @@ enter_key(Relation rel, const DwTaskKey *key, const DwNewTask *task)
 				(errcode(ERRCODE_UNIQUE_VIOLATION),
 				 errmsg("another task of key \"%s\" is pending or running",
 						text_to_cstring(wanted.key)),
-				 errhint("Wait until it has run, or cancel it.")));
+				 errhint("Wait until the other task has run, or cancel it.")));
 }
 
 /* Returns the names of the options that were given. */

@@ -3,8 +3,8 @@
  * alarm.c
  *	  Sleeps until a time of the clock, even if the clock is set meanwhile.
  *
- * Run by launcher and timers.  PostgreSQL's own sleeps have a length, so they end too late if the
- * clock is set forward.  On Linux the kernel has timers for a time of the clock.
+ * Run by launcher and timers.  PostgreSQL's own functions sleep for a length of time, so they end
+ * too late if the clock is set forward.  On Linux a kernel timer can expire at a time of the clock.
  *
  *-------------------------------------------------------------------------
  */
@@ -29,7 +29,7 @@ static WaitEventSet *events = NULL;
 static int	timer_fd = -1;
 #endif
 
-/* Creates the set of events that end a sleep; called once by a process. */
+/* Creates the set of events that end a sleep.  A process calls this once. */
 void
 dw_alarm_create(void)
 {
@@ -51,7 +51,7 @@ dw_alarm_create(void)
  * Sets the kernel's timer to an absolute time.  When the clock is set, the kernel cancels
  * its timer, and this process wakes up and looks at the new time.
  *
- * Returns false if the clock was set since the last call: "until" may be out of date.
+ * Returns false if the clock was set since the last call: then "until" may be out of date.
  */
 static bool
 arm_timer(TimestampTz until)
@@ -62,7 +62,7 @@ arm_timer(TimestampTz until)
 	if (until != DW_NEVER)
 	{
 		unix_us = dw_time_add(until, (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY);
-		/* zero would disarm the kernel's timer; its maximum is 292 years after 1970 */
+		/* zero would disarm the timer; the latest possible time is 292 years after 1970 */
 		unix_us = Min(Max(unix_us, 1), PG_INT64_MAX / 1000 - 1);
 		spec.it_value.tv_sec = unix_us / USECS_PER_SEC;
 		spec.it_value.tv_nsec = unix_us % USECS_PER_SEC * 1000;
@@ -76,7 +76,7 @@ arm_timer(TimestampTz until)
 	return false;
 }
 
-/* Makes the kernel's timer not readable, after it has expired or was cancelled. */
+/* Resets the file descriptor of the kernel's timer after the timer has expired or was cancelled. */
 static void
 clear_timer(void)
 {
@@ -96,7 +96,7 @@ length_of_sleep(int64 now, int64 until)
 
 /*
  * Sleeps until this time of the clock, until this moment of dw_uptime(), or until the latch is set.
- * A time of DW_NEVER does not end the sleep.  May end earlier.
+ * DW_NEVER stands for no such time.  The sleep may end earlier.
  */
 void
 dw_alarm_wait(TimestampTz until, int64 uptime, uint32 wait_event)

@@ -36,7 +36,7 @@ dw_interval_us(const Interval *interval)
 	return us;
 }
 
-/* Returns the time of day.  It may be earlier than in the previous call. */
+/* Returns the time of day, which may be earlier than in the previous call. */
 TimestampTz
 dw_now(void)
 {

@@ -19,7 +19,7 @@
 /* Minimum interval, in us, between log messages about one lasting problem */
 #define DW_LOG_INTERVAL_US	USECS_PER_MINUTE
 
-/* Stands for "the process does not sleep" in place of the end of its sleep */
+/* The end of the sleep of a process that does not sleep */
 #define DW_AWAKE		PG_INT64_MIN
 
 extern int64 dw_interval_us(const Interval *interval);
@@ -53,8 +53,8 @@ dw_atomic_take(pg_atomic_uint64 *value)
 }
 
 /*
- * Adds "b" microseconds to a time.  DW_NEVER stays DW_NEVER.  An overflow gives DW_NEVER, or the
- * lowest time, PG_INT64_MIN + 1.
+ * Adds "b" microseconds to a time.  DW_NEVER stays DW_NEVER.  On overflow, returns DW_NEVER or the
+ * lowest time (PG_INT64_MIN + 1).
  */
 static inline TimestampTz
 dw_time_add(TimestampTz a, int64 b)

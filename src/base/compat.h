@@ -3,8 +3,8 @@
  * compat.h
  *	  Hides the differences between PostgreSQL 15, 16, 17, 18 and 19.
  *
- * The code is written for the newest major version.  The macros and inline functions here translate
- * it for older versions.  Nothing else belongs here.
+ * The code is written for the newest major version.  The macros and inline functions of this file
+ * adapt the code to older versions.
  *
  *-------------------------------------------------------------------------
  */
@@ -42,8 +42,8 @@
 #endif
 
 /*
- * The number of a process in shared memory.  It is PostgreSQL's number plus 1, so that 0 can mean
- * "no process".
+ * The number of a process in shared memory.  The number is PostgreSQL's number plus 1, so that 0
+ * can mean "no process".
  */
 #if PG_VERSION_NUM >= 170000
 #define dw_my_proc()		((uint32) MyProcNumber + 1)
@@ -60,10 +60,9 @@
 #endif
 
 /*
- * Wait events of delay_wheel have names from 17 on.  All extensions together can have at most
- * DW_MAX_WAIT_EVENTS - 1 names (WAIT_EVENT_CUSTOM_HASH_MAX_SIZE in wait_event.c).  PostgreSQL
- * raises an error for one more name.  So if there is no room, waits are reported under the general
- * name "Extension".
+ * From 17 on, wait events of delay_wheel have names.  All extensions together can have at most
+ * DW_MAX_WAIT_EVENTS - 1 names (WAIT_EVENT_CUSTOM_HASH_MAX_SIZE in wait_event.c).  For one more
+ * name, PostgreSQL would raise an error, so further wait events have the general name "Extension".
  */
 #if PG_VERSION_NUM >= 170000
 #define DW_MAX_WAIT_EVENTS	128
@@ -96,8 +95,8 @@ dw_new_wait_event(const char *name)
 #endif
 
 /*
- * Switches transaction_timeout, which 17 introduced, off for this process: the
- * timeout ends the process, not only the transaction.
+ * Switches off transaction_timeout (new in 17) for this process, since this timeout ends the
+ * process, not only the transaction.
  */
 static inline void
 dw_no_transaction_timeout(void)
@@ -109,8 +108,8 @@ dw_no_transaction_timeout(void)
 
 /*
  * Shared memory.  From 19 on, a library registers two callbacks: request_fn requests the parts, and
- * init_fn initializes them after the pointers are set.  Before 19 there are two hooks.  Both call
- * request_fn: in the first hook a request reserves the size, in the second it sets the pointer.
+ * init_fn initializes them after the pointers are set.  Before 19 there are two hooks, which both
+ * call request_fn: the first call reserves memory, the second call sets the pointers.
  */
 #if PG_VERSION_NUM < 190000
 typedef struct ShmemCallbacks
@@ -240,7 +239,7 @@ dw_signal(int signo, void (*handler) (DW_SIGNAL_ARGS))
 #include "commands/dbcommands.h"
 #endif
 
-/* Switches warnings for backslashes in ordinary strings off.  From 19 on there are none. */
+/* Switches off the warnings that backslashes in ordinary strings cause before 19. */
 #if PG_VERSION_NUM >= 190000
 #define dw_no_escape_warning(extra)	((void) (extra))
 #else
@@ -293,7 +292,7 @@ dw_push_jsonb(JsonbInState *state, JsonbIteratorToken token, JsonbValue *value)
 #define T_WaitStmt			T_Invalid
 #endif
 
-/* The part of a setting's record that depends on its type */
+/* The part of a setting's record that depends on the setting's type */
 #if PG_VERSION_NUM >= 190000
 #define dw_int_setting(setting)		(&(setting)->_int)
 #define dw_string_setting(setting)	(&(setting)->_string)
@@ -361,7 +360,7 @@ dw_push_jsonb(JsonbInState *state, JsonbIteratorToken token, JsonbValue *value)
 
 /*
  * True if a role may become another role by SET ROLE.  From 16 on a membership may exclude SET
- * ROLE.  Before 16 each member could use it.
+ * ROLE.  Before 16 each member can use SET ROLE.
  */
 #if PG_VERSION_NUM >= 160000
 #define dw_can_set_role(member, role) member_can_set_role(member, role)
@@ -435,7 +434,7 @@ dw_try_heap_delete(Relation rel, ItemPointer tid, bool wait, TM_FailureData *fai
 #define dw_index_is_summarizing(index)	false
 #endif
 
-/* Returns all settings.  The array must not be freed: on 15 it is PostgreSQL's own. */
+/* Returns all settings.  The caller must not free the array, since on 15 PostgreSQL owns it. */
 static inline struct config_generic **
 dw_all_settings(int *n)
 {
@@ -455,7 +454,7 @@ dw_all_settings(int *n)
 
 /*
  * Runs a statement for each background worker that is registered with the postmaster.  "worker"
- * points to its BackgroundWorker.  Only for the postmaster.
+ * points to the BackgroundWorker.  Only for the postmaster.
  */
 #if PG_VERSION_NUM >= 180000
 #define dw_foreach_registered_worker(worker) \
@@ -503,7 +502,7 @@ dw_reindex_table(Oid table)
 
 /*
  * Returns the record of a setting, with the source of its value, or NULL if the setting is unknown.
- * Ignores case.
+ * Ignores the case of the name.
  */
 static inline struct config_generic *
 dw_find_setting(const char *name)
@@ -540,14 +539,14 @@ dw_statement_ends_at(void)
 }
 
 /*
- * The events for which a session waits when it waits for its client: its socket, its latch and the
- * postmaster's end.  Declared as in libpq/libpq.h, which needs headers of GSSAPI that may not be
- * installed.
+ * The events that end a session's wait for its client: on its socket, its latch and the postmaster.
+ * The declaration is copied from libpq/libpq.h, since that file needs headers of GSSAPI, which may
+ * not be installed.
  */
 extern PGDLLIMPORT WaitEventSet *FeBeWaitSet;
 #define DW_CLIENT_SOCKET	0
 
-/* The parameter execute_once of ExecutorRun(), which 18 dropped, in a definition and a call */
+/* The parameter execute_once, which ExecutorRun() has before 18, for definitions and calls */
 #if PG_VERSION_NUM >= 180000
 #define DW_ONCE_PARAMETER
 #define DW_ONCE

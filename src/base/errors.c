@@ -6,8 +6,8 @@
  * Run by executors, which catch the errors of tasks, and by sessions that call the
  * extension's functions.
  *
- * The code of a task chooses the texts of its error: a text may be as long as memory allows, and
- * need not be valid in the database's encoding (a file name in a message is copied byte by byte).
+ * The code of a task chooses the texts of its error.  A text may be as long as memory allows.  A
+ * text may be invalid in the database's encoding, for example if it contains the name of a file.
  * The texts are stored in tables, and from there copied to dumps, notifications, follow-up tasks
  * and the log.  So dw_take_error() cuts and repairs the texts once, where the error is caught.
  *
@@ -43,7 +43,7 @@ make_valid(char *text)
 		valid += pg_encoding_verifymbstr(encoding, text + valid, length - valid);
 		if (valid >= length)
 			return;
-		/* the cut split the last character: drop its rest */
+		/* the cut has split the last character: drop the rest of this character */
 		if (cut && length - valid < pg_encoding_max_length(encoding))
 			text[length = valid] = '\0';
 		else
@@ -52,9 +52,9 @@ make_valid(char *text)
 }
 
 /*
- * Ends the handling of the current error (in a PG_CATCH block), and returns a copy
- * of it in the current memory context.  The texts of the copy have at most
- * DW_MAX_ERROR_TEXT bytes each, and are valid in the database's encoding.
+ * Ends the handling of the current error (in a PG_CATCH block), and returns a copy of the error in
+ * the current memory context.  The texts of the copy have at most DW_MAX_ERROR_TEXT bytes each, and
+ * are valid in the database's encoding.
  */
 ErrorData *
 dw_take_error(void)
@@ -72,8 +72,8 @@ dw_take_error(void)
 
 /*
  * Calls a function in a subtransaction, in the current memory context.  Returns NULL if the
- * function succeeds.  Otherwise rolls its changes back, and returns the error in the same context.
- * Raises a cancel again, since it is meant for the caller's statement or task.
+ * function succeeds.  If the function fails, rolls back its changes, and returns the error.  Raises
+ * a cancel again, since the cancel is for the caller's statement or task.
  */
 ErrorData *
 dw_try(void (*work) (void *), void *arg)

@@ -21,7 +21,7 @@
  * END_UNKNOWN	a task in mode at_most_once was begun, but its end is not known
  * CRASHED		the server crashed several times while the task ran
  * QUIT			the executor ended while it ran the task
- * LEASE_ENDED	the last lease of the message has ended, and its receiver has reported nothing
+ * LEASE_ENDED	the last lease of the message has ended without a report of the receiver
  * REPORTED		the receiver of the message has reported a failure, by delay_fail()
  * ROLLED_BACK	transactions that received the message were rolled back
  */

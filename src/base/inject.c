@@ -4,29 +4,29 @@
  *	  Points at which tests can make a process wait, fail or crash.
  *
  * Run by all processes, only in builds with -DDW_INJECTION.  The code names its points by
- * DW_INJECT("name"), and its counters by DW_COUNT("name").  The functions below are not in the
- * install script.  Tests create them by CREATE FUNCTION:
+ * DW_INJECT("name"), and its counters by DW_COUNT("name").  The SQL functions of this file are not
+ * in the install script.  Tests create them by CREATE FUNCTION:
  *
  * dw_inject_attach(point text, action text, skip int, hits int) returns void
  *		Switches a point on.  The action is wait, block, error, fatal, crash or log.  The first
  *		"skip" passes through the point do nothing.  The next "hits" passes (0: all passes) do the
  *		action.  A point with the action wait or block stays until it is detached.  "block" also
- *		resets the latch of the process, like PostgreSQL's waits for a lock or a buffer.  So
- *		wake-ups that arrive meanwhile are lost.
+ *		resets the latch of the process, as a wait for a lock or a buffer does.  So the process
+ *		loses wake-ups that arrive meanwhile.
  * dw_inject_detach(point text) returns void
  *		Switches a point off, and releases the processes that wait at it.
  * dw_inject_waiting(point text) returns int
  *		Returns the number of processes that wait at a point.
  * dw_inject_locked(point text) returns void
- *		Passes through a point while it holds RelCacheInitLock.  COMMIT PREPARED takes that lock if
- *		the transaction changed system catalogs.  At that moment the transaction is visible, but its
- *		invalidations are not sent yet.
+ *		Passes through a point while this process has RelCacheInitLock.  A test can so delay a
+ *		COMMIT PREPARED that changes system catalogs, at a moment when the transaction is visible,
+ *		but its invalidations are not sent yet.
  * dw_inject_counted(counter text) returns bigint
  *		Returns the value of a counter since the server's start.
  * dw_inject_die(how text) returns void
- *		Ends the process: by the signal segv, abort, kill or quit; by a PANIC for lack of disk space
- *		(full) or another PANIC (panic); by _exit(); or by exit() with a number.  "deaf" only makes
- *		the process ignore SIGQUIT.
+ *		Ends the process.  The words segv, abort, kill and quit send a signal.  The word full raises
+ *		a PANIC for a full disk, and panic another PANIC.  "_exit" calls _exit(), and a number calls
+ *		exit().  "deaf" only makes the process ignore SIGQUIT.
  *
  * The actions error and fatal do nothing where no error may be raised, for example
  * in a commit callback.
@@ -337,7 +337,7 @@ dw_inject_die(PG_FUNCTION_ARGS)
 	else if (strcmp(how, "quit") == 0)
 		(void) raise(SIGQUIT);
 	else if (strcmp(how, "deaf") == 0)
-		/* libc's system() ignores it, too, while its command runs */
+		/* system() of libc also ignores SIGQUIT while its command runs */
 		(void) pqsignal(SIGQUIT, PG_SIG_IGN);
 	else if (strcmp(how, "full") == 0)
 		ereport(PANIC, (errcode(ERRCODE_DISK_FULL), errmsg("injected: disk full")));

@@ -3,8 +3,8 @@
  * inject.h
  *	  Points at which tests can make a process wait, fail or crash.
  *
- * Compiled in only with -DDW_INJECTION.  Such a build has the SQL function dw_inject_attach(),
- * which switches a point on; see inject.c.
+ * Compiled only with -DDW_INJECTION.  Then the SQL function dw_inject_attach() switches a point on;
+ * see inject.c.
  *
  *-------------------------------------------------------------------------
  */

@@ -15,8 +15,8 @@
 #include "own_sql.h"
 
 /*
- * Connects to SPI, under a search_path on which no user can put anything.  Returns a nest level for
- * dw_own_sql_end().  After an error, the end of the transaction disconnects and restores.
+ * Connects to SPI, with a search_path that no user controls.  Returns a nest level for
+ * dw_own_sql_end().  The end of the transaction cleans up after an error.
  */
 int
 dw_own_sql_begin(void)

@@ -108,7 +108,7 @@ static const struct config_enum_entry check_options[] = {
 /* The names of history levels, from DW_HISTORY_OFF on */
 static const char *const history_levels[] = {"off", "errors", "sample", "all"};
 
-/* The settings that are numbers.  Each default is the initial value of the variable above. */
+/* The settings that are numbers.  Each default is the initial value of the setting's variable. */
 static const struct
 {
 	const char *name;
@@ -257,7 +257,7 @@ dw_define_settings(void)
 							   "It is \"traceparent\" of the task's headers, in the format of W3C Trace Context. A session can set it, and store it with its tasks by keep_settings.",
 							   &dw_traceparent, "",
 							   PGC_USERSET, 0, NULL, NULL, NULL);
-	/* dw_snooze() sets it for the running task */
+	/* dw_snooze() sets this setting for the running task */
 	DefineCustomStringVariable(DW_SNOOZED_UNTIL,
 							   "Holds the time to which delay_snooze() moves the running task; for internal use.",
 							   NULL, &dw_snoozed_until, "",
@@ -297,7 +297,7 @@ dw_retention_settings(int settings[DW_RETENTION_SETTINGS])
 	settings[4] = dw_audit_max_age;
 }
 
-/* Returns the history level with this name, or DW_HISTORY_UNSET if there is none. */
+/* Returns the history level with this name, or DW_HISTORY_UNSET if no level has this name. */
 DwHistoryLevel
 dw_history_level(const char *text)
 {
@@ -307,7 +307,7 @@ dw_history_level(const char *text)
 	return DW_HISTORY_UNSET;
 }
 
-/* Sets *check to this value of delay_wheel.check_sql.  Returns false if there is no such value. */
+/* Sets *check to this value of delay_wheel.check_sql.  Returns false if the value is invalid. */
 bool
 dw_check_named(const char *name, DwCheck *check)
 {

@@ -16,15 +16,15 @@ typedef enum DwHistoryLevel
 	DW_HISTORY_UNSET = -1,		/* the queue has no level, so delay_wheel.history is used */
 	DW_HISTORY_OFF,
 	DW_HISTORY_ERRORS,			/* failed and skipped tasks, and failed attempts */
-	DW_HISTORY_SAMPLE,			/* the same, and a share of the tasks that are done or cancelled */
-	DW_HISTORY_ALL				/* the same, and all tasks that are done or cancelled */
+	DW_HISTORY_SAMPLE,			/* errors, and a share of the tasks that are done or cancelled */
+	DW_HISTORY_ALL				/* errors, and all tasks that are done or cancelled */
 } DwHistoryLevel;
 
 /* The actions that the audit records */
 typedef enum DwAuditLevel
 {
 	DW_AUDIT_OFF,
-	DW_AUDIT_CONTROL,			/* all but scheduling and sending */
+	DW_AUDIT_CONTROL,			/* all actions except scheduling and sending */
 	DW_AUDIT_ALL
 } DwAuditLevel;
 /* How the SQL of a task is checked when the task is scheduled */
@@ -42,7 +42,7 @@ typedef enum DwStartAfterRecovery
 	DW_START_HOLD				/* no task runs after a promotion until the setting is on */
 } DwStartAfterRecovery;
 
-/* The settings: dw_slots is delay_wheel.slots, and so on.  settings.c describes them. */
+/* The variable dw_slots has the value of delay_wheel.slots, and so on.  See settings.c. */
 extern int	dw_slots;
 extern int	dw_tick;			/* ms */
 extern int	dw_turns_ahead;
@@ -64,7 +64,7 @@ extern int	dw_plan_cache;		/* kB, 0 = none */
 extern bool dw_enabled;
 extern bool dw_superuser_tasks;
 
-/* The setting that shows a task its trace. */
+/* The setting that contains the trace context of the running task. */
 #define DW_TRACEPARENT	"delay_wheel.traceparent"
 extern char *dw_traceparent;
 
@@ -94,11 +94,11 @@ extern int	dw_audit_max_age;	/* minutes, -1 = for ever */
 #define dw_tick_us()	((int64) dw_tick * 1000)
 
 /*
- * The window: how far ahead of now the timer loads tasks into memory, in microseconds.
+ * The window, in microseconds: the timer loads tasks that are due within this time from now.
  *
- * After a change of turns_ahead, processes may use different values for a while.  That is harmless.
- * A session that commits a far task uses the window only to ask the timer to wake half a window
- * before the due time, so never too late.  The timer, once awake, uses its own value.
+ * After a change of turns_ahead, processes may use different values for a while, which is harmless.
+ * A session that commits a far task only asks the timer to wake half a window before the due time.
+ * The timer then uses its own value.
  */
 #define dw_window_us()	(dw_tick_us() * dw_slots * dw_turns_ahead)
 

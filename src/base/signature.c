@@ -6,9 +6,9 @@
  *
  * Run by sessions, in calls of the extension's functions.
  *
- * A query may declare the columns of a set that a function returns.  If they differed from the
- * columns that the C code makes, rows would be read beyond their end.  Arguments need no check: the
- * install script declares them, and only a superuser can declare others, as for any C function.
+ * A query may declare the columns of a function's result.  If these columns differed from the
+ * columns that the C code makes, PostgreSQL would read rows beyond their end.  The arguments of a
+ * function need no check, since only a superuser can declare a C function with other arguments.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * wing.h
- *	  The functions of a feature (a "wing"), which the engine calls without naming it.
+ *	  The functions by which the engine calls a feature (a "wing") without naming the feature.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,11 +18,11 @@ struct DwAction;
 struct DwDatabase;
 struct DwEnded;
 
-/* A job of the sweeper.  Its time is in shared memory, at the place "job" (DwJob). */
+/* A job of the sweeper.  The time of the job is in shared memory, at the index "job" (DwJob). */
 typedef struct DwWingJob
 {
 	int			job;
-	/* does a part of the job; sets *more, or returns when there is more to do */
+	/* does a part of the job; sets *more if work is left, else returns when to call it again */
 	TimestampTz (*work) (struct DwDatabase *db, bool *more);
 } DwWingJob;
 
@@ -35,7 +35,9 @@ typedef struct DwWing
 	void		(*memory_is_ready) (void);
 	/* Returns true if no task may run on this server yet.  Changes nothing. */
 	bool		(*is_held) (void);
-	/* The same, called by the launcher at its start, and at each wake-up until it returns false. */
+	/*
+	 * Does the same for the launcher, at its start and at each wake-up until the result is false.
+	 */
 	bool		(*stays_held) (void);
 	/* Called when a task or an attempt has ended, in the transaction that has deleted the row. */
 	void		(*task_ended) (const struct DwEnded *ended);
@@ -43,32 +45,32 @@ typedef struct DwWing
 	bool		(*wants_end) (int16 queue, int outcome);
 	/* Returns how many bytes of the results of the queue's tasks are wanted. */
 	int			(*max_result) (int16 queue);
-	/* For a batch, or a sweeper's slice: before tasks end; before the commit; after a rollback. */
+	/* In a batch or a sweeper's slice: called before tasks end, before commit, after rollback. */
 	void		(*batch_begins) (void);
 	void		(*batch_ends) (void);
 	void		(*batch_undone) (void);
-	/* The end of a task: after the commit; and after locks are released.  Must not fail. */
+	/* For a task's end: called after the commit, and after locks are released.  Must not fail. */
 	void		(*end_committed) (struct DwDatabase *db, int64 id, int outcome);
 	void		(*end_visible) (struct DwDatabase *db, int64 id);
 	/* Called if tasks may have ended without a noted end.  Must not fail. */
 	void		(*ends_in_doubt) (struct DwDatabase *db);
-	/* Returns how the task has ended, or NULL if that is not known. */
+	/* Returns the outcome of the task, or NULL if the outcome is unknown. */
 	const char *(*outcome_of) (int64 id);
 	/* Returns false if the sweeper must leave the row of a cancelled task for now. */
 	bool		(*may_remove) (Relation rel, HeapTuple row);
 	/* Called if an executor has left a task without a row.  Must not fail, wait or allocate. */
 	void		(*task_lost) (struct DwDatabase *db);
-	/* Called by the timer, in no transaction, if rows of tasks, or roles, may be gone unnoticed. */
+	/* Called by the timer (in no transaction) if rows of tasks or roles may have vanished. */
 	void		(*rows_in_doubt) (struct DwDatabase *db);
-	/* Returns true if the wing has rows from a copy.  Called by the timer, so must not wait. */
+	/* Returns true if the wing has rows from a copy.  The timer calls this, so it must not wait. */
 	bool		(*has_unarmed) (void);
-	/* Takes such rows over for delay_wheel.arm().  Sets *left to true if some stay. */
+	/* Takes over rows from a copy, for delay_wheel.arm().  Sets *left to true if such rows stay. */
 	void		(*arm) (bool *left);
-	/* Raises an error if the queue, which will be dropped, is needed. */
+	/* Raises an error if the wing needs this queue, which will be dropped. */
 	void		(*require_unused) (int16 queue, const char *name);
 	/* Called after an action (task/actions.c), in the same transaction. */
 	void		(*done) (const struct DwAction *action);
-	/* Called if settings have changed (true), or the timer starts or the clock was set (false). */
+	/* Called if settings have changed ("settings"), the timer starts, or the clock was set. */
 	void		(*jobs_in_doubt) (struct DwDatabase *db, bool settings);
 	/* Called by the sweeper each time it looks for work.  Returns when to call it again. */
 	TimestampTz (*sweep) (struct DwDatabase *db);
@@ -113,7 +115,7 @@ dw_wings_max_result(int16 queue)
 	return max;
 }
 
-/* Returns true if a wing lets no task run on this server yet. */
+/* Returns true if is_held() of a wing returns true: no task may run on this server yet. */
 static inline bool
 dw_wings_hold(void)
 {

@@ -8,8 +8,8 @@
  * can be called by any process.
  *
  * Signals: SIGTERM ends a worker at its next check for interrupts, even while the worker waits for
- * a lock.  dw_worker_end_if_told() keeps errors out of the log then.  SIGINT is handled as in any
- * background worker.  shmem/crash_watch.c handles SIGQUIT, to find out which process crashed.
+ * a lock.  dw_worker_end_if_told() avoids an error in the log.  SIGINT has the same effect as in
+ * any background worker.  shmem/crash_watch.c handles SIGQUIT, to find out which process crashed.
  *
  *-------------------------------------------------------------------------
  */
@@ -46,22 +46,22 @@ const DwWing *const *dw_wings = no_wings;
 
 /*
  * The clock counts as set back if it was set back by at least this time, in us.  A smaller change
- * only makes work late by the same time.
+ * only delays work by the same time.
  */
 #define SET_BACK_US		(100 * 1000)
 
 /* True if another process has sent SIGTERM */
 static volatile sig_atomic_t terminated = false;
 
-/* The text and state in pg_stat_activity.  If the text is NULL, it must be reported again */
+/* The text and state in pg_stat_activity.  If the text is NULL, report both again */
 static const char *activity = NULL;
 static BackendState activity_state = STATE_UNDEFINED;
 
 /*---- Starting workers ----*/
 
 /*
- * Fills *worker for a process of this kind: a "timer" gets the name "delay_wheel timer", and the
- * main function dw_timer_main().  The postmaster does not restart the process.
+ * Fills *worker for a process of this kind.  The kind "timer" gets the name "delay_wheel timer",
+ * and the main function dw_timer_main().  The postmaster does not restart the process.
  */
 void
 dw_worker_describe(BackgroundWorker *worker, const char *kind)
@@ -142,7 +142,7 @@ dw_worker_begin(void)
 {
 	dw_signal(SIGTERM, note_and_die);
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
-	/* an error must not end the process: it is a task's outcome, or the work is tried again */
+	/* an error must not end the process: a task fails, or the process tries the work again */
 	SetConfigOption("exit_on_error", "off", PGC_USERSET, PGC_S_OVERRIDE);
 	dw_no_transaction_timeout();
 	BackgroundWorkerUnblockSignals();
@@ -153,9 +153,9 @@ dw_worker_begin(void)
 }
 
 /*
- * Ends this process if it was told to end, with the exit code and the callbacks of PostgreSQL's own
- * check for interrupts.  Called between two pieces of work.  PostgreSQL's check would log a FATAL
- * error, but an ordinary shutdown is no error.
+ * Ends this process after SIGTERM.  Called between two pieces of work.  Exit code and callbacks are
+ * the same as in PostgreSQL's own check for interrupts, which would log a FATAL error for an
+ * ordinary shutdown.
  */
 void
 dw_worker_end_if_told(void)
@@ -172,8 +172,8 @@ dw_worker_end_if_told(void)
 
 /*
  * Handles signals between two pieces of work: ends this process after SIGTERM, and reads the
- * settings again after SIGHUP.  Returns true if it has read the settings.  Forgets a request to
- * cancel (SIGINT), since no work is being done.
+ * settings again after SIGHUP.  Returns true if this function has read the settings.  Forgets a
+ * request to cancel (SIGINT), since no work is being done.
  */
 bool
 dw_worker_interrupts(void)
@@ -202,7 +202,7 @@ dw_worker_is_signalled(void)
 
 /*
  * Sets the state and the text that pg_stat_activity shows for this worker.  The text must live as
- * long as the process.  A call with the same pointer as before costs nothing.
+ * long as the process.  A call with the pointer of the previous call costs nothing.
  */
 void
 dw_worker_activity(BackendState state, const char *text)
@@ -215,8 +215,8 @@ dw_worker_activity(BackendState state, const char *text)
 }
 
 /*
- * Adds to this worker's amount of work, which pg_stat_activity shows after the text of
- * dw_worker_activity().  A new text starts at 0.
+ * Adds a number to this worker's amount of work, which pg_stat_activity shows after the text of
+ * dw_worker_activity().  A new text resets the amount to 0.
  */
 void
 dw_worker_progress(int64 n)
@@ -263,7 +263,7 @@ dw_worker_clock_set_back(void)
  * Returns how much memory this process shares with no other process, in kB, or 0 if that is not
  * known, as on systems other than Linux.
  *
- * Includes memory that contexts have freed, but malloc() has not given back to the system.
+ * Includes memory that was freed, but that malloc() has not returned to the system.
  */
 int64
 dw_private_memory(void)

@@ -7,28 +7,28 @@
  *
  * - CREATE EXTENSION delay_wheel: the launcher starts a timer after the commit.
  * - DROP DATABASE, CREATE DATABASE, ALTER DATABASE RENAME and SET TABLESPACE: these need a database
- *   without sessions, so our workers must end before (hold.c).
- * - Commands that change rights or settings of databases and roles, which a login would find:
- *   executors and timers are restarted after the commit (recycle.c).
+ *   without sessions, so our workers must end first (hold.c).
+ * - Commands that change rights or settings for logins: executors and timers are restarted after
+ *   the commit (recycle.c).
  * - DROP ROLE: the timers of all databases look for tasks of the role.
  * - SET CONSTRAINTS, TRUNCATE, COPY, ANALYZE, IMPORT FOREIGN SCHEMA: a task that runs such a
- *   command is the last task of its batch.  SET CONSTRAINTS is refused in code of a stranger's type
- *   (statement/args.c).
- * - PREPARE TRANSACTION: its name is noted.  The transaction records its changes under this name
- *   (task/touched.c).
+ *   command is the last task of its batch.  SET CONSTRAINTS is refused in code of another role's
+ *   type (statement/args.c).
+ * - PREPARE TRANSACTION: the hook notes the name.  The transaction records its changes under this
+ *   name (task/touched.c).
  * - COMMIT PREPARED and ROLLBACK PREPARED: the backend informs the timer of the prepared
- *   transaction's changes, and if it created the extension.
+ *   transaction's changes, or the launcher if the transaction created the extension.
  * - CREATE TABLE for a shard of one of our tables: refused.
  * - GRANT of the role delay_wheel_user: the role gets the right to use delay_wheel (task/allow.c).
- * - Any command: a task's last command is noted for the history (statement/plans.c).
+ * - Any command: the hook notes a task's last command for the history (statement/plans.c).
  *
  * The extension can be dropped in many ways (DROP OWNED, DROP SCHEMA CASCADE).  An object access
  * hook notices a drop, and the timer looks at the tables again.
  *
- * Before a command, the hook finds the databases and roles that the command concerns, since their
- * names may be gone afterwards.  It notes them after the command has succeeded.  A hold must begin
- * before the command, so the hook checks the user's rights itself.  If such a command then fails,
- * the workers that have ended are started again.
+ * Before a command, the hook finds the databases and roles that the command concerns, since
+ * afterwards their names may not exist.  The hook notes them after the command has succeeded.  A
+ * hold must begin before the command, so the hook checks the user's rights itself.  If the command
+ * then fails, the ended workers are started again.
  *
  *-------------------------------------------------------------------------
  */
@@ -84,9 +84,9 @@ static object_access_hook_type prev_object_access = NULL;
 /*
  * Makes all processes read queues, pauses and marks again (task/queues.c, task/marks.c).
  *
- * Called before COMMIT PREPARED and ROLLBACK PREPARED, which release the transaction's locks before
- * this backend can report the transaction's changes.  Other processes must have invalidated their
- * copies before.
+ * Called before COMMIT PREPARED and ROLLBACK PREPARED.  These commands release the transaction's
+ * locks before this backend can report the changes, and other processes must invalidate their
+ * copies earlier.
  */
 static void
 raise_control(void)
@@ -98,9 +98,9 @@ raise_control(void)
 }
 
 /*
- * Returns the owner of the prepared transaction with this xid; InvalidOid if it does not belong to
- * this database, or if the current user may not end it.  In the second case the command will fail,
- * and must not make other processes read anything again.
+ * Returns the owner of the prepared transaction with this xid; InvalidOid if it belongs to another
+ * database, or if the current user may not end it.  Then the command fails, and must not make other
+ * processes read tables again.
  *
  * The view pg_prepared_xacts is not used, since it reads all prepared transactions.
  */
@@ -117,7 +117,7 @@ who_prepared(TransactionId xid)
 	return superuser() || owner == GetUserId() ? owner : InvalidOid;
 }
 
-/* Notes what a row of delay_wheel_data.prepared stands for, of a transaction that this role ends. */
+/* Notes the change in a row of delay_wheel_data.prepared. whose: the owner of the transaction. */
 static void
 touch_prepared_row(Relation rel, HeapTuple tuple, Oid whose)
 {
@@ -132,7 +132,7 @@ touch_prepared_row(Relation rel, HeapTuple tuple, Oid whose)
 
 	/*
 	 * check the owner, since plain SQL can write such rows: a role must not fill the places for
-	 * lanes with lanes of other roles
+	 * lanes with other roles' lanes
 	 */
 	if (db != NULL && OidIsValid(owner) && has_privs_of_role(whose, owner) &&
 		dw_lane_enter(db, owner, queue, priority, &lane))
@@ -147,9 +147,9 @@ touch_prepared_row(Relation rel, HeapTuple tuple, Oid whose)
  * transaction as changes of this backend's own transaction, whose end informs the timer.  Returns
  * false if the database has no extension (yet).
  *
- * The prepared transaction has not ended yet, so its rows are read with a dirty snapshot.  After
- * commit and rollback, its row locks are gone, and the timer must look at its lanes.  Until the
- * command is over, its xid is published, as for a commit (shmem/committing.c).
+ * The prepared transaction has not ended yet, so its rows are read with a dirty snapshot.  A commit
+ * or rollback releases its row locks, so the timer must look at its lanes.  During the command, its
+ * xid is published, as for a commit (shmem/committing.c).
  */
 static bool
 touch_what_was_prepared(const char *gid)
@@ -274,7 +274,7 @@ is_template(Oid database)
 
 /*
  * Holds the database for a command that only its owner may execute.  Does nothing if the user does
- * not own the database: only the owner can make our workers end, and the command will fail.
+ * not own the database: then the command fails, and our workers must not end.
  */
 static void
 hold_own_database(const char *name)
@@ -326,9 +326,9 @@ hold_for(Node *statement, bool top_level)
 /*---- Shards ----*/
 
 /*
- * Raises an error if Citus is about to create a shard of one of our tables (named like the table,
- * followed by _ and a number).  Tasks are scheduled and run by the local table.  If Citus
- * distributed the table, all nodes would seem to share the tasks, which is wrong.
+ * Raises an error if Citus is about to create a shard of one of our tables (the name of the table,
+ * then _ and a number).  Each node schedules and runs only the tasks of its local table, so a
+ * distributed table would be wrong.
  */
 static void
 refuse_shard(const RangeVar *name)
@@ -342,7 +342,7 @@ refuse_shard(const RangeVar *name)
 	schema = get_namespace_oid(name->schemaname, true);
 	if (!dw_is_our_schema(schema))
 		return;
-	/* before, Citus may create a table with the name of our table on the other nodes */
+	/* before this, Citus may create a table with the name of our table on the other nodes */
 	table = get_relname_relid(name->relname, schema);
 	if (!OidIsValid(table) && number != NULL && number[1] != '\0' &&
 		number[1 + strspn(number + 1, "0123456789")] == '\0')
@@ -352,7 +352,7 @@ refuse_shard(const RangeVar *name)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("table \"%s\" of delay_wheel cannot be distributed", get_rel_name(table)),
-				 errhint("Each node has tasks and tables of delay_wheel of its own.")));
+				 errhint("Each node has its own tasks and its own tables of delay_wheel.")));
 }
 
 /* Commands that change rights and settings of logins */
@@ -361,8 +361,8 @@ refuse_shard(const RangeVar *name)
  * Returns the concerns of a command on a database; NIL if the user may not execute the command.
  *
  * The rights are checked here, since PostgreSQL raises no error in two cases: GRANT by a user
- * without grant options only warns, if the user has any right on the database.  ALTER DATABASE
- * OWNER TO the present owner is allowed to everybody.
+ * without grant options only warns, if the user has any right on the database.  Every user may
+ * execute ALTER DATABASE OWNER TO the present owner.
  */
 static List *
 concern_database(const char *name, bool allowed_by_grant, bool settings)
@@ -436,8 +436,8 @@ concern_grant(GrantStmt *stmt)
 }
 
 /*
- * Returns the concerns of a command, a list of databases and roles whose logins would find
- * something changed if the command succeeds.  dw_recycle() takes the list.
+ * Returns the concerns of a command: a list, for dw_recycle(), of databases and roles whose logins
+ * change if the command succeeds.
  */
 static List *
 concerned_by(Node *statement)
@@ -474,7 +474,7 @@ concerned_by(Node *statement)
 
 /*
  * Returns true if a task that executes this command must be the last task of its batch.  SET
- * CONSTRAINTS cannot be undone before the next task of the batch.  The other commands may work on
+ * CONSTRAINTS cannot be undone before the next task of the batch.  The other commands may use
  * foreign tables, as queries do (task/other_nodes.c).
  */
 static bool
@@ -515,7 +515,7 @@ has_tasks_here(Oid role)
 }
 
 /*
- * Returns a list of Dropped for DROP ROLE, which shows the roles with tasks.  Called before the
+ * Returns a list of Dropped for DROP ROLE, with the roles that have tasks.  Called before the
  * command.
  */
 static List *
@@ -554,20 +554,20 @@ tell_of_tasks(List *roles)
 			ereport(NOTICE,
 					(errcode(ERRCODE_WARNING),
 					 errmsg("role \"%s\" has pending delay_wheel tasks", dropped->role),
-					 errdetail("They will be moved to delay_wheel.failed.")));
+					 errdetail("The tasks will be moved to delay_wheel.failed.")));
 		else if (dropped->elsewhere)
 			ereport(NOTICE,
 					(errcode(ERRCODE_WARNING),
 					 errmsg("role \"%s\" may have pending delay_wheel tasks in other databases", dropped->role),
-					 errdetail("They will be moved to delay_wheel.failed there.")));
+					 errdetail("In these databases, the tasks will be moved to delay_wheel.failed.")));
 	}
 }
 
 /*---- SET CONSTRAINTS ----*/
 
 /*
- * Raises an error while code of a stranger's type runs, to read a value of the type: SET
- * CONSTRAINTS could fire triggers for all changes of the transaction.
+ * Raises an error while code of another role's type runs to read a value: SET CONSTRAINTS could
+ * fire triggers for all changes of the transaction.
  */
 static void
 refuse_set_constraints(void)
@@ -601,8 +601,8 @@ grants_group(Node *statement)
 /*---- The hooks ----*/
 
 /*
- * Returns true if CREATE EXTENSION may create delay_wheel, by its name, or (CASCADE) because
- * another extension requires it.
+ * Returns true if CREATE EXTENSION names delay_wheel, or may create it by CASCADE for another
+ * extension.
  */
 static bool
 may_create_extension(Node *statement)
@@ -644,8 +644,8 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	else
 	{
 		/*
-		 * A user who cannot drop roles must not cause a search for tasks: statistics of the table's
-		 * index would show if any were found.
+		 * A user who cannot drop roles must not cause a search for tasks, since statistics of the
+		 * table's index would show the result.
 		 */
 		if (drops && has_createrole_privilege(GetUserId()))
 			dropped_roles = look_for_tasks(((DropRoleStmt *) statement)->roles);
@@ -704,7 +704,7 @@ object_access(ObjectAccessType access, Oid class, Oid object, int sub, void *arg
 		object == get_extension_oid("delay_wheel", true))
 	{
 		dw_touch_all();
-		/* queues and pauses are gone, even if the extension is created again at once */
+		/* queues and pauses no longer exist, even if the extension is created again at once */
 		dw_touch_control();
 	}
 }

@@ -5,7 +5,7 @@
  *
  * Run once by the postmaster, when the library is preloaded.  All other processes inherit the hooks
  * and callbacks that are installed here.  If the server has not preloaded the library, a session
- * can load it, so that a dump can be restored; then its functions raise errors.
+ * can load it, so that a dump can be restored.  Then the functions raise errors.
  *
  *-------------------------------------------------------------------------
  */
@@ -59,7 +59,7 @@ _PG_init(void)
 	dw_executor_install();
 	dw_define_settings();
 
-	/* servers that pg_upgrade starts must run no process of ours */
+	/* a server that pg_upgrade starts must run no process of ours */
 	if (IsBinaryUpgrade)
 		return;
 

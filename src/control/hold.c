@@ -1,27 +1,27 @@
 /*-------------------------------------------------------------------------
  *
  * hold.c
- *	  Keeping our workers out of a database, for commands that need it without sessions.
+ *	  Keeps our workers out of a database, for commands that need a database without sessions.
  *
  * Run by the backend of such a command (DROP DATABASE and the like), before the command.
  *
- * These commands fail while any session is connected to the database.  So the backend takes a hold:
- * it pins the place of the database in shared memory, so that the launcher cannot give the place to
- * another database, and raises DwDatabase.holds.  Then no timer, sweeper or executor connects any
- * more, and connected processes end.  Timer, sweeper and idle executors end when they are asked.
+ * These commands fail while any session is connected to the database.  So the backend begins a
+ * hold: it pins the place of the database in shared memory, so that the launcher cannot give the
+ * place to another database, and increments DwDatabase.holds.  Then no timer, sweeper or executor
+ * connects, and connected processes end.  Timer, sweeper and idle executors end on request.
  * Executors that run a task get SIGTERM after a short time, and put the task back.
  *
- * If the database has no place, and none is free, there is no hold, and the database has no such
- * workers.  But a worker of the launcher may be connected to it for a moment, to look for the
- * extension (dw_look_main()).  The backend waits for the end of this worker.
+ * If the database has no place, and no place is free, there is no hold: the database has no such
+ * workers.  But a worker of the launcher may be connected for a moment, to look for the extension
+ * (dw_look_main()).  The backend waits for the end of this worker.
  *
  * The hold ends with the transaction or subtransaction, after success and after failure.  Then the
  * launcher checks if the database still exists.  The callbacks that end the hold cannot fail, wait
  * or allocate memory.
  *
  * Before a worker connects, it takes the table lock, checks that its database is not held, notes
- * its pid, and releases the lock.  So a backend that holds the database, and then takes the table
- * lock, finds the pids of all workers that are or will be connected.
+ * its pid, and releases the lock.  A backend takes the table lock after it has begun the hold.  So
+ * it finds the pids of all workers that are or will be connected.
  *
  *-------------------------------------------------------------------------
  */
@@ -46,8 +46,8 @@
 /* Time in microseconds until an executor that runs a task gets SIGTERM. */
 #define GRACE_US	(100 * 1000)
 /*
- * Maximum wait for workers to end, in microseconds.  After this time, the command itself fails,
- * since there are sessions.
+ * Maximum wait for workers to end, in microseconds.  After this time, the command itself fails
+ * because of the sessions.
  */
 #define PATIENCE_US	(5 * USECS_PER_SEC)
 
@@ -74,8 +74,8 @@ is_other_executor(DwDatabase *db, DwExecutor *e)
 }
 
 /*
- * Lists the pids of workers of the database that are or may get connected, except workers of the
- * launcher.  Returns their number.  Takes the table lock.
+ * Lists the pids of workers of the database that are or may become connected, except workers of the
+ * launcher.  Returns the number of pids.  Takes the table lock.
  */
 static int
 list_workers(DwDatabase *db, pid_t *pids)
@@ -95,8 +95,8 @@ list_workers(DwDatabase *db, pid_t *pids)
 }
 
 /*
- * Returns true if one of these processes still has a session: a worker gives up its place in shared
- * memory before its session has ended.
+ * Returns true if one of these processes still has a session: a worker releases its place in shared
+ * memory before its session ends.
  */
 static bool
 any_connected(const pid_t *pids, int n)
@@ -108,15 +108,15 @@ any_connected(const pid_t *pids, int n)
 }
 
 /*
- * Asks timer, sweeper and executors of the database to end.  If busy_ones is true, sends SIGTERM
- * once to executors that run a task.
+ * Asks timer, sweeper and executors of the database to end.  busy_ones: sends SIGTERM once to
+ * executors that run a task.
  */
 static void
 send_away(DwDatabase *db, bool busy_ones)
 {
 	dw_call_timer(db, DW_RESTART_NONE);
 
-	/* an executor needs this lock to give up its place and end, so pids stay valid */
+	/* an executor needs this lock to release its place and end, so pids stay valid */
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	dw_each_executor(e)
 	{
@@ -143,7 +143,7 @@ wait_a_moment(void)
 	CHECK_FOR_INTERRUPTS();
 }
 
-/* Makes the workers of the database end, and waits for their end, up to PATIENCE_US. */
+/* Makes the workers of the database end, and waits for this up to PATIENCE_US. */
 static void
 wait_until_gone(DwDatabase *db)
 {
@@ -167,8 +167,8 @@ wait_until_gone(DwDatabase *db)
 
 /*
  * Makes our workers in the database end, and waits some seconds for their end.  No other worker
- * connects to the database before the end of this (sub)transaction.  Has no effect if this
- * transaction already holds the database.
+ * connects before the end of this (sub)transaction.  Has no effect if this transaction already
+ * holds the database.
  */
 void
 dw_hold_database(Oid database)
@@ -182,11 +182,11 @@ dw_hold_database(Oid database)
 	if (holds == NULL)
 		holds = MemoryContextAlloc(TopMemoryContext, dw_max_databases * sizeof(Hold));
 
-	/* while the launcher's worker looks for the extension */
+	/* wait while the launcher's worker looks for the extension */
 	while (pg_atomic_read_u32(&dw_shared->looks_into) == database &&
 		   dw_uptime() - began <= PATIENCE_US)
 		wait_a_moment();
-	/* also needed if it is not served: the launcher may be about to look for the extension */
+	/* also needed without a place, since the launcher may soon look for the extension */
 	db = dw_database_enter(database, true);
 	if (db == NULL)
 		return;

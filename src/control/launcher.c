@@ -5,33 +5,31 @@
  *
  * Run by the launcher, except dw_look_main(), which another background worker runs.  The postmaster
  * starts the only launcher of the server when recovery has finished, and restarts it if it ends.
- * The launcher is connected only to the shared catalogs, so no command on a database has to wait
- * for it.
+ * The launcher is connected only to the shared catalogs, so it blocks no command on a database.
  *
- * A database that is served has a place, its part of shared memory.  There are
- * delay_wheel.max_databases places.  The launcher cannot see which databases have the extension.
- * So at its start it gives places to databases that were served before, by the file that it keeps.
- * In each other database it starts a timer, one after the other; a timer that finds no extension
- * ends at once.  We call this a probe.  Later the launcher probes new databases, which may be
- * copies of a database with the extension.  It starts a timer when a process asks for one
- * (DW_NEWS_START): after CREATE EXTENSION, and when a task is scheduled while there is no timer.  A
- * timer that ends for another reason is started again, unless a command holds the database
- * (hold.c).  Otherwise the launcher sleeps on its latch.
+ * A served database has a place, its part of shared memory.  There are delay_wheel.max_databases
+ * places.  The launcher cannot see which databases have the extension.  So at its start it gives
+ * places to databases that were served before, by its file.  Then it starts a timer in each other
+ * database, one by one.  A timer that finds no extension ends at once.  This is called a probe.
+ * Later the launcher probes new databases, which may be copies of a database with the extension.
+ * The launcher also starts a timer at the request of a process (DW_NEWS_START): after CREATE
+ * EXTENSION, and when a task is scheduled while there is no timer.  A timer that ends for another
+ * reason is started again, unless a command holds the database (hold.c).  Otherwise the launcher
+ * sleeps on its latch.
  *
- * A timer may rest: it has ended because it has nothing to do until some time, which it has
- * published (timer/rest.c).  The launcher starts a timer dw_rest_margin() before this time.
- * Sessions that have news lower the time, and wake the launcher.  The time is a time of day, so the
- * launcher sleeps as timers do, and notices when the clock is set forward.  If the clock is set
- * back, all timers start, since their next work may be due earlier now.  A change of a retention
- * setting, of timer_idle_timeout or of enabled also starts all timers.
+ * A timer may rest: it has ended because it has nothing to do until a time that it has published
+ * (timer/rest.c).  The launcher starts a timer dw_rest_margin() before this time.  Sessions that
+ * have news lower the time, and wake the launcher.  This is a wall-clock time, so the launcher
+ * sleeps like timers, and notices when the clock is set forward.  If the clock is set back, all
+ * timers start, since their next work may now be due earlier.  A change of a retention setting, of
+ * timer_idle_timeout or of enabled also starts all timers.
  *
- * If more databases have the extension than there are places, some databases wait.  A session in
- * such a database that finds no place sets DwShared.turned_away.  When a place is free again, the
+ * If more databases have the extension than there are places, some databases wait.  A session that
+ * finds no place for its database sets DwShared.turned_away.  When a place is free again, the
  * launcher probes all databases without a place.  While no place is free, the launcher cannot start
- * timers to probe databases.  Instead it starts a worker that needs no place, which looks for the
+ * timers to probe databases.  Instead it starts a worker that needs no place, looks for the
  * extension and ends (dw_look_main()).  So the log reports databases that wait for a place, even if
- * nobody connects to them after a restart.  An operator with more databases than places can see if
- * any database waits.
+ * no client connects to them after a restart.
  *
  * A server that came out of recovery may have to wait for its DBA before it serves any
  * database, see copies/recovery.c.
@@ -84,18 +82,16 @@
 /* Shortest and longest pause before a timer that ended by itself is started again. */
 #define BACKOFF_MIN_US	(USECS_PER_SEC / 10)
 #define BACKOFF_MAX_US	USECS_PER_MINUTE
-/* Pause before the next look into a database if a look was terminated. */
+/* Pause after a worker that looked into a database was terminated. */
 #define LOOK_PAUSE_US	(5 * USECS_PER_SEC)
-/* A timer that lived this long is started again without a pause. */
+/* A timer that has run for this time is started again without a pause. */
 #define HEALTHY_US		(10 * USECS_PER_SEC)
-/*
- * A timer that a former launcher has registered counts as dead if it has not started in this time.
- */
+/* A timer registered by an earlier launcher counts as dead if it has not started in this time. */
 #define START_LIMIT_US	USECS_PER_MINUTE
 
 /*
- * Maximum time for which the start of a timer keeps other timers from starting: if the owner of its
- * database has locked a catalog, the start may take any time.  Less than dw_rest_margin().
+ * Maximum time for which the start of a timer delays other timers, less than dw_rest_margin().  If
+ * the owner of the database has locked a catalog, a start may take any time.
  */
 #define START_TURN_US	USECS_PER_SEC
 
@@ -105,10 +101,10 @@ typedef struct Place
 	BackgroundWorkerHandle *handle;	/* the timer that this launcher registered, or NULL */
 	int64		start_after;	/* start no timer before this time */
 	int64		backoff;		/* last pause before a start; 0: no pause */
-	int64		shown;			/* DwLack.since of its timer in the last report */
+	int64		shown;			/* DwLack.since of the timer in the last report */
 	Oid			told_of;		/* database of the last logged lack */
 	int64		told_at;		/* when this lack was logged */
-	bool		is_probed;		/* the launcher does not know if its database has the extension */
+	bool		is_probed;		/* true: not known if the database has the extension */
 	bool		is_served;		/* a timer has found the extension, now or before a restart */
 } Place;
 
@@ -134,8 +130,8 @@ static TimestampTz first_rest_ends = DW_NEVER;
 static bool databases_may_be_gone = false;
 
 /*
- * The worker that runs dw_look_main(), or NULL.  After such a worker was terminated, the next one
- * starts at look_after or later.
+ * The worker that runs dw_look_main(), or NULL.  After such a worker was terminated, the next
+ * worker starts at look_after or later.
  */
 static BackgroundWorkerHandle *look_worker = NULL;
 static int64 look_after = 0;
@@ -143,11 +139,12 @@ static int64 look_after = 0;
 /*---- The file of databases that were served ----*/
 
 /*
- * By the file, the launcher can compute at its start how many background workers the databases may
- * need, and does not forget a database whose timer cannot be started.
+ * With the file, the launcher can compute at its start how many background workers the databases
+ * may need, and remembers a database whose timer cannot be started.
  *
- * The file is a hint.  The launcher probes databases that are not in it, and removes databases that
- * do not exist or have no extension.  A copy of the data directory has the same OIDs.
+ * The file is a hint.  The launcher probes databases that are not in the file, and removes
+ * databases without the extension and dropped databases.  A copy of the data directory has the same
+ * OIDs.
  */
 
 /* The file, in the data directory, and its first line.  Each further line has an OID. */
@@ -155,7 +152,7 @@ static int64 look_after = 0;
 #define FILE_NEW		FILE_NAME ".tmp"
 #define FILE_HEADER		"delay_wheel databases 1: OIDs of those that were served"
 
-/* Limit for the OIDs that are read, whatever the file contains. */
+/* Limit for the OIDs that are read from the file. */
 #define MAX_DATABASES	10000
 
 /* Returns the OIDs in the file; NIL if there is no such file, or if it cannot be read. */
@@ -191,8 +188,8 @@ read_served(void)
 }
 
 /*
- * Writes the file, or removes it if there is no database.  Logs a failure, and then keeps the old
- * file.
+ * Writes the file, or removes it if there is no database.  After a failure, logs it and keeps the
+ * old file.
  */
 static void
 write_served(List *databases)
@@ -203,7 +200,7 @@ write_served(List *databases)
 
 	if (databases == NIL)
 	{
-		/* nothing of the extension is left in the data directory */
+		/* then the data directory has no file of the extension */
 		if (unlink(FILE_NAME) != 0 && errno != ENOENT)
 			ereport(LOG,
 					(errcode_for_file_access(),
@@ -231,9 +228,9 @@ write_served(List *databases)
 /*---- Databases and their places ----*/
 
 /*
- * Gives up the place of a database, unless a transaction has pinned it or executors still use it.
- * Only the launcher calls this, if the database has neither timer nor extension.  The caller holds
- * the table lock exclusively.
+ * Frees the place of a database, unless a transaction has pinned it or executors still use it.
+ * Only the launcher calls this, if the database has neither timer nor extension.  The caller has
+ * the exclusive table lock.
  */
 static void
 free_place(DwDatabase *db)
@@ -277,8 +274,8 @@ leave(int code, Datum arg)
 }
 
 /*
- * Returns true if a timer can and should connect to the database.  Templates are not served, so
- * that they can be copied.
+ * Returns true if a timer can and must connect to the database.  Templates are not served, so that
+ * they can be copied.
  */
 static bool
 is_to_be_served(Form_pg_database database)
@@ -402,7 +399,7 @@ probe_is_refused(Oid oid, const DwLack *lack)
 			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 			 errmsg("delay_wheel could not look into database \"%s\": no background worker is free",
 					name),
-			 errdetail("If it has the extension, its tasks wait."),
+			 errdetail("If the database has the extension, its tasks wait."),
 			 errhint("You may need to increase \"%s\".", "max_worker_processes")));
 	pfree(name);
 }
@@ -417,9 +414,9 @@ probe_is_begun(void)
 }
 
 /*
- * Reports once that no background worker is free for the timer of a place.  Does not log it twice
- * within DW_LOG_INTERVAL_US for the same database: if databases take turns, each of them is refused
- * again and again.
+ * Reports once that no background worker is free for the timer of a place.  Logs the same database
+ * only once in DW_LOG_INTERVAL_US: if databases take turns, each database is refused again and
+ * again.
  */
 static void
 timer_is_refused(int number)
@@ -445,7 +442,7 @@ timer_is_refused(int number)
 	pfree(name);
 }
 
-/* Returns the lack that is noted if no background worker is free for a place's timer or probe. */
+/* Returns the lack in which a missing background worker for a place's timer or probe is noted. */
 static DwLack *
 lack_of(int number)
 {
@@ -453,8 +450,8 @@ lack_of(int number)
 }
 
 /*
- * Starts the timer of a place.  Returns false if no background worker is free, or others wait for
- * one.
+ * Starts the timer of a place.  Returns false if no background worker is free, or other processes
+ * wait for a worker.
  */
 static bool
 start_timer(int number)
@@ -465,10 +462,10 @@ start_timer(int number)
 
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	dw_process_starts(&db->timer);
-	/* from here on the timer does not rest: it reads all news that sessions have stored before */
+	/* the timer does not rest now: it reads all news that sessions have stored before */
 	dw_rest_publish(&db->timer_news, DW_AWAKE);
 	db->absent = false;
-	/* a request to restart was for the last timer: the new timer reads all settings */
+	/* a request to restart was for the previous timer: the new timer reads all settings */
 	dw_restart_forget(&db->timer_news);
 	LWLockRelease(dw_shared->table_lock);
 
@@ -495,7 +492,7 @@ start_timer(int number)
 	return false;
 }
 
-/* Resets the state of a timer that was registered, but has died without doing so. */
+/* Resets the state of a registered timer that has died without a reset. */
 static void
 notice_dead_timer(int number)
 {
@@ -522,7 +519,7 @@ is_asked_for(DwDatabase *db)
 
 /*
  * Returns true if the timer rests, and need not be started yet.  Then lowers first_rest_ends to the
- * time when it must be started.
+ * time at which the timer must be started.
  */
 static bool
 goes_on_resting(DwDatabase *db)
@@ -551,7 +548,7 @@ end_all_rests(void)
 
 /*
  * Reports that the clock was set back by this time in microseconds, and makes all resting timers
- * start.  The other timers end by themselves, and the launcher starts new timers.
+ * start.  Running timers end by themselves, and the launcher starts new timers.
  */
 static void
 clock_was_set_back(int64 back)
@@ -569,9 +566,9 @@ clock_was_set_back(int64 back)
 }
 
 /*
- * Called after the settings were read.  Publishes the server's values that sessions ask for.  Ends
- * all rests if a setting has changed that moves the work of timers, or that timers note for views.
- * The first call only remembers the settings.
+ * Called after the settings were read.  Publishes values of the server for sessions.  Ends all
+ * rests if a setting has changed that changes the times of timers' work, or that timers note for
+ * views.  The first call only remembers the settings.
  */
 static void
 obey_reload(void)
@@ -582,7 +579,7 @@ obey_reload(void)
 	dw_logins_publish(&dw_shared->logins);
 	dw_retention_settings(set);
 	set[DW_RETENTION_SETTINGS] = dw_timer_idle_timeout;
-	/* some databases may have another value, which only their own timer can read */
+	/* a database may have its own value, which only its timer can read */
 	set[DW_RETENTION_SETTINGS + 1] = dw_enabled;
 	if (known[0] != INT_MIN && memcmp(known, set, sizeof(set)) != 0)
 		end_all_rests();
@@ -607,7 +604,7 @@ note_ended_timer(DwDatabase *db, Place *place)
 	}
 }
 
-/* A timer of this place starts: keeps others from starting for START_TURN_US, see serve_place(). */
+/* A timer of this place starts: delays other timers by START_TURN_US, see serve_place(). */
 static void
 await_start(const DwDatabase *db, const Place *place, bool *starting, int64 *look_again)
 {
@@ -623,9 +620,9 @@ await_start(const DwDatabase *db, const Place *place, bool *starting, int64 *loo
 }
 
 /*
- * Decides about a place whose timer does not run: gives up the place, starts a timer, or postpones
- * this.  Sets *starting to true if a timer is starting, and lowers *look_again to the time of the
- * next decision.
+ * Decides about a place whose timer does not run: frees the place, starts a timer, or postpones the
+ * decision.  Sets *starting to true if a timer is starting, and lowers *look_again to the time of
+ * the next decision.
  */
 static void
 serve_place(int number, bool *starting, int64 *look_again)
@@ -694,7 +691,7 @@ serve_place(int number, bool *starting, int64 *look_again)
 		*starting = true;
 		return;
 	}
-	/* keep the request for later, since without it the place might be given up */
+	/* keep the request for later: without a request, the place might be freed */
 	if (wanted)
 		dw_news_tell(&db->timer_news, DW_NEWS_START);
 	if (place->start_after > dw_uptime())
@@ -704,8 +701,8 @@ serve_place(int number, bool *starting, int64 *look_again)
 }
 
 /*
- * Main function of the worker that looks for the extension in a database without a place.  If it
- * finds the extension, it sets turned_away, since the database waits for a place.
+ * Main function of the worker that looks for the extension in a database without a place.  If the
+ * worker finds the extension, it sets turned_away, since the database waits for a place.
  */
 void
 dw_look_main(Datum arg)
@@ -729,17 +726,15 @@ dw_look_main(Datum arg)
 
 /*
  * Starts a worker that looks for the extension in a database.  Returns true if the worker is
- * started, or the database is not to be served.  Returns false if the launcher must try again,
- * since another worker runs, no background worker is free, or turned_away is set.
+ * started, or the database must not be served.  Returns false if the launcher must try again:
+ * another worker runs, no background worker is free, or turned_away is set.
  */
 static bool
 start_look(Oid oid, int64 *look_again)
 {
 	DwLack	   *lack = &dw_shared->look_lack;
 
-	/*
-	 * if turned_away is set, a look is useless, since all databases are probed when a place is free
-	 */
+	/* if turned_away is set, a worker is useless: all databases are probed when a place is free */
 	if (pg_atomic_read_u32(&dw_shared->turned_away) != 0)
 	{
 		probe_is_begun();
@@ -756,7 +751,7 @@ start_look(Oid oid, int64 *look_again)
 	}
 	if (dw_start_may_be_tried(lack, DW_START_OTHER))
 	{
-		/* from here on, a command that needs this database without sessions waits (hold.c) */
+		/* a command that needs this database without sessions now waits (hold.c) */
 		pg_atomic_write_u32(&dw_shared->looked, 0);
 		pg_atomic_write_u32(&dw_shared->looks_into, oid);
 		pg_memory_barrier();
@@ -774,7 +769,7 @@ start_look(Oid oid, int64 *look_again)
 }
 
 /*
- * Notes the end of the worker.  If it was terminated before it had an answer, adds the database to
+ * Notes the end of the worker.  If it was terminated before it had a result, adds the database to
  * to_probe again.
  */
 static void
@@ -795,8 +790,8 @@ notice_end_of_look(void)
 }
 
 /*
- * Begins to look for the extension in a database, by starting its timer if there is a place, else
- * by start_look().  Returns false if the launcher must try again.
+ * Begins to look for the extension in a database: starts its timer if a place is free, else calls
+ * start_look().  Returns false if the launcher must try again.
  */
 static bool
 probe(Oid oid, bool *starting, int64 *look_again)
@@ -815,15 +810,15 @@ probe(Oid oid, bool *starting, int64 *look_again)
 	place->is_probed = false;
 
 	/*
-	 * No background worker was free for the timer: give up the place, so that other
-	 * databases can have it.
+	 * No background worker was free for the timer: free the place, so that other databases can have
+	 * it.
 	 */
 	if (known || *starting || db->oid != oid || dw_database_is_held(db))
 		return true;
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	free_place(db);
 	LWLockRelease(dw_shared->table_lock);
-	/* if a task was just scheduled there, the place could not be given up */
+	/* if a task was just scheduled there, the place could not be freed */
 	return db->oid == oid;
 }
 
@@ -872,7 +867,7 @@ note_served(void)
 	served = now;
 }
 
-/* Logs that databases wait for a place.  Logs it again only after no database has waited. */
+/* Logs that databases wait for a place, at most once until no database waits. */
 static void
 report_no_place(void)
 {
@@ -890,8 +885,8 @@ report_no_place(void)
 }
 
 /*
- * Returns the number of background workers that Citus, if loaded, may have in a database: its
- * maintenance daemon, workers that rebalance, and a worker that watches these.
+ * Returns the maximum number of background workers of Citus, if loaded, in a database: its
+ * maintenance daemon, workers that rebalance, and a worker that monitors them.
  */
 static int
 workers_of_citus(void)
@@ -903,8 +898,8 @@ workers_of_citus(void)
 
 /*
  * Warns if max_worker_processes is less than the served databases may need.  Counts databases
- * served before a restart, but not databases whose timers rest; counts at least one database.
- * Warns again only if the number needed has grown, or max_executors has changed.
+ * served before a restart, but not databases whose timers rest.  Counts at least one database.
+ * Warns again only if the needed number has grown, or max_executors has changed.
  */
 static void
 check_worker_slots(void)
@@ -956,7 +951,7 @@ serve_all(void)
 	databases_may_be_gone = pg_atomic_exchange_u32(&dw_shared->databases_changed, 0) != 0;
 	if (databases_may_be_gone)
 		list_databases();
-	/* databases that sessions ask for come first, before probes */
+	/* requests of sessions come before probes */
 	for (int i = 0; i < dw_max_databases; i++)
 		if (is_asked_for(dw_database(i)))
 			serve_place(i, &starting, &look_again);
@@ -979,7 +974,7 @@ serve_all(void)
 
 		if (!probe(oid, &starting, &look_again))
 			break;
-		/* the database that no worker was free for may be gone */
+		/* the database that lacked a worker may be gone */
 		if (dw_lack_since(&dw_shared->launcher.lack) != 0 || dw_lack_since(&dw_shared->look_lack) != 0)
 			probe_is_begun();
 		to_probe = list_delete_first(to_probe);
@@ -987,7 +982,7 @@ serve_all(void)
 	}
 	report_no_place();
 	note_served();
-	/* while timers still start, the number of timers that will rest is not known */
+	/* while timers still start, the number of resting timers is not known */
 	if (!starting)
 		check_worker_slots();
 	return look_again;
@@ -995,7 +990,7 @@ serve_all(void)
 
 /*
  * Returns true if the launcher must look again before it sleeps: a wait for a lock or a buffer may
- * have reset its latch.  calls: number of times the launcher had been woken before it last looked.
+ * have reset its latch.  calls: number of wakeups before the launcher's last look.
  */
 static bool
 may_have_missed(uint32 calls)
@@ -1012,7 +1007,7 @@ may_have_missed(uint32 calls)
 	return false;
 }
 
-/* Returns true if a wing lets no task run on this server yet. */
+/* Returns true if a wing does not yet allow tasks to run on this server. */
 static bool
 wings_hold(void)
 {
@@ -1051,7 +1046,7 @@ dw_launcher_main(Datum arg)
 
 		ResetLatch(MyLatch);
 		calls = dw_process_looks(&dw_shared->launcher);
-		/* a process that has called before has stored its news, which are read from here on */
+		/* a process that has called before this has stored its news, which are read next */
 		pg_memory_barrier();
 		if (dw_worker_interrupts())
 			obey_reload();

@@ -1,30 +1,30 @@
 /*-------------------------------------------------------------------------
  *
  * recycle.c
- *	  Restarts workers when rights or settings that they got at login change.
+ *	  Restarts workers when the rights or settings of their login change.
  *
  * Run by the backend of a command that changes such rights or settings.
  *
  * An executor is a session of the tasks' owner, and lasts for many tasks.  At its login it gets the
  * settings of ALTER ROLE and ALTER DATABASE, and its role may later lose the right to log in.  So
- * when such settings or rights have changed, executors end after their current task.
+ * when these settings or rights change, executors end after their current task.
  *
- * A concern is a database, a role or both for which a command changes something.  The backend finds
- * the concerns before the command, since a role may be gone afterwards (ddl.c).  It remembers them
- * here after the command has succeeded.  So a command that fails, for example for lack of rights,
- * recycles no worker.
+ * A concern is a database, a role or both whose rights or settings a command changes.  The backend
+ * finds the concerns before the command, since the role may not exist afterwards (ddl.c).  This
+ * file stores them after the command has succeeded.  So a command that fails, for example for lack
+ * of rights, recycles no worker.
  *
  * At the commit, the backend reads the executors' places in shared memory without a lock.  If it
- * mistakes an executor for an executor of another role, the executor ends needlessly, which does no
- * harm.  An executor that gets its place later connects after the commit, and needs no recycling.
+ * mistakes an executor for an executor of another role, this executor ends without need, which is
+ * harmless.  An executor that gets its place later connects after the commit.
  *
- * Memberships take effect in all sessions at once, so executors need not end for them.  They only
- * check if their role could still log in.  If they ended, a role that may grant any role could
- * recycle the executors of all other roles again and again.
+ * Memberships take effect in all sessions at once, so executors only check if their role could
+ * still log in.  If executors ended, a role that may grant any role could recycle the executors of
+ * all other roles again and again.
  *
- * Timers try owners again whose tasks wait for a right.  This, and the check of executors, follow
- * after the commit has sent its invalidation messages: otherwise timer and executors would look at
- * old copies of the catalogs.
+ * Timers retry owners whose tasks wait for a right.  This retry, and the check of executors, begin
+ * after the commit has sent its invalidation messages.  Otherwise timer and executors would see old
+ * copies of the catalogs.
  *
  * The callbacks cannot fail, wait or allocate memory.
  *
@@ -49,13 +49,13 @@
 #include "control.h"
 
 /*
- * Maximum number of concerns of a transaction.  If there are more, they are merged into one
- * concern, for the database or the role that all of them have in common, else for all databases or
- * all roles.
+ * Maximum number of concerns of a transaction.  More concerns are merged into one concern, for the
+ * common database and the common role.  Without a common database or role, it is for all databases
+ * or roles.
  */
 #define MAX_CONCERNS	256
 
-/* A database and a role: the role's login to the database would find something changed. */
+/* A database and a role: the role's login to the database would find changed rights or settings. */
 typedef struct Concern
 {
 	Oid			database;		/* InvalidOid: all databases */
@@ -76,7 +76,7 @@ static Concerns executors;
 
 /*
  * Concerns of timers.  They are separate, so that they are never merged with concerns of settings
- * that any role may change for itself: such settings must never restart a timer.
+ * that a role may change for itself.  Such settings must not restart a timer.
  */
 static Concerns timers;
 
@@ -103,7 +103,7 @@ merge(Concerns *all)
 	all->n = 1;
 }
 
-/* Adds a concern, unless there is one for the same database and role. */
+/* Adds a concern, unless the same database and role already have a concern. */
 static void
 remember_concern(Concerns *all, const Concern *concern)
 {
@@ -121,7 +121,7 @@ remember_concern(Concerns *all, const Concern *concern)
 /*
  * Remembers the concerns of a command that has succeeded.  If this transaction commits, executors
  * of these concerns run no other task, or check their role (DW_STALE_LOOK).  Timers whose settings
- * have changed are restarted, and timers try owners again whose tasks wait for a right.
+ * have changed are restarted, and timers retry owners whose tasks wait for a right.
  */
 void
 dw_recycle(const List *found)
@@ -153,8 +153,8 @@ add_concern(List *found, Oid database, Oid role, bool settings, DwStale how)
 }
 
 /*
- * Adds to a list of concerns: executors of this role in this database end.  InvalidOid stands for
- * all roles or databases.  If settings is true, timers that have the settings are restarted, too.
+ * Adds to a list the concern that executors of this role in this database end.  InvalidOid stands
+ * for all roles or databases.  settings: timers with these settings are restarted, too.
  */
 List *
 dw_concern(List *found, Oid database, Oid role, bool settings)
@@ -163,8 +163,8 @@ dw_concern(List *found, Oid database, Oid role, bool settings)
 }
 
 /*
- * Adds to a list of concerns: executors of the role, and of its members, check if their role may
- * still log in.  Adds only members that have an executor, or tasks that no executor can run for
+ * Adds to a list the concerns that executors of the role, and of its members, check if their role
+ * may still log in.  Adds only members with an executor, or with tasks that no executor can run for
  * now.
  */
 List *
@@ -188,7 +188,7 @@ dw_recycle_databases(void)
 	databases_changed = true;
 }
 
-/* Returns what executors of a role in a database must do; DW_FRESH if no concern includes them. */
+/* Returns the duty of executors of a role in a database; DW_FRESH if no concern includes them. */
 static DwStale
 concerned(const Concerns *all, Oid database, Oid role)
 {
@@ -235,8 +235,8 @@ recycle_timers(void)
 }
 
 /*
- * Makes timers try the blocked owners of the concerns again, since such an owner may have got the
- * right that it lacked.
+ * Makes timers retry the blocked owners of the concerns, since such an owner may have got the
+ * missing right.
  */
 static void
 retry_blocked(void)
@@ -286,9 +286,9 @@ recycle_xact_callback(XactEvent event, void *arg)
 }
 
 /*
- * Informs executors that must check their role, and retries blocked owners, when the transaction
- * has released its locks: then its invalidation messages have been sent.  Called for each resource
- * owner and phase.
+ * When the transaction has released its locks, and so has sent its invalidation messages, informs
+ * executors that must check their role, and retries blocked owners.  Called for each resource owner
+ * and phase.
  */
 static void
 recycle_release_callback(ResourceReleasePhase phase, bool committed, bool top_level, void *arg)

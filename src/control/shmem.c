@@ -83,7 +83,7 @@ request_memory(void *unused)
 
 /*
  * Counts the background workers that other libraries have registered.  Libraries are loaded before
- * shared memory is initialized, so this only misses workers that start later.
+ * shared memory is initialized, so only workers that start later are missing.
  */
 static int
 count_other_workers(void)

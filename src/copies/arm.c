@@ -1,16 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * arm.c
- *	  delay_wheel.arm(): makes tasks that came with a copy of another database run here.
+ *	  delay_wheel.arm(): arms tasks that came with a copy of another database.
  *
  * Run by sessions, and by executors whose tasks call it.
  *
  * Each row of a task has an origin, the stamp of the database in which the task was scheduled.  A
  * task with another origin came with a copy (a restored dump, a TEMPLATE copy, logical replication,
  * pg_upgrade).  Such a task is not "armed": it does not run, since the original task may run in the
- * other database.  delay_wheel.arm() makes such tasks, and rows of wings, this database's own.
+ * other database.  delay_wheel.arm() gives such tasks, and rows of wings, this database's stamp.
  *
- * The rows are read lane by lane.  A lane is the tasks of one owner, queue and priority (here also
+ * The rows are read lane by lane.  A lane has the tasks of one owner, queue and priority (here also
  * of one origin) in the order of their due times.  Each row is deleted and inserted again with this
  * database's stamp, as delay_reschedule() does.  If another transaction is changing a row,
  * delay_wheel.arm() waits for the transaction's end, as UPDATE would.  The row may then have moved,
@@ -62,9 +62,9 @@ typedef struct Arming
 } Arming;
 
 /*
- * Notes that the lane will have tasks of this database's origin, from the due time of the first row
- * on.  The commit informs the timer.  If the lane has no place in shared memory, the timer will
- * look at all lanes.
+ * Notes that the lane gets tasks of this database's origin, from the due time of the first row on.
+ * The commit informs the timer.  If the lane has no place in shared memory, the timer looks at all
+ * lanes.
  */
 static void
 touch_lane(const DwTaskKey *first)

@@ -1,20 +1,20 @@
 /*-------------------------------------------------------------------------
  *
  * recovery.c
- *	  Holds tasks on a server that came out of recovery, if the setting demands it.
+ *	  Holds tasks on a server that came out of recovery, depending on the setting.
  *
  * Run by the postmaster and the launcher; sessions ask is_held().
  *
  * A physical copy of a server (a base backup restored for staging, a snapshot of a standby) looks
- * like a failover: both come out of archive recovery, or are promoted.  The setting
- * delay_wheel.start_after_recovery distinguishes them.  With "on" (a failover), tasks run at once.
- * With "hold", no task runs before a DBA has set it to "on".
+ * like a failover.  In both cases, the server comes out of archive recovery, or is promoted.  The
+ * setting delay_wheel.start_after_recovery distinguishes the two cases.  With "on" (a failover),
+ * tasks run at once.  With "hold", no task runs before a DBA has set it to "on".
  *
- * The files that request recovery are gone when recovery is over, and only then the launcher
- * starts.  So if the postmaster finds these files at its start, it writes another file, the mark,
- * with any value of the setting.  The launcher removes the mark when it begins to serve.  In
- * between, the mark survives restarts, crashes and copies.  There is no mark after crash recovery,
- * or once tasks have run.
+ * The launcher starts after recovery, when the files that request recovery no longer exist.  So if
+ * the postmaster finds these files at its start, it writes another file, the mark, with any value
+ * of the setting.  The launcher removes the mark when it begins to serve.  Until then, the mark
+ * survives restarts, crashes and copies.  No mark exists after crash recovery, or when tasks have
+ * run.
  *
  *-------------------------------------------------------------------------
  */
@@ -48,8 +48,8 @@ file_exists(const char *path)
 }
 
 /*
- * Writes the mark durably.  Logs a failure, after which the server goes on, but a hold ends with
- * the next restart.
+ * Writes the mark durably.  Logs a failure.  The server then continues, but a hold ends with the
+ * next restart.
  */
 static void
 leave_mark(void)
@@ -77,8 +77,8 @@ leave_mark(void)
 }
 
 /*
- * Sets dw_shared->recovered to true if the server comes out of recovery, else to false.  Called by
- * the postmaster when it initializes shared memory.
+ * Sets dw_shared->recovered: true if the server comes out of recovery.  Called by the postmaster
+ * when it initializes shared memory.
  */
 static void
 note_recovery(void)
@@ -115,7 +115,7 @@ stays_held(void)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("delay_wheel runs no tasks, since this server came out of recovery and \"%s\" is \"%s\"",
 						"delay_wheel.start_after_recovery", "hold"),
-				 errhint("If the tasks are to run on this server, set it to \"%s\" and reload the configuration.",
+				 errhint("If the tasks must run on this server, set the parameter to \"%s\" and reload the configuration.",
 						 "on")));
 		return true;
 	}

@@ -6,9 +6,9 @@
  * Run by executors, and by sessions that put a message back, or run a task as an executor would.
  * The code runs in the transaction that has deleted the task's row (the claim).
  *
- * A task that is put back is a new row with the same id and a later due time.  At the end of this
- * transaction, other processes see a task that was rescheduled (C0 to C3 of the model).  A process
- * that still has an entry with the old due time forgets the entry when it sees the new row.
+ * A task is put back as a new row with the same id and a later due time.  After this transaction,
+ * other processes see a task that was rescheduled (C0 to C3 of the model).  A process that still
+ * has an entry with the old due time forgets the entry when it sees the new row.
  *
  *-------------------------------------------------------------------------
  */
@@ -30,12 +30,10 @@
 #include "../task/touched.h"
 #include "ending.h"
 
-/* Shortest time between two messages of lost connections, in us. */
+/* Shortest time between two log messages about lost connections, in us. */
 #define LOST_LOG_US		USECS_PER_SEC
 
-/*
- * Returns the error's context, preceded by the SQL and the position in the SQL, as psql shows them.
- */
+/* Returns the error's context after the SQL and the position in the SQL, as psql shows them. */
 static char *
 whole_context(const ErrorData *error)
 {
@@ -76,8 +74,8 @@ conclude_attempt(const DwClaim *claim, DwOutcome outcome, TimestampTz started, c
 
 /*
  * Ends a claimed task as failed: writes a row of failed_task with the error, and concludes the
- * task.  attempts: their number, including this attempt.  started: when this attempt began; 0 if
- * the task was not run.
+ * task.  attempts: number of attempts, including this attempt.  started: when this attempt began; 0
+ * if the task was not run.
  */
 void
 dw_attempt_fail(const DwClaim *claim, int attempts, TimestampTz started, const ErrorData *error)
@@ -98,7 +96,7 @@ dw_attempt_fail(const DwClaim *claim, int attempts, TimestampTz started, const E
 
 /*
  * Returns true if the task holds back later tasks of its group until it is tried again.  Returns
- * false if delay_run_due() runs the task, since this function only obeys due times.
+ * false if delay_run_due() runs the task, since delay_run_due() obeys only due times.
  */
 static bool
 holds_group_back(const DwClaim *claim)
@@ -114,7 +112,7 @@ holds_group_back(const DwClaim *claim)
 
 /*
  * Inserts the row of a claimed task again, to be run at again_at.  A task that holds its group back
- * keeps its due time, and so its place.
+ * keeps its due time, and so its place in the group.
  */
 static void
 put_back(DwClaim *claim, TimestampTz again_at)
@@ -125,20 +123,18 @@ put_back(DwClaim *claim, TimestampTz again_at)
 	if (holds_group_back(claim))
 	{
 		dw_more_set_number(claim->values, claim->nulls, Anum_task_more, DW_MORE_NOT_BEFORE, again_at);
-		/* a message that was leased keeps its place from before the lease */
+		/* a leased message gets back its place from before the lease */
 		claim->values[Anum_task_due - 1] = TimestampTzGetDatum(dw_claim_first_due(claim));
 	}
 	else
 		claim->values[Anum_task_due - 1] = TimestampTzGetDatum(again_at);
 	hint.due = DatumGetTimestampTz(claim->values[Anum_task_due - 1]);
 	dw_row_end_lease(claim->nulls);
-	/* its local due time was for the attempt that has ended */
+	/* the task's local due time was for the attempt that has ended */
 	dw_more_remove(claim->values, claim->nulls, Anum_task_more, DW_MORE_LOCAL);
 
 	DW_INJECT("retry-before-insert");
-	/*
-	 * gives the database a place in shared memory, where the end of the transaction puts the hint
-	 */
+	/* the hint at the end of the transaction needs the database's place in shared memory */
 	hint.lane = dw_lane_if_any(claim->key.owner, claim->key.queue, claim->key.priority);
 	rel = dw_tasks_open();
 	hint.tid = dw_task_insert(rel, claim->values, claim->nulls);
@@ -146,7 +142,7 @@ put_back(DwClaim *claim, TimestampTz again_at)
 	dw_touch_row(&hint, DW_TOUCH_WRITTEN);
 }
 
-/* Puts a claimed task back after a run that began at "started" and failed with this error. */
+/* Puts back a claimed task after a run that began at "started" and failed with this error. */
 static void
 put_back_failed(DwClaim *claim, TimestampTz again_at, TimestampTz started, const ErrorData *error)
 {
@@ -156,9 +152,9 @@ put_back_failed(DwClaim *claim, TimestampTz again_at, TimestampTz started, const
 }
 
 /*
- * Puts a claimed task back that has called delay_snooze() and has run without an error.  It is due
- * at "due", with as many attempts as before, and gets no row in the history.  If a newer task of
- * its key takes its place, does nothing and returns false.
+ * Puts back a claimed task that has called delay_snooze() and has run without an error.  The task
+ * is due at "due", its number of attempts stays the same, and the history gets no row.  If a newer
+ * task of the key takes the task's place, does nothing and returns false.
  */
 bool
 dw_attempt_snooze(Relation rel, DwClaim *claim, TimestampTz due)
@@ -177,15 +173,15 @@ dw_attempt_snooze(Relation rel, DwClaim *claim, TimestampTz due)
 	/* other tasks of its group may come first now, or must not begin */
 	if (allowed && !claim->nulls[Anum_task_group_key - 1])
 		dw_batch_close();
-	/* released now, since the transaction may be long */
+	/* release the lock now, since the transaction may be long */
 	if (!claim->nulls[Anum_task_key - 1])
 		dw_key_leave();
 	return allowed;
 }
 
 /*
- * Puts a claimed task back for another attempt at "due".  failed: the number of failed attempts,
- * including this one; it is less than max_attempts.  started: when this attempt began.
+ * Puts back a claimed task for another attempt at "due".  failed: the number of failed attempts,
+ * including this attempt (less than max_attempts).  started: when this attempt began.
  */
 void
 dw_attempt_retry(DwClaim *claim, TimestampTz due, int failed, TimestampTz started,
@@ -204,9 +200,9 @@ dw_attempt_retry(DwClaim *claim, TimestampTz due, int failed, TimestampTz starte
 }
 
 /*
- * Puts a claimed task back that has lost its connection to another node.  lost: number of times so
- * far.  The run does not count as an attempt.  Such errors come in crowds, so each process logs at
- * most one in LOST_LOG_US.
+ * Puts back a claimed task that has lost its connection to another node.  lost: how often this task
+ * has lost a connection.  The run does not count as an attempt.  Many tasks may lose connections at
+ * once, so each process logs at most one such error in LOST_LOG_US.
  */
 void
 dw_attempt_lost(DwClaim *claim, TimestampTz due, int64 lost, TimestampTz started,
@@ -236,11 +232,11 @@ dw_error_add_detail(ErrorData *error, const char *sentence)
 }
 
 /*
- * Ends a failed attempt.  Puts the task back, due at "due", or after its own pause if due is
- * DW_NEVER.  Gives the task up if give_up is true, if no attempt is left, or if there is a newer
- * task of its key.  Also gives up an SQL task whose options allow no other attempt after this
- * error.  Returns DW_RETRIED or DW_FAILED.  claim->key.attempts does not count this attempt.  May
- * change *error.
+ * Ends a failed attempt.  Puts the task back, due at "due", or after the task's pause if due is
+ * DW_NEVER.  But gives the task up if give_up is true, if no attempt is left, or if a newer task of
+ * its key exists.  Also gives up an SQL task whose options allow no other attempt after this error.
+ * Returns DW_RETRIED or DW_FAILED.  claim->key.attempts does not count this attempt.  May change
+ * *error.
  */
 DwOutcome
 dw_attempt_end(Relation rel, DwClaim *claim, TimestampTz due, bool give_up, TimestampTz started,
@@ -274,7 +270,7 @@ dw_attempt_end(Relation rel, DwClaim *claim, TimestampTz due, bool give_up, Time
 			dw_error_add_detail(error,
 								psprintf("The task was not tried again, since task %lld of the same key is newer.",
 										 (long long) newer));
-		/* released now, since the transaction may be long */
+		/* release the lock now, since the transaction may be long */
 		if (!claim->nulls[Anum_task_key - 1])
 			dw_key_leave();
 	}

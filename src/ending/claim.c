@@ -8,9 +8,10 @@
  *
  * An entry names a task in memory: its id, its due time and the TID of its row.  The claim is the
  * deletion of the task's row, in the transaction that runs the task's SQL, or that does the work of
- * a message's receiver.  So after any crash, either both have taken effect or neither has.  Two
- * processes may hold the same entry for a moment, and an entry may be stale, but only one claim of
- * a row can succeed.  Steps X1 to X4 of the model in test/model.
+ * a message's receiver.  So even after a crash, the deletion has taken effect if and only if the
+ * work has taken effect.  Two processes may have the same entry for a moment, and an entry may be
+ * stale, but only one claim of a row can succeed.  This file has steps X1 to X4 of the model in
+ * test/model.
  *
  *-------------------------------------------------------------------------
  */
@@ -73,10 +74,10 @@ snapshot_stays(const DwExecutor *me)
 }
 
 /*
- * Takes the snapshot of such a transaction.  At SERIALIZABLE, everything that is read from then on
- * counts as read by the task.  So the caller has looked up the row before, and this function first
+ * Takes the snapshot of a transaction that keeps one snapshot.  At SERIALIZABLE, all later reads
+ * count as reads of the task.  So the caller has already looked up the row, and this function first
  * reads the tables of queues, which the verdict needs.  The xid is assigned later: PostgreSQL
- * recognizes a serializable transaction by an xid that came after its snapshot.
+ * recognizes a serializable transaction by an xid that is newer than its snapshot.
  */
 static void
 take_staying_snapshot(DwDatabase *db)
@@ -120,10 +121,10 @@ dw_claim_leased_at(const DwClaim *claim)
 }
 
 /*
- * Asks the timer to read the entry's row again later, because another transaction, which is no
- * claim, has locked the row.  At its end, a cancel or reschedule gives a hint of the task.  A lock
- * of plain SQL ends without a hint, so the timer has to look, first after RECHECK_MIN.  The
- * interval doubles as long as the same row is locked.
+ * Asks the timer to read the entry's row again later, because a transaction that is no claim has
+ * locked the row.  A cancel or reschedule gives a hint of the task at its end.  A lock of plain SQL
+ * ends without a hint, so the timer has to look, first after RECHECK_MIN.  The interval doubles
+ * while the same row is locked.
  */
 static void
 ask_for_recheck(DwDatabase *db, const DwEntry *entry)
@@ -183,8 +184,8 @@ read_claimed_row(Relation rel, DwClaim *claim)
 }
 
 /*
- * Fills in *claim, except the verdict, for a row that the caller has claimed before.  tuple is a
- * copy of the row, which *claim keeps.
+ * Fills in *claim, except the verdict, for a row that the caller has claimed before.  tuple: a copy
+ * of the row, which becomes a part of *claim.
  */
 void
 dw_claim_read(DwDatabase *db, Relation rel, HeapTuple tuple, DwClaim *claim)
@@ -206,10 +207,10 @@ matches_entry(const DwTaskKey *key, const DwEntry *entry)
 }
 
 /*
- * Returns true if the table has this block; reading a block after the last one would raise an
- * error.  The size that the storage manager has cached saves a system call.  The cached size is
- * never too large: a process that truncates the table locks it exclusively and invalidates the
- * cache.
+ * Returns true if the table has this block; reading a block after the last block would raise an
+ * error.  To save a system call, first checks the size that the storage manager has cached.  The
+ * cached size is never too large: a process that truncates the table locks it exclusively and
+ * invalidates the cache.
  */
 static bool
 has_block(Relation rel, BlockNumber block)
@@ -221,8 +222,8 @@ has_block(Relation rel, BlockNumber block)
 }
 
 /*
- * Returns a copy of the row of the entry's task, by its TID; NULL if the row is not there, or its
- * TID is not known.
+ * Reads the row of the entry's task by its TID.  Returns a copy of the row; NULL if the row is not
+ * there, or the TID is unknown.
  */
 static HeapTuple
 fetch_by_tid(Relation rel, const DwExecutor *me, const DwEntry *entry)
@@ -256,8 +257,8 @@ fetch_by_tid(Relation rel, const DwExecutor *me, const DwEntry *entry)
 }
 
 /*
- * Returns true if this transaction has deleted the row, which its older snapshot may still see: it
- * has buried a message when it received a newer message of the key.
+ * Returns true if this transaction has deleted the row, which its older snapshot may still see.  A
+ * receiver deletes older messages of a key when it receives a newer message.
  */
 static bool
 is_deleted_here(HeapTuple tuple)
@@ -269,9 +270,7 @@ is_deleted_here(HeapTuple tuple)
 		TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetUpdateXid(header));
 }
 
-/*
- * X1: publishes the xid before the deletion, so that a cancel can see that an executor has the row.
- */
+/* X1: publishes the xid before the deletion, to show a cancel that an executor has the row. */
 static void
 publish_xid(DwExecutor *me)
 {
@@ -288,8 +287,7 @@ publish_xid(DwExecutor *me)
 
 /*
  * Returns true if an executor or a receiver, whose xid is xmax, is deleting the row.  If the task
- * is to run again, this process gives a hint.  Returns false if the process has only locked the
- * row.
+ * must run again, that process will give a hint.  Returns false if xmax has only locked the row.
  */
 static bool
 is_claimed_by_other(Relation rel, const ItemPointerData *tid, TransactionId xmax)
@@ -324,7 +322,7 @@ is_kept_unseen(Relation rel, const ItemPointerData *tid)
 	if (!heap_fetch(rel, SnapshotAny, &tuple, &buffer, false))
 		return false;
 	infomask = tuple.t_data->t_infomask;
-	/* read even if a flag shows that no transaction has the row any more */
+	/* read xmax even if a flag shows that no transaction has the row any more */
 	xmax = HeapTupleHeaderGetRawXmax(tuple.t_data);
 	ReleaseBuffer(buffer);
 	if ((infomask & HEAP_XMAX_IS_MULTI) == 0)
@@ -337,13 +335,13 @@ is_kept_unseen(Relation rel, const ItemPointerData *tid)
 }
 
 /*
- * X2: tries to delete the row, and judges the task under the lock of its key.  Returns false if the
- * row has changed since the snapshot, so that the caller must look again.  Sets *result to
- * DW_CLAIMED, DW_CLAIM_LOCKED or DW_CLAIM_UNSEEN, or leaves it unchanged.
+ * X2: tries to delete the row, and reaches the verdict under the lock of the task's key.  Returns
+ * false if the row has changed since the snapshot, so that the caller must look again.  Sets
+ * *result to DW_CLAIMED, DW_CLAIM_LOCKED or DW_CLAIM_UNSEEN, or leaves *result unchanged.
  *
- * DW_CLAIM_UNSEEN means that the snapshot stays, but does not see everything that the task must
- * see: the work of a transaction that kept the task, or a change of queues, pauses or marks since
- * "control" was read (before the snapshot).  Then the deletion must be undone.
+ * DW_CLAIM_UNSEEN means that the snapshot stays, but lacks changes that the task must see: the work
+ * of a transaction that kept the task, or a change of queues, pauses or marks after "control" was
+ * read (before the snapshot).  Then the deletion must be undone.
  */
 static bool
 delete_claimed_row(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *entry,
@@ -357,13 +355,13 @@ delete_claimed_row(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *
 
 	if (stays && !dw_autonomous_enter(claim->key.id, true))
 	{
-		/* another executor runs the task, and gives a hint of it if necessary */
+		/* another executor runs the task, and gives a hint if the task must run again */
 		if (has_key)
 			dw_key_leave();
 		return true;
 	}
 	DW_INJECT("claim-before-delete");
-	/* while we hold the lock of the key, no session can keep the task */
+	/* while this process has the lock of the key, no session can keep the task */
 	unseen = has_key && snapshot_stays(me) && is_kept_unseen(rel, &claim->key.tid);
 	deleted = dw_try_heap_delete(rel, &claim->key.tid, false, &failure);
 	if (deleted == TM_Ok)
@@ -375,7 +373,7 @@ delete_claimed_row(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *
 		if (snapshot_stays(me) && (unseen || control != dw_control_read(&db->timer_news)))
 			*result = DW_CLAIM_UNSEEN;
 	}
-	/* released now, since the next try must take the key's lock first, as always */
+	/* release the lock now, since the next try must begin with the lock of the key */
 	if (stays && *result != DW_CLAIMED)
 		dw_autonomous_leave(claim->key.id);
 	if (has_key)
@@ -397,8 +395,8 @@ delete_claimed_row(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *
 }
 
 /*
- * For a receiver whose snapshot does not see the row of the entry, or sees its version before a
- * move.  Returns DW_CLAIM_UNSEEN if a new snapshot shows the message.
+ * Called if the snapshot of a receiver does not see the row of the entry, or sees an older version.
+ * Returns DW_CLAIM_UNSEEN if a new snapshot shows the message.
  */
 static DwClaimResult
 look_beyond_snapshot(Relation rel, const DwEntry *entry, DwClaim *claim)
@@ -411,25 +409,25 @@ look_beyond_snapshot(Relation rel, const DwEntry *entry, DwClaim *claim)
 }
 
 /*
- * Claims the task of an entry: deletes its row, and judges the task.  Fills in *claim if the result
- * is DW_CLAIMED.  Does not wait for other transactions that have locked the row.  Only waits for
- * locks that are held briefly: the locks of the key and of the id, and locks at commit.
+ * Claims the task of an entry: deletes the row, and reaches the verdict.  Fills in *claim if the
+ * result is DW_CLAIMED.  Does not wait for other transactions that have locked the row.  Waits only
+ * for locks that are released soon: of the key, of the id, and of a commit.
  *
- * me: the executor that runs the task; NULL for a session that receives a message.  An executor has
- * taken the entry from its ready list before the active snapshot.  If the row has changed since, a
- * new snapshot replaces the active one.  The snapshot of a session is not replaced: the session
+ * me: the executor that runs the task; NULL for a session that receives a message.  An executor
+ * took the entry from its ready list before the active snapshot.  If the row has changed meanwhile,
+ * a new snapshot replaces the active snapshot.  For a session, the snapshot stays: the session
  * claims only rows that it sees, and keeps the entry of another version of the row
- * (DW_CLAIM_UNSEEN).  If the transaction of an executor keeps one snapshot, this function takes it,
- * and does not replace it: after DW_CLAIM_UNSEEN the caller aborts, and claims in a new
- * transaction.  rel: the result of dw_claim_open().  finder: serves all claims of a transaction, or
- * is NULL.  is_wanted: may be NULL; if it returns false, the row is not deleted.
+ * (DW_CLAIM_UNSEEN).  If the transaction of an executor keeps one snapshot, this function takes
+ * this snapshot: after DW_CLAIM_UNSEEN the executor aborts, and claims in a new transaction.  rel:
+ * the result of dw_claim_open().  finder: serves all claims of a transaction, or is NULL.
+ * is_wanted: may be NULL; if it returns false, the row is not deleted.
  */
 DwClaimResult
 dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, DwTaskFinder *finder,
 		 const DwEntry *entry, DwIsWanted is_wanted, void *arg, DwClaim *claim)
 {
 	DwClaimResult result = DW_CLAIM_NOTHING;
-	/* visible transactions have raised it, so it must be read before the snapshot that stays */
+	/* read control before the snapshot that stays: visible transactions have raised control */
 	uint32		control = dw_control_read(&db->timer_news);
 
 	pg_memory_barrier();
@@ -456,7 +454,7 @@ dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, DwTaskFinder *finder,
 		}
 		read_claimed_row(rel, claim);
 		if (!matches_entry(&claim->key, entry))
-			/* the snapshot may show the row's version before a move */
+			/* the snapshot may show the row as it was before a move */
 			return me == NULL ? look_beyond_snapshot(rel, entry, claim) : DW_CLAIM_NOTHING;
 		/* if the deletion is undone, the timer gets a hint of the task */
 		if (me == NULL && is_deleted_here(claim->tuple))
@@ -485,9 +483,9 @@ dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, DwTaskFinder *finder,
 	{
 		/*
 		 * N3: transactions that have written the row, kept the task or ended a pause are visible,
-		 * but may not have sent their catalog changes yet.  Waits for them, after the verdict,
-		 * which has seen the end of the pause.  A batch gets catalog changes only here, since
-		 * taking a lock again that it holds already brings no invalidations.
+		 * but may not have sent their catalog changes yet.  Waits for these transactions, after the
+		 * verdict, which has seen the end of the pause.  A batch gets catalog changes only here: no
+		 * invalidations come with a lock that the transaction already has.
 		 */
 		dw_committing_wait();
 		if (me == NULL)
@@ -501,11 +499,11 @@ dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, DwTaskFinder *finder,
 /* The verdict on a claimed task */
 
 /*
- * Run by executors, and by sessions that receive messages.  Sessions that run tasks as an executor
- * would only judge lateness.  The process has claimed the task: its transaction has deleted the
- * row, but is not committed yet, so no other process can change the task.  Only now the process
- * looks for a mark (a row of delay_wheel_data.cancellation), for a pause, and for a newer task of
- * the same key.  Before the deletion, these could still come in between.
+ * Run by executors, and by sessions that receive messages.  Sessions that run a task as an executor
+ * would check only its lateness.  The transaction of the process has deleted the row, but is not
+ * committed yet, so no other process can change the task.  Only now the process looks for a mark (a
+ * row of delay_wheel_data.cancellation), for a pause, and for a newer task of the same key: an
+ * earlier check could miss them.
  */
 
 /*
@@ -544,9 +542,9 @@ dw_judge_lateness(const DwTaskKey *key, const Datum *values, const bool *nulls, 
 
 /*
  * Decides whether a claimed task is run.  To be called in the transaction that has deleted the row,
- * and under the lock of the task's key, if it has one.  values and nulls are the columns of the
- * row.  For DW_REFUSE, sets *sqlstate and *reason.  May remove older rows of the key (superseded
- * tasks), see dw_key_claimed().
+ * and under the lock of the task's key, if the task has a key.  values and nulls are the columns of
+ * the row.  For DW_REFUSE, sets *sqlstate and *reason.  May remove older rows of the key
+ * (superseded tasks), see dw_key_claimed().
  */
 static DwVerdict
 judge_claim(DwDatabase *db, Relation rel, HeapTuple tuple, const DwTaskKey *key,

@@ -23,8 +23,8 @@
 #include "ending.h"
 
 /*
- * Does all that follows from the end of a task or of an attempt.  Ends the period in which its key
- * is unique, and calls wings (history, notification, follow-up, next run).
+ * Performs all effects of the end of a task or of an attempt: ends the period in which the key is
+ * unique, and calls wings (history, notification, follow-up, next run).
  *
  * To be called once for each end, in the transaction that has deleted the row, as one
  * of its last actions.  An error undoes this transaction.
@@ -41,8 +41,8 @@ dw_conclude(const DwEnded *ended)
 }
 
 /*
- * Concludes a task that was not run.  The caller has just deleted its row.  error is NULL unless
- * the task counts as failed.
+ * Concludes a task that was not run.  The caller has just deleted the task's row.  error is NULL
+ * unless the task counts as failed.
  */
 void
 dw_conclude_row(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwOutcome outcome,
@@ -60,7 +60,7 @@ dw_conclude_row(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwOutcome o
 
 /*
  * Counts the cancellation of a task, and informs sessions that wait for the task.  To be called
- * when a claim has found that a mark (delay_cancel_all) has hit it.  The claim's transaction
+ * when a claim has found that a mark (delay_cancel_all) has hit the task.  The claim's transaction
  * changes nothing: the sweeper removes the row.
  */
 void

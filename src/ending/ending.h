@@ -59,12 +59,12 @@ typedef enum DwClaimResult
 	DW_CLAIMED,
 	DW_CLAIM_NOTHING,			/* the row is gone or was moved, or another transaction has it; if
 								 * necessary, the timer gets a hint */
-	DW_CLAIM_LOCKED,			/* another transaction, whose end may go unnoticed, has locked the
-								 * row of a task of an ordered group: the caller holds the group */
+	DW_CLAIM_LOCKED,			/* a transaction that may end without a hint has locked the row of a
+								 * task of an ordered group: the caller holds the group */
 	DW_CLAIM_CANCELLED,			/* a mark has hit the task: the sweeper removes the row */
 	DW_CLAIM_REJECTED,			/* is_wanted has returned false: the row is unchanged */
-	DW_CLAIM_UNSEEN				/* the transaction's snapshot, which stays, does not see the row, or
-								 * all that the task must see; a newer snapshot does */
+	DW_CLAIM_UNSEEN				/* the transaction's snapshot stays, but does not see the row, or
+								 * all that the task must see */
 } DwClaimResult;
 
 /* True if the caller of dw_claim() wants to claim this row.  The verdict is not set yet. */
@@ -102,7 +102,7 @@ extern void dw_conclude_row(Relation rel, HeapTuple tuple, const DwTaskKey *key,
 /* The decision on a task that a process has taken. */
 typedef enum DwGroupDecision
 {
-	DW_GROUP_RUN_IT,			/* it comes first, or is gone, which the claim will notice */
+	DW_GROUP_RUN_IT,			/* it comes first, or is gone (the claim will notice this) */
 	DW_GROUP_TAKE_OTHER,		/* another task of its lane comes first */
 	DW_GROUP_WAIT				/* no task of the lane may begin now */
 } DwGroupDecision;

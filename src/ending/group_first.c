@@ -6,17 +6,18 @@
  * Run by executors and by sessions that receive messages, before they claim a task of a queue
  * that has group_order.
  *
- * At most one task of such a group is taken at a time, see shmem/groups.c.  But only the table
- * shows the first task: a task that was put back, or scheduled late, may be behind other tasks in
- * memory.  So the process looks for the first row of the group by its index.  If this row is
- * another task of the same lane, the process takes this task instead.  If the row belongs to
- * another lane, or cannot begin, the process holds the group.
+ * Only one task of such a group runs at a time, see shmem/groups.c.  But only the table shows the
+ * first task: a task that was put back, or scheduled late, may be behind other tasks in memory.  So
+ * the process reads the first row of the group by an index.  If this row is another task of the
+ * same lane, the process takes this task instead.  If this row belongs to another lane, or its task
+ * cannot begin, the process holds the group.
  *
  * If a receiver did not end its lease, the message is due when the lease has ended, and keeps its
- * token until it is received again.  Under 'hold' it keeps its place from before the lease.
+ * token until it is received again.  Under 'hold' the message keeps its place from before the
+ * lease.
  *
- * Uncommitted rows are not seen.  So a task is late if it is committed after a later task has
- * begun.
+ * The process does not see uncommitted rows.  So a task that is committed after a later task has
+ * begun runs after that task.
  *
  *-------------------------------------------------------------------------
  */
@@ -45,10 +46,10 @@ waits_for_attempts(int16 queue_id)
 }
 
 /*
- * Finds the first task of the group that is not cancelled, and may begin or holds the others back.
- * Returns false if there is none.  Sets *not_before to when the first task that must wait may
- * begin, or to 0. A task that has failed under 'hold' has kept its due time.  If the order is
- * 'pass' now, the other tasks pass it.
+ * Finds the first task of the group, except cancelled tasks, and tasks that wait for their next
+ * attempt while other tasks may pass them.  (A task may have failed under 'hold', and the order is
+ * 'pass' now.)  Returns false if no such task exists.  Sets *not_before to the time when the task,
+ * or the first waiting task, may begin; 0: no task waits.
  */
 static bool
 find_first_of_group(Relation rel, Snapshot snapshot, const DwLane *lane, uint32 hash,
@@ -81,9 +82,9 @@ find_first_of_group(Relation rel, Snapshot snapshot, const DwLane *lane, uint32 
 
 /*
  * Decides about the task of this entry, by the snapshot.  lapsed: the first message of the group
- * whose lease has ended, if it keeps its place before other messages, else NULL.  For
+ * whose lease has ended, if the message keeps its place before other messages, else NULL.  For
  * DW_GROUP_TAKE_OTHER, sets *first to the first task.  For DW_GROUP_WAIT, sets *until to the time
- * to look again, or to DW_NEVER if this is not known.
+ * to look again, or to DW_NEVER if this time is unknown.
  */
 DwGroupDecision
 dw_group_decide(Relation rel, Snapshot snapshot, const DwEntry *entry, const DwLapsed *lapsed,

@@ -5,12 +5,12 @@
  *
  * Run by sessions that schedule and cancel by key, and by executors.
  *
- * A unique index cannot do this.  A running task is not pending, but its row is there until its
+ * A unique index cannot ensure this.  A running task is not pending, but its row exists until its
  * transaction ends, and a session that schedules the same key must not wait for this end.  So a
- * session takes a lock on the key (key_lock.c) while it looks for a pending task and inserts a
- * task.  It looks with a dirty snapshot, which shows the rows that open transactions insert or
- * delete.  A process waits for nothing else while it holds this lock, and holds only one such lock
- * at a time.  A session that moves a task inserts the new row under the lock, too.  Otherwise a
+ * session locks the key (key_lock.c) while it looks for a pending task and inserts a task.  The
+ * session reads rows with a dirty snapshot, which shows the rows that open transactions insert or
+ * delete.  While a process has the lock of a key, it waits for nothing else, and takes no lock of
+ * another key.  A session that moves a task inserts the new row under the lock, too.  Otherwise a
  * scan could miss both rows: it could pass the place of the new row before the insertion, and then
  * find the old row deleted.
  *
@@ -21,12 +21,12 @@
  * - If another open transaction inserts or deletes a row, the session waits for the end of the
  *	 transaction, as UPDATE would.
  * - Of the other rows, the row with the highest id is the pending task.
- * - Rows with lower ids are superseded.  They can exist after an executor was terminated while its
- *	 task had a successor, or after a dump was restored.  A claim of the newer task buries them
- *	 (pending.c); their own claim refuses them.
- * - A row of another origin came with a copy from another database.  It does not run until it is
- *	 armed.  So it does not keep this database's own tasks from being scheduled, and does not
- *	 supersede them.  A newer task of this database supersedes it.
+ * - Rows with lower ids are superseded.  Such rows can exist after an executor was terminated while
+ *	 its task had a successor, or after a dump was restored.  A claim of the newer task deletes them
+ *	 (pending.c), and a claim of such a row refuses the task.
+ * - A row of another origin came with a copy from another database.  The row's task runs only after
+ *	 it is armed.  Until then sessions can schedule other tasks of the key in this database, and the
+ *	 row does not supersede these tasks.  A newer task of this database supersedes the row.
  *
  * If a session keeps a pending task (if_exists => 'keep', or 'earlier' or 'later' without a move),
  * it locks the row until the end of its transaction, so that the task's run sees the transaction's
@@ -34,8 +34,8 @@
  * executor could not claim the row, the next session that would keep the task lets the executor go
  * first.
  *
- * A task with unique_for is remembered after its end, see task/period.c.  If no task is pending, a
- * session that schedules with this option looks there, too.
+ * If no task of the key is pending, a session that schedules with unique_for also looks for an
+ * ended task whose period lasts, see task/period.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -62,7 +62,7 @@
 #include "../task/task.h"
 #include "ending.h"
 
-/* Longest time that a session waits for an executor that was refused. */
+/* Longest time that a session waits for an executor that could not claim the row. */
 #define COURTESY_US		(50 * 1000)
 
 /*
@@ -171,11 +171,11 @@ lock_and_look(Relation rel, const DwKey *key, List **rows, TransactionId *open)
 }
 
 /*
- * For a task with unique_for whose key has no pending task.  The caller holds the key's lock.
+ * Called for a task with unique_for if its key has no pending task.  The caller has the key's lock.
  * Returns false if no period of another task of the key lasts.  Otherwise releases the lock and
- * returns true.  If an open transaction begins or ends the period, waits for it, and sets *row to
- * NULL.  Else raises an error if if_exists is DW_RAISE, or sets the outcome to DW_REFUSED, and *row
- * to a row with the other task's id.
+ * returns true.  If an open transaction begins or ends the period, waits for the transaction, and
+ * sets *row to NULL.  Otherwise sets the outcome to DW_REFUSED, and *row to a row with the other
+ * task's id, or raises an error if if_exists is DW_RAISE.
  */
 static bool
 period_lasts(const DwKey *key, DwNewTask *new, DwKeyRow **row)
@@ -206,15 +206,16 @@ period_lasts(const DwKey *key, DwNewTask *new, DwKeyRow **row)
 }
 
 /*
- * Prepares to insert a new task, which has a key, and sets its outcome.  rel is open and locked in
- * RowExclusiveLock.  Returns the row of the pending task of the key; NULL if there is none.
+ * Prepares the insertion of a new task with a key, and sets the task's outcome.  rel is open and
+ * locked in RowExclusiveLock.  Returns the row of the pending task of the key; NULL if no task is
+ * pending.
  *
  * If the outcome is DW_KEPT, no executor begins the pending task before the end of this
- * transaction.  If the outcome is DW_REFUSED, the result has only the id of the task whose period
- * of unique_for lasts, and which is not pending any more.  Otherwise the pending task's row is
- * deleted, and the caller holds the key's lock.  The caller inserts the new row (for DW_MOVED: the
- * pending task's row again), and then calls dw_key_leave().  Other processes that use the key wait
- * until then.  Raises an error if a task is pending, or a period lasts, and if_exists is DW_RAISE.
+ * transaction.  If the outcome is DW_REFUSED, the result contains only the id of the ended task
+ * whose period of unique_for lasts.  Otherwise the pending task's row is deleted, and the caller
+ * holds the key's lock.  The caller inserts the new row (for DW_MOVED: the pending task's row
+ * again), and then calls dw_key_leave().  Other processes that use the key wait until then.  Raises
+ * an error if a task is pending, or a period lasts, and if_exists is DW_RAISE.
  */
 DwKeyRow *
 dw_key_enter(Relation rel, DwNewTask *new)
@@ -266,8 +267,8 @@ dw_key_enter(Relation rel, DwNewTask *new)
 /*
  * Prepares to insert the row of a failed task again (delay_retry()), with its old id.  Returns true
  * if the caller may insert the row under the lock, as in dw_key_enter().  Returns false, without
- * the lock, if another task of the key is pending, or a newer task is running.  Unless wait is
- * true, also returns false if another transaction is changing the key.
+ * the lock, if another task of the key is pending, or a newer task is running.  If wait is false,
+ * also returns false if another transaction is changing the key.
  */
 bool
 dw_key_enter_again(Relation rel, const DwKey *key, int64 id, bool wait)
@@ -279,7 +280,7 @@ dw_key_enter_again(Relation rel, const DwKey *key, int64 id, bool wait)
 		DwKeyRow   *row = lock_and_look(rel, key, &rows, &open);
 		bool		claimed = row != NULL && dw_key_row_is_claimed(row, rows);
 
-		/* an older task that runs is no obstacle; a newer task may be put back itself */
+		/* an older running task is no obstacle; a newer running task may still be put back */
 		if (row == NULL || (claimed && row->task.id < id))
 			return true;
 
@@ -291,8 +292,8 @@ dw_key_enter_again(Relation rel, const DwKey *key, int64 id, bool wait)
 }
 
 /*
- * Returns true if this process is an executor and runs a task of the key.  Its own snapshots do not
- * show the row, which it has deleted.
+ * Returns true if this process is an executor and runs a task of the key.  The snapshots of this
+ * process do not show the task's row, which the executor has deleted.
  */
 static bool
 runs_here(Relation rel, const DwKey *key)
@@ -436,11 +437,11 @@ dw_key_cancel(Relation rel, const DwKey *key)
 }
 
 /*
- * For executors whose task has failed.  Returns true if the row may be inserted again with the same
- * id.  Otherwise sets *newer to the id of a newer task of the key.
+ * Called by an executor whose task has failed.  Returns true if the row may be inserted again with
+ * the same id.  Otherwise sets *newer to the id of a newer task of the key.
  *
- * If the task has a key, the key's lock is held until the end of the transaction, which must be
- * near: only the insertion and the commit may follow.
+ * If the task has a key, the process has the key's lock until the end of the transaction, which
+ * must be near: only the insertion and the commit may follow.
  */
 bool
 dw_key_retry_allowed(Relation rel, HeapTuple tuple, int64 *newer)

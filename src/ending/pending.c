@@ -5,9 +5,10 @@
  *
  * Run by sessions that cancel, reschedule or run a task, and by executors that claim a task with a
  * key.  To take a task means to delete its row in the session's transaction.  The caller decides
- * whether the task has ended, and then concludes it.  When a task with a key is taken or claimed,
- * older tasks of the key are superseded.  To bury a superseded task means to delete its row and to
- * record it as failed.  A task that is moved or changed is taken, and its row is inserted again.
+ * whether the task has ended, and then concludes the task.  When a task with a key is taken or
+ * claimed, older tasks of the key are superseded.  To bury a superseded task means to delete its
+ * row and to record it as failed.  To move or change a task means to take it and insert its row
+ * again.
  *
  *-------------------------------------------------------------------------
  */
@@ -35,8 +36,8 @@
 #include "ending.h"
 
 /*
- * Buries one superseded task.  If another transaction has locked the row, leaves the
- * task alone: then its own claim finds that it is superseded.
+ * Buries one superseded task.  If another transaction has locked the row, does nothing: a later
+ * claim of the task will find that the task is superseded.
  */
 static void
 bury(Relation rel, const DwKeyRow *row, int64 newer)
@@ -57,8 +58,8 @@ bury(Relation rel, const DwKeyRow *row, int64 newer)
 }
 
 /*
- * Buries the rows of a key whose ids are lower than this one, except for rows that
- * other open transactions insert or delete, and messages that are leased.
+ * Buries the rows of a key that have lower ids than this id, except leased messages and rows that
+ * other open transactions insert or delete.
  */
 static void
 bury_older(Relation rel, List *rows, int64 id)
@@ -76,13 +77,13 @@ bury_older(Relation rel, List *rows, int64 id)
 }
 
 /*
- * For executors, after the deletion of a row with a key.  Returns false if a newer task supersedes
- * the task.  Otherwise buries the older tasks of its key.
+ * Called by an executor after the deletion of a row with a key.  Returns false if a newer task
+ * supersedes the task.  Otherwise buries the older tasks of its key.
  *
- * The caller took the key's lock before the deletion, and still holds it.  After the lock is
- * released, sessions that schedule the key see the task as running, so the decision must be made
- * before.  No older task of the key can be put back for a retry meanwhile, since this needs the
- * lock, too, see dw_key_retry_allowed().
+ * The caller took the key's lock before the deletion, and still has the lock.  After the lock is
+ * released, sessions that schedule the key see the task as running, so this function must decide
+ * earlier.  Meanwhile no older task of the key can be put back for a retry, since a retry also
+ * needs the lock, see dw_key_retry_allowed().
  */
 bool
 dw_key_claimed(Relation rel, HeapTuple tuple)
@@ -103,8 +104,8 @@ dw_key_claimed(Relation rel, HeapTuple tuple)
 
 /*
  * Tries once to take the pending task whose row was just found; arguments and result are as in
- * dw_take_pending().  If another transaction had locked the row, waits for its end and sets *again
- * to true: the caller must find the row again.
+ * dw_take_pending().  If another transaction had locked the row, waits for the end of that
+ * transaction and sets *again to true: the caller must find the row again.
  */
 DwTakeResult
 dw_take_found(Relation rel, HeapTuple tuple, const DwTaskKey *key, bool *again)
@@ -142,8 +143,8 @@ dw_take_found(Relation rel, HeapTuple tuple, const DwTaskKey *key, bool *again)
 }
 
 /*
- * Deletes the row of a pending task, after waiting for other transactions that change
- * it.  rel is open and locked in RowExclusiveLock.
+ * Deletes the row of a pending task.  First waits for other transactions that change the row.  rel
+ * is open and locked in RowExclusiveLock.
  *
  * If the result is DW_TAKEN, sets *tuple to a copy of the row, and *key to its main columns.
  * Raises an error if the current user does not have the rights of the task's owner.
@@ -187,9 +188,9 @@ dw_take_pending(Relation rel, int64 id, HeapTuple *tuple, DwTaskKey *key)
 }
 
 /*
- * Inserts a pending task's row, which this transaction has deleted, again, with the same id and
- * other columns.  lane: the lane by the new columns.  Raises an error if the task could never
- * expire.  The caller may hold the lock of its key.
+ * Inserts the row of a pending task again, with the same id and other columns.  This transaction
+ * has deleted the old row.  lane: the lane of the new row.  Raises an error if the task could never
+ * expire.  The caller may have the lock of the task's key.
  */
 void
 dw_pending_rewrite(Relation rel, Datum *values, bool *nulls, DwLaneRef lane)
@@ -211,8 +212,8 @@ dw_pending_rewrite(Relation rel, Datum *values, bool *nulls, DwLaneRef lane)
 }
 
 /*
- * Gives a pending task, whose row (old) this transaction has deleted, another due time.  Removes
- * its local due time, if any.
+ * Gives a pending task another due time, after this transaction has deleted the task's row (old).
+ * Removes the task's local due time, if any.
  */
 void
 dw_pending_move(Relation rel, HeapTuple old, const DwTaskKey *key, TimestampTz due)

@@ -19,8 +19,8 @@
 #include "ending.h"
 
 /*
- * Asks the sweeper to look at unique keys, leases and rows of wings, if there may be any.  Called
- * outside of a transaction by a starting timer, and by the sweeper when the clock was set.
+ * Asks the sweeper to look at unique keys, leases and rows of wings, if such rows may exist.
+ * Called outside of a transaction by a starting timer, and by the sweeper when the clock was set.
  */
 void
 dw_retention_begin(DwDatabase *db)

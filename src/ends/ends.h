@@ -16,8 +16,8 @@
 #include "../task/task.h"
 
 /*
- * Maximum time between two looks of a waiting session at the row, since no process informs the
- * session when logical replication deletes the row.
+ * A waiting session reads the row at least once in this time, since no process informs the session
+ * when logical replication deletes the row.
  */
 #define DW_WAIT_LOOK_US		USECS_PER_MINUTE
 

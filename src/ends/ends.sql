@@ -9,4 +9,4 @@ CREATE FUNCTION delay_status(id bigint, OUT state text, OUT at timestamptz, OUT 
 RETURNS record
 AS 'MODULE_PATHNAME', 'dw_status_of' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_status(bigint) IS
-'Returns the state of a task, the time that belongs to it, its attempts and its last error. It does not wait.';
+'Returns the state of a task, the time of the state, the number of attempts and the last error. Does not wait.';

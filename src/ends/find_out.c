@@ -5,11 +5,11 @@
  *
  * Run by sessions, and by executors whose tasks call it.
  *
- * At any isolation level, all tables are read with one new snapshot: a task is pending, or a failed
- * task, or in the history, and the end of its transaction moves it from one table to another.
+ * At any isolation level, all tables are read with one new snapshot, since the end of a transaction
+ * moves a task from one table (pending, failed, history) to another.
  *
- * A task that the current user may not read is treated like a task that never existed: all places
- * are searched, and nothing waits for the task.
+ * A task that the current user may not read is treated like a task that never existed: all tables
+ * are searched, without waiting for the task.
  *
  *-------------------------------------------------------------------------
  */
@@ -41,7 +41,7 @@
 
 PG_FUNCTION_INFO_V1(dw_status_of);
 
-/* The state of a task, as far as the current user may know it. */
+/* The state of a task that the current user may see. */
 typedef struct Found
 {
 	const char *state;			/* NULL: unknown */
@@ -86,7 +86,7 @@ set_last_error(Found *found, const Datum *values, const bool *nulls)
 	found->message = colon + 2;
 }
 
-/* Returns true if the task still has this row version, by a new snapshot. */
+/* Returns true if a new snapshot still sees this version of the task's row. */
 static bool
 is_there(Relation rel, const DwTaskKey *key)
 {
@@ -99,8 +99,8 @@ is_there(Relation rel, const DwTaskKey *key)
 }
 
 /*
- * Fills in the state by the row of the task.  Returns false if the row has changed meanwhile, which
- * may happen while this session waits for the end of an executor's batch.
+ * Fills in the state from the row of the task.  Returns false if the row has changed meanwhile,
+ * which may happen while this session waits for the end of an executor's batch.
  */
 static bool
 find_in_row(Relation rel, HeapTuple tuple, const DwTaskKey *key, Found *found)
@@ -143,7 +143,7 @@ find_in_row(Relation rel, HeapTuple tuple, const DwTaskKey *key, Found *found)
 	return true;
 }
 
-/* Fills in the state by the failed tasks; returns false if the task is not among them. */
+/* Fills in the state from the failed tasks; returns false if the task is not a failed task. */
 static bool
 find_in_failed(Relation rel, int64 id, Snapshot snapshot, Found *found)
 {
@@ -169,7 +169,7 @@ find_in_failed(Relation rel, int64 id, Snapshot snapshot, Found *found)
 	return found->state != NULL;
 }
 
-/* Fills in the state by the history. */
+/* Fills in the state from the history. */
 static void
 find_in_history(int64 id, Snapshot snapshot, Found *found)
 {
@@ -184,7 +184,7 @@ find_in_history(int64 id, Snapshot snapshot, Found *found)
 	found->message = end.message;
 }
 
-/* Searches all places once; returns false if they must be searched again. */
+/* Searches all tables once; returns false if they must be searched again. */
 static bool
 find_once(int64 id, Found *found)
 {
@@ -205,11 +205,11 @@ find_once(int64 id, Found *found)
 		certain = find_in_row(rel, tuple, &key, found);
 	else if ((dw_executor_runs_autonomous(id, &owner) && dw_may_read(owner)) ||
 			 (OidIsValid(owner = dw_owner_of_task_here(id)) && dw_may_read(owner)))
-		/* its row is gone, or this transaction, which runs it, has deleted it */
+		/* the row is gone, or this transaction runs the task and has deleted the row */
 		set_running(found, id);
 	else
 	{
-		/* a task that runs outside of a transaction has a failed row until it has ended */
+		/* a task that runs outside of a transaction has a row of failed_task until its end */
 		if (!find_in_failed(failed, id, snapshot, found))
 			find_in_history(id, snapshot, found);
 		certain = ended == dw_autonomous_ended();
@@ -231,7 +231,7 @@ find_out(int64 id, Found *found)
 
 /*
  * Returns the name of the outcome (see dw_outcome_names) of a task that has ended; NULL if it has
- * not ended, or if this is not known.
+ * not ended, or if the end is not known.
  */
 const char *
 dw_outcome_if_ended(int64 id)

@@ -4,8 +4,8 @@
  *	  Tasks that follow the end of another task.
  *
  * Run by the process that ends a task, see conclude.c.  The follow-up is a task of the same owner.
- * The transaction that ends the first task writes the follow-up.  So it exists exactly once, and
- * only if the end is committed.
+ * The transaction that ends the first task writes the follow-up.  So the follow-up is scheduled
+ * exactly once, and only if the end is committed.
  *
  *-------------------------------------------------------------------------
  */
@@ -31,7 +31,7 @@
 /* Limit of an error message that is passed to a follow-up, in bytes. */
 #define MAX_MESSAGE		16384
 
-/* Returns true if the ended task is a message, whose work was done outside. */
+/* Returns true if the ended task is a message. */
 static bool
 was_message(const DwEnded *ended)
 {
@@ -115,7 +115,7 @@ follow_up(const DwEnded *ended)
 		dw_new_task_set(&task, Anum_task_group_key, ended->values[Anum_task_group_key - 1],
 						ended->nulls[Anum_task_group_key - 1]);
 	set_args(&task, ended);
-	/* delay_run() ran the task early: a session that drops the queue may have looked before */
+	/* after an early delay_run(), a session may drop the queue without seeing the follow-up */
 	if (task.due < ended->key->due)
 		(void) dw_queue_keep(task.queue);
 	(void) dw_schedule_successor(&task);
@@ -123,12 +123,9 @@ follow_up(const DwEnded *ended)
 
 /*---- Notifications of the end of a task ----*/
 
-/*
- * Run by the process that ends a task, see conclude.c.  The notification is part of the transaction
- * that ends the task, so it is sent when the transaction commits.
- */
+/* The notification is part of the transaction that ends the task, so the commit sends it. */
 
-/* Limit for a payload, which must be shorter, in bytes: NOTIFY_PAYLOAD_MAX_LENGTH of async.c. */
+/* A payload must be shorter than this number of bytes: NOTIFY_PAYLOAD_MAX_LENGTH of async.c. */
 #define MAX_PAYLOAD		(BLCKSZ - NAMEDATALEN - 128)
 
 static void
@@ -170,13 +167,13 @@ make_payload(const DwEnded *ended)
 	return payload.data;
 }
 
-/* Lets the commit notify the channel that the task's option notify names, if any. */
+/* If the task has the option notify, the commit notifies the named channel. */
 static void
 notify_end(const DwEnded *ended)
 {
 	char	   *channel;
 
-	/* only an attempt has ended */
+	/* an attempt has ended, but the task has not */
 	if (ended->outcome == DW_RETRIED)
 		return;
 	channel = dw_more_text(ended->values, ended->nulls, Anum_task_more, DW_MORE_NOTIFY);
@@ -185,9 +182,12 @@ notify_end(const DwEnded *ended)
 		Async_Notify(channel, make_payload(ended));
 }
 
-/*---- Both ----*/
+/* ---- Follow-up and notification ---- */
 
-/* Makes follow-up and notification of an ended task.  Most tasks have neither. */
+/*
+ * Makes follow-up and notification of an ended task.  Most tasks have no follow-up and no
+ * notification.
+ */
 void
 dw_ends_follow(const DwEnded *ended)
 {

@@ -10,14 +10,14 @@
  * slot.  The process that ends a task (an executor, or a session that cancels) looks for slots with
  * this task when its transaction has committed (task/touched.c), and writes the outcome into these
  * slots.  Some events concern many tasks: a mark of delay_cancel_all(), the end of a prepared
- * transaction, plain SQL, the end of the extension.  After such an event all waiters look for their
- * task's row.  So waiters need not poll.  But no process informs a waiter when logical replication
+ * transaction, plain SQL, a drop of the extension.  After these events all waiters look for their
+ * task's row.  So waiters do not poll.  But no process informs a waiter when logical replication
  * has deleted the row, so a waiter also looks once a minute.
  *
- * No outcome is lost.  A waiter fills in its slot before it looks for the row, and the process that
- * ends the task looks at the slots after the end is visible.
+ * No outcome is lost.  A waiter fills in its slot before it looks for the row.  The process that
+ * ends the task reads the slots after the end is visible.
  *
- * A slot has a spinlock, since commit callbacks can neither fail nor wait for long.
+ * A slot has a spinlock, since commit callbacks cannot fail or wait for a long time.
  *
  *-------------------------------------------------------------------------
  */
@@ -58,7 +58,7 @@
 typedef enum State
 {
 	PENDING,					/* pending or running */
-	GONE,						/* the task has ended otherwise, as far as the user may know */
+	GONE,						/* the task has ended in another way, or the user may not see it */
 	HAS_FAILED					/* the task is among the failed tasks */
 } State;
 
@@ -83,7 +83,7 @@ may_go(void)
 	return may;
 }
 
-/* Raises an error if this transaction itself keeps the task from running. */
+/* Raises an error if this transaction itself prevents the task from running. */
 static void
 refuse_own(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 {
@@ -117,10 +117,10 @@ stands_in_failed(Relation rel, int64 id, Snapshot snapshot)
 
 /*
  * Returns the state of a task, by a new snapshot.  A task that is cancelled by a mark, or
- * superseded by a newer task with its key, is not pending any more, unless it is already running.
+ * superseded by a newer task with its key, is pending only if it is already running.
  *
  * first: true in the first call of a delay_wait().  Then raises an error if the current user lacks
- * the owner's rights, or if this transaction keeps the task from running.
+ * the owner's rights, or if this transaction prevents the task from running.
  *
  * Releases the table's lock at once, so that a waiter does not block other sessions.
  */
@@ -136,13 +136,13 @@ look_once(int64 id, bool first)
 	State		state = PENDING;
 
 	/*
-	 * A DROP EXTENSION wakes all waiters before the table is gone.  Wait here for its end, and then
-	 * look up the table again, which raises an error.
+	 * DROP EXTENSION wakes all waiters before the table is gone.  Wait here for the end of the
+	 * command.  Then look up the table again, which raises an error.
 	 */
 	LockRelationOid(table, AccessShareLock);
 	rel = table_open(dw_catalog()->task, AccessShareLock);
 	UnlockRelationOid(table, AccessShareLock);
-	/* opened before the snapshot is taken: an older one sees no row in a rewritten table */
+	/* opened before the snapshot is taken: an older snapshot sees no row in a rewritten table */
 	failed = table_open(dw_catalog()->failed, AccessShareLock);
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	tuple = dw_task_find(rel, id, snapshot);
@@ -181,8 +181,8 @@ look_once(int64 id, bool first)
 }
 
 /*
- * Returns the state of a task as look_once() does.  If a task with a mode has ended meanwhile,
- * reads the state again, since the task may have been put back, or may not have failed.
+ * Returns the state of a task, like look_once().  If a task with a mode has ended meanwhile, reads
+ * the state again, since the task may have been put back, or may not have failed.
  */
 static State
 look_at_task(int64 id, bool first)
@@ -199,11 +199,11 @@ look_at_task(int64 id, bool first)
 
 /*
  * Waits until the transactions that have deleted the row of a task have released their locks.  By
- * then, a transaction that reports the outcome has written it into slots.  To be called when the
- * row is gone.
+ * then, the outcome is in the slots, if a transaction reports it.  To be called when the row is
+ * gone.
  *
  * A transaction informs the waiters before it releases the lock on its transaction id, so this
- * function waits for the lock.  A committed subtransaction has no such lock any more.  So
+ * function waits for the lock.  A committed subtransaction no longer has a lock.  So
  * dw_committing_wait() waits for all transactions that are visible, but have not yet published all
  * changes (shmem/committing.c).  While the caller's snapshot lives, vacuum cannot remove versions
  * of the row that existed when the waiting began.
@@ -240,8 +240,8 @@ wait_for_deleter(int64 id)
 }
 
 /*
- * Raises an error if another process waits for a lock of this transaction, and so keeps the task
- * from running.  The task would wait for this process, and this session for the task.
+ * Raises an error if another process waits for a lock of this transaction, and so prevents the task
+ * from running.  The task would wait for this session, and this session for the task.
  */
 static void
 refuse_deadlock(int64 id)
@@ -258,9 +258,9 @@ refuse_deadlock(int64 id)
 }
 
 /*
- * Returns the outcome of a task after an event that may concern it; DW_NOT_ENDED if the
- * waiter must go on waiting.  A task that is gone without an outcome in the slot was
- * cancelled by a mark, by a prepared transaction, or by plain SQL.
+ * Returns the outcome of a task after an event that may concern it; DW_NOT_ENDED if the waiter must
+ * continue to wait.  A task that is gone without an outcome in the slot was cancelled by a mark, by
+ * a prepared transaction, or by plain SQL.
  */
 static DwOutcome
 look_again(int64 id)
@@ -297,9 +297,9 @@ wait_for_task(int64 id, int64 deadline)
 		const char *ended;
 
 		/*
-		 * The task may have ended just now.  Wait until all changes of the transaction that ended
-		 * it are visible to the caller.  The slot's outcome is not returned, since without a row
-		 * the caller's rights were not checked.
+		 * The task may have ended just now.  Wait until all changes of that transaction are visible
+		 * to the caller.  The slot's outcome is not returned, since the caller's rights cannot be
+		 * checked without a row.
 		 */
 		wait_for_deleter(id);
 		ended = state == HAS_FAILED ? dw_outcome_names[DW_FAILED] : dw_history_newest_end(id);
@@ -316,7 +316,7 @@ wait_for_task(int64 id, int64 deadline)
 		{
 			outcome = look_again(id);
 			look_at = now + DW_WAIT_LOOK_US;
-			/* a look takes locks and reads rows, which may have reset the latch */
+			/* reading the row takes locks, which may have reset the latch */
 			CHECK_FOR_INTERRUPTS();
 			if (outcome == DW_NOT_ENDED && now < deadline)
 				continue;

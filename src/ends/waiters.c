@@ -5,11 +5,11 @@
  *
  * Run by these sessions, and by all processes that end tasks.  Each process has one slot, which
  * names the task that it waits for.  A process that ends a task writes the outcome into the slots
- * that name the task.  Later, when its locks are gone, it lets these sessions go.  Both happen in
- * commit callbacks, which take only spinlocks, allocate nothing, and cannot fail.
+ * that name the task.  Later, when its locks are released, it allows these sessions to return.
+ * Commit callbacks do this: they take only spinlocks, allocate nothing, and cannot fail.
  *
- * A waiting session also looks at the task's row on request, and from time to time, since some
- * tasks end unnoticed (for example by logical replication).
+ * A waiting session also reads the task's row on request, and once a minute, since no process
+ * reports some ends (for example by logical replication).
  *
  *-------------------------------------------------------------------------
  */
@@ -51,8 +51,8 @@ wake(int slot)
 }
 
 /*
- * Returns true if any session waits in this database.  A session raises db->waiters before it looks
- * at the row, so this does not miss a session that found the task pending.
+ * Returns true if any session waits in this database.  A session raises db->waiters before it reads
+ * the row, so this function sees each session that found the task pending.
  */
 static bool
 anybody_waits(DwDatabase *db)
@@ -62,8 +62,8 @@ anybody_waits(DwDatabase *db)
 }
 
 /*
- * Writes the outcome of a task into the slots that wait for it.  The sessions go on waiting until
- * they are let go.  For commit callbacks.
+ * Writes the outcome of a task into the slots that wait for it.  The sessions wait until
+ * let_waiters_go() allows them to return.  For commit callbacks.
  */
 static void
 tell_end(DwDatabase *db, int64 id, int outcome)
@@ -85,8 +85,8 @@ tell_end(DwDatabase *db, int64 id, int outcome)
 }
 
 /*
- * Lets sessions return that wait for the task and have its outcome, since the transaction that
- * ended it has released its locks.  For commit callbacks.
+ * Allows sessions that have the outcome of this task to return, since the transaction that ended it
+ * has released its locks.  For commit callbacks.
  */
 static void
 let_waiters_go(DwDatabase *db, int64 id)
@@ -110,7 +110,7 @@ let_waiters_go(DwDatabase *db, int64 id)
 }
 
 /*
- * Makes all waiting sessions of the database look at their tasks' rows, since a change may concern
+ * Makes all waiting sessions of the database read their tasks' rows, since a change may concern
  * many of these tasks.  For commit callbacks.
  */
 static void
@@ -138,7 +138,7 @@ dw_my_waiter(void)
 	return &slots[dw_my_proc() - 1];
 }
 
-/* Fills in the slot: from now on this session waits for the task. */
+/* Fills in the slot: this session begins to wait for the task. */
 void
 dw_wait_begin(DwDatabase *db, int64 id)
 {
@@ -150,7 +150,7 @@ dw_wait_begin(DwDatabase *db, int64 id)
 	slot->outcome = DW_NOT_ENDED;
 	slot->let_go = slot->look = false;
 	SpinLockRelease(&slot->lock);
-	/* a full barrier, so that this comes before the look at the row */
+	/* a full barrier, so that the slot is written before the row is read */
 	pg_atomic_fetch_add_u32(&db->waiters, 1);
 }
 
@@ -167,8 +167,8 @@ dw_wait_end(int code, Datum db)
 }
 
 /*
- * Returns the outcome in the slot.  Sets *look to true if the session must look at the row, and
- * clears this request in the slot.
+ * Returns the outcome in the slot.  Sets *look to true if the session must read the row, and clears
+ * this request in the slot.
  */
 DwOutcome
 dw_wait_read(bool *look)

@@ -7,29 +7,27 @@
  *
  * VACUUM, CREATE INDEX CONCURRENTLY, procedures that commit, and similar statements begin and end
  * transactions themselves.  So the executor runs such a statement at top level, like a client's
- * statement.  The claim (the deletion of the task's row) cannot be in the statement's transactions,
- * and cannot commit together with its effects.  A second transaction, which settles the run,
- * follows the statement.  The task's mode decides what happens if the server or the executor ends
- * in between:
+ * statement.  The claim (the deletion of the task's row) cannot belong to the statement's
+ * transactions, and cannot commit together with its effects.  After the statement, a second
+ * transaction settles the run.  The task's mode decides what happens if the server or the executor
+ * ends before this:
  *
- * at_most_once		The claim is committed before the statement.  The same
- *					transaction records the task as failed, with a message that
- *					its end is not known.  The settling transaction deletes this
+ * at_most_once The claim is committed before the statement.  The same transaction records the task
+ *					as failed, because its end is not known.  The settling transaction deletes this
  *					record.  After a crash the record stays, and a person decides.
- * at_least_once	The claim is undone as soon as the verdict is known, and the
- *					settling transaction deletes the row.  After a crash the row
- *					is still there, so the task runs again.
+ * at_least_once The claim is undone after the verdict, and the settling transaction deletes the
+ *					row.  After a crash the row still exists, so the task runs again.
  *
  * While an at_most_once task runs, the table has no row of the task; a copy is in the executor's
- * memory.  A process that finds no row asks dw_executor_runs_autonomous() if an executor runs the
- * task.
+ * memory.  A process that finds no row calls dw_executor_runs_autonomous() to check if an executor
+ * runs the task.
  *
- * While an at_least_once task runs, its row is there, and not locked.  So a process that is about
- * to delete such a row takes an advisory lock on the task's id (dw_autonomous_enter() in
- * row_lock.c).  It asks dw_executor_keeps() if an executor runs the task, deletes the row, and
- * releases the lock.  The executor takes the same lock before its claim, and holds it until its
- * place in shared memory shows that it keeps the row.  Plain SQL that deletes or locks the row does
- * not wait.
+ * While an at_least_once task runs, its row exists, and is not locked.  So a process that wants to
+ * delete such a row first takes an advisory lock on the task's id (dw_autonomous_enter() in
+ * row_lock.c).  Then it calls dw_executor_keeps() to check if an executor runs the task, deletes
+ * the row, and releases the lock.  The executor takes the same lock before its claim, and releases
+ * it when its place in shared memory shows the running task.  Plain SQL that deletes or locks the
+ * row does not wait.
  *
  *-------------------------------------------------------------------------
  */
@@ -66,8 +64,8 @@
 #include "executor.h"
 
 /*
- * True if this executor has committed the claim of its at_most_once task.  Other processes do not
- * know this, since me->autonomous is set before the commit.
+ * True if this executor has committed the claim of its at_most_once task.  Other processes cannot
+ * see this, since me->autonomous is set before the commit.
  */
 static bool row_is_gone = false;
 
@@ -75,7 +73,7 @@ static bool row_is_gone = false;
 
 /*
  * Records an at_most_once task as failed before it runs.  The settling transaction deletes the
- * record.  The record stays if there is no such transaction.
+ * record.
  */
 static void
 record_begun(const DwClaim *claim, TimestampTz begun_at)
@@ -91,9 +89,9 @@ record_begun(const DwClaim *claim, TimestampTz begun_at)
 }
 
 /*
- * Ends the transaction of a claim, by commit (at_most_once) or abort (at_least_once).  From then on
- * the task counts as running, which other processes can see in the executor's place, and task->mode
- * is set.  *claim and *task get copies of the row in the current memory context.
+ * Ends the transaction of a claim, by commit (at_most_once) or abort (at_least_once).  Then the
+ * executor's place shows other processes that the task runs, and task->mode is set.  *claim and
+ * *task get copies of the row in the current memory context.
  */
 void
 dw_autonomous_begin(DwExecutor *me, DwClaim *claim, DwMode mode, DwAutonomous *task)
@@ -107,13 +105,13 @@ dw_autonomous_begin(DwExecutor *me, DwClaim *claim, DwMode mode, DwAutonomous *t
 	dw_deform(rel, claim->tuple, &claim->values, &claim->nulls);
 	table_close(rel, NoLock);
 
-	/* published before other processes can see that the row is gone, or there again */
+	/* published before other processes can see that the row is deleted, or exists again */
 	if (mode == DW_AT_MOST_ONCE)
 	{
 		record_begun(claim, task->begun_at);
 		pg_atomic_write_u64(&me->autonomous, (uint64) claim->key.id);
 		pg_memory_barrier();
-		/* a crash must not undo the claim, whatever synchronous_commit is */
+		/* a crash must not undo the claim, even if synchronous_commit is off */
 		ForceSyncCommit();
 		dw_claim_commit_transaction();
 		row_is_gone = true;
@@ -153,7 +151,7 @@ result_code(const QueryCompletion *qc)
 
 /*
  * Returns the result to report for a statement.  If rules have rewritten it to several statements,
- * qc belongs to the one that replaces the original.
+ * qc belongs to the replacement of the original statement.
  */
 static DwSpiResult
 result_of(const List *plans, const QueryCompletion *qc)
@@ -186,8 +184,8 @@ plan_statement(const DwClaim *claim, const char *sql, RawStmt *raw, ParamListInf
 }
 
 /*
- * Sets the settings that the task has kept, for all transactions of its statement.  Needs a
- * separate transaction, since the rights of the role are looked up.
+ * Sets the settings that are kept for the task, for all transactions of its statement.  Needs a
+ * separate transaction, since it looks up the rights of the role.
  */
 static void
 set_settings_of(const DwClaim *claim)
@@ -207,14 +205,14 @@ set_settings_of(const DwClaim *claim)
 
 /*
  * Runs the statement of a task with a mode, which may end and begin transactions.
- * Begins the first transaction; the caller commits the last one.
+ * Begins the first transaction; the caller commits the last transaction.
  *
  * Works like exec_simple_query().  The statement's parse tree and plans are in the current memory
  * context, which must outlive all transactions.  The state of execution is in the portal's context,
- * which outlives them.
+ * which also outlives the transactions.
  *
- * Checks the text once more, since plain SQL may have written it.  BEGIN, for example, would leave
- * a transaction block open.
+ * Checks the text once more, since plain SQL may have written it.  For example, BEGIN would leave a
+ * transaction block open.
  */
 DwSpiResult
 dw_autonomous_run(const DwClaim *claim, const char *sql)
@@ -257,7 +255,7 @@ dw_autonomous_run(const DwClaim *claim, const char *sql)
 	result = result_of(plans, &qc);
 	result.again_at = dw_snooze_take();
 	dw_may_snooze = false;
-	/* the statement may have ended transactions, so the memory context may be another one */
+	/* the statement may have ended transactions, so the memory context may have changed */
 	MemoryContextSwitchTo(context);
 	result.first_row = dw_first_row_take(&row);
 	PortalDrop(portal, false);
@@ -266,7 +264,7 @@ dw_autonomous_run(const DwClaim *claim, const char *sql)
 	return result;
 }
 
-/*---- After it ----*/
+/* ---- After the statement ---- */
 
 /*
  * Deletes the row of an at_least_once task after its run.  Waits for transactions that have locked
@@ -290,9 +288,9 @@ delete_kept(Relation rel, int64 id)
 }
 
 /*
- * Claims the task again, in the transaction that is to settle its run, and fills in *claim.
- * Returns false if plain SQL has deleted the row meanwhile, or the extension was dropped: then
- * there is nothing to settle.
+ * Claims the task again, in the transaction that settles its run, and fills in *claim.  Returns
+ * false if nothing can be settled, since plain SQL has deleted the row, or the extension was
+ * dropped.
  */
 bool
 dw_autonomous_reclaim(DwDatabase *db, DwExecutor *me, const DwAutonomous *task, DwClaim *claim)
@@ -325,7 +323,7 @@ dw_autonomous_reclaim(DwDatabase *db, DwExecutor *me, const DwAutonomous *task, 
 
 /*
  * To be called after an error in the claim's transaction or the settling transaction, before the
- * abort.  Publishes the state after the abort: the row of an at_least_once task stays, and a task
+ * abort.  Publishes the state after the abort: the row of an at_least_once task stays.  A task
  * whose claim was not committed is not running.
  */
 void
@@ -334,13 +332,13 @@ dw_autonomous_undone(DwDatabase *db, DwExecutor *me, const DwAutonomous *task)
 	if (task->mode == DW_AT_LEAST_ONCE)
 		pg_atomic_write_u64(&me->keeps, (uint64) me->current.id);
 	else if (task->mode == DW_IN_TRANSACTION)
-		/* the claim could not be committed: the row is still there */
+		/* the claim could not be committed, so the row still exists */
 		dw_autonomous_end(db, me);
 }
 
 /*
- * Returns true if the exit of this executor now would lose its task: the row is gone, the run is
- * not settled, and only the record that its end is unknown would remain.
+ * Returns true if an exit of this executor would lose its task: the row is deleted, and the run is
+ * not settled.  Only the record of an unknown end would remain.
  */
 bool
 dw_autonomous_is_lost(DwExecutor *me)
@@ -349,9 +347,9 @@ dw_autonomous_is_lost(DwExecutor *me)
 }
 
 /*
- * Publishes that this executor runs no task outside of a transaction any more.  Increments
- * db->autonomous_ended: a session that has found neither row nor executor may have looked for the
- * row before the end, and for the executor after it.  The new value makes the session look again.
+ * Publishes that this executor no longer runs a task outside of a transaction, and increments
+ * db->autonomous_ended.  A session may have looked for the row before the end, and for the executor
+ * after the end, without success.  The new value makes the session look again.
  */
 void
 dw_autonomous_end(DwDatabase *db, DwExecutor *me)

@@ -4,34 +4,34 @@
  *	  Several tasks of a lane in one transaction.
  *
  * Run by executors, under a backlog.  Most of the cost of a quick task is its transaction.  So if
- * several tasks of a lane (the tasks of one owner, queue and priority) are due, a batch takes one
- * task after the other from the lane's ready list, until the list is empty.  A batch fetches
- * nothing ahead and waits for nothing.
+ * several tasks of a lane (the tasks of one owner, queue and priority) are due, a batch takes the
+ * tasks one by one from the lane's ready list, until the list is empty.  A batch does not fetch
+ * tasks ahead, and does not wait for tasks.
  *
  * A task must not notice that other tasks share its transaction.  These are the rules:
  *
  * - A task joins only if it is one plain statement and has not failed before (may_join).  The task
  *	 is due when the transaction starts, so now() is never before the due time.
  * - There are no subtransactions.  Any error undoes the whole batch.  The tasks go back to the
- *	 front of the lane's ready list.  The task at fault is flagged to run alone, so that its errors
- *	 affect no other task.  If the task at fault is not known, as after a failed commit, all tasks
- *	 are flagged.  So each task fails at most one batch.
+ *	 front of the lane's ready list.  The task that caused the error is flagged to run alone, so
+ *	 that its errors affect no other task.  If this task is not known, as after a failed commit, all
+ *	 tasks are flagged.  So each task fails at most one batch.
  * - Deferred triggers fire at the end of each task, as if the task committed.  So each task's
- *	 constraints are checked separately, under the task's settings.  Then the settings are undone,
- *	 and the session is cleaned.  If something cannot be cleaned within the transaction, or the task
- *	 has used a foreign table, the batch ends.
+ *	 constraints are checked separately, with the task's settings.  Then the settings are undone,
+ *	 and the session is cleaned.  If a part of the session cannot be cleaned within the transaction,
+ *	 or the task has used a foreign table, the batch ends.
  * - If a task meets a limit of the batch, the batch is undone, even if the task has
  *	 caught the error.
- * - A batch lives at most MAX_LIFE_MS, and waits for a lock at most MAX_LOCK_WAIT_MS.  Both limits
- *	 are well below deadlock_timeout.  So when a session that waits for a batch looks for a
- *	 deadlock, the batch has ended.  A task that waited for a lock then runs alone, without locks of
- *	 other tasks.
- * - A cancel by another session is meant for the running task, which then has failed.
+ * - A batch lives at most MAX_LIFE_MS, and waits for a lock at most MAX_LOCK_WAIT_MS.  These limits
+ *	 are well below deadlock_timeout.  So the batch has ended before a session that waits for it
+ *	 looks for a deadlock.  A task that waited for a lock then runs alone, without locks of other
+ *	 tasks.
+ * - A cancel by another session is meant for the running task, which then fails.
  * - A suspect (a task that may have crashed the server) does not join.
  *
- * To other sessions a batch is an ordinary open transaction: a session that needs the row of one of
- * its tasks waits for the end of the transaction.  Only a task that runs alone can take long, so
- * only such a task is reported as running.
+ * To other sessions a batch is an ordinary open transaction: a session that needs the row of a
+ * member waits for the end of the transaction.  Only a task that runs alone can take long, so only
+ * such a task is reported as running.
  *
  *-------------------------------------------------------------------------
  */
@@ -92,8 +92,8 @@ static struct
 	{
 		CURRENT_OPEN,			/* the task may become a member of the batch */
 		CURRENT_MEMBER,			/* the task is the batch's last member */
-		CURRENT_LEFT,			/* the task does not join, and must run alone */
-		CURRENT_FORGOTTEN		/* the task is no member, and need not be put back */
+		CURRENT_LEFT,			/* the task did not join, and must run alone */
+		CURRENT_FORGOTTEN		/* the task is no member, and is not put back */
 	}			current;		/* state of the executor's current task */
 	uint32		size;			/* limit of the number of members */
 	TimestampTz started;		/* now() of the batch's transaction */
@@ -103,7 +103,7 @@ static struct
 	DwRun		members[DW_BATCH_MAX];	/* the tasks that were claimed */
 }			batch;
 
-/* Memory for one task of a batch, reset before the next one. */
+/* Memory for one task of a batch, reset before the next task. */
 static MemoryContext batch_context = NULL;
 
 /* search_path of this executor's last batch, or NULL. */
@@ -126,11 +126,11 @@ lock_wait_ms(void)
 }
 
 /*
- * Returns true if the settings allow batches, and no task has crashed the server lately.
- * log_min_duration does not log tasks of a batch, so it must be longer than a batch's life.  If a
- * transaction keeps its first snapshot, each task needs a separate transaction: the second task
- * must see the changes of the first task, and its serialization failure must not undo the first
- * task.
+ * Returns true if the settings allow batches, and no task has crashed the server recently.
+ * log_min_duration does not log tasks of a batch, so it must be longer than a batch's life.  If
+ * transactions keep their first snapshot, each task needs a separate transaction.  Otherwise the
+ * second task would not see the changes of the first task, and its serialization failure would undo
+ * the first task.
  */
 bool
 dw_batches_allowed(void)
@@ -141,9 +141,9 @@ dw_batches_allowed(void)
 }
 
 /*
- * Returns true if the text is one statement that reads or writes rows.  Looks only at its first
- * word and at semicolons.  So the result may be false for such a statement, for example if it
- * begins with a comment: then the task runs alone.
+ * Returns true if the text is one statement that reads or writes rows.  Looks only at the first
+ * word and at semicolons.  So the result may be wrongly false, for example for a text that begins
+ * with a comment.  Then the task runs alone.
  */
 static bool
 is_plain(const char *sql)
@@ -181,8 +181,8 @@ has_same_path(const DwClaim *claim)
 /*
  * For dw_claim().  Returns true if the task may join the batch.
  *
- * A task with a timeout below the batch's life may not join, since it would need its own timer.  A
- * run of a recurring task may not, since its end may wait for a session that changes the recurring
+ * A task with a timeout below the batch's life may not join, since it needs its own timer.  A run
+ * of a recurring task may not join, since its end may wait for a session that changes the recurring
  * task.
  */
 static bool
@@ -241,8 +241,8 @@ add_member(void)
 
 /*
  * Sets the search_path of the last batch for the session.  To be called outside of a transaction.
- * The next batch mostly has the same search_path.  Then no setting changes within its transaction,
- * and undoing a task's settings need not go through all settings.
+ * Usually the next batch has the same search_path.  Then no setting changes within its transaction,
+ * and undoing a task's settings need not visit all settings.
  */
 static void
 expect_search_path(void)
@@ -272,8 +272,8 @@ set_batch_search_path(const DwClaim *claim)
 
 /*
  * Returns true if the task that began at this time may have met lock_timeout.  PostgreSQL only
- * reports when the last wait for a lock would have reached the limit.  So the result is true for
- * any task that has waited for a lock and has run for at least lock_wait_ms().
+ * reports the time at which the last wait for a lock would have reached the limit.  So the result
+ * is true for any task that has waited for a lock and has run for at least lock_wait_ms().
  */
 static bool
 lock_wait_is_over(TimestampTz began)
@@ -294,7 +294,7 @@ check_life(void)
 
 /*
  * Raises an error if the task that began at this time has met a limit of the batch.  The task may
- * have caught PostgreSQL's own error, which it would not get if it ran alone.
+ * have caught PostgreSQL's own error, which would not occur if the task ran alone.
  */
 static void
 check_limits(TimestampTz began)
@@ -332,14 +332,14 @@ run_member(DwRun *member, const DwClaim *claim)
 	member->outcome = DW_DONE;
 }
 
-/* Runs a claimed task, unless its verdict is not to run it, and settles it. */
+/* Runs a claimed task, if its verdict allows it, and settles the run. */
 static void
 do_member(DwRun *member, DwClaim *claim)
 {
 	if (dw_is_to_be_run(member, claim))
 		run_member(member, claim);
 	if (member->outcome == DW_NOT_ENDED)
-		/* alone, the task gets the same verdict, and its claim can be undone */
+		/* if the task runs alone, it gets the same verdict, and its claim can be undone */
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("task is paused")));
@@ -356,8 +356,8 @@ do_member(DwRun *member, DwClaim *claim)
  *
  * A batch ends after a task that has used temporary objects, which can be removed only after the
  * transaction.  It also ends after a task that has changed queues, pauses or marks.  Otherwise this
- * change could decide the next task's verdict, and the task be forgotten, although the change is
- * undone with the batch.
+ * change could decide the next task's verdict.  If the batch is then undone, the task would be
+ * forgotten without a reason.
  */
 static bool
 take_next_member(void)
@@ -404,10 +404,10 @@ run_members(void)
 		MemoryContextReset(batch_context);
 		MemoryContextSwitchTo(batch_context);
 		dw_renew_snapshot();
-		/* a suspect is not even claimed here, since its claim may be the cause of the crash */
+		/* a suspect is not claimed here, since the claim may be the cause of the crash */
 		result = dw_crashes_of(batch.db->oid, entry->id) > 0 ? DW_CLAIM_REJECTED :
 			dw_claim(batch.db, batch.me, rel, &finder, entry, may_join, NULL, &claim);
-		/* DW_CLAIM_LOCKED: its queue has got an order since the task was taken */
+		/* DW_CLAIM_LOCKED: after the task was taken, an order was set for its queue */
 		if (result == DW_CLAIM_REJECTED || result == DW_CLAIM_LOCKED)
 		{
 			batch.current = CURRENT_LEFT;
@@ -428,7 +428,7 @@ run_members(void)
 	table_close(rel, NoLock);
 }
 
-/* For tests: lets every dw_fail_batches-th batch fail at its commit. */
+/* For tests: every dw_fail_batches-th batch fails at its commit. */
 static void
 fail_some(void)
 {
@@ -444,7 +444,7 @@ fail_some(void)
 
 /*
  * Runs the batch's transaction, beginning with the current task.  Counts the outcomes of the
- * members after the commit.  A batch may have one member, or none.
+ * members after the commit.  A batch may have one member or no member.
  */
 static void
 run_and_commit(void)
@@ -461,7 +461,7 @@ run_and_commit(void)
 	batch.state = BATCH_COMMITTING;
 	dw_each_wing(wing, batch_ends)
 		wing->batch_ends();
-	/* otherwise the timeout would cut short the wait for a synchronous standby */
+	/* otherwise the timeout would end the wait for a synchronous standby */
 	dw_timeout_disarm();
 	dw_cancel_forget();
 	DW_INJECT("batch-before-commit");
@@ -482,11 +482,11 @@ run_and_commit(void)
 
 /*
  * For PG_CATCH: aborts the batch's transaction.  Returns the error if a cancel by another session
- * was meant for the current task: then the task is no member any more.  Returns NULL for other
- * errors: a run alone shows if the task is at fault.
+ * was meant for the current task, and removes the task from the batch.  Returns NULL for other
+ * errors: a run alone shows if the task causes the error.
  *
- * If lock_timeout strikes just when the lock is granted, and the next wait for a lock begins before
- * the cancel is noticed, PostgreSQL reports it as a cancel by another session.
+ * lock_timeout may expire just when the lock is granted.  If the next wait for a lock begins before
+ * the cancel is noticed, PostgreSQL reports a cancel by another session.
  */
 static ErrorData *
 undo_batch(void)
@@ -521,8 +521,9 @@ undo_batch(void)
 
 /*
  * Runs the current task, and then other tasks of its lane, in one transaction.  Returns false if
- * the batch has ended and the caller must run the current task alone.  Otherwise the caller goes on
- * to the next task; if me->in_batch is still set, it first calls dw_batch_end().
+ * the batch has ended and the caller must run the current task alone.  Otherwise the caller
+ * continues with the next task.  If me->in_batch is still set, the caller first calls
+ * dw_batch_end().
  */
 bool
 dw_run_batch(DwDatabase *db, DwExecutor *me)
@@ -568,8 +569,8 @@ dw_run_batch(DwDatabase *db, DwExecutor *me)
 /*---- The end, under the ready lock ----*/
 
 /*
- * Puts all tasks of an undone batch back.  Begins with the last task, so that the ready list has
- * the tasks in their former order.
+ * Puts all tasks of an undone batch back.  Begins with the last task, which keeps the former order
+ * in the ready list.
  */
 static void
 put_all_back(DwDatabase *db, DwExecutor *me)
@@ -602,7 +603,8 @@ end_members(DwDatabase *db)
  * adapts the size of the lane's next batches.
  *
  * The size grows by one with each full batch that is committed, and halves with each batch that is
- * undone.  If one of N tasks fails, the size approaches the square root of N, which costs least.
+ * undone.  If one of N tasks fails, the size approaches the square root of N, where the cost is
+ * lowest.
  */
 void
 dw_batch_end(DwDatabase *db, DwExecutor *me)

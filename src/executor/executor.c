@@ -6,19 +6,19 @@
  * Run by executors.
  *
  * An executor is a session of one database and one role (session.c).  It takes due tasks of its
- * role from the ready lists by itself.  The timer starts it, wakes it and makes it end.  It ends
- * when it was idle for delay_wheel.executor_idle_timeout, is an hour old, or is stale: a new login
- * would find other rights or settings (recycle.c).
+ * role from the ready lists by itself.  The timer starts executors, wakes them and makes them end.
+ * An executor ends after delay_wheel.executor_idle_timeout without work, after an hour, or when it
+ * is stale: a new login would find other rights or settings (recycle.c).
  *
- * A stale executor that has run nothing yet takes one task before it ends, if the task was due when
- * the executor logged in, and the role may still log in.  Otherwise settings that change all the
- * time would keep all tasks of the database from running.
+ * A stale executor that has run no task takes one task before it ends, if the task was due at the
+ * login of the executor, and the role may still log in.  Otherwise permanent changes of settings
+ * would prevent all tasks of the database from running.
  *
- * An executor's place is its struct DwExecutor in shared memory.  The place names the task that the
- * executor runs until the outcome is committed.  If the executor is terminated before, its exit
- * callback gives a hint of this task, after the abort (A1, A2 of the model).  The hint makes the
- * timer look at the task's row.  If the executor runs a batch, the callback puts the batch's tasks
- * back instead.
+ * An executor's place is its struct DwExecutor in shared memory.  The place names the running task
+ * until the outcome is committed.  If the executor is terminated before this, its exit callback
+ * gives a hint of this task, after the abort (A1, A2 of the model).  The hint makes the timer look
+ * at the task's row.  If the executor runs a batch, the callback puts the batch's tasks back
+ * instead.
  *
  *-------------------------------------------------------------------------
  */
@@ -55,12 +55,14 @@
 #include "../task/touched.h"
 #include "executor.h"
 
-/* Longest life of an executor, in us.  Its end frees memory that the session keeps for tasks. */
+/*
+ * Longest life of an executor, in us.  Its end frees memory that the session has cached for tasks.
+ */
 #define MAX_AGE_US	USECS_PER_HOUR
 
 /*
- * Length of an executor's turn, in us.  After working this long without a pause, it gives way to an
- * owner that waits for an executor.
+ * Length of an executor's turn, in us.  After this time without a pause, the executor ends if
+ * another owner waits for an executor.
  */
 #define TURN_US		(100 * 1000)
 
@@ -73,7 +75,7 @@ static bool executor_proved = false;
 /* Start of this executor, by dw_uptime(). */
 static int64 executor_born = 0;
 
-/* When this executor began to log in.  It read its settings later. */
+/* Start of this executor's login.  It read its settings later. */
 static TimestampTz login_at = 0;
 
 static uint32 wait_event = 0;
@@ -123,12 +125,12 @@ finish_current(DwExecutor *me, bool *stopped, bool *was_full)
 	*stopped = dw_stop_over(me);
 	*was_full = dw_limits_end(lane, me->begun);
 	dw_group_end(executor_db, &me->current, me->begun, me->settled);
-	/* the lane is empty, so the timer may want to free its place */
+	/* the lane is empty, so the timer may free its place */
 	if (lane->running == 0 && lane->waiting == 0 && dw_ready_count(lane) == 0)
 		dw_lane_dirty(executor_db, lane);
 }
 
-/* Reports an unexpected end of this executor.  task: the id of the task that it ran, or 0. */
+/* Reports an unexpected end of this executor. task: the id of the running task, or 0. */
 static void
 report_end(DwExecutor *me, bool connecting, int64 task)
 {
@@ -163,8 +165,8 @@ report_lost(const DwHint *hint)
 
 /*
  * Exit callback: ends the current task, if any, and frees the executor's place.  Registered before
- * the session is set up, so that it runs after the abort of the transaction.  Also notes if the
- * task may have ended the executor.
+ * the session is set up, so that the callback runs after the abort of the transaction.  Also notes
+ * if the task may have ended the executor.
  */
 static void
 leave_place(int code, Datum arg)
@@ -203,9 +205,9 @@ leave_place(int code, Datum arg)
 	put_back = me->put_back;
 
 	/*
-	 * A task that was to be stopped, or that has ended this executor itself, must not simply run
-	 * again: note it, so that the next claim counts a failed attempt.  exit() (code < 0) is not
-	 * noted here, since it counts as a crash.
+	 * A task that a session wanted to stop, or that has ended this executor itself, must not simply
+	 * run again: note the task, so that the next claim counts a failed attempt.  exit() (code < 0)
+	 * is not noted here, since it counts as a crash.
 	 */
 	if (unfinished && !put_back_here && !lost &&
 		(stopped || (!put_back && !terminated && code > 0 && dw_task_sql_runs())))
@@ -213,7 +215,7 @@ leave_place(int code, Datum arg)
 	if (put_back)
 		;						/* another process of ours has ended it: the owner is not blocked */
 	else if (terminated && (connecting || (unfinished && !executor_proved)))
-		/* terminated by another session, or by the task, if this happens again and again */
+		/* terminated by another session or, if this happens repeatedly, by the task */
 		(void) dw_owner_blocked(executor_db, me->owner, DW_BLOCK_TERMINATED);
 	else if (connecting)
 		(void) dw_owner_blocked(executor_db, me->owner, DW_BLOCK_NOT_CONNECTED);
@@ -230,7 +232,7 @@ leave_place(int code, Datum arg)
 	dw_worker_leaves();
 	if (gone)
 	{
-		/* the extension is gone: the launcher frees the database's place after this executor */
+		/* the extension was dropped: the launcher frees the database's place after this executor */
 		dw_wake_launcher();
 		return;
 	}
@@ -252,7 +254,7 @@ leave_place(int code, Datum arg)
 
 /*
  * Takes the place that the timer has prepared for this process.  Returns false if another executor
- * has got the place since, or the database must have no executors now.
+ * has the place now, or the database must have no executors.
  */
 static bool
 take_place(int place, const DwExecutorStart *start)
@@ -286,10 +288,9 @@ take_place(int place, const DwExecutorStart *start)
 }
 
 /*
- * Returns true if this process keeps more memory than executor_memory allows.  Never returns true
- * before the first task has ended: otherwise, if each process needed more from its start, no task
- * would ever run.  While there is work, checks only once a turn, since a check takes some
- * microseconds.
+ * Returns true if this process uses more memory than executor_memory allows.  Returns true only
+ * after the first task has ended.  Otherwise, if each process needed more memory from its start, no
+ * task would run.  Under load, checks only once a turn, since a check takes some microseconds.
  */
 static bool
 uses_too_much_memory(bool is_idle)
@@ -315,10 +316,10 @@ may_connect(DwExecutor *me)
 }
 
 /*
- * Checks, after a change of role memberships, that the owner may still log in.  If not, makes this
- * executor end.  There is no other reason to end, since memberships take effect at once in all
- * sessions.  If executors ended after each change, a role that may grant one membership could make
- * the executors of all roles end again and again.
+ * After a change of role memberships, checks that the owner may still log in.  If not, makes this
+ * executor end.  Otherwise the executor continues, since memberships take effect at once in all
+ * sessions.  If executors ended after each change, a role that may grant one membership could end
+ * the executors of all roles again and again.
  */
 static void
 check_access(DwExecutor *me)
@@ -348,8 +349,8 @@ latest_due(DwExecutor *me)
 
 /*
  * Ends the current task, if any, and takes the next task.  Begins a batch, unless the task is not
- * due yet, or is one of the tasks that run alone after a failed batch.  Returns false if there is
- * no task, or the executor must not take one: then other processes see the executor as idle.
+ * due yet, or runs alone after a failed batch.  Returns false if there is no task, or the executor
+ * must not take a task.  Then other processes see the executor as idle.
  */
 static bool
 next_task(DwExecutor *me, int64 turn_began)
@@ -381,7 +382,7 @@ next_task(DwExecutor *me, int64 turn_began)
 		if (full)
 			was_full = &dw_lanes[me->current.lane];
 	}
-	/* the executor has become stale since */
+	/* the executor has become stale meanwhile */
 	if (until == DW_NEVER && pg_atomic_read_u32(&me->stale) != DW_FRESH)
 		until = PG_INT64_MIN;
 	me->must_exit = me->must_exit || too_much || until == PG_INT64_MIN ||
@@ -397,11 +398,11 @@ next_task(DwExecutor *me, int64 turn_began)
 		else if (lane->alone > 0)
 			lane->alone--;
 	}
-	/* there is no task that it may take before it ends */
+	/* there is no task that a stale executor may take before it ends */
 	if (!found && until != DW_NEVER)
 		me->must_exit = true;
 	now = dw_now();
-	/* if this executor was late or stuck, the timer counts on it again */
+	/* even if this executor was late or stuck, the timer uses it again */
 	if (!me->must_exit)
 		dw_owner_lacks_none(executor_db, &dw_owners[me->owner_place]);
 	if (dw_executor_is_late(me, now))
@@ -410,11 +411,11 @@ next_task(DwExecutor *me, int64 turn_began)
 	me->since = now;
 	/* this answers a call, except a request to end */
 	me->called = me->must_exit && !found ? now : 0;
-	/* another executor may run a task that the queue's max_running has held back */
+	/* another executor may run a task that the queue's max_running has blocked */
 	if (was_full != NULL && !dw_limits_full(was_full) &&
 		pg_atomic_read_u64(&executor_db->ready) > 0)
 		popped.look_again = DW_AWAKE;
-	/* or a task of a group that was at its limit, perhaps of another role */
+	/* or a task of a group that was at its limit, perhaps a task of another role */
 	group_at = dw_groups_take_news(executor_db);
 	popped.look_again = Min(popped.look_again, group_at);
 	LWLockRelease(dw_ready_lock(executor_db));
@@ -427,7 +428,7 @@ next_task(DwExecutor *me, int64 turn_began)
 	return found;
 }
 
-/* Makes this executor end, and returns true, unless it has just been woken for work. */
+/* Unless this executor has just been woken for work, makes it end and returns true. */
 static bool
 end_if_idle(DwExecutor *me)
 {
@@ -436,7 +437,7 @@ end_if_idle(DwExecutor *me)
 	LWLockAcquire(dw_ready_lock(executor_db), LW_EXCLUSIVE);
 	idle = me->state == DW_EXECUTOR_IDLE;
 	if (idle)
-		dw_executor_end(me);	/* other processes must not wake it any more */
+		dw_executor_end(me);	/* other processes must no longer wake this executor */
 	LWLockRelease(dw_ready_lock(executor_db));
 	return idle;
 }
@@ -451,7 +452,7 @@ obey_interrupts(DwExecutor *me)
 
 /*
  * Returns true if another process has work for this executor, or wants it to check its role or to
- * end.  Such a process sets the latch, which may have been reset since.
+ * end.  Such a process sets the latch, which may have been reset meanwhile.
  */
 static bool
 is_called(DwExecutor *me)
@@ -471,7 +472,7 @@ wait_for_work(DwExecutor *me)
 	if (uses_too_much_memory(true))
 		return !end_if_idle(me);
 
-	/* a wait for a synchronous standby may have reset the latch, without handling the signal */
+	/* a wait for a synchronous standby may have reset the latch without handling the signal */
 	obey_interrupts(me);
 	DW_INJECT("executor-before-wait");
 	if (is_called(me))

@@ -32,8 +32,8 @@ typedef struct DwAutonomous
 	DwMode		mode;			/* DW_IN_TRANSACTION before its run begins */
 	Oid			table;			/* OID of delay_wheel_data.task at the claim: the task may drop and
 								 * create the extension */
-	HeapTuple	row;			/* a copy of the task's row, without TOAST pointers */
-	TimestampTz begun_at;		/* time of the record that its end is unknown */
+	HeapTuple	row;			/* copy of the task's row, without TOAST pointers */
+	TimestampTz begun_at;		/* time of the record for an unknown end */
 } DwAutonomous;
 extern void dw_autonomous_begin(DwExecutor *me, DwClaim *claim, DwMode mode, DwAutonomous *task);
 extern DwSpiResult dw_autonomous_run(const DwClaim *claim, const char *sql);
@@ -79,15 +79,14 @@ extern void dw_session_clean(bool used_temp);
 typedef struct DwRun
 {
 	DwEntry		entry;
-	DwOutcome	outcome;		/* dw_settle() changes it for a task that is put back */
-	bool		was_run;		/* counts as an attempt: the SQL began, in this executor or in one
-								 * that the task has ended */
-	int			attempts;		/* number of attempts before this one */
+	DwOutcome	outcome;		/* dw_settle() changes the outcome of a task that is put back */
+	bool		was_run;		/* counts as an attempt: the SQL began here, or has ended an executor */
+	int			attempts;		/* number of earlier attempts */
 	TimestampTz started;		/* time of the claim */
 	DwSpiResult result;			/* valid if the outcome is DW_DONE */
-	ErrorData  *error;			/* the failure of the run, or by the verdict; else NULL */
-	bool		timed_out;		/* the error is a cancel by the task's timeout */
-	bool		undone;			/* other nodes of Citus took part in the failed run, and undid it */
+	ErrorData  *error;			/* the error of the run, or of the verdict; else NULL */
+	bool		timed_out;		/* the task's timeout has caused the error */
+	bool		undone;			/* other nodes of Citus took part in the failed run, and undid their part */
 } DwRun;
 
 extern bool dw_is_to_be_run(DwRun *run, const DwClaim *claim);

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * group_order.c
- *	  An executor checks that its task comes first in an ordered group.
+ *	  Executors check that their task comes first in an ordered group.
  *
  * Run by executors, before they claim a task of a queue that has group_order.  ending/group_first.c
  * finds the first task.
@@ -56,18 +56,18 @@ look(DwDatabase *db, const DwEntry *entry, DwTaskKey *first, TimestampTz *until)
 static bool
 put_back_first(DwDatabase *db, const DwExecutor *me, TimestampTz until)
 {
-	/* if places are short, a group must not keep its place while it waits */
+	/* if free places are rare, a waiting group must give up its place */
 	if (dw_group_places_are_short())
 		return !dw_ready_set_aside(db, &me->current);
-	/* if a task of the group has ended since group_changes was read, the group goes on at once */
+	/* if a task of the group has ended since group_changes was read, the group continues at once */
 	(void) dw_group_hold(&me->current, me->group_changes, until);
 	return !dw_ready_put_back(db, &me->current, false);
 }
 
 /*
- * Returns true if the order of its group lets the executor claim its current task.  This may be
- * another task of the group and lane, exchanged for the former one.  Returns false if the task was
- * put back, and its group is held.  Takes the ready lock.
+ * Returns true if the executor may claim its current task, by the order of the group.  This
+ * function may have exchanged the current task for another task of the group and lane.  Returns
+ * false if the task was put back, and the group is held.  Takes the ready lock.
  */
 bool
 dw_group_order_keeps(DwDatabase *db, DwExecutor *me)
@@ -106,8 +106,8 @@ dw_group_order_keeps(DwDatabase *db, DwExecutor *me)
 }
 
 /*
- * Puts the executor's current task back and holds its group.  The task comes first, but a
- * transaction whose end may go unnoticed has locked its row.  Takes the ready lock.
+ * Puts the executor's current task back and holds its group.  The task comes first, but another
+ * transaction has locked its row.  Its end may not be noticed.  Takes the ready lock.
  */
 void
 dw_group_order_waits(DwDatabase *db, const DwExecutor *me)

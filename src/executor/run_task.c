@@ -6,11 +6,11 @@
  * Run by executors, as the role that owns the task.
  *
  * The claim of a task is the deletion of its row.  The verdict decides whether a claimed task is
- * run (claim.c).  A run has an outcome.  To settle the run means to record this outcome, in the
+ * run (claim.c).  A run has an outcome.  A run is settled when this outcome is recorded, in the
  * transaction that deletes the row.  A task with a mode, at_most_once or at_least_once, runs
  * outside of the claim's transaction.  A suspect is a task whose process has crashed (suspects.c).
  *
- * An executor takes one step after the other until the task is over (enum Step):
+ * An executor executes these steps until the task is over (enum Step):
  *
  *	CLAIM_AND_RUN --> OVER		committed, or there is nothing to do
  *		|  |  |
@@ -24,9 +24,9 @@
  *	REST   --> the step that met the error, once more
  *
  * CLAIM_AND_RUN: the executor claims the task (claim.c) and runs its SQL in a subtransaction.  If
- * the SQL fails, the parent transaction still holds the claim, and settles the run (settle.c).
- * Only an error at the commit itself, for example of a deferred constraint, also undoes the claim.
- * Then SETTLE claims the task again in another transaction, and records the error there.
+ * the SQL fails, the parent transaction still has the claim, and settles the run (settle.c).  Only
+ * an error at the commit itself, for example from a deferred constraint, also undoes the claim.
+ * Then SETTLE claims the task again in another transaction, and records the error.
  *
  * SETTLE also claims a task with a mode again, after its statement (autonomous.c).
  *
@@ -77,8 +77,8 @@
 #include "executor.h"
 
 /*
- * Shortest and longest pause, in ms, after an error that is not the task's.  Each pause doubles the
- * last one, up to the longest.
+ * Shortest and longest pause, in ms, after an error that is not the task's.  Each pause is twice
+ * the previous pause, up to the longest pause.
  */
 #define REST_MIN_MS		100
 #define REST_MAX_MS		5000
@@ -90,7 +90,7 @@
 #define MAX_STRAYS		3
 #define STRAY_US		USECS_PER_SEC
 
-/* The next step of the executor for its task, see the picture at the top. */
+/* The next step of the executor for its task, see the diagram above. */
 typedef enum Step
 {
 	STEP_CLAIM_AND_RUN,			/* a transaction that claims, runs and settles */
@@ -106,12 +106,12 @@ static struct
 	DwDatabase *db;
 	DwExecutor *me;
 	DwRun		run;
-	bool		claimed;		/* true: from now on an error is the task's own failure */
+	bool		claimed;		/* true: an error is now the task's own failure */
 	DwAutonomous autonomous;	/* set once a task with a mode has been claimed */
 	int			repeats;		/* number of immediate repeats so far */
 	int			strays;			/* number of repeats after a stray cancel */
 	TimestampTz begun;			/* when this repeat began; run.started: when the first run began */
-	int			rest_ms;		/* length of the last rest; 0 before the first one */
+	int			rest_ms;		/* length of the last rest; 0 before the first rest */
 	ErrorData  *quit;			/* the failure noted when an earlier run ended its executor, or
 								 * NULL */
 	bool		used_temp;		/* the task's temporary objects must be removed */
@@ -133,8 +133,8 @@ disarm_timeout(void)
 
 /*
  * Ends the part of a transaction in which the task's own code runs.  Raises an error if the task
- * has written too much to the log or is to be stopped.  In the second case, the cancel may have
- * arrived while cancels were held off, or the task may have caught it.
+ * has written too much to the log, or if a session wants to stop it.  That cancel may have arrived
+ * while cancels were held off, or the task may have caught it.
  */
 static void
 end_work(const DwExecutor *me)
@@ -148,8 +148,8 @@ end_work(const DwExecutor *me)
 }
 
 /*
- * Sets the settings that the task has kept, for the transaction.  Returns true if a kept plan can
- * still run its SQL.
+ * Sets the settings that are kept for the task, for the transaction.  Returns true if a cached plan
+ * can still run the SQL.
  */
 static bool
 set_kept_settings(const DwClaim *claimed)
@@ -161,8 +161,8 @@ set_kept_settings(const DwClaim *claimed)
 }
 
 /*
- * Runs the SQL of a claimed task in the current transaction, under the settings that it has kept.
- * sql: the text of the task's column, which the caller has already read.
+ * Runs the SQL of a claimed task in the current transaction, with its kept settings.  sql: the text
+ * of the task's column, which the caller has already read.
  */
 DwSpiResult
 dw_run_sql(const DwClaim *claimed, const char *sql)
@@ -177,7 +177,7 @@ dw_run_sql(const DwClaim *claimed, const char *sql)
 	int			max_row = dw_wings_max_result(claimed->key.queue);
 	DwSpiResult result;
 
-	/* clears a snooze of a task that failed after it had committed */
+	/* clears the snooze of an earlier task that failed after it had committed */
 	(void) dw_snooze_take();
 	dw_may_snooze = true;
 	result = may_keep ? dw_spi_run(sql, params, max_row) : dw_spi_run_once(sql, params, max_row);
@@ -228,7 +228,7 @@ run_task_sql(DwExecutor *me, const DwClaim *claimed, DwSpiResult *result, bool *
 	}
 	PG_CATCH();
 	{
-		/* ereport() has let cancels in again */
+		/* ereport() has allowed cancels again */
 		HOLD_CANCEL_INTERRUPTS();
 		*timed_out = dw_timeout_struck();
 		disarm_timeout();
@@ -316,10 +316,10 @@ settle_again(void)
 /*---- Running ----*/
 
 /*
- * Returns true if a cancel has ended the run that was probably meant for the last transaction.  To
- * end a deadlock among nodes, Citus sends a cancel to the process of a transaction, and notes the
- * reason.  When the cancel arrives, the transaction and its note may be gone, and a run may just
- * have begun.
+ * Returns true if the run was ended by a stray cancel, probably meant for the last transaction.  To
+ * end a deadlock among nodes, Citus cancels the process of a transaction, and notes the reason.
+ * When the cancel arrives, the transaction and its note may be gone, and a new run may just have
+ * begun.
  */
 static bool
 is_stray_cancel(void)
@@ -329,8 +329,8 @@ is_stray_cancel(void)
 }
 
 /*
- * Returns true if the failed run is to be undone and repeated at once.  From then on no session can
- * stop the task, until the repeat allows it.
+ * Returns true if the failed run must be undone and repeated at once.  Then no session can stop the
+ * task until the repeat begins.
  */
 static bool
 may_repeat(void)
@@ -348,8 +348,8 @@ may_repeat(void)
 
 /*
  * Fires the task's deferred triggers and commits.  The triggers can take long, so the timeout is
- * armed for them.  It is not active during the commit itself, since it would cut short the wait for
- * a synchronous standby.
+ * armed for them.  The timeout is not active during the commit itself, since it would end the wait
+ * for a synchronous standby.
  */
 static void
 commit_run(const DwExecutor *me, const DwClaim *claimed)
@@ -374,7 +374,7 @@ catch_error(DwRun *run)
 
 	HOLD_INTERRUPTS();
 	HOLD_CANCEL_INTERRUPTS();
-	/* an error of STEP_SETTLE must not change the data of the run's own error */
+	/* an error in STEP_SETTLE must not change the data of the run's own error */
 	if (run->error == NULL)
 		run->timed_out = dw_timeout_struck();
 	disable_all_timeouts(false);
@@ -423,10 +423,10 @@ run_autonomous(DwClaim *claimed)
 	PG_CATCH();
 	{
 		run->error = catch_error(run);
-		/* the statement may have committed something before */
+		/* the statement may have committed changes before its error */
 		run->undone = false;
 		AbortOutOfAnyTransaction();
-		/* loops over cursors pin their portals */
+		/* a loop over a cursor pins its portal */
 		PortalErrorCleanup();
 		RESUME_INTERRUPTS();
 	}
@@ -448,9 +448,9 @@ hint_again(void)
 }
 
 /*
- * Begins a transaction and claims the task in it.  Returns false if there is nothing to do for the
- * task.  Then aborts the transaction, which is cheaper than a commit, and hands a task that is
- * pending or cancelled to the responsible process.
+ * Begins a transaction and claims the task in it.  If there is nothing to do for the task, aborts
+ * the transaction, which is cheaper than a commit, and returns false.  Then timer or sweeper get a
+ * hint of a pending or cancelled task.
  */
 static bool
 claim_task(DwClaim *claimed)
@@ -491,10 +491,10 @@ claim_task(DwClaim *claimed)
 }
 
 /*
- * Returns true if the claimed task is to be run.  Otherwise fills in its outcome in work.run.
+ * Returns true if the claimed task must be run.  Otherwise fills in its outcome in work.run.
  *
  * A task with a mode is refused if this executor is only switched to the task's role.  The switch
- * ends with each transaction, so later transactions of the task would not run as the role.
+ * ends with each transaction, so the task's later transactions would not run as the role.
  */
 static bool
 is_to_be_run(DwClaim *claimed)
@@ -524,8 +524,8 @@ is_to_be_run(DwClaim *claimed)
 
 /*
  * STEP_CLAIM_AND_RUN: claims the task, runs it and settles the run, in one
- * transaction.  Ends the claim's transaction early for a task with a mode.  A task that
- * has ended its executor before is not run: it has failed.
+ * transaction.  Ends the claim's transaction early for a task with a mode.  A task that has ended
+ * an earlier executor is not run, and counts as failed.
  */
 static Step
 claim_and_run(void)
@@ -566,7 +566,7 @@ claim_and_run(void)
 			return STEP_REPEAT;
 		}
 	}
-	/* if a task did not run, an error of settling is not its own, so it is tried again */
+	/* if a task did not run, an error in settling is not its own, so settling is tried again */
 	dw_settle(work.db, work.me, run, &claimed);
 	if (run->was_run && run->error == NULL)
 		commit_run(work.me, &claimed);
@@ -581,7 +581,7 @@ claim_and_run(void)
 /*---- Step by step ----*/
 
 /*
- * Reports an error that is not the task's.  The log gets one message for each task.  The view
+ * Reports an error that is not the task's.  Writes one message for each task to the log.  The view
  * status shows the error each time.
  */
 static void
@@ -597,7 +597,7 @@ report_problem(Step step, const ErrorData *error)
 	dw_problem_quoting(&work.db->problem, text, error->message);
 }
 
-/* Returns the step that follows a step that was undone by an error. */
+/* Returns the next step after an error has undone a step. */
 static Step
 step_after_error(Step step, ErrorData *error)
 {
@@ -605,7 +605,7 @@ step_after_error(Step step, ErrorData *error)
 
 	if (step == STEP_CLAIM_AND_RUN && (work.claimed || is_begun_outside()))
 	{
-		/* the task's first error counts, not an error of settling it */
+		/* the run's error counts, not an error in settling */
 		if (run->error == NULL)
 		{
 			run->error = error;
@@ -623,7 +623,7 @@ step_after_error(Step step, ErrorData *error)
 	return STEP_REST;
 }
 
-/* Takes STEP_CLAIM_AND_RUN or STEP_SETTLE, catches errors, and returns the next step. */
+/* Executes STEP_CLAIM_AND_RUN or STEP_SETTLE, catches errors, and returns the next step. */
 static Step
 take_step(Step step)
 {
@@ -674,14 +674,14 @@ rest_before_retry(void)
 }
 
 /*
- * STEP_REPEAT: sleeps for a random time, so that transactions that collided do not collide again.
- * A cancel that arrives now takes effect in the next run.
+ * STEP_REPEAT: sleeps for a random time, so that conflicting transactions do not conflict again.  A
+ * cancel that arrives now takes effect in the next run.
  *
- * On Citus, though, forgets such a cancel.  When Citus has found a deadlock, it soon looks for
- * more.  If the victim is still being undone on other nodes, Citus finds the same deadlock, and
- * cancels the victim again.  This cancel is held off.  When the transaction ends, Citus forgets the
- * reason of the cancel, which would then end the next run like a user's cancel.  No session can
- * stop the task now, so the cancel does not come from delay_cancel().
+ * On Citus, this function forgets such a cancel.  Soon after a deadlock, Citus looks for deadlocks
+ * again.  If the other nodes are still undoing the victim, Citus finds the same deadlock, and
+ * cancels the victim again.  This cancel is held off.  At the end of the transaction, Citus forgets
+ * the reason of the cancel.  Then the cancel would end the next run like a user's cancel.  No
+ * session can stop the task now, so the cancel does not come from delay_cancel().
  */
 static void
 pause_before_repeat(void)
@@ -721,7 +721,7 @@ log_long_task(const DwRun *run)
 }
 
 /*
- * Removes all that tasks have left in the session.  To be called after the end of their
+ * Removes everything that tasks have left in the session.  To be called after the end of their
  * transaction.  used_temp: the tasks may have created temporary objects.
  */
 void
@@ -749,10 +749,7 @@ begin_work(DwDatabase *db, DwExecutor *me)
 	MemoryContextSwitchTo(task_context);
 }
 
-/*
- * Takes one step after the other, until the task's outcome is committed or there is nothing left to
- * do.
- */
+/* Executes the steps until the task's outcome is committed or there is nothing left to do. */
 static void
 finish_task(Step step)
 {
@@ -787,9 +784,9 @@ finish_task(Step step)
 /*---- A task that was taken ----*/
 
 /*
- * Spins until the due time: the timer hands over tasks up to DW_HEAD_START_US ahead, which is too
- * short a time to sleep.  Returns false if the due time is further away, because the clock was set
- * back meanwhile.
+ * Spins until the due time.  The timer hands over tasks up to DW_HEAD_START_US early, which is too
+ * short for a sleep.  Returns false if the due time is later, because the clock was set back
+ * meanwhile.
  */
 static bool
 await_due(TimestampTz due)
@@ -818,17 +815,17 @@ leave_alone(void)
 
 	ereport(LOG,
 			(errcode(DW_ERRCODE_CRASHED), errmsg_internal("%s", text),
-			 errhint("Its row may be damaged. Look at it, and delete it from delay_wheel_data.task.")));
+			 errhint("The row of the task may be damaged. Look at the row, and delete it from delay_wheel_data.task.")));
 	dw_problem(&work.db->problem, text);
 }
 
 /*
  * Returns false if this executor must not run the task, since the task is a suspect.  Then the task
- * is left alone, or it is put back for another executor and this executor ends.
+ * is not touched, or it is put back for another executor and this executor ends.
  *
  * Soon after a crash, only a process that has run nothing before takes a suspect, since no other
- * task can have damaged its memory.  Other lanes may come first each time, so later any executor
- * takes the suspect.
+ * task can have damaged its memory.  If other lanes always come first, the suspect would wait
+ * forever, so later any executor takes it.
  */
 static bool
 may_run(void)
@@ -851,8 +848,8 @@ may_run(void)
 
 /*
  * Claims the executor's current task and runs it alone, if it is still pending.  Returns when its
- * outcome is committed or there is nothing to do.  The caller holds no lock and is in no
- * transaction.  Catches errors.  The process may end.
+ * outcome is committed or there is nothing to do.  The caller has no lock and no transaction.
+ * Catches errors.  The process may end.
  */
 void
 dw_run_task(DwDatabase *db, DwExecutor *me)

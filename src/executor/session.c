@@ -5,16 +5,16 @@
  *
  * Run by executors.
  *
- * An executor is a session of the role that owns the tasks, as if the role had logged in: session
- * user and current user are the role, and the settings of ALTER ROLE and ALTER DATABASE are in
- * force.  So a task cannot return to the rights of another role, since the session never had them.
+ * An executor is a session of the role that owns the tasks, as if the role had logged in.  The role
+ * is session user and current user, and the settings of ALTER ROLE and ALTER DATABASE are in force.
+ * So a task cannot return to the rights of another role, since the session never had such rights.
  *
  * A role without LOGIN also gets executors, since it often owns functions with SECURITY DEFINER
  * that schedule tasks.  From PostgreSQL 17 on background workers may connect as such a role.
  * Before 17, the process connects as the bootstrap superuser, and is switched to the role from the
- * start of each transaction until after its commit, with SECURITY_LOCAL_USERID_CHANGE, which allows
- * no way back.  The session user is also set to the role, for code that asks for its caller.  A
- * task in such an executor sees one difference: SET ROLE fails, even to a role that was granted.
+ * start of each transaction until after its commit.  SECURITY_LOCAL_USERID_CHANGE prevents a return
+ * to the superuser.  The session user is also set to the role, for code that asks for its caller.
+ * In such an executor, SET ROLE fails, even to a granted role.
  *
  *-------------------------------------------------------------------------
  */
@@ -78,7 +78,7 @@ inherited_settings(int *n)
 	return settings;
 }
 
-/* Undoes one setting of the role that the process connected as. */
+/* Undoes one setting of the role as which the process connected. */
 static void
 undo_setting(const char *name, const SettingValue *inherited, int n)
 {
@@ -116,7 +116,7 @@ undo_settings(ArrayType *settings, const SettingValue *inherited, int n)
 }
 
 /*
- * Undoes the settings of the role that the process connected as, and applies the settings of the
+ * Undoes the settings of the role as which the process connected, and applies the settings of the
  * owner.
  */
 static void
@@ -172,7 +172,7 @@ begin_switched(Oid database, Oid owner)
 	/* the rank of a login, so that no setting can replace the session user */
 	SetConfigOption("session_authorization", GetUserNameFromId(owner, false),
 					PGC_SUSET, PGC_S_OVERRIDE);
-	/* the role may have been renamed just now, and its name given to another role */
+	/* the role may just have been renamed, and another role may have its old name */
 	if (GetSessionUserId() != owner)
 		elog(FATAL, "role with OID %u was renamed", owner);
 	CommitTransactionCommand();
@@ -191,13 +191,13 @@ begin_switched(Oid database, Oid owner)
 /*
  * The setting max_parallel_workers, and the largest value that PostgreSQL allows for it.  Executors
  * and parallel queries share the server's background workers.  Any session can raise
- * max_parallel_workers for itself.  A task must not do so, since it would keep executors of other
- * roles from starting.
+ * max_parallel_workers for itself.  A task must not do this, since it would prevent executors of
+ * other roles from starting.
  */
 static struct config_generic *parallel_workers = NULL;
 static int	no_limit = 0;
 
-/* Makes the server's value of max_parallel_workers the largest that a task can set. */
+/* Makes the server's value of max_parallel_workers the limit for tasks. */
 static void
 limit_parallel_workers(void)
 {
@@ -217,7 +217,7 @@ may_go_on(void)
 
 /*
  * Handles signals and reads changed settings, as dw_worker_interrupts() does.  Returns false if the
- * session may now differ from a new session: then the executor must end without running another
+ * session may now differ from a new session.  Then the executor must end without running another
  * task.
  */
 bool
@@ -302,7 +302,7 @@ dw_session_start_transaction(void)
 #endif
 }
 
-/* Commits such a transaction.  Deferred triggers run during this call, still as the role. */
+/* Commits a transaction of the role.  Deferred triggers run during this call, still as the role. */
 void
 dw_session_commit_transaction(void)
 {
@@ -352,8 +352,8 @@ dw_session_clean_within(void)
 }
 
 /*
- * Removes all that tasks may have left in the session, except the state that a procedural language
- * keeps itself.  To be called outside of a transaction.  used_temp: tasks may have left temporary
+ * Removes everything that tasks may have left in the session, except the state of procedural
+ * languages.  To be called outside of a transaction.  used_temp: tasks may have left temporary
  * objects.
  */
 void

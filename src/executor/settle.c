@@ -7,7 +7,7 @@
  * dw_settle() in the transaction that has deleted the task's row (the claim).  dw_settle()
  * concludes the task (ending/conclude.c), records it as failed, or puts it back for another attempt
  * (ending/attempt_end.c).  After the commit, dw_settled() counts the outcome.  This file settles
- * all tasks: alone, in a batch, or with a mode.
+ * all kinds of tasks: alone, in a batch, or with a mode.
  *
  *-------------------------------------------------------------------------
  */
@@ -42,8 +42,8 @@ refusal(const DwClaim *claim)
 }
 
 /*
- * Returns true if the verdict of the claim lets the task run.  Otherwise fills in the outcome in
- * *run, and for a refusal the error, in the current memory context.
+ * Returns true if the verdict of the claim allows the task to run.  Otherwise fills in the outcome
+ * in *run.  For a refusal, also fills in the error, in the current memory context.
  */
 bool
 dw_is_to_be_run(DwRun *run, const DwClaim *claim)
@@ -72,7 +72,7 @@ dw_is_to_be_run(DwRun *run, const DwClaim *claim)
 	return false;
 }
 
-/* Returns when the run began; 0 if it did not begin. */
+/* Returns the start of the run; 0 if it did not begin. */
 static TimestampTz
 started_of(const DwRun *run)
 {
@@ -99,7 +99,7 @@ conclude(const DwRun *run, const DwClaim *claim)
 
 /*
  * Makes *error name the role that has stopped the task.  If the task had failed before it was
- * stopped, the detail keeps this first error.
+ * stopped, the detail has this first error.
  */
 static void
 explain_stop(DwDatabase *db, DwExecutor *me, ErrorData *error)
@@ -117,9 +117,9 @@ explain_stop(DwDatabase *db, DwExecutor *me, ErrorData *error)
 }
 
 /*
- * Returns when a task that has lost its connection to another node is run again; DW_NEVER if it is
- * not.  Sets *lost to the number of lost connections.  Such a run is no attempt, so retry_on does
- * not apply to it, but give_up_on does.
+ * Returns the time of the next run of a task that has lost its connection to another node; DW_NEVER
+ * if it is not run again.  Sets *lost to the number of lost connections.  Such a run is no attempt,
+ * so retry_on does not apply, but give_up_on does.
  */
 static TimestampTz
 next_connection(const DwRun *run, const DwClaim *claim, const DwRetry *retry, int64 *lost)
@@ -167,7 +167,7 @@ settle_failed_run(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)
 	dw_retry_read(claim->key.queue, claim->values, claim->nulls, &retry);
 	reconnect = next_connection(run, claim, &retry, &lost);
 	again = reconnect != DW_NEVER;
-	/* a role that cancels a running task wants no other attempt, unlike the task's timeout */
+	/* after a cancel by a role there is no other attempt, unlike after the task's timeout */
 	if (!again && run->attempts + 1 < claim->terms.max_attempts &&
 		(run->error->sqlerrcode != ERRCODE_QUERY_CANCELED || run->timed_out))
 	{
@@ -198,9 +198,9 @@ settle_failed_run(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)
 }
 
 /*
- * Settles a run without an error whose task has called delay_snooze(): puts the task back.  The
- * task counts as cancelled if a newer task of its key takes its place, or if a session wants to
- * stop it.  No session can stop a task of a batch.
+ * Settles a run without an error that has called delay_snooze(): puts the task back.  The task
+ * counts as cancelled if a newer task of its key takes its place, or if a session wants to stop it.
+ * No session can stop a task of a batch.
  */
 static void
 settle_snoozed_run(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)
@@ -220,8 +220,8 @@ settle_snoozed_run(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)
 /*---- All outcomes ----*/
 
 /*
- * Records the outcome of a run, with all consequences, in the transaction that has deleted the
- * task's row.  If the task is put back, sets run->outcome to DW_RETRIED after a failure, or to
+ * Records the outcome of a run and its consequences, in the transaction that has deleted the task's
+ * row.  If the task is put back, sets run->outcome to DW_RETRIED after a failure, or to
  * DW_NOT_ENDED after delay_snooze().  An error undoes the transaction.  The caller may then claim
  * the task and settle the run again in another transaction.
  */

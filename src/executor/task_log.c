@@ -8,7 +8,7 @@
  * An executor has no client that gets notices, but a task can write to the server's log: by RAISE
  * WARNING or LOG, debug_print_plan, VERBOSE.  Messages beyond delay_wheel.max_task_log are left out
  * of the log, and the task is cancelled.  A task that catches the cancel fails at its end.  So no
- * work of a task takes effect without its messages, and auditing may rely on them.
+ * work of a task takes effect without its messages, and auditing can rely on the messages.
  *
  *-------------------------------------------------------------------------
  */
@@ -75,8 +75,8 @@ dw_task_log_install(void)
 }
 
 /*
- * Begins to count.  From here on, until dw_task_log_end() or dw_task_error(), a task's own code
- * runs.
+ * Begins to count.  The task's own code runs from now on, until dw_task_log_end() or
+ * dw_task_error().
  */
 void
 dw_task_log_begin(void)
@@ -112,9 +112,9 @@ dw_task_sql_runs(void)
 }
 
 /*
- * Lets another extension explain a cancel that it has sent.  Citus cancels a task that is in a
- * deadlock among several nodes, but explains the error only in its emit_log_hook.  So the earlier
- * hooks get the error, as a message that must not be written to the log.
+ * Gives other extensions a chance to explain a cancel that they have sent.  Citus cancels a task in
+ * a deadlock among nodes, but explains the error only in its emit_log_hook.  So the earlier hooks
+ * get the error, as a message that must not be written to the log.
  */
 static void
 ask_for_reason(ErrorData *error)
@@ -130,7 +130,7 @@ ask_for_reason(ErrorData *error)
 
 /*
  * For PG_CATCH: stops counting, and returns the current error of the task, in the current memory
- * context.  If the task has exceeded the limit, returns the error for this.  Otherwise another
+ * context.  If the task has exceeded the limit, returns an error for this.  Otherwise another
  * extension may explain a cancel.
  */
 ErrorData *
@@ -152,8 +152,8 @@ dw_task_error(void)
 }
 
 /*
- * Returns the text that the log and views show for the running task's SQL: the SQL itself, or its
- * first DW_MAX_ERROR_TEXT bytes, in the current memory context.
+ * Returns the running task's SQL for the log and views, limited to DW_MAX_ERROR_TEXT bytes, in the
+ * current memory context.
  */
 const char *
 dw_logged_sql(const char *sql)

@@ -3,13 +3,13 @@
  * task_timeout.c
  *	  The timeout of a task or a batch.
  *
- * Run by executors.  PostgreSQL does not arm statement_timeout in background workers, so its timer
- * can be used.
+ * Run by executors.  PostgreSQL does not use the timer of statement_timeout in background workers,
+ * so this file can use it.
  *
- * A timeout is a cancel, and strikes once.  SQL can catch the cancel (WHEN query_canceled) and go
- * on for ever.  So if the task has not ended GRACE_MS after its timeout, the process ends itself.
- * It does not end itself while the cancel is still pending: then the task is in code that cannot be
- * interrupted, and the cancel takes effect when the task leaves this code.
+ * A timeout sends one cancel.  SQL can catch the cancel (WHEN query_canceled) and continue forever.
+ * So if the task has not ended GRACE_MS after its timeout, the process ends itself.  While the
+ * cancel is still pending, the process does not end itself: the task is in code that cannot be
+ * interrupted, and the cancel takes effect after this code.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,7 +21,7 @@
 
 #include "executor.h"
 
-/* Time in ms from the timeout until the process ends itself, if the task goes on. */
+/* Time in ms from the timeout until the process ends itself, if the task continues. */
 #define GRACE_MS		5000
 
 static bool armed = false;
@@ -81,7 +81,7 @@ dw_timeout_disarm(void)
 	armed = false;
 }
 
-/* Returns true if the timeout was armed and has struck.  To be called before it is disarmed. */
+/* Returns true if the timeout was armed and has expired.  To be called before it is disarmed. */
 bool
 dw_timeout_struck(void)
 {

@@ -27,15 +27,16 @@ dw_task_snapshot_stays(void)
 /*
  * Begins a transaction to claim and run tasks, or, if settle is true, to settle a task that has run
  * in another transaction.  Locks the table of tasks and pushes an active snapshot, which sees all
- * that was committed when the transaction began.  If the transaction keeps its first snapshot,
- * dw_claim() takes this snapshot later; the active snapshot is another one.  After an error,
- * AbortCurrentTransaction() is enough to end the transaction.
+ * commits before the start of the transaction.  If the transaction keeps its first snapshot,
+ * dw_claim() takes that snapshot later.  After an error, AbortCurrentTransaction() is enough to end
+ * the transaction.
  *
- * The lock comes first: after a command that rewrites the table (REPACK CONCURRENTLY, some forms of
- * ALTER TABLE), an older snapshot sees no row in the table.  So the task would seem to be gone.
+ * The lock is taken before the snapshot: after a command that rewrites the table (REPACK
+ * CONCURRENTLY, some forms of ALTER TABLE), an older snapshot sees no row in the table, as if the
+ * task were gone.
  *
  * The transaction is an implicit transaction block.  Outside of a block, other extensions treat
- * each statement as a whole transaction, and commit its effects on other nodes at once.
+ * each statement as a whole transaction, and commit its changes on other nodes at once.
  */
 void
 dw_claim_begin_transaction(bool settle)
@@ -51,7 +52,7 @@ dw_claim_begin_transaction(bool settle)
 
 /*
  * Commits the transaction of a claim.  Settings that the task has changed stay in force until the
- * commit is over, so that deferred triggers and the commit itself obey them (for example
+ * end of the commit.  So deferred triggers and the commit obey them (for example
  * synchronous_commit).  dw_session_clean() undoes them later.
  */
 void

@@ -3,24 +3,24 @@
  * failed.c
  *	  The limits for age and number of failed tasks.
  *
- * Run by the sweeper.  It removes rows of delay_wheel_data.failed_task that are older than
+ * Run by the sweeper.  The sweeper removes rows of delay_wheel_data.failed_task that are older than
  * delay_wheel.failed_max_age.  If there are more than delay_wheel.failed_max_count rows, it also
  * removes the oldest rows of the owners with most rows, until these owners have equal numbers.  So
- * a role with many failures does not push out failed tasks of other roles.
+ * a role with many failures does not displace failed tasks of other roles.
  *
- * The sweeper does not poll.  The time of DW_JOB_FAILED (sweeper_news.c) is the time when it must
- * remove the oldest row.  A process that records a failure lowers this time if it is not set, or if
- * there may be too many rows.  There may be too many when the database's counter of failures has
- * passed the failed limit, which the sweeper sets when it has counted the rows.
+ * The sweeper does not poll.  At the time of DW_JOB_FAILED (sweeper_news.c), it must remove the
+ * oldest row.  A process that records a failure lowers this time if it is not set, or if there may
+ * be too many rows.  This is the case when the database's counter of failures has passed the failed
+ * limit, which the sweeper sets after it has counted the rows.
  *
- * Both limits can be exceeded by a hundredth for a while, so that the sweeper removes many
- * rows at a time.
+ * The age and the number can exceed their limits by a hundredth for a while, so that the sweeper
+ * removes many rows at a time.
  *
  * A pass first counts the rows of each owner, if there may be too many, and then deletes from the
- * oldest row on.  It consists of slices.  Each slice is a transaction, and begins where the last
- * slice has ended, since otherwise it would have to step over all deleted rows.  The counts take
- * effect at the end of the pass.  A pass that is given up, or interrupted by the end of the
- * process, has no effect except its deleted rows.
+ * oldest row on.  A pass consists of slices.  Each slice is a transaction, and begins at the end of
+ * the previous slice, since otherwise it would read all deleted rows again.  The counts take effect
+ * at the end of the pass.  A pass that is aborted, or interrupted by the end of the process, has no
+ * effect except its deleted rows.
  *
  *-------------------------------------------------------------------------
  */
@@ -44,21 +44,21 @@
 #include "../sweeper/sweeper.h"
 #include "failed.h"
 
-/* A slice ends after this many deleted rows, or microseconds. */
+/* A slice ends after this number of deleted rows, or of microseconds. */
 #define SLICE_DELETED	1000
 #define SLICE_US		5000
-/* Rows between two looks at the clock. */
+/* Rows after which the clock is read again. */
 #define SLICE_STEP		16
 /* Microseconds before the next try if the table is locked, or after an error. */
 #define RETRY_US		(10 * USECS_PER_SEC)
 /*
- * Microseconds before locked rows are tried again, since a session that has locked a row does not
- * inform the sweeper when it ends.
+ * Microseconds before locked rows are tried again, since a session with such a lock does not inform
+ * the sweeper at its end.
  */
 #define LOCKED_ROW_US	(5 * USECS_PER_MINUTE)
 /*
- * The pause after a pass, as a multiple of the time that the pass took, and its minimum and
- * maximum in microseconds.
+ * The pause after a pass, as a multiple of the time of the pass, and its minimum and maximum in
+ * microseconds.
  */
 #define PAUSE_FACTOR	100
 #define PAUSE_MIN		USECS_PER_SEC
@@ -108,10 +108,7 @@ static struct
 	TimestampTz oldest;			/* failed_at of the oldest row that stays; DW_NEVER: no row */
 }			pass;
 
-/*
- * Gives up the current pass, since settings or the clock have changed, so that its limits are
- * wrong.
- */
+/* Aborts the current pass: settings or the clock have changed, so its limits are wrong. */
 static void
 restart(void)
 {
@@ -165,7 +162,9 @@ begin_trim_pass(DwDatabase *db)
 	pass.began = dw_uptime();
 	pass.oldest = DW_NEVER;
 	pass.failed = dw_counted(&db->counters, DW_FAILED);
-	/* the counter is read before the rows, so that each failure is in at least one of them */
+	/*
+	 * the counter is read before the rows: each failure is then in the counter, the rows, or both
+	 */
 	pg_memory_barrier();
 	if (dw_failed_max_count >= 0 && pass.failed >= dw_failed_limit(&db->sweeper_news))
 	{
@@ -309,15 +308,12 @@ delete_oldest(Relation rel)
 		result = dw_heap_delete(rel, &tuple->t_self, false);
 		if (result == TM_BeingModified)
 		{
-			/*
-			 * the row does not count as deleted: a newer row is deleted instead, so that the limit
-			 * holds
-			 */
+			/* the row does not count as deleted, so that a newer row is deleted instead */
 			pass.any_locked = true;
 			continue;
 		}
 		deleted += result == TM_Ok;
-		/* a row that another transaction has deleted is gone, too */
+		/* a row that another transaction has deleted counts as deleted, too */
 		if (too_many)
 		{
 			owner->surplus--;
@@ -354,8 +350,8 @@ end_trim_pass(DwDatabase *db)
 	if (pass.any_locked)
 		next = Min(next, now + LOCKED_ROW_US);
 	/*
-	 * A process may have asked for a pass after this pass had counted the rows.  The request was
-	 * cleared for this pass, so check the limit again.
+	 * A process may have requested a pass after this pass had counted the rows.  This pass has
+	 * cleared the request, so check the limit again.
 	 */
 	if (dw_failed_max_count >= 0 &&
 		dw_counted(&db->counters, DW_FAILED) >= dw_failed_limit(&db->sweeper_news))
@@ -390,8 +386,8 @@ trim_slice(DwDatabase *db, const DwCatalog *cat, void *state)
 
 /*
  * Removes a slice of the failed tasks that are too old or too many, in a separate transaction.
- * Sets *more to true if it must be called again at once.  Otherwise returns when it must probably
- * be called again; DW_NEVER if no row must be removed.
+ * Sets *more to true if the caller must call again at once.  Otherwise returns the probable time of
+ * the next call; DW_NEVER if no row must be removed.
  */
 static TimestampTz
 trim_failed(DwDatabase *db, bool *more)
@@ -417,8 +413,8 @@ trim_failed(DwDatabase *db, bool *more)
 /*---- The wing ----*/
 
 /*
- * Asks the sweeper to look at all failed tasks, if there may be any.  In the sweeper itself, gives
- * up the current pass.
+ * If there may be failed tasks, asks the sweeper to check all of them.  In the sweeper itself,
+ * aborts the current pass.
  */
 static void
 doubt_failed(DwDatabase *db, bool settings)

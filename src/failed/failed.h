@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * failed.h
- *	  Failed tasks: their limits, and calls that put them back or discard them.
+ *	  Limits of failed tasks, and functions that put failed tasks back or discard them.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,15 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * retry.c
- *	  The SQL functions that put failed tasks back, or discard them.
+ *	  SQL functions that put failed tasks back, or discard them.
  *
  * Run by sessions, and by executors whose tasks call these functions.
  *
  * A task may have several rows in delay_wheel_data.failed_task, since it may have failed, been put
- * back, and failed again.  A session locks the newest of these rows first, so only one of several
- * sessions puts the task back or discards it.  Under this lock, and with new snapshots at any
- * isolation level, it checks that the task can be put back, as for pending tasks
- * (ending/pending.c).
+ * back, and failed again.  A session first locks the newest of these rows, so only one session puts
+ * the task back or discards it.  Under this lock, with new snapshots at any isolation level, it
+ * checks that the task can be put back, as for pending tasks (ending/pending.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -52,19 +51,18 @@ PG_FUNCTION_INFO_V1(dw_retry_all);
 PG_FUNCTION_INFO_V1(dw_discard);
 PG_FUNCTION_INFO_V1(dw_discard_all);
 
-/* Outcome of an attempt to put a task back, or to discard it */
+/* Result for a task that the call wants to put back, or to discard */
 typedef enum Outcome
 {
 	DEALT_WITH,					/* the task was put back, or discarded */
-	NOT_THERE,					/* the task is no failed task, or no longer one */
+	NOT_THERE,					/* the task is not, or no longer, a failed task */
 	IS_PENDING,					/* the task is already pending */
 	IS_RUNNING,					/* the task is running */
 	IS_LOCKED,					/* an open transaction changes the failed row */
 	KEY_IS_PENDING,				/* another task with its key is pending or running */
-	WRONG_KIND,					/* the task is an SQL task, and the queue is now for messages, or
-								 * vice versa */
-	NO_QUEUE,					/* the task's queue does not exist any more */
-	NO_OWNER					/* the task's owner does not exist any more */
+	WRONG_KIND,					/* the queue is now for messages only, or for SQL tasks only */
+	NO_QUEUE,					/* the task's queue no longer exists */
+	NO_OWNER					/* the task's owner no longer exists */
 } Outcome;
 
 /* State of a call of one of the functions */
@@ -119,8 +117,8 @@ end_retrying(Retrying *retrying)
 }
 
 /*
- * Returns DEALT_WITH if owner, queue and id allow the task to be put back, otherwise the reason why
- * not.  Keeps the queue from being dropped.
+ * Returns DEALT_WITH if owner, queue and id allow the task to be put back, otherwise the reason.
+ * Locks the queue against a drop.
  */
 static Outcome
 judge(const Retrying *retrying, const FailedRow *row)
@@ -208,7 +206,7 @@ delete_failed_rows(const Retrying *retrying, const FailedRow *row, List *rows)
  * Puts a task back, and deletes its failed rows.  Returns KEY_IS_PENDING if another task has its
  * key, or, unless wait is true, if another transaction is changing the key.  A task with a key is
  * inserted under the lock of the key.  Under this lock the process must not wait, so it finds the
- * lane before.
+ * lane first.
  */
 static Outcome
 put_rows_back(Retrying *retrying, const FailedRow *row, List *rows, bool wait)
@@ -235,8 +233,8 @@ put_rows_back(Retrying *retrying, const FailedRow *row, List *rows, bool wait)
 }
 
 /*
- * Locks a failed row.  If another transaction changes the row, waits for its end, or
- * returns TM_WouldBlock if wait is false.
+ * Locks a failed row.  If another transaction changes the row, waits for the end of that
+ * transaction, or returns TM_WouldBlock if wait is false.
  */
 static TM_Result
 lock_row(const Retrying *retrying, const FailedRow *row, bool wait)
@@ -258,9 +256,9 @@ lock_row(const Retrying *retrying, const FailedRow *row, bool wait)
  * this id and owner.  Sets *row to the newest failed row, unless it returns NOT_THERE.  Raises an
  * error if the current user lacks the owner's rights.
  *
- * If tid is given, the call is for many tasks: returns NOT_THERE unless tid is the newest failed
- * row.  Does not wait for locks then, since one locked row must not delay all other tasks.  So
- * calls for many tasks cannot deadlock, in any order.
+ * tid: given by a call for many tasks.  Then returns NOT_THERE unless tid is the newest failed row,
+ * and does not wait for locks, since one locked row must not delay all other tasks.  So calls for
+ * many tasks cannot deadlock.
  */
 static Outcome
 deal_with(Retrying *retrying, int64 id, ItemPointer tid, FailedRow *row)
@@ -289,8 +287,8 @@ deal_with(Retrying *retrying, int64 id, ItemPointer tid, FailedRow *row)
 					 errdetail("Only members of the role that scheduled the task, and superusers, may put it back.")));
 
 		/*
-		 * While a task in mode at_most_once runs, it has a failed row in case the server crashes.
-		 * The executor deletes this row later, so do not even lock it.
+		 * While a task in mode at_most_once runs, it has a failed row, which is for a crash of the
+		 * server.  The executor deletes this row later, so do not lock it.
 		 */
 		if (dw_executor_runs_autonomous(id, &owner))
 			return IS_RUNNING;
@@ -335,7 +333,7 @@ refuse(Outcome why, const FailedRow *row)
 				(errcode(ERRCODE_UNIQUE_VIOLATION),
 				 errmsg("another task of key \"%s\" is pending or running",
 						TextDatumGetCString(row->values[Anum_failed_key - 1])),
-				 errhint("Wait until it has run, or cancel it.")));
+				 errhint("Wait until the other task has run, or cancel it.")));
 	if (why == IS_RUNNING)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_IN_USE),
@@ -390,14 +388,16 @@ deal_with_one(FunctionCallInfo fcinfo, const char *function, bool discards)
 	PG_RETURN_TEXT_P(cstring_to_text(outcome == NOT_THERE ? "gone" : discards ? "discarded" : "retried"));
 }
 
-/* SQL function delay_retry(): puts a failed task back.  Returns "gone" if there is none. */
+/* SQL function delay_retry(): puts a failed task back.  Returns "gone" if there is no such task. */
 Datum
 dw_retry(PG_FUNCTION_ARGS)
 {
 	return deal_with_one(fcinfo, "delay_retry()", false);
 }
 
-/* SQL function delay_discard(): discards a failed task.  Returns "gone" if there is none. */
+/*
+ * SQL function delay_discard(): discards a failed task.  Returns "gone" if there is no such task.
+ */
 Datum
 dw_discard(PG_FUNCTION_ARGS)
 {
@@ -431,13 +431,13 @@ read_filter(FunctionCallInfo fcinfo, Filter *filter)
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					 errmsg("invalid SQLSTATE: \"%s\"", sqlstate),
-					 errhint("It has five characters, digits and upper case letters.")));
+					 errhint("An SQLSTATE consists of five digits and upper-case letters.")));
 	}
 	filter->from = PG_ARGISNULL(3) ? DT_NOBEGIN : PG_GETARG_TIMESTAMPTZ(3);
 	filter->until = PG_ARGISNULL(4) ? DT_NOEND : PG_GETARG_TIMESTAMPTZ(4);
 }
 
-/* Returns true if a column has the wanted text, or if wanted is NULL, which means any value. */
+/* Returns true if a column has the wanted text, or if wanted is NULL. */
 static bool
 same_text(Relation rel, HeapTuple tuple, AttrNumber column, const text *wanted)
 {
@@ -501,8 +501,8 @@ audit_many(const Filter *filter, int64 n, bool discards)
 
 /*
  * Does the work of delay_retry_all() and delay_discard_all(): puts back or discards failed tasks
- * that match the filter, beginning with the earliest failure.  Returns their number.  Sets *left to
- * the number of matching tasks that could not be put back or discarded.
+ * that match the filter, beginning with the earliest failure.  Returns the number of these tasks.
+ * Sets *left to the number of matching tasks that could not be put back or discarded.
  */
 static int64
 deal_with_many(FunctionCallInfo fcinfo, const char *function, bool discards, int64 *left)
@@ -562,7 +562,7 @@ deal_with_many(FunctionCallInfo fcinfo, const char *function, bool discards, int
 	return done;
 }
 
-/* SQL function delay_retry_all(): puts many failed tasks back.  Returns their number. */
+/* SQL function delay_retry_all(): puts many failed tasks back.  Returns the number of tasks. */
 Datum
 dw_retry_all(PG_FUNCTION_ARGS)
 {
@@ -580,8 +580,8 @@ dw_retry_all(PG_FUNCTION_ARGS)
 }
 
 /*
- * SQL function delay_discard_all().  Returns the number of tasks that were discarded.  Silently
- * leaves out tasks that are running, or whose failed rows another transaction changes.
+ * SQL function delay_discard_all().  Returns the number of discarded tasks.  Silently skips tasks
+ * that are running, or whose failed rows another transaction changes.
  */
 Datum
 dw_discard_all(PG_FUNCTION_ARGS)

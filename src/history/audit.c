@@ -7,8 +7,8 @@
  * removes old rows.
  *
  * A row is written in the transaction of the action, so an action that is rolled back leaves no
- * row.  Functions of heap write the row, so the caller needs no rights on the table.  Only the
- * owner of the table can write rows by SQL (dw_history_guard()).
+ * row.  The row is written without SQL, so the caller needs no rights on the table.  Only the owner
+ * of the table can write rows by SQL (dw_history_guard()).
  *
  *-------------------------------------------------------------------------
  */
@@ -59,8 +59,8 @@ put_text(Row *row, AttrNumber column, const char *text)
 }
 
 /*
- * Returns the role that this session connected as, even after SET ROLE and SET SESSION
- * AUTHORIZATION.  An executor may be connected as another role than the owner of its tasks.
+ * Returns the role that has logged in, even after SET ROLE and SET SESSION AUTHORIZATION.  An
+ * executor may be connected as a role that is not the owner of its tasks.
  */
 static Oid
 login_role(void)

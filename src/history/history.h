@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * history.h
- *	  The records of ends of tasks, and of actions of roles.
+ *	  Records of ends of tasks, and of actions of roles.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,7 +27,7 @@
 /* The end of a task in the history. */
 typedef struct DwHistoryEnd
 {
-	DwOutcome	outcome;		/* DW_NOT_ENDED: no end is recorded, perhaps failed attempts */
+	DwOutcome	outcome;		/* DW_NOT_ENDED: no end is recorded, but perhaps failed attempts */
 	TimestampTz ended;			/* time of the end, or of the latest failed attempt */
 	int16		attempt;		/* number of the attempt; 0 if the task was not run */
 	char	   *sqlstate;		/* SQLSTATE of its error, or NULL */

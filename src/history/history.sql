@@ -25,7 +25,7 @@ CREATE TABLE delay_wheel_data.history_0
 	sample double precision,
 	result jsonb,
 	group_key text,
-	-- the view shows differences, which must be finite, too
+	-- the differences in the view must be finite, too
 	CONSTRAINT history_times_check CHECK (pg_catalog.isfinite(due) AND pg_catalog.isfinite(started) AND pg_catalog.isfinite(ended)
 		AND pg_catalog.isfinite(started - due) AND pg_catalog.isfinite(ended - started))
 )
@@ -40,25 +40,25 @@ ALTER TABLE delay_wheel_data.history_0
 	ALTER COLUMN result SET STORAGE MAIN,
 	ALTER COLUMN group_key SET STORAGE MAIN;
 COMMENT ON TABLE delay_wheel_data.history_0 IS
-'How tasks ended: one of three tables that are written in turn. Read them by the view delay_wheel.history. Not in dumps.';
+'One of three tables, written in turn, that record how tasks ended. To read them, use the view delay_wheel.history. Dumps do not contain them.';
 COMMENT ON COLUMN delay_wheel_data.history_0.task IS 'Id of the task';
 COMMENT ON COLUMN delay_wheel_data.history_0.due IS 'Due time of this attempt';
 COMMENT ON COLUMN delay_wheel_data.history_0.started IS 'Start of this attempt';
-COMMENT ON COLUMN delay_wheel_data.history_0.ended IS 'End of its SQL, or time when it was given up or cancelled; the commit came later';
-COMMENT ON COLUMN delay_wheel_data.history_0.rows IS 'Rows that the last statement of its SQL wrote or returned';
-COMMENT ON COLUMN delay_wheel_data.history_0.recurring IS 'Id of the recurring task if this was one of its runs';
+COMMENT ON COLUMN delay_wheel_data.history_0.ended IS 'End of the SQL, or time at which the task was given up or cancelled; the commit came later';
+COMMENT ON COLUMN delay_wheel_data.history_0.rows IS 'Number of rows that the last statement of the SQL wrote or returned';
+COMMENT ON COLUMN delay_wheel_data.history_0.recurring IS 'Id of the recurring task, if the task was a run of a recurring task';
 COMMENT ON COLUMN delay_wheel_data.history_0.owner IS 'Role that scheduled the task';
 COMMENT ON COLUMN delay_wheel_data.history_0.queue IS 'Id of the queue; 0 is the default queue';
 COMMENT ON COLUMN delay_wheel_data.history_0.attempt IS 'Number of this attempt, from 1';
 COMMENT ON COLUMN delay_wheel_data.history_0.outcome IS 'done, failed, retried, skipped or cancelled';
-COMMENT ON COLUMN delay_wheel_data.history_0.command_tag IS 'Command tag of the last statement of its SQL';
-COMMENT ON COLUMN delay_wheel_data.history_0.sqlstate IS 'SQLSTATE of the error, if failed or retried';
+COMMENT ON COLUMN delay_wheel_data.history_0.command_tag IS 'Command tag of the last statement of the SQL';
+COMMENT ON COLUMN delay_wheel_data.history_0.sqlstate IS 'SQLSTATE of the error, if the outcome is failed or retried';
 COMMENT ON COLUMN delay_wheel_data.history_0.message IS 'First 1,000 bytes of the error message';
-COMMENT ON COLUMN delay_wheel_data.history_0.sql IS 'First 200 bytes of its SQL, without the values of parameters';
+COMMENT ON COLUMN delay_wheel_data.history_0.sql IS 'First 200 bytes of the SQL, without the values of parameters';
 COMMENT ON COLUMN delay_wheel_data.history_0.key IS 'Key';
 COMMENT ON COLUMN delay_wheel_data.history_0.tag IS 'Tag';
-COMMENT ON COLUMN delay_wheel_data.history_0.sample IS 'Share of such ends that was recorded; NULL: all';
-COMMENT ON COLUMN delay_wheel_data.history_0.result IS 'First row that its SQL returned, or the result that the receiver of a message passed to delay_done(); JSON null if it was too long';
+COMMENT ON COLUMN delay_wheel_data.history_0.sample IS 'Share of ends of this kind that was recorded; NULL: all';
+COMMENT ON COLUMN delay_wheel_data.history_0.result IS 'First row that the SQL returned, or the result that the receiver of a message passed to delay_done(); JSON null if the value was too long';
 COMMENT ON COLUMN delay_wheel_data.history_0.group_key IS 'Name of the group';
 
 CREATE TABLE delay_wheel_data.history_1 (LIKE delay_wheel_data.history_0 INCLUDING STORAGE INCLUDING CONSTRAINTS INCLUDING COMMENTS)
@@ -80,7 +80,7 @@ COMMENT ON SEQUENCE delay_wheel_data.history_seq IS
 /*
  * The audit: who has done what, see audit.c.  The sweeper deletes the oldest rows.
  */
--- CYCLE, so that a role that may set it cannot make actions fail
+-- CYCLE: a role that may set the sequence must not be able to make actions fail
 CREATE SEQUENCE delay_wheel_data.audit_id_seq AS bigint CACHE 1 CYCLE;
 COMMENT ON SEQUENCE delay_wheel_data.audit_id_seq IS
 'Ids of rows of delay_wheel.audit';
@@ -110,31 +110,31 @@ USING heap
 WITH (autovacuum_vacuum_scale_factor = 0.05, vacuum_truncate = off);
 ALTER SEQUENCE delay_wheel_data.audit_id_seq OWNED BY delay_wheel_data.audit.id;
 COMMENT ON TABLE delay_wheel_data.audit IS
-'Who has done what, if the setting delay_wheel.audit has recorded it. Read it by the view delay_wheel.audit. Not in dumps.';
+'Actions that the setting delay_wheel.audit selects. To read them, use the view delay_wheel.audit. Dumps do not contain them.';
 COMMENT ON COLUMN delay_wheel_data.audit.id IS 'Number of the row; numbers are in the order of the actions';
 COMMENT ON COLUMN delay_wheel_data.audit.at IS 'Time of the action, before the commit';
 COMMENT ON COLUMN delay_wheel_data.audit.task IS 'Id of the task, or of the cancellation by delay_cancel_all()';
 COMMENT ON COLUMN delay_wheel_data.audit.due IS 'New due time of the task, or the argument of delay_run_due()';
 COMMENT ON COLUMN delay_wheel_data.audit.rows IS 'Number of tasks, or of rows that plain SQL wrote; NULL: one, or not counted';
-COMMENT ON COLUMN delay_wheel_data.audit.owner IS 'Owner of the task; if the action concerns no single task, the same as role';
+COMMENT ON COLUMN delay_wheel_data.audit.owner IS 'Owner of the task, or the same role as in column role if the action is not about a single task';
 COMMENT ON COLUMN delay_wheel_data.audit.pid IS 'Process id of the session, as in pg_stat_activity and the log';
-COMMENT ON COLUMN delay_wheel_data.audit.queue IS 'Id of the queue of the task, or of the queue that the call named; 0 is the default queue, NULL: none';
+COMMENT ON COLUMN delay_wheel_data.audit.queue IS 'Id of the queue of the task, or of the queue that the call named; 0: default queue, NULL: no queue';
 COMMENT ON COLUMN delay_wheel_data.audit.action IS 'Name of the function without delay_ or schema; plain_sql: a statement has written to a table of the extension';
 COMMENT ON COLUMN delay_wheel_data.audit.key IS 'Key of the task';
 COMMENT ON COLUMN delay_wheel_data.audit.tag IS 'Tag of the task, or the tag that the call named';
 COMMENT ON COLUMN delay_wheel_data.audit.name IS 'Name of the queue, the recurring task or the table';
 COMMENT ON COLUMN delay_wheel_data.audit.detail IS 'First 1,000 bytes of the other arguments';
 COMMENT ON COLUMN delay_wheel_data.audit.login_role IS 'Role that has logged in, before any SET ROLE; in a task, the owner of the task. NULL if the role was dropped.';
-COMMENT ON COLUMN delay_wheel_data.audit.role IS 'current_user: the role whose rights counted';
+COMMENT ON COLUMN delay_wheel_data.audit.role IS 'current_user: the role whose rights were checked';
 COMMENT ON COLUMN delay_wheel_data.audit.client_addr IS 'Address of the client; NULL for a Unix socket, and in a task';
-COMMENT ON COLUMN delay_wheel_data.audit.application_name IS 'application_name of the session; in a task, of the executor. NULL if it is empty.';
+COMMENT ON COLUMN delay_wheel_data.audit.application_name IS 'application_name of the session, or of the executor in a task; NULL if the name is empty';
 
--- nobody else may write what happened: neither a role that may write to any table,
--- nor a publisher
+-- only the owner may write records: not a role that may write to any table, and not a publisher
+-- of logical replication
 CREATE FUNCTION delay_wheel_internal.history_guard() RETURNS trigger
 AS 'MODULE_PATHNAME', 'dw_history_guard' LANGUAGE C;
 COMMENT ON FUNCTION delay_wheel_internal.history_guard() IS
-'Trigger function: refuses changes of history and audit by plain SQL, except by superusers and the owner of the table; leaves out replicated rows.';
+'Trigger function: refuses changes of history and audit by plain SQL, except by superusers and the owner of the table. Skips replicated rows.';
 REVOKE EXECUTE ON FUNCTION delay_wheel_internal.history_guard() FROM PUBLIC;
 CREATE TRIGGER history_guard BEFORE INSERT OR UPDATE OR DELETE ON delay_wheel_data.history_0
 	FOR EACH ROW EXECUTE FUNCTION delay_wheel_internal.history_guard();
@@ -165,35 +165,35 @@ SELECT h.ended, h.task, h.outcome,
 FROM delay_wheel_data.readable_history h
 	 LEFT JOIN delay_wheel_data.queue_name q ON q.id = h.queue;
 COMMENT ON VIEW delay_wheel.history IS
-'How tasks ended, one row for each attempt. The setting delay_wheel.history, or the queue, decides which ends are recorded.';
+'Ends of tasks, one row for each attempt. The setting delay_wheel.history, or the queue, selects the ends that are recorded.';
 COMMENT ON COLUMN delay_wheel.history.task IS 'Id of the task';
 COMMENT ON COLUMN delay_wheel.history.key IS 'Key';
 COMMENT ON COLUMN delay_wheel.history.tag IS 'Tag';
 COMMENT ON COLUMN delay_wheel.history.owner IS 'Role that scheduled the task';
 COMMENT ON COLUMN delay_wheel.history.started IS 'Start of this attempt';
-COMMENT ON COLUMN delay_wheel.history.ended IS 'End of its SQL, or time when it was given up or cancelled; the commit came later';
-COMMENT ON COLUMN delay_wheel.history.outcome IS 'done; failed: given up; retried: failed, and another attempt follows; skipped: too late; cancelled, also by a newer task that replaced it';
+COMMENT ON COLUMN delay_wheel.history.ended IS 'End of the SQL, or time at which the task was given up or cancelled; the commit came later';
+COMMENT ON COLUMN delay_wheel.history.outcome IS 'done; failed: the task was given up; retried: another attempt follows the failed one; skipped: the task was too late; cancelled: also if a newer task has replaced the task';
 COMMENT ON COLUMN delay_wheel.history.lateness IS 'Milliseconds from due to started';
 COMMENT ON COLUMN delay_wheel.history.duration IS 'Milliseconds from started to ended';
-COMMENT ON COLUMN delay_wheel.history.rows IS 'Rows that the last statement of its SQL wrote or returned';
-COMMENT ON COLUMN delay_wheel.history.command_tag IS 'Command tag of the last statement of its SQL, without numbers; NULL if a rule changed the kind of statement';
-COMMENT ON COLUMN delay_wheel.history.sqlstate IS 'SQLSTATE of the error, if failed or retried';
+COMMENT ON COLUMN delay_wheel.history.rows IS 'Number of rows that the last statement of the SQL wrote or returned';
+COMMENT ON COLUMN delay_wheel.history.command_tag IS 'Command tag of the last statement of the SQL, without numbers; NULL if a rule changed the kind of statement';
+COMMENT ON COLUMN delay_wheel.history.sqlstate IS 'SQLSTATE of the error, if the outcome is failed or retried';
 COMMENT ON COLUMN delay_wheel.history.message IS 'First 1,000 bytes of the error message';
 COMMENT ON COLUMN delay_wheel.history.queue IS 'Name of the queue; NULL if the queue was dropped';
 COMMENT ON COLUMN delay_wheel.history.attempt IS 'Number of this attempt, from 1';
 COMMENT ON COLUMN delay_wheel.history.due IS 'Due time of this attempt';
-COMMENT ON COLUMN delay_wheel.history.sql IS 'First 200 bytes of its SQL, without the values of parameters';
-COMMENT ON COLUMN delay_wheel.history.recurring IS 'Id of the recurring task if this was one of its runs';
-COMMENT ON COLUMN delay_wheel.history.sample IS 'Share of such ends that was recorded; NULL: all';
+COMMENT ON COLUMN delay_wheel.history.sql IS 'First 200 bytes of the SQL, without the values of parameters';
+COMMENT ON COLUMN delay_wheel.history.recurring IS 'Id of the recurring task, if the task was a run of a recurring task';
+COMMENT ON COLUMN delay_wheel.history.sample IS 'Share of ends of this kind that was recorded; NULL: all';
 COMMENT ON COLUMN delay_wheel.history.group_key IS 'Name of the group';
-COMMENT ON COLUMN delay_wheel.history.result IS 'First row that its SQL returned, or the result that the receiver of a message passed to delay_done()';
+COMMENT ON COLUMN delay_wheel.history.result IS 'First row that the SQL returned, or the result that the receiver of a message passed to delay_done()';
 
 CREATE VIEW delay_wheel.audit WITH (security_invoker) AS
 SELECT a.at, a.action, a.task, COALESCE(q.name, CASE a.queue WHEN 0 THEN 'default' END) AS queue, a.key, a.tag, a.name, a.detail, a.due, a.rows, a.login_role, a.role, a.client_addr, a.application_name, a.pid, pg_catalog.pg_get_userbyid(a.owner::oid)::text AS owner, a.id
 FROM delay_wheel_data.readable_audit a
 	 LEFT JOIN delay_wheel_data.queue_name q ON q.id = a.queue;
 COMMENT ON VIEW delay_wheel.audit IS
-'Who has done what to tasks and queues. The setting delay_wheel.audit decides which actions are recorded.';
+'Actions of roles on tasks and queues. The setting delay_wheel.audit selects the actions that are recorded.';
 COMMENT ON COLUMN delay_wheel.audit.at IS 'Time of the action, before the commit';
 COMMENT ON COLUMN delay_wheel.audit.action IS 'Name of the function without delay_ or schema; plain_sql: a statement has written to a table of the extension';
 COMMENT ON COLUMN delay_wheel.audit.task IS 'Id of the task, or of the cancellation by delay_cancel_all()';
@@ -205,11 +205,11 @@ COMMENT ON COLUMN delay_wheel.audit.detail IS 'First 1,000 bytes of the other ar
 COMMENT ON COLUMN delay_wheel.audit.due IS 'New due time of the task, or the argument of delay_run_due()';
 COMMENT ON COLUMN delay_wheel.audit.rows IS 'Number of tasks, or of rows that plain SQL wrote; NULL: one, or not counted';
 COMMENT ON COLUMN delay_wheel.audit.login_role IS 'Role that has logged in, before any SET ROLE; in a task, the owner of the task. NULL if the role was dropped.';
-COMMENT ON COLUMN delay_wheel.audit.role IS 'current_user: the role whose rights counted';
+COMMENT ON COLUMN delay_wheel.audit.role IS 'current_user: the role whose rights were checked';
 COMMENT ON COLUMN delay_wheel.audit.client_addr IS 'Address of the client; NULL for a Unix socket, and in a task';
-COMMENT ON COLUMN delay_wheel.audit.application_name IS 'application_name of the session; in a task, of the executor. NULL if it is empty.';
+COMMENT ON COLUMN delay_wheel.audit.application_name IS 'application_name of the session, or of the executor in a task; NULL if the name is empty';
 COMMENT ON COLUMN delay_wheel.audit.pid IS 'Process id of the session, as in pg_stat_activity and the log';
-COMMENT ON COLUMN delay_wheel.audit.owner IS 'Owner of the task; if the action concerns no single task, the same as role';
+COMMENT ON COLUMN delay_wheel.audit.owner IS 'Owner of the task, or the same role as in column role if the action is not about a single task';
 COMMENT ON COLUMN delay_wheel.audit.id IS 'Number of the row; numbers are in the order of the actions';
 
 GRANT SELECT ON delay_wheel.history, delay_wheel.audit TO PUBLIC;

@@ -1,34 +1,33 @@
 /*-------------------------------------------------------------------------
  *
  * history_tables.c
- *	  The tables of delay_wheel.history: the choice of the current table, and the removal of old
- *	  rows.
+ *	  The tables of delay_wheel.history: choosing the current table, and removing old rows.
  *
  * Run by the sweeper.  There are three tables, which are written in turn.  So old rows are removed
  * by truncation, without a scan, dead rows, or work for vacuum.  The sequence history_seq has the
- * number of the current table, which is written now.  Shared memory also has this number, once a
- * sweeper has read it.  A session that has read the number before it changed may still write to the
- * former table.  This does no harm, since the former table is the last table to be emptied.
+ * number of the current table, which is written now.  Shared memory also has this number after a
+ * sweeper has read it.  A session that has read the old number may still write to the previous
+ * table.  This is harmless, since the previous table is the last table to be emptied.
  *
- * The next table becomes the current one when the current table has reached a quarter of
- * delay_wheel.history_max_size, or is a third of delay_wheel.history_max_age old.  The next table
- * is the oldest table, and is emptied before.  So, once it has grown, the history has between a
- * half and three quarters of the maximum size.  Rows are removed at an age between two thirds of
- * the maximum age and the full maximum age.  Tables are also emptied if they have expired while
- * nothing is written any more, or if a limit was lowered.
+ * When the current table has reached a quarter of delay_wheel.history_max_size, or is a third of
+ * delay_wheel.history_max_age old, the next table becomes current.  The next table is the oldest
+ * table, and is emptied first.  So a full history has between a half and three quarters of the
+ * maximum size.  Rows are removed at an age between two thirds of the maximum age and the full
+ * maximum age.  Tables are also emptied if they have expired without new rows being written, or if
+ * a limit was lowered.
  *
  * The sweeper does one step at a time, a truncation or a turn to the next table, each in a separate
- * transaction.  The tables show which step is due, so a crash between two steps leaves nothing to
- * be cleaned up.  The sweeper does not poll: the time of DW_JOB_HISTORY (sweeper_news.c) is the
- * time when a step is due, and sessions that write lower this time.
+ * transaction.  The tables show which step is due, so nothing must be cleaned up after a crash
+ * between two steps.  The sweeper does not poll: a step is due at the time of DW_JOB_HISTORY
+ * (sweeper_news.c), and sessions that write lower this time.
  *
  * On servers that run many tasks, deleting single rows would cost as much as writing them, and
  * would leave a bloated table.  With only two tables, rows would be removed at half the maximum
  * age.
  *
- * If another session has locked a table, even to read it, the sweeper does not wait but tries again
- * later.  Meanwhile the current table grows, until the three tables have reached the maximum size.
- * Then no more history is recorded, which the view "status" shows.
+ * If another session has locked a table, even for reading, the sweeper does not wait but tries
+ * again later.  Meanwhile the current table grows, until the three tables have reached the maximum
+ * size.  Then no more history is recorded, which the view "status" shows.
  *
  *-------------------------------------------------------------------------
  */
@@ -59,7 +58,7 @@
 
 /*
  * Minimum and maximum pause before the next try, in microseconds, if a table is locked or after an
- * error.  Between these limits the pause is as long as the obstacle has lasted.
+ * error.  Within these limits, the pause is as long as the obstacle has lasted.
  */
 #define RETRY_MIN_US	(20 * 1000)
 #define RETRY_MAX_US	(10 * USECS_PER_SEC)
@@ -144,7 +143,7 @@ read_tables(const DwCatalog *cat, TimestampTz now, Tables *tables)
 	return true;
 }
 
-/* Returns how many pages the current table may have by the maximum size of all tables together. */
+/* Returns the maximum number of pages of the current table, by the maximum size of all tables. */
 static BlockNumber
 room_of_current(const Tables *tables)
 {
@@ -215,7 +214,7 @@ has_expired(const Tables *tables, int number, TimestampTz now)
 		 dw_time_add(tables->table[number].first, dw_history_max_age_us()) <= now);
 }
 
-/* Returns when the next step will be due by age, if nothing more is written. */
+/* Returns the time at which the next step is due by age, if nothing more is written. */
 static TimestampTz
 next_time(const Tables *tables)
 {
@@ -280,8 +279,8 @@ do_step(DwDatabase *db, const DwCatalog *cat, void *state)
 }
 
 /*
- * Called if a step could not be done.  Returns when to try again, and reports a problem if the
- * obstacle has lasted for long.
+ * Called if a step could not be done.  Returns the time of the next try, and reports a problem if
+ * the obstacle has lasted for a long time.
  */
 static TimestampTz
 put_turn_off(DwDatabase *db)
@@ -300,8 +299,8 @@ put_turn_off(DwDatabase *db)
 
 /*
  * If a step is due, empties a table or turns to the next table, in a separate transaction.  Sets
- * *more to true if it must be called again at once.  Otherwise returns when it must probably be
- * called again; DW_NEVER if nothing must be removed.
+ * *more to true if the caller must call again at once.  Otherwise returns the probable time of the
+ * next call; DW_NEVER if nothing must be removed.
  */
 TimestampTz
 dw_history_turn(DwDatabase *db, bool *more)

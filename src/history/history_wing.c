@@ -24,8 +24,8 @@ may_record(Relation rel, HeapTuple row)
 }
 
 /*
- * Asks the sweeper to look at the tables of the history and of the audit if they may have rows.
- * Also asks for the history if shared memory still names a current table.
+ * Asks the sweeper to check the tables of the history and of the audit if they may have rows.  Also
+ * asks for the history if shared memory still names a current table.
  */
 static void
 doubt_history(DwDatabase *db, bool settings)

@@ -3,22 +3,21 @@
  * record.c
  *	  The record of the ends of tasks, delay_wheel.history.
  *
- * Run by the process that ends a task, in the transaction of the end: mostly an executor.  For a
- * cancelled task this is the session that cancels it, or the sweeper, which removes the rows that a
- * mark has hit.  So the row exists if, and only if, the end was committed.  Functions of heap write
- * the rows, without SQL.
+ * Run by the process that ends a task, usually an executor, in the transaction of the end.  For a
+ * cancelled task this is the session that cancels it, or the sweeper that removes its row.  So the
+ * row exists if, and only if, the end was committed.  The rows are written without SQL.
  *
- * There are three tables.  One of them, the current table, is written.  When it is old or large,
- * the sweeper empties the oldest table and makes it the current one (history_tables.c).  The number
- * of the current table is in a sequence, and usually also in shared memory.
+ * There are three tables.  One of them, the current table, is written.  When this table is old or
+ * large, the sweeper empties the oldest table and makes that table current (history_tables.c).  The
+ * number of the current table is in a sequence, and usually also in shared memory.
  *
  * The rows of a batch, or of a slice of the sweeper, are collected, and written together just
  * before the commit, with one WAL record for each page instead of each row.  A task of a batch may
- * run other tasks by delay_run() in a subtransaction, which may be undone alone.  So rows of
+ * run other tasks by delay_run() in a subtransaction that is undone alone.  So rows of
  * subtransactions are not collected.
  *
- * Writing the history must not fail, since the task would fail, too.  So a wait for a lock ignores
- * lock_timeout, except in a batch, whose tasks can be run again alone.
+ * Writing the history must not fail, since the task would fail, too.  So lock_timeout does not
+ * apply here, except in a batch, whose tasks can be run again alone.
  *
  *-------------------------------------------------------------------------
  */
@@ -73,7 +72,7 @@ PG_FUNCTION_INFO_V1(dw_history_guard);
 /* Number of a table's last pages that are searched for a task's end (some thousand rows). */
 #define NEWEST_PAGES	64
 
-/* The collected rows of the batch that this executor runs, or of the sweeper's slice. */
+/* The collected rows of this executor's batch, or of the sweeper's slice. */
 static bool collecting = false;
 static List *collected = NIL;
 static MemoryContext collected_context = NULL;
@@ -97,8 +96,8 @@ dw_history_max_pages(void)
 /*
  * Returns the size, in pages, at which the next table replaces the current table.  room: the number
  * of pages that the other tables leave to the current table.  Usually the size is a quarter of the
- * whole history.  It is less if another table has grown larger, because this table was locked and
- * could not be emptied.
+ * whole history.  It is less if another table has grown larger because a lock prevented a
+ * truncation.
  */
 BlockNumber
 dw_history_turn_pages(BlockNumber room)
@@ -146,8 +145,8 @@ room(DwDatabase *db)
 }
 
 /*
- * Notes if the history is full, and reports a problem when it becomes full.  For the sweeper, and
- * for writers, which may notice it first.
+ * Notes if the history is full, and reports a problem when it becomes full.  Called by the sweeper,
+ * and by writers.
  */
 void
 dw_history_set_full(DwDatabase *db, bool full)
@@ -158,14 +157,14 @@ dw_history_set_full(DwDatabase *db, bool full)
 
 /*
  * To be called after rows were written to rel, the last row to this page.  After the first row,
- * asks the sweeper to replace the table when it will be old.  If the table is large enough, asks
- * the sweeper to replace it now.  Before, notes if the history is full, since the sweeper resets
- * this note.
+ * asks the sweeper to replace the table when it is old.  If the table is large enough, asks the
+ * sweeper to replace it now.  First notes if the history is full, since the sweeper resets this
+ * note.
  */
 static void
 note_written(DwDatabase *db, Relation rel, BlockNumber page)
 {
-	/* another table may be current by now */
+	/* another table may be current now */
 	if (db == NULL || RelationGetRelid(rel) != dw_catalog()->history[current_table(db)])
 		return;
 	if (page == 0)
@@ -178,7 +177,7 @@ note_written(DwDatabase *db, Relation rel, BlockNumber page)
 
 /* The choice of ends to record */
 
-/* Returns the level of the queue; if it has none, the level of the setting. */
+/* Returns the level of the queue; if the queue has no level, the level of the setting. */
 static DwHistoryLevel
 level_of(int16 queue)
 {
@@ -201,7 +200,7 @@ is_planned(DwOutcome outcome)
 	return outcome == DW_DONE || outcome == DW_CANCELLED;
 }
 
-/* Returns true if the level of the queue, or of the setting, records all such ends, or a share. */
+/* Returns true if the level of the queue or setting records all or a share of such ends. */
 bool
 dw_history_wants(int16 queue, int outcome)
 {
@@ -209,8 +208,8 @@ dw_history_wants(int16 queue, int outcome)
 }
 
 /*
- * Returns the size in bytes up to which the history keeps the result of a task of the queue; 0 if
- * it keeps no result, or does not record such an end.
+ * Returns the maximum size in bytes of a task's result in the history, for a task of the queue; 0
+ * if no result, or no such end, is recorded.
  */
 int
 dw_history_max_result(int16 queue)
@@ -371,8 +370,8 @@ make_row(const DwEnded *ended, double sample)
 
 /*
  * Opens the current table, locked for writing.  Turns lock_timeout off, except in a batch.  If the
- * sweeper makes another table current during the wait for the lock, tries again with this table,
- * since the first table may be emptied next.
+ * sweeper makes another table current during the wait for the lock, tries again with the new
+ * current table, since the first table may be emptied next.
  */
 static Relation
 open_for_writing(DwDatabase *db)
@@ -405,8 +404,8 @@ open_for_writing(DwDatabase *db)
 }
 
 /*
- * For the sweeper, which waits for no lock.  Locks the current table for writing, as when rows are
- * written.  Returns false if the lock is not free.
+ * For the sweeper, which does not wait for locks.  Locks the current table for writing.  Returns
+ * false if the lock is not free.
  */
 bool
 dw_history_lock_if_free(void)
@@ -418,9 +417,9 @@ dw_history_lock_if_free(void)
 /*
  * Makes this process write to a page near the end of the table.
  *
- * Otherwise the process would go on in the page that it wrote to last, until the page is full, even
- * if other processes have added thousands of pages meanwhile.  But dw_history_newest_end() searches
- * only the last NEWEST_PAGES pages.
+ * Otherwise the process would fill the page to which it wrote last, even if other processes have
+ * added thousands of pages meanwhile.  But dw_history_newest_end() searches only the last
+ * NEWEST_PAGES pages.
  */
 static void
 leave_old_page(Relation rel)
@@ -452,9 +451,9 @@ write_rows(List *rows)
 }
 
 /*
- * Records the end of a task or an attempt, if its history level demands it.  To be called in the
- * transaction of the end, by dw_conclude().  In a batch, dw_history_write_collected() writes the
- * row.
+ * Records the end of a task or an attempt, depending on the level of the history.  To be called in
+ * the transaction of the end, by dw_conclude().  In a batch, dw_history_write_collected() writes
+ * the row.
  */
 void
 dw_history_record(const DwEnded *ended)
@@ -541,7 +540,7 @@ outcome_in(Relation rel, HeapTuple tuple, int64 id)
  *
  * A row about a failed attempt, or a failure, adds only the latest error, not the end of the task.
  * After a failure, the task may have been put back, and its later end may not be recorded.  The
- * table failed_task shows if it has failed.
+ * table failed_task shows if the task has failed.
  */
 static void
 add_row(Relation rel, HeapTuple tuple, int64 id, DwHistoryEnd *end)
@@ -568,8 +567,8 @@ add_row(Relation rel, HeapTuple tuple, int64 id, DwHistoryEnd *end)
 
 /*
  * Adds the newest rows of the task, in the last pages of the current table, to *end.  Rows are
- * removed only with the whole table, so no new row gets into the free space of an old page.  Adds
- * nothing if the table is locked.
+ * removed only with the whole table, so old pages get no new rows.  Adds nothing if the table is
+ * locked.
  */
 static void
 read_newest(int64 id, Snapshot snapshot, DwHistoryEnd *end)
@@ -596,7 +595,7 @@ read_newest(int64 id, Snapshot snapshot, DwHistoryEnd *end)
 	table_close(rel, AccessShareLock);
 }
 
-/* Returns an index by task, if an administrator has added one; else InvalidOid. */
+/* Returns the index by task that an administrator may have added; else InvalidOid. */
 static Oid
 index_by_task(Relation rel)
 {
@@ -637,9 +636,9 @@ read_table(Oid table, int64 id, Snapshot snapshot, DwHistoryEnd *end)
 }
 
 /*
- * Returns the name of the outcome (see dw_outcome_names) of a task that is gone, and is no failed
- * task.  Returns NULL if the newest rows of the history do not have it, or if the current user may
- * not read it.
+ * Returns the name of the outcome (see dw_outcome_names) of a task that is neither pending nor
+ * failed.  Returns NULL if the newest rows of the history do not have the outcome, or if the
+ * current user may not read it.
  */
 const char *
 dw_history_newest_end(int64 id)
@@ -654,8 +653,8 @@ dw_history_newest_end(int64 id)
 
 /*
  * Fills in *end from the history of such a task.  If the newest rows do not have its end, reads all
- * rows, which takes long unless an administrator has added indexes.  Also reads rows that the
- * current user may not read, but does not use them.
+ * rows, which is slow unless an administrator has added indexes.  Ignores rows that the current
+ * user may not read.
  */
 void
 dw_history_find(int64 id, Snapshot snapshot, DwHistoryEnd *end)

@@ -5,8 +5,8 @@
  *
  * Run by sessions.
  *
- * It shows the marks: rows that cancel many tasks at once (task/marks.c),
- * until the sweeper has removed these tasks.
+ * The view shows marks, which are rows that cancel many tasks at once (task/marks.c).  The sweeper
+ * removes a mark after its tasks.
  *
  *-------------------------------------------------------------------------
  */
@@ -43,16 +43,16 @@ PG_FUNCTION_INFO_V1(dw_get_cancellations);
 typedef struct SweepState
 {
 	bool		runs;
-	bool		waits;			/* for open transactions that may still commit cancelled tasks */
+	bool		waits;			/* waits for transactions that may commit cancelled tasks */
 	Datum		pids;			/* array of some of their pids; 0: a prepared transaction */
 } SweepState;
 
 /*
  * Returns the tasks that executors of this database are running, for dw_mark_hits().  Sets *n to
- * their number.
+ * the number of tasks.
  *
- * An executor that runs a task has either deleted its row, which other processes see until the
- * commit, or notes that it keeps the row.  An executor that is only looking at a row does neither.
+ * An executor that runs a task has either deleted the row, which other processes see until the
+ * commit, or notes that it keeps the row.  An executor that only examines a row does not do this.
  */
 static DwMarkable *
 running_tasks(int *n)
@@ -129,11 +129,11 @@ put_cancellation(FunctionCallInfo fcinfo, Relation rel, HeapTuple tuple, const S
 	dw_deform(rel, tuple, &row, &nulls);
 	if (!dw_may_watch(DatumGetObjectId(row[Anum_cancellation_made_by - 1])))
 		return;
-	/* a tag is a text of a user, which only readers of the user's tasks may see */
+	/* a tag is a text of a user, so only readers of the user's tasks may see it */
 	nulls[Anum_cancellation_tag - 1] |= !dw_may_read(DatumGetObjectId(row[Anum_cancellation_made_by - 1]));
 	ours = DatumGetInt64(row[Anum_cancellation_origin - 1]) == dw_origin_stamp();
 	state = !ours ? "unarmed" : !sweep->runs ? "queued" : sweep->waits ? "waiting" : "sweeping";
-	/* a column of the table that is shown unchanged */
+	/* number of a column of the table that is shown unchanged */
 #define SAME(type, name) \
 	{type, row[Anum_cancellation_##name - 1], nulls[Anum_cancellation_##name - 1]}
 	dw_put_row(fcinfo, SAME(INT8OID, id), SAME(TIMESTAMPTZOID, made_at), SAME(REGROLEOID, made_by),

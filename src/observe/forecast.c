@@ -3,17 +3,17 @@
  * forecast.c
  *	  Number of tasks that will be due in each period, and the next tasks.
  *
- * A hundred million tasks may be pending, so not all of them are counted.  Small numbers are
- * counted by scans of the index of lanes, from the earliest period to the last.  A period with more
- * entries than PERIOD_ROWS is estimated from a sample: some pages of the table, evenly spread.  If
- * the sample is the whole table, the number is exact, too.
+ * A hundred million tasks may be pending, so not all tasks are counted.  Small numbers are counted
+ * by scans of the index of lanes, from the earliest period to the last.  A period with more than
+ * PERIOD_ROWS entries is estimated from a sample: some evenly spread pages of the table.  If the
+ * sample is the whole table, the number is exact, too.
  *
- * The ring cannot be used: only the timer may read its entries, the entries are hints and include
- * cancelled tasks, and a standby has no ring.  PostgreSQL's statistics cannot be used: they include
- * the rows of all roles, and are as old as the last ANALYZE.
+ * The ring cannot be used: only the timer may read its entries, which are hints and include
+ * cancelled tasks.  A standby has no ring.  PostgreSQL's statistics cannot be used, since they
+ * include the rows of all roles, and are as old as the last ANALYZE.
  *
  * Run by sessions.  For any number of tasks, a call reads at most about 2 * MAX_ROWS entries of the
- * index, a few more for each lane, and SAMPLE_PAGES pages of the table.
+ * index, some additional entries for each lane, and SAMPLE_PAGES pages of the table.
  *
  *-------------------------------------------------------------------------
  */
@@ -49,7 +49,7 @@
 /* limits for the entries of the index that are read for one period, and for one call */
 #define PERIOD_ROWS		10000
 #define MAX_ROWS		50000
-/* most pages of the table that one call reads; of a larger table it reads at least half as many */
+/* limit for the pages that one call reads; at least half of them if the table is large enough */
 #define SAMPLE_PAGES	4000
 
 /* The state of a call's scan of the index. */
@@ -57,7 +57,7 @@ typedef struct Walk
 {
 	Relation	rel;
 	DwLaneScan *scan;
-	bool		marked;			/* rows of cancelled tasks may be left */
+	bool		marked;			/* there may be rows of cancelled tasks */
 	int			left;			/* number of entries that may still be read */
 } Walk;
 
@@ -75,7 +75,7 @@ PG_FUNCTION_INFO_V1(dw_count_due);
 PG_FUNCTION_INFO_V1(dw_next_due);
 PG_FUNCTION_INFO_V1(dw_next_tasks);
 
-/* Returns true if the user may watch the task and it is armed: other tasks are not counted. */
+/* Returns true if the task is counted: the user may watch it, and it is armed. */
 static bool
 is_watched(const DwTaskKey *key)
 {
@@ -94,7 +94,7 @@ begin_walk(Relation rel)
 	(void) dw_marks_anew(&nmarks);
 	walk.marked = nmarks > 0;
 	walk.scan = dw_lanes_scan_begin(rel, &lowest, GetActiveSnapshot());
-	/* only the row itself shows if it is cancelled */
+	/* only the row itself shows if the task is cancelled */
 	if (!walk.marked)
 		dw_lane_scan_keys_only(walk.scan, false);
 	return walk;
@@ -141,7 +141,7 @@ is_pending(const Walk *walk)
 
 /*
  * Moves *lane, the position of the scan, to the key of the lane's next pending task.  Returns false
- * if this task is due at until or later, or there is none (then lane->due is DW_NEVER).  The last
+ * if this task is due at until or later, or does not exist (then lane->due is DW_NEVER).  The last
  * entry that may be read counts as a pending task.
  */
 static bool
@@ -178,7 +178,7 @@ seek_lane(Walk *walk, DwTaskKey *lane, TimestampTz from)
 	dw_lanes_scan_seek(walk->scan, lane);
 }
 
-/* Counts each period as far as it is cheap.  Returns true if all numbers are exact. */
+/* Counts each period within the limits.  Returns true if all numbers are exact. */
 static bool
 count_periods(Relation rel, const TimestampTz *bounds, int n, Period *periods)
 {
@@ -214,7 +214,7 @@ count_periods(Relation rel, const TimestampTz *bounds, int n, Period *periods)
 
 /*---- The sample ----*/
 
-/* Returns the number of bounds that are not after the time. */
+/* Returns the number of bounds at or before the time. */
 static int
 period_of(TimestampTz due, const TimestampTz *bounds, int n)
 {
@@ -234,9 +234,8 @@ period_of(TimestampTz due, const TimestampTz *bounds, int n)
 }
 
 /*
- * Estimates the periods that were not counted to their ends.  Reads pages at fixed distances: tasks
- * lie in the table in the order in which they were scheduled, so tasks of one period often lie side
- * by side.
+ * Estimates the periods that were not fully counted.  Reads pages at fixed distances: the table has
+ * the tasks in the order of scheduling, so tasks of one period are often on neighbouring pages.
  */
 static void
 estimate_periods(Relation rel, const TimestampTz *bounds, int n, Period *periods)

@@ -4,8 +4,8 @@
  *	  The function behind the view "groups".
  *
  * Run by sessions.  At most MOST_LOOKED_AT groups of a lane are copied at once, under the shared
- * ready lock.  This takes a millisecond.  Names of groups are not in memory.  They are read from
- * rows of tasks afterwards, and only for the groups that are shown.
+ * ready lock.  This takes a millisecond.  Names of groups are not in memory.  The names are read
+ * from rows of tasks afterwards, and only for the groups that are shown.
  *
  *-------------------------------------------------------------------------
  */
@@ -34,7 +34,7 @@
 
 PG_FUNCTION_INFO_V1(dw_get_groups);
 
-/* Limit for the groups of a lane that are shown: the groups that have had a place longest. */
+/* Limit for the shown groups of a lane: the groups that have had a place for the longest time. */
 #define MOST_LOOKED_AT	10000
 
 /* Limit for the rows that are read to find the name of a group without a waiting task in memory. */
@@ -71,7 +71,7 @@ add_lane(Collection *all, DwDatabase *db, int32 number)
 	if (!dw_may_watch(shown.owner))
 		return;
 	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
-	/* the place may belong to another lane by now */
+	/* the place may now belong to another lane */
 	if (lane->database == db->oid && lane->owner == shown.owner)
 	{
 		shown.queue = lane->queue;
@@ -160,7 +160,7 @@ state_of(const DwGroupCopy *group, TimestampTz now, bool *waits)
 		return group->running > 0 ? "running" : "loading";
 	if (group->state == DW_GROUP_FULL)
 		return "full";
-	/* a group whose time has come wakes when somebody looks for a task */
+	/* after this time, the group wakes when a process looks for a task */
 	if (group->state != DW_GROUP_ASLEEP || group->wakes_at <= now)
 		return "open";
 	*waits = true;
@@ -196,7 +196,7 @@ put_group(FunctionCallInfo fcinfo, Relation rel, const Shown *shown, TimestampTz
 }
 
 /*
- * The view "groups": the groups of this database that have a place in memory.  Of each queue it
+ * The view "groups": the groups of this database that have a place in memory.  For each queue, it
  * shows the first "most" groups, by the due times of their oldest tasks.
  */
 Datum

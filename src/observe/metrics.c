@@ -6,8 +6,8 @@
  *
  * Run by sessions.
  *
- * The views are for monitoring programs that look every few seconds.  They only read shared memory,
- * and have few rows for each database, for any number of tasks, owners and queues.
+ * The views are for monitoring programs that read them every few seconds.  They only read shared
+ * memory, and have few rows for each database, for any number of tasks, owners and queues.
  *
  *-------------------------------------------------------------------------
  */
@@ -41,7 +41,7 @@ PG_FUNCTION_INFO_V1(dw_get_silent);
 #define LOWEST_BIT	6
 #define HIGHEST_BIT	37
 
-/* Returns the name of a database; NULL if it has no place, or the user may not see it. */
+/* Returns the name of a database; NULL if the database has no place, or the user may not see it. */
 static char *
 visible_name(const DwDatabase *db)
 {
@@ -54,7 +54,7 @@ visible_name(const DwDatabase *db)
 
 /*
  * The rows of a database: one for each state of a lane, see dw_lane_state(), and one for tasks that
- * are suspected of having crashed the server.  Suspected tasks count for no lane here.
+ * are suspected of having crashed the server.  Suspected tasks do not count in their lanes here.
  */
 static const char *const states[] = {
 	"ready", "running", "limited", "blocked", "paused", "unreceived", "suspected"
@@ -149,7 +149,7 @@ dw_get_lateness(PG_FUNCTION_ARGS)
 
 		if (name == NULL)
 			continue;
-		/* counts grow meanwhile, but the numbers must not fall from one bound to the next */
+		/* counts grow meanwhile, but the numbers must not decrease from bound to bound */
 		for (int bit = LOWEST_BIT; bit <= HIGHEST_BIT + 1; bit++)
 		{
 			bool		all = bit > HIGHEST_BIT;
@@ -199,7 +199,7 @@ dw_get_silent(PG_FUNCTION_ARGS)
 
 /*---- The figures of all nodes of Citus, for the view delay_wheel.nodes ----*/
 
-/* Run by sessions.  The session asks each node by a connection of Citus, as the session's user. */
+/* Run by sessions, which query each node over a connection of Citus, as the session's user. */
 
 PG_FUNCTION_INFO_V1(dw_get_nodes);
 
@@ -246,8 +246,8 @@ dw_get_nodes(PG_FUNCTION_ARGS)
  *
  * The page (delay_wheel.page_data()) shows texts of many roles.  In a database whose encoding is
  * SQL_ASCII, a text is a string of bytes that each role may choose.  PostgreSQL sends a text only
- * if it is valid in the client's encoding; otherwise the query fails.  So one role's invalid byte
- * would keep the page from all users.  A function that cuts a text to its beginning may also cut a
+ * if it is valid in the client's encoding; otherwise the query fails.  So an invalid byte of one
+ * role would break the page for all users.  A function that shortens a text may also cut a
  * character in two, and leave invalid bytes.
  */
 
@@ -255,7 +255,7 @@ PG_FUNCTION_INFO_V1(dw_readable);
 
 /*
  * SQL function: replaces each byte that is not valid in the client's encoding by a question mark.
- * The structure of the document is ASCII, so it stays.
+ * The structure of the document is ASCII, so it does not change.
  */
 Datum
 dw_readable(PG_FUNCTION_ARGS)

@@ -3,8 +3,7 @@
  * views.c
  *	  Functions behind the views "running", "ring", "lanes", "queues" and "status".
  *
- * Run by sessions.  They copy data under the lock that protects the data, and make rows from the
- * copy afterwards.
+ * Run by sessions.  The functions copy data under its lock, and make rows from the copy afterwards.
  *
  * Due tasks wait in the ready list of their lane (a combination of owner, queue and priority) until
  * an executor takes them.  Tasks that are in memory but not due yet count as "near"; other pending
@@ -56,7 +55,7 @@
 #include "../task/task.h"
 #include "views.h"
 
-/* Time in us: a receiver that has looked for messages within this time counts as present. */
+/* A receiver that has looked for messages within this time, in us, counts as present. */
 #define LATELY_US		(10 * USECS_PER_SEC)
 
 PG_FUNCTION_INFO_V1(dw_slot);
@@ -74,8 +73,8 @@ PG_FUNCTION_INFO_V1(dw_is_readable);
 PG_FUNCTION_INFO_V1(dw_readable_owners);
 
 /*
- * Returns true if the current user may see the number of a role's tasks, when they are due, and
- * which tasks are running.  Reading the rows of tasks, with their SQL, needs more rights.
+ * Returns true if the current user may see the number, the due times and the running tasks of a
+ * role.  Reading the rows of tasks, with their SQL, needs more rights.
  */
 bool
 dw_may_watch(Oid owner)
@@ -111,8 +110,8 @@ my_roles(FunctionCallInfo fcinfo)
 /*
  * SQL function for row level security: returns the roles whose rows the current user may read.
  *
- * A scan of all rows calls the function for each row, so the result is kept.  A cursor has the
- * rights of the user who reads from it first.
+ * A scan of all rows calls the function for each row, so the result is cached.  A cursor has the
+ * rights of its first reader.
  */
 Datum
 dw_readable_owners(PG_FUNCTION_ARGS)
@@ -123,7 +122,7 @@ dw_readable_owners(PG_FUNCTION_ARGS)
 }
 
 /*
- * Support function of is_readable(): lets the planner put is_readable() before all conditions of
+ * Support function of is_readable(): the planner then puts is_readable() before all conditions of
  * the reader, even conditions without cost, such as IS NULL.  If costs are equal, PostgreSQL
  * evaluates conditions of row level security first.
  */
@@ -154,7 +153,7 @@ dw_is_readable(PG_FUNCTION_ARGS)
 	}		   *last = fcinfo->flinfo->fn_extra;
 	bool		result;
 
-	/* keep the last result: a scan often reads many rows of one owner, and a check can be slow */
+	/* cache the last result: a scan often reads many rows of one owner, and a check can be slow */
 	if (last == NULL)
 		last = fcinfo->flinfo->fn_extra = MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, sizeof(*last));
 	if (last->user != GetUserId() || last->owner != PG_GETARG_OID(0))
@@ -174,7 +173,7 @@ dw_is_readable(PG_FUNCTION_ARGS)
 }
 
 /*
- * Returns a ring without slots, for computing with ticks.  The rings of all databases have this
+ * Returns a ring without slots, for computations with ticks.  The rings of all databases have this
  * shape.
  */
 static DwRing
@@ -268,7 +267,7 @@ dw_get_running(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* Returns this database's place in shared memory; NULL if it has none. */
+/* Returns this database's place in shared memory; NULL: no place. */
 DwDatabase *
 dw_watched_database(void)
 {
@@ -329,7 +328,7 @@ is_empty(const DwLane *lane)
 	return lane->waiting == 0 && lane->running == 0 && dw_ready_count(lane) == 0;
 }
 
-/* Returns true if the database has no timer, but gets one as soon as it needs it. */
+/* Returns true if the database has no timer, but gets a timer as soon as this is necessary. */
 static bool
 timer_rests(const DwDatabase *db)
 {
@@ -337,8 +336,8 @@ timer_rests(const DwDatabase *db)
 }
 
 /*
- * Returns the state of a lane for users.  Sets *reason to the cause of the state, or to NULL if it
- * needs none.  lane and owner may be copies.  limit: the result of dw_lane_limit().
+ * Returns the state of a lane for users.  Sets *reason to the cause of the state, or to NULL.  lane
+ * and owner may be copies.  limit: the result of dw_lane_limit().
  */
 const char *
 dw_lane_state(const DwDatabase *db, const DwLane *lane, const DwOwner *owner, DwLimit limit,
@@ -376,8 +375,8 @@ dw_lane_state(const DwDatabase *db, const DwLane *lane, const DwOwner *owner, Dw
 }
 
 /*
- * Returns why nobody has received the due messages of an external queue; NULL if a receiver waits,
- * or has looked lately.  queue may be a copy, or NULL.
+ * Returns the reason why due messages of an external queue are not received; NULL if a receiver
+ * waits, or has looked recently.  queue may be a copy, or NULL.
  */
 static const char *
 receiver_reason(const DwQueue *queue, TimestampTz now)
@@ -392,7 +391,7 @@ receiver_reason(const DwQueue *queue, TimestampTz now)
 /*
  * Returns the due time before which all tasks of the lane are in memory.
  *
- * Returns DW_NEVER if all tasks are in memory, or if tasks are never loaded since the role was
+ * Returns DW_NEVER if all tasks are in memory, or if tasks are never loaded because the role was
  * dropped.  Returns PG_INT64_MIN if the time is not known, while the timer loads all tasks again.
  *
  * If the published horizon has passed, or nothing was loaded yet, returns next_far: no task is due
@@ -430,9 +429,7 @@ put_lane(FunctionCallInfo fcinfo, DwDatabase *db, int32 number)
 	const char *not_received;
 	TimestampTz now = dw_now();
 
-	/*
-	 * take no lock for lanes that the user may not see; check again later, as the lane may change
-	 */
+	/* take no lock for lanes that the user may not see; check again later: the lane may change */
 	if (!dw_may_watch(dw_lanes[number].owner))
 		return;
 	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
@@ -467,9 +464,9 @@ put_lane(FunctionCallInfo fcinfo, DwDatabase *db, int32 number)
 /*
  * Returns the next lane of the database after a number; DW_NO_LANE if there is none.
  *
- * Takes no lock: sessions that read thousands of lanes under a shared lock would overtake the timer
- * and the executors, which want the lock in exclusive mode, and keep them waiting.  A lane that is
- * entered or given up just now may be missed, or seen in its old state.
+ * Takes no lock: timer and executors, which need the lock in exclusive mode, would have to wait for
+ * sessions that read thousands of lanes in shared mode.  A lane that is entered or released at this
+ * moment may be missed, or seen in its old state.
  */
 int32
 dw_lane_after(const DwDatabase *db, int32 place)
@@ -519,7 +516,7 @@ typedef struct QueueSum
 	int64		ready;			/* due tasks */
 	TimestampTz first_due;		/* due time of the first due task; DW_NEVER if there is none */
 	int32		leased;			/* messages under a lease; -1 if not known */
-	DwLimit		limit;			/* the queue's limit, if it holds back a lane with ready tasks */
+	DwLimit		limit;			/* the queue's limit, if it blocks a lane with ready tasks */
 	DwLaneLateness lateness;	/* lateness in its lanes */
 } QueueSum;
 
@@ -531,7 +528,7 @@ compare_sums(const void *a, const void *b)
 
 /*
  * Fills sums with the queues of a database, by id, without their lanes.  Returns the number of
- * queues.  Takes the lock separately for each queue, to keep no process waiting.
+ * queues.  Takes the lock separately for each queue, so that other processes do not wait.
  */
 static int
 collect_queues(DwDatabase *db, QueueSum *sums)
@@ -575,7 +572,7 @@ add_lane_to_queue(DwDatabase *db, DwLane *lane, TimestampTz now, QueueSum *sum)
 		return;
 	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
 	limit = dw_lane_limit(lane, now, &room, &until);
-	/* check again: tasks may have been taken meanwhile, or the lane given up */
+	/* check again: tasks may have been taken meanwhile, or the lane released */
 	if (lane->database == db->oid && dw_ready_count(lane) > 0)
 		sum->first_due = Min(sum->first_due, dw_lane_first_due(lane));
 	LWLockRelease(dw_ready_lock(db));
@@ -606,8 +603,8 @@ sum_queues(DwDatabase *db, int *n)
 
 /*
  * Counts the leases of external queues by the index of leased messages, since shared memory does
- * not have this number for all queues.  If the table is locked, the number stays unknown, so that a
- * reader of the view does not wait for a command that rewrites the table.
+ * not have this number for all queues.  If the table is locked, the number stays unknown: a reader
+ * of the view must not wait for a command that rewrites the table.
  */
 static void
 count_leased(QueueSum *sums, int n)
@@ -684,7 +681,7 @@ put_queue(FunctionCallInfo fcinfo, QueueSum *sum)
 			   lateness_column(dw_lane_lateness_percentile(&sum->lateness, 1)));
 }
 
-/* Returns the sums of a queue; NULL if the queue has none, or the user may not see it. */
+/* Returns the sums of a queue; NULL if the queue has no sums, or the user may not see it. */
 static QueueSum *
 visible_sum(Relation rel, HeapTuple tuple, QueueSum *sums, int n)
 {
@@ -746,7 +743,7 @@ lowest_horizon(DwDatabase *db)
 	return lowest;
 }
 
-/* Counts the executors of a database, and the executors that run a task.  Takes no lock. */
+/* Counts all executors of a database, and the busy executors.  Takes no lock. */
 static void
 count_executors(DwDatabase *db, int32 *executors, int32 *running)
 {
@@ -761,7 +758,7 @@ count_executors(DwDatabase *db, int32 *executors, int32 *running)
 	}
 }
 
-/* Counts the lanes with due tasks whose owners can have no executor for now. */
+/* Counts the lanes with due tasks whose owners can have no executor now. */
 static int32
 count_parked(DwDatabase *db)
 {
@@ -798,7 +795,7 @@ service_state(DwDatabase *db)
 		return "silent";
 	if (db->timer.state == DW_PROCESS_RUNNING || timer_rests(db))
 	{
-		/* a resting timer would run again if one of these had changed */
+		/* a timer ends its rest after a change of one of these settings */
 		if (dw_database_is_disabled(db))
 			return "disabled";
 		if (db->paused)
@@ -810,7 +807,7 @@ service_state(DwDatabase *db)
 }
 
 /*
- * Returns the problem that keeps a stopped database from having a timer; NULL if there is none.
+ * Returns the problem that prevents a stopped database from having a timer; NULL: no problem.
  * Without a timer, no process notes problems.
  */
 static const char *
@@ -851,8 +848,8 @@ silent_column(DwDatabase *db)
 }
 
 /*
- * Adds a database without a place to the result of the view "status".  problem: why the database is
- * not served, or NULL.  at: since when this is known, or 0.
+ * Adds a database without a place to the result of the view "status".  problem: the reason why the
+ * database is not served, or NULL.  at: the time since which the reason is known, or 0.
  */
 static void
 put_status_without_place(FunctionCallInfo fcinfo, Oid database, const char *state,
@@ -869,8 +866,8 @@ put_status_without_place(FunctionCallInfo fcinfo, Oid database, const char *stat
 }
 
 /*
- * If there is a database that the launcher cannot look into, adds it to the result, since it may
- * have the extension, and tasks.
+ * Adds the database, if any, that the launcher cannot look into: it may have the extension, and
+ * tasks.
  */
 static void
 put_status_unlooked(FunctionCallInfo fcinfo)
@@ -954,8 +951,8 @@ dw_get_status(PG_FUNCTION_ARGS)
 }
 
 /*
- * SQL function: returns true if an executor is running the task outside of a transaction, so that
- * its row is meanwhile in failed_task.  Returns false if the current user may not see the task.
+ * SQL function: returns true if an executor is running the task outside of a transaction.  Then its
+ * row is in failed_task.  Returns false if the current user may not see the task.
  */
 Datum
 dw_is_running(PG_FUNCTION_ARGS)

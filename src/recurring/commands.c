@@ -1,29 +1,29 @@
 /*-------------------------------------------------------------------------
  *
  * commands.c
- *	  The SQL functions that declare, change, remove, pause and resume recurring tasks.
+ *	  SQL functions that declare, change, remove, pause and resume recurring tasks.
  *
  * Run by sessions, and by executors whose tasks call these functions.
  *
  * The definition of a recurring task is a row of delay_wheel_data.recurring_task, which describes
  * the task and its times.  A run is an ordinary task, whose row names the definition (key
- * "recurring" of its column "more").  The definition names one task, its current run, which is
- * pending or running.  The transaction that ends the current run (ending/conclude.c) deletes the
- * run's row, inserts the next run, and writes the id of this run into the definition
- * (recurring/definition.c).  So a definition has one run at any time, two runs never overlap, and
- * no run is lost or doubled if a process dies.
+ * "recurring" of the column "more").  The definition names its current run, a pending or running
+ * task.  The transaction that ends the current run (ending/conclude.c) deletes the run's row,
+ * inserts the next run, and writes the id of this run into the definition (recurring/definition.c).
+ * So a definition has one run at any time, runs never overlap, and the death of a process neither
+ * loses nor doubles a run.
  *
- * A task that its definition does not name is no run any more: for example a failed run that was
- * put back, or a run that was replaced when the definition changed.
+ * A task that the definition does not name is no longer a run: for example a failed run that was
+ * put back, or a run that a change of the definition replaced.
  *
  * Locks are taken in this order: first the row of the run (ending/pending.c), then the row of the
- * definition.  So a session that changes a definition first takes its run, which means that it
- * deletes the run's row.  If an executor is running the run, the session leaves the run alone: at
- * the run's end, the executor waits for the change of the definition, and obeys it.  The definition
- * may get another run before its row is locked, so its run must be read again under the lock.
+ * definition.  So a session that changes a definition first takes the run: it deletes the run's
+ * row.  If an executor is running the run, the session does not touch the run: at the run's end,
+ * the executor waits for the change of the definition, and obeys it.  The definition may get
+ * another run before its row is locked, so the session reads the run again under the lock.
  *
  * A session looks for a definition by its name as for a task by its key (ending/keys.c): with a
- * dirty snapshot, under a lock on the name.  The lock is held only during the search and, for a new
+ * dirty snapshot, under a lock on the name.  The lock lasts only for the search and, for a new
  * name, the insertion.
  *
  *-------------------------------------------------------------------------
@@ -76,7 +76,7 @@ PG_FUNCTION_INFO_V1(dw_resume_recurring);
 /* The lock on a name that this process holds, if any */
 static LOCKTAG name_lock;
 
-/* Releases the lock that find_name() has taken last. */
+/* Releases the last lock of find_name(). */
 static void
 unlock_name(void)
 {
@@ -86,7 +86,7 @@ unlock_name(void)
 /*
  * Looks for the definition with this owner and name.  If an open transaction is inserting or
  * deleting it, sets *open to this transaction, otherwise fills in *def.  Returns false if there is
- * none.
+ * no such definition.
  */
 static bool
 look_for_name(Relation rel, Oid owner, text *name, DwDefinition *def, TransactionId *open)
@@ -120,7 +120,7 @@ look_for_name(Relation rel, Oid owner, text *name, DwDefinition *def, Transactio
 
 /*
  * Finds the current user's definition with this name, after waiting for other transactions that
- * change it.  Returns false if there is none.  If keep_lock is true, a name that was not found
+ * change it.  Returns false if there is no such definition.  keep_lock: a name that was not found
  * stays locked: the caller inserts a definition, and unlocks the name.
  */
 static bool
@@ -159,7 +159,7 @@ take_run(const DwDefinition *def, DwRecurringRun *run)
 	Relation	rel;
 	HeapTuple	found;
 
-	/* an earlier call took it, but then the definition had changed */
+	/* an earlier call took the run, but then the definition had changed */
 	if (run->taken != NULL && run->id == id)
 		return;
 	memset(run, 0, sizeof(DwRecurringRun));
@@ -178,7 +178,7 @@ take_run(const DwDefinition *def, DwRecurringRun *run)
 				run->running = true;
 				break;
 			case DW_GONE:
-				/* the run is cancelled, but an earlier delay_run() may still be running it */
+				/* the run is cancelled, but an earlier delay_run() may still be executing it */
 				if (found != NULL)
 					run->running = !dw_row_wait(rel, &run->key);
 				break;
@@ -188,8 +188,8 @@ take_run(const DwDefinition *def, DwRecurringRun *run)
 
 /*
  * Takes the run of a definition, locks the definition's row, and reads *def again under this lock.
- * Returns false if the definition has changed since it was read: the caller looks again, with the
- * same *run.
+ * Returns false if the definition has changed since it was read.  Then the caller looks again, with
+ * the same *run.
  */
 static bool
 take_definition(Relation rel, DwDefinition *def, DwRecurringRun *run)
@@ -203,7 +203,7 @@ take_definition(Relation rel, DwDefinition *def, DwRecurringRun *run)
 		dw_definition_number(&locked, Anum_recurring_task) != run->id)
 		return false;
 	*def = locked;
-	/* check under the lock, which the end of such a run needs, too */
+	/* check under the lock, since the end of such a run needs the lock, too */
 	if (run->id != 0 && run->taken == NULL && !run->running)
 		run->running = dw_runs_without_row(run->id);
 	return true;
@@ -275,7 +275,7 @@ read_name(const DwOptions *options)
 	return name;
 }
 
-/* Raises an error if a task cannot recur at this interval. */
+/* Raises an error if the interval is not valid for a recurring task. */
 static void
 check_every(const Interval *every)
 {
@@ -381,10 +381,7 @@ is_same(Relation rel, const DwDefinition *a, const DwDefinition *b, const AttrNu
 	return true;
 }
 
-/*
- * The columns that determine the ideal times of the runs, when they should begin, if both
- * definitions count from the same start
- */
+/* The columns that, with the start, determine the ideal times of the runs */
 static const AttrNumber interval_columns[] = {
 	Anum_recurring_every, Anum_recurring_schedule, Anum_recurring_time_zone, 0
 };
@@ -420,7 +417,7 @@ default_starts(const DwDefinition *wanted)
 
 /*
  * Inserts a new definition and its first run.  Returns the id of the run.  Raises an error if there
- * would be no run at all.  The caller has locked the name.
+ * would be no run.  The caller has locked the name.
  */
 static int64
 create(DwDefinition *def)
@@ -447,10 +444,9 @@ create(DwDefinition *def)
 }
 
 /*
- * Changes a definition that was taken together with its run.  Returns the id of the current run, 0
- * if there is none.  Replaces a pending run.  The end of a running run obeys the change.  A
- * definition that came with a copy of another database becomes this database's own, so its runs
- * will run here.
+ * Changes a definition that was taken together with its run.  Returns the id of the current run; 0:
+ * no run.  Replaces a pending run.  The end of a running run obeys the change.  A definition that
+ * came with a copy of another database is armed, so its runs will run here.
  */
 static int64
 change(Relation rel, DwDefinition *def, const DwDefinition *wanted, DwRecurringRun *run)
@@ -482,8 +478,8 @@ change(Relation rel, DwDefinition *def, const DwDefinition *wanted, DwRecurringR
 
 /*
  * Inserts a definition, or changes the definition with this name.  Returns the id of its current
- * run, 0 if there is none.  Leaves a definition of this database alone if it is declared again
- * without any change.
+ * run; 0: no run.  Does not change a definition of this database that is declared again without any
+ * change.
  */
 static int64
 declare(DwDefinition *wanted)
@@ -495,7 +491,7 @@ declare(DwDefinition *wanted)
 	DwDefinition def;
 	int64		result;
 
-	/* before the name is locked, take everything that may have to be waited for */
+	/* before the name is locked, take everything that may require a wait */
 	table_close(dw_tasks_open(), NoLock);
 	(void) dw_require_lane(GetUserId(), DatumGetInt16(wanted->values[Anum_recurring_queue - 1]),
 						   DatumGetInt16(wanted->values[Anum_recurring_priority - 1]));
@@ -572,8 +568,8 @@ dw_cron(PG_FUNCTION_ARGS)
 
 /*
  * Checks the call of an SQL function whose only argument is a name, and takes the current user's
- * definition with this name as take_definition() does.  If only_paused is true, only reads a
- * definition that is not paused, without locking it or taking its run.  Returns the open table of
+ * definition with this name as take_definition() does.  only_paused: a definition that is not
+ * paused is only read, without locking it or taking its run.  Returns the open table of
  * definitions, or NULL if there is no such definition.
  */
 static Relation
@@ -600,7 +596,10 @@ take_named(FunctionCallInfo fcinfo, const char *function, bool only_paused, DwDe
 	return rel;
 }
 
-/* SQL function delay_unschedule(): removes a recurring task.  Returns false if there is none. */
+/*
+ * SQL function delay_unschedule(): removes a recurring task.  Returns false if there is no such
+ * task.
+ */
 Datum
 dw_unschedule(PG_FUNCTION_ARGS)
 {
@@ -638,8 +637,8 @@ dw_pause_recurring(PG_FUNCTION_ARGS)
 }
 
 /*
- * Resumes a definition without a running run.  Its next run is at the first ideal time that is not
- * before now, and is after the last run.
+ * Resumes a definition without a running run.  Its next run is at the first ideal time from now on
+ * that is after the last run.
  */
 static void
 resume(DwDefinition *def)

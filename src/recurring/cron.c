@@ -10,16 +10,14 @@
  * A schedule consists of local times, and local clocks are set forward and back (summer time).
  * There are two kinds of schedule, as in Vixie's cron:
  *
- * fixed hours	each local time is due once: when the clock first shows that time or a
- *				later one.  So local times that the clock leaves out are due together
- *				at the end of the gap, and a local time that comes twice is due the
- *				first time.
- * any hour		(the field "hour" begins with *) each instant is due at which the clock
- *				shows a matching time.  So *:00, *:15 ... are 15 minutes apart,
- *				whatever happens to the clock.
+ * fixed hours each local time is due once: when the clock first shows this time or a later time.
+ *				So skipped local times are due together at the end of the gap, and a local time that
+ *				occurs twice is due the first time.
+ * any hour (the field "hour" begins with *) each instant at which the clock shows a matching time
+ *				is due.  So *:00, *:15 ... are always 15 minutes apart, even if the clock changes.
  *
- * This file counts in seconds.  An instant is counted from the Unix epoch.  A local time is counted
- * from the epoch, too, as if the clock showed UTC.  The offset is local time minus UTC.
+ * This file counts in seconds.  Instants are counted from the Unix epoch.  Local times are also
+ * counted from the epoch, as if the clock showed UTC.  The offset is local time minus UTC.
  * pg_next_dst_boundary() reads a time zone as a sequence of spans with one offset each.
  *
  *-------------------------------------------------------------------------
@@ -40,8 +38,8 @@
 #define EPOCH_DIFF		((POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * (int64) SECS_PER_DAY)
 
 /*
- * Period of the Gregorian calendar, weekdays included, in seconds: 400 years.  A schedule
- * without a match in one period never has a match.
+ * Period of the Gregorian calendar, weekdays included, in seconds: 400 years.  A schedule without a
+ * match in one period has no match.
  */
 #define CALENDAR_CYCLE	(INT64CONST(146097) * SECS_PER_DAY)
 
@@ -68,8 +66,7 @@ typedef struct Field
 	int			min;
 	int			max;
 	int			cycle;			/* number of different values; the first value follows the last */
-	const char *names;			/* names of the values from min on, 3 letters each, without
-								 * separators, or "" */
+	const char *names;			/* three-letter names of the values from min on, or "" */
 	const char *hint;			/* errhint() for a wrong value */
 } Field;
 
@@ -77,10 +74,10 @@ static const Field fields[NFIELDS] = {
 	{"second", 0, 59, 60, "", "Seconds are 0 to 59."},
 	{"minute", 0, 59, 60, "", "Minutes are 0 to 59."},
 	{"hour", 0, 23, 24, "", "Hours are 0 to 23."},
-	{"day of month", 1, 31, 31, "", "Days of the month are 1 to 31, and L is the last one."},
+	{"day of month", 1, 31, 31, "", "Days of the month are 1 to 31, and L is the last day."},
 	{"month", 1, 12, 12, "janfebmaraprmayjunjulaugsepoctnovdec", "Months are 1 to 12, or jan to dec."},
 	{"day of week", 0, 7, 7, "sunmontuewedthufrisat",
-	"Days of the week are 0 to 7, or sun to sat; 0 and 7 are Sunday, friL is the last Friday of a month, and fri#2 the second one."}
+	"Days of the week are 0 to 7, or sun to sat. 0 and 7 are Sunday, friL is the last Friday of a month, and fri#2 is the second Friday."}
 };
 
 /* Words that stand for a whole schedule. */
@@ -100,7 +97,7 @@ static const struct
 
 /*
  * State of the reader.  A field is a list of elements, separated by commas.  The read_*() functions
- * take text from the element.  After an error, they set problem and hint, and return false.
+ * consume text of the element.  After an error, they set problem and hint, and return false.
  */
 typedef struct Reader
 {
@@ -165,7 +162,7 @@ take_char(Reader *reader, char c)
 
 /*
  * Reads an unsigned number.  Returns false, without noting an error, if there is no digit.  Stops
- * reading at 1000, before the number overflows: no field has such a value.
+ * at 1000, before the number overflows: no field has such a value.
  */
 static bool
 read_cron_number(Reader *reader, int *value)
@@ -180,7 +177,7 @@ read_cron_number(Reader *reader, int *value)
 
 /*
  * Reads a number, or the name of a value such as "mon".  Returns false, without noting an error, if
- * there is neither.
+ * the text is not a number or a name.
  */
 static bool
 read_value(Reader *reader, int *value)
@@ -199,8 +196,8 @@ read_value(Reader *reader, int *value)
 }
 
 /*
- * Returns the set of values from first to last in steps.  If last is less than first, the
- * range goes on from the lowest value: in the field "hour", 22-2 is 22, 23, 0, 1, 2.
+ * Returns the set of values from first to last in steps.  If last is less than first, the range
+ * continues from the lowest value: in the field "hour", 22-2 is 22, 23, 0, 1, 2.
  */
 static uint64
 range_of(const Field *field, int first, int last, int step)
@@ -285,7 +282,7 @@ read_element(Reader *reader, DwCron *cron, uint64 *set)
 		return out_of_range(reader, "Value", last);
 	if (step < 1 || step > field->cycle)
 		return fail(reader, psprintf("Step %d is out of range for \"%s\".", step, field->name),
-					psprintf("Steps are 1 to %d; they begin anew with each cycle of the field.", field->cycle));
+					psprintf("Steps are 1 to %d. They start again with each cycle of the field.", field->cycle));
 	*set |= range_of(field, first, last, step);
 	return true;
 }
@@ -351,13 +348,13 @@ abbreviated(const char *word, int length)
 	return NULL;
 }
 
-/* Notes that a word with @ is not an abbreviation.  Returns false. */
+/* Notes that a word with @ is no abbreviation.  Returns false. */
 static bool
 wrong_word(Reader *reader, const char *word, int length)
 {
 	if (length == strlen("@reboot") && pg_strncasecmp(word, "@reboot", length) == 0)
 		return fail(reader, "\"@reboot\" is not a time.",
-					"A schedule is made of times; tasks last over restarts by themselves.");
+					"A schedule consists of times. Recurring tasks stay after a restart.");
 	return fail(reader,
 				psprintf("\"%.*s\" is not known.", pg_mbcliplen(word, length, 60), word),
 				"There are @hourly, @daily, @midnight, @weekly, @monthly, @yearly and @annually.");
@@ -374,8 +371,8 @@ read_schedule(Reader *reader, const char *text, DwCron *cron)
 	int			first;
 
 	if (strlen(text) > DW_MAX_CRON)
-		return fail(reader, psprintf("It is longer than %d bytes.", DW_MAX_CRON),
-					"Ranges and steps make a schedule short.");
+		return fail(reader, psprintf("The schedule is longer than %d bytes.", DW_MAX_CRON),
+					"Use ranges and steps to shorten the schedule.");
 	n = split(text, words, lengths, lengthof(words));
 	if (n == 1 && words[0][0] == '@')
 	{
@@ -386,8 +383,8 @@ read_schedule(Reader *reader, const char *text, DwCron *cron)
 	}
 	if (n != NFIELDS && n != NFIELDS - 1)
 		return fail(reader,
-					n == 1 ? "It has 1 field." : psprintf("It has %d fields.", n),
-					"A schedule has five: minute, hour, day of month, month and day of week; or six, with the second before them.");
+					n == 1 ? "The schedule has 1 field." : psprintf("The schedule has %d fields.", n),
+					"A schedule has five fields: minute, hour, day of month, month and day of week. A field for the second can precede them.");
 	first = NFIELDS - n;
 	for (int i = 0; i < n; i++)
 	{
@@ -409,8 +406,8 @@ read_schedule(Reader *reader, const char *text, DwCron *cron)
 
 /*
  * Reads a schedule from its text.  Returns false if the text is not a schedule.  Then sets *problem
- * to a sentence with the reason, for errdetail(), and *hint to a sentence for errhint().  Both are
- * static or allocated in the current memory context.
+ * to a sentence with the reason, for errdetail(), and *hint to a sentence for errhint().  The
+ * sentences are static or in the current memory context.
  */
 bool
 dw_cron_parse(const char *text, DwCron *cron, const char **problem, const char **hint)
@@ -469,8 +466,8 @@ week_from(int weekday, uint8 weekdays)
 }
 
 /*
- * Returns the set of matching days of a month.  Bit 1 is its first day, and `first` is the Julian
- * day number of this day.
+ * Returns the set of matching days of a month.  Bit 1 is the first day, and `first` is its Julian
+ * day number.
  */
 static uint32
 days_of_month(const DwCron *cron, int year, int month, int first)
@@ -508,7 +505,7 @@ next_match(const DwCron *cron, int64 from, int64 before, int64 *match)
 		second += SECS_PER_DAY;
 		julian--;
 	}
-	if (julian < 0)				/* possible near the lowest timestamp */
+	if (julian < 0)				/* happens near the lowest timestamp */
 		julian = second = 0;
 	j2date((int) julian, &year, &month, &day);
 	for (;; day = 0)
@@ -541,8 +538,8 @@ next_match(const DwCron *cron, int64 from, int64 before, int64 *match)
 /*---- Time zones ----*/
 
 /*
- * Sets *offset to the offset of a time zone at instant t, and *until to the instant when this
- * offset ends, or to PG_INT64_MAX if it never ends.
+ * Sets *offset to the offset of a time zone at instant t, and *until to the end of this offset;
+ * PG_INT64_MAX: no end.
  */
 static void
 offset_at(pg_tz *zone, pg_time_t t, int64 *offset, pg_time_t *until)
@@ -558,7 +555,7 @@ offset_at(pg_tz *zone, pg_time_t t, int64 *offset, pg_time_t *until)
 	{
 		/*
 		 * Exactly at the last change in the zone's table, pg_next_dst_boundary() wrongly finds no
-		 * next change.  One second later its answer is right.
+		 * next change.  One second later, its result is right.
 		 */
 		pg_time_t	later = t + 1;
 
@@ -569,11 +566,10 @@ offset_at(pg_tz *zone, pg_time_t t, int64 *offset, pg_time_t *until)
 }
 
 /*
- * Returns the first local time that the clock has not reached at any instant up to the given
- * instant.
+ * Returns the first local time that the clock has not reached up to the given instant.
  *
- * The clock may have shown a later time than now before it was set back.  The spans of the last two
- * weeks are enough, since offsets are less than a week.
+ * Before it was set back, the clock may have shown a later time than now.  The spans of the last
+ * two weeks are enough, since offsets are less than a week.
  */
 static int64
 not_shown_until(pg_tz *zone, pg_time_t instant)
@@ -595,7 +591,7 @@ not_shown_until(pg_tz *zone, pg_time_t instant)
 }
 
 /*
- * Returns the first instant, not before t, when the clock shows the given local time or a later
+ * Returns the first instant, not before t, at which the clock shows the given local time or a later
  * time.
  */
 static pg_time_t
@@ -614,8 +610,8 @@ first_shown(pg_tz *zone, int64 local, pg_time_t t)
 }
 
 /*
- * Finds the first instant after `after` when a schedule with fixed hours is due.  Returns false if
- * there is none.
+ * Finds the first instant after `after` at which a schedule with fixed hours is due.  Returns false
+ * if there is no such instant.
  */
 static bool
 next_of_fixed_hours(const DwCron *cron, pg_tz *zone, pg_time_t after, pg_time_t *next)
@@ -630,8 +626,8 @@ next_of_fixed_hours(const DwCron *cron, pg_tz *zone, pg_time_t after, pg_time_t 
 }
 
 /*
- * Finds the first instant after `after` when a schedule for any hour is due.  Returns false if
- * there is none.  Searches the local times of one span after the other.
+ * Finds the first instant after `after` at which a schedule for any hour is due.  Returns false if
+ * there is no such instant.  Searches the local times span by span.
  */
 static bool
 next_of_any_hour(const DwCron *cron, pg_tz *zone, pg_time_t after, pg_time_t *next)

@@ -24,7 +24,7 @@
 #include "../rows/more.h"
 #include "recurring.h"
 
-/* Maximum number of times that one call of cron_times() returns. */
+/* Maximum number of times in the result of cron_times(). */
 #define MAX_TIMES	10000
 
 PG_FUNCTION_INFO_V1(dw_cron_times);
@@ -85,7 +85,7 @@ dw_cron_times(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("after must be finite"),
-				 errhint("The times that follow it are returned.")));
+				 errhint("The function returns the times after this time.")));
 	n = PG_GETARG_INT32(3);
 	if (n < 1 || n > MAX_TIMES)
 		ereport(ERROR,
@@ -108,11 +108,11 @@ dw_cron_times(PG_FUNCTION_ARGS)
  * Run by sessions that schedule, and by the sweeper.
  *
  * The rules of time zones change, sometimes at short notice.  So the row of such a task has the
- * local time and the zone, and the instant that they meant when the row was written.  If they mean
- * another instant later, the sweeper moves the due time by the difference (local_times.c).  The due
- * time itself may be later than the instant, by the spread of the queue.
+ * local time, the zone, and their instant when the row was written.  If the rules later give
+ * another instant, the sweeper moves the due time by the difference (local_times.c).  The due time
+ * itself may be later than the instant, by the spread of the queue.
  *
- * A process reads the rules of a zone when it first needs them, and keeps them until it ends.
+ * A process reads the rules of a zone only once, when it first needs them.
  */
 
 /* The keys of the object DW_MORE_LOCAL, and its place in an array of one column. */
@@ -122,9 +122,9 @@ dw_cron_times(PG_FUNCTION_ARGS)
 #define COLUMN			1
 
 /*
- * Finds the instant when the clocks of a zone show a local time.  Returns false if it is out of
- * range.  As for AT TIME ZONE, takes the second instant of a time that comes twice, and uses the
- * earlier offset for a time that the clocks leave out.
+ * Finds the instant at which the clocks of a zone show a local time.  Returns false if the instant
+ * is out of range.  Like AT TIME ZONE, takes the second instant of a time that occurs twice, and
+ * uses the earlier offset for a time that the clocks skip.
  */
 bool
 dw_local_instant(Timestamp time, pg_tz *zone, TimestampTz *instant)
@@ -140,7 +140,8 @@ dw_local_instant(Timestamp time, pg_tz *zone, TimestampTz *instant)
 }
 
 /*
- * Reads the local time of a task's row.  Returns false if it has none, or plain SQL wrote nonsense.
+ * Reads the local time of a task's row.  Returns false if the task has no local time, or plain SQL
+ * wrote an invalid value.
  */
 bool
 dw_local_time_read(const Datum *values, const bool *nulls, DwLocalTime *local)

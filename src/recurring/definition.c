@@ -104,8 +104,8 @@ dw_definition_is_paused(const DwDefinition *def)
 }
 
 /*
- * Pauses a definition, in memory, and logs this.  Its runs crash the server, so it gets no run
- * before somebody resumes it.
+ * Pauses a definition whose runs crash the server, in memory, and logs this.  It gets no run before
+ * a user resumes it.
  */
 void
 dw_definition_pause_for_crashes(DwDefinition *def)
@@ -169,9 +169,9 @@ dw_definition_find(Relation rel, int64 id, DwDefinition *def)
 
 /*
  * Locks the row of a definition, which the caller has read, for an update or a delete.  The caller
- * has locked the table (RowExclusiveLock).  Returns TM_Ok if the version that was read is still the
- * newest version.  With LockWaitSkip, returns TM_WouldBlock if another transaction has locked the
- * row.  See heap_lock_tuple() for other results.
+ * has locked the table (RowExclusiveLock).  Returns TM_Ok if that version is still the newest.
+ * With LockWaitSkip, returns TM_WouldBlock if another transaction has locked the row.  See
+ * heap_lock_tuple() for other results.
  */
 TM_Result
 dw_definition_lock(Relation rel, const DwDefinition *def, LockWaitPolicy wait)
@@ -209,8 +209,8 @@ dw_definition_delete(Relation rel, const DwDefinition *def)
 /*---- The next run ----*/
 
 /*
- * Reads a definition's interval or schedule.  Returns NULL, or a sentence with the reason why its
- * times cannot be computed (plain SQL wrote a wrong value, or the time zone is gone).
+ * Reads a definition's interval or schedule.  Returns NULL, or a sentence with the reason if the
+ * times cannot be computed (plain SQL wrote a wrong value, or the time zone does not exist).
  */
 static const char *
 read_recurrence(const DwDefinition *def, DwRecurrence *r)
@@ -244,9 +244,9 @@ read_recurrence(const DwDefinition *def, DwRecurrence *r)
 }
 
 /*
- * Sets next_due, in memory, to the first ideal time after the given time, or to null if there is
- * none, or if the definition has ended (until, max_runs).  If the definition is invalid, logs this,
- * and sets next_due to null and last_error to the reason.
+ * Sets next_due, in memory, to the first ideal time after the given time.  Sets it to null if there
+ * is no such time, or if the definition has ended (until, max_runs).  If the definition is invalid,
+ * logs this, and sets next_due to null and last_error to the reason.
  */
 void
 dw_definition_set_next(DwDefinition *def, TimestampTz after)
@@ -277,9 +277,9 @@ dw_definition_set_next(DwDefinition *def, TimestampTz after)
 }
 
 /*
- * Returns the latest ideal time whose run would now be too late, and skipped (see ending/claim.c);
- * DT_NOBEGIN if the definition has no skip_after.  There may be millions of such times, so no runs
- * are inserted for them.
+ * Returns the latest ideal time whose run would now be skipped as too late (see ending/claim.c);
+ * DT_NOBEGIN if the definition has no skip_after.  There may be millions of skipped times, so no
+ * runs are inserted for them.
  */
 static TimestampTz
 too_late(const DwDefinition *def)
@@ -307,14 +307,14 @@ dw_definition_clock_shown(const DwDefinition *def)
 }
 
 /*
- * If the clock was set back, brings next_due forward, in memory, to the first ideal time from now
- * on.  Returns false if next_due stays.  shown: the latest known time of the clock.  If with_start
- * is true, also moves back a start that is later than now.
+ * If the clock was set back, moves next_due forward, in memory, to the first ideal time from now
+ * on.  Returns false if next_due does not change.  shown: the latest known time of the clock.
+ * with_start: also moves back a start that is later than now.
  *
- * next_due stays unless it is further away than twice the schedule's pause before it.  So a time of
- * day that has passed does not come again when the clock is set back by some hours, and a run that
- * delay_run() made early is not repeated.  next_due also stays if the definition catches up, since
- * then each of its times comes once, whatever the clock does.
+ * next_due changes only if it is further away than twice the schedule's pause before it.  So a
+ * passed time of day does not recur when the clock is set back by some hours, and a run that
+ * delay_run() executed early is not repeated.  next_due does not change if the definition catches
+ * up, since then each ideal time occurs once.
  */
 bool
 dw_definition_follow_clock(DwDefinition *def, TimestampTz shown, bool with_start)
@@ -344,8 +344,8 @@ dw_definition_follow_clock(DwDefinition *def, TimestampTz shown, bool with_start
 /* The first and the next run */
 
 /*
- * Sets next_due, in memory, for a definition that is new, changed or resumed.  Leaves out ideal
- * times that had a run.  Unless the definition catches up, also leaves out ideal times in the past.
+ * Sets next_due, in memory, for a definition that is new, changed or resumed.  Skips ideal times
+ * that had a run.  Unless the definition catches up, also skips ideal times in the past.
  */
 void
 dw_definition_set_first(DwDefinition *def)
@@ -408,8 +408,8 @@ dw_definition_insert_run(DwDefinition *def)
 }
 
 /*
- * Looks for the current row of the task that a definition names as its run.  The caller has locked
- * the table of tasks.
+ * Finds the current row of the task that a definition names as its run.  The caller has locked the
+ * table of tasks.
  */
 DwRunRow
 dw_definition_find_run(Relation tasks, const DwDefinition *def)
@@ -461,8 +461,8 @@ dw_definition_note_end(DwDefinition *def, const DwEnded *ended)
 }
 
 /*
- * Sets next_due, in memory, to the next ideal time after the run that has ended.  Leaves out ideal
- * times that have passed, unless the definition catches up.
+ * Sets next_due, in memory, to the next ideal time after the run that has ended.  Skips ideal times
+ * that have passed, unless the definition catches up.
  */
 void
 dw_definition_advance(DwDefinition *def)
@@ -510,8 +510,8 @@ definition_of(const Datum *values, const bool *nulls)
 
 /*
  * Finds the newest version of a definition and locks its row, if the task is its current run;
- * otherwise returns false.  With LockWaitSkip, if another transaction has locked the row, sets
- * *busy to true and returns false.
+ * otherwise returns false.  With LockWaitSkip, if another transaction has locked the row, returns
+ * false and sets *busy to true.
  */
 static bool
 lock_of_run(Relation rel, int64 id, const DwTaskKey *task, LockWaitPolicy wait, DwDefinition *def,
@@ -545,9 +545,9 @@ lock_of_run(Relation rel, int64 id, const DwTaskKey *task, LockWaitPolicy wait, 
 /*
  * Locks the definition as lock_of_run() does, but waits for a transaction that changes it.
  *
- * If the run has succeeded in this transaction, a cancel can interrupt the wait, and undoes the
- * run.  If the run has failed, or has committed its work (a run with a mode), a cancel cannot,
- * since the end of the run must be recorded.
+ * If the run has succeeded in this transaction, a cancel interrupts the wait and undoes the run.
+ * If the run has failed, or has committed its work (a run with a mode), a cancel does not interrupt
+ * the wait, since the end of the run must be recorded.
  */
 static bool
 wait_for_definition(Relation rel, int64 id, const DwEnded *ended, DwDefinition *def)
@@ -588,7 +588,7 @@ end_run(int64 id, const DwEnded *ended)
 		dw_definition_insert_run(&def);
 		dw_definition_write(rel, &def);
 		next = dw_definition_number(&def, Anum_recurring_task);
-		/* a run that came too late after a crash was skipped: if all were, they would crash for ever */
+		/* after a skipped run, the next run is the suspect: otherwise runs could crash forever */
 		if (ended->started == 0 && ended->outcome != DW_CANCELLED && next != 0)
 			dw_crashes_end(MyDatabaseId, ended->key->id, next);
 	}
@@ -596,11 +596,11 @@ end_run(int64 id, const DwEnded *ended)
 }
 
 /*
- * Called for each task that ends, by dw_conclude(): if it is the current run of a recurring task,
- * inserts the next run.  Waits for transactions that change the definition.
+ * Called for each task that ends, by dw_conclude(): if the task is the current run of a recurring
+ * task, inserts the next run.  Waits for transactions that change the definition.
  *
- * If an executor ends its own task, lock_timeout does not limit this wait, since it was meant for
- * the task's SQL, which has ended.
+ * If an executor ends its own task, lock_timeout does not limit this wait, since the task's SQL has
+ * ended.
  */
 void
 dw_recurring_ended(const DwEnded *ended)
@@ -668,9 +668,8 @@ dw_recurring_has_run(const DwDefinition *def)
 /*---- All definitions ----*/
 
 /*
- * Returns true if there is a definition of another origin (it came with a copy) with a next time,
- * which gets no run before delay_wheel.arm().  Reads only the first rows of the table, where a copy
- * puts such definitions.
+ * Returns true if a definition that came with a copy has a next time, but gets no run before
+ * delay_wheel.arm().  Reads only the first rows of the table, where a copy puts such definitions.
  *
  * Run by the timer, which does not wait: returns false if the table is locked.
  */
@@ -739,8 +738,8 @@ dw_recurring_ask(DwDatabase *db)
 
 /*
  * Calls dw_recurring_ask() if there may be recurring tasks.  Run by the timer, outside of a
- * transaction, when it has looked at the whole table of tasks (at its start, and after plain SQL),
- * and after a role was dropped.
+ * transaction, after a scan of all tasks (at its start, and after plain SQL), and after a role was
+ * dropped.
  */
 void
 dw_recurring_begin(DwDatabase *db)
@@ -752,8 +751,8 @@ dw_recurring_begin(DwDatabase *db)
 /*---- delay_wheel.arm() ----*/
 
 /*
- * Arms the definitions of all recurring tasks.  Sets *left to true if some stay unarmed, since the
- * current user lacks the owner's rights, or the owner does not exist.
+ * Arms the definitions of all recurring tasks.  Sets *left to true if a definition stays unarmed,
+ * since the current user lacks the owner's rights, or the owner does not exist.
  */
 void
 dw_recurring_arm(bool *left)

@@ -1,17 +1,17 @@
 /*-------------------------------------------------------------------------
  *
  * local_times.c
- *	  The sweeper moves tasks whose local time now means another instant.
+ *	  The sweeper moves tasks whose local time now is another instant.
  *
  * Run by the sweeper.  PostgreSQL does not report that the rules of time zones have changed.  So
- * the sweeper looks at the tasks that are due at a local time (recurring/cron_times.c) when the
- * timer starts, and once a day as long as there are such tasks.  A sweeper is mostly a new process,
- * so it reads the current rules.
+ * the sweeper checks the tasks that are due at a local time (recurring/cron_times.c) when the timer
+ * starts, and once a day while such tasks exist.  Usually the sweeper is a new process, which reads
+ * the current rules.
  *
- * A partial index has these tasks by their ids.  A pass scans this index in slices.  Each slice is
- * a transaction, which compares times, and rarely writes a row again as delay_reschedule() does.
- * It also sees the rows of open and prepared transactions.  These may be committed after the pass,
- * so then another pass must follow.
+ * A partial index has these tasks in the order of ids.  A pass scans this index in slices.  Each
+ * slice is a transaction, which compares times, and rarely writes a row again, like
+ * delay_reschedule().  The slice also sees the rows of open and prepared transactions.  These rows
+ * may be committed after the pass, so then another pass must follow.
  *
  *-------------------------------------------------------------------------
  */
@@ -47,7 +47,7 @@
 
 /* Number of rows that one transaction reads. */
 #define SLICE			1000
-/* Time before the next look if the table, or a row to be moved, is locked, in us. */
+/* Time in us before the next pass if the table, or a row that must be moved, is locked. */
 #define RETRY_US		(5 * USECS_PER_SEC)
 /* Time between two passes, in us. */
 #define LOOK_US			USECS_PER_DAY
@@ -70,7 +70,7 @@ static struct
 
 /*
  * Moves the task of a row to the present instant of its local time.  Returns false if the task
- * stays unchanged.  Leaves it unchanged if its zone does not exist any more.
+ * stays unchanged.  Does not change the task if its zone no longer exists.
  */
 static bool
 follow(Relation rel, HeapTuple tuple)
@@ -130,7 +130,9 @@ follow_some(Relation rel, Relation index, Slice *slice)
 		tuple = systable_getnext_ordered(scan, ForwardScanDirection);
 		if (tuple == NULL)
 			break;
-		/* set before the row is moved, so that after an error the pass goes on with the next row */
+		/*
+		 * set before the row is moved, so that after an error the pass continues with the next row
+		 */
 		pass.reached = DatumGetInt64(dw_row_column(rel, tuple, Anum_task_id, &isnull));
 		pass.any = true;
 		if (!TransactionIdIsValid(dirty.xmin) && follow(rel, heap_copytuple(tuple)))
@@ -154,7 +156,7 @@ follow_slice(DwDatabase *db, const DwCatalog *cat, void *state)
 	return true;
 }
 
-/* Ends the pass.  Returns when the next pass must begin; DW_NEVER if there are no such tasks. */
+/* Ends the pass.  Returns the time of the next pass; DW_NEVER if there are no such tasks. */
 static TimestampTz
 end_pass(void)
 {
@@ -177,8 +179,8 @@ end_pass(void)
 }
 
 /*
- * Does a slice.  Sets *more to true if it must be called again at once.  Otherwise returns
- * when it must be called again; DW_NEVER if no task is due at a local time.
+ * Does a slice.  Sets *more to true if the caller must call again at once.  Otherwise returns the
+ * time of the next call; DW_NEVER if no task is due at a local time.
  */
 TimestampTz
 dw_local_times_follow(DwDatabase *db, bool *more)
@@ -248,7 +250,7 @@ dw_schedule_local(PG_FUNCTION_ARGS)
 	task.due = local.instant;
 	dw_local_time_write(task.values, task.nulls, &local);
 	id = dw_schedule_new(&task, nargs);
-	/* asked after the insertion, since the sweeper also sees rows of open transactions */
+	/* asks after the insertion, since the sweeper also sees rows of open transactions */
 	db = dw_my_database();
 	if (db != NULL)
 		dw_ask_sweeper(db, DW_JOB_LOCAL, dw_time_add(dw_now(), USECS_PER_DAY));

@@ -6,9 +6,9 @@
  * Run by sessions, executors and the sweeper.  The functions here use neither the clock
  * nor a catalog, and raise no error.
  *
- * The n-th time of an interval is computed from the first time, not from the last time.  So 31
+ * The n-th time of an interval is computed from the first time, not from the previous time.  So 31
  * January plus n months is the 31st in each month with 31 days.  If a change to summer time moves
- * one time, later times stay.
+ * one ideal time, later ideal times do not change.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,7 +27,7 @@
 /* Average length of a month in the Gregorian calendar, in microseconds. */
 #define US_PER_MONTH	(30.436875 * USECS_PER_DAY)
 
-/* Longest pause of a cron schedule that dw_recurrence_pause() looks for, in microseconds. */
+/* Longest pause of a cron schedule that dw_recurrence_pause() finds, in microseconds. */
 #define MAX_CRON_PAUSE	(64 * 366 * USECS_PER_DAY)
 
 /*
@@ -104,7 +104,7 @@ estimate(const DwRecurrence *r, TimestampTz from, TimestampTz until)
 
 /*
  * Finds the first time of an interval after `after`.  Returns false if it is out of range.  Begins
- * with the estimate, which is wrong by a few intervals at most.
+ * with the estimate, whose error is a few intervals at most.
  */
 static bool
 next_interval(const DwRecurrence *r, TimestampTz after, TimestampTz *next)
@@ -122,7 +122,7 @@ next_interval(const DwRecurrence *r, TimestampTz after, TimestampTz *next)
 	return true;
 }
 
-/* Finds the first ideal time after the given time.  Returns false if there is none. */
+/* Finds the first ideal time after the given time.  Returns false if there is no such time. */
 bool
 dw_recurrence_next(const DwRecurrence *r, TimestampTz after, TimestampTz *next)
 {
@@ -176,7 +176,7 @@ cron_pause(const DwRecurrence *r, TimestampTz due)
 
 /*
  * Returns the time from the last ideal time to this ideal time; PG_INT64_MAX if it is not known.
- * For a cron schedule with fixed hours, returns at least a day, since each local time comes once a
+ * For a cron schedule with fixed hours, returns at least a day, since each local time occurs once a
  * day.
  */
 int64
@@ -192,9 +192,9 @@ dw_recurrence_pause(const DwRecurrence *r, TimestampTz due)
 }
 
 /*
- * Moves the start of a recurrence back to "at", or to some intervals before it, so that the ideal
- * times from the former start on stay the same.  Does nothing if the start is not later than "at",
- * or if there is no such time.
+ * Moves the start of a recurrence back to "at", or to some intervals before "at", without changing
+ * the ideal times after the old start.  Does nothing if the start is not later than "at", or if no
+ * such time exists.
  */
 void
 dw_recurrence_begin_by(DwRecurrence *r, TimestampTz at)
@@ -210,9 +210,8 @@ dw_recurrence_begin_by(DwRecurrence *r, TimestampTz at)
 	}
 
 	/*
-	 * Try more intervals: the estimate may be too low, the month may have no 31st, or the clock may
-	 * skip this time on this day, which would change later times.  29 February comes again in 8
-	 * years.
+	 * Try more intervals: the estimate may be too low.  A month without a 31st, or a skipped local
+	 * time, would change later times.  29 February comes again after at most 8 years.
 	 */
 	n = estimate(r, at, r->starts) + 1;
 	for (int i = 0; i < 10; i++, n++)

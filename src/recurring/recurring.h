@@ -43,10 +43,8 @@ typedef struct DwCron
 									 * their month */
 	uint8		last_weekdays;	/* weekdays that match as the last of their month */
 	bool		last_day;		/* the last day of a month matches */
-	bool		both_days;		/* both day of month and weekday must match; false: one of them is
-								 * enough */
-	bool		any_hour;		/* the field "hour" begins with *: a time that the clock shows twice
-								 * is due twice, see cron.c */
+	bool		both_days;		/* day of month and weekday must match; false: one match is enough */
+	bool		any_hour;		/* "hour" begins with *: a time that occurs twice is due twice */
 } DwCron;
 
 extern bool dw_cron_parse(const char *text, DwCron *cron, const char **problem, const char **hint);
@@ -80,7 +78,7 @@ typedef struct DwDefinition
 typedef struct DwRecurringRun
 {
 	int64		id;				/* task id of the run; 0: the definition has no run */
-	bool		running;		/* an executor has the run, so the session leaves it alone */
+	bool		running;		/* an executor has the run, so the session does not touch it */
 	HeapTuple	taken;			/* row of the run, if this session has deleted it, else NULL */
 	DwTaskKey	key;			/* key of this row */
 } DwRecurringRun;
@@ -118,10 +116,9 @@ extern void dw_definition_insert_run(DwDefinition *def);
 /* Result of dw_definition_find_run() for a definition's current run. */
 typedef enum DwRunRow
 {
-	DW_RUN_NONE,				/* there is no row of such a task */
+	DW_RUN_NONE,				/* there is no row of this task */
 	DW_RUN_OF_IT,				/* the task is a run of this definition */
-	DW_RUN_OF_OTHERS			/* the task is no run of this definition: plain SQL, or a partly
-								 * restored dump, has put a wrong id into the definition */
+	DW_RUN_OF_OTHERS			/* no run of this definition: plain SQL or a partial restore wrote it */
 } DwRunRow;
 
 extern DwRunRow dw_definition_find_run(Relation tasks, const DwDefinition *def);
@@ -149,8 +146,7 @@ typedef struct DwRecurrence
 {
 	pg_tz	   *zone;			/* time zone for the schedule, and for months and days of the
 								 * interval */
-	TimestampTz starts;			/* no ideal time is earlier; for an interval, this is the first
-								 * ideal time */
+	TimestampTz starts;			/* lower limit of ideal times; for an interval, the first ideal time */
 	bool		is_cron;		/* cron is set; false: every is set */
 	Interval	every;			/* the interval; positive */
 	DwCron		cron;

@@ -47,10 +47,10 @@ CREATE TABLE delay_wheel_data.recurring_task
 	CONSTRAINT recurring_task_args_check CHECK (pg_catalog.cardinality(args) IS NOT DISTINCT FROM pg_catalog.cardinality(arg_types))
 )
 USING heap
--- each run updates its row, and the new version shall fit on the page
+-- each run updates the row, and the new version must fit on the page
 WITH (fillfactor = 40, autovacuum_vacuum_scale_factor = 0.1, vacuum_truncate = off);
 COMMENT ON TABLE delay_wheel_data.recurring_task IS
-'Recurring tasks, as delay_every() or delay_cron() declared them. Read it by the view delay_wheel.recurring.';
+'Recurring tasks that delay_every() or delay_cron() declared. To read them, use the view delay_wheel.recurring.';
 COMMENT ON COLUMN delay_wheel_data.recurring_task.queue IS 'As in delay_wheel_data.task';
 COMMENT ON COLUMN delay_wheel_data.recurring_task.priority IS 'As in delay_wheel_data.task';
 COMMENT ON COLUMN delay_wheel_data.recurring_task.max_attempts IS 'As in delay_wheel_data.task';
@@ -64,27 +64,27 @@ COMMENT ON COLUMN delay_wheel_data.recurring_task.more IS 'As in delay_wheel_dat
 COMMENT ON COLUMN delay_wheel_data.recurring_task.group_key IS 'As in delay_wheel_data.task';
 COMMENT ON COLUMN delay_wheel_data.recurring_task.id IS 'Id of the recurring task, from the same sequence as ids of tasks';
 COMMENT ON COLUMN delay_wheel_data.recurring_task.task IS 'Id of the present run, pending or running';
-COMMENT ON COLUMN delay_wheel_data.recurring_task.next_due IS 'Ideal time of the next run, or of the present one; NULL if there are no more runs';
-COMMENT ON COLUMN delay_wheel_data.recurring_task.origin IS 'Database in which it was declared. In another database it has no runs until delay_wheel.arm() is called.';
-COMMENT ON COLUMN delay_wheel_data.recurring_task.starts IS 'First ideal time, from which the others are counted; with a cron schedule, no ideal time is earlier';
-COMMENT ON COLUMN delay_wheel_data.recurring_task.until IS 'No ideal time is later; NULL: no limit';
+COMMENT ON COLUMN delay_wheel_data.recurring_task.next_due IS 'Ideal time of the present or next run; NULL if no run follows';
+COMMENT ON COLUMN delay_wheel_data.recurring_task.origin IS 'Database in which the task was declared. In another database, the task runs only after delay_wheel.arm().';
+COMMENT ON COLUMN delay_wheel_data.recurring_task.starts IS 'First ideal time, from which later ideal times are counted; with a cron schedule, lower limit of ideal times';
+COMMENT ON COLUMN delay_wheel_data.recurring_task.until IS 'Upper limit of ideal times; NULL: no limit';
 COMMENT ON COLUMN delay_wheel_data.recurring_task.last_due IS 'Ideal time of the last run that has ended';
 COMMENT ON COLUMN delay_wheel_data.recurring_task.last_started IS 'Start of the last attempt of the last run';
 COMMENT ON COLUMN delay_wheel_data.recurring_task.last_ended IS 'End of the last run';
-COMMENT ON COLUMN delay_wheel_data.recurring_task.runs IS 'Runs that have ended, with success or not';
+COMMENT ON COLUMN delay_wheel_data.recurring_task.runs IS 'Runs that have ended, successful or not';
 COMMENT ON COLUMN delay_wheel_data.recurring_task.failures IS 'Runs that failed';
-COMMENT ON COLUMN delay_wheel_data.recurring_task.skipped IS 'Runs that were cancelled, or were too late to begin';
+COMMENT ON COLUMN delay_wheel_data.recurring_task.skipped IS 'Runs that were cancelled, or skipped because they were too late';
 COMMENT ON COLUMN delay_wheel_data.recurring_task.max_runs IS 'Limit of runs; NULL: no limit';
-COMMENT ON COLUMN delay_wheel_data.recurring_task.owner IS 'Role that declared it, and whose rights its runs have';
+COMMENT ON COLUMN delay_wheel_data.recurring_task.owner IS 'Role that declared the task; the runs have the rights of this role';
 COMMENT ON COLUMN delay_wheel_data.recurring_task.timeout IS 'As in delay_wheel_data.task, in milliseconds';
-COMMENT ON COLUMN delay_wheel_data.recurring_task.paused IS 'Whether delay_pause_recurring(), or a crash, has paused it';
-COMMENT ON COLUMN delay_wheel_data.recurring_task.every IS 'Interval between ideal times; NULL if it has a cron schedule';
-COMMENT ON COLUMN delay_wheel_data.recurring_task.name IS 'Name, unique for its owner';
-COMMENT ON COLUMN delay_wheel_data.recurring_task.schedule IS 'Cron schedule; NULL if it has an interval';
+COMMENT ON COLUMN delay_wheel_data.recurring_task.paused IS 'Whether delay_pause_recurring() or a crash has paused the task';
+COMMENT ON COLUMN delay_wheel_data.recurring_task.every IS 'Interval between ideal times; NULL if the task has a cron schedule';
+COMMENT ON COLUMN delay_wheel_data.recurring_task.name IS 'Name, unique for the owner';
+COMMENT ON COLUMN delay_wheel_data.recurring_task.schedule IS 'Cron schedule; NULL if the task has an interval';
 COMMENT ON COLUMN delay_wheel_data.recurring_task.timezone IS 'Time zone in which days, months and the cron schedule are counted';
 COMMENT ON COLUMN delay_wheel_data.recurring_task.catch_up IS 'Treatment of ideal times that have passed: skip or all';
 COMMENT ON COLUMN delay_wheel_data.recurring_task.last_outcome IS 'How the last run ended: done, failed, skipped or cancelled';
-COMMENT ON COLUMN delay_wheel_data.recurring_task.last_error IS 'Error of the last run, or why there are no more runs';
+COMMENT ON COLUMN delay_wheel_data.recurring_task.last_error IS 'Error of the last run, or the reason why no run follows';
 SELECT pg_catalog.pg_extension_config_dump('delay_wheel_data.recurring_task',
 	'WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles)');
 CREATE TRIGGER task_guard BEFORE INSERT OR UPDATE ON delay_wheel_data.recurring_task
@@ -108,7 +108,7 @@ SELECT d.name, pg_catalog.pg_get_userbyid(d.owner::oid)::text AS owner,
 	   COALESCE(q.name, CASE d.queue WHEN 0 THEN 'default' END) AS queue, d.priority, d.tag, d.sql, d.args,
 	   d.id, d.arg_types::text[] AS arg_types, d.max_attempts, d.retry_delay::text AS retry_delay,
 	   pg_catalog.make_interval(secs => pg_catalog.float8(d.timeout) / 1000::double precision)::text AS timeout,
-	   -- plain SQL may have written anything there
+	   -- plain SQL may have written any value
 	   CASE WHEN pg_catalog.jsonb_typeof(d.more OPERATOR(pg_catalog.->) 'skip_after'::text) = 'number' THEN
 			pg_catalog.make_interval(secs => LEAST(GREATEST((d.more OPERATOR(pg_catalog.->) 'skip_after'::text)::numeric, 0::numeric), 9.2e18::numeric)::double precision / 1000000::double precision)::text
 	   END AS skip_after,
@@ -127,37 +127,37 @@ SELECT d.name, pg_catalog.pg_get_userbyid(d.owner::oid)::text AS owner,
 	   d.group_key
 FROM delay_wheel_data.readable_recurring_task d
 	 LEFT JOIN delay_wheel_data.queue_name q ON q.id = d.queue
-	 -- two executors may hold the same task for a moment, until one has claimed it
+	 -- for a moment, two executors may have the same task, before one of them has claimed it
 	 LEFT JOIN (SELECT DISTINCT task FROM delay_wheel_internal.get_running()) r ON r.task = d.task;
 COMMENT ON VIEW delay_wheel.recurring IS
 'Recurring tasks, declared by delay_every() and delay_cron(), with their last and next runs';
-COMMENT ON COLUMN delay_wheel.recurring.name IS 'Name, unique for its owner';
-COMMENT ON COLUMN delay_wheel.recurring.owner IS 'Role that declared it, and whose rights its runs have';
-COMMENT ON COLUMN delay_wheel.recurring.every IS 'Interval between ideal times; NULL if it has a cron schedule';
-COMMENT ON COLUMN delay_wheel.recurring.schedule IS 'Cron schedule; NULL if it has an interval';
+COMMENT ON COLUMN delay_wheel.recurring.name IS 'Name, unique for the owner';
+COMMENT ON COLUMN delay_wheel.recurring.owner IS 'Role that declared the task; the runs have the rights of this role';
+COMMENT ON COLUMN delay_wheel.recurring.every IS 'Interval between ideal times; NULL if the task has a cron schedule';
+COMMENT ON COLUMN delay_wheel.recurring.schedule IS 'Cron schedule; NULL if the task has an interval';
 COMMENT ON COLUMN delay_wheel.recurring.timezone IS 'Time zone in which days, months and the cron schedule are counted';
-COMMENT ON COLUMN delay_wheel.recurring.starts IS 'First ideal time, from which the others are counted; with a cron schedule, no ideal time is earlier';
-COMMENT ON COLUMN delay_wheel.recurring.until IS 'No ideal time is later; NULL: no limit';
+COMMENT ON COLUMN delay_wheel.recurring.starts IS 'First ideal time, from which later ideal times are counted; with a cron schedule, lower limit of ideal times';
+COMMENT ON COLUMN delay_wheel.recurring.until IS 'Upper limit of ideal times; NULL: no limit';
 COMMENT ON COLUMN delay_wheel.recurring.max_runs IS 'Limit of runs; NULL: no limit';
 COMMENT ON COLUMN delay_wheel.recurring.catch_up IS 'Treatment of ideal times that have passed: skip or all';
 COMMENT ON COLUMN delay_wheel.recurring.last_ended IS 'End of the last run';
-COMMENT ON COLUMN delay_wheel.recurring.paused IS 'Whether delay_pause_recurring(), or a crash, has paused it';
-COMMENT ON COLUMN delay_wheel.recurring.queue IS 'Name of the queue of its runs; NULL if the queue was dropped';
+COMMENT ON COLUMN delay_wheel.recurring.paused IS 'Whether delay_pause_recurring() or a crash has paused the task';
+COMMENT ON COLUMN delay_wheel.recurring.queue IS 'Name of the queue of the runs; NULL if the queue was dropped';
 COMMENT ON COLUMN delay_wheel.recurring.priority IS 'As in delay_wheel.tasks';
 COMMENT ON COLUMN delay_wheel.recurring.group_key IS 'As in delay_wheel.tasks';
 COMMENT ON COLUMN delay_wheel.recurring.tag IS 'As in delay_wheel.tasks';
 COMMENT ON COLUMN delay_wheel.recurring.sql IS 'As in delay_wheel.tasks';
 COMMENT ON COLUMN delay_wheel.recurring.args IS 'As in delay_wheel.tasks';
-COMMENT ON COLUMN delay_wheel.recurring.state IS 'waiting for its next run; running; paused by delay_pause_recurring(), or by a crash; finished: there are no more runs; unarmed: came with a copy, see delay_wheel.arm()';
-COMMENT ON COLUMN delay_wheel.recurring.next_due IS 'Ideal time of the next run, or of the present one';
-COMMENT ON COLUMN delay_wheel.recurring.task IS 'Id of the next or present run in delay_wheel.tasks; its due time there differs if it was moved or is tried again';
+COMMENT ON COLUMN delay_wheel.recurring.state IS 'waiting: the next run is pending; running; paused: by delay_pause_recurring() or a crash; finished: no run follows; unarmed: the task came with a copy, see delay_wheel.arm()';
+COMMENT ON COLUMN delay_wheel.recurring.next_due IS 'Ideal time of the present or next run';
+COMMENT ON COLUMN delay_wheel.recurring.task IS 'Id of the present or next run in delay_wheel.tasks. If the run was moved or is tried again, its due time differs from the ideal time.';
 COMMENT ON COLUMN delay_wheel.recurring.last_due IS 'Ideal time of the last run that has ended';
 COMMENT ON COLUMN delay_wheel.recurring.last_started IS 'Start of the last attempt of the last run';
 COMMENT ON COLUMN delay_wheel.recurring.last_outcome IS 'How the last run ended: done, failed, skipped (too late) or cancelled';
-COMMENT ON COLUMN delay_wheel.recurring.last_error IS 'First 1,000 bytes of the last run''s error, or why there are no more runs';
-COMMENT ON COLUMN delay_wheel.recurring.runs IS 'Runs that have ended, with success or not';
+COMMENT ON COLUMN delay_wheel.recurring.last_error IS 'First 1,000 bytes of the last run''s error, or the reason why no run follows';
+COMMENT ON COLUMN delay_wheel.recurring.runs IS 'Runs that have ended, successful or not';
 COMMENT ON COLUMN delay_wheel.recurring.failures IS 'Runs that failed';
-COMMENT ON COLUMN delay_wheel.recurring.skipped IS 'Runs that were cancelled, or were too late to begin';
+COMMENT ON COLUMN delay_wheel.recurring.skipped IS 'Runs that were cancelled, or skipped because they were too late';
 COMMENT ON COLUMN delay_wheel.recurring.id IS 'Id of the recurring task, as in column recurring of delay_wheel.history';
 COMMENT ON COLUMN delay_wheel.recurring.arg_types IS 'As in delay_wheel.tasks';
 COMMENT ON COLUMN delay_wheel.recurring.max_attempts IS 'As in delay_wheel.tasks';
@@ -181,7 +181,7 @@ CREATE FUNCTION delay_wheel_internal.get_recurring(
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'dw_get_recurring' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_wheel_internal.get_recurring() IS
-'Returns the state of each recurring task, without its texts. The view delay_wheel.recurring_status calls it.';
+'Returns the state of each recurring task, without its texts. The view delay_wheel.recurring_status calls this function.';
 
 CREATE VIEW delay_wheel.recurring_status AS
 SELECT pg_catalog.pg_get_userbyid(d.owner::oid)::text AS owner, pg_catalog.count(*) AS tasks,
@@ -192,17 +192,17 @@ SELECT pg_catalog.pg_get_userbyid(d.owner::oid)::text AS owner, pg_catalog.count
 	   pg_catalog.count(d.due) FILTER (WHERE r.task IS NULL) AS overdue,
 	   pg_catalog.min(d.due) FILTER (WHERE r.task IS NULL) AS first_due
 FROM delay_wheel_internal.get_recurring() d
-	 -- two executors may hold the same task for a moment, until one has claimed it
+	 -- for a moment, two executors may have the same task, before one of them has claimed it
 	 LEFT JOIN (SELECT DISTINCT task FROM delay_wheel_internal.get_running()) r ON r.task OPERATOR(pg_catalog.=) d.task
 GROUP BY d.owner;
 COMMENT ON VIEW delay_wheel.recurring_status IS
-'Numbers of recurring tasks in trouble, without names and texts: a row for each role that has recurring tasks';
-COMMENT ON COLUMN delay_wheel.recurring_status.owner IS 'Role that declared them';
+'Numbers of recurring tasks with problems, without names and texts; one row for each role that has recurring tasks';
+COMMENT ON COLUMN delay_wheel.recurring_status.owner IS 'Role that declared the tasks';
 COMMENT ON COLUMN delay_wheel.recurring_status.tasks IS 'Recurring tasks of the owner, finished tasks included';
 COMMENT ON COLUMN delay_wheel.recurring_status.failed IS 'Tasks whose last run failed, or that have no more runs because of an error';
 COMMENT ON COLUMN delay_wheel.recurring_status.oldest_failure IS 'Earliest last_ended of the failed tasks, see delay_wheel.recurring';
 COMMENT ON COLUMN delay_wheel.recurring_status.skipped IS 'Tasks whose last run was skipped because it was too late';
-COMMENT ON COLUMN delay_wheel.recurring_status.paused IS 'Tasks that delay_pause_recurring(), or a crash, has paused; other pauses do not count';
+COMMENT ON COLUMN delay_wheel.recurring_status.paused IS 'Tasks that delay_pause_recurring() or a crash has paused; other pauses do not count';
 COMMENT ON COLUMN delay_wheel.recurring_status.overdue IS 'Tasks whose run has been due for more than a minute and is not running';
 COMMENT ON COLUMN delay_wheel.recurring_status.first_due IS 'Earliest due time of the overdue runs';
 
@@ -223,7 +223,7 @@ CREATE FUNCTION delay_schedule_local(
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'dw_schedule_local' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_schedule_local(timestamp, text, text, anycompatiblearray, jsonb, text, text, text, text, integer, integer, text, jsonb) IS
-'Schedules SQL that runs once, when the clocks of a time zone show a local time, as the current user. Returns the id of the task.';
+'Schedules SQL that runs once, as the current user, at a local time of a time zone. Returns the id of the task.';
 
 GRANT SELECT ON delay_wheel.recurring, delay_wheel.recurring_status TO PUBLIC;
 GRANT EXECUTE ON FUNCTION delay_wheel_internal.get_recurring() TO PUBLIC;
@@ -245,7 +245,7 @@ CREATE FUNCTION delay_every(
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'dw_every' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_every(text, interval, text, anycompatiblearray, jsonb, timestamptz, timestamptz, text, text, text, integer, integer, jsonb) IS
-'Declares a recurring task of the current user with an interval, or changes the one of this name. Returns the id of its next run.';
+'Declares a recurring task of the current user with an interval, or changes the existing task of this name. Returns the id of the next run.';
 
 CREATE FUNCTION delay_cron(
 	name text,
@@ -264,22 +264,22 @@ CREATE FUNCTION delay_cron(
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'dw_cron' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_cron(text, text, text, anycompatiblearray, jsonb, timestamptz, timestamptz, text, text, text, integer, integer, jsonb) IS
-'Declares a recurring task of the current user with a cron schedule, or changes the one of this name. Returns the id of its next run.';
+'Declares a recurring task of the current user with a cron schedule, or changes the existing task of this name. Returns the id of the next run.';
 
 CREATE FUNCTION delay_unschedule(name text) RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_unschedule' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_unschedule(text) IS
-'Removes a recurring task of the current user with its pending run. Returns false if there is none of this name.';
+'Removes a recurring task of the current user with its pending run. Returns false if no recurring task has this name.';
 
 CREATE FUNCTION delay_pause_recurring(name text) RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_pause_recurring' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_pause_recurring(text) IS
-'Pauses a recurring task of the current user until delay_resume_recurring(). Returns false if there is none of this name.';
+'Pauses a recurring task of the current user until delay_resume_recurring(). Returns false if no recurring task has this name.';
 
 CREATE FUNCTION delay_resume_recurring(name text) RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_resume_recurring' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_resume_recurring(text) IS
-'Ends the pause of a recurring task of the current user. Returns false if there is none of this name.';
+'Ends the pause of a recurring task of the current user. Returns false if no recurring task has this name.';
 
 CREATE FUNCTION delay_wheel.cron_times(schedule text, timezone text DEFAULT NULL,
 	after timestamptz DEFAULT pg_catalog.now(), n integer DEFAULT 1) RETURNS SETOF timestamptz

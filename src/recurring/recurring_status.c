@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * recurring_status.c
- *	  The function behind the view "recurring_status", which shows recurring tasks in trouble.
+ *	  The function behind the view "recurring_status", which shows recurring tasks with problems.
  *
  * Run by sessions.
  *
- * The view is for monitoring programs that look every few seconds.  Their role may see the number
- * of other roles' tasks and when they are due, but no texts.  So the function returns no names, SQL
+ * The view is for monitoring programs that read it every few seconds.  Their role may see the
+ * number and due times of other roles' tasks, but no texts.  So the function returns no names, SQL
  * or errors.
  *
  *-------------------------------------------------------------------------
@@ -55,8 +55,8 @@ time_of(const Datum *values, const bool *nulls, AttrNumber column)
 }
 
 /*
- * Fills in *status from a definition.  Returns false if the current user may not watch its owner's
- * tasks, or if it came with a copy, and so has no runs here.
+ * Fills in *status from a definition.  Returns false if the current user may not watch tasks of the
+ * owner, or if the definition came with a copy, and so has no runs here.
  */
 static bool
 read_status(Relation rel, HeapTuple tuple, Status *status)
@@ -88,9 +88,9 @@ read_status(Relation rel, HeapTuple tuple, Status *status)
 }
 
 /*
- * Corrects the due time of a run, which is not its ideal time if the run was moved or is tried
- * again.  Does nothing if the table of tasks is locked, so that a reader of the view does not wait
- * for a command that rewrites the table.
+ * Corrects the due time of a run, which is not the ideal time if the run was moved or is tried
+ * again.  Does nothing if the table of tasks is locked: a reader of the view must not wait for a
+ * command that rewrites the table.
  */
 static void
 correct_due(Status *status)

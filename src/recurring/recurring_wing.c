@@ -12,7 +12,10 @@
 #include "../shmem/shared.h"
 #include "recurring.h"
 
-/* Asks for a look at local times, if there are any, since time zones may have new rules. */
+/*
+ * If there are tasks at local times, asks the sweeper to check them, since time zones may have new
+ * rules.
+ */
 static void
 doubt_local_times(DwDatabase *db, bool settings)
 {

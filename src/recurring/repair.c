@@ -1,26 +1,25 @@
 /*-------------------------------------------------------------------------
  *
  * repair.c
- *	  Repair of recurring tasks: lost runs, runs that are too far away since the clock was set
+ *	  Repair of recurring tasks: lost runs, runs that are too far away because the clock was set
  *	  back, definitions of dropped roles.
  *
- * Run by the sweeper, which never waits for a lock here: it skips locked rows and tables, and tries
- * again later.
+ * Run by the sweeper, which does not wait for locks here: it skips locked rows and tables, and
+ * tries again later.
  *
  * Each run of a recurring task inserts the next run when it ends (definition.c).  This chain breaks
  * if plain SQL deletes the row of a run, if a copy of the tables lacks this row, or if an executor
- * dies during a run outside of a transaction.  So the timer asks the sweeper to look
- * (dw_recurring_ask()) when it has looked at the whole table of tasks, and an executor asks when it
- * dies in this way.
+ * dies during a run outside of a transaction.  So the timer asks the sweeper to check
+ * (dw_recurring_ask()) after a scan of all tasks, and an executor asks when it dies in this way.
  *
- * A run is lost if no row has its id, in a snapshot taken while its definition is locked, and no
- * executor runs it.  Such a snapshot still shows a row that an open or prepared transaction has
- * deleted.  The lock keeps other processes from giving the definition another run.
+ * A run is lost if no executor runs it, and a snapshot, taken while the definition is locked, has
+ * no row with its id.  The snapshot still shows a row that an open or prepared transaction has
+ * deleted.  The lock prevents other processes from giving the definition another run.
  *
  * If the clock was set back, a run may be pending for a time that is far away.  Then the timer
- * ends, and the next timer asks the sweeper to look.  Runs that are too far away for their schedule
- * (dw_definition_follow_clock()) are brought forward, and keep their distance from the ideal time.
- * The process that ends a running run brings the next run forward.
+ * ends, and the next timer asks the sweeper to check.  Runs that are too far away for their
+ * schedule (dw_definition_follow_clock()) are moved forward, by the same time as the ideal time.
+ * The process that ends a running run moves the next run forward.
  *
  *-------------------------------------------------------------------------
  */
@@ -63,8 +62,7 @@
 /* The results of a pass. */
 typedef struct Pass
 {
-	bool		any_locked;		/* a locked definition or run could not be repaired, and is tried
-								 * again */
+	bool		any_locked;		/* a definition or run was locked, and is tried again */
 	int			brought_forward;	/* number of definitions whose runs were too far away */
 } Pass;
 
@@ -78,9 +76,9 @@ is_lost(const DwDefinition *def)
 }
 
 /*
- * Returns true if a lost run may have begun: the row of a run of mode at_most_once is deleted
- * before its SQL is run (executor/autonomous.c).  Its record in delay_wheel.failed shows all that
- * is known.
+ * Returns true if a lost run may have begun: in mode at_most_once, the row of a run is deleted
+ * before its SQL is run (executor/autonomous.c).  Its record in delay_wheel.failed shows what is
+ * known.
  */
 static bool
 may_have_begun(const DwDefinition *def)
@@ -130,15 +128,15 @@ repair_run(Relation rel, DwDefinition *def)
 	dw_crashes_end(MyDatabaseId, lost, dw_definition_number(def, Anum_recurring_task));
 }
 
-/* Result of bringing a pending run forward. */
+/* Result of moving a pending run forward. */
 typedef enum Brought
 {
 	BROUGHT,
-	NOT_PENDING,				/* the process that ends it brings the next run forward */
+	NOT_PENDING,				/* the process that ends it moves the next run forward */
 	LOCKED
 } Brought;
 
-/* Brings the pending run of a definition forward by this time in microseconds. */
+/* Moves the pending run of a definition forward by this time in microseconds. */
 static Brought
 bring_run_forward(const DwDefinition *def, int64 by)
 {
@@ -172,9 +170,9 @@ bring_run_forward(const DwDefinition *def, int64 by)
 }
 
 /*
- * Brings the run of a definition forward, and writes the definition, whose next_due was brought
- * forward, in memory, by the same time in microseconds.  Does neither if the run is running.  The
- * caller has locked the definition.  Returns false if the run is locked.
+ * Moves the run of a definition forward by this time in microseconds, and writes the definition,
+ * whose next_due was moved in memory.  Does nothing if the run is running.  The caller has locked
+ * the definition.  Returns false if the run is locked.
  */
 static bool
 bring_forward(Relation rel, DwDefinition *def, int64 by, Pass *pass)
@@ -191,8 +189,8 @@ bring_forward(Relation rel, DwDefinition *def, int64 by, Pass *pass)
 
 /*
  * Checks one definition.  Deletes it if its owner was dropped, and repairs it if its run is lost,
- * or too far away.  Returns false if this is needed, but the definition is locked, or has just
- * changed.
+ * or too far away.  Returns false if a needed change is not possible, since the definition is
+ * locked, or has just changed.
  */
 static bool
 repair(Relation rel, DwDefinition *def, Pass *pass)
@@ -214,7 +212,7 @@ repair(Relation rel, DwDefinition *def, Pass *pass)
 	}
 	if (dw_definition_lock(rel, def, LockWaitSkip) != TM_Ok)
 		return false;
-	/* check again under the lock, which a process that ends or replaces the run needs, too */
+	/* check again under the lock: a process that ends or replaces the run needs the lock, too */
 	if (orphan)
 		dw_definition_delete(rel, def);
 	else if (far)
@@ -278,7 +276,7 @@ begin_repair(void)
 	return NULL;
 }
 
-/* Ends a pass.  Returns when the next pass must begin; DW_NEVER: only on request. */
+/* Ends a pass.  Returns the time of the next pass; DW_NEVER: only on request. */
 static TimestampTz
 end_look(DwDatabase *db, const Pass *pass)
 {
@@ -291,9 +289,8 @@ end_look(DwDatabase *db, const Pass *pass)
 }
 
 /*
- * If a process has asked for it, or a retry is due, checks all definitions.  Each call checks one
- * slice, in a separate transaction.  Returns when the sweeper must call again; DW_NEVER: only on
- * request.
+ * After a request, or if a retry is due, checks all definitions.  Each call checks one slice, in a
+ * separate transaction.  Returns the time of the next call; DW_NEVER: only on request.
  */
 TimestampTz
 dw_recurring_repair(DwDatabase *db)

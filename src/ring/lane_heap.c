@@ -5,12 +5,12 @@
  *
  * Run by the timer, in its private memory.
  *
- * A lane is one combination of owner, queue and priority; here it is only a number.  There may be
- * thousands of lanes.  With this binary heap the timer finds the few lanes whose time has come
- * without a look at the others.  The heap stores the position of each lane, so that the key of any
+ * A lane (one combination of owner, queue and priority) is only a number here.  A database may have
+ * thousands of lanes.  The timer uses this binary heap to find the few lanes whose time has come
+ * without looking at all lanes.  The heap stores the position of each lane, so that the key of any
  * lane can be changed.
  *
- * Like the ring, this file is also compiled alone, with DW_STANDALONE, into a test.
+ * This file is also compiled without a server, with DW_STANDALONE, into a test.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,7 +22,7 @@
 #include "../base/settings.h"
 #endif
 
-/* Makes the heap empty.  The first call allocates the heap's memory, which stays. */
+/* Makes the heap empty.  The first call allocates the heap's memory, which is never freed. */
 void
 dw_lane_heap_reset(DwLaneHeap *heap)
 {
@@ -77,7 +77,7 @@ sift_down(DwLaneHeap *heap, int position, int32 lane)
 	put_lane_at(heap, position, lane);
 }
 
-/* Puts a lane into the heap, or changes its key if it is there. */
+/* Puts a lane into the heap, or changes its key if the lane is in the heap. */
 void
 dw_lane_heap_set(DwLaneHeap *heap, int32 lane, int64 key)
 {
@@ -100,7 +100,7 @@ dw_lane_heap_set(DwLaneHeap *heap, int32 lane, int64 key)
 	}
 }
 
-/* Takes a lane out of the heap, if it is there. */
+/* Removes a lane from the heap, if the lane is in the heap. */
 void
 dw_lane_heap_remove(DwLaneHeap *heap, int32 lane)
 {

@@ -16,10 +16,9 @@
 
 typedef struct DwLaneHeap
 {
-	int			n;				/* lanes in the heap */
-	int32	   *lanes;			/* the heap: lane at each position; the first lane has the lowest
-								 * key */
-	int32	   *positions;		/* position of each lane in the heap; -1: not in the heap */
+	int			n;				/* number of lanes in the heap */
+	int32	   *lanes;			/* lane at each position; the first lane has the lowest key */
+	int32	   *positions;		/* position of each lane; -1: not in the heap */
 	int64	   *keys;			/* key of each lane */
 } DwLaneHeap;
 

@@ -7,12 +7,12 @@
  * ready lists of lanes, and executors empty them.  The timers and executors of all databases share
  * the pool.  Terms are explained in ring.h.
  *
- * Locks: the caller serializes access to a ring or a list, by a lock of its choice.
- * The pool's own members and the accounts change only under pool->lock, a spinlock
- * that is held for a few instructions.  No other lock is taken while it is held.
+ * Locks: the caller serializes access to a ring or a list, by a lock of its choice.  The pool's own
+ * members and the accounts change only under pool->lock, a spinlock that is held for a few
+ * instructions.  A process that holds pool->lock acquires no other lock.
  *
- * No function raises an error or allocates memory.  If a function finds the pool exhausted, it
- * changes nothing, and its result shows that.
+ * No function raises an error or allocates memory.  If the pool is exhausted, a function changes
+ * nothing, and its result shows this.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,7 +27,7 @@
 #define NO_SLOT				UINT32_MAX
 #define BITS_PER_WORD		64
 
-/* For keep_bounds(): the caller's predicate, and the bounds of the due times of kept entries */
+/* Arguments of keep_bounds(): the caller's predicate, and bounds of due times of kept entries */
 typedef struct KeepBounds
 {
 	DwKeep		keep;
@@ -58,10 +58,7 @@ dw_pool_size(uint32 nchunks)
 	return offsetof(DwPool, chunks) + (Size) nchunks * sizeof(DwChunk);
 }
 
-/*
- * Puts a chunk into the free list.  The caller holds the pool's lock, or no other process
- * knows the pool yet.
- */
+/* Puts a chunk into the free list.  Needs the pool's lock, except while the pool is initialized. */
 static void
 put_free(DwPool *pool, uint32 chunkno)
 {
@@ -137,10 +134,10 @@ free_chunk(DwPool *pool, DwAccount *acct, uint32 chunkno)
 }
 
 /*
- * Takes back all chunks of an account whose timer has died.
+ * Puts all chunks of an account whose timer has died back into the pool.
  *
- * The caller makes sure that no process uses lists of the account any more.  The lists become
- * invalid and must be initialized again.
+ * The caller ensures that no process uses lists of the account any more.  These lists become
+ * invalid, and must be initialized again.
  */
 void
 dw_pool_reclaim(DwPool *pool, DwAccount *acct)
@@ -163,12 +160,7 @@ dw_pool_reclaim(DwPool *pool, DwAccount *acct)
 	SpinLockRelease(&pool->lock);
 }
 
-/* ----------------------------------------------------------------
- *		Lists of entries
- *
- * No chunk in a list is empty, but any of them may be partly filled.
- * ----------------------------------------------------------------
- */
+/*---------------------------------------------------------------- Lists of entries * No chunk in a list is empty, but each chunk may be partly filled. ----------------------------------------------------------------*/
 
 /* Initializes an empty list. */
 void
@@ -180,7 +172,7 @@ dw_list_init(DwList *list)
 	list->nchunks = 0;
 }
 
-/* Appends a chunk together with the entries that are in it. */
+/* Appends a chunk with its entries. */
 static void
 link_tail(DwPool *pool, DwList *list, uint32 chunkno)
 {
@@ -196,7 +188,7 @@ link_tail(DwPool *pool, DwList *list, uint32 chunkno)
 	list->count += chunk->count;
 }
 
-/* Removes the first chunk together with its entries, and returns it. */
+/* Removes the first chunk with its entries, and returns the chunk. */
 static uint32
 unlink_head(DwPool *pool, DwList *list)
 {
@@ -211,7 +203,7 @@ unlink_head(DwPool *pool, DwList *list)
 	return chunkno;
 }
 
-/* Removes a chunk without entries, wherever it is. */
+/* Removes an empty chunk from any position. */
 static void
 unlink_empty(DwPool *pool, DwList *list, uint32 chunkno)
 {
@@ -242,7 +234,7 @@ tail_room(DwPool *pool, const DwList *list)
 	return DW_CHUNK_ENTRIES - (uint32) tail->first - tail->count;
 }
 
-/* Appends an entry to a list.  Returns false, with nothing changed, if no chunk is left for it. */
+/* Appends an entry to a list.  Returns false, and changes nothing, if no chunk is free. */
 bool
 dw_list_push(DwPool *pool, DwAccount *acct, DwList *list, const DwEntry *entry)
 {
@@ -264,7 +256,7 @@ dw_list_push(DwPool *pool, DwAccount *acct, DwList *list, const DwEntry *entry)
 	return true;
 }
 
-/* Puts an entry before all others.  Returns false as dw_list_push() does. */
+/* Inserts an entry before all other entries.  Returns false like dw_list_push(). */
 bool
 dw_list_put_back(DwPool *pool, DwAccount *acct, DwList *list, const DwEntry *entry)
 {
@@ -291,7 +283,7 @@ dw_list_put_back(DwPool *pool, DwAccount *acct, DwList *list, const DwEntry *ent
 	return true;
 }
 
-/* Returns the position of a chunk that is in a list, or of no chunk. */
+/* Returns the position of a chunk in a list.  "chunkno" may be DW_NO_CHUNK. */
 static DwPosition
 position_of(DwPool *pool, uint32 chunkno)
 {
@@ -302,14 +294,14 @@ position_of(DwPool *pool, uint32 chunkno)
 	return position;
 }
 
-/* Returns the position of the first chunk of a list, or of no chunk if the list is empty. */
+/* Returns the position of the first chunk of a list, or DW_NO_CHUNK if the list is empty. */
 DwPosition
 dw_list_head(DwPool *pool, const DwList *list)
 {
 	return position_of(pool, list->head);
 }
 
-/* Returns the position of the n-th chunk behind a valid position, or of no chunk. */
+/* Returns the position n chunks after a valid position, or DW_NO_CHUNK beyond the end. */
 DwPosition
 dw_list_ahead(DwPool *pool, const DwPosition *position, uint32 n)
 {
@@ -320,7 +312,7 @@ dw_list_ahead(DwPool *pool, const DwPosition *position, uint32 n)
 	return position_of(pool, chunkno);
 }
 
-/* Returns the entry that dw_list_pop() would pop, or NULL if the position is not valid any more. */
+/* Returns the entry that dw_list_pop() would pop, or NULL if the position has become invalid. */
 const DwEntry *
 dw_list_first(DwPool *pool, const DwPosition *position)
 {
@@ -333,9 +325,8 @@ dw_list_first(DwPool *pool, const DwPosition *position)
 }
 
 /*
- * Pops the first entry of the chunk at a position in this list.  Returns false if the position is
- * not valid any more.  When the chunk has become empty, it is freed, and *position becomes the
- * position of the next chunk.
+ * Pops the first entry of the chunk at a position in this list.  Returns false if the position has
+ * become invalid.  If the chunk becomes empty, frees it, and sets *position to the next chunk.
  */
 bool
 dw_list_pop(DwPool *pool, DwAccount *acct, DwList *list, DwPosition *position, DwEntry *entry)
@@ -401,11 +392,11 @@ cut_list(DwPool *pool, DwAccount *acct, DwList *list, uint32 last, uint32 count)
 }
 
 /*
- * Removes the entries for which keep() returns false.  The others keep their order and
- * move up, so that all chunks but the last one are full.
+ * Removes the entries for which keep() returns false.  The remaining entries move up in the same
+ * order, so that all chunks except the last are full.
  *
- * Entries are moved within the chunks of the list.  Writing cannot overtake reading: it fills each
- * chunk completely, and no chunk has more entries to read than fit into it.
+ * Entries move within the chunks of the list.  An entry is never written over an unread entry,
+ * since each chunk is filled completely before the next.
  */
 void
 dw_list_filter(DwPool *pool, DwAccount *acct, DwList *list, DwKeep keep, void *arg)
@@ -485,7 +476,7 @@ dw_ring_size(uint32 nslots)
 	return MAXALIGN(slots_offset(nslots) + (Size) nslots * sizeof(DwSlot));
 }
 
-/* Returns a slot by its number; slots are one array. */
+/* Returns the slot with this number. */
 DwSlot *
 dw_ring_slot(DwRing *ring, uint32 slot)
 {
@@ -515,7 +506,7 @@ forget_strays(DwRing *ring)
 void
 dw_ring_init(DwRing *ring, uint32 nslots, int64 tick_us)
 {
-	/* dw_ring_next_due() relies on one turn being a valid time span */
+	/* dw_ring_next_due() requires that one turn is a valid time span */
 	Assert(nslots > 0 && tick_us > 0 && tick_us <= PG_INT64_MAX / nslots);
 
 	ring->nslots = nslots;
@@ -548,8 +539,8 @@ dw_ring_tick(const DwRing *ring, int64 due)
 }
 
 /*
- * Returns the last due time that belongs to a tick.  Saturates: the last tick ends with
- * PG_INT64_MAX, and an entry that is due at PG_INT64_MIN is always due.
+ * Returns the last due time of a tick, limited to the range of int64.  The last tick ends with
+ * PG_INT64_MAX.  An entry that is due at PG_INT64_MIN is always due.
  */
 int64
 dw_ring_last_due(const DwRing *ring, int64 tick)
@@ -571,8 +562,8 @@ dw_ring_index(const DwRing *ring, int64 tick)
 }
 
 /*
- * Returns the cycle number of a due time: the number of whole turns of the ring until then.  The
- * difference is unsigned, since an infinite due time may be more than INT64_MAX away.
+ * Returns the cycle number of a due time: the number of whole turns of the ring until this time.
+ * The difference is unsigned, since an infinite due time may be more than INT64_MAX away.
  */
 int64
 dw_ring_cycle(const DwRing *ring, int64 due)
@@ -587,10 +578,10 @@ dw_ring_cycle(const DwRing *ring, int64 due)
 /*
  * Sets the current tick, which may also go back.
  *
- * After that, a walk over the slots from the current tick on would meet two kinds of entries too
- * late.  These are the strays: entries that are still in slots that the hand has passed, and
- * entries that came too late for their own slot and so are in the slot that was current until now.
- * The tick of a stray is before the old or the new current tick, whichever is greater.
+ * Strays are entries that a walk over the slots from the new current tick on would reach too late.
+ * A stray is in a slot that the hand has passed, or it came too late for its own slot and is in the
+ * slot that was current until now.  The tick of a stray is before the old or the new current tick,
+ * whichever is greater.
  */
 void
 dw_ring_advance(DwRing *ring, int64 tick)
@@ -623,9 +614,9 @@ dw_ring_advance(DwRing *ring, int64 tick)
 
 /*
  * Puts an entry into the slot of its due time.  If the tick of the due time has passed, uses the
- * current slot, since nobody would look at the entry's own slot for a whole turn.
+ * current slot, since the entry's own slot would not be read for a whole turn.
  *
- * Returns false, with nothing changed, if no chunk is left for the entry.
+ * Returns false, and changes nothing, if no chunk is free.
  */
 bool
 dw_ring_insert(DwRing *ring, DwPool *pool, DwAccount *acct, const DwEntry *entry)
@@ -649,7 +640,7 @@ dw_ring_insert(DwRing *ring, DwPool *pool, DwAccount *acct, const DwEntry *entry
 	return true;
 }
 
-/* Returns the first slot with entries in [from, end), or end if there is none. */
+/* Returns the first slot with entries in [from, end), or end if all these slots are empty. */
 static uint32
 next_occupied(const DwRing *ring, uint32 from, uint32 end)
 {
@@ -673,11 +664,11 @@ next_occupied(const DwRing *ring, uint32 from, uint32 end)
 
 /*
  * Lowers *best to the least min_due of the slots with entries in [from, end).  The hand is the
- * position of the current tick.  When it comes to slot "from", "reach" is the last due time of the
- * tick.  Returns true if slots farther away cannot lower *best any more.
+ * position of the current tick.  "reach" is the last due time of the tick in which the hand comes
+ * to slot "from".  Returns true if slots farther away cannot lower *best any more.
  *
- * They cannot if *best is due by the time that the hand comes to the slot: entries in their own
- * slots farther away are due later, and strays are due at stray_due or later.
+ * The scan can stop if *best is due before the hand leaves the slot: entries in their own slots
+ * farther away are due later, and strays are due at stray_due or later.
  */
 static bool
 scan_slots(DwRing *ring, uint32 from, uint32 end, int64 reach, int64 *best)
@@ -718,7 +709,7 @@ dw_ring_next_due(DwRing *ring)
 	int64		best = PG_INT64_MAX;
 	int64		reach = dw_ring_last_due(ring, ring->current_tick);
 
-	/* A lower "reach" is always right, and avoids an overflow below */
+	/* A lower "reach" is always correct, and prevents an overflow below */
 	reach = Min(reach, PG_INT64_MAX - turn_us);
 
 	if (scan_slots(ring, start, ring->nslots, reach, &best))
@@ -727,7 +718,7 @@ dw_ring_next_due(DwRing *ring)
 	if (scan_slots(ring, 0, start, reach, &best))
 		return best;
 
-	/* All slots were looked at, so the bounds of the strays can be narrowed */
+	/* All slots were read, so the bounds of the strays can be narrowed */
 	if (ring->nentries == 0 || dw_ring_tick(ring, best) >= ring->stray_end)
 		forget_strays(ring);
 	else
@@ -759,7 +750,7 @@ pour_into_tail(DwPool *pool, DwList *list, DwChunk *chunk)
 	if (n == 0)
 		return;
 
-	/* Take the last entries, so that the others need not move up */
+	/* Take the last entries, so that no other entry must move up */
 	tail = get_chunk(pool, list->tail);
 	chunk->count -= n;
 	memcpy(&tail->entries[tail->first + tail->count],
@@ -794,7 +785,7 @@ split_chunk(DwRing *ring, uint32 slotno, DwChunk *chunk, int64 limit, DwEntry *o
 	chunk->first = 0;
 	chunk->count = kept;
 
-	/* Even if this pass is not the latest: chunks that it moves escape the latest pass */
+	/* Even if this pass is not the latest: the latest pass misses chunks that this pass moves */
 	if (slotno == ring->pass_slot)
 	{
 		ring->pass_min = Min(ring->pass_min, min_due);
@@ -805,7 +796,7 @@ split_chunk(DwRing *ring, uint32 slotno, DwChunk *chunk, int64 limit, DwEntry *o
 
 /*
  * Takes the due entries out of the first chunk of a slot.  Moves the other entries behind the
- * chunks that the pass has not read yet, at worst in their own chunk.
+ * chunks that the pass has not read yet, into the last chunk or with their own chunk.
  */
 static uint32
 take_chunk(DwRing *ring, DwPool *pool, DwAccount *acct, uint32 slotno, int64 limit, DwEntry *out)
@@ -824,8 +815,8 @@ take_chunk(DwRing *ring, DwPool *pool, DwAccount *acct, uint32 slotno, int64 lim
 }
 
 /*
- * Called when a pass is over.  Unless another pass or a filter has interfered, the pass's bounds
- * cover all entries of the slot: those it has read, and those inserted meanwhile.
+ * Called when a pass is over.  If no other pass or filter has interfered, the pass's bounds cover
+ * all entries of the slot: entries that it has left, and entries inserted during the pass.
  */
 static void
 end_slot_pass(DwRing *ring, const DwTake *take)
@@ -840,10 +831,10 @@ end_slot_pass(DwRing *ring, const DwTake *take)
 }
 
 /*
- * Goes on with a pass: reads as many chunks as are sure to fit into "out", which has room for "max"
+ * Continues a pass: reads as many chunks as certainly fit into "out", which has room for "max"
  * entries.  Returns the number of entries taken.
  *
- * The pass is over when take->chunks_left is 0.  Before, the result may be 0, too.
+ * The pass is over when take->chunks_left is 0.  A result of 0 does not mean that the pass is over.
  */
 uint32
 dw_ring_take(DwRing *ring, DwPool *pool, DwAccount *acct, DwTake *take, DwEntry *out, uint32 max)
@@ -872,7 +863,7 @@ dw_ring_take(DwRing *ring, DwPool *pool, DwAccount *acct, DwTake *take, DwEntry 
 	return taken;
 }
 
-/* Calls the caller's predicate for dw_ring_filter(), and notes the bounds of kept entries. */
+/* Predicate of dw_ring_filter(): calls the caller's predicate, and updates the bounds. */
 static bool
 keep_bounds(const DwEntry *entry, void *arg)
 {
@@ -885,13 +876,13 @@ keep_bounds(const DwEntry *entry, void *arg)
 	return true;
 }
 
-/* Removes the entries for which keep() returns false from all slots. */
+/* Removes entries from all slots if keep() returns false for them. */
 void
 dw_ring_filter(DwRing *ring, DwPool *pool, DwAccount *acct, DwKeep keep, void *arg)
 {
 	uint32		slotno;
 
-	/* The bounds of a pass would still cover entries that are removed here */
+	/* The bounds of a pass become invalid, since they would cover removed entries */
 	ring->pass_slot = NO_SLOT;
 
 	for (slotno = next_occupied(ring, 0, ring->nslots); slotno < ring->nslots;

@@ -4,22 +4,20 @@
  *	  The ring of slots: a pure data structure.
  *
  * The ring is a timing wheel.  Time is divided into ticks.  The ring has nslots slots; slot number
- * (tick mod nslots) holds the tasks that are due in the tick.  So a slot holds tasks of this turn
- * of the ring and of later turns.  The cycle number of a task is the number of whole turns until it
- * is due.  The code computes it from the due time and never counts it down, so a step of the clock
- * cannot make it wrong.
+ * (tick mod nslots) contains the tasks that are due in the tick.  So a slot contains tasks of this
+ * turn of the ring and of later turns.  The cycle number of a task is the number of whole turns
+ * until it is due.  The cycle number is computed from the due time and never counted down, so a
+ * change of the clock cannot make it wrong.
  *
- * An entry stands for one task in memory: 24 bytes.  Entries live in chunks of 1 KB, which come
- * from one bounded pool that all databases share.  Each chunk carries the number of its
- * database, so that the chunks of a timer that has died can be taken back.  A list of chunks
- * makes up a slot of the ring, or a ready list: the tasks of a lane that are due.
+ * An entry is one task in memory, and has 24 bytes.  Entries are stored in chunks of 1 KB.  The
+ * chunks come from one bounded pool, which all databases share.  Each chunk stores the number of
+ * its database, so that a new timer can free the chunks of a timer that has died.  A slot of the
+ * ring is a list of chunks.  A ready list (the due tasks of a lane) is a list of chunks, too.
  *
  * This code uses no catalog and no clock, and does no I/O.  All data is position-independent, for
- * use in shared memory.  The code is compiled into the extension and, alone, with DW_STANDALONE,
- * into a test.
+ * use in shared memory.  With DW_STANDALONE the code is compiled into a test, without a server.
  *
- * Locking: the pool's free list has its own spinlock.  Lists and rings have no lock: callers
- * serialize access to them.
+ * Locking: the pool's free list has its own spinlock.  Callers serialize access to lists and rings.
  *
  *-------------------------------------------------------------------------
  */
@@ -44,8 +42,8 @@ typedef struct DwEntry
 {
 	int64		due;
 	int64		id;
-	uint32		block;			/* block and offset: last known TID of the row; the caller may store
-								 * something else there */
+	uint32		block;			/* block and offset: last known TID, or another value of the
+								 * caller */
 	uint16		offset;
 	uint16		lane;			/* index into the table of lanes */
 } DwEntry;
@@ -61,7 +59,7 @@ dw_entry_is_before(const DwEntry *entry, int64 due, int64 id)
 typedef struct DwChunk
 {
 	uint32		next;			/* next chunk of its list, or of the free list */
-	uint32		owner;			/* number of the account that holds the chunk, 0 = free */
+	uint32		owner;			/* number of the account that uses the chunk; 0: free */
 	uint16		first;
 	uint16		count;
 	uint32		serial;			/* incremented when the chunk is freed, see DwPosition */
@@ -77,17 +75,17 @@ typedef struct DwPool
 	DwChunk		chunks[FLEXIBLE_ARRAY_MEMBER];
 } DwPool;
 
-/* The chunks that one database holds, and may hold. */
+/* Number of chunks of one database, and its limit. */
 typedef struct DwAccount
 {
 	uint32		owner;			/* number of the account; not 0 */
-	uint32		used;			/* chunks that the database holds */
+	uint32		used;			/* number of chunks that the database uses */
 	uint32		quota;			/* limit for "used" */
 } DwAccount;
 
 /*
- * A queue of entries, in chunks.  Entries are pushed at the tail and popped at the head.  They can
- * also be put back at the head, and popped at any other chunk.
+ * A queue of entries, in chunks.  Entries are pushed at the tail and popped at the head.  Entries
+ * can also be put back at the head, and popped at any chunk.
  */
 typedef struct DwList
 {
@@ -97,7 +95,7 @@ typedef struct DwList
 	uint32		nchunks;
 } DwList;
 
-/* Names a chunk of a list; the name is invalid once the chunk has left the list. */
+/* Identifies a chunk of a list.  A position becomes invalid when its chunk leaves the list. */
 typedef struct DwPosition
 {
 	uint32		chunk;
@@ -119,35 +117,34 @@ typedef struct DwRing
 	uint64		nentries;		/* entries in all slots */
 
 	/*
-	 * Strays: entries that a walk over the slots from current_tick on would not meet in the order
-	 * of their due times, because the clock has moved past them, or back.  Strays are due at
-	 * stray_due or later, and have a tick before stray_end.
+	 * Strays: entries that a walk over the slots from current_tick on would reach too late, because
+	 * the clock has moved past them, or back.  Strays are due at stray_due or later, and have a
+	 * tick before stray_end.
 	 */
 	int64		stray_due;		/* INT64_MAX when there are none */
 	int64		stray_end;
 
 	/*
-	 * The latest pass (see DwTake), and the bounds of due times in its slot: of entries that it has
-	 * left there, and of entries inserted meanwhile.
+	 * The latest pass (see DwTake), and the bounds of the due times of entries that the pass has
+	 * left in its slot, or that were inserted during the pass.
 	 */
 	uint32		pass_serial;
 	uint32		pass_slot;		/* UINT32_MAX when the pass is over */
 	int64		pass_min;
 	int64		pass_max;
 
-	uint32		slots_offset;	/* from the start of the struct */
-	uint64		occupied[FLEXIBLE_ARRAY_MEMBER];	/* bitmap of slots with entries; the slots
-													 * follow */
+	uint32		slots_offset;	/* offset of the slots from the start of the struct */
+	uint64		occupied[FLEXIBLE_ARRAY_MEMBER];	/* bitmap of used slots; the slots come after
+													 * it */
 } DwRing;
 
 /* A pass: takes the due entries out of one slot, in slices. */
 typedef struct DwTake
 {
 	uint32		slot;
-	uint32		chunks_left;	/* chunks still to look at; 0 = the pass is over */
+	uint32		chunks_left;	/* number of chunks not read yet; 0: the pass is over */
 	uint32		serial;			/* number of the pass */
-	int64		until_due;		/* entries that are due by then are taken; may be lowered during the
-								 * pass */
+	int64		until_due;		/* takes entries that are due by this time; may be lowered */
 } DwTake;
 
 /* Predicate for filters: false means that the entry is removed. */

@@ -48,7 +48,7 @@
 bool		dw_extension_gone = false;
 bool		dw_tables_being_written = false;
 
-/* The OIDs that dw_catalog() has found last; only valid while catalog_valid. */
+/* The OIDs that dw_catalog() has found last.  Valid only while catalog_valid is true. */
 static DwCatalog known_catalog;
 static bool catalog_valid = false;
 static bool callback_registered = false;
@@ -56,10 +56,10 @@ static bool callback_registered = false;
 /*---- Transactions that only read ----*/
 
 /*
- * Begins a transaction of the timer or the sweeper, with an active snapshot (step L4 of loading),
- * and returns the table of tasks, opened.  Waits for no lock: returns NULL, without a snapshot, if
- * another process has locked the table, or if the extension is gone.  In the second case sets
- * dw_extension_gone.  In all cases the caller ends the transaction by dw_read_end().
+ * Begins a transaction of the timer or the sweeper, with an active snapshot (step L4 of loading).
+ * Returns the open table of tasks.  Waits for no lock: if another process has locked the table,
+ * returns NULL without a snapshot.  If the extension is gone, also sets dw_extension_gone.  The
+ * caller always ends the transaction by dw_read_end().
  */
 Relation
 dw_read_begin(void)
@@ -77,13 +77,13 @@ dw_read_begin(void)
 	}
 	if (!ConditionalLockRelationOid(cat.task, AccessShareLock))
 		return NULL;
-	/* the snapshot must be newer than the lock and the invalidations that came with it */
+	/* the snapshot must be newer than the lock, and than invalidations that came with the lock */
 	DW_INJECT("load-before-snapshot");
 	PushActiveSnapshot(GetTransactionSnapshot());
 	return table_open(dw_catalog()->task, NoLock);
 }
 
-/* Replaces the active snapshot by a new one, in a transaction at READ COMMITTED. */
+/* Replaces the active snapshot by a new snapshot, in a transaction at READ COMMITTED. */
 void
 dw_renew_snapshot(void)
 {
@@ -92,8 +92,8 @@ dw_renew_snapshot(void)
 }
 
 /*
- * Locks a further table to read it, in a transaction of dw_read_begin(), and renews the
- * snapshot.  Waits for no lock: returns false if another process has locked the table.
+ * Locks another table for reading, in a transaction of dw_read_begin(), and renews the snapshot.
+ * Waits for no lock: returns false if another process has locked the table.
  */
 bool
 dw_read_also(Oid table)
@@ -104,7 +104,7 @@ dw_read_also(Oid table)
 	return true;
 }
 
-/* Commits the transaction of dw_read_begin(), which has returned rel or NULL. */
+/* Commits the transaction of dw_read_begin().  rel is the result of dw_read_begin() or NULL. */
 void
 dw_read_end(Relation rel)
 {
@@ -117,8 +117,8 @@ dw_read_end(Relation rel)
 }
 
 /*
- * For PG_CATCH: reports the error that was caught, aborts the transaction, and switches to this
- * memory context, which the caller had before.
+ * For PG_CATCH: reports the caught error, aborts the transaction, and switches to this memory
+ * context of the caller.
  */
 void
 dw_end_failed_transaction(MemoryContext context)
@@ -132,8 +132,8 @@ dw_end_failed_transaction(MemoryContext context)
 }
 
 /*
- * For PG_CATCH: reports the error, but the same error at most once in EPISODE_US, and aborts the
- * transaction.  what: the work that failed, which follows "could not" in the view "status".
+ * For PG_CATCH: aborts the transaction and reports the error, but the same error at most once in
+ * EPISODE_US.  what: the failed work, which the view "status" shows after "could not".
  */
 void
 dw_read_failed(DwDatabase *database, const char *what)
@@ -175,9 +175,9 @@ dw_role_exists(Oid role)
 }
 
 /*
- * Raises an error on a standby, and in a read-only transaction, a parallel worker, or a
- * security-restricted operation, as statements that write do.  Also raises an error if the library
- * is not in shared_preload_libraries.  function: its name for messages.
+ * Raises an error if this process cannot write: on a standby, in a read-only transaction, in a
+ * parallel worker, or in a security-restricted operation.  Also raises an error if the library is
+ * not in shared_preload_libraries.  function: the function's name for messages.
  */
 void
 dw_require_writable(const char *function)
@@ -244,7 +244,7 @@ oid_of_relation(DwCatalog *catalog, int i)
 	return (Oid *) ((char *) catalog + relations[i].offset);
 }
 
-/* Relcache callback: forgets the OIDs if one of the tables, or any relation, was changed. */
+/* Relcache callback: forgets the OIDs after a change of one of the tables, or of all relations. */
 static void
 forget_catalog(Datum arg, Oid relid)
 {
@@ -258,7 +258,7 @@ forget_catalog(Datum arg, Oid relid)
 
 /*
  * Looks up the extension's relations by name.  Returns false if the extension, or a relation, is
- * not there.  No other schema can have the name: if the extension exists, the schema belongs to it.
+ * missing.  If the extension exists, the schema delay_wheel_data belongs to the extension.
  */
 bool
 dw_catalog_lookup(DwCatalog *result)
@@ -300,9 +300,8 @@ may_have_rows(Oid table)
 }
 
 /*
- * Returns true if any of n tables, whose OIDs follow each other in DwCatalog from this offset on,
- * may have rows.  Does not wait: also returns true if one of them is locked.  To be called outside
- * of a transaction.
+ * Returns true if one of n tables may have rows, or is locked (this function does not wait).  The
+ * OIDs of the tables begin at this offset in DwCatalog.  To be called outside of a transaction.
  */
 bool
 dw_any_may_have_rows(size_t offset, int n)
@@ -320,8 +319,9 @@ dw_any_may_have_rows(size_t offset, int n)
 }
 
 /*
- * Returns true if an index of delay_wheel_data.task, whose OID has this offset in DwCatalog, is
- * locked, or its size shows that it may have entries.  To be called outside of a transaction.
+ * Returns true if an index of delay_wheel_data.task is locked, or has a size at which it may have
+ * entries.  offset: the position of the index's OID in DwCatalog.  To be called outside of a
+ * transaction.
  */
 bool
 dw_index_may_have_rows(size_t offset)
@@ -348,8 +348,8 @@ dw_index_may_have_rows(size_t offset)
 }
 
 /*
- * Raises an error if a table does not have the columns that the install script gave it.  Does not
- * wait, since the timer must not wait.  If somebody is just altering the locked table, an
+ * Raises an error if a table does not have the columns of the install script.  Does not wait, since
+ * the timer must not wait.  If the table is locked by a process that is altering it, an
  * invalidation will cause another check.
  */
 static void
@@ -371,11 +371,11 @@ check_columns(Oid table, const Oid *types, int n)
 							get_namespace_name(RelationGetNamespace(rel)), RelationGetRelationName(rel)),
 					 errdetail("Column %d is not as extension \"%s\" created it.",
 							   i + 1, "delay_wheel")));
-	/* released at once, since DROP EXTENSION locks the tables in another order */
+	/* release the lock at once, since DROP EXTENSION locks the tables in another order */
 	table_close(rel, AccessShareLock);
 }
 
-/* Checks the columns of a table.  The compiler finds a column of catalog.h whose type is missing. */
+/* Checks the columns of a table.  If the type of a column is missing here, compiling fails. */
 #define CHECK_COLUMNS(table, n, ...) \
 	do { \
 		static const Oid types[] = {__VA_ARGS__}; \
@@ -430,8 +430,8 @@ check_tables(const DwCatalog *cat)
 }
 
 /*
- * Returns the OIDs of the extension's relations.  Looks them up, and checks the columns, if this
- * has not been done yet.  Raises an error if the extension is not there, or a table was altered.
+ * Returns the OIDs of the extension's relations.  If the OIDs are unknown, looks them up and checks
+ * the columns.  Raises an error if the extension is not there, or a table was altered.
  */
 const DwCatalog *
 dw_catalog(void)
@@ -450,7 +450,7 @@ dw_catalog(void)
 					 OidIsValid(get_extension_oid("delay_wheel", true)) ?
 					 errhint("One of its tables or indexes was dropped, renamed or moved to another schema.") :
 					 errhint("Use CREATE EXTENSION delay_wheel.")));
-		/* set before the check, whose locks may bring an invalidation that resets it */
+		/* set before the check: invalidations that come with the locks of the check may reset it */
 		catalog_valid = true;
 		PG_TRY();
 		{
@@ -468,7 +468,7 @@ dw_catalog(void)
 
 /*
  * Returns true if dw_catalog() would find the extension.  Costs nothing if dw_catalog() has found
- * it before.
+ * the extension before.
  */
 bool
 dw_catalog_is_there(void)
@@ -481,7 +481,7 @@ dw_catalog_is_there(void)
 /*---- The table of tasks, to write to it ----*/
 
 /*
- * Opens the table of tasks, and locks it, and the indexes that have an entry for each task, for
+ * Opens the table of tasks.  Locks the table, and the indexes that have an entry for each task, for
  * writing until the end of the (sub)transaction.  The caller closes the table with NoLock.  Locking
  * a second time in a transaction costs nothing.
  */
@@ -491,7 +491,7 @@ dw_tasks_open(void)
 	if (!dw_tables_being_written)
 	{
 		LockRelationOid(dw_catalog()->task, RowExclusiveLock);
-		/* look the OIDs up again: from now on our lock keeps indexes from being replaced */
+		/* look up the OIDs again: from now on our lock prevents the replacement of indexes */
 		(void) dw_catalog();
 		dw_tables_being_written = catalog_valid;
 		/* an invalidation that comes with these locks resets dw_tables_being_written */
@@ -511,8 +511,8 @@ dw_tasks_unlocked(void)
 /*---- Rows of any table ----*/
 
 /*
- * Returns the stamp of this database in this cluster, a hash.  Each row has the stamp of the
- * database where it was written, so that copies in other databases are noticed.
+ * Returns the stamp of this database in this cluster (a hash).  Each row contains the stamp of the
+ * database where the row was written.  So delay_wheel notices rows that were copied.
  */
 int64
 dw_origin_stamp(void)
@@ -526,8 +526,8 @@ dw_origin_stamp(void)
 }
 
 /*
- * Deletes a row.  If another transaction has locked the row, waits for its end, or returns
- * TM_BeingModified if wait is false.
+ * Deletes a row.  If another transaction has locked the row, waits for the end of that transaction,
+ * or returns TM_BeingModified if wait is false.
  */
 TM_Result
 dw_heap_delete(Relation rel, ItemPointer tid, bool wait)

@@ -300,8 +300,7 @@ extern bool dw_extension_gone;
 
 /*
  * True if this transaction has locked the table of tasks, and the indexes that have an entry for
- * each task, to write to them.  The lock manager could answer this, but asking it for each row
- * would be slower.
+ * each task, to write to them.  A call of the lock manager for each row would be slower.
  */
 extern bool dw_tables_being_written;
 

@@ -11,8 +11,8 @@
  * dw_origin_stamp().  So the tasks of one lane and one origin are a range of the index, in the
  * order of their due times.
  *
- * A long scan is divided into slices, each with a new snapshot: the caller keeps the key that it
- * has reached, and begins the next scan there.
+ * A long scan is divided into slices, each with a new snapshot: the caller remembers the last key
+ * of a slice, and begins the next scan there.
  *
  *-------------------------------------------------------------------------
  */
@@ -91,7 +91,7 @@ dw_lane_begin(const DwLane *lane)
 	return key;
 }
 
-/* Fills the scan key of one column of a row comparison, as (due, id) >= ($1, $2). */
+/* Fills the scan key of one column of a row comparison such as (due, id) >= ($1, $2). */
 static void
 init_row_member(ScanKey key, int flags, AttrNumber column, StrategyNumber strategy,
 				RegProcedure compare, Datum value)
@@ -100,7 +100,7 @@ init_row_member(ScanKey key, int flags, AttrNumber column, StrategyNumber strate
 						   InvalidOid, InvalidOid, compare, value);
 }
 
-/* Fills the scan key of a row comparison, whose columns are members. */
+/* Fills the scan key of a row comparison.  members: the scan keys of its columns. */
 static void
 init_row_header(ScanKey key, StrategyNumber strategy, ScanKey members)
 {
@@ -124,7 +124,7 @@ begin_index_scan(Relation rel, Snapshot snapshot, int nkeys)
 	scan->keys_only = scan->with_group = scan->fetched = false;
 	scan->map = InvalidBuffer;
 	scan->scan = dw_index_beginscan(rel, scan->index, snapshot, nkeys);
-	/* request index tuples, so that even dead entries have a key */
+	/* request index tuples, which show the key even of a dead entry */
 	scan->scan->xs_want_itup = true;
 	return scan;
 }
@@ -205,12 +205,12 @@ key_of_entry(IndexScanDesc scan, DwTaskKey *key)
 }
 
 /*
- * Makes the scan return keys only: it does not read a row that the visibility map shows as visible
- * to all.  Reading such rows would mostly mean another page for each task, since tasks lie in the
- * table in the order in which they were scheduled.  Then key->attempts is 0, and key->has_more
+ * Makes the scan return keys only: the scan does not read rows on pages that are all-visible.  For
+ * each such row the scan would mostly read another page, since the table has its rows in the order
+ * in which tasks were scheduled.  For a row that is not read, key->attempts is 0 and key->has_more
  * false.
  *
- * with_group: reads visible rows nevertheless, for dw_lane_scan_group(), since the index lacks the
+ * with_group: the scan reads all visible rows, for dw_lane_scan_group(), since the index lacks the
  * group.
  */
 void
@@ -222,8 +222,8 @@ dw_lane_scan_keys_only(DwLaneScan *scan, bool with_group)
 
 /*
  * Reads the next entry of the index; returns false at the end.  Sets *visible to true if the
- * snapshot sees its row.  Also returns entries of invisible rows: there can be a million such
- * entries, and the caller may want to end its slice among them.
+ * snapshot sees the entry's row.  Also returns entries of invisible rows: there can be a million
+ * such entries, and the caller may want to end its slice among them.
  */
 bool
 dw_lane_scan_step(DwLaneScan *scan, DwTaskKey *key, bool *visible)
@@ -266,16 +266,14 @@ dw_lane_scan_next(DwLaneScan *scan, DwTaskKey *key)
 	return false;
 }
 
-/* Returns a copy of the row of the last read, in a scan without keys_only. */
+/* Returns a copy of the row that was read last, in a scan without keys_only. */
 HeapTuple
 dw_lane_scan_tuple(DwLaneScan *scan)
 {
 	return ExecCopySlotHeapTuple(scan->slot);
 }
 
-/*
- * Returns the group's hash of the visible row that was read last; DW_NO_GROUP if it has no group.
- */
+/* Returns the hash of the group of the last visible row; DW_NO_GROUP if the row has no group. */
 uint32
 dw_lane_scan_group(DwLaneScan *scan)
 {
@@ -317,9 +315,9 @@ dw_lane_scan_end(DwLaneScan *scan)
 /*---- Pending tasks, by group ----*/
 
 /*
- * Begins a scan of the tasks of a group of a queue, with this database's origin, of all owners and
- * priorities, from the key (due, id) on.  Groups with the same hash are one group here.  rel is the
- * table of tasks.
+ * Begins a scan of the tasks of one group of a queue, from the key (due, id) on.  Returns tasks of
+ * all owners and priorities, but only of this database's origin.  Groups with the same hash count
+ * as one group.  rel is the table of tasks.
  */
 DwGroupScan *
 dw_group_scan_begin(Relation rel, int16 queue, uint32 hash, TimestampTz due, int64 id,
@@ -342,7 +340,7 @@ dw_group_scan_begin(Relation rel, int16 queue, uint32 hash, TimestampTz due, int
 	return scan;
 }
 
-/* Returns the next row, which is valid until the next call; NULL after the last one. */
+/* Returns the next row, which is valid until the next call; NULL after the last row. */
 HeapTuple
 dw_group_scan_next(DwGroupScan *scan)
 {
@@ -390,7 +388,7 @@ dw_failed_scan_begin(Relation rel, ScanDirection direction, TimestampTz failed_a
 
 /*
  * Returns the next row, or NULL.  The row is valid until the next call.  Sets *failed_at and *id to
- * its position.
+ * the key of the row.
  */
 HeapTuple
 dw_failed_scan_next(DwFailedScan *scan, TimestampTz *failed_at, int64 *id)
@@ -420,9 +418,8 @@ dw_failed_scan_end(DwFailedScan *scan)
 /*---- The lanes that have tasks ----*/
 
 /*
- * Finds the next lane with tasks, of any origin, by a skip scan: the lane after *key, or the first
- * of all lanes if first is true.  Sets *key to the key of its first task.  Returns false at the
- * end.
+ * Finds a lane with tasks, of any origin, by a skip scan: the first lane if first is true, else the
+ * lane after *key.  Sets *key to the key of the lane's first task.  Returns false at the end.
  */
 bool
 dw_next_lane(Relation rel, Snapshot snapshot, DwTaskKey *key, bool first)

@@ -3,9 +3,9 @@
  * lease_scan.c
  *	  Reading leased messages.
  *
- * Run by sessions that receive, by the timer and by the sweeper.  A partial index has an entry for
- * each row of delay_wheel_data.task with a token: the end of its lease, and its queue.  Another
- * index has the leases of groups.
+ * Run by sessions that receive, by the timer and by the sweeper.  A partial index contains the end
+ * of the lease and the queue of each row of delay_wheel_data.task that has a token.  Another index
+ * contains the leases of groups.
  *
  *-------------------------------------------------------------------------
  */
@@ -51,7 +51,7 @@ dw_lease_scan_begin(Relation rel, TimestampTz from, Snapshot snapshot)
 	return scan;
 }
 
-/* Returns the next row, which is valid until the next call; NULL after the last one. */
+/* Returns the next row, which is valid until the next call; NULL after the last row. */
 HeapTuple
 dw_lease_scan_next(DwLeaseScan *scan)
 {
@@ -69,7 +69,7 @@ dw_lease_scan_end(DwLeaseScan *scan)
 
 /*
  * Counts the messages of the queue whose lease lasts beyond this time, by a new snapshot.  Sets
- * *next_end to the first end of these leases; DW_NEVER if there is none.
+ * *next_end to the first end of these leases; DW_NEVER if there is no lease.
  */
 uint32
 dw_leases_count(Relation rel, int16 queue, TimestampTz now, TimestampTz *next_end)
@@ -97,8 +97,8 @@ dw_leases_count(Relation rel, int16 queue, TimestampTz now, TimestampTz *next_en
 }
 
 /*
- * Counts the leases of a group of a queue, with this database's origin, of all owners and
- * priorities, except leases for which counts() returns false.
+ * Counts the leases of one group of a queue, for all owners and priorities, but only with this
+ * database's origin.  Leaves out leases for which counts() returns false.
  */
 void
 dw_leases_of_group(Relation rel, int16 queue, uint32 hash, Snapshot snapshot, DwLeaseCounts counts,

@@ -20,7 +20,7 @@
 /* Decides whether a leased message counts. */
 typedef bool (*DwLeaseCounts) (Relation rel, HeapTuple tuple, const DwTaskKey *key);
 
-/* A message whose lease has ended, and that nobody has received since. */
+/* A message whose last lease has ended. */
 typedef struct DwLapsed
 {
 	DwTaskKey	key;
@@ -31,7 +31,7 @@ typedef struct DwLapsed
 typedef struct DwGroupLeases
 {
 	uint32		n;				/* number of leases that last */
-	TimestampTz next_end;		/* first end of these leases; DW_NEVER if there is none */
+	TimestampTz next_end;		/* first end of these leases; DW_NEVER: no lease lasts */
 	bool		any_lapsed;
 	DwLapsed	lapsed;			/* the first lease that has ended, by first_due and id */
 } DwGroupLeases;

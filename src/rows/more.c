@@ -5,12 +5,11 @@
  *
  * Run by sessions that schedule, and by executors.
  *
- * The column is a jsonb object with the keys of more.h.  It is null for ordinary tasks, so that
- * they cost nothing.
+ * The column is a jsonb object with the keys of more.h.  The column of an ordinary task is null.
  *
  * The functions take the columns of a row of delay_wheel_data.task or failed_task (values and
  * nulls) and the number of the column "more" in the row.  Plain SQL may have written any value into
- * it.  So a value of the wrong type counts as missing, and is no error.
+ * the column.  So a value of the wrong type counts as missing, and raises no error.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,7 +26,7 @@
 #include "catalog.h"
 #include "more.h"
 
-/* Room kept free in the object for keys, numbers and overhead, in bytes. */
+/* Bytes of the object that are reserved for keys, numbers and overhead */
 #define SMALL_KEYS	4096
 
 static const struct
@@ -36,10 +35,7 @@ static const struct
 	DwMode		mode;
 }			modes[] = {{"at_most_once", DW_AT_MOST_ONCE}, {"at_least_once", DW_AT_LEAST_ONCE}};
 
-/*
- * Looks up a key; returns false if the key or the column is missing.  *value points into the
- * column.
- */
+/* Looks up a key; *value points into the column.  Returns false if key or column is missing. */
 static bool
 find_key(const Datum *values, const bool *nulls, int column, const char *key, JsonbValue *value)
 {
@@ -61,7 +57,7 @@ dw_more_has(const Datum *values, const bool *nulls, int column, const char *key)
 	return find_key(values, nulls, column, key, &value);
 }
 
-/* Returns a copy of a key's text in the current memory context; NULL if there is none. */
+/* Returns a copy of a key's text in the current memory context; NULL if the key has no text. */
 char *
 dw_more_text(const Datum *values, const bool *nulls, int column, const char *key)
 {
@@ -72,7 +68,7 @@ dw_more_text(const Datum *values, const bool *nulls, int column, const char *key
 	return pnstrdup(value.val.string.val, value.val.string.len);
 }
 
-/* Sets *number to a key's integer; returns false if there is none, or it is out of range. */
+/* Sets *number to a key's integer.  Returns false if the key has no integer in the range. */
 bool
 dw_more_number(const Datum *values, const bool *nulls, int column, const char *key, int64 *number)
 {
@@ -88,7 +84,7 @@ dw_more_number(const Datum *values, const bool *nulls, int column, const char *k
 	return errno == 0 && *end == '\0';
 }
 
-/* Returns a copy of a key's object in the current memory context; NULL if there is none. */
+/* Returns a copy of a key's object in the current memory context; NULL if the key has no object. */
 Jsonb *
 dw_more_object(const Datum *values, const bool *nulls, int column, const char *key)
 {
@@ -169,7 +165,7 @@ dw_more_set_object(Datum *values, bool *nulls, int column, const char *key, Json
 	set_option(values, nulls, column, key, &value);
 }
 
-/* Removes a key, if it is there.  The column becomes null if no key is left. */
+/* Removes a key, if the column has the key.  The column becomes null if no key is left. */
 void
 dw_more_remove(Datum *values, bool *nulls, int column, const char *key)
 {
@@ -183,7 +179,7 @@ dw_more_remove(Datum *values, bool *nulls, int column, const char *key)
 	nulls[column - 1] = JB_ROOT_COUNT(left) == 0;
 }
 
-/* Returns the mode with this name; DW_IN_TRANSACTION if there is none. */
+/* Returns the mode with this name; DW_IN_TRANSACTION if no mode has this name. */
 static DwMode
 find_mode(const char *name)
 {
@@ -205,7 +201,7 @@ dw_mode(const Datum *values, const bool *nulls)
 	return name == NULL ? DW_IN_TRANSACTION : find_mode(name);
 }
 
-/* Returns the mode that a user has named.  Raises an error if there is none. */
+/* Returns the mode with the name that a user gave.  Raises an error if no mode has this name. */
 DwMode
 dw_mode_named(const char *name)
 {
@@ -215,6 +211,6 @@ dw_mode_named(const char *name)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("invalid value for mode: \"%s\"", name),
-				 errhint("Use 'at_most_once' or 'at_least_once', for a statement that cannot run inside a transaction, or null for all others.")));
+				 errhint("Use 'at_most_once' or 'at_least_once' for a statement that cannot run inside a transaction, and null for all other statements.")));
 	return mode;
 }

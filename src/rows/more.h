@@ -14,35 +14,35 @@
 
 /* The keys of the column, a jsonb object. */
 #define DW_MORE_LAST_ERROR	"last_error"	/* text: error of the last attempt */
-#define DW_MORE_LOST		"lost"	/* number: how often the task was put back since it lost its
-									 * connection to another node */
+#define DW_MORE_LOST		"lost"	/* number: how often the task was put back because it had lost
+									 * its connection to another node */
 #define DW_MORE_SNOOZES		"snoozes"	/* number: how often the task has called delay_snooze() */
 #define DW_MORE_SHARD		"shard"	/* number: the shard of Citus whose trigger
 									 * scheduled the task */
 #define DW_MORE_SKIP_AFTER	"skip_after"	/* number: in us; the task is skipped if it would begin
 											 * later than this after its due time */
-#define DW_MORE_UNIQUE_FOR	"unique_for"	/* number: how long its key is unique after it was
-											 * scheduled, in us */
+#define DW_MORE_UNIQUE_FOR	"unique_for"	/* number: how long the task's key is unique after the
+											 * call that scheduled the task, in us */
 #define DW_MORE_HEADERS		"headers"	/* object: headers of the sender */
-#define DW_MORE_RECEIVER		"receiver"	/* text: the last receiver with a lease of it */
+#define DW_MORE_RECEIVER		"receiver"	/* text: the last receiver that leased the message */
 #define DW_MORE_NOTIFY		"notify"	/* text: channel for a NOTIFY at the end */
 #define DW_MORE_ON_SUCCESS	"on_success"	/* text: SQL of a follow-up task */
 #define DW_MORE_ON_FAILURE	"on_failure"	/* text: SQL of a follow-up task */
 #define DW_MORE_MODE		"mode"	/* text: see DwMode */
 #define DW_MORE_RETRY_BACKOFF	"retry_backoff" /* text: see task/retries.c */
-#define DW_MORE_RETRY_MAX_DELAY "retry_max_delay"	/* number: the longest pause, in us; 0: an
-													 * hour, or retry_delay if longer */
+#define DW_MORE_RETRY_MAX_DELAY "retry_max_delay"	/* number: the longest pause, in us; 0: an hour,
+													 * or retry_delay if that is longer */
 #define DW_MORE_RETRY_ON	"retry_on"	/* text: SQLSTATEs or classes, separated by commas */
-#define DW_MORE_GIVE_UP_ON	"give_up_on"	/* text: the same */
+#define DW_MORE_GIVE_UP_ON	"give_up_on"	/* text: SQLSTATEs or classes, as in retry_on */
 #define DW_MORE_SETTINGS	"settings"	/* object: settings of the caller, see
 										 * statement/kept_settings.c */
-#define DW_MORE_NOT_BEFORE	"not_before"	/* number, a timestamptz: the task is not tried again
-											 * before; it keeps its due time, and so its place in
-											 * its group */
+#define DW_MORE_NOT_BEFORE	"not_before"	/* number, a timestamptz: no attempt begins before this
+											 * time; the task keeps its due time, and so its place
+											 * in its group */
 #define DW_MORE_LOCAL		"local" /* object: the task's local due time, see
 									 * recurring/cron_times.c; an index names this key */
-#define DW_MORE_RECURRING	"recurring" /* number: id of the recurring task, if this is one of its
-										 * runs */
+#define DW_MORE_RECURRING	"recurring" /* number: id of the recurring task, if this task is one of
+										 * its runs */
 
 /* The option mode: how the task's statement is run, see executor/autonomous.c. */
 typedef enum DwMode

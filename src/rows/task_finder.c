@@ -3,13 +3,14 @@
  * task_finder.c
  *	  Finding rows of many tasks by their ids.  Runs in executors.
  *
- * Entries in memory have the TID of a task's row, except entries of most tasks with a group, which
- * have no room for it.  A search for an id in the index costs a tenth of a short task.  Tasks that
- * are due one after the other were mostly scheduled one after the other.  So a search also reads
- * the entries of the next ids, which are on the same page of the index, and remembers their TIDs.
+ * Entries in memory contain the TID of a task's row.  But the entries of most tasks with a group
+ * have no room for a TID.  A search for an id in the index costs a tenth of a short task.  Tasks
+ * that are due one after the other were mostly scheduled one after the other.  So a search also
+ * reads the entries of the next ids, which are on the same page of the index, and remembers their
+ * TIDs.
  *
- * A remembered TID is a hint, and is kept after the transaction.  So a reader of the row must check
- * its id.
+ * A remembered TID is a hint, and stays remembered after the transaction.  So the process that
+ * reads the row must check the row's id.
  *
  *-------------------------------------------------------------------------
  */
@@ -29,9 +30,8 @@
 #include "task_finder.h"
 
 /*
- * Places for remembered TIDs, 64 kB.  Each id has one place, and consecutive ids have different
- * places.  There is room for several groups that were scheduled one after the other, and take
- * turns.
+ * Number of places for remembered TIDs (64 kB in all).  Each id has one place, and consecutive ids
+ * have different places.  So there are places for the tasks of several groups that take turns.
  */
 #define SEEN_PLACES	4096
 
@@ -40,8 +40,8 @@
 #define MAX_WINDOW	256
 
 /*
- * Conditions of a search: the first and the last id.  PostgreSQL needs the same number at each
- * rescan.
+ * Number of conditions of a search: the first and the last id.  PostgreSQL requires the same number
+ * of conditions at each rescan.
  */
 #define NKEYS		2
 
@@ -62,9 +62,7 @@ seen_place(int64 id)
 	return &seen[(uint64) id % SEEN_PLACES];
 }
 
-/*
- * Sets *tid to the TID that an earlier search has seen for the id.  Returns false if there is none.
- */
+/* Sets *tid to the TID that an earlier search has found for the id.  Returns false if none has. */
 bool
 dw_task_finder_has_seen(int64 id, ItemPointer tid)
 {
@@ -77,7 +75,7 @@ dw_task_finder_has_seen(int64 id, ItemPointer tid)
 	return true;
 }
 
-/* Lets the next search cover more ids if many of the last search were used, else fewer. */
+/* Widens the next search if many ids of the last search were used, else narrows it. */
 static void
 adapt_window(void)
 {
@@ -102,9 +100,9 @@ begin_scan(DwTaskFinder *finder, Relation rel, Snapshot snapshot)
 }
 
 /*
- * Does the same as dw_task_find(), but begins the scan of the index only once, since begin and end
- * are a large part of the cost of a search.  Keeps no page pinned between two searches.  The copy
- * is in the current memory context.
+ * Returns a copy of the row like dw_task_find(), but begins the scan of the index only once: to
+ * begin and end a scan is a large part of the cost of a search.  Pins no page between two searches.
+ * The copy is in the current memory context.
  */
 HeapTuple
 dw_task_find_next(DwTaskFinder *finder, Relation rel, int64 id, Snapshot snapshot)

@@ -19,7 +19,7 @@
 
 /*
  * State of the searches of one transaction; all zero at first.  An abort of the transaction frees
- * its resources.
+ * the resources of this state.
  */
 typedef struct DwTaskFinder
 {

@@ -4,10 +4,9 @@
  *	  Writing and finding rows of delay_wheel's tables.
  *
  * Run by sessions that schedule, by executors, the timer and the sweeper.  The code executes no
- * SQL, since scheduling must be fast, and since an executor, which has only the rights of its role,
- * must not run SQL with other rights.  The tables are created USING heap, so functions of heap are
- * called directly.  CHECK constraints and triggers are not evaluated, so callers check values
- * themselves.
+ * SQL: scheduling must be fast, and an executor must not run SQL with more rights than its role
+ * has.  The tables are created USING heap, so this code calls functions of heap directly.  This
+ * code ignores CHECK constraints and triggers, so callers check values themselves.
  *
  * Tasks that have failed for good are in delay_wheel_data.failed_task.  The history is in
  * several tables that are written in turn.
@@ -55,8 +54,8 @@
 /*---- Inserting rows with their index entries ----*/
 
 /*
- * Makes a tuple from the n columns of the extension.  An administrator may have added more columns
- * to the table; these are null.
+ * Makes a tuple from the n columns of the extension.  Columns that an administrator has added to
+ * the table are null.
  */
 static HeapTuple
 form_tuple(Relation rel, const Datum *values, const bool *nulls, int n)
@@ -78,13 +77,13 @@ form_tuple(Relation rel, const Datum *values, const bool *nulls, int n)
 
 /*
  * Adds an entry to an index that our install script has created: a B-tree on plain columns of the
- * table.  columns: their numbers, and 0 at the end.
+ * table.  columns: the numbers of these columns, and 0 at the end.
  */
 static void
 insert_into_known_index(Relation heap, Relation index, const AttrNumber *columns,
 						const Datum *values, const bool *nulls, ItemPointer tid)
 {
-	/* a B-tree reads no member of this */
+	/* a B-tree does not read the members of this struct */
 	static IndexInfo info = {.type = T_IndexInfo};
 	Datum		ivalues[INDEX_MAX_KEYS];
 	bool		inulls[INDEX_MAX_KEYS];
@@ -100,9 +99,9 @@ insert_into_known_index(Relation heap, Relation index, const AttrNumber *columns
 }
 
 /*
- * Adds an entry to an index that an administrator has created, which may have expressions.  As in
- * maintenance commands, expressions run with the rights of the table's owner, and their changes of
- * settings are undone, since the writing process may be a superuser's.
+ * Adds an entry to an index that an administrator has created.  The index may have expressions.
+ * The expressions run with the rights of the table's owner, and their changes of settings are
+ * undone, as in maintenance commands, since the current user may be a superuser.
  */
 static void
 insert_into_any_index(Relation heap, Relation index, HeapTuple tuple)
@@ -133,7 +132,7 @@ insert_into_any_index(Relation heap, Relation index, HeapTuple tuple)
 	SetUserIdAndSecContext(userid, context);
 }
 
-/* An index of our install script.  Entries are made without reading its definition. */
+/* An index of our install script.  The code need not read the definition of the index. */
 typedef struct KnownIndex
 {
 	Oid			oid;
@@ -142,11 +141,11 @@ typedef struct KnownIndex
 } KnownIndex;
 
 /*
- * Adds entries for a new row to all indexes of a table: the known indexes, a second one of each
+ * Adds entries for a new row to all indexes of a table: the known indexes, their transient copies
  * while REINDEX CONCURRENTLY runs, and indexes of administrators.
  *
- * summarizing_only: adds entries only to summarizing indexes (BRIN), for an update after which all
- * other indexes are still right.
+ * summarizing_only: adds entries only to summarizing indexes (BRIN), after an update that needs no
+ * other new entries.
  */
 static void
 insert_into_indexes(Relation heap, HeapTuple tuple, const Datum *values, const bool *nulls,
@@ -179,8 +178,8 @@ insert_into_indexes(Relation heap, HeapTuple tuple, const Datum *values, const b
 }
 
 /*
- * Inserts a row of n columns into an open table with its index entries, and makes it visible to
- * later commands of this transaction.  Returns the row's TID.
+ * Inserts a row of n columns, and its index entries, into an open table.  Later commands of this
+ * transaction see the row.  Returns the row's TID.
  */
 static ItemPointerData
 insert_row(Relation rel, Datum *values, bool *nulls, int n, const KnownIndex *known, int nknown)
@@ -278,9 +277,9 @@ dw_audit_insert(Datum *values, bool *nulls)
 }
 
 /*
- * Inserts a list of DwHistoryRow, at least one, into a table of the history.  Returns the page of
- * the last row.  Later commands of this transaction see the rows, the current command does not.
- * Ignores free space in earlier pages, since the newest rows must be in the last pages.
+ * Inserts a list of at least one DwHistoryRow into a table of the history.  Returns the page of the
+ * last row.  In this transaction only later commands see the rows.  Ignores free space in earlier
+ * pages, since the newest rows must be in the last pages.
  */
 BlockNumber
 dw_history_insert(Relation rel, List *rows)
@@ -316,9 +315,7 @@ dw_history_insert(Relation rel, List *rows)
 
 /*---- Failed tasks ----*/
 
-/*
- * Deletes a row of failed_task, if it is there.  Waits for a transaction that has locked the row.
- */
+/* Deletes a row of failed_task, if the row exists.  Waits for a transaction that has locked it. */
 void
 dw_failed_delete(int64 id, TimestampTz failed_at)
 {
@@ -338,7 +335,7 @@ dw_failed_delete(int64 id, TimestampTz failed_at)
 	table_close(rel, NoLock);
 }
 
-/* The columns of both failed_task and delay_wheel_data.task. */
+/* The columns that failed_task and delay_wheel_data.task have in common. */
 static const AttrNumber failed_and_task[][2] = {
 	{Anum_failed_id, Anum_task_id},
 	{Anum_failed_due, Anum_task_due},
@@ -361,9 +358,7 @@ static const AttrNumber failed_and_task[][2] = {
 	{Anum_failed_group_key, Anum_task_group_key},
 };
 
-/*
- * Returns the first max bytes of a text, or fewer, cut between characters, as a Datum of type text.
- */
+/* Returns the text as a Datum of type text, cut between two characters to at most max bytes. */
 Datum
 dw_clipped_text(const char *text, int length, int max)
 {
@@ -372,7 +367,7 @@ dw_clipped_text(const char *text, int length, int max)
 	return PointerGetDatum(cstring_to_text_with_len(text, length));
 }
 
-/* Returns the message of an error, or a substitute if it has none. */
+/* Returns the message of an error, or a substitute if the error has no message. */
 const char *
 dw_error_message(const ErrorData *error)
 {
@@ -395,7 +390,8 @@ set_failed_text(Datum *values, bool *nulls, AttrNumber column, const char *text)
 
 /*
  * Inserts a row into failed_task for a task that has failed for good after this number of attempts.
- * task and task_nulls are the columns of the task's row.  Shared memory has the number of crashes.
+ * task and task_nulls are the columns of the task's row.  The number of crashes is in shared
+ * memory.
  */
 void
 dw_failed_write(const Datum *task, const bool *task_nulls, int attempts,
@@ -428,8 +424,8 @@ dw_failed_write(const Datum *task, const bool *task_nulls, int attempts,
 
 /*
  * Fills the columns of a row of delay_wheel_data.task from a row of failed_task; all other columns
- * become null.  The new task is no longer a run of a recurring task, has lost no connections, and
- * has no local due time.
+ * become null.  The new task is not a run of a recurring task, has lost no connection, and has no
+ * local due time.
  */
 void
 dw_task_from_failed(const Datum *failed, const bool *failed_nulls, Datum *values, bool *nulls)
@@ -449,7 +445,7 @@ dw_task_from_failed(const Datum *failed, const bool *failed_nulls, Datum *values
 
 /*---- Tables that are seldom written ----*/
 
-/* Opens a table, and inserts a row of n columns.  Treats all indexes like an administrator's. */
+/* Opens a table and inserts a row.  Treats all indexes like indexes of administrators. */
 void
 dw_table_insert(Oid table, Datum *values, bool *nulls, int n)
 {
@@ -460,9 +456,9 @@ dw_table_insert(Oid table, Datum *values, bool *nulls, int n)
 }
 
 /*
- * Returns true if a transaction that has not ended has written rows of delay_wheel_data.prepared
- * with this name.  Also returns true if the table, or its index, is locked, since a prepared
- * transaction may have locked it.  Does not wait.
+ * Returns true if an open transaction has written rows with this name into
+ * delay_wheel_data.prepared.  Also returns true if the table, or its index, is locked, since the
+ * lock may belong to a prepared transaction.  Does not wait.
  */
 bool
 dw_prepared_is_open(const char *gid)
@@ -518,7 +514,7 @@ dw_task_lease_lasts(const DwTaskKey *task)
 	return task->is_leased && task->due > dw_now();
 }
 
-/* Sets the columns that only a leased message has to null. */
+/* Sets to null the columns that only a leased message has. */
 void
 dw_row_end_lease(bool *nulls)
 {
@@ -558,8 +554,8 @@ dw_task_key(Relation rel, HeapTuple tuple, DwTaskKey *key)
 }
 
 /*
- * Returns the time before which the task of this row is not tried again; 0 if there is none.  *key
- * was read from the row.
+ * Returns the earliest time of the next attempt, if the task of this row has failed; otherwise 0.
+ * *key was read from the row.
  */
 TimestampTz
 dw_task_not_before(Relation rel, HeapTuple tuple, const DwTaskKey *key)
@@ -578,9 +574,9 @@ dw_task_not_before(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 }
 
 /*
- * Returns a copy of the row that a unique index has for the key, or NULL.  The caller has locked
- * the table.  If snapshot is NULL, systable_beginscan() takes a new snapshot, since the table is no
- * catalog: then returns the current row.
+ * Returns a copy of the row with this key of a unique index, or NULL.  The caller has locked the
+ * table.  If snapshot is NULL, returns the current row: systable_beginscan() takes a new snapshot,
+ * since the table is no catalog.
  */
 HeapTuple
 dw_row_find(Relation rel, Oid index, ScanKey key, Snapshot snapshot)
@@ -622,15 +618,15 @@ dw_failed_rows(Relation rel, int64 id, Snapshot snapshot)
 	while ((tuple = systable_getnext_ordered(scan, ForwardScanDirection)) != NULL)
 		rows = lappend(rows, heap_copytuple(tuple));
 	systable_endscan_ordered(scan);
-	/* a session in delay_wait() must keep no lock on our tables */
+	/* a session in delay_wait() must not keep locks on our tables */
 	index_close(index, AccessShareLock);
 	return rows;
 }
 
 /*
  * Counts the rows of a role's tasks, up to a limit.  Includes rows that open transactions have
- * inserted or are deleting, so also running tasks.  Leaves out rows that came with a copy of
- * another database.  Unless counts is NULL, also leaves out rows for which counts() returns false.
+ * inserted or are deleting, so running tasks count.  Leaves out rows that came with a copy of
+ * another database.  If counts is not NULL, also leaves out rows for which counts() returns false.
  */
 int
 dw_task_count(Oid owner, int limit, bool (*counts) (Relation, HeapTuple))
@@ -659,7 +655,7 @@ dw_task_count(Oid owner, int limit, bool (*counts) (Relation, HeapTuple))
 }
 
 /*
- * Returns true if the table of tasks (rel) has any row of the owner, of any origin.  index is the
+ * Returns true if the table of tasks (rel) has a row of the owner, with any origin.  index is the
  * index of lanes.
  */
 bool

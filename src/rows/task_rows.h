@@ -21,7 +21,7 @@
 
 #include "catalog.h"
 
-/* A row of the history, about to be written. */
+/* A row of the history that will be written. */
 typedef struct DwHistoryRow
 {
 	Datum		values[Natts_history];
@@ -43,7 +43,8 @@ typedef struct DwTaskKey
 	bool		is_message;		/* has a payload and no SQL; false if read from the index only */
 	bool		is_leased;		/* has a token: due is the end of a lease; false if read from the
 								 * index only */
-	uint32		group;			/* hash of its group; DW_NO_GROUP: none, or read from the index */
+	uint32		group;			/* hash of its group; DW_NO_GROUP: no group, or read from the
+								 * index */
 	ItemPointerData tid;		/* TID of the row */
 } DwTaskKey;
 
@@ -58,11 +59,11 @@ typedef struct DwKey
 /* The option if_exists: what to do with a pending task of the same key. */
 typedef enum DwIfExists
 {
-	DW_KEEP,					/* keep it, and schedule no new task */
-	DW_REPLACE,					/* delete it, and schedule the new task */
-	DW_REPLACE_KEEP_DUE,		/* delete it, and schedule the new task with its due time */
-	DW_EARLIER,					/* keep it, and move it if the new task is due earlier */
-	DW_LATER,					/* keep it, and move it if the new task is due later */
+	DW_KEEP,					/* keep the pending task */
+	DW_REPLACE,					/* replace the pending task */
+	DW_REPLACE_KEEP_DUE,		/* replace the pending task, but keep its due time */
+	DW_EARLIER,					/* move the pending task if the new task is due earlier */
+	DW_LATER,					/* move the pending task if the new task is due later */
 	DW_RAISE					/* raise an error */
 } DwIfExists;
 

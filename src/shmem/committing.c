@@ -1,29 +1,29 @@
 /*-------------------------------------------------------------------------
  *
  * committing.c
- *	  Visible transactions whose catalog changes other processes may not know yet.
+ *	  Visible transactions whose catalog changes may not have reached all processes.
  *
- * Run by all processes that end tasks or claim them: sessions and executors.
+ * Run by sessions and executors that end or claim tasks.
  *
- * A commit has three steps: 1.  the transaction's rows become visible; 2.  other processes are sent
- * its catalog invalidations; 3.  its locks are released.  An executor that claims a task between
- * steps 1 and 2 uses an outdated catalog cache.  It would run the task with the old version of a
- * function, or without a right that was granted together with the task.
+ * A commit has three steps: the transaction's rows become visible (1), its catalog invalidations
+ * are sent to other processes (2), and its locks are released (3).  An executor that claims a task
+ * between steps 1 and 2 uses an outdated catalog cache.  With this cache it could run an old
+ * version of a function, or lack a right that the same transaction has granted.
  *
- * So a transaction that has touched tasks and changed catalogs is published: its xid is stored here
- * before the transaction becomes visible, and removed after its locks are released (touched.c).
- * COMMIT PREPARED publishes a prepared transaction (ddl.c).  A process that has claimed a task
- * looks here after the claim (claim.c, run_now.c).  It waits for the xid locks of published
- * transactions that are already visible.  Such a transaction cannot wait for the claim any more, so
- * there is no deadlock.  It does not wait for transactions in progress, since it has seen nothing
- * of them.  A transaction that waits for a synchronous standby counts as in progress.  delay_wait()
- * waits in the same way (wait.c).
+ * So a transaction that has touched tasks and changed catalogs is published: touched.c stores the
+ * xid here before the transaction becomes visible, and removes the xid after the locks are
+ * released.  COMMIT PREPARED publishes a prepared transaction (ddl.c).  After a process has claimed
+ * a task (claim.c, run_now.c), it waits for the xid locks of published transactions that are
+ * already visible.  A visible transaction cannot wait for the claim any more, so no deadlock is
+ * possible.  The process does not wait for transactions in progress, since it has seen none of
+ * their changes.  A transaction that waits for a synchronous standby counts as in progress.
+ * delay_wait() waits in the same way (wait.c).
  *
- * The row's xmin cannot replace this list: a subtransaction's xid is not locked any more, and a
- * task can also be kept or resumed without a new row version.
+ * The row's xmin cannot replace this list.  If xmin is the xid of a subtransaction, it is not
+ * locked any more.  A transaction can also keep or resume a task without a new row version.
  *
- * Usually nothing is published, and the check costs one atomic read.  The model in test/model calls
- * these steps N1 to N4.
+ * Usually no transaction is published, and the check costs one atomic read.  The model in
+ * test/model calls these steps N1 to N4.
  *
  *-------------------------------------------------------------------------
  */
@@ -39,12 +39,13 @@
 #include "../base/compat.h"
 #include "committing.h"
 
-/* The published transactions, in shared memory. */
+/* List of the published transactions, in shared memory. */
 typedef struct Committing
 {
 	pg_atomic_uint32 n;			/* number of published transactions */
-	pg_atomic_uint32 xids[FLEXIBLE_ARRAY_MEMBER];	/* xid published by each process, at index
-													 * dw_my_proc() - 1, or InvalidTransactionId */
+	pg_atomic_uint32 xids[FLEXIBLE_ARRAY_MEMBER];	/* published xid of each process, or
+													 * InvalidTransactionId; index: dw_my_proc() -
+													 * 1 */
 } Committing;
 
 static Committing *committing = NULL;
@@ -94,19 +95,20 @@ dw_committing_withdraw(void)
 	if (!published)
 		return;
 	pg_atomic_write_u32(&committing->xids[dw_my_proc() - 1], InvalidTransactionId);
-	/* full barrier: a process that no longer finds our xid finds our invalidations */
+	/* full barrier: a process that does not find our xid will find our invalidations */
 	pg_atomic_fetch_sub_u32(&committing->n, 1);
 	published = false;
 }
 
 /*
- * Waits until all transactions that the caller has seen have finished their commits, and processes
- * their catalog invalidations.  After that the slots of waiting sessions are up to date, too.
+ * Waits until all transactions that the caller has seen have finished their commits, and then
+ * processes their catalog invalidations.  After the call, the slots of sessions in delay_wait() are
+ * up to date, too.
  */
 void
 dw_committing_wait(void)
 {
-	/* a transaction that the caller has seen was published before that, see ProcArrayLock */
+	/* each visible transaction was published before it became visible, see ProcArrayLock */
 	pg_memory_barrier();
 	if (pg_atomic_read_u32(&committing->n) > 0)
 	{

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * committing.h
- *	  Visible transactions whose catalog changes other processes may not know yet.
+ *	  Visible transactions whose catalog changes may not have reached all processes.
  *
  *-------------------------------------------------------------------------
  */

@@ -4,16 +4,16 @@
  *	  Finds out whether a process was told to quit or has crashed.
  *
  * Run by executors and their parallel workers, by the other workers of delay_wheel, and by the
- * postmaster.  When the postmaster tells a process to quit, the signal handler of an executor notes
- * that in the executor's place.  When all processes are gone, and before shared memory is given up,
- * the postmaster looks at these places (look_back).  suspects.c explains why this proves a crash,
- * and what happens to a suspect.
+ * postmaster.  When the postmaster tells an executor to quit, the executor's signal handler stores
+ * this in the executor's place.  When all processes are gone, the postmaster reads these places
+ * (look_back), before it frees shared memory.  suspects.c explains how this proves a crash, and how
+ * suspects are handled.
  *
- * A process is "told" if the postmaster sent it SIGQUIT, or SIGABRT with send_abort_for_crash.  A
- * "helper" is a parallel worker of a task's query.  The executor's place counts its helpers.
+ * A process is "told" if the postmaster sent SIGQUIT to it, or SIGABRT if send_abort_for_crash is
+ * on.  A "helper" is a parallel worker of a task's query.  The executor's place counts its helpers.
  *
- * A signal may strike between any two stores.  Stores are ordered so that an
- * interruption can only lose a suspect, never add one.
+ * A signal may arrive between any two stores.  The order of the stores ensures that an interruption
+ * can lose a suspect, but cannot add a suspect.
  *
  *-------------------------------------------------------------------------
  */
@@ -31,22 +31,22 @@
 #include "shared.h"
 #include "suspects.h"
 
-/* The executor that this process is a parallel worker of, or NULL. */
+/* The executor of the task for which this parallel worker runs; NULL in other processes. */
 static DwExecutor *volatile helped = NULL;
 static ExecutorStart_hook_type prev_ExecutorStart = NULL;
 static emit_log_hook_type prev_emit_log_hook = NULL;
 
-/* For how long dw_crashes_are_recent() is true after a start with suspects. */
+/* After a start with suspects, dw_crashes_are_recent() is true for this time, in us. */
 #define CAREFUL_US	USECS_PER_MINUTE
 
 /*---- Blame ----*/
 
 /*
- * Returns true if the executor or one of its helpers has crashed while it ran a task: the process
- * died without being told to quit, and before other processes were told.
+ * Returns true if the executor or a helper has crashed during a task.  A crashed process died
+ * without being told to quit, and before other processes were told.
  *
  * The number of helpers is below 0 if a helper was told to quit just when it began or ended.  A
- * process that ignores the signal to quit does not count as told, either, but it dies after others
+ * process that ignores the signal to quit is not marked as told, but dies after other processes
  * were told.
  */
 static bool
@@ -59,8 +59,8 @@ has_crashed(const DwExecutor *e)
 }
 
 /*
- * on_shmem_exit callback of the postmaster, when all processes are gone: blames the tasks whose
- * processes have crashed, and saves all suspects.
+ * on_shmem_exit callback of the postmaster, called when all processes are gone.  Blames the tasks
+ * whose processes have crashed, and saves all suspects.
  *
  * Shared memory may be damaged.  So this function takes no lock, does nothing that could fail, and
  * has no loop whose end depends on shared memory.
@@ -70,7 +70,7 @@ look_back(int code, Datum arg)
 {
 	if (MyProcPid != PostmasterPid || dw_suspects == NULL)
 		return;
-	/* the exit code is 0 if the stop was ordered: nobody is blamed */
+	/* exit code 0 means an ordered stop, which blames no task */
 	for (int i = 0; code != 0 && i < max_worker_processes; i++)
 		if (has_crashed(&dw_executors[i]))
 			dw_suspects_blame(&dw_executors[i]);
@@ -80,10 +80,10 @@ look_back(int code, Datum arg)
 /*---- Signals and PANIC ----*/
 
 /*
- * Notes that this executor or helper does not end because of its task.  Also called in signal
- * handlers.
+ * Notes that this executor or helper does not end because of its task.  Signal handlers call this,
+ * too.
  *
- * If a signal strikes between the last two stores, the helper is subtracted twice, and the crash of
+ * If a signal arrives between the last two stores, the helper is subtracted twice, and the crash of
  * another helper may be missed.
  */
 static void
@@ -99,8 +99,8 @@ note_blameless(void)
 /*
  * Notes that this process was told to quit.  Called in signal handlers.
  *
- * Marks all executors that still exist: they were not the first to die.  The postmaster has reaped
- * the process that died first, so kill() does not find that process.
+ * Marks all executors that still exist, since none of them died first.  kill() does not find the
+ * process that died first, since the postmaster has reaped that process.
  */
 static void
 note_quit(void)
@@ -116,8 +116,8 @@ note_quit(void)
 }
 
 /*
- * SIGQUIT handler, like PostgreSQL's SignalHandlerForCrashExit.  Only a signal from the postmaster
- * counts as told.
+ * SIGQUIT handler, like PostgreSQL's SignalHandlerForCrashExit.  The process counts as told only if
+ * the postmaster sent the signal.
  */
 static void
 quit(int signo, siginfo_t *info, void *context)
@@ -128,8 +128,8 @@ quit(int signo, siginfo_t *info, void *context)
 }
 
 /*
- * SIGABRT handler: the postmaster sends SIGABRT with send_abort_for_crash.  An abort() of this
- * process calls this handler, too, and does not count as told.
+ * SIGABRT handler: the postmaster sends SIGABRT if send_abort_for_crash is on.  If this process
+ * calls abort(), the handler runs, too, but the process does not count as told.
  */
 static void
 abort_after_crash(int signo, siginfo_t *info, void *context)
@@ -141,8 +141,8 @@ abort_after_crash(int signo, siginfo_t *info, void *context)
 }
 
 /*
- * Installs the handlers that note that the postmaster tells this process to quit.
- * Called by each worker of delay_wheel.
+ * Installs the signal handlers, which note when the postmaster tells this process to quit.  Called
+ * by each worker of delay_wheel.
  */
 void
 dw_crashes_watch_signals(void)
@@ -157,8 +157,8 @@ dw_crashes_watch_signals(void)
 }
 
 /*
- * Returns true if the error is the machine's fault: insufficient resources, a system error, or
- * EROFS or EDQUOT, which have no such SQLSTATE.
+ * Returns true if the machine has caused the error: by its SQLSTATE (insufficient resources, system
+ * error), or by EROFS or EDQUOT, which have no such SQLSTATE.
  */
 static bool
 is_of_machine(const ErrorData *edata)
@@ -169,7 +169,7 @@ is_of_machine(const ErrorData *edata)
 		edata->saved_errno == EROFS || edata->saved_errno == EDQUOT;
 }
 
-/* Log hook: does not blame the task for a PANIC that is the fault of the machine. */
+/* Log hook: if the machine has caused a PANIC, notes that the task is not to blame. */
 static void
 note_panic(ErrorData *edata)
 {
@@ -189,7 +189,7 @@ dw_crashes_watch_panics(void)
 
 /*---- Parallel workers ----*/
 
-/* before_shmem_exit callback of a helper: subtracts it from the count. */
+/* before_shmem_exit callback of a helper: subtracts the helper from the count. */
 static void
 end_helping(int code, Datum arg)
 {
@@ -199,10 +199,10 @@ end_helping(int code, Datum arg)
 }
 
 /*
- * Counts a parallel worker of a task's query in the place of the executor, once.
+ * Counts this parallel worker of a task's query, once, in the place of the executor.
  *
- * The callback and the handlers, which subtract the worker again, are set up first.  If a signal
- * strikes after "helped" is set and before the worker is counted, the count becomes one too low.
+ * First sets up the callback and the handlers, which subtract the worker again.  If a signal
+ * arrives after "helped" is set and before the worker is counted, the count is too low by one.
  */
 static void
 begin_helping(void)
@@ -226,7 +226,7 @@ begin_helping(void)
 	DW_INJECT("helper-is-there");
 }
 
-/* ExecutorStart hook: counts a parallel worker of an executor when it begins a query. */
+/* ExecutorStart hook: counts a parallel worker of an executor when the worker begins a query. */
 static void
 start_helping_query(QueryDesc *query, int flags)
 {
@@ -249,8 +249,8 @@ dw_crashes_install(void)
 }
 
 /*
- * Initializes the suspects from the file, and registers look_back().  Called by the postmaster for
- * each new shared memory, so that look_back() runs before that memory is given up.
+ * Initializes the suspects from the file, and registers look_back().  Called by the postmaster
+ * whenever shared memory is created, so that look_back() runs before the memory is freed.
  */
 void
 dw_crashes_init(void)
@@ -259,10 +259,10 @@ dw_crashes_init(void)
 	pg_atomic_init_u32(&dw_suspects->n, 0);
 	SpinLockInit(&dw_suspects->lock);
 	on_shmem_exit(look_back, (Datum) 0);
-	/* a single-user process does not read the file: no postmaster would write it again */
+	/* a single-user process does not read the file, since no postmaster would write it again */
 	if (MyProcPid == PostmasterPid)
 		dw_suspects_read_file();
-	/* the file may have come with the copy of another server */
+	/* this server may be a copy, and the file may come from the original server */
 	if (dw_shared->recovered)
 	{
 		memset(dw_suspects->suspects, 0, sizeof(dw_suspects->suspects));

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * executors.c
- *	  Places of executors in shared memory, as other processes read them.
+ *	  Places of executors in shared memory, which other processes read.
  *
- * Run by executors, for their own place, and by all processes that ask which task an executor runs.
- * An executor enters and leaves its place under the table lock.  The fields for its current task
- * change under the ready lock of the database.  Atomic fields are read without a lock.
+ * Run by each executor for its own place, and by all processes that check which task an executor
+ * runs.  An executor enters and leaves its place under the table lock.  The fields for its current
+ * task change under the ready lock of the database.  Atomic fields are read without a lock.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,7 +27,7 @@
 #include "shared.h"
 
 /*
- * An executor that has been idle for this time, in us, may end if another database lacks a
+ * An executor may end after it has been idle for this time, in us, if another database lacks a
  * background worker.  The owners of one database take turns of the same length.  The start of an
  * executor takes about a tenth of this time.
  */
@@ -39,7 +39,8 @@ DwExecutor *dw_executors = NULL;
 /*
  * Returns the executor whose task this process works for, or NULL if it works for no task.
  *
- * A parallel worker works for its leader's task.  Meanwhile the leader runs no other task.
+ * A parallel worker works for its leader's task.  While the worker runs, the leader runs no other
+ * task.
  */
 DwExecutor *
 dw_executor_served(void)
@@ -61,7 +62,7 @@ executor_of(TransactionId xid)
 	dw_each_executor(e)
 		if (e->database == MyDatabaseId && TransactionIdEquals(pg_atomic_read_u32(&e->xid), xid))
 		{
-			/* the executor stores current before xid */
+			/* the executor stores "current" before "xid" */
 			pg_read_barrier();
 			return e;
 		}
@@ -76,8 +77,8 @@ dw_xid_is_executor(TransactionId xid)
 }
 
 /*
- * Returns true if an executor of this database runs a batch in this transaction.  Such a
- * transaction runs several tasks and ends soon.
+ * Returns true if an executor of this database runs a batch in this transaction.  A batch runs
+ * several tasks in one transaction, and ends soon.
  */
 bool
 dw_xid_is_batch(TransactionId xid)
@@ -88,8 +89,8 @@ dw_xid_is_batch(TransactionId xid)
 }
 
 /*
- * Returns true if an executor runs exactly this task in this transaction.  Such a transaction lasts
- * as long as the task.
+ * Returns true if an executor runs only this task in this transaction.  The transaction ends with
+ * the task.
  */
 bool
 dw_executor_claims(int64 id, TransactionId xid)
@@ -101,12 +102,12 @@ dw_executor_claims(int64 id, TransactionId xid)
 
 /*
  * Returns true if an executor of this database runs the task outside of a transaction, and the
- * task's row stays in the table meanwhile.
+ * task's row is still in the table.
  */
 bool
 dw_executor_keeps(int64 id)
 {
-	/* 0 stands for no task */
+	/* id 0 means "no task" */
 	if (id == 0)
 		return false;
 	dw_each_executor(e)
@@ -117,12 +118,12 @@ dw_executor_keeps(int64 id)
 
 /*
  * Returns true if an executor of this database runs the task outside of a transaction, after it
- * deleted the task's row.  Then sets *owner to the task's owner.
+ * deleted the task's row.  If the result is true, sets *owner to the task's owner.
  */
 bool
 dw_executor_runs_autonomous(int64 id, Oid *owner)
 {
-	/* 0 stands for no task */
+	/* id 0 means "no task" */
 	if (id == 0)
 		return false;
 	dw_each_executor(e)
@@ -135,8 +136,8 @@ dw_executor_runs_autonomous(int64 id, Oid *owner)
 }
 
 /*
- * Returns the time when an executor of the database began this task outside of a batch, or 0 if no
- * executor runs it outside of a batch.
+ * Returns when an executor of the database began this task, or 0 if no executor runs it outside of
+ * a batch.
  */
 TimestampTz
 dw_executor_since(DwDatabase *db, int64 id)
@@ -160,8 +161,8 @@ dw_executor_since(DwDatabase *db, int64 id)
  * Returns true if an executor of this database runs a task of the queue for which
  * dw_executor_runs_autonomous() is true.
  *
- * Reads without a lock.  The only change that can happen meanwhile is the end of such a task;
- * dw_autonomous_ended() announces it.
+ * Reads without a lock.  During the call, a task of this kind can end, but none can begin.
+ * dw_autonomous_ended() announces the end.
  */
 bool
 dw_executor_runs_autonomous_in(int16 queue)
@@ -170,7 +171,7 @@ dw_executor_runs_autonomous_in(int16 queue)
 	{
 		if (e->database != MyDatabaseId || pg_atomic_read_u64(&e->autonomous) == 0)
 			continue;
-		/* the executor stores current before autonomous */
+		/* the executor stores "current" before "autonomous" */
 		pg_read_barrier();
 		if (dw_lanes[e->current.lane].queue == queue)
 			return true;
@@ -179,8 +180,9 @@ dw_executor_runs_autonomous_in(int16 queue)
 }
 
 /*
- * Returns since when other processes wait for the executor to start, to look for work, or to end,
- * or 0 if none waits.  Nobody waits for a busy executor: its task may take any time.
+ * Returns since when other processes have waited for the executor to start, to look for work, or to
+ * end.  Returns 0 if no process waits.  No process waits for a busy executor: a task may take any
+ * time.
  */
 TimestampTz
 dw_executor_unanswered_since(const DwExecutor *e)
@@ -198,7 +200,7 @@ dw_executor_unanswered_since(const DwExecutor *e)
 	}
 }
 
-/* Returns true if the executor, which is not busy, has not answered for DW_LATE_US. */
+/* Returns true if the executor is not busy, and has not answered for DW_LATE_US. */
 bool
 dw_executor_is_late(const DwExecutor *e, TimestampTz now)
 {
@@ -218,7 +220,7 @@ dw_executor_end(DwExecutor *e)
 		SetLatch(dw_proc_latch(e->proc));
 }
 
-/* Returns true if the database has an executor, even a starting one.  Takes no lock. */
+/* Returns true if the database has an executor, running or starting.  Takes no lock. */
 bool
 dw_executors_exist(Oid database)
 {
@@ -229,8 +231,8 @@ dw_executors_exist(Oid database)
 }
 
 /*
- * Makes all executors of the database end, or only executors of this owner if the owner is valid.
- * Takes the ready lock.
+ * Makes executors of the database end: executors of this owner if the owner is valid, otherwise
+ * all.  Takes the ready lock.
  */
 void
 dw_executors_end(DwDatabase *db, Oid owner)
@@ -244,9 +246,9 @@ dw_executors_end(DwDatabase *db, Oid owner)
 }
 
 /*
- * Returns the executor that has been idle longest, and for "idle_for" microseconds at least, or
- * NULL.  If "here" is true, looks at executors of this database, otherwise at executors of all
- * others.  Skips executors of the role "not_of".
+ * Returns the executor that has been idle longest, or NULL if no executor has been idle for
+ * "idle_for" microseconds.  Looks at this database if "here" is true, otherwise at all other
+ * databases.  Skips executors of the role "not_of".
  */
 DwExecutor *
 dw_executor_idle_longest(Oid database, bool here, Oid not_of, int64 idle_for)
@@ -264,7 +266,10 @@ dw_executor_idle_longest(Oid database, bool here, Oid not_of, int64 idle_for)
 	return idle;
 }
 
-/* Ends an executor of another database, if it still works there.  Takes table and ready lock. */
+/*
+ * Ends an executor of another database, if the executor still works for it.  Takes table and ready
+ * lock.
+ */
 static void
 end_elsewhere(DwExecutor *e)
 {
@@ -284,8 +289,8 @@ end_elsewhere(DwExecutor *e)
 }
 
 /*
- * Ends the executor of another database that has been idle longest, and for IDLE_US at least.
- * Returns false if there is none.  Takes the table lock, and a ready lock.
+ * Ends the executor of another database that has been idle longest.  Returns false if no executor
+ * has been idle for IDLE_US.  Takes the table lock, and a ready lock.
  */
 bool
 dw_executor_end_idle_elsewhere(Oid database)
@@ -299,9 +304,10 @@ dw_executor_end_idle_elsewhere(Oid database)
 }
 
 /*
- * Ends an executor of another database.  Prefers an idle executor.  Otherwise takes the executor
- * that began its task last, since its tasks are probably short; it ends after its task.  Returns
- * false if all executors have been told to end.  Takes the table lock, and a ready lock.
+ * Ends an executor of another database, preferably an idle executor.  If none is idle, chooses the
+ * executor that began its task last, since its tasks are probably short; the executor ends after
+ * this task.  Returns false if all executors were told to end before.  Takes the table lock, and a
+ * ready lock.
  */
 bool
 dw_executor_end_turn_elsewhere(Oid database)
@@ -323,8 +329,8 @@ dw_executor_end_turn_elsewhere(Oid database)
 }
 
 /*
- * Ends the process if it was told to end.  Called by executors between two attempts to run a task.
- * The task is put back, and is not to blame.  Takes the ready lock.
+ * If this executor was told to end, puts its task back and ends the process.  Called between two
+ * attempts to run a task.  The task is not blamed.  Takes the ready lock.
  */
 void
 dw_executor_obey_exit(DwDatabase *db, DwExecutor *me)

@@ -17,7 +17,7 @@
 #include "shared.h"
 
 /*
- * If an executor was woken, or told to end, and has not answered for this time, in us, it is late.
+ * An executor is late if it was woken, or told to end, and has not answered for this time, in us.
  * The timer does not wait for a late executor.
  */
 #define DW_LATE_US	(100 * 1000)
@@ -25,15 +25,15 @@
 /* Arguments that the timer passes to a new executor, in bgw_extra. */
 typedef struct DwExecutorStart
 {
-	uint32		generation;		/* of the place that it must take */
+	uint32		generation;		/* DwExecutor.generation of the place */
 	bool		can_log_in;		/* True if the role has LOGIN */
 } DwExecutorStart;
 
 /* State of a place, and of its executor. */
 typedef enum DwExecutorState
 {
-	DW_EXECUTOR_FREE = 0,		/* nobody uses the place */
-	DW_EXECUTOR_STARTING,		/* its background worker is registered, and has not begun */
+	DW_EXECUTOR_FREE = 0,		/* no executor uses the place */
+	DW_EXECUTOR_STARTING,		/* the background worker is registered, and has not begun */
 	DW_EXECUTOR_CONNECTING,
 	DW_EXECUTOR_IDLE,
 	DW_EXECUTOR_WOKEN,			/* idle, but the timer has woken it for work */
@@ -43,7 +43,7 @@ typedef enum DwExecutorState
 /* A place for an executor, which runs the tasks of one owner in one database. */
 typedef struct DwExecutor
 {
-	/* Hold the table lock to enter or leave the place, and the ready lock for other fields. */
+	/* The table lock protects entering and leaving the place, the ready lock all other fields. */
 	Oid			database;
 	Oid			owner;
 	int32		owner_place;	/* index in dw_owners, from DW_EXECUTOR_CONNECTING on */
@@ -53,34 +53,35 @@ typedef struct DwExecutor
 	bool		put_back;		/* delay_wheel ended the process, so its task is not to blame */
 	uint32		proc;			/* dw_my_proc() */
 	pid_t		pid;
-	TimestampTz since;			/* when the state, or the task, began */
-	TimestampTz called;			/* when it was woken for work, or told to end while idle, if it has
-								 * not answered since; else 0 */
-	DwEntry		current;		/* the task that it runs, if busy */
-	ItemPointerData tid;		/* TID of current's row, if current stores its group instead; or
+	TimestampTz since;			/* when the present state, or the current task, began */
+	TimestampTz called;			/* when the executor was woken, or told to end while idle; 0: it has
+								 * answered, or was not called */
+	DwEntry		current;		/* if busy: the task that the executor runs */
+	ItemPointerData tid;		/* TID of current's row if current stores a group's hash; else
 								 * invalid */
-	uint32		group_changes;	/* if current has a group: DwGroup.changes when it was taken */
+	uint32		group_changes;	/* if current has a group: its DwGroup.changes when current was
+								 * taken */
 	bool		begun;			/* the SQL of current has begun */
 	bool		settled;		/* the row of current is gone, or was written again */
 	bool		in_batch;		/* current shares its transaction with other tasks; the
 								 * transaction ends soon, see batch.c */
-	DwPosition	position;		/* position in the ready list from which its batch takes tasks */
-	bool		is_last;		/* if this attempt fails, current is not run again */
-	bool		unstoppable;	/* current is being put back, and must not be stopped, see
-								 * stop.c */
-	bool		blameless;		/* the process ends for a reason other than its task; set in signal
-								 * handlers, see crash_watch.c */
-	bool		outlived;		/* the process still existed when others were told to quit */
-	pg_atomic_uint32 helpers;	/* number of its parallel workers that run or have crashed; signed,
-								 * see crash_watch.c */
+	DwPosition	position;		/* in a batch: position of the next task in the ready list */
+	bool		is_last;		/* current is not run again if this attempt fails */
+	bool		unstoppable;	/* the executor puts current back: do not stop it, see stop.c */
+	bool		blameless;		/* the task is not the reason for the end of the process; set in
+								 * signal handlers, see crash_watch.c */
+	bool		outlived;		/* the process still existed when other processes were told to
+								 * quit */
+	pg_atomic_uint32 helpers;	/* number of its parallel workers that run or have crashed;
+								 * signed */
 	Oid			stop_by;		/* the role that asked to stop current */
 
 	/* 1 if current must be stopped; written under the ready lock */
 	pg_atomic_uint32 stop;
 
 	/*
-	 * the transaction that deletes the row of current, and in a batch the rows of the
-	 * tasks before; else InvalidTransactionId
+	 * the transaction that deletes the row of current, and in a batch the rows of earlier tasks;
+	 * else InvalidTransactionId
 	 */
 	pg_atomic_uint32 xid;
 
@@ -88,21 +89,22 @@ typedef struct DwExecutor
 	pg_atomic_uint32 stale;
 
 	/*
-	 * id of a task with a key that the executor could not claim, since another
-	 * transaction had locked its row; else 0
+	 * id of a keyed task that the executor could not claim, since another transaction had locked
+	 * its row; else 0
 	 */
 	pg_atomic_uint64 refused;
 
 	/*
-	 * id of the task that it runs outside of a transaction, see autonomous.c.  "autonomous" is set
-	 * if the row was deleted before, "keeps" if the row stays meanwhile; else 0
+	 * id of the task that the executor runs outside of a transaction, or 0, see autonomous.c.
+	 * "autonomous" is used if the row was deleted before the run, "keeps" if the row stays during
+	 * the run
 	 */
 	pg_atomic_uint64 autonomous;
 	pg_atomic_uint64 keeps;
 } DwExecutor;
 
 extern bool dw_workers_are_few(void);
-/* This process as an executor, or NULL. */
+/* The place of this executor; NULL in other processes. */
 extern DwExecutor *dw_this_executor;
 extern DwExecutor *dw_executor_served(void);
 extern bool dw_xid_is_executor(TransactionId xid);

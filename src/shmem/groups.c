@@ -3,57 +3,59 @@
  * groups.c
  *	  Groups of tasks: their turns and their limits.
  *
- * Run by the timer, which adds ready tasks, and by executors and sessions that take them.  They
- * hold the ready lock of the database exclusively, unless a comment below allows less.
+ * Run by the timer, which adds ready tasks, and by executors and sessions that take these tasks.
+ * Callers hold the ready lock of the database exclusively, except for functions with another
+ * comment.
  *
- * A queue may have groups: each of its tasks can name its group by any text (group_key).  There may
- * be millions of groups.  A group has a place here, one for each lane, only while it has ready or
- * running tasks.  Tasks of queues without groups are not handled here.
+ * A queue may have groups: each of its tasks can name its group by any text (group_key).  A queue
+ * may have millions of groups.  A group with ready or running tasks has a place in shared memory
+ * for each lane of these tasks.  Tasks of queues without groups are not handled here.
  *
  * A group is identified by a hash of its key.  Groups whose hashes collide share turns and limits;
  * among a million active groups about 100 pairs collide.
  *
- * Turns: a group with ready tasks is open.  Executors take one task of each open group of the lane
- * in turn.  So a group with 100,000 tasks delays another group by one task in each round.  A group
- * that is at a limit is not open.  It opens again when one of its tasks ends, or when its rate
- * allows another task.
+ * Turns: a group with ready tasks is open.  Executors take one task of each open group, in turn.
+ * So even a group with 100,000 tasks delays another group by only one task in each round.  A group
+ * that is at a limit is not open.  The group opens again when one of its tasks ends, or when its
+ * rate allows another task.
  *
  * Limits hold for a whole group of a queue, even if its tasks belong to several lanes, with
- * different owners or priorities.  The group's places in these lanes are siblings.  They are in one
- * bucket of the hash table, so a walk along the bucket counts all running tasks of the group.
+ * different owners or priorities.  The group's places in these lanes are siblings.  Siblings are in
+ * one bucket of the hash table, so a walk along the bucket counts all running tasks of the group.
  *
  * Memory: a group has at most HELD_MOST ready tasks here, so a group with a million tasks leaves
- * memory to the other groups.  The rest stays in the table only: left_due and left_id are the first
- * key of the tasks left there, left_until is their last due time.  When half of the tasks in memory
- * have been taken, the group is hungry: the timer loads more of its tasks by the index of groups,
- * see load.c.
+ * memory to the other groups.  The other tasks of the group stay in the table only.  left_due and
+ * left_id are the first key of tasks that stay in the table, left_until is their last due time.
+ * When half of the tasks in memory have been taken, the group is hungry: the timer loads more of
+ * its tasks by the index of groups (load.c).
  *
- * Where rows are: an entry of a grouped task stores the group's hash where other entries store the
- * row's TID.  Executors find its row by id.  The list of a group does not need the hash.  So an
- * entry there stores the TID, without DW_ENTRY_GROUP, if the timer has just read the row.  An entry
- * that came by the ring, or was put back, keeps the hash.  An entry that leaves the list stores the
- * hash again.
+ * Where rows are: an entry of a grouped task stores the group's hash in place of the row's TID.
+ * Executors find its row by id.  In the list of its group an entry does not need the hash.  In this
+ * list it stores the TID, without DW_ENTRY_GROUP, if the timer has just read the row.  If the entry
+ * came from the ring, or was put back, it stores the hash.  Outside of the list an entry always
+ * stores the hash.
  *
- * Order: tasks of a group of an ordered queue run one at a time.  Memory cannot be sure of their
- * order, since tasks come back or come late.  So an executor looks up in the table which one comes
- * first, see executor/group_order.c.  If that task is in another lane, or cannot begin, the group
- * is held for a while.  The hold ends early if a task of the group ends or arrives.
+ * Order: tasks of a group of an ordered queue run one at a time.  In memory tasks may be out of
+ * order, since tasks come back, or come late.  So an executor reads from the table which task of
+ * the group comes first (executor/group_order.c).  If the first task is in another lane, or cannot
+ * begin, the group is held (none of its tasks begins) for a while.  The hold ends early if a task
+ * of the group ends or arrives.
  *
- * Messages: messages that open transactions have taken are counted here.  Leased messages are
- * counted in the table.  The session reads the number of taken messages first and counts leases
- * with a newer snapshot, so a message leased in between is never missed.  If the limit is reached,
- * the group is held until the first of the leases ends.  A receiver that ends its lease ends the
- * hold, too, and raises "changes".  A session that took a message before that sees the new number,
- * and does not hold the group.
+ * Messages: messages that open transactions have taken are counted in memory.  Leased messages are
+ * counted in the table.  A session that takes a message reads the number of taken messages first
+ * and counts leases with a newer snapshot, so a message leased in between is never missed.  If the
+ * limit is reached, the group is held until the first of its leases ends.  If a receiver ends its
+ * lease, this ends the hold, too, and increments "changes".  A session that took a message before
+ * this sees the change of "changes", and does not hold the group.
  *
- * There are delay_wheel.max_groups places, in all databases together.  If all are in use, tasks of
- * further groups stay in the list of their lane.  They need a place to run, but none to wait.  A
- * few more places are reserved for lanes without an open group, so that each lane makes progress.
- * Groups without a place lose their turns; their limits still hold.  A group that would be held
- * then gives its place back, and its tasks go to the end of their lane's list.  Otherwise groups
- * that wait for tasks without a place could hold all places.  Paused lanes keep their places,
- * reserved ones included.  If more lanes are paused than there are executors, other lanes may have
- * to wait.
+ * All databases share delay_wheel.max_groups places.  If all places are in use, tasks of further
+ * groups wait in the list of their lane.  A task needs a place to run, but not to wait.  A few more
+ * places are reserved for lanes without an open group, so that each lane makes progress.  Groups
+ * without a place lose their turns; their limits still hold.  If places are short, a group is not
+ * held: it gives its place back, and its tasks move to the end of their lane's list.  Otherwise
+ * held groups could occupy all places, and wait for tasks without a place.  Paused lanes keep their
+ * places, reserved ones included.  If more lanes are paused than executors exist, other lanes may
+ * have to wait.
  *
  *-------------------------------------------------------------------------
  */
@@ -76,25 +78,25 @@
 #define MANY_LANES		(-2)
 
 /*
- * A group has at most this many ready tasks in memory: HELD_MOST, or 1/HELD_PART of its lane's
- * share of memory if that is less, but at least HELD_LEAST.
+ * A group has at most HELD_MOST ready tasks in memory.  The limit is lower if 1/HELD_PART of the
+ * lane's share of memory is lower, but at least HELD_LEAST.
  */
 #define HELD_MOST		1000
 #define HELD_LEAST		16
 #define HELD_PART		64
 
 /*
- * For how long a lane rests after all tasks of its ready list were set aside, in us.  The time
- * doubles with each rest, until a task has begun.
+ * If all tasks of a lane's ready list were set aside, the lane rests for this time, in us.  The
+ * time doubles with each rest, and is reset when a task has begun.
  */
 #define REST_LEAST		(100 * 1000)
 #define REST_MOST		USECS_PER_SEC
 
-/* How long a group is held if the time is not known, in us.  The time doubles with each hold. */
+/* Length of a first hold whose end is not known, in us.  The length doubles with each hold. */
 #define HOLD_LEAST		(10 * 1000)
 #define HOLD_MOST		(10 * USECS_PER_SEC)
 
-/* A process that found no place to give back does not look again before this time, in us. */
+/* If a process finds no place to give back, no process searches again within this time, in us. */
 #define TIDY_PAUSE_US	(100 * 1000)
 
 /*---- The places of groups in shared memory: a table by hash, and a free list ----*/
@@ -114,7 +116,7 @@ typedef struct Table
 static Table *table = NULL;
 static DwGroup *places = NULL;
 
-/* Returns the number of places for lanes without an open group: each executor may need one. */
+/* Returns the number of reserved places, for lanes without an open group: one per executor. */
 static uint32
 reserved_places(void)
 {
@@ -189,8 +191,8 @@ find_group(const DwLane *lane, uint32 hash)
 }
 
 /*
- * Returns the sibling behind "after", or the first sibling if "after" is NULL.  The group itself is
- * one of its siblings.  Siblings change only under the ready lock, which the caller holds.
+ * Returns the next sibling after "after", or the first sibling if "after" is NULL.  A group counts
+ * as one of its siblings.  Siblings change only under the ready lock, which the caller holds.
  */
 static DwGroup *
 sibling_after(const DwLane *lane, uint32 hash, const DwGroup *after)
@@ -222,7 +224,7 @@ first_sibling(const DwGroup *group)
 	return sibling_after(&dw_lanes[group->lane], group->hash, NULL);
 }
 
-/* Notes that no task of the group is known to be in the table only. */
+/* Notes that all known tasks of the group are in memory. */
 static void
 forget_left(DwGroup *group)
 {
@@ -231,8 +233,8 @@ forget_left(DwGroup *group)
 }
 
 /*
- * Takes a free place for a group of the lane, which is idle then.  Returns NULL if none is free, or
- * only reserved ones are and by_reserve is false.
+ * Takes a free place for a group of the lane, in the state DW_GROUP_IDLE.  Returns NULL if no place
+ * is free.  Uses reserved places only if by_reserve is true.
  */
 static DwGroup *
 new_place(DwLane *lane, uint32 hash, bool by_reserve)
@@ -333,7 +335,7 @@ compare_sleepers(const pairingheap_node *a, const pairingheap_node *b, void *arg
 	return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* Initializes a lane's groups: there is none. */
+/* Initializes the groups of a lane without groups. */
 void
 dw_lane_groups_init(DwLaneGroups *groups)
 {
@@ -368,7 +370,7 @@ leave_state(DwGroup *group)
 	group->state = DW_GROUP_IDLE;
 }
 
-/* Gives the group this state.  A group that opens is the last in its lane's turns. */
+/* Sets the state of the group.  A group that becomes open gets the last turn of its lane. */
 static void
 enter_state(DwGroup *group, DwGroupState state)
 {
@@ -408,7 +410,7 @@ running_of(const DwGroup *group)
 	return running;
 }
 
-/* Returns how far the group has used up its rate: the latest use among its siblings. */
+/* Returns the use of the group's rate: the latest value among its siblings. */
 static const DwRateUse *
 rate_use_of(const DwGroup *group)
 {
@@ -421,7 +423,7 @@ rate_use_of(const DwGroup *group)
 	return latest;
 }
 
-/* Returns the state of a group with ready tasks.  Sets *wakes_at if it is DW_GROUP_ASLEEP. */
+/* Returns the state of a group with ready tasks.  If it is DW_GROUP_ASLEEP, sets *wakes_at. */
 static DwGroupState
 state_by_limits(const DwGroup *group, TimestampTz now, TimestampTz *wakes_at)
 {
@@ -458,8 +460,8 @@ rate_is_in_use(const DwGroup *group, TimestampTz now)
 }
 
 /*
- * Brings the state of a group up to date.  A group that stays open keeps its turn.  A place that is
- * not needed any more is given back.
+ * Brings the state of a group up to date.  A group that stays open keeps its turn.  If the place is
+ * not needed any more, gives it back.
  */
 static void
 update_state(DwGroup *group, TimestampTz now)
@@ -483,7 +485,7 @@ update_state(DwGroup *group, TimestampTz now)
 	}
 }
 
-/* Ends the hold of the group.  A process that looked at the group before must not hold it now. */
+/* Ends the hold of the group.  Processes that read its state before must not hold the group. */
 static void
 end_hold(DwGroup *group)
 {
@@ -491,7 +493,7 @@ end_hold(DwGroup *group)
 	group->changes++;
 }
 
-/* Ends the hold like end_hold(), and forgets earlier attempts. */
+/* Ends the hold like end_hold(), and resets data of earlier attempts. */
 static void
 forget_hold(DwGroup *group)
 {
@@ -501,13 +503,13 @@ forget_hold(DwGroup *group)
 }
 
 /*
- * Updates the state of the group and all its siblings; "release" also ends their holds.  Lowers
- * *wakes_at to the time when the first of them wakes.
+ * Updates the states of the group and its siblings.  If "release" is true, also ends their holds.
+ * Lowers *wakes_at to the time when the first of these groups wakes.
  *
- * Returns the lane in which a group has opened, so that an executor or a receiver may have to be
- * woken; DW_NO_LANE if there is none, MANY_LANES if there are several.  "goes_on": the caller is an
- * executor of the group's owner, and takes the next task itself.  Then a lane of this owner counts
- * only if it had no open group.
+ * Returns the lane in which a group has opened, DW_NO_LANE if none has, or MANY_LANES.  If a group
+ * has opened, the caller may have to wake an executor or a receiver.  "goes_on": the caller is an
+ * executor of the group's owner, and takes the next task itself.  In this case a lane of this owner
+ * counts only if it had no open group.
  */
 static int32
 update_group(DwGroup *group, bool release, bool goes_on, TimestampTz now, TimestampTz *wakes_at)
@@ -541,7 +543,7 @@ update_group(DwGroup *group, bool release, bool goes_on, TimestampTz now, Timest
 	return opened;
 }
 
-/* Gives back places of the lane's groups that were kept for their rate only. */
+/* Gives back places that groups of the lane occupied only because their rates were in use. */
 static void
 tidy_lane(DwLane *lane, TimestampTz now)
 {
@@ -551,14 +553,14 @@ tidy_lane(DwLane *lane, TimestampTz now)
 	{
 		DwGroup    *group = group_in_turn(iter.cur);
 
-		/* the groups behind this one mostly used their rates later */
+		/* the list is roughly ordered by the use of rates */
 		if (rate_is_in_use(group, now))
 			break;
 		update_state(group, now);
 	}
 }
 
-/* Does tidy_lane() for all lanes of the database. */
+/* Calls tidy_lane() for all lanes of the database. */
 static void
 tidy_lanes(DwDatabase *db, TimestampTz now)
 {
@@ -607,8 +609,8 @@ held_most(const DwDatabase *db)
 }
 
 /*
- * Makes the group hungry if it has few tasks here and others are in the table only.  Returns true
- * if the group was not hungry before: the timer must look at the lane.
+ * Makes the group hungry if it has few tasks in memory and more tasks in the table.  If the group
+ * was not hungry before, returns true: then the timer must look at the lane.
  */
 static bool
 feel_hunger(DwDatabase *db, DwGroup *group)
@@ -629,7 +631,7 @@ still_hunger(DwGroup *group)
 	group->is_hungry = false;
 }
 
-/* Notes that the task of this key is in the table only. */
+/* Notes that the task with this key is in the table only. */
 static void
 leave_out(DwGroup *group, TimestampTz due, int64 id)
 {
@@ -652,7 +654,7 @@ first_with_group(const DwGroup *group)
 	return entry;
 }
 
-/* Ends a hold, unless leases fill the group, since a new task may come first. */
+/* Ends the group's hold if leases do not fill the group, since a new task may come first. */
 static void
 may_come_first(DwGroup *group)
 {
@@ -662,9 +664,8 @@ may_come_first(DwGroup *group)
 }
 
 /*
- * Appends a ready task to its group.  tid: the row's TID, or NULL if it is not known.  by_reserve:
- * the group may get a reserved place if no other is free.  Changes no list unless the result is
- * DW_GROUP_ADDED.
+ * Appends a ready task to its group.  "tid" is the row's TID, or NULL.  If "by_reserve" is true,
+ * the group may get a reserved place.  Changes a list only if the result is DW_GROUP_ADDED.
  */
 DwGroupAdded
 dw_group_add(DwDatabase *db, DwLane *lane, const DwEntry *entry, const ItemPointerData *tid,
@@ -675,7 +676,7 @@ dw_group_add(DwDatabase *db, DwLane *lane, const DwEntry *entry, const ItemPoint
 
 	if (group == NULL)
 		return DW_GROUP_NO_PLACE;
-	/* a task that is due after tasks left in the table must not run before them */
+	/* tasks that were left in the table are due earlier than this task, and must run before it */
 	if (entry->block != DW_NO_GROUP &&
 		(group->count >= held_most(db) ||
 		 (group->left_due != DW_NEVER && !dw_entry_is_before(entry, group->left_due, group->left_id))))
@@ -748,7 +749,7 @@ dw_groups_next(DwLane *lane, TimestampTz now)
 
 		if (first->wakes_at > now)
 			break;
-		/* if a sibling has begun a task before, the group sleeps on and wakes later */
+		/* if a sibling has begun a task, the group sleeps longer */
 		update_state(first, now);
 	}
 	tidy_lane(lane, now);
@@ -756,8 +757,8 @@ dw_groups_next(DwLane *lane, TimestampTz now)
 }
 
 /*
- * Returns true if groups have places in the lane, even if only for their rates.  Such a lane must
- * not be given back.
+ * Returns true if a group has a place in the lane, even if it is needed only for the group's rate.
+ * A lane with places of groups must not be given back.
  */
 bool
 dw_groups_have_places(DwLane *lane)
@@ -774,9 +775,9 @@ dw_groups_are_hungry(const DwLane *lane)
 }
 
 /*
- * Takes the next hungry group of the lane.  Returns false if there is none.  Sets *left to the
- * group, and to the first key and the last due time of the tasks to load.  Sets *room to the number
- * of tasks to load.  The caller passes tasks that it does not load to dw_group_leave_out().
+ * Takes the next hungry group of the lane.  Returns false if no group is hungry.  Stores in *left
+ * the group, and the first key and the last due time of the tasks to load.  Sets *room to the
+ * number of tasks to load.  The caller passes tasks that it does not load to dw_group_leave_out().
  */
 bool
 dw_groups_feed(DwDatabase *db, DwLane *lane, DwGroupLeft *left, uint32 *room)
@@ -809,7 +810,7 @@ dw_group_leave_out(DwDatabase *db, DwLane *lane, const DwGroupLeft *left)
 
 	if (group == NULL)
 	{
-		/* no place is free for the note, so the lane is loaded again */
+		/* the group has no place for the note, so the lane is loaded again */
 		dw_atomic_lower(&lane->reload_from, left->due);
 		dw_lane_dirty(db, lane);
 		return;
@@ -821,8 +822,8 @@ dw_group_leave_out(DwDatabase *db, DwLane *lane, const DwGroupLeft *left)
 }
 
 /*
- * Forgets that tasks from this key on were left in the table.  Called when the lane is loaded again
- * from this key on.
+ * Called when the lane is loaded again from this key on.  Removes notes of tasks that were left in
+ * the table from this key on.
  */
 void
 dw_groups_cut(DwLane *lane, TimestampTz due, int64 id)
@@ -846,9 +847,8 @@ dw_groups_cut(DwLane *lane, TimestampTz due, int64 id)
 
 /*
  * Takes the first task of an open group, and ends the group's turn.  Sets *tid to the row's TID, or
- * to invalid if it is not known.  A task that an executor takes is counted until dw_group_end(), a
- * message of a group until dw_group_end_taken().  Returns true if the timer must load more tasks of
- * the group.
+ * to an invalid TID.  A task counts as running until dw_group_end(), a message until
+ * dw_group_end_taken().  Returns true if the timer must load more tasks of the group.
  */
 bool
 dw_group_take(DwDatabase *db, DwGroup *group, DwEntry *entry, ItemPointer tid, TimestampTz now)
@@ -874,7 +874,7 @@ dw_group_take(DwDatabase *db, DwGroup *group, DwEntry *entry, ItemPointer tid, T
 	}
 	hungry = feel_hunger(db, group);
 	leave_state(group);
-	/* usually no limit is reached, neither for the group nor for its siblings */
+	/* usually no limit of the group is reached */
 	if (group->count > 0 && state_by_limits(group, now, &group->wakes_at) == DW_GROUP_OPEN)
 		enter_state(group, DW_GROUP_OPEN);
 	else
@@ -883,8 +883,8 @@ dw_group_take(DwDatabase *db, DwGroup *group, DwEntry *entry, ItemPointer tid, T
 }
 
 /*
- * Counts the end of a task of the group.  "begun": the task had begun.  "release": ends the holds
- * of the group and its siblings.  Returns the result of update_group().
+ * Counts the end of a task of the group.  "begun" is true if the task had begun.  If "release" is
+ * true, ends the holds of the group and its siblings.  Returns the result of update_group().
  */
 static int32
 end_in_group(DwGroup *group, bool begun, bool release, TimestampTz *wakes_at)
@@ -903,7 +903,7 @@ end_in_group(DwGroup *group, bool begun, bool release, TimestampTz *wakes_at)
 		group->hold_us = HOLD_LEAST;
 		group->tried_id = 0;
 	}
-	/* the group was open, so none of its siblings was at a limit; they may be held */
+	/* the group was open, so no sibling was at a limit; but siblings may be held */
 	if (group->state == DW_GROUP_OPEN && (queue == NULL || (!queue->group_order && !lane->external)))
 		return DW_NO_LANE;
 	/* another task may come first now */
@@ -911,9 +911,9 @@ end_in_group(DwGroup *group, bool begun, bool release, TimestampTz *wakes_at)
 }
 
 /*
- * Counts the end of a task that an executor has taken.  begun: its SQL had begun.  settled: its row
- * is gone or was written again, even if the SQL had not begun.  Does nothing if the entry has no
- * group.
+ * Counts the end of a task that an executor has taken.  "begun" is true if its SQL had begun.
+ * "settled" is true if its row is gone or was written again, even if the SQL had not begun.  Does
+ * nothing if the entry has no group.
  */
 void
 dw_group_end(DwDatabase *db, const DwEntry *entry, bool begun, bool settled)
@@ -929,9 +929,9 @@ dw_group_end(DwDatabase *db, const DwEntry *entry, bool begun, bool settled)
 }
 
 /*
- * Returns when the timer must look for open groups: at once if the end of a task has opened a group
- * from which nobody has taken a task since; otherwise when the next group wakes; DW_NEVER if there
- * is no such group.
+ * Returns when the timer must look for open groups.  The time is now if the end of a task has
+ * opened a group and nobody has taken a task of this group since.  Otherwise returns when the next
+ * group wakes, or DW_NEVER.
  */
 TimestampTz
 dw_groups_take_news(DwDatabase *db)
@@ -947,8 +947,8 @@ dw_groups_take_news(DwDatabase *db)
 }
 
 /*
- * Called by an executor that has taken this task, but tries the task "id" of the group instead,
- * which comes first.  Returns false if that task was the last one tried, too.  Then it cannot
+ * Called by an executor that has taken this task, but tries the task "id" instead, which comes
+ * first in the group.  Returns false if the last try for the group was "id", too: then "id" cannot
  * begin, and the group must be held.
  */
 bool
@@ -964,8 +964,9 @@ dw_group_try_other(const DwEntry *entry, int64 id)
 
 /*
  * Called after an executor could not begin this task and has put it at the end of its lane's ready
- * list.  Moves the other tasks of the group there, too, so all tasks of that list are tried in
- * turn.  If all were tried and none could begin, the lane rests for a while.
+ * list.  Moves the other tasks of the group to the end of this list, too, so that all tasks of the
+ * list are tried in turn.  If all tasks were tried and none could begin, the lane rests for a
+ * while.
  */
 void
 dw_groups_set_aside(DwDatabase *db, const DwEntry *entry)
@@ -994,8 +995,8 @@ dw_groups_set_aside(DwDatabase *db, const DwEntry *entry)
 /*
  * Holds the group of a task until this time, or for a while if the time is DW_NEVER.  An executor
  * has taken the task and will put it back.  The hold ends when a task of the group ends, changes or
- * arrives, but after HOLD_MOST at the latest: nobody notices if plain SQL unlocks a task, or if
- * logical replication deletes a task.
+ * arrives, and after HOLD_MOST at the latest, since delay_wheel does not notice when plain SQL
+ * unlocks a task, or logical replication deletes a task.
  *
  * "changes" is the value of DwGroup.changes when the task was taken.  If the value has changed,
  * returns false and does not hold the group: the caller's information is out of date.
@@ -1020,7 +1021,7 @@ dw_group_hold(const DwEntry *entry, uint32 changes, TimestampTz until)
 
 /*---- Messages of groups ----*/
 
-/* Sets *taken to the group of a message that a session has just taken, or to no group. */
+/* Stores in *taken the group of a message that a session has just taken, or DW_NO_GROUP. */
 void
 dw_group_taken(const DwEntry *entry, DwGroupTaken *taken)
 {
@@ -1043,9 +1044,10 @@ dw_group_taken(const DwEntry *entry, DwGroupTaken *taken)
 }
 
 /*
- * Holds a group like dw_group_hold(), for a message that a session has taken and will put back.
- * "full": leases fill the group until then, even if new messages arrive.  Returns false if a task
- * or a lease of the group has ended since the message was taken: the caller must look again.
+ * Holds a group like dw_group_hold(), for a message that a session has taken and will put back.  If
+ * "full" is true, leases fill the group until this time, even if new messages arrive.  Returns
+ * false if a task or lease of the group has ended since the message was taken: then the caller must
+ * look again.
  */
 bool
 dw_group_hold_taken(const DwEntry *entry, const DwGroupTaken *taken, TimestampTz until, bool full)
@@ -1060,7 +1062,10 @@ dw_group_hold_taken(const DwEntry *entry, const DwGroupTaken *taken, TimestampTz
 	return true;
 }
 
-/* Returns when the timer must look for receivers, by the results of update_group(), or DW_NEVER. */
+/*
+ * Returns when the timer must look for receivers, or DW_NEVER.  Arguments are results of
+ * update_group().
+ */
 static TimestampTz
 news_for_receivers(const DwQueue *queue, int32 opened, TimestampTz wakes_at)
 {
@@ -1087,9 +1092,9 @@ hold_full(DwGroup *group, TimestampTz until)
 }
 
 /*
- * Ends the count of a message that a session had taken from this lane, and forgets its group.
- * begun: the message was received.  leased_until: the end of its lease, or 0.  Returns when the
- * timer must look for receivers.
+ * Ends the count of a message that a session had taken from this lane, and clears *taken.  "begun"
+ * is true if the message was received.  "leased_until" is the end of its lease, or 0.  Returns when
+ * the timer must look for receivers.
  */
 TimestampTz
 dw_group_end_taken(int32 lane, DwGroupTaken *taken, bool begun, TimestampTz leased_until)
@@ -1103,20 +1108,21 @@ dw_group_end_taken(int32 lane, DwGroupTaken *taken, bool begun, TimestampTz leas
 	if (taken->hash == DW_NO_GROUP || group == NULL)
 		return DW_NEVER;
 	taken->hash = DW_NO_GROUP;
-	/* true if no task or lease of the group has ended since */
+	/* true if no task or lease of the group has ended since the message was taken */
 	stays_full = leased_until != 0 && taken->full_until != 0 && group->changes == taken->changes;
 	if (stays_full)
 		hold_full(group, Min(taken->full_until, leased_until));
-	/* a message that goes back because the group is held did not make other messages wait */
+	/* if the message goes back because its group is held, no other message has waited for it */
 	opened = end_in_group(group, begun, !taken->waits && !stays_full, &wakes_at);
 	return news_for_receivers(queue, opened, wakes_at);
 }
 
-/*---- What others end that may hold groups ----*/
+/*---- Ends of holds ----*/
 
 /*
- * Ends the hold of this group.  Called when a lease of the group has ended, or a transaction that
- * had locked, changed or ended a task of the group.  Returns when the timer must look, or DW_NEVER.
+ * Ends the hold of this group.  Called after a lease of the group has ended.  Also called at the
+ * end of a transaction that had locked, changed or ended a task of the group.  Returns when the
+ * timer must look.
  */
 TimestampTz
 dw_group_release(DwDatabase *db, int16 queue, uint32 hash)
@@ -1127,7 +1133,7 @@ dw_group_release(DwDatabase *db, int16 queue, uint32 hash)
 	TimestampTz wakes_at = DW_NEVER;
 	int32		opened;
 
-	/* a group without a place is not held, and nobody has taken a task of it */
+	/* a group without a place is not held, and none of its tasks is taken */
 	if (group == NULL)
 		return DW_NEVER;
 	for (DwGroup *s = group; s != NULL; s = sibling_after(&of_queue, hash, s))
@@ -1148,9 +1154,7 @@ dw_groups_release_all(DwDatabase *db)
 
 /*---- All groups of a lane ----*/
 
-/*
- * Drops the ready tasks of the lane's groups for which keep() returns false.  Returns their number.
- */
+/* Drops ready tasks of the lane's groups if keep() returns false.  Returns their number. */
 uint32
 dw_groups_filter(DwDatabase *db, DwLane *lane, DwKeep keep, void *arg)
 {
@@ -1179,7 +1183,10 @@ dw_groups_filter(DwDatabase *db, DwLane *lane, DwKeep keep, void *arg)
 	return before - lane->groups.entries;
 }
 
-/* Forgets ready tasks of the lane's groups, without freeing memory.  Still counts running tasks. */
+/*
+ * Resets the lists of ready tasks of the lane's groups, without freeing memory.  Does not change
+ * the counts of running tasks.
+ */
 void
 dw_groups_reset(DwLane *lane)
 {
@@ -1199,7 +1206,7 @@ dw_groups_reset(DwLane *lane)
 	}
 }
 
-/* Gives back the group places of a lane that is given back and has no task. */
+/* Gives back all group places of a lane that has no task and is being given back. */
 void
 dw_groups_leave(DwLane *lane)
 {
@@ -1234,7 +1241,7 @@ dw_groups_obey_limits(DwLane *lane)
 	}
 }
 
-/*---- Questions of views and the timer; a shared ready lock is enough ----*/
+/*---- For views and the timer; a shared ready lock is enough ----*/
 
 /* Returns when the next sleeping group of the lane wakes, or DW_NEVER if none sleeps. */
 static TimestampTz
@@ -1255,8 +1262,8 @@ dw_groups_any_open(const DwLane *lane, TimestampTz now)
 }
 
 /*
- * Returns why the lane must not begin a task now, including the limits of groups.  Sets *room and
- * *until like dw_queue_limit().
+ * Returns the reason why the lane must not begin a task now.  Includes the limits of groups.  Sets
+ * *room and *until like dw_queue_limit().
  */
 DwLimit
 dw_lane_limit(const DwLane *lane, TimestampTz now, uint32 *room, TimestampTz *until)
@@ -1278,7 +1285,7 @@ dw_lane_limit(const DwLane *lane, TimestampTz now, uint32 *room, TimestampTz *un
 	return DW_LIMIT_NONE;
 }
 
-/* Returns how many ready tasks of the lane may begin now at most, by the limits of its groups. */
+/* Returns how many ready tasks of the lane the limits of groups allow to begin now. */
 uint32
 dw_groups_room(const DwLane *lane, TimestampTz now)
 {
@@ -1312,8 +1319,8 @@ dw_groups_first_due(const DwLane *lane)
 /*---- For the view "groups"; a shared ready lock is enough ----*/
 
 /*
- * Copies the groups of the lane that have due or running tasks, and returns their number.  Looks at
- * no more than "most" places, beginning with the oldest.
+ * Copies the groups of the lane that have due or running tasks, and returns their number.  Reads at
+ * most "most" places, the oldest first.
  */
 int
 dw_groups_copy(const DwLane *lane, DwGroupCopy *copies, int most)

@@ -21,7 +21,10 @@
 
 /*---- groups.c: the places of groups in shared memory ----*/
 
-/* Stands in for a hash: tasks without a group, which take turns like one group. */
+/*
+ * Value in place of a hash, for tasks without a group.  Tasks without a group take turns like one
+ * group.
+ */
 #define DW_NO_GROUP		0
 
 /* State of a group in a lane. */
@@ -29,49 +32,46 @@ typedef enum DwGroupState
 {
 	DW_GROUP_IDLE = 0,			/* has no ready task */
 	DW_GROUP_OPEN,				/* has ready tasks, and waits for its turn */
-	DW_GROUP_FULL,				/* has ready tasks, but as many tasks run as its limit allows */
+	DW_GROUP_FULL,				/* has ready tasks, but its limit allows no more running tasks */
 	DW_GROUP_ASLEEP				/* has ready tasks, but may begin none before wakes_at */
 } DwGroupState;
 
 /*
- * The place of a group in a lane.  It holds the group's ready tasks, and the number of its running
- * tasks.  It is in use while there are such tasks, or while the group's rate is in use.  The ready
- * lock protects all fields that name no other lock.
+ * The place of a group in a lane: the group's ready tasks, and the number of its running tasks.
+ * The place is in use while the group has ready or running tasks, or while the group's rate is in
+ * use.  The ready lock protects all fields that name no other lock.
  */
 typedef struct DwGroup
 {
 	int32		lane;			/* index in dw_lanes */
-	uint32		hash;			/* of the group's name; DW_NO_GROUP: tasks without a group */
+	uint32		hash;			/* hash of the group's name; DW_NO_GROUP: tasks without a group */
 	DwGroupState state;
-	uint32		running;		/* tasks that executors have taken and not ended; messages that open
-								 * transactions have taken */
+	uint32		running;		/* tasks that executors have taken and not ended, or messages that
+								 * open transactions have taken */
 	uint32		count;			/* ready tasks */
-	DwEntry		first;			/* the first of these; see groups.c, "Where rows are" */
-	DwList		more;			/* the others */
-	TimestampTz left_due;		/* first key of due tasks that were left in the table; */
+	DwEntry		first;			/* the first ready task; see groups.c, "Where rows are" */
+	DwList		more;			/* the other ready tasks */
+	TimestampTz left_due;		/* first key of due tasks that were left in the table: */
 	int64		left_id;		/* left_due is DW_NEVER if there are none */
 	TimestampTz left_until;		/* the last due time of these tasks */
-	bool		is_hungry;		/* the timer must load these tasks: in DwLaneGroups.hungry */
-	dlist_node	hunger;			/* in that list */
-	DwRateUse	rate_use;		/* use of the whole group's rate, unless a sibling has a later
-								 * one */
+	bool		is_hungry;		/* the group is in DwLaneGroups.hungry */
+	dlist_node	hunger;			/* link in DwLaneGroups.hungry */
+	DwRateUse	rate_use;		/* use of the group's rate; the latest value of all siblings is
+								 * valid */
 	TimestampTz wakes_at;		/* if asleep */
-	TimestampTz held_until;		/* no task may begin before then: another task comes first in the
-								 * group's order, or leases fill the group; 0: it is not held */
+	TimestampTz held_until;		/* no task may begin before this time: another task comes first in
+								 * order, or leases fill the group; 0: not held */
 	bool		held_full;		/* leases fill the group, so a new task does not end the hold */
-	uint32		changes;		/* incremented when a task or a lease of the group, in any lane, has
-								 * ended */
+	uint32		changes;		/* incremented when a task or lease of the group ends, in any
+								 * lane */
 	int64		hold_us;		/* length of the next hold, if its end is not known */
-	int64		tried_id;		/* id of the last task that an executor took because it comes
-								 * first */
+	int64		tried_id;		/* id of the last task tried because it comes first in order */
 	dlist_node	of_lane;		/* in DwLaneGroups.all */
-	dlist_node	turn;			/* if open: in DwLaneGroups.open; if idle, and only its rate
-								 * is in use: in DwLaneGroups.resting */
-	bool		rests;			/* it is in DwLaneGroups.resting */
-	bool		has_siblings;	/* the group may have places in other lanes, too */
+	dlist_node	turn;			/* link in DwLaneGroups.open or DwLaneGroups.resting */
+	bool		rests;			/* the group is in DwLaneGroups.resting */
+	bool		has_siblings;	/* the group may also have places in other lanes */
 	pairingheap_node sleeper;	/* if asleep: in DwLaneGroups.asleep */
-	int32		next;			/* next place of its bucket, or next free place; protected by
-								 * Table.lock */
+	int32		next;			/* next place in the bucket or free list; protected by Table.lock */
 } DwGroup;
 
 extern void dw_group_places_request(void);
@@ -83,8 +83,8 @@ extern bool dw_group_places_are_short(void);
 typedef enum DwGroupAdded
 {
 	DW_GROUP_ADDED,
-	DW_GROUP_LEFT,				/* the group has enough ready tasks: the entry may be forgotten,
-								 * and is loaded again when few are left */
+	DW_GROUP_LEFT,				/* the group has enough ready tasks: the caller may drop the entry,
+								 * which is loaded again when few ready tasks are left */
 	DW_GROUP_NO_PLACE,			/* no place for the group is free */
 	DW_GROUP_NO_MEMORY			/* the pool has no chunk for the entry */
 } DwGroupAdded;
@@ -98,7 +98,7 @@ typedef struct DwGroupLeft
 	TimestampTz until;			/* the last due time */
 } DwGroupLeft;
 
-/* What the view "groups" shows of a group. */
+/* Data of a group for the view "groups". */
 typedef struct DwGroupCopy
 {
 	uint32		hash;
@@ -106,23 +106,24 @@ typedef struct DwGroupCopy
 	uint32		ready;			/* tasks in memory that are due */
 	uint32		running;
 	bool		left;			/* other due tasks are in the table only */
-	TimestampTz first_due;		/* first due time of its due tasks; DW_NEVER: it has none */
-	int64		first_id;		/* the first task in memory, if there is any */
+	TimestampTz first_due;		/* first due time of its due tasks; DW_NEVER if none is due */
+	int64		first_id;		/* id of the first task in memory, if any */
 	TimestampTz wakes_at;		/* if asleep */
 	TimestampTz held_until;
 } DwGroupCopy;
 
-/* The group of a message that a session has taken, as it was at that moment. */
+/* The group of a message, as it was when a session took the message. */
 typedef struct DwGroupTaken
 {
 	uint32		hash;			/* DW_NO_GROUP: the message is not counted for any group */
-	uint32		limit;			/* most messages of the group that may be received or leased; 0: no
+	uint32		limit;			/* maximum of received and leased messages of the group; 0: no
 								 * limit */
 	bool		ordered;		/* the group has an order */
-	uint32		running;		/* messages that open transactions had taken, this one included */
+	uint32		running;		/* messages of the group that open transactions had taken, including
+								 * this message */
 	uint32		changes;		/* see DwGroup */
 	bool		waits;			/* the message goes back, since its group is held */
-	TimestampTz full_until;		/* end of the group's first lease, if this message filled the group;
+	TimestampTz full_until;		/* if this message filled the group: end of the group's first lease;
 								 * else 0 */
 } DwGroupTaken;
 
@@ -169,8 +170,8 @@ dw_entry_set_group(DwEntry *entry, uint32 hash)
 }
 
 /*
- * Returns true if no task may be taken out of the lane's ready list now.  A time too far ahead does
- * not count: then the clock has been set back.
+ * Returns true if no task may be taken out of the lane's ready list now.  Ignores a time too far
+ * ahead, since it was stored before the clock was set back.
  */
 static inline bool
 dw_groups_rest(const DwLane *lane, TimestampTz now)

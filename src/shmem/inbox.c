@@ -3,9 +3,9 @@
  * inbox.c
  *	  The inbox of a database: hints from sessions to the timer about tasks.
  *
- * Run by sessions in commit callbacks, so dw_inbox_push() never fails, never waits for long and
- * never allocates memory.  The timer takes the hints out.  delay_wheel.inbox_size is the number of
- * hints that fit.
+ * Sessions call dw_inbox_push() in commit callbacks, so this function never fails, never waits for
+ * long and never allocates memory.  The timer removes the hints.  delay_wheel.inbox_size limits
+ * their number.
  *
  *-------------------------------------------------------------------------
  */
@@ -35,8 +35,8 @@ dw_inbox_init(DwInbox *inbox)
 /*
  * Puts a hint into the inbox.  Returns false if the inbox is full.
  *
- * Sets *crowded to true if the inbox is at least half full: then the caller wakes the timer at
- * once, whatever the due time.  Otherwise does not change *crowded.
+ * If the inbox is at least half full, sets *crowded to true: then the caller wakes the timer at
+ * once, for any due time.  Otherwise does not change *crowded.
  */
 bool
 dw_inbox_push(DwInbox *inbox, const DwHint *hint, bool *crowded)
@@ -59,7 +59,7 @@ dw_inbox_push(DwInbox *inbox, const DwHint *hint, bool *crowded)
 /*
  * Takes up to max hints out of the inbox, and returns their number.  Called by the timer.
  *
- * The spinlock is released after each 8 hints, so that committing sessions do not spin for long.
+ * Releases the spinlock after each 8 hints, so that committing sessions do not spin for long.
  */
 uint32
 dw_inbox_drain(DwInbox *inbox, DwHint *hints, uint32 max)
@@ -97,7 +97,7 @@ dw_inbox_is_empty(DwInbox *inbox)
 
 /*---- The last problem of a database, for the view status ----*/
 
-/* Background workers of delay_wheel note problems, sessions read them. */
+/* Background workers of delay_wheel store problems, and sessions read them. */
 
 void
 dw_problem_init(DwProblem *problem)
@@ -109,8 +109,8 @@ dw_problem_init(DwProblem *problem)
 /*
  * Stores a text as the last problem.
  *
- * The text ends with "quoted", an error message.  It can contain SQL and values of a task, so the
- * view shows this part only to roles that may read the task.
+ * The text ends with "quoted", an error message.  An error message can contain SQL and values of a
+ * task, so the view shows this part only to roles that may read the task.
  */
 void
 dw_problem_quoting(DwProblem *problem, const char *text, const char *quoted)
@@ -135,8 +135,8 @@ dw_problem(DwProblem *problem, const char *text)
 }
 
 /*
- * Copies the last problem, cut to "size" bytes, and returns when it was noted.  Unless "all" is
- * true, replaces the part that quotes an error.
+ * Copies the last problem, cut to "size" bytes, and returns when the problem was stored.  If "all"
+ * is false, replaces the part that quotes an error.
  */
 TimestampTz
 dw_problem_read(DwProblem *problem, char *text, Size size, bool all)

@@ -14,7 +14,7 @@
 #include "storage/itemptr.h"
 #include "storage/spin.h"
 
-/* A reference to a lane.  It is stale if the lane's generation has changed. */
+/* A reference to a lane.  The reference is stale if the lane's generation has changed. */
 typedef struct DwLaneRef
 {
 	uint16		index;
@@ -22,17 +22,17 @@ typedef struct DwLaneRef
 } DwLaneRef;
 
 /*
- * A hint: a session that committed a task gives the timer the task's key and TID.  The executor
- * that takes the task reads the row, so a hint may come twice or be wrong.  A hint may be lost if
- * the session asks for a reload of the lane instead.
+ * A hint: a session that committed a task gives the timer the task's key and TID.  A hint may come
+ * twice or be wrong.  This is harmless, since the executor that takes the task reads the row.  If a
+ * hint is lost, the session must request a reload of the lane instead.
  */
 typedef struct DwHint
 {
 	TimestampTz due;
 	int64		id;
 	ItemPointerData tid;
-	uint16		loads;			/* low bits of the number of the last load that has not seen the
-								 * row, see timer/loaded.c */
+	uint16		loads;			/* low bits of the number of the last load whose snapshot may miss
+								 * the row, see timer/loaded.c */
 	DwLaneRef	lane;
 } DwHint;
 

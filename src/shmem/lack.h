@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * lack.h
- *	  Lacks of background workers: which process could not start a worker, and since when; see
- *	  starts.c.
+ *	  Lacks: since when a process could not start a background worker, see starts.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,33 +17,32 @@
 
 /*
  * Only a lack that lasts this long, in us, is reported.  Shorter lacks are normal: a worker that
- * has just ended occupies its place until the postmaster notices its end.  At a shutdown, timers
- * end before the launcher and cannot be started again.
+ * has just ended occupies its place until the postmaster notices the end.  During a shutdown,
+ * timers end before the launcher and cannot be started again.
  */
 #define DW_LACK_LASTS_US	(USECS_PER_SEC / 10)
 
-/* Times are by dw_uptime().  All fields are atomics that are read without a lock. */
+/* All times are by dw_uptime().  All fields are atomics, which processes read without a lock. */
 typedef struct DwLack
 {
-	pg_atomic_uint64 since;		/* when a start was first refused; 0: there is no lack */
+	pg_atomic_uint64 since;		/* when a start was first refused; 0 if no worker is lacking */
 	pg_atomic_uint64 seen;		/* when the waiting process last checked whether it has the turn */
 } DwLack;
 
-/* What a background worker is needed for. */
+/* Reasons to start a background worker. */
 typedef enum DwStart
 {
 	DW_START_TIMER = 0,
-	DW_START_OTHER,				/* an executor, a sweeper, or a timer that looks into a database
-								 * without a place */
+	DW_START_OTHER,				/* executor, sweeper, or timer that looks into a new database */
 	DW_STARTS
 } DwStart;
 
 /* Pauses of the process that has the turn.  Times are by dw_uptime(). */
 typedef struct DwStartPause
 {
-	pg_atomic_uint64 retry_at;	/* when it tries again */
-	pg_atomic_uint64 us;		/* the last pause; 0: a worker was free, or has ended, since then */
-	pg_atomic_uint64 turn_ended_at; /* when the process last ended another process's turn */
+	pg_atomic_uint64 retry_at;	/* when the process tries again */
+	pg_atomic_uint64 us;		/* last pause; 0: since then a worker was free, or has ended */
+	pg_atomic_uint64 turn_ended_at; /* when this process last ended the turn of another process */
 } DwStartPause;
 
 static inline void
@@ -54,7 +52,7 @@ dw_lack_init(DwLack *lack)
 	pg_atomic_init_u64(&lack->seen, 0);
 }
 
-/* Returns when the start was first refused, by dw_uptime(), or 0 if there is no lack. */
+/* Returns when the start was first refused, by dw_uptime(), or 0 if no worker is lacking. */
 static inline int64
 dw_lack_since(const DwLack *lack)
 {

@@ -6,16 +6,15 @@
  * Run by all processes.  A lane is one combination of owner, queue and priority in one database.  A
  * session enters a lane (gives it a place in dw_lanes) when it schedules the first task of this
  * combination.  The timer enters a lane when it finds rows of this combination.  If places are
- * short, the timer gives an empty lane back and increments its generation, which makes references
- * to the former lane stale.
+ * short, the timer gives an empty lane back: it increments the lane's generation, which makes
+ * references to the former lane stale.
  *
- * The table lock protects the array dw_lanes, and the hash table that finds a place in it.  The
- * ready lock of the database protects lists and pauses, which executors and the timer change often.
+ * The table lock protects the array dw_lanes and its hash table.  The ready lock of the database
+ * protects lists and pauses, which executors and the timer change often.
  *
- * Each owner has a list of its lanes with ready tasks, in the order of their turns, since an
- * executor runs the tasks of one owner only.  Lanes of the same owner and queue with different
- * priorities are peers: they share one turn, in which one task is taken (ready.c).  Paused lanes
- * are not listed.
+ * Since an executor runs the tasks of one owner only, each owner has a list of its lanes with ready
+ * tasks, in the order of turns.  Lanes of the same owner and queue with different priorities are
+ * peers: they share one turn, in which one task is taken (ready.c).  Paused lanes are in no list.
  *
  *-------------------------------------------------------------------------
  */
@@ -50,7 +49,7 @@ typedef struct LaneIndexEntry
 	int32		lane;
 } LaneIndexEntry;
 
-/* Finds a place in dw_lanes.  In shared memory, protected by the table lock. */
+/* Hash table of the places in dw_lanes, in shared memory, protected by the table lock. */
 static HTAB *lane_index = NULL;
 
 /*---- Set-up ----*/
@@ -102,7 +101,7 @@ dw_lane_ref(DwLane *lane)
 	return ref;
 }
 
-/* Returns a hint for the entry, which brings the task back to the timer. */
+/* Makes a hint from the entry, which returns the task to the timer. */
 DwHint
 dw_entry_hint(const DwEntry *entry)
 {
@@ -114,8 +113,8 @@ dw_entry_hint(const DwEntry *entry)
 }
 
 /*
- * Adds a lane to the circle of lanes of the same owner and queue, and sets lane->peer.  Needs the
- * table lock exclusively.  Takes the ready lock.
+ * Adds a lane to the circular list of lanes of the same owner and queue, and sets lane->peer.
+ * Needs the table lock exclusively.  Takes the ready lock.
  */
 static void
 join_peers(DwDatabase *db, DwLane *lane)
@@ -152,8 +151,8 @@ leave_peers(DwDatabase *db, DwLane *lane)
 }
 
 /*
- * Takes a place off the list of free lanes, and initializes it for a lane without tasks in memory.
- * Returns NULL if no place is free.  Needs the table lock exclusively.
+ * Removes a place from the list of free lanes, and initializes it for a lane without tasks in
+ * memory.  Returns NULL if no place is free.  Needs the table lock exclusively.
  */
 static DwLane *
 take_free_lane(DwDatabase *db, const LaneKey *key)
@@ -199,7 +198,7 @@ take_free_lane(DwDatabase *db, const LaneKey *key)
 	lane->recheck_interval = lane->recheck_id = 0;
 
 	lane->next = db->lanes;
-	/* the timer walks the list without a lock, and only the timer removes lanes */
+	/* the timer reads the list without a lock; only the timer removes lanes */
 	pg_write_barrier();
 	db->lanes = lane - dw_lanes;
 	db->nlanes++;
@@ -209,8 +208,8 @@ take_free_lane(DwDatabase *db, const LaneKey *key)
 }
 
 /*
- * Finds or makes the place of a lane, and sets *ref to it.  Returns false if no place is free.
- * Takes the table lock.
+ * Finds or makes the place of a lane, and sets *ref to the lane.  Returns false if no place is
+ * free.  Takes the table lock.
  */
 bool
 dw_lane_enter(DwDatabase *db, Oid owner, int16 queue, int16 priority, DwLaneRef *ref)
@@ -236,7 +235,7 @@ dw_lane_enter(DwDatabase *db, Oid owner, int16 queue, int16 priority, DwLaneRef 
 		lane = take_free_lane(db, &key);
 		if (lane)
 		{
-			/* the hash table has room for all lanes: this cannot fail */
+			/* this cannot fail, since the hash table has room for all lanes */
 			entry = hash_search(lane_index, &key, HASH_ENTER, NULL);
 			entry->lane = lane - dw_lanes;
 		}
@@ -248,7 +247,7 @@ dw_lane_enter(DwDatabase *db, Oid owner, int16 queue, int16 priority, DwLaneRef 
 }
 
 /*
- * Returns true if this role might own pending tasks in databases other than the session's.
+ * Returns true if this role may own pending tasks in other databases than the current database.
  *
  * Reads without a lock, so the answer may be out of date.
  */
@@ -257,7 +256,7 @@ dw_owner_has_tasks_elsewhere(Oid owner)
 {
 	bool		found = false;
 
-	/* any user can call this function often, so it takes no lock that others need */
+	/* any user can call this function often, so it takes no lock that other processes need */
 	for (int i = 0; i < dw_max_lanes && !found; i++)
 	{
 		DwLane	   *lane = &dw_lanes[i];
@@ -291,9 +290,9 @@ leave_locked(DwDatabase *db, DwLane *lane)
 	hash_search(lane_index, &key, HASH_REMOVE, NULL);
 
 	/*
-	 * The generation was incremented before, with a full barrier.  If a session commits a task of
-	 * this lane meanwhile, there are two cases.  It sees the new generation, and lowers the
-	 * database's reload_from instead.  Otherwise this function sees the values that the session has
+	 * The caller has incremented the generation, with a full barrier.  Meanwhile a session may
+	 * commit a task of this lane.  Either the session sees the new generation, and lowers the
+	 * database's reload_from instead, or this function sees the values that the session has
 	 * lowered.
 	 */
 	dw_reload_ask(&db->timer_news, dw_atomic_take(&lane->next_far));
@@ -308,7 +307,7 @@ leave_locked(DwDatabase *db, DwLane *lane)
 }
 
 /*
- * Gives an empty lane back.  Returns false if a task was put back into the lane meanwhile.  Called
+ * Gives an empty lane back.  Returns false if a task has just been put back into the lane.  Called
  * only by the database's timer.  Takes the table lock.
  */
 bool
@@ -317,7 +316,7 @@ dw_lane_leave(DwDatabase *db, DwLane *lane)
 	bool		is_empty;
 
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-	/* under the ready lock: other processes compare the generation and put entries back under it */
+	/* other processes compare the generation and put entries back under the ready lock */
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	is_empty = lane->waiting == 0 && dw_ready_count(lane) == 0 && lane->running == 0;
 	if (is_empty)

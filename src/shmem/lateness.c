@@ -1,14 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * lateness.c
- *	  How late tasks are: histograms in shared memory.
+ *	  Histograms in shared memory that show how late tasks start.
  *
- * Run by executors, which count with atomic additions.  Views read without a lock.
+ * Executors count with atomic additions.  Views read without a lock.
  *
- * Lateness is the time from the due time to the start of the SQL, in microseconds.  It is counted
- * in histograms of fixed size.  A database has 8 buckets for each power of two, so a percentile is
- * right to about 6%.  A lane has only 64 buckets: one for all values below 64 us, and 2 for each
- * power of two up to a day, so a percentile is right to about 20%.
+ * Lateness is the time from the due time to the start of the SQL, in microseconds.  Histograms have
+ * a fixed size.  A database has 8 buckets for each power of two, so a percentile is right to about
+ * 6%.  A lane has only 64 buckets: one for all values below 64 us, and 2 for each power of two up
+ * to a day, so a percentile is right to about 20%.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,11 +18,11 @@
 
 #include "lateness.h"
 
-/* For a database: 2^SUB_BITS buckets for each power of two. */
+/* A database's histogram has 2^SUB_BITS buckets for each power of two. */
 #define SUB_BITS	3
 #define SUB_BUCKETS (1 << SUB_BITS)
 
-/* For a lane: the first bucket counts all values below 2^LANE_LOWEST_BIT microseconds. */
+/* The first bucket of a lane counts all values below 2^LANE_LOWEST_BIT microseconds. */
 #define LANE_LOWEST_BIT	6
 
 /* When a bucket of a lane reaches this count, all buckets of the lane are halved. */
@@ -96,7 +96,7 @@ dw_lane_lateness_init(DwLaneLateness *lateness)
 		pg_atomic_init_u32(&lateness->buckets[i], 0);
 }
 
-/* Raises a maximum to the value, if that is higher. */
+/* Raises a maximum to the value, if the value is higher. */
 static void
 raise_to(pg_atomic_uint64 *max, uint64 value)
 {
@@ -115,9 +115,7 @@ dw_count_lateness(DwLateness *lateness, uint64 us)
 	raise_to(&lateness->max, us);
 }
 
-/*
- * Counts a task of the lane.  Counts of other executors may get lost while all buckets are halved.
- */
+/* Counts a task of the lane.  While buckets are halved, counts of other executors may be lost. */
 void
 dw_count_lane_lateness(DwLaneLateness *lateness, uint64 us)
 {
@@ -128,7 +126,7 @@ dw_count_lane_lateness(DwLaneLateness *lateness, uint64 us)
 		pg_atomic_write_u32(&lateness->buckets[i], pg_atomic_read_u32(&lateness->buckets[i]) / 2);
 }
 
-/* Adds the histogram of a lane to a sum of histograms.  A full bucket stays full. */
+/* Adds the histogram of a lane to a sum of histograms.  A bucket stops at its maximum. */
 void
 dw_lane_lateness_add(DwLaneLateness *sum, DwLaneLateness *lateness)
 {
@@ -141,10 +139,7 @@ dw_lane_lateness_add(DwLaneLateness *sum, DwLaneLateness *lateness)
 	}
 }
 
-/*
- * Returns the lateness in microseconds that this fraction of the lane's tasks did not exceed, or -1
- * if no task was counted.
- */
+/* Returns a percentile of the lane's lateness, in us, or -1 if no task was counted. */
 double
 dw_lane_lateness_percentile(DwLaneLateness *lateness, double fraction)
 {
@@ -179,10 +174,7 @@ dw_lateness_below(DwLateness *lateness, uint64 us)
 	return n;
 }
 
-/*
- * Returns the lateness in microseconds that this fraction of the database's tasks did not exceed,
- * or -1 if no task was counted.
- */
+/* Returns a percentile of the database's lateness, in us, or -1 if no task was counted. */
 double
 dw_lateness_percentile(DwLateness *lateness, double fraction)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * lateness.h
- *	  How late tasks are: histograms in shared memory.
+ *	  Histograms in shared memory that show how late tasks start.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,14 +15,14 @@
 #define DW_LATENESS_BUCKETS	512
 #define DW_LANE_BUCKETS		64
 
-/* Histogram of a database, in microseconds. */
+/* Histogram of the lateness of a database's tasks, in microseconds. */
 typedef struct DwLateness
 {
 	pg_atomic_uint64 max;
 	pg_atomic_uint64 buckets[DW_LATENESS_BUCKETS];
 } DwLateness;
 
-/* Histogram of a lane, in microseconds. */
+/* Histogram of the lateness of a lane's tasks, in microseconds. */
 typedef struct DwLaneLateness
 {
 	pg_atomic_uint64 max;

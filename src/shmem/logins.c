@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * logins.c
- *	  Server settings that decide how a task's text is read, and a count of their changes.
+ *	  Server settings that affect how a task's text is read, and a count of their changes.
  *
- * Written by the postmaster when the server starts, and by the launcher, which has no settings of a
- * role, a database or a client.  Read by sessions: if a client sets TimeZone when it connects, its
- * session has no other source for the server's value (task/login.c).
+ * The postmaster writes the values when the server starts.  Later the launcher writes them, since
+ * it has no settings of a role, a database or a client.  Sessions read them: if a client sets
+ * TimeZone when it connects, its session has no other source for the server's value (task/login.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -38,7 +38,7 @@ dw_logins_init(DwLogins *logins)
 	dw_logins_publish(logins);
 }
 
-/* Publishes the settings of this process, which must have the server's.  Counts a change. */
+/* Publishes the settings of this process, which must be the server's settings.  Counts a change. */
 void
 dw_logins_publish(DwLogins *logins)
 {
@@ -49,7 +49,7 @@ dw_logins_publish(DwLogins *logins)
 		const char *value = GetConfigOption(dw_login_settings[i], true, false);
 		bool		known = value != NULL && strlen(value) < DW_LOGIN_VALUE;
 
-		/* nobody else writes */
+		/* no other process writes */
 		if (known == logins->known[i] && (!known || strcmp(value, logins->values[i]) == 0))
 			continue;
 		SpinLockAcquire(&logins->lock);
@@ -64,8 +64,8 @@ dw_logins_publish(DwLogins *logins)
 }
 
 /*
- * Copies the server's value of a setting to a buffer of DW_LOGIN_VALUE bytes.  Returns false if the
- * value is not known.
+ * Copies the server's value of a setting to a buffer of DW_LOGIN_VALUE bytes.  Returns false if
+ * none.
  */
 bool
 dw_logins_server_value(DwLogins *logins, DwLoginSetting setting, char *value)

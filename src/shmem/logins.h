@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * logins.h
- *	  Server settings that decide how a task's text is read, and a count of their changes.
+ *	  Server settings that affect how a task's text is read, and a count of their changes.
  *
  *-------------------------------------------------------------------------
  */
@@ -37,12 +37,11 @@ extern const char *const dw_login_settings[DW_LOGIN_SETTINGS];
 typedef struct DwLogins
 {
 	slock_t		lock;
-	char		values[DW_LOGIN_SETTINGS][DW_LOGIN_VALUE];	/* values of the server; written by the
-															 * postmaster, then by the launcher,
-															 * under the lock */
-	bool		known[DW_LOGIN_SETTINGS];	/* true if values[i] is valid; same lock */
-	pg_atomic_uint64 changes;	/* incremented when these values, or settings of a role or database,
-								 * change */
+	char		values[DW_LOGIN_SETTINGS][DW_LOGIN_VALUE];	/* values of the server; the launcher
+															 * writes them under the lock */
+	bool		known[DW_LOGIN_SETTINGS];	/* true if values[i] is valid; under the lock, too */
+	pg_atomic_uint64 changes;	/* incremented after a change of server, role or database
+								 * settings */
 } DwLogins;
 
 extern void dw_logins_init(DwLogins *logins);

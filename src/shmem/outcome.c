@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * outcome.c
- *	  How tasks and attempts end, and counters of these outcomes.
+ *	  Outcomes of tasks and attempts, and their counters.
  *
- * Run by executors, and by timers, which move tasks of dropped roles to the failed tasks.  Both
- * count with atomic additions.  Views read without a lock.
+ * Run by executors, and by timers, which move tasks of dropped roles to the failed tasks.  Counters
+ * change by atomic additions.  Views read without a lock.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * outcome.h
- *	  How tasks and attempts end, and counters of these outcomes.
+ *	  Outcomes of tasks and attempts, and their counters.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,22 +12,20 @@
 
 #include "port/atomics.h"
 
-/* How a task, or an attempt, has ended. */
+/* Outcome of a task or an attempt. */
 typedef enum DwOutcome
 {
 	DW_NOT_ENDED = 0,			/* the task is pending, or runs */
 	DW_DONE,					/* its SQL has run, and was committed */
-	DW_FAILED,					/* the last attempt failed, and the task was recorded as
-								 * failed */
-	DW_RETRIED,					/* an attempt failed, and the task was put back for another
-								 * attempt */
+	DW_FAILED,					/* the last attempt failed: a row of failed_task was written */
+	DW_RETRIED,					/* an attempt failed, and the task was put back */
 	DW_SKIPPED,					/* not run: it was too late */
 	DW_CANCELLED				/* cancelled, and not run */
 } DwOutcome;
 
 #define DW_OUTCOMES		(DW_CANCELLED + 1)
 
-/* Numbers of tasks, or attempts, by DwOutcome.  Any process counts, without a lock. */
+/* Numbers of tasks or attempts, by DwOutcome.  Processes count without a lock. */
 typedef struct DwCounters
 {
 	pg_atomic_uint64 n[DW_OUTCOMES];

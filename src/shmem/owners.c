@@ -4,12 +4,12 @@
  *	  The table of owners of lanes; decides which owners get an executor.
  *
  * Run by all processes.  A role has a place in dw_owners for each database in which it has lanes or
- * executors.  The table lock protects the array, and the hash table that finds a place in it.  The
- * ready lock of the database protects lists and blocks.
+ * executors.  The table lock protects the array and its hash table.  The ready lock of the database
+ * protects lists and blocks.
  *
  * An executor runs the tasks of one owner only.  So the timer serves owners with ready tasks in
- * turn.  These owners are in the list db->ready_owners.  Owners that get no executor for now are
- * blocked, and are in the list db->blocked_owners.
+ * turn.  The list db->ready_owners contains owners with ready tasks.  Owners that cannot get an
+ * executor now are blocked; they are in the list db->blocked_owners.
  *
  *-------------------------------------------------------------------------
  */
@@ -29,13 +29,13 @@
 #include "places.h"
 #include "shared.h"
 
-/* The pause after the first vain attempt to get an executor, in us.  It doubles each time. */
+/* Pause after the first failed attempt to get an executor, in us.  The pause doubles each time. */
 #define RETRY_MIN	(1 * USECS_PER_SEC)
 
-/* The first terminations of an owner's executors in a row do not make the pause longer. */
+/* The pause does not grow for this number of terminations of an owner's executors in a row. */
 #define TERMINATED_PATIENCE	5
 
-/* Ends the list of free places. */
+/* Marks the end of the list of free places. */
 #define NO_OWNER	(-1)
 
 typedef struct OwnerKey
@@ -50,14 +50,14 @@ typedef struct OwnerIndexEntry
 	int32		owner;
 } OwnerIndexEntry;
 
-/* Finds a place in dw_owners.  In shared memory, protected by the table lock. */
+/* Hash table of the places in dw_owners, in shared memory, protected by the table lock. */
 static HTAB *owner_index = NULL;
 
 /*---- Places ----*/
 
 /*
- * Returns the number of places for owners: enough for the owners of all lanes, and for executors
- * whose owners have no lane any more.
+ * Returns the number of places for owners: one for each lane, and one for each executor, since an
+ * executor's owner may have no lane any more.
  */
 int
 dw_owner_places(void)
@@ -100,10 +100,7 @@ has_executors(const DwOwner *owner)
 	return false;
 }
 
-/*
- * Gives the place of an owner back, unless the owner still has lanes or executors.  Needs the table
- * lock exclusively.
- */
+/* Frees the place of an owner without lanes and executors.  Needs the table lock exclusively. */
 void
 dw_owner_leave(DwOwner *owner)
 {
@@ -119,10 +116,10 @@ dw_owner_leave(DwOwner *owner)
 }
 
 /*
- * Takes a place off the list of free places.
+ * Removes a place from the list of free places.
  *
- * If the list is empty, first gives back places of owners whose last executor has ended.  There are
- * more places than owners that need a place, so this cannot fail.
+ * If the list is empty, first gives back places of owners whose last executor has ended.  A free
+ * place always exists, since more places exist than owners can use.
  */
 static DwOwner *
 take_free_owner(void)
@@ -139,7 +136,7 @@ take_free_owner(void)
 /*
  * Finds or makes the place of a role in this database, and returns its index in dw_owners.
  *
- * The place stays as long as the role has lanes or executors.  Needs the table lock exclusively.
+ * The role has the place while it has lanes or executors.  Needs the table lock exclusively.
  */
 int32
 dw_owner_enter(DwDatabase *db, Oid role)
@@ -171,7 +168,7 @@ find_owner(DwDatabase *db, Oid role)
 	return entry ? &dw_owners[entry->owner] : NULL;
 }
 
-/* Ends a block.  The caller lists the owner again. */
+/* Ends the owner's block.  The caller must put the owner into a list again. */
 static void
 forget_block(DwOwner *owner)
 {
@@ -181,10 +178,9 @@ forget_block(DwOwner *owner)
 }
 
 /*
- * Puts an owner at the end of the list of ready or blocked owners, or into no list if it has no
- * ready task.
+ * Puts an owner with ready tasks at the end of the list of ready or blocked owners.
  *
- * Owners who lack a background worker go to the front of the blocked owners, where
+ * Owners that lack a background worker go to the front of the blocked owners, where
  * dw_owners_first_lacking() looks for them.  Needs the ready lock exclusively.
  */
 void
@@ -195,7 +191,7 @@ dw_owner_list(DwDatabase *db, DwOwner *owner)
 	owner->is_listed = false;
 	if (owner->turns.n == 0)
 	{
-		/* paused lanes need no worker: later the owner waits again, behind all waiting owners */
+		/* paused lanes need no worker; when the owner waits again, all waiting owners come first */
 		if (owner->block == DW_BLOCK_NO_WORKER)
 			forget_block(owner);
 		return;
@@ -230,8 +226,8 @@ longest_wait(DwBlock reason)
 }
 
 /*
- * Returns true if the caller must log that no background worker is free for an owner: each time
- * that the owner gets blocked, but at most once in DW_LOG_INTERVAL_US.
+ * Returns true if the caller must log that no background worker is free for an owner: whenever the
+ * owner becomes blocked, but at most once in DW_LOG_INTERVAL_US.
  */
 static bool
 no_worker_log_is_due(DwOwner *owner)
@@ -247,12 +243,13 @@ no_worker_log_is_due(DwOwner *owner)
 
 /*
  * Blocks an owner that got no executor: its lanes wait until retry_at.  The pause doubles each
- * time, up to a limit that depends on the reason, until an executor of the owner works.  If no
- * background worker is free, the lanes wait until the owner has the turn (dw_owner_retry_first()).
+ * time, up to a limit that depends on the reason.  When an executor of the owner works, the pause
+ * is reset.  If no background worker is free, the lanes wait until the owner has the turn
+ * (dw_owner_retry_first()).
  *
- * Returns true if the caller must log the block: if the owner was not blocked for this reason
- * before, or, if no background worker is free, if no_worker_log_is_due().  Does nothing for an
- * owner that waits already or has no place.  Needs the table lock, and the ready lock exclusively.
+ * Returns true if the caller must log the block: the reason is new, or no background worker is free
+ * and no_worker_log_is_due().  Does nothing if the owner waits already or has no place.  Needs the
+ * table lock, and the ready lock exclusively.
  */
 bool
 dw_owner_blocked(DwDatabase *db, Oid role, DwBlock reason)
@@ -278,7 +275,7 @@ dw_owner_blocked(DwDatabase *db, Oid role, DwBlock reason)
 		return news;
 	}
 	owner->lacks_since = 0;
-	/* after a termination try again soon, unless it happens over and over */
+	/* after a termination try again soon, except after many terminations in a row */
 	failures = owner->start_failures++;
 	if (reason == DW_BLOCK_TERMINATED)
 		failures -= Min(failures, TERMINATED_PATIENCE);
@@ -288,10 +285,7 @@ dw_owner_blocked(DwDatabase *db, Oid role, DwBlock reason)
 	return news;
 }
 
-/*
- * Ends the block of an owner, since an executor of the owner works.  Needs the ready lock
- * exclusively.
- */
+/* Ends the block of an owner whose executor works.  Needs the ready lock exclusively. */
 void
 dw_owner_unblocked(DwDatabase *db, DwOwner *owner)
 {
@@ -303,8 +297,8 @@ dw_owner_unblocked(DwDatabase *db, DwOwner *owner)
 }
 
 /*
- * Ends a block for lack of a background worker.  Called if an executor of the owner unexpectedly
- * goes on, or if no executor is needed just now.  Needs the ready lock exclusively.
+ * Ends a block that is caused by the lack of a background worker.  Called if an executor of the
+ * owner unexpectedly goes on, or if no executor is needed now.  Needs the ready lock exclusively.
  */
 void
 dw_owner_lacks_none(DwDatabase *db, DwOwner *owner)
@@ -315,7 +309,7 @@ dw_owner_lacks_none(DwDatabase *db, DwOwner *owner)
 	dw_owner_list(db, owner);
 }
 
-/* Lets a blocked owner try again.  Keeps its number of vain attempts. */
+/* Allows a blocked owner to try again.  Does not reset its number of failed attempts. */
 static void
 try_again(DwDatabase *db, DwOwner *owner)
 {
@@ -324,7 +318,7 @@ try_again(DwDatabase *db, DwOwner *owner)
 }
 
 /*
- * Lets blocked owners try again if their pause is over, and sets db->blocked_until.  Needs the
+ * Allows blocked owners to try again if their pause is over, and sets db->blocked_until.  Needs the
  * ready lock exclusively.
  */
 void
@@ -349,8 +343,8 @@ dw_owners_retry(DwDatabase *db)
 }
 
 /*
- * Returns the owner that has waited longest for a background worker, or NULL if none waits.  Needs
- * the ready lock.
+ * Returns the owner that has waited longest for a background worker, or NULL.  Needs the ready
+ * lock.
  */
 DwOwner *
 dw_owners_first_lacking(DwDatabase *db)
@@ -358,7 +352,7 @@ dw_owners_first_lacking(DwDatabase *db)
 	DwOwner    *first = NULL;
 	dlist_iter	iter;
 
-	/* owners who wait for a worker are at the front of the list */
+	/* owners that wait for a worker are at the front of the list */
 	dlist_foreach(iter, &db->blocked_owners)
 	{
 		DwOwner    *owner = dw_linked_owner(iter.cur);
@@ -371,10 +365,7 @@ dw_owners_first_lacking(DwDatabase *db)
 	return first;
 }
 
-/*
- * Returns true if there are owners with due tasks who can get no executor.  Reads without a lock,
- * so the answer may be out of date.
- */
+/* Returns true if an owner with due tasks can get no executor.  Reads without a lock. */
 bool
 dw_owners_are_blocked(DwDatabase *db)
 {
@@ -384,8 +375,8 @@ dw_owners_are_blocked(DwDatabase *db)
 }
 
 /*
- * Lets an owner that waits for a background worker try again before all others.  Needs the ready
- * lock exclusively.
+ * Allows an owner that waits for a background worker to try again before all other owners.  Needs
+ * the ready lock exclusively.
  */
 void
 dw_owner_retry_first(DwDatabase *db, DwOwner *owner)
@@ -413,8 +404,8 @@ dw_owner_gets_worker(DwDatabase *db, Oid role)
 }
 
 /*
- * Lets all blocked owners of the database try again now, as if for the first time, except owners
- * that wait for their turn to get a background worker.  Needs the ready lock exclusively.
+ * Allows all blocked owners of the database to try again now, and resets their pauses.  Skips
+ * owners that wait for their turn to get a background worker.  Needs the ready lock exclusively.
  */
 void
 dw_owners_retry_all(DwDatabase *db)

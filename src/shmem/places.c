@@ -5,7 +5,7 @@
  *
  * Run by all processes.  A database gets a place when its first task is scheduled, or from the
  * launcher.  A process finds the place by the database's OID, under the table lock.  A transaction
- * that uses a place pins it: the launcher gives no pinned place to another database.
+ * that uses a place pins it.  A pinned place is never given to another database.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,7 +22,7 @@
 #include "shared.h"
 
 /*
- * Initializes a place as free, but does not change its pins: each process that has pinned the place
+ * Initializes a place as free, except for its pins, since each process that has pinned the place
  * will unpin it.  Needs the table lock exclusively, except at the set-up.
  */
 void
@@ -41,7 +41,7 @@ dw_database_init(DwDatabase *db)
 	db->blocked_until = DW_NEVER;
 	db->group_opened = DW_NO_LANE;
 	db->group_wakes_at = DW_NEVER;
-	/* nobody holds the database: a process that holds it has pinned its place */
+	/* a process that holds a database has pinned its place, so nobody holds this database */
 	pg_atomic_init_u32(&db->holds, 0);
 	dw_process_init(&db->timer);
 	dw_timer_news_init(&db->timer_news);
@@ -66,8 +66,8 @@ dw_database_init(DwDatabase *db)
 /*
  * Returns the place of a database, or NULL.
  *
- * Needs the table lock, unless the caller has pinned the place or is a worker of the database: then
- * the database cannot lose its place.
+ * Needs the table lock.  A caller that has pinned the place, or is a worker of the database, needs
+ * no lock, since the database cannot lose its place.
  */
 DwDatabase *
 dw_database_find(Oid database)
@@ -92,8 +92,8 @@ dw_database_enter(Oid database, bool pin)
 	if (db == NULL)
 	{
 		/*
-		 * Skip pinned places.  A process that has pinned such a place may just be finding out that
-		 * the place no longer belongs to its database.
+		 * Skip pinned places.  A process may have pinned such a place for the database that had it
+		 * before.
 		 */
 		for (int i = 0; i < dw_max_databases && db == NULL; i++)
 			if (dw_database(i)->oid == InvalidOid &&
@@ -120,7 +120,7 @@ dw_database_enter(Oid database, bool pin)
 bool
 dw_database_pin(DwDatabase *db, Oid database)
 {
-	/* full barrier: either we see that the place is given back, or the launcher sees our pin */
+	/* full barrier: either this process sees the invalid OID, or the launcher sees the pin */
 	pg_atomic_fetch_add_u32(&db->pins, 1);
 	if (db->oid == database)
 		return true;
@@ -129,8 +129,8 @@ dw_database_pin(DwDatabase *db, Oid database)
 }
 
 /*
- * Finds and pins the place of a database without any lock, for callbacks.  Returns NULL if the
- * database has no place.
+ * Finds and pins the place of a database.  Takes no lock, so callbacks can call it.  Returns NULL
+ * if the database has no place.
  */
 DwDatabase *
 dw_database_find_pin(Oid database)
@@ -141,7 +141,7 @@ dw_database_find_pin(Oid database)
 	return NULL;
 }
 
-/* Takes one pin back. */
+/* Removes one pin. */
 void
 dw_database_unpin(DwDatabase *db)
 {
@@ -157,7 +157,7 @@ dw_database_give_back(DwDatabase *db)
 	Oid			database = db->oid;
 
 	db->oid = InvalidOid;
-	/* either a process that pins the place sees the invalid OID, or we see its pin */
+	/* either a process that pins the place sees the invalid OID, or this process sees the pin */
 	pg_memory_barrier();
 	if (pg_atomic_read_u32(&db->pins) == 0)
 		return true;
@@ -174,14 +174,14 @@ dw_database_set_name(DwDatabase *db, const char *name)
 	LWLockRelease(dw_shared->table_lock);
 }
 
-/* Notes that a command needs the database without our sessions.  The caller has pinned it. */
+/* Notes that a command needs the database without our sessions.  The caller has a pin. */
 void
 dw_database_hold(DwDatabase *db)
 {
 	pg_atomic_fetch_add_u32(&db->holds, 1);
 }
 
-/* Notes that the command has ended. */
+/* Notes that a command that needed the database without our sessions has ended. */
 void
 dw_database_release(DwDatabase *db)
 {
@@ -195,7 +195,7 @@ dw_database_disable(DwDatabase *db, bool disabled)
 	pg_atomic_write_u32(&db->disabled, disabled ? 1 : 0);
 }
 
-/* Returns true if dw_database_enter() could make a place. */
+/* Returns true if a place is free for a new database. */
 bool
 dw_database_place_free(void)
 {

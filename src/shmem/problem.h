@@ -17,7 +17,7 @@ typedef struct DwProblem
 {
 	slock_t		lock;
 	TimestampTz at;
-	char		text[256];		/* empty: there was none */
+	char		text[256];		/* empty if no problem has occurred */
 	int			plain;			/* length of the part that quotes no error message */
 } DwProblem;
 

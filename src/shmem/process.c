@@ -1,15 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * process.c
- *	  The state of timers, sweepers and the launcher, as other processes see it.
+ *	  The published state of timers, sweepers and the launcher.
  *
- * Run by the launcher, which starts timers; by timers, which start sweepers; by sweepers; and by
- * all processes that wake one of these.
+ * Run by the launcher, timers and sweepers, and by all processes that wake one of them.  The
+ * launcher starts timers, and timers start sweepers.
  *
  * These processes work in rounds: they wake, look for work, do it, and sleep.  A process publishes
- * when its round began and until when it sleeps.  A caller publishes its call.  So a reader can see
- * that a process does not answer: it was called and has begun no round since, it sleeps longer than
- * planned, or its round does not end.  Nobody wakes a process only to check it.
+ * when its round began and until when it sleeps.  A caller publishes its call.  So a reader can
+ * detect a process that does not answer: it has begun no round since a call, it sleeps longer than
+ * planned, or its round does not end.  No process is woken only for a check.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,7 +22,7 @@
 #include "../base/compat.h"
 #include "process.h"
 
-/* Initializes the state: there is no process, and none was registered before. */
+/* Initializes the state: no process exists, and none was registered before. */
 void
 dw_process_init(DwProcess *process)
 {
@@ -46,8 +46,8 @@ dw_process_starts(DwProcess *process)
 }
 
 /*
- * Notes whether the process was registered.  It may have started already.  If false, no background
- * worker was free.  Needs the table lock exclusively.
+ * Notes whether the process was registered, or no background worker was free.  A registered process
+ * may have started already.  Needs the table lock exclusively.
  */
 void
 dw_process_registered(DwProcess *process, bool registered)
@@ -56,7 +56,7 @@ dw_process_registered(DwProcess *process, bool registered)
 		process->state = DW_PROCESS_NONE;
 }
 
-/* Notes that this process takes over, and will connect.  Needs the table lock exclusively. */
+/* Notes that this process has started, and will connect.  Needs the table lock exclusively. */
 void
 dw_process_takes_over(DwProcess *process)
 {
@@ -70,11 +70,11 @@ dw_process_runs(DwProcess *process)
 	process->state = DW_PROCESS_RUNNING;
 }
 
-/* Lets other processes wake this process from now on.  Takes no lock. */
+/* Allows other processes to wake this process from now on.  Takes no lock. */
 void
 dw_process_publish(DwProcess *process)
 {
-	/* the state of a former process is out of date */
+	/* replaces the state of the former process */
 	dw_process_sleeps(process, DW_AWAKE);
 	pg_atomic_write_u64(&process->called, 0);
 	pg_write_barrier();
@@ -82,7 +82,7 @@ dw_process_publish(DwProcess *process)
 	pg_memory_barrier();
 }
 
-/* Prevents other processes from waking this process, until it is published again.  Full barrier. */
+/* Prevents other processes from waking this process.  Full barrier. */
 void
 dw_process_withdraw(DwProcess *process)
 {
@@ -93,8 +93,8 @@ dw_process_withdraw(DwProcess *process)
 }
 
 /*
- * Notes that a registered process counts as dead.  Keeps its pid: a process that starts late may be
- * connected.  Needs the table lock exclusively.
+ * Notes that a registered process counts as dead.  Does not clear the pid, since the process may
+ * have started late and be connected.  Needs the table lock exclusively.
  */
 void
 dw_process_is_lost(DwProcess *process)
@@ -117,7 +117,7 @@ dw_process_ends(DwProcess *process, DwProcessEnd end)
 	process->end = end;
 }
 
-/* Wakes the process.  Returns false if there is none.  Takes no lock and never fails. */
+/* Wakes the process.  Returns false if no process runs.  Takes no lock and never fails. */
 bool
 dw_process_wake(DwProcess *process)
 {
@@ -131,7 +131,7 @@ dw_process_wake(DwProcess *process)
 
 		(void) pg_atomic_compare_exchange_u64(&process->called, &none, (uint64) dw_uptime());
 	}
-	/* full barrier; after "called", so that the round which this call causes clears "called" */
+	/* full barrier; "called" was set before, so the round that this call causes clears "called" */
 	pg_atomic_fetch_add_u32(&process->calls, 1);
 	SetLatch(dw_proc_latch(proc));
 	return true;
@@ -139,30 +139,27 @@ dw_process_wake(DwProcess *process)
 
 /*
  * Publishes that this process is about to sleep until this time, or that it is awake (DW_AWAKE).
- * There is no barrier at the end, see dw_wake_timer().
+ * Has no barrier at the end, see dw_wake_timer().
  */
 void
 dw_process_sleeps(DwProcess *process, TimestampTz until)
 {
 	if (until == DW_AWAKE)
 	{
-		/* a reader that sees the process awake also sees since when */
+		/* a reader that sees the process awake also sees "began" */
 		pg_atomic_write_u64(&process->began, (uint64) dw_uptime());
 		pg_write_barrier();
 	}
 	pg_atomic_write_u64(&process->sleep_until, (uint64) until);
 }
 
-/*
- * Notes that this process begins to look for work, which answers all calls so far.  Returns the
- * number of calls.
- */
+/* Notes that this process begins a round, which answers all calls so far.  Returns their number. */
 uint32
 dw_process_looks(DwProcess *process)
 {
 	uint32		calls = dw_process_calls(process);
 
-	/* in this order: a call that is not counted yet causes another round, which clears "called" */
+	/* clear first: a call that is not counted yet causes another round, which clears this again */
 	pg_memory_barrier();
 	pg_atomic_write_u64(&process->began, (uint64) dw_uptime());
 	pg_atomic_write_u64(&process->called, 0);
@@ -171,7 +168,7 @@ dw_process_looks(DwProcess *process)
 
 /*
  * Returns for how long the process has been silent, in us, or 0 if it answers or does not exist.
- * Reads without the table lock, since the process may hold it.
+ * Does not take the table lock, since the silent process may hold this lock.
  */
 int64
 dw_process_silent_for(DwProcess *process)
@@ -195,8 +192,8 @@ dw_process_silent_for(DwProcess *process)
 }
 
 /*
- * Returns how the last process has ended, but only once.  Returns DW_PROCESS_NOTED afterwards, and
- * while a process starts or runs.  Needs the table lock exclusively.
+ * Returns how the last process has ended.  Later calls return DW_PROCESS_NOTED.  Calls while a
+ * process starts or runs return DW_PROCESS_NOTED, too.  Needs the table lock exclusively.
  */
 DwProcessEnd
 dw_process_take_end(DwProcess *process)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * process.h
- *	  The state of timers, sweepers and the launcher, as other processes see it.
+ *	  The published state of timers, sweepers and the launcher.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,50 +17,51 @@
 #include "lack.h"
 
 /*
- * A process that has not answered for this time, in us, is silent: views and the log name it.  It
- * may be stopped (SIGSTOP, a debugger, a frozen cgroup), or wait in vain.
+ * A process that has not answered for this time, in us, is silent, and named in views and the log.
+ * A silent process may be stopped (SIGSTOP, a debugger, a frozen cgroup), or wait for an event that
+ * never comes.
  */
 #define DW_SILENT_US	(5 * USECS_PER_SEC)
 
 typedef enum DwProcessState
 {
 	DW_PROCESS_NONE = 0,
-	DW_PROCESS_STARTING,		/* registered, and not connected yet */
+	DW_PROCESS_STARTING,		/* registered, but not connected yet */
 	DW_PROCESS_RUNNING
 } DwProcessState;
 
 /* How the last process ended. */
 typedef enum DwProcessEnd
 {
-	DW_PROCESS_FAILED = 0,		/* by an error, or without notice */
-	DW_PROCESS_FINISHED,		/* by itself, or because another process had asked it to */
+	DW_PROCESS_FAILED = 0,		/* by an error, or without a known reason */
+	DW_PROCESS_FINISHED,		/* by itself, or at the request of another process */
 	DW_PROCESS_MADE_WAY,		/* to free its background worker */
-	DW_PROCESS_RESTS,			/* it has nothing to do for a long time, and is started again in
-								 * time */
+	DW_PROCESS_RESTS,			/* it rests: it had no work, and a new process is started for the
+								 * next work */
 	DW_PROCESS_NOTED			/* its end was handled */
 } DwProcessEnd;
 
-/* The table lock protects it. */
+/* The table lock protects all fields that are not atomics. */
 typedef struct DwProcess
 {
 	DwProcessState state;
-	DwProcessEnd end;			/* how the last process ended; set while none runs */
-	DwLack		lack;			/* the process is needed, and no background worker was free; for the
+	DwProcessEnd end;			/* how the last process ended; set while no process runs */
+	DwLack		lack;			/* the process is needed, but no background worker was free; for the
 								 * launcher: a timer that looks into a database is needed */
 	pid_t		pid;
 	int64		started;		/* when it was registered, by dw_uptime() */
-	pg_atomic_uint32 proc;		/* dw_my_proc() if it can be woken, or 0; read without the lock */
-	pg_atomic_uint32 calls;		/* how often it was woken; read without the lock */
+	pg_atomic_uint32 proc;		/* dw_my_proc() if the process can be woken, or 0 */
+	pg_atomic_uint32 calls;		/* number of calls (wake-ups) */
 
 	/*
-	 * These atomics show whether the process answers.  They are read without the lock.  The process
-	 * itself writes "began" and "sleep_until".
+	 * These atomics show whether the process answers.  Other processes read them without the lock.
+	 * The process itself writes "began" and "sleep_until".
 	 */
-	pg_atomic_uint64 sleep_until;	/* DW_AWAKE while it does not sleep; in the timer's handshake,
-									 * the timer publishes this, then looks for work again */
-	pg_atomic_uint64 began;		/* when it woke, or last looked for work, by dw_uptime() */
-	pg_atomic_uint64 called;	/* the first call since then, by dw_uptime(); 0: none */
-	pg_atomic_uint64 told;		/* when its silence was last logged, by dw_uptime(); 0: never */
+	pg_atomic_uint64 sleep_until;	/* DW_AWAKE while the process does not sleep; the timer
+									 * publishes this, and then looks for work again */
+	pg_atomic_uint64 began;		/* when the process woke, or last looked for work, by dw_uptime() */
+	pg_atomic_uint64 called;	/* first call since "began", by dw_uptime(); 0: none */
+	pg_atomic_uint64 told;		/* when the silence was last logged, by dw_uptime(); 0: never */
 } DwProcess;
 
 extern void dw_process_init(DwProcess *process);
@@ -92,7 +93,7 @@ dw_process_rests(const DwProcess *process)
 	return process->state == DW_PROCESS_NONE && process->end == DW_PROCESS_RESTS;
 }
 
-/* Returns true if the former process went to rest.  The process runs. */
+/* Returns true if the former process went to rest.  Called while a process runs. */
 static inline bool
 dw_process_follows_rest(const DwProcess *process)
 {
@@ -107,9 +108,9 @@ dw_process_sleeps_beyond(DwProcess *process, TimestampTz needed)
 }
 
 /*
- * Returns how often the process was woken.  The latch alone is not enough: PostgreSQL resets it
- * when the process waits for a lock or a buffer in the middle of its work.  So a process reads this
- * number before it looks for work, and sleeps only if the number is the same afterwards.
+ * Returns how often the process was woken.  The latch alone is not enough, since PostgreSQL resets
+ * it when the process waits for a lock or a buffer.  So a process reads this number before it looks
+ * for work, and sleeps only if the number is the same afterwards.
  */
 static inline uint32
 dw_process_calls(DwProcess *process)

@@ -1,35 +1,35 @@
 /*-------------------------------------------------------------------------
  *
  * queue_limits.c
- *	  Pauses, and limits of queues: which lanes may begin tasks now.
+ *	  Pauses and limits of queues, which decide whether a lane may begin a task.
  *
  * Run by timers, executors and sessions that receive messages, under the ready lock of the
- * database.  They count each task that they take under this lock, so the limits hold for all
- * executors, owners and lanes of a queue together.
+ * database.  Each task is taken and counted under this lock, so the limits hold for all executors,
+ * owners and lanes of a queue together.
  *
- * max_running: DwQueue.running is the number of tasks that executors have taken and not ended.  It
- * is the sum of DwLane.running over the lanes of the queue.  The timer computes it again when it
- * reads the queues.
+ * max_running: DwQueue.running is the number of tasks that executors have taken and not ended.
+ * DwQueue.running is the sum of DwLane.running over the lanes of the queue.  The timer computes the
+ * sum again when it reads the queues.
  *
  * In an external queue, max_running limits the messages that open transactions have received
  * (DwQueue.received) and the leased messages (DwQueue.leased).  The end of a transaction changes
  * both numbers in a callback, without a lock.
  *
- * Leases are rows.  A session that is about to receive counts them after a restart, when the first
- * lease has ended, and when the number is in doubt.  In between, transactions that begin or end
- * leases change the number, after their commit has become visible.  So a count may include the
- * change already.  Therefore such a transaction reads lease_counts before its commit.  If leases
- * have been counted since, it puts the number in doubt.  It also increments lease_changes after
- * each change: a count that began before is not used.  Rare changes of leases (a shorter lease, a
- * cancelled message) only put the number in doubt.
+ * Leases are rows.  A session that is about to receive counts the leases after a restart, when the
+ * first lease has ended, and when the number is in doubt.  Between two counts, transactions that
+ * begin or end leases change the number, after their commit has become visible.  A count may
+ * already include this change.  Therefore the transaction reads lease_counts before its commit.  If
+ * leases were counted since, the transaction puts the number in doubt.  The transaction also
+ * increments lease_changes after each change, so the result of a count that began earlier is not
+ * used.  Rare changes of leases (a shorter lease, a cancelled message) only put the number in
+ * doubt.
  *
  * Rate: see "Rates" below.
  *
- * Turns: an executor that ends a task takes the next one at once, so the executors of one owner
- * could run all tasks of a full queue for ever.  Therefore a turn (the right to start the queue's
- * next task) is kept for the owner that has waited longest, if it has waited for 100 ms.  This
- * happens at most every 100 ms.  The turn is kept until an executor of this owner takes a task, but
- * for at most 100 ms.
+ * Turns: an executor that ends a task takes the next task at once, so the executors of one owner
+ * could occupy a full queue for ever.  Therefore, at most every 100 ms, a turn (the right to start
+ * the queue's next task) is reserved for the owner that has waited longest, if it has waited for
+ * 100 ms.  The reservation ends when an executor of this owner takes a task, or after 100 ms.
  *
  *-------------------------------------------------------------------------
  */
@@ -48,12 +48,12 @@ static uint32 rate_room(const DwRate *rate, const DwRateUse *use, TimestampTz no
 						   TimestampTz *until);
 
 /*
- * Three times of the same length: a turn is kept for this time; an owner must wait for this time
- * before a turn is kept for it; two such turns are this far apart.
+ * An owner must wait for this time, in us, before a turn is reserved for it.  The reservation lasts
+ * for this time.  Two reservations begin at least this time apart.
  */
 #define TURN_US			(100 * 1000)
 
-/* Time before a turn is kept again, if the last turn was not used. */
+/* Time before the next reservation, if the last reserved turn was not used. */
 #define UNUSED_TURN_US	USECS_PER_SEC
 
 DwQueue    *dw_queues = NULL;
@@ -67,7 +67,7 @@ dw_lane_queue(const DwLane *lane)
 	if (lane->queue_place == DW_NO_QUEUE)
 		return NULL;
 	queue = &dw_queues[lane->queue_place];
-	/* the queue may just have been dropped, and its place given to another queue */
+	/* if the queue was dropped, the place may belong to another queue */
 	return queue->database == lane->database && queue->id == lane->queue ? queue : NULL;
 }
 
@@ -88,8 +88,8 @@ leases_are_known(const DwQueue *queue)
 }
 
 /*
- * Returns how many tasks of the queue are in work.  Unknown leases are left out: a receiver counts
- * them first.
+ * Returns how many tasks of the queue run, or are received or leased.  Does not include leases if
+ * their number is unknown, since a receiver counts them first.
  */
 static uint32
 in_work(const DwQueue *queue)
@@ -132,8 +132,8 @@ dw_queue_place_of(DwDatabase *db, int16 id)
 /*---- Limits of a lane ----*/
 
 /*
- * Returns true if a turn of the queue is kept for another owner.  A time too far ahead does not
- * count: then the clock has been set back.
+ * Returns true if the queue's turn is reserved for another owner.  Ignores a time too far ahead,
+ * since it was stored before the clock was set back.
  */
 static bool
 is_kept_for_other(const DwQueue *queue, Oid owner, TimestampTz now)
@@ -143,12 +143,12 @@ is_kept_for_other(const DwQueue *queue, Oid owner, TimestampTz now)
 }
 
 /*
- * Returns why the lane must not begin a task now, without the limits of groups (dw_lane_limit()
- * includes them).
+ * Returns the reason why the lane must not begin a task now.  Ignores the limits of groups, which
+ * dw_lane_limit() includes.
  *
- * DW_LIMIT_NONE: the lane may begin *room tasks now (PG_UINT32_MAX: any number), and the rate
- * allows more tasks at *until.  DW_LIMIT_RATE or DW_LIMIT_TURN: the limit ends at *until.  *until
- * is DW_NEVER if no time ends the limit.  Then another process wakes the timer.
+ * With DW_LIMIT_NONE, the lane may begin *room tasks now (PG_UINT32_MAX: any number), and the rate
+ * allows more tasks at *until.  With DW_LIMIT_RATE or DW_LIMIT_TURN, the limit ends at *until.
+ * *until is DW_NEVER if the limit does not end by time: then another process wakes the timer.
  */
 DwLimit
 dw_queue_limit(const DwLane *lane, TimestampTz now, uint32 *room, TimestampTz *until)
@@ -250,7 +250,7 @@ dw_limits_take(DwLane *lane, TimestampTz now)
 	}
 }
 
-/* Returns true if the queue of the lane runs max_running tasks. */
+/* Returns true if max_running tasks of the lane's queue run. */
 bool
 dw_limits_full(const DwLane *lane)
 {
@@ -260,7 +260,7 @@ dw_limits_full(const DwLane *lane)
 		in_work(queue) >= (uint32) queue->max_running;
 }
 
-/* Takes a message that was not received off the count of the rate.  Needs the ready lock. */
+/* Subtracts a message that was not received from the rate.  Needs the ready lock. */
 void
 dw_limits_not_begun(DwDatabase *db, int16 queue)
 {
@@ -286,9 +286,9 @@ dw_limits_leases_known(DwDatabase *db, int16 queue, uint32 *changes)
 	known = place == NULL || place->max_running == 0 || leases_are_known(place);
 	if (!known)
 	{
-		/* until the count is stored, other sessions do not know the number, either */
+		/* the number is unknown for all sessions until the count is stored */
 		place->leases_until = 0;
-		/* full barrier: a change that the snapshot may miss puts it in doubt after this */
+		/* full barrier: a change that the snapshot may miss sets lease_doubt after this */
 		(void) pg_atomic_exchange_u32(&place->lease_doubt, 0);
 		*changes = pg_atomic_read_u32(&place->lease_changes);
 	}
@@ -298,7 +298,7 @@ dw_limits_leases_known(DwDatabase *db, int16 queue, uint32 *changes)
 
 /*
  * Stores the number n of the queue's leases.  The first lease ends at next_end.  Returns false if
- * leases have changed meanwhile and must be counted again.  Takes the ready lock.
+ * leases have changed during the count, and must be counted again.  Takes the ready lock.
  */
 bool
 dw_limits_leases_counted(DwDatabase *db, int16 queue, uint32 changes, uint32 n,
@@ -314,7 +314,7 @@ dw_limits_leases_counted(DwDatabase *db, int16 queue, uint32 changes, uint32 n,
 	{
 		pg_atomic_write_u32(&place->leased, n);
 		place->leases_until = next_end;
-		/* full barrier; before the next change reads it */
+		/* full barrier: the next change reads the new value */
 		pg_atomic_fetch_add_u32(&place->lease_counts, 1);
 	}
 	LWLockRelease(dw_ready_lock(db));
@@ -329,7 +329,7 @@ is_place_of(int32 place, Oid database, int16 queue)
 		dw_queues[place].id == queue;
 }
 
-/* Puts the number of leases in doubt: they must be counted again.  Takes no lock. */
+/* Puts the number of leases in doubt, so that leases are counted again.  Takes no lock. */
 static void
 doubt_leases(DwQueue *queue)
 {
@@ -340,7 +340,7 @@ doubt_leases(DwQueue *queue)
 
 /*
  * Returns how often the leases of the queue at this place were counted.  A transaction that begins
- * or ends leases calls it before its commit.  The place may be DW_NO_QUEUE.
+ * or ends leases calls this before its commit.  The place may be DW_NO_QUEUE.
  */
 uint32
 dw_limits_lease_counts(int32 place)
@@ -349,22 +349,19 @@ dw_limits_lease_counts(int32 place)
 }
 
 /*
- * Called after each change of "leased".  If leases were counted after "counts" was read, "leased"
- * may be wrong.
+ * Called after each change of "leased".  If leases were counted after the caller read "counts",
+ * "leased" may be wrong.
  */
 static void
 lease_changed(DwQueue *queue, uint32 counts)
 {
-	/* full barrier: we notice a count that misses this change */
+	/* full barrier: a count that misses this change is noticed below */
 	pg_atomic_fetch_add_u32(&queue->lease_changes, 1);
 	if (pg_atomic_read_u32(&queue->lease_counts) != counts)
 		doubt_leases(queue);
 }
 
-/*
- * Counts a message that was leased.  "counts" is from dw_limits_lease_counts().  Takes no lock, for
- * commit callbacks.
- */
+/* Counts a new lease.  "counts": see dw_limits_lease_counts().  Takes no lock, for callbacks. */
 void
 dw_limits_lease_begins(Oid database, int32 place, int16 queue, uint32 counts)
 {
@@ -388,7 +385,7 @@ dw_limits_lease_over(Oid database, int32 place, int16 queue, uint32 counts, Time
 	if (!is_place_of(place, database, queue))
 		return false;
 	q = &dw_queues[place];
-	/* the lease's time is over, so a count may have left it out */
+	/* the time of the lease is over, so a count may not include the lease */
 	if (until <= dw_now())
 		doubt_leases(q);
 	else
@@ -397,7 +394,7 @@ dw_limits_lease_over(Oid database, int32 place, int16 queue, uint32 counts, Time
 		while (leased > 0 && !pg_atomic_compare_exchange_u32(&q->leased, &leased, leased - 1))
 			;
 		lease_changed(q, counts);
-		/* the lease began in this same transaction */
+		/* the lease began in this transaction */
 		if (leased == 0)
 			doubt_leases(q);
 	}
@@ -405,9 +402,9 @@ dw_limits_lease_over(Oid database, int32 place, int16 queue, uint32 counts, Time
 }
 
 /*
- * Puts the numbers of leases of all queues in doubt, since some may have changed in another way.
- * Returns true if a queue of the database has a limit for messages: then the caller wakes the
- * timer.  Takes no lock, for commit callbacks.
+ * Puts the numbers of leases of all queues in doubt, since leases may have changed in an unusual
+ * way.  If a queue of the database has a limit for messages, returns true: then the caller wakes
+ * the timer.  Takes no lock, for commit callbacks.
  */
 bool
 dw_limits_doubt_leases(DwDatabase *db)
@@ -424,8 +421,8 @@ dw_limits_doubt_leases(DwDatabase *db)
 }
 
 /*
- * Counts a lease that its receiver did not end: its message was received again, or ended.  The
- * place may be DW_NO_QUEUE.  Takes no lock, for commit callbacks.
+ * Counts a lapsed lease: the receiver did not end the lease, and the message was received again, or
+ * ended.  The place may be DW_NO_QUEUE.  Takes no lock, for commit callbacks.
  */
 void
 dw_limits_lease_lapsed(Oid database, int32 place, int16 queue)
@@ -460,7 +457,7 @@ dw_limits_received(Oid database, int32 place, int16 queue, uint32 n)
 {
 	DwQueue    *q = &dw_queues[place];
 
-	/* plain SQL may have deleted the queue's row, and another queue may have the place */
+	/* the place may belong to another queue, if plain SQL has deleted the row of this queue */
 	if (q->database != database || q->id != queue)
 		return false;
 	pg_atomic_fetch_sub_u32(&q->received, n);
@@ -470,8 +467,8 @@ dw_limits_received(Oid database, int32 place, int16 queue, uint32 n)
 /*
  * Counts the end of a task of the lane.  "begun" is true if its SQL had begun.
  *
- * Returns true if the queue was full before.  Then the caller wakes the timer, unless
- * it takes another task of the queue at once.
+ * If the queue was full before, returns true: then the caller must wake the timer, or take another
+ * task of the queue at once.
  */
 bool
 dw_limits_end(DwLane *lane, bool begun)
@@ -492,7 +489,7 @@ dw_limits_end(DwLane *lane, bool begun)
 
 /*---- Turns ----*/
 
-/* Keeps a turn of the queue for this owner. */
+/* Reserves the queue's turn for this owner. */
 static void
 keep_turn(DwQueue *queue, Oid owner, TimestampTz now)
 {
@@ -501,8 +498,8 @@ keep_turn(DwQueue *queue, Oid owner, TimestampTz now)
 }
 
 /*
- * Returns true if no turn may be kept again yet.  A time too far ahead does not count: then the
- * clock has been set back.
+ * Returns true if the next reservation of a turn must not be made yet.  Ignores a time too far
+ * ahead, since it was stored before the clock was set back.
  */
 static bool
 turn_lasts(const DwQueue *queue, TimestampTz now)
@@ -510,10 +507,7 @@ turn_lasts(const DwQueue *queue, TimestampTz now)
 	return queue->next_turn > now && queue->next_turn <= now + UNUSED_TURN_US;
 }
 
-/*
- * Returns true if the owner of the lane has waited long enough for a turn, and could begin a task
- * of the lane.
- */
+/* Returns true if the lane's owner has waited long enough for a turn, and could begin a task. */
 static bool
 waits_for_turn(const DwLane *lane, TimestampTz now)
 {
@@ -522,8 +516,8 @@ waits_for_turn(const DwLane *lane, TimestampTz now)
 }
 
 /*
- * Keeps a turn of the lane's queue for another owner, if an owner has waited too long.  Returns
- * true if a turn was kept.  Called when an executor is about to take a task of the lane.
+ * If another owner has waited too long, reserves the turn of the lane's queue for this owner, and
+ * returns true.  Called when an executor is about to take a task of the lane.
  */
 bool
 dw_limits_keep_for_other(DwDatabase *db, const DwLane *lane, TimestampTz now)
@@ -560,9 +554,9 @@ dw_limits_keep_for_other(DwDatabase *db, const DwLane *lane, TimestampTz now)
 }
 
 /*
- * Returns true if the lane's owner has the turn: it has no executor, and may get the place of
- * another owner's executor.  If the queue is limited, keeps a turn for the owner then.  Otherwise
- * sets *until to the time when to ask again, or to DW_NEVER.
+ * Called for an owner without an executor.  Returns true if the owner has the turn, and so may get
+ * the place of another owner's executor.  If the queue is limited, reserves the turn for the owner.
+ * If the result is false, *until is the time for the next try.
  */
 bool
 dw_limits_is_turn(const DwLane *lane, TimestampTz now, TimestampTz *until)
@@ -605,8 +599,8 @@ dw_limits_forget_times(DwDatabase *db)
 /*---- Places of queues ----*/
 
 /*
- * Makes timers look again if their databases have queues without a place, since places in dw_queues
- * were given back.
+ * Makes timers look again if their databases have queues without a place.  Called after places in
+ * dw_queues were given back.
  */
 void
 dw_tell_queues_without_place(void)
@@ -620,10 +614,7 @@ dw_tell_queues_without_place(void)
 	}
 }
 
-/*
- * Fills a free place for this queue, with statistics of zero.  Needs the table lock and the ready
- * lock exclusively.
- */
+/* Fills a free place for this queue.  Needs the table lock and the ready lock exclusively. */
 void
 dw_queue_enter(DwDatabase *db, DwQueue *place, int16 id)
 {
@@ -692,8 +683,8 @@ dw_queues_leave(Oid database)
 /*
  * Sets the fields of a new lane that come from its queue.  Needs the table lock.
  *
- * Any process may enter a lane, but only the timer knows which owners are paused.  Until the timer
- * has seen the lane, an executor notices a pause only after it has claimed the first task.
+ * Any process may enter a lane, but only the timer can check whether the owner is paused.  Before
+ * the timer has checked the lane, an executor notices a pause only after it has claimed a task.
  */
 void
 dw_queue_attach_lane(DwDatabase *db, DwLane *lane)
@@ -711,23 +702,24 @@ dw_queue_attach_lane(DwDatabase *db, DwLane *lane)
 		lane->paused = dw_queues[lane->queue_place].pause;
 }
 
-/*---- Rates: how many tasks may start in a period ----*/
+/*---- Rates, which limit how many tasks start in a period ----*/
 
 /*
  * Run by timers, executors and sessions that receive messages, under the ready lock of
  * the database that the rate belongs to.
  *
- * next_start is when the next task may begin.  It moves on by per/starts with each task, and is
- * never behind the clock by more than the tolerance.  With a burst, the tolerance is the time of
- * the starts that may be made up for.  Without, it is 100 ms, or per/starts if that is more.  So
- * tasks that begin late do not lower the average, and the tolerance limits bursts.  A task that was
- * taken but has not begun, for example because it was cancelled, is not counted.
+ * next_start is the time when the next task may begin.  Each task moves next_start on by
+ * per/starts.  next_start is never behind the clock by more than the tolerance.  If the rate has a
+ * burst, the tolerance is the time of the starts that may be made up for.  Otherwise the tolerance
+ * is 100 ms or per/starts, whichever is greater.  So tasks that begin late do not lower the
+ * average, and the tolerance limits bursts.  A task that was taken and did not begin, for example a
+ * cancelled task, does not count.
  */
 
-/* How far a rate without a burst may fall behind the clock, in us. */
+/* Tolerance of a rate without a burst, in us. */
 #define TOLERANCE_US	(100 * 1000)
 
-/* Returns the microseconds between two tasks by the rate, rounded down. */
+/* Returns the time between two tasks by the rate, in microseconds, rounded down. */
 static int64
 start_interval(const DwRate *rate)
 {
@@ -735,8 +727,8 @@ start_interval(const DwRate *rate)
 }
 
 /*
- * Returns how far next_start may fall behind the clock, in microseconds.  After a pause, all starts
- * of this time, and one more, may happen at once.
+ * Returns the tolerance of the rate in microseconds.  After a pause, the starts of this time, plus
+ * one start, may happen at once.
  */
 static int64
 tolerance(const DwRate *rate)
@@ -756,7 +748,7 @@ dw_rate_next(const DwRate *rate, const DwRateUse *use, TimestampTz now)
 	return Min(Max(use->next_start, now - tolerance(rate)), now + start_interval(rate));
 }
 
-/* Returns how many tasks the rate allows now.  Sets *until to the time when it allows one more. */
+/* Returns how many tasks the rate allows now.  At *until the rate allows one more task. */
 static uint32
 rate_room(const DwRate *rate, const DwRateUse *use, TimestampTz now, TimestampTz *until)
 {
@@ -768,7 +760,7 @@ rate_room(const DwRate *rate, const DwRateUse *use, TimestampTz now, TimestampTz
 	return Min(starts, PG_INT32_MAX);
 }
 
-/* Returns when the rate will be unused, as if no task had started. */
+/* Returns when the rate will be fully available again, as if no task had started. */
 TimestampTz
 dw_rate_unused_at(const DwRate *rate, const DwRateUse *use)
 {
@@ -786,7 +778,7 @@ dw_rate_start(const DwRate *rate, DwRateUse *use, TimestampTz now)
 	use->start_fraction %= rate->starts;
 }
 
-/* Removes a task from the count, since it has not begun. */
+/* Removes a task that has not begun from the count. */
 void
 dw_rate_not_begun(const DwRate *rate, DwRateUse *use)
 {

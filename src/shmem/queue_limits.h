@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * queue_limits.h
- *	  Pauses, and limits of queues: which lanes may begin tasks now.
+ *	  Pauses and limits of queues, which decide whether a lane may begin a task.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,23 +14,21 @@
 
 #include "shared.h"
 
-/*---- queue_limits.c: rates: how many tasks may start in a period ----*/
+/*---- queue_limits.c: rates, which limit how many tasks start in a period ----*/
 
 /* A rate, as declared. */
 typedef struct DwRate
 {
-	int32		starts;			/* tasks in the time "per"; 0: no limit, and the other fields are
-								 * unused */
+	int32		starts;			/* maximum of tasks in the time "per"; 0: no limit */
 	int32		burst;			/* tasks that may start at once after a pause; 0: by TOLERANCE_US */
 	int64		per;			/* in us, at least a second */
 } DwRate;
 
-/* How far a rate is used up.  All fields are 0 if no task was started. */
+/* Present use of a rate.  All fields are 0 if no task was started. */
 typedef struct DwRateUse
 {
 	TimestampTz next_start;		/* when the rate allows the next task */
-	int64		start_fraction; /* fraction of a microsecond of next_start, in units of 1 /
-								 * starts */
+	int64		start_fraction; /* next_start's fraction of a microsecond, in units of 1 / starts */
 } DwRateUse;
 
 extern TimestampTz dw_rate_next(const DwRate *rate, const DwRateUse *use, TimestampTz now);
@@ -42,10 +40,10 @@ extern void dw_rate_not_begun(const DwRate *rate, DwRateUse *use);
 typedef enum DwLimit
 {
 	DW_LIMIT_NONE = 0,
-	DW_LIMIT_PAUSED,			/* see DwLane.paused for the reason */
+	DW_LIMIT_PAUSED,			/* the lane is paused; DwLane.paused is the reason */
 	DW_LIMIT_RUNNING,			/* its queue runs max_running tasks */
 	DW_LIMIT_RATE,				/* the rate of its queue is used up */
-	DW_LIMIT_TURN,				/* the queue's next task is kept for another owner */
+	DW_LIMIT_TURN,				/* the queue's next task is reserved for another owner */
 	DW_LIMIT_GROUP				/* each of its groups with due tasks is at a limit */
 } DwLimit;
 
@@ -61,7 +59,7 @@ typedef enum DwLimit
 /* Default time for which a transaction that has received messages may be idle, in ms. */
 #define DW_DEFAULT_RECEIVE_TIMEOUT	(60 * 1000)
 
-/* Options of a queue for tasks that do not set them. */
+/* Options of a queue, used for tasks that do not set these options. */
 typedef struct DwQueueDefaults
 {
 	int32		timeout;		/* ms, -1: none */
@@ -70,8 +68,8 @@ typedef struct DwQueueDefaults
 } DwQueueDefaults;
 
 /*
- * A declared queue of a database, for the timer and executors.  The timer reads it from the table.
- * The default queue (id 0) has no place here.
+ * A declared queue of a database, for the timer and executors.  The timer reads the options from
+ * the table.  The default queue (id 0) has no DwQueue.
  *
  * Queues enter and leave dw_queues under both the table lock and the ready lock of their database,
  * so either lock is enough to find a queue.
@@ -87,47 +85,45 @@ typedef struct DwQueue
 	bool		batch;
 	int32		max_running;	/* 0: no limit */
 	DwRate		rate;
-	bool		groups;			/* its tasks take turns by groups, see groups.c */
+	bool		groups;			/* its tasks can have groups, which take turns, see groups.c */
 	int32		group_max_running;	/* limit for each group; 0: no limit */
 	DwRate		group_rate;		/* rate for each group */
-	bool		group_order;	/* tasks of one group run one after the other, in order */
+	bool		group_order;	/* tasks of the same group run one at a time, in order */
 	int32		timeout;		/* ms, -1: none */
 	int16		max_attempts;
 	int64		retry_delay;	/* us */
-	bool		external;		/* has messages, which sessions receive */
+	bool		external;		/* it has messages, which sessions receive */
 	int64		lease;			/* default length of a lease, in us */
-	int32		receive_timeout;	/* how long a receiver's transaction may be idle, in ms; 0: no
+	int32		receive_timeout;	/* maximum idle time of a receiver's transaction, in ms; 0: no
 									 * limit */
 
 	/* protected by the ready lock: the present state, see queue_limits.c */
-	uint32		running;		/* tasks that executors run, of all its lanes */
-	DwTurns		turns;			/* if external: its lanes with ready messages */
+	uint32		running;		/* tasks of the queue that executors have taken and not ended */
+	DwTurns		turns;			/* if external: lanes with ready messages */
 	uint32		waiting;		/* sessions in delay_await(), see receivers.c */
-	bool		notifies;		/* it has a channel for NOTIFY */
-	bool		has_news;		/* a message became ready after the sweeper was asked to notify the
+	bool		notifies;		/* the queue has a channel for NOTIFY */
+	bool		has_news;		/* a message became ready after the last request to notify the
 								 * channel */
-	bool		notify_asked;	/* the sweeper was asked to notify the channel */
+	bool		notify_asked;	/* the sweeper has a request to notify the channel */
 	TimestampTz looked_at;		/* when a session last looked for a message; 0: never */
-	TimestampTz woken_at;		/* when a waiting session was woken, if none has looked for a message
-								 * since; else 0 */
+	TimestampTz woken_at;		/* when a waiting session was woken; 0: a session has looked for a
+								 * message since */
 	DwRateUse	rate_use;
-	Oid			kept_for;		/* a turn is kept for this owner until kept_until */
-	TimestampTz kept_until;		/* 0: no turn is kept */
-	TimestampTz next_turn;		/* no turn is kept again before then */
+	Oid			kept_for;		/* the turn is reserved for this owner until kept_until */
+	TimestampTz kept_until;		/* 0: no turn is reserved */
+	TimestampTz next_turn;		/* no further turn is reserved before this time */
 
 	/* messages that open transactions have received; commit callbacks decrement it */
 	pg_atomic_uint32 received;
-	/* leases, if max_running is set; see the head of queue_limits.c */
-	pg_atomic_uint32 leased;	/* number of leases; valid until leases_until, unless lease_doubt is
-								 * 1 */
-	pg_atomic_uint32 lease_changes; /* incremented after each change of "leased", and with
-									 * lease_doubt */
+	/* leases, counted if max_running is set; see the head of queue_limits.c */
+	pg_atomic_uint32 leased;	/* number of leases; valid until leases_until if lease_doubt is 0 */
+	pg_atomic_uint32 lease_changes; /* incremented after each change of "leased" or "lease_doubt" */
 	pg_atomic_uint32 lease_counts;	/* how often leases were counted */
 	pg_atomic_uint32 lease_doubt;	/* 1: leases must be counted again */
-	TimestampTz leases_until;	/* ready lock: when the first lease ends */
+	TimestampTz leases_until;	/* when the first lease ends; protected by the ready lock */
 
-	/* statistics, since the queue was entered */
-	DwCounters	counters;		/* cancelled: claimed tasks that a mark had cancelled */
+	/* statistics since the queue got its place */
+	DwCounters	counters;		/* "cancelled" counts claimed tasks that a mark had cancelled */
 	pg_atomic_uint64 lapsed;	/* leases that their receivers did not end */
 } DwQueue;
 

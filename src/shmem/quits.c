@@ -3,14 +3,15 @@
  * quits.c
  *	  Tasks that have ended their executor.
  *
- * Run by executors.  An executor that ends while it runs a task, without having been told to by
- * another process, leaves a note.  The executor that claims the task next finds the note, and
- * counts the end as a failed attempt.  Otherwise a task that terminates its own session, raises a
- * FATAL error, or goes on after its timeout, would be run again for ever.  An executor that ends
- * after a request to stop its task always leaves a note.
+ * Run by executors.  If an executor ends while it runs a task, and no other process has told the
+ * executor to end, the executor leaves a note.  The executor that claims the task next finds the
+ * note, and counts the end as a failed attempt.  Otherwise some tasks would be run again for ever:
+ * tasks that terminate their own session, raise a FATAL error, or ignore their timeout.  After a
+ * request to stop the task, the executor always leaves a note.
  *
- * A note can get lost, since there are DW_MAX_QUITS notes at most, and a restart of the server
- * removes them.  A lost note costs one more run.  The table lock protects the notes.
+ * A note can get lost, since at most DW_MAX_QUITS notes are stored, and a restart of the server
+ * removes all notes.  If a note is lost, the task is run once more.  The table lock protects the
+ * notes.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,7 +33,7 @@ find_quit(Oid database, int64 id)
 	return NULL;
 }
 
-/* Sets dw_shared->nquits, which is read without a lock. */
+/* Sets dw_shared->nquits, which other processes read without a lock. */
 static void
 count_notes(void)
 {
@@ -45,8 +46,8 @@ count_notes(void)
 }
 
 /*
- * Leaves a note that the task has ended its executor.  "stopped" is true after a request to stop
- * the task.  Needs the table lock exclusively.
+ * Stores a note that the task has ended its executor.  "stopped" is true if somebody had requested
+ * to stop the task.  Needs the table lock exclusively.
  */
 void
 dw_quit_note(Oid database, int64 id, bool stopped)
@@ -62,7 +63,7 @@ dw_quit_note(Oid database, int64 id, bool stopped)
 	count_notes();
 }
 
-/* Returns true if the task has ended its executor.  Takes the table lock if there are any notes. */
+/* Returns true if the task has ended its executor.  Takes the table lock if any notes exist. */
 bool
 dw_quit_is_noted(int64 id)
 {
@@ -78,8 +79,8 @@ dw_quit_is_noted(int64 id)
 }
 
 /*
- * Removes the notes of a database, since the extension is gone: if it is created again, other tasks
- * have the same ids.  Needs the table lock exclusively.
+ * Removes the notes of a database, since the extension was dropped.  If the extension is created
+ * again, new tasks get the same ids.  Needs the table lock exclusively.
  */
 void
 dw_quits_forget_database(Oid database)
@@ -92,8 +93,8 @@ dw_quits_forget_database(Oid database)
 }
 
 /*
- * Removes the note of a task.  Returns the error of its failed attempt, in the current memory
- * context, or NULL if there was no note.  Takes the table lock.
+ * Removes the note of a task.  Returns the error for the failed attempt, in the current memory
+ * context, or NULL if no note existed.  Takes the table lock.
  */
 ErrorData *
 dw_quit_take(int64 id)

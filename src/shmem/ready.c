@@ -1,23 +1,22 @@
 /*-------------------------------------------------------------------------
  *
  * ready.c
- *	  Ready lists of lanes: due tasks, until executors take them.
+ *	  Ready lists of lanes, which contain due tasks until executors take them.
  *
- * Run by the timer, which adds tasks, by executors, which take them, and by sessions that receive
- * messages.  Callers hold the ready lock of the database exclusively, unless a comment below says
- * otherwise.
+ * Run by the timer, which adds tasks, and by executors and receiving sessions, which take tasks.
+ * Callers hold the ready lock of the database exclusively, except for functions with another
+ * comment.
  *
  * Lanes of one owner take turns.  The lanes of one external queue take turns, too, even if they
  * have different owners.  Lanes of the same owner and queue with different priorities are peers and
- * share one turn: the task comes from the highest priority, unless a lower priority was passed over
- * PASSED_OVER_MAX times in a row.
+ * share one turn: the task comes from the highest priority, or from a lower priority that was
+ * passed over PASSED_OVER_MAX times in a row.
  *
- * If the queue of a lane has groups, tasks are in the lists of their groups, and the groups take
- * turns, see groups.c.
+ * If the queue of a lane has groups, tasks are in lists of groups, which take turns, see groups.c.
  *
  * A batch is a transaction in which an executor runs several tasks of one lane.  Executors with
- * batches of the same lane take tasks at different positions of the list.  So they do not wait for
- * each other's pages of tables and indexes.
+ * batches of the same lane take tasks at different positions of the list, so that they do not wait
+ * for each other's pages of tables and indexes.
  *
  *-------------------------------------------------------------------------
  */
@@ -38,11 +37,10 @@
 #include "shared.h"
 
 /*
- * Executors with batches of one lane stay this many chunks of the ready list apart: 16 chunks are
- * 672 tasks, more than an index page has entries.
+ * Minimum distance between executors with batches of the same lane, in chunks of the ready list.
+ * 16 chunks are 672 tasks, more than an index page has entries.
  *
- * This matters only for tasks that take less than QUICK_US microseconds.  Executors of slower tasks
- * ignore each other.
+ * This distance is kept only by executors whose tasks take less than QUICK_US microseconds.
  */
 #define APART_CHUNKS	16
 #define QUICK_US	100
@@ -50,19 +48,19 @@
 /* Maximum number of tasks that are moved at a time from a ready list to their groups. */
 #define SORT_MAX		64
 
-/* After so many tasks of its peers in a row, a lane of lower priority goes first. */
+/* If this number of tasks of its peers was taken in a row, a lane of lower priority goes first. */
 #define PASSED_OVER_MAX	15
 
 /*---- Listing lanes with ready tasks ----*/
 
-/* Returns the list for the lane while the lane has ready tasks. */
+/* Returns the list that contains the lane while the lane has ready tasks. */
 static DwTurns *
 turns_of(const DwLane *lane)
 {
 	return lane->external ? &dw_queues[lane->queue_place].turns : &dw_lane_owner(lane)->turns;
 }
 
-/* Appends the lane to its list, and lists its owner if the owner needs an executor now. */
+/* Appends the lane to its list.  If its owner needs an executor now, appends the owner, too. */
 static void
 link_last(DwDatabase *db, DwLane *lane)
 {
@@ -80,7 +78,10 @@ link_last(DwDatabase *db, DwLane *lane)
 		dw_owner_list(db, dw_lane_owner(lane));
 }
 
-/* Lists a lane with ready tasks for its turn.  Does nothing if the lane is listed or paused. */
+/*
+ * Puts a lane with ready tasks into its list.  Does nothing if the lane is paused or is in the
+ * list.
+ */
 void
 dw_ready_list(DwDatabase *db, DwLane *lane)
 {
@@ -91,7 +92,7 @@ dw_ready_list(DwDatabase *db, DwLane *lane)
 	link_last(db, lane);
 }
 
-/* Removes the lane from its list.  Does not unlist the owner. */
+/* Removes the lane from its list.  Does not change the list of owners. */
 static void
 unlink_lane(DwLane *lane)
 {
@@ -110,8 +111,8 @@ unlink_lane(DwLane *lane)
 }
 
 /*
- * Removes a lane from its list, if it is listed.  Also unlists the owner if it has no other listed
- * lanes.
+ * Removes a lane from its list.  If the owner has no other lanes in this list, also removes the
+ * owner from the list of owners.
  */
 void
 dw_ready_unlist(DwDatabase *db, DwLane *lane)
@@ -123,7 +124,7 @@ dw_ready_unlist(DwDatabase *db, DwLane *lane)
 		dw_owner_list(db, dw_lane_owner(lane));
 }
 
-/* Lists or unlists a lane after lane->paused has changed. */
+/* Adds a lane to its list or removes the lane, after lane->paused has changed. */
 void
 dw_ready_obey_pause(DwDatabase *db, DwLane *lane)
 {
@@ -159,7 +160,7 @@ dw_ready_reset(DwDatabase *db)
 
 /*---- Adding and taking tasks ----*/
 
-/* If the lane belongs to an external queue, notes that a message can be received. */
+/* If the lane belongs to an external queue, notes that the queue has a new message. */
 static void
 note_news(const DwLane *lane)
 {
@@ -168,12 +169,12 @@ note_news(const DwLane *lane)
 }
 
 /*
- * Adds a due task to its group, if it has a group and the group gets a place.  Otherwise appends it
- * to the lane's ready list.  Returns false if the pool has no memory for the task.
+ * Adds a due task to its group, if it has a group and the group gets a place.  Otherwise appends
+ * the task to the lane's ready list.  Returns false if the pool has no memory for the task.
  *
- * While the ready list is not empty, later tasks with groups are appended there, too;
- * sort_into_groups() takes them out.  Increments *left if the group has enough tasks: then this
- * task stays in the table.  "tid": see dw_group_add().
+ * While the ready list is not empty, tasks with groups are appended to this list, too; later
+ * sort_into_groups() moves them.  If the group has enough tasks, increments *left: then the task
+ * stays in the table.  "tid": see dw_group_add().
  */
 static bool
 push_entry(DwDatabase *db, DwLane *lane, const DwEntry *entry, const ItemPointerData *tid,
@@ -191,7 +192,7 @@ push_entry(DwDatabase *db, DwLane *lane, const DwEntry *entry, const ItemPointer
 	return dw_list_push(dw_pool, &db->account, &lane->ready, entry);
 }
 
-/* Adds a task like push_entry(), but before all others of its lane or group. */
+/* Adds a task like push_entry(), but before all other tasks of its lane or group. */
 static bool
 put_entry_back(DwDatabase *db, DwLane *lane, const DwEntry *entry)
 {
@@ -206,10 +207,9 @@ put_entry_back(DwDatabase *db, DwLane *lane, const DwEntry *entry)
 }
 
 /*
- * Makes a due task of the lane ready.  Returns false if the pool has no memory for the task.  The
- * caller counts the task in db->ready, unless *left was incremented: then its group has enough
- * tasks in memory, and the timer loads the task later.  "tid" is the TID of a grouped task, or NULL
- * if it is not known.
+ * Makes a due task of the lane ready.  Returns false if the pool has no memory for the task.  If
+ * *left was incremented, the group has enough tasks in memory, and the timer loads this task later.
+ * Otherwise the caller counts the task in db->ready.  "tid": see dw_group_add().
  */
 bool
 dw_ready_push(DwDatabase *db, DwLane *lane, const DwEntry *entry, const ItemPointerData *tid,
@@ -222,7 +222,7 @@ dw_ready_push(DwDatabase *db, DwLane *lane, const DwEntry *entry, const ItemPoin
 	return true;
 }
 
-/* Has a lane loaded again from this task on, since the pool has no memory.  Returns false. */
+/* Requests a reload of the lane from this task on, since the pool has no memory.  Returns false. */
 static bool
 have_read_again(DwDatabase *db, DwLane *lane, const DwEntry *entry)
 {
@@ -232,9 +232,9 @@ have_read_again(DwDatabase *db, DwLane *lane, const DwEntry *entry)
 }
 
 /*
- * Puts a taken task back, before all others of its lane.  "alone": the task must not join a batch
- * next time.  Returns false if the pool has no memory for the task.  Then the caller must wake the
- * timer, which reads the task from the table again.
+ * Puts a taken task back, before all other tasks of its lane.  If "alone" is true, the task must
+ * not join a batch next time.  If the pool has no memory for the task, returns false: then the
+ * caller must wake the timer, which reads the task from the table again.
  */
 bool
 dw_ready_put_back(DwDatabase *db, const DwEntry *entry, bool alone)
@@ -257,12 +257,11 @@ dw_ready_put_back(DwDatabase *db, const DwEntry *entry, bool alone)
 /* The place of the next task of a lane. */
 typedef struct Place
 {
-	DwGroup    *group;			/* the task is the first of this group; NULL: it has no group */
-	DwPosition	position;		/* position in the ready list; if no task is there, the task is the
-								 * spare */
+	DwGroup    *group;			/* the task is the first task of this group; NULL: no group */
+	DwPosition	position;		/* position in the ready list; the task is the spare if nothing is
+								 * there */
 	bool		few_left;		/* the timer must load more tasks of some group */
-	ItemPointerData tid;		/* TID of a grouped task, after it was taken; invalid if not
-								 * known */
+	ItemPointerData tid;		/* TID of a grouped task that was taken, or invalid */
 } Place;
 
 /* Returns the task at this position of the ready list, or the ready spare, or NULL. */
@@ -276,7 +275,7 @@ first_ready(const DwLane *lane, const DwPosition *position)
 	return first;
 }
 
-/* Takes out the task that first_ready() has returned. */
+/* Removes the task that first_ready() has returned. */
 static void
 take_ungrouped(DwDatabase *db, DwLane *lane, DwPosition *position, DwEntry *entry)
 {
@@ -289,8 +288,8 @@ take_ungrouped(DwDatabase *db, DwLane *lane, DwPosition *position, DwEntry *entr
 }
 
 /*
- * Moves up to SORT_MAX tasks from the lane's ready list, or its spare, to their groups, as long as
- * the groups get places.  If no group of the lane is open, the group of the first task may get a
+ * Moves up to SORT_MAX tasks from the lane's ready list, or its spare, to their groups.  Stops when
+ * a group gets no place.  If no group of the lane is open, the group of the first task may get a
  * reserved place.  Sets *left to true if the timer must load some of the tasks later.
  */
 static void
@@ -318,8 +317,8 @@ sort_into_groups(DwDatabase *db, DwLane *lane, bool *left)
 }
 
 /*
- * Returns the lane's next task, and sets *place, or returns NULL if limits of groups allow no task
- * to begin now.  Tasks without a group go first; a lane with groups has few of them.
+ * Returns the lane's next task, and sets *place.  Returns NULL if limits of groups allow no task to
+ * begin now.  Tasks without a group go first, since a lane with groups has few such tasks.
  */
 static const DwEntry *
 find_first(DwDatabase *db, DwLane *lane, TimestampTz now, Place *place)
@@ -344,8 +343,8 @@ find_first(DwDatabase *db, DwLane *lane, TimestampTz now, Place *place)
 }
 
 /*
- * Takes out the task that find_first() has found.  Returns true if few tasks of the lane, or of the
- * group, are left in memory: the timer must load more.
+ * Removes the task that find_first() has found.  Returns true if few tasks of the lane or the group
+ * are left in memory: then the timer must load more tasks.
  */
 static bool
 take_ready(DwDatabase *db, DwLane *lane, Place *place, TimestampTz now, DwEntry *entry)
@@ -363,7 +362,7 @@ take_ready(DwDatabase *db, DwLane *lane, Place *place, TimestampTz now, DwEntry 
 	return true;
 }
 
-/* Does take_ready(), and makes the entry the executor's current task. */
+/* Calls take_ready(), and makes the entry the executor's current task. */
 static bool
 take_current(DwDatabase *db, DwExecutor *me, DwLane *lane, Place *place, TimestampTz now)
 {
@@ -375,12 +374,15 @@ take_current(DwDatabase *db, DwExecutor *me, DwLane *lane, Place *place, Timesta
 		me->group_changes = place->group->changes;
 	}
 	me->begun = me->settled = false;
-	/* a parallel worker that calls exit() does not decrement it; all workers are gone now */
+	/*
+	 * all parallel workers have ended, but a worker that called exit() has not decremented the
+	 * number
+	 */
 	pg_atomic_write_u32(&me->helpers, 0);
 	return few_left;
 }
 
-/* Returns true if a task of "a" is taken before a task of "b".  Both are peers with ready tasks. */
+/* Returns true if lane "a" comes before lane "b".  The two lanes are peers with ready tasks. */
 static bool
 goes_before(const DwLane *a, const DwLane *b)
 {
@@ -393,8 +395,8 @@ goes_before(const DwLane *a, const DwLane *b)
 }
 
 /*
- * Returns true if the lane has a ready task that the limits of groups allow to begin, and another
- * executor may run a task of the lane.
+ * Returns true if limits of groups allow a ready task of the lane to begin, and one more executor
+ * may run tasks of the lane.
  */
 static bool
 can_give(const DwLane *lane, TimestampTz now)
@@ -404,7 +406,7 @@ can_give(const DwLane *lane, TimestampTz now)
 		lane->running < dw_lane_executors();
 }
 
-/* Chooses from which lane the next task is taken: this lane, or one of its peers. */
+/* Returns the lane of the next task: this lane, or one of its peers. */
 static DwLane *
 choose_peer(DwLane *lane, TimestampTz now)
 {
@@ -416,7 +418,7 @@ choose_peer(DwLane *lane, TimestampTz now)
 	return best;
 }
 
-/* Counts that a task of this lane was taken before ready tasks of peers of lower priority. */
+/* Updates passed_over after a task of this lane was taken before ready tasks of lower priority. */
 static void
 pass_over_peers(DwLane *taken, TimestampTz now)
 {
@@ -427,9 +429,8 @@ pass_over_peers(DwLane *taken, TimestampTz now)
 }
 
 /*
- * Moves the lane and its peers to the end of their list, and an owner that needs executors to the
- * end of the list of owners.  So the next task comes from another queue, and the next message from
- * another owner.
+ * Moves the lane and its peers to the end of their list, so that the next task comes from another
+ * queue, or the next message from another owner.  Moves the owner to the end of the list of owners.
  */
 static void
 end_turn(DwDatabase *db, DwLane *taken, TimestampTz now)
@@ -450,8 +451,8 @@ end_turn(DwDatabase *db, DwLane *taken, TimestampTz now)
 }
 
 /*
- * Returns true if limits and pauses allow to take a task of the lane now.  If not, lowers
- * *look_again to the time when to try again.
+ * Returns true if a task of the lane may be taken now, by limits and pauses.  Otherwise lowers
+ * *look_again to the time of the next try.
  */
 static bool
 may_take(DwDatabase *db, DwLane *lane, TimestampTz now, TimestampTz *look_again)
@@ -462,7 +463,7 @@ may_take(DwDatabase *db, DwLane *lane, TimestampTz now, TimestampTz *look_again)
 
 	if (limit == DW_LIMIT_NONE && !lane->external && dw_limits_keep_for_other(db, lane, now))
 	{
-		/* the turn was kept for another owner; the timer must wake its executor */
+		/* the turn is reserved for another owner; the timer must wake an executor of that owner */
 		*look_again = now;
 		limit = dw_lane_limit(lane, now, &room, &until);
 	}
@@ -474,7 +475,7 @@ may_take(DwDatabase *db, DwLane *lane, TimestampTz now, TimestampTz *look_again)
 /*
  * Returns true if tasks of the lane's queue may share a transaction.  Limits count tasks when they
  * begin, so tasks of a limited queue run one by one.  Limits of groups count each task of a batch,
- * so tasks of one group may share a transaction as far as the limit allows.
+ * so a queue with group_max_running allows batches.
  */
 static bool
 queue_allows_batch(const DwLane *lane)
@@ -485,7 +486,7 @@ queue_allows_batch(const DwLane *lane)
 							 queue->group_rate.starts == 0 && !queue->group_order);
 }
 
-/* Takes the next task, if a lane of the executor's owner has one that is due by until_due. */
+/* Takes the next task of the executor's owner that is due by until_due, if one exists. */
 static bool
 pop_until(DwDatabase *db, DwExecutor *me, TimestampTz until_due, TimestampTz now, DwPopped *popped)
 {
@@ -519,7 +520,7 @@ pop_until(DwDatabase *db, DwExecutor *me, TimestampTz until_due, TimestampTz now
 			continue;
 
 		peer = choose_peer(lane, now);
-		/* the peer's groups may sleep on, if their siblings have begun tasks */
+		/* the peer's groups may sleep longer, if their siblings have begun tasks */
 		first = peer == lane ? NULL : find_first(db, peer, now, &place_of_peer);
 		if (first != NULL && first->due <= until_due)
 		{
@@ -532,7 +533,7 @@ pop_until(DwDatabase *db, DwExecutor *me, TimestampTz until_due, TimestampTz now
 		dw_limits_take(lane, now);
 		pass_over_peers(lane, now);
 		end_turn(db, lane, now);
-		/* if a rate is used up, the timer must look when it allows the next task */
+		/* if a rate is used up, the timer must look when the rate allows the next task */
 		limit = dw_lane_limit(lane, now, &room, &until);
 		if ((limit == DW_LIMIT_RATE || limit == DW_LIMIT_GROUP) && until != DW_NEVER)
 			popped->look_again = Min(popped->look_again, Max(until, now + DW_COALESCE_US));
@@ -542,9 +543,9 @@ pop_until(DwDatabase *db, DwExecutor *me, TimestampTz until_due, TimestampTz now
 }
 
 /*
- * Takes the next task of the executor's owner that is due by "until", from the owner's queues in
- * turn, and makes it the executor's current task.  Returns false if no task may run now.
- * Increments the numbers of running tasks.
+ * Takes the next task of the executor's owner that is due by "until".  The owner's queues take
+ * turns.  Makes the task the executor's current task, and counts it as running.  Returns false if
+ * no task may run now.
  */
 bool
 dw_ready_pop(DwDatabase *db, DwExecutor *me, TimestampTz until, DwPopped *popped)
@@ -555,15 +556,15 @@ dw_ready_pop(DwDatabase *db, DwExecutor *me, TimestampTz until, DwPopped *popped
 	popped->look_again = DW_NEVER;
 	if (dw_database_is_disabled(db))
 		return false;
-	/* due tasks go before tasks that the timer handed over a little early */
+	/* due tasks come before tasks that the timer has handed over a little early */
 	return pop_until(db, me, Min(until, now), now, popped) ||
 		(until > now && pop_until(db, me, until, now, popped));
 }
 
 /*
  * Puts a taken task, and the other tasks of its group, at the end of the lane's ready list, since
- * none of them may begin.  Returns false if the pool has no memory for the task: then the timer
- * reads the lane again.
+ * no task of the group may begin.  Returns false if the pool has no memory for the task: then the
+ * timer reads the lane again.
  */
 bool
 dw_ready_set_aside(DwDatabase *db, const DwEntry *entry)
@@ -579,8 +580,8 @@ dw_ready_set_aside(DwDatabase *db, const DwEntry *entry)
 }
 
 /*
- * Puts a taken task of a group back, and sets the entry to another task of the group and the lane.
- * Returns false if there is no memory to put the task back.
+ * Puts a taken task of a group back, and sets the entry to another task of this group and lane.
+ * Returns false if the pool has no memory to put the task back.
  */
 bool
 dw_ready_exchange(DwDatabase *db, DwEntry *current, TimestampTz due, int64 id)
@@ -589,7 +590,7 @@ dw_ready_exchange(DwDatabase *db, DwEntry *current, TimestampTz due, int64 id)
 
 	if (!put_entry_back(db, lane, current))
 		return false;
-	/* the task may have been the lane's last ready task, and the other task may never come back */
+	/* the task that was put back may be the lane's only ready task now */
 	dw_ready_list(db, lane);
 	pg_atomic_fetch_add_u64(&db->ready, 1);
 	current->due = due;
@@ -599,8 +600,8 @@ dw_ready_exchange(DwDatabase *db, DwEntry *current, TimestampTz due, int64 id)
 }
 
 /*
- * Asks the timer to load more tasks of the current task's lane from the table.  Called without the
- * lock if "few_left" was true.
+ * Requests that the timer loads more tasks of the current task's lane.  Called without the lock,
+ * after "few_left" was true.
  */
 void
 dw_ready_ask_for_load(DwDatabase *db, const DwExecutor *me)
@@ -613,8 +614,7 @@ dw_ready_ask_for_load(DwDatabase *db, const DwExecutor *me)
 
 /*
  * Returns the first message of this lane and its place, like find_first().  If the timer must load
- * more messages of a group of the lane, lowers *look_again to now, for callers that take no
- * message.
+ * more messages of a group, lowers *look_again to now, since the caller may take no message.
  */
 static const DwEntry *
 first_message(DwDatabase *db, DwLane *lane, TimestampTz now, Place *place, TimestampTz *look_again)
@@ -656,7 +656,7 @@ lane_with_message(DwDatabase *db, DwQueue *queue, TimestampTz now, Place *place,
 			first_message(db, lane, now, place, look_again) == NULL)
 			continue;
 		peer = choose_peer(lane, now);
-		/* the peer's groups may sleep on, if their siblings have begun tasks */
+		/* the peer's groups may sleep longer, if their siblings have begun tasks */
 		if (peer != lane && first_message(db, peer, now, &place_of_peer, look_again) != NULL)
 		{
 			lane = peer;
@@ -668,8 +668,8 @@ lane_with_message(DwDatabase *db, DwQueue *queue, TimestampTz now, Place *place,
 }
 
 /*
- * Returns true if a message of this external queue can probably be taken now.  A session that takes
- * it may still find that leases fill its group.  Lowers *look_again to the time when a limit of the
+ * Returns true if a message of this external queue can probably be taken now.  Does not check
+ * whether leases fill the group of the message.  Lowers *look_again to the time when a limit of the
  * queue ends.
  */
 bool
@@ -681,8 +681,8 @@ dw_ready_has_message(DwDatabase *db, DwQueue *queue, TimestampTz *look_again)
 }
 
 /*
- * Returns false if this message must be received alone, and others were taken before it.  Sets
- * *alone for the next message.
+ * Returns false if this message must be received alone, and other messages were taken before.
+ * Updates *alone for the next message.
  */
 static bool
 may_be_next(DwDatabase *db, const DwEntry *entry, DwAlone *alone)
@@ -702,9 +702,9 @@ may_be_next(DwDatabase *db, const DwEntry *entry, DwAlone *alone)
 
 /*
  * Takes the next message of this external queue into *entry.  Returns false if no message can be
- * taken now, or if *alone forbids to take it with the messages before.  Updates *alone.  Lanes of
- * several owners take turns.  If the timer must load more messages of the lane, flags the lane and
- * sets *few_left to true: then the caller wakes the timer.
+ * taken now, or if *alone forbids the message.  Updates *alone.  Lanes of several owners take
+ * turns.  If the timer must load more messages of the lane, marks the lane as dirty and sets
+ * *few_left to true: then the caller wakes the timer.
  */
 bool
 dw_ready_pop_message(DwDatabase *db, DwQueue *queue, DwAlone *alone, DwEntry *entry, bool *few_left)
@@ -718,7 +718,7 @@ dw_ready_pop_message(DwDatabase *db, DwQueue *queue, DwAlone *alone, DwEntry *en
 	if (*alone == DW_ALONE_TAKEN)
 		return false;
 	lane = lane_with_message(db, queue, now, &place, &look_again);
-	/* the timer must load more tasks of a group, even if no message may be taken now */
+	/* the timer must load more messages of a group, even if no message may be taken now */
 	if (look_again <= now)
 		*few_left = true;
 	first = lane == NULL ? NULL : place.group != NULL ? &place.group->first : first_ready(lane, &place.position);
@@ -752,11 +752,11 @@ is_busy_at(const DwExecutor *me, const DwPosition *position, TimestampTz now)
 /*
  * Chooses the position in the ready list where a batch takes its tasks.
  *
- * Neighbours in the list are usually neighbours in tables and indexes, too.  Executors that took
- * them in turn would wait for each other's pages.  So a batch begins where no other executor works,
- * in steps of APART_CHUNKS, or at the head if all positions are busy.  Tasks stay in the list until
- * they are taken, so any executor may take them.  The next batch may begin at tasks that a batch
- * has left behind.
+ * Neighbours in the list are usually neighbours in tables and indexes, too.  If executors took
+ * neighbours in turn, they would wait for each other's pages.  So a batch begins at a position
+ * where no other executor works (in steps of APART_CHUNKS), or at the head if all positions are
+ * busy.  Tasks stay in the list until an executor takes them.  The next batch may begin at tasks
+ * that an earlier batch has left.
  */
 static DwPosition
 choose_position(const DwExecutor *me, const DwLane *lane)
@@ -775,19 +775,19 @@ choose_position(const DwExecutor *me, const DwLane *lane)
 }
 
 /*
- * Takes another task for the executor's batch, and makes it the current task.  It comes from the
- * same lane, at the position in the list that the executor has chosen.  Returns false if the batch
- * must end.  *few_left: see DwPopped.
+ * Takes another task for the executor's batch from the same lane, at the position that the executor
+ * has chosen.  Makes this task the current task.  Returns false if the batch must end.  *few_left:
+ * see DwPopped.
  *
- * The batch ends unless the next task is due by "until" and may share a transaction,
- * the lane is not paused, and no peer of the lane goes first.
+ * The batch goes on if the next task is due by "until" and may share a transaction, the lane is not
+ * paused, and no peer of the lane comes first.
  */
 bool
 dw_ready_pop_next(DwDatabase *db, DwExecutor *me, TimestampTz until, bool *few_left)
 {
 	DwLane	   *lane = &dw_lanes[me->current.lane];
 	bool		by_groups = lane->grouped || lane->groups.entries > 0;
-	/* only groups need the time */
+	/* the time is needed only for groups */
 	TimestampTz now = by_groups ? dw_now() : 0;
 	Place		place = {.position = me->position};
 	const DwEntry *first;
@@ -815,7 +815,7 @@ dw_ready_pop_next(DwDatabase *db, DwExecutor *me, TimestampTz until, bool *few_l
 }
 
 /*
- * Takes the whole ready list of a lane away and returns it, so that the timer can work on it
+ * Removes the whole ready list from a lane and returns the list, so that the timer can filter it
  * without the lock.  Makes executors in batches of the lane forget their positions.
  */
 DwList

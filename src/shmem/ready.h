@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * ready.h
- *	  Ready lists of lanes: due tasks, until executors take them.
+ *	  Ready lists of lanes, which contain due tasks until executors take them.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,21 +17,22 @@
 #include "queue_limits.h"
 #include "shared.h"
 
-/* Instructions for the caller after it took a task, or found none. */
+/* Instructions for the caller, after a task was taken or no task was found. */
 typedef struct DwPopped
 {
-	bool		may_batch;		/* the task may share a transaction with the next one */
+	bool		may_batch;		/* the task may share a transaction with the next task */
 	bool		few_left;		/* the timer must load more tasks of the lane */
-	TimestampTz look_again;		/* when the timer must look again; DW_NEVER if it need not */
+	TimestampTz look_again;		/* when the timer must look again, or DW_NEVER */
 } DwPopped;
 
-/* Whether a message that must be received alone may come next, see rollbacks.c. */
+/* Shows whether a message that must be received alone may be taken next, see rollbacks.c. */
 typedef enum DwAlone
 {
 	DW_ALONE_NO_MATTER,			/* for leases */
-	DW_ALONE_ALLOWED,			/* nothing was taken yet */
+	DW_ALONE_ALLOWED,			/* no message was taken yet */
 	DW_ALONE_REFUSED,
-	DW_ALONE_TAKEN				/* such a message was taken, so no other message may be taken */
+	DW_ALONE_TAKEN				/* a message that must be received alone was taken, so no other
+								 * message may be taken */
 } DwAlone;
 
 extern bool dw_ready_pop(DwDatabase *db, DwExecutor *me, TimestampTz until, DwPopped *popped);

@@ -3,18 +3,19 @@
  * receivers.c
  *	  Sessions that receive messages, and sessions that wait for a message.
  *
- * Run by these sessions, by sessions that find a row locked and check whether its message was
- * received, and by the timer and sessions that wake a waiting session.  Each process has one place.
+ * Run by sessions that receive or wait, and by the timer and sessions that wake a waiting session.
+ * Sessions that find a row locked also check here whether the message was received.  Each process
+ * has one place in the array.
  *
- * A session that receives publishes its transaction before it deletes the first row.  Other
- * sessions see its messages as running, like a task that an executor has claimed.  Nobody waits for
- * the end of such a transaction, since it may be open for a long time.
+ * A session that receives publishes its transaction before it deletes the first row.  For other
+ * sessions, received messages are running, like a task that an executor has claimed.  No process
+ * waits for the end of a receiver's transaction, since it may be open for a long time.
  *
- * A session waits for a message of some queues; DwQueue.waiting counts these sessions.  It looks for
- * a message and registers under the ready lock.  Messages become ready under the same lock, so no
- * wake-up is lost.  One message wakes one session.  If more messages are left, the session that
- * takes a message wakes the next session.  If the woken session has not looked within
- * DW_WAKE_AGAIN_US, it may be gone, and the timer wakes another session.
+ * A session can wait for a message of several queues.  DwQueue.waiting counts the waiting sessions.
+ * A session looks for a message and registers under the ready lock.  Messages become ready under
+ * the same lock, so no wake-up is lost.  One message wakes one session.  If more messages are left,
+ * the session that takes a message wakes the next session.  If the woken session does not look
+ * within DW_WAKE_AGAIN_US, the timer wakes another session, since the woken session may be gone.
  *
  *-------------------------------------------------------------------------
  */
@@ -37,25 +38,26 @@
 
 typedef struct Receiver
 {
-	/* the top transaction that has received messages, else InvalidTransactionId */
+	/* the top-level transaction that has received messages; else InvalidTransactionId */
 	pg_atomic_uint32 xid;
-	/* about that transaction; stored before its xid */
-	Oid			served;			/* its database */
+	/* data of this transaction; stored before its xid */
+	Oid			served;			/* database of the transaction */
 	pid_t		pid;
-	TimestampTz since;			/* when it first received a message */
+	TimestampTz since;			/* when the transaction first received a message */
 
 	/* ready lock of the database */
-	Oid			database;		/* database of the queues; InvalidOid: the process does not wait */
+	Oid			database;		/* database of the awaited queues, or InvalidOid */
 	int16		queues[DW_MAX_AWAITED];
 	int16		nqueues;
-	bool		woken;			/* it was woken, and has not looked since */
-	uint32		counted;		/* bit i: in DwQueue.waiting of queues[i] */
+	bool		woken;			/* the process was woken, and has not looked for a message since */
+	uint32		counted;		/* bit i is set if DwQueue.waiting of queues[i] counts this
+								 * process */
 } Receiver;
 
 typedef struct Receivers
 {
 	pg_atomic_uint32 n;			/* number of published transactions */
-	int			next;			/* where to look for the next session to be woken; a hint */
+	int			next;			/* index at which the search for a session to wake begins; a hint */
 	Receiver	places[FLEXIBLE_ARRAY_MEMBER];	/* index: dw_my_proc() - 1 */
 } Receivers;
 
@@ -88,9 +90,9 @@ dw_receivers_init(void)
 		pg_atomic_init_u32(&receivers->places[i].xid, InvalidTransactionId);
 }
 
-/*---- Who has a message ----*/
+/*---- Transactions that have received messages ----*/
 
-/* Publishes this top transaction, which is about to delete the row of a message. */
+/* Publishes this top-level transaction, which is about to delete the row of a message. */
 void
 dw_receiver_publish(TransactionId xid)
 {
@@ -108,7 +110,10 @@ dw_receiver_publish(TransactionId xid)
 	published = true;
 }
 
-/* Ends the publication, if there is one.  For callbacks at the end of the transaction. */
+/*
+ * Ends the publication of this process's transaction, if it is published.  Callbacks call this at
+ * the end of the transaction.
+ */
 void
 dw_receiver_withdraw(void)
 {
@@ -120,15 +125,15 @@ dw_receiver_withdraw(void)
 }
 
 /*
- * Returns true if the top transaction of this transaction has received messages.  The transaction
- * is in progress, or was a moment ago.
+ * Returns true if the top-level transaction of this transaction has received messages.  The
+ * transaction is in progress, or was in progress a moment ago.
  */
 bool
 dw_xid_receives(TransactionId xid)
 {
 	TransactionId top;
 
-	/* the xid was published before the caller could read it in a row */
+	/* the xid was published before it was in a row that the caller can read */
 	pg_read_barrier();
 	if (pg_atomic_read_u32(&receivers->n) == 0 ||
 		TransactionIdPrecedes(xid, TransactionXmin))
@@ -141,8 +146,8 @@ dw_xid_receives(TransactionId xid)
 }
 
 /*
- * Returns when the oldest of these transactions received its first message, or DW_NEVER if there is
- * no such transaction.
+ * Returns when the oldest published transaction of the database received its first message, or
+ * DW_NEVER if none is published.
  */
 TimestampTz
 dw_receivers_oldest(DwDatabase *db)
@@ -180,7 +185,7 @@ dw_receiver_terminate(DwDatabase *db, pid_t pid, TimestampTz by)
 		pg_read_barrier();
 		if (place->served == db->oid && place->pid == pid && place->since <= by)
 		{
-			/* the next call must not terminate the session again while it ends */
+			/* the session may take some time to end, and later calls must not terminate it again */
 			place->since = DW_NEVER;
 			return kill(pid, SIGTERM) == 0;
 		}
@@ -192,7 +197,7 @@ dw_receiver_terminate(DwDatabase *db, pid_t pid, TimestampTz by)
 
 /*
  * Registers this session as waiting for a message of queues of the database.  A queue may have no
- * place yet: when it gets a place, all waiting sessions are woken.  Needs the ready lock.
+ * place yet.  When the queue gets a place, all waiting sessions are woken.  Needs the ready lock.
  */
 void
 dw_await_enter(DwDatabase *db, const int16 *queues, int n)
@@ -236,7 +241,7 @@ dw_await_leave(DwDatabase *db)
 	}
 }
 
-/* True if the process of this place waits for a message of the queue, and was not woken. */
+/* Returns true if the process of this place waits for a message of the queue, and was not woken. */
 static bool
 can_be_woken(const Receiver *place, const DwQueue *queue)
 {

@@ -18,7 +18,7 @@
 /* If a woken session has not looked for a message within this time, another session is woken. */
 #define DW_WAKE_AGAIN_US	(50 * 1000)
 
-/* After this time a task, or a receiver, gives way to processes that wait for its locks. */
+/* After this time, a task or receiver that blocks other processes by its locks is terminated. */
 #define DW_GIVE_WAY_US		(500 * 1000)
 
 extern void dw_receivers_request(void);
@@ -30,7 +30,7 @@ extern bool dw_xid_receives(TransactionId xid);
 extern TimestampTz dw_receivers_oldest(DwDatabase *db);
 extern bool dw_receiver_terminate(DwDatabase *db, pid_t pid, TimestampTz by);
 
-/* For how many queues a session can wait at once. */
+/* Maximum number of queues for which a session can wait at once. */
 #define DW_MAX_AWAITED	32
 
 extern void dw_await_enter(DwDatabase *db, const int16 *queues, int n);

@@ -3,17 +3,16 @@
  * rollbacks.c
  *	  Messages whose receivers were rolled back.
  *
- * Run by sessions that receive, in callbacks, and by the sweeper.  A rollback undoes all writes of
- * its transaction.  So if a message makes its receiver fail, the attempt would not be counted, and
- * the message would come again at once, for ever.  Therefore rollbacks are counted here.  After the
- * first two rollbacks in a row, the message is due again at once.  After the third, it is due again
- * at once if the transaction had received other messages, too.  But from then on it is received
- * alone, since another message may have caused the failure.  If a message was received alone, from
- * the third rollback on it is left to the sweeper (sweeper/leases.c), which counts the attempt in
- * the table.
+ * Run by receiving sessions, in callbacks, and by the sweeper.  A rollback undoes all writes of its
+ * transaction.  So if a message makes its receiver fail, the attempt is not in the table, and the
+ * message would come again at once, for ever.  Therefore rollbacks are counted here.  After the
+ * first two rollbacks in a row, the message is due again at once.  After the third, the message is
+ * received alone, since another message may have caused the failure.  If a message was alone in its
+ * transaction, the third and each later rollback leaves the message to the sweeper
+ * (sweeper/leases.c), which counts the attempt in the table.
  *
- * The memory is bounded: a message takes the place of an older message.  If there is no place to
- * hand a message over to the sweeper, the message is due again at once.
+ * The memory is bounded: a message replaces an older message.  If the list for the sweeper is full,
+ * the message is due again at once.
  *
  *-------------------------------------------------------------------------
  */
@@ -34,7 +33,7 @@ dw_rollbacks_init(DwRollbacks *rollbacks)
 		pg_atomic_init_u64(&rollbacks->to_settle[i], 0);
 }
 
-/* Counts a rollback of a receiver of the message.  Returns the number of rollbacks in a row. */
+/* Counts a rollback of a receiver of the message.  Returns the new number of rollbacks in a row. */
 uint32
 dw_rollback_note(DwRollbacks *rollbacks, int64 id)
 {
@@ -47,7 +46,7 @@ dw_rollback_note(DwRollbacks *rollbacks, int64 id)
 	return 1;
 }
 
-/* Returns how many rollbacks in a row are known for the message. */
+/* Returns how many rollbacks in a row are counted for the message. */
 uint32
 dw_rollbacks_of(DwRollbacks *rollbacks, int64 id)
 {
@@ -66,10 +65,7 @@ dw_rollback_forget(DwRollbacks *rollbacks, int64 id)
 	(void) pg_atomic_compare_exchange_u64(&rollbacks->seen[id % DW_ROLLBACKS].id, &expected, 0);
 }
 
-/*
- * Leaves the message to the sweeper, which the caller calls.  Returns false if there is no place
- * for the message.
- */
+/* Leaves the message to the sweeper, which the caller wakes.  Returns false if the list is full. */
 bool
 dw_rollback_hand_over(DwRollbacks *rollbacks, int64 id)
 {

@@ -13,14 +13,15 @@
 #include "port/atomics.h"
 
 /*
- * This many rollbacks in a row have no consequence for a message: they happen without its fault,
- * for example in a deployment.  After one more rollback the message is received alone.
+ * This number of rollbacks in a row has no consequence for a message.  Often the message is not the
+ * cause of a rollback, for example in a deployment.  After one more rollback the message is
+ * received alone.
  */
 #define DW_ROLLBACKS_FREE	2
 
-/* Number of messages that are remembered. */
+/* Maximum number of messages whose rollbacks are counted. */
 #define DW_ROLLBACKS	1024
-/* Number of messages that can wait for the sweeper. */
+/* Maximum number of messages that are left to the sweeper. */
 #define DW_TO_SETTLE	256
 
 /* All fields are atomics: sessions write them in callbacks at the end of a transaction. */
@@ -29,7 +30,7 @@ typedef struct DwRollbacks
 	struct
 	{
 		pg_atomic_uint64 id;	/* id of a message; 0: free */
-		pg_atomic_uint32 n;		/* how often in a row its receiver was rolled back */
+		pg_atomic_uint32 n;		/* number of rollbacks of its receivers in a row */
 	}			seen[DW_ROLLBACKS];	/* index: id % DW_ROLLBACKS */
 	pg_atomic_uint64 to_settle[DW_TO_SETTLE];	/* ids; 0: free */
 } DwRollbacks;

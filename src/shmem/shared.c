@@ -3,12 +3,13 @@
  * shared.c
  *	  Shared memory of a database: its layout, and wake-ups.
  *
- * Run by all processes.  Everything is in the main segment.  Settings fix its size when the server
- * starts, and it never grows.  After a crash the postmaster sets up a new segment, and the timers
- * fill it from the tables.  control/shmem.c requests and initializes it.
+ * Run by all processes.  The memory of delay_wheel is part of PostgreSQL's main segment.  Settings
+ * fix the size when the server starts.  The size never changes.  After a crash the postmaster
+ * creates a new segment, and timers fill it from the tables.  control/shmem.c requests and
+ * initializes this memory.
  *
- * dw_lane_dirty(), dw_wake_timer() and dw_wake_launcher() are called in commit callbacks, so they
- * never fail, wait or allocate memory.
+ * Commit callbacks call dw_lane_dirty(), dw_wake_timer() and dw_wake_launcher(), so these never
+ * fail, wait or allocate memory.
  *
  *-------------------------------------------------------------------------
  */
@@ -111,7 +112,7 @@ dw_inbox(DwDatabase *db)
 	return (DwInbox *) ((char *) db + inbox_offset());
 }
 
-/* Returns the ring of the database.  The database's ring lock protects it. */
+/* Returns the ring of the database.  The database's ring lock protects the ring. */
 DwRing *
 dw_ring(DwDatabase *db)
 {
@@ -119,7 +120,7 @@ dw_ring(DwDatabase *db)
 }
 
 /*
- * Returns the bitmap of the lanes that the timer must look at, in DW_LANE_WORDS words.  The number
+ * Returns the bitmap of dirty lanes, which the timer must look at: DW_LANE_WORDS words.  The number
  * of a bit is a lane's index in dw_lanes.
  */
 pg_atomic_uint64 *
@@ -128,10 +129,7 @@ dw_dirty_lanes(DwDatabase *db)
 	return (pg_atomic_uint64 *) ((char *) db + dirty_offset());
 }
 
-/*
- * Returns the lock that protects the ring and the database's account.  The locks of a database are
- * a pair: ring lock, ready lock.
- */
+/* Returns the ring lock, which protects ring and account.  Each database has one. */
 LWLock *
 dw_ring_lock(DwDatabase *db)
 {
@@ -150,8 +148,8 @@ dw_ready_lock(DwDatabase *db)
 /*
  * Returns how many executors may run tasks of one lane at once.
  *
- * A task may take for ever, so one lane must not occupy all executors of a database.
- * One place is left for another owner (dispatch.c), and one for another lane.
+ * Since a task may run for ever, one lane must not occupy all executors of a database.  One
+ * executor is left for another owner (dispatch.c), and one for another lane.
  */
 uint32
 dw_lane_executors(void)
@@ -160,8 +158,8 @@ dw_lane_executors(void)
 }
 
 /*
- * Returns true if the current user may see this database in views: it is the session's database, or
- * the user has the rights of pg_read_all_stats.
+ * Returns true if views show this database to the current user: it is the current database, or the
+ * user has the rights of pg_read_all_stats.
  */
 bool
 dw_may_see_database(const DwDatabase *db)
@@ -173,26 +171,29 @@ dw_may_see_database(const DwDatabase *db)
 /*---- Wake-ups ----*/
 
 /*
- * Tells the timer to look at the lane (step C2d of the protocol).
+ * Marks the lane as dirty, so that the timer looks at it (step C2d of the protocol).
  *
- * The caller stores changes that the timer must see before the call.  Does not wake the timer.
+ * Before the call, the caller stores the changes that the timer must see.  Does not wake the timer.
  */
 void
 dw_lane_dirty(DwDatabase *db, const DwLane *lane)
 {
 	uint32		number = lane - dw_lanes;
 
-	/* full barrier; the flag is set last, since the timer clears the flag first */
+	/*
+	 * full barrier; the flag is set after the bit, since the timer clears the flag before it reads
+	 * bits
+	 */
 	pg_atomic_fetch_or_u64(&dw_dirty_lanes(db)[number / 64], UINT64CONST(1) << (number % 64));
 	dw_news_tell(&db->timer_news, DW_NEWS_LANES);
 }
 
 /*
- * Wakes the timer if it sleeps beyond the time "needed"; DW_AWAKE wakes it from any sleep (step C3
- * of the protocol).  If the timer rests until later, asks the launcher to start it by that time
- * (C4).  If the database has no timer for another reason, asks the launcher to start one.
+ * Wakes the timer if it sleeps beyond the time "needed"; DW_AWAKE ends any sleep (step C3 of the
+ * protocol).  If the timer rests until a later time, asks the launcher to start a timer by "needed"
+ * (C4).  If the database has no timer for another reason, asks the launcher to start a timer.
  *
- * The caller stores changes that the timer must see before the call.
+ * Before the call, the caller stores the changes that the timer must see.
  */
 void
 dw_wake_timer(DwDatabase *db, TimestampTz needed)
@@ -206,7 +207,7 @@ dw_wake_timer(DwDatabase *db, TimestampTz needed)
 			(void) dw_process_wake(&db->timer);
 		return;
 	}
-	/* before the timer was withdrawn, it has published until when it rests */
+	/* a resting timer published the end of its rest before it was withdrawn */
 	pg_read_barrier();
 	if (!dw_rest_end_ask(&db->timer_news, needed, &earlier))
 		dw_news_tell(&db->timer_news, DW_NEWS_START);
@@ -216,8 +217,8 @@ dw_wake_timer(DwDatabase *db, TimestampTz needed)
 }
 
 /*
- * Returns how long before its time the launcher starts a resting timer, in microseconds.  Timers
- * are started one after the other, and many may be needed at the same time.
+ * Returns how long before the end of a timer's rest the launcher starts the next timer, in us.
+ * Timers are started one after the other, and many may be needed at the same time.
  */
 int64
 dw_rest_margin(void)
@@ -225,7 +226,7 @@ dw_rest_margin(void)
 	return 2 * USECS_PER_SEC + (int64) dw_max_databases * 50 * 1000;
 }
 
-/* Makes the timer look for executors and receivers at this time, unless it is DW_NEVER. */
+/* Makes the timer look for executors and receivers at this time.  Does nothing for DW_NEVER. */
 void
 dw_ask_dispatch(DwDatabase *db, TimestampTz at)
 {
@@ -235,7 +236,7 @@ dw_ask_dispatch(DwDatabase *db, TimestampTz at)
 	dw_wake_timer(db, at);
 }
 
-/* Asks the sweeper to do the job at this time, unless the sweeper will do it before. */
+/* Asks the sweeper to do the job at this time, or earlier if it has an earlier request. */
 void
 dw_ask_sweeper(DwDatabase *db, DwJob job, TimestampTz at)
 {
@@ -247,8 +248,8 @@ dw_ask_sweeper(DwDatabase *db, DwJob job, TimestampTz at)
 }
 
 /*
- * Returns a hash that nobody can compute for a guessed value: its salt changes with each start of
- * the server.  pg_locks and some views show such hashes to everybody.
+ * Returns a hash with a secret salt, which changes with each start of the server.  So nobody can
+ * compute the hash of a guessed value.  pg_locks and some views show such hashes to all users.
  */
 uint64
 dw_secret_hash(const void *data, int length, uint64 seed)
@@ -257,8 +258,8 @@ dw_secret_hash(const void *data, int length, uint64 seed)
 }
 
 /*
- * Asks timer and sweeper for this restart, if any.  Then wakes them from any sleep, so that they
- * check whether the database is held or they must restart.
+ * Requests this restart of timer and sweeper, if any.  Wakes timer and sweeper, so that they check
+ * whether they must restart, or a command needs the database.
  */
 void
 dw_call_timer(DwDatabase *db, DwRestart restart)
@@ -269,7 +270,7 @@ dw_call_timer(DwDatabase *db, DwRestart restart)
 	pg_memory_barrier();
 	(void) dw_process_wake(&db->timer);
 	(void) dw_process_wake(&db->sweeper);
-	/* a resting timer must read settings and the clock again, too */
+	/* if the timer rests, a new timer must read settings and clock, too */
 	if (restart != DW_RESTART_NONE && !dw_process_is_there(&db->timer) &&
 		dw_rest_end_ask(&db->timer_news, DW_AWAKE, &earlier))
 		dw_wake_launcher();
@@ -278,8 +279,8 @@ dw_call_timer(DwDatabase *db, DwRestart restart)
 /*
  * Returns the time at which timer and sweeper must end for a restart, or DW_NEVER.
  *
- * A timer that has just started keeps running for a moment.  Otherwise frequent changes of settings
- * would keep the timer from its work.
+ * If the timer has just started, a restart for new settings waits a moment.  Otherwise frequent
+ * changes of settings would prevent the timer's work.
  */
 TimestampTz
 dw_restart_at(DwDatabase *db)
@@ -302,7 +303,7 @@ dw_wake_launcher(void)
 	(void) dw_process_wake(&dw_shared->launcher);
 }
 
-/* Wakes the timer from any sleep or rest, if there is one, by dw_wake_timer(). */
+/* If the database has a timer, sleeping or resting, wakes it by dw_wake_timer(). */
 void
 dw_wake_timer_if_any(DwDatabase *db)
 {

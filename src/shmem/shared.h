@@ -4,22 +4,22 @@
  *	  Shared memory of delay_wheel: databases, lanes and their owners.
  *
  * A lane is one combination of owner, queue and priority in one database.  Each database has a
- * timer, which keeps the tasks of its near future in memory: in a ring (a timer wheel, whose slots
- * hold the tasks of one tick each) or in a heap while they wait, and in the lane's ready list from
- * their due time until an executor takes them.  The table delay_wheel_data.task is the truth;
- * memory is only a cache of it.  A lane's cursor is the first key (due time and id) that is not in
- * memory.  Its horizon is a due time: if a task is due by then, the session that commits it sends a
- * hint to the timer by the database's inbox.  A "place" is an element of one of the fixed arrays.
+ * timer, which stores the tasks of the near future in memory.  Waiting tasks are in a ring (a timer
+ * wheel, whose slots contain the tasks of one tick each) or in a heap.  Due tasks are in their
+ * lane's ready list until an executor takes them.  Memory is only a cache of the table
+ * delay_wheel_data.task.  A lane's cursor is the first key (due time and id) that is not in memory.
+ * A lane's horizon is a due time.  If a task is due by the horizon, the session that commits the
+ * task sends a hint to the database's inbox.  A "place" is an element of a fixed array.
  *
  * Locks, and what each protects:
  *
- * table lock	which databases, lanes, owners, queues and executors exist
- *				(entering and leaving the fixed arrays)
- * ring lock	one per database: the ring and the pool accounts.  Only the
- *				database's timer changes them; views read them.
- * ready lock	one per database: the ready lists of its lanes, and what its
- *				executors run.  Timer and executors change them.
- * spinlocks	one each for inbox and last problem of a database
+ * table lock	the fixed arrays: which places of databases, lanes, owners, queues and executors
+ *				are in use
+ * ring lock	one per database: its ring and account.  Only its timer changes them; views read
+ *				them.
+ * ready lock	one per database: ready lists, and the current tasks of its executors.  Timer and
+ *				executors change them.
+ * spinlocks	one for the inbox and one for the last problem of a database
  * (atomics)	committing sessions write these without any lock
  *
  * A process holds at most one of the LWLocks at a time, except that the ready
@@ -53,19 +53,16 @@
 #include "sweeper_news.h"
 #include "timer_news.h"
 
-/* Length of a bitmap of lanes, in words of 64 bits. */
+/* Length of a bitmap with one bit for each lane, in words of 64 bits. */
 #define DW_LANE_WORDS	((dw_max_lanes + 63) / 64)
 
 /*
- * The timer hands a task over this long before its due time, in us, since waking an executor takes
- * about as long (near.c).
+ * The timer hands a task over this time, in us, before the due time, since the wake-up of an
+ * executor takes about this time (near.c).
  */
 #define DW_HEAD_START_US	100
 
-/*
- * State of a lane's spare entry (DwLane.spare), which holds one task of the lane when
- * the pool has no memory for it.
- */
+/* State of a lane's spare entry (DwLane.spare), for one task when the pool has no memory. */
 typedef enum DwSpareState
 {
 	DW_SPARE_FREE = 0,
@@ -73,7 +70,7 @@ typedef enum DwSpareState
 	DW_SPARE_READY				/* due; protected by the ready lock */
 } DwSpareState;
 
-/* Why the tasks of an owner get no executor. */
+/* Reasons why the tasks of an owner get no executor. */
 typedef enum DwBlock
 {
 	DW_BLOCK_NONE = 0,
@@ -88,8 +85,8 @@ typedef enum DwBlock
 } DwBlock;
 
 /*
- * Why no task of a lane is started, though its owner could get an executor.  Set by pause_of() in
- * task/queues.c and, when a lane is entered, by dw_queue_attach_lane().
+ * Reasons why a lane is paused: no task is started, even if its owner could get an executor.  Set
+ * by pause_of() in task/queues.c and, when a lane is entered, by dw_queue_attach_lane().
  */
 typedef enum DwPause
 {
@@ -97,14 +94,13 @@ typedef enum DwPause
 	DW_PAUSED_DATABASE,			/* all tasks of the database are paused */
 	DW_PAUSED_OWNER,			/* all tasks of the owner are paused */
 	DW_PAUSED_QUEUE,			/* all tasks of the queue are paused */
-	DW_PAUSED_NO_QUEUE,			/* the queue is not declared, or the timer has not read its
-								 * declaration yet */
+	DW_PAUSED_NO_QUEUE,			/* the queue is not declared, or its declaration was not read yet */
 	DW_PAUSED_NO_PLACE			/* the array dw_queues has no place for the queue */
 } DwPause;
 
 /*
- * A list of lanes that have ready tasks and are not paused, in the order of their turns.  It holds
- * the lanes of one owner, for executors, or of one external queue, for sessions that receive.
+ * A list of lanes that have ready tasks and are not paused, in the order of their turns.  The lanes
+ * belong to one owner (for executors) or to one external queue (for receivers).
  */
 typedef struct DwTurns
 {
@@ -123,8 +119,8 @@ typedef struct DwLaneGroups
 								 * order */
 	dlist_head	hungry;			/* groups of which the timer must load more tasks */
 	uint32		nopen;			/* length of "open" */
-	uint32		set_aside;		/* tasks set aside in a row, see dw_groups_set_aside() */
-	TimestampTz rests_until;	/* no task is taken out of the ready list before then */
+	uint32		set_aside;		/* number of tasks set aside in a row, see dw_groups_set_aside() */
+	TimestampTz rests_until;	/* no task is taken out of the ready list before this time */
 	int64		rest_us;		/* length of the next rest */
 	uint32		entries;		/* ready tasks of all groups */
 } DwLaneGroups;
@@ -149,61 +145,61 @@ typedef struct DwLane
 	pg_atomic_uint32 generation; /* incremented when the lane is given back */
 
 	/* written by the timer, read by committing sessions */
-	pg_atomic_uint64 horizon;	/* sessions send hints of tasks that are due by then */
+	pg_atomic_uint64 horizon;	/* sessions send hints of tasks that are due by this time */
 
-	/* Committing sessions lower these.  The timer takes the values and resets them to DW_NEVER. */
+	/*
+	 * Committing sessions lower these times.  The timer reads these times, and resets them to
+	 * DW_NEVER.
+	 */
 	pg_atomic_uint64 next_far;	/* earliest due time of a task that is not in memory */
-	pg_atomic_uint64 reload_from;	/* from this due time on, memory is out of date, and rows must
-									 * be read again */
+	pg_atomic_uint64 reload_from;	/* from this due time on, rows must be read again */
 
 	/* timer only */
 	TimestampTz cursor_due;		/* cursor: the first key that is not in memory */
 	int64		cursor_id;
-	uint32		waiting;		/* number of entries in ring and heap, and a waiting spare;
-								 * executors read it under the ready lock */
-	TimestampTz load_after;		/* after a failed load, do not try again before then */
-	bool		orphan;			/* its owner was dropped, so none of its tasks is in memory, see
-								 * orphans.c */
-	uint32		refill_at;		/* after a shortage of memory, load again when at most so many
-								 * entries are in memory; else PG_UINT32_MAX */
+	uint32		waiting;		/* number of entries in ring, heap and a waiting spare; executors
+								 * read it under the ready lock */
+	TimestampTz load_after;		/* after a failed load, do not load again before this time */
+	bool		orphan;			/* the owner was dropped, so no task is in memory, see orphans.c */
+	uint32		refill_at;		/* after a shortage of memory, load again when at most this number
+								 * of entries is in memory; else PG_UINT32_MAX */
 
 	/* ready lock */
-	int32		queue_place;	/* index in dw_queues; DW_NO_QUEUE for the default queue, and
-								 * if the queue has no place there */
-	bool		external;		/* its queue has messages, which sessions receive: no executor takes
-								 * them, and the lane is listed with its queue */
-	DwPause		paused;			/* DW_NOT_PAUSED, or the first reason found */
-	int32		peer;			/* next lane in the circle of lanes of the same owner and queue with
-								 * other priorities */
+	int32		queue_place;	/* index in dw_queues; DW_NO_QUEUE if the queue has no place in this
+								 * array */
+	bool		external;		/* its queue has messages; the list of the queue contains the
+								 * lane */
+	DwPause		paused;			/* first reason for a pause, or DW_NOT_PAUSED */
+	int32		peer;			/* next lane of the same owner and queue, in a circle */
 	uint32		passed_over;	/* tasks that were taken in a row from peers of higher priority
 								 * while this lane had tasks */
 	TimestampTz waits_since;	/* when its owner began to wait for a turn in the queue */
-	DwList		ready;			/* its ready list: due tasks outside of groups, not taken yet */
-	bool		grouped;		/* its queue has groups, so its entries store their groups */
+	DwList		ready;			/* ready list: due tasks without a group's place, not taken yet */
+	bool		grouped;		/* its queue has groups, so entries store hashes of groups */
 	DwLaneGroups groups;		/* if grouped: its ready and running tasks by group */
-	DwEntry		spare;			/* one more task, for which the pool had no memory */
+	DwEntry		spare;			/* a task for which the pool had no memory */
 	DwSpareState spare_state;
-	bool		is_listed;		/* True if in the DwTurns of its owner, or of its external queue */
-	int32		ready_next;		/* neighbours in that list of lanes */
+	bool		is_listed;		/* true if the lane is in the DwTurns of its owner or external
+								 * queue */
+	int32		ready_next;		/* neighbours of the lane in this DwTurns */
 	int32		ready_prev;
 	uint32		running;		/* executors that run a task of the lane */
-	uint32		load_below;		/* if fewer entries than this are in memory, wake the timer to load
-								 * more; 0: never */
-	uint32		batch_size;		/* maximum number of tasks that share a transaction, if
-								 * settings allow batches */
+	uint32		load_below;		/* executors wake the timer if fewer entries are in memory; 0:
+								 * never */
+	uint32		batch_size;		/* maximum number of tasks of a batch, if settings allow batches */
 	uint32		alone;			/* number of tasks to run alone before the next batch is tried */
 	TimestampTz recheck_at;		/* when to load the lane again, since plain SQL has locked a row */
-	TimestampTz recheck_from;	/* load it from this due time on */
-	int64		recheck_interval;	/* pause before recheck_at, in us; grows while the same row
-									 * stays locked */
+	TimestampTz recheck_from;	/* at recheck_at, the lane is loaded from this due time on */
+	int64		recheck_interval;	/* pause before recheck_at, in us; grows while the same row is
+									 * locked */
 	int64		recheck_id;		/* id of the task whose row is locked */
 
-	/* statistics, since the lane was entered */
+	/* statistics since the lane was entered */
 	DwCounters	counters;
 	DwLaneLateness lateness;
 } DwLane;
 
-/* A role that owns lanes of one database.  It has the place while it has lanes or executors. */
+/* A role that owns lanes of one database.  A role has a place while it has lanes or executors. */
 typedef struct DwOwner
 {
 	/* identity: table lock */
@@ -213,75 +209,71 @@ typedef struct DwOwner
 	int32		next_free;
 
 	/* ready lock */
-	DwTurns		turns;			/* its lanes with ready tasks, without lanes of external queues */
-	bool		is_listed;		/* True if in one of its database's two lists of owners */
-	dlist_node	link;			/* link in that list */
+	DwTurns		turns;			/* lanes with ready tasks, except lanes of external queues */
+	bool		is_listed;		/* true if in ready_owners or blocked_owners of the database */
+	dlist_node	link;			/* link in this list */
 	DwBlock		block;			/* why the owner got no executor */
 	TimestampTz retry_at;		/* if blocked, when to try again; else 0 */
-	uint32		start_failures;	/* vain attempts to get an executor, in a row */
-	int64		lacks_since;	/* when no background worker was free for it, by dw_uptime(); 0: it
-								 * lacks none */
-	int64		no_worker_told;	/* when its lack of workers was last logged, by dw_uptime(); 0: never */
+	uint32		start_failures;	/* number of failed attempts to get an executor, in a row */
+	int64		lacks_since;	/* since when it lacks a background worker, by dw_uptime(); or 0 */
+	int64		no_worker_told;	/* when this lack was last logged, by dw_uptime(); 0: never */
 
-	/* timer only: results of its present look at all owners, see dispatch.c */
-	uint32		round;			/* number of the look that set in_need */
-	DwLane	   *in_need;		/* its first lane that needs another executor, or NULL */
+	/* timer only: results of its present round, see dispatch.c */
+	uint32		round;			/* number of the round that set in_need */
+	DwLane	   *in_need;		/* first lane of the owner that needs another executor, or NULL */
 } DwOwner;
 
-/* Stands for "no declared queue" in place of an index in dw_queues. */
+/* Replaces an index in dw_queues if a lane has no declared queue. */
 #define DW_NO_QUEUE		(-1)
 
 #define DW_TIMER_REFUSED	"could not start the timer: no background worker is free"
 #define DW_LOOK_REFUSED		"could not look into the database: no background worker is free"
 
-/* A database that is served. */
+/* A database with delay_wheel. */
 typedef struct DwDatabase
 {
 	/* table lock */
 	Oid			oid;			/* InvalidOid if the place is free */
-	char		name[NAMEDATALEN];	/* for the log; empty until its timer has read it */
+	char		name[NAMEDATALEN];	/* for the log; empty until the timer has stored the name */
 	DwProcess	timer;
 	DwTimerNews timer_news;
 	DwProcess	sweeper;
 	DwSweeperNews sweeper_news;
-	DwLack		executors_lack;	/* of the owner who has lacked a background worker longest */
-	bool		absent;			/* True until a timer has found the extension in the database */
+	DwLack		executors_lack;	/* lack of the owner that has lacked a background worker longest */
+	bool		absent;			/* true until a timer has found the extension in the database */
 	int32		lanes;			/* first lane of its list of lanes */
 	uint32		nlanes;
 
-	/*
-	 * Number of transactions and processes that use this place.  While it is not 0, the place is
-	 * not given back.
-	 */
+	/* Number of transactions and processes that use this place.  A used place is not given back. */
 	pg_atomic_uint32 pins;
 
-	/* commands that need the database without sessions of delay_wheel, see hold.c */
+	/* number of commands that need the database without sessions of delay_wheel, see hold.c */
 	pg_atomic_uint32 holds;
-	pg_atomic_uint32 waiters;	/* sessions in delay_wait(), see wait.c */
-	pg_atomic_uint32 autonomous_ended;	/* incremented when a task outside of a transaction has
-										 * ended, see autonomous.c */
+	pg_atomic_uint32 waiters;	/* number of sessions in delay_wait(), see wait.c */
+	pg_atomic_uint32 autonomous_ended;	/* incremented when a task that ran outside of a transaction
+										 * (autonomous.c) has ended */
 	/* 1 if delay_wheel.enabled is off in this database; written by the timer */
 	pg_atomic_uint32 disabled;
 
 	/* the pool memory of this database; protected by the ring lock and the pool's spinlock */
 	DwAccount	account;
 
-	/* written under both table lock and ready lock */
+	/* written under table lock and ready lock together */
 	bool		paused;			/* delay_wheel.pause_database() was called */
 	bool		queues_missing;	/* a declared queue has no place in dw_queues */
 
 	/* ready lock */
-	dlist_head	ready_owners;	/* owners with ready tasks who can get an executor, in the order of
+	dlist_head	ready_owners;	/* owners with ready tasks that can get an executor, in the order of
 								 * their turns */
-	dlist_head	blocked_owners;	/* owners with ready tasks who get no executor; owners who lack a
+	dlist_head	blocked_owners;	/* owners with ready tasks that get no executor; owners that lack a
 								 * background worker come first */
-	TimestampTz blocked_until;	/* no blocked owner tries again before then */
-	uint32		awaiting;		/* sessions that wait for a message, see receivers.c */
-	uint32		notifying;		/* declared queues with a channel */
-	int			queue_places;	/* all its queues are before this index in dw_queues */
-	int32		group_opened;	/* a lane in which the end of a task has opened a group, see
+	TimestampTz blocked_until;	/* no blocked owner tries again before this time */
+	uint32		awaiting;		/* number of sessions that wait for a message, see receivers.c */
+	uint32		notifying;		/* number of declared queues with a channel */
+	int			queue_places;	/* all queues of the database are before this index in dw_queues */
+	int32		group_opened;	/* lane in which the end of a task has opened a group, see
 								 * dw_groups_take_news() */
-	TimestampTz group_wakes_at; /* when the first of its groups that stayed at a limit wakes */
+	TimestampTz group_wakes_at; /* when the first group that was left at a limit wakes */
 
 	/* statistics */
 	pg_atomic_uint64 near;		/* tasks in ring and heap */
@@ -290,17 +282,16 @@ typedef struct DwDatabase
 	DwLateness	lateness;
 
 	DwProblem	problem;
-	pg_atomic_uint64 executors_told;	/* when silent executors were last logged, by dw_uptime(); 0:
-										 * never */
+	pg_atomic_uint64 executors_told;	/* when silent executors were last logged, by dw_uptime() */
 	DwRollbacks rollbacks;
 } DwDatabase;
 
-/* Whether rights or settings of an executor's role have changed since its login. */
+/* Shows whether rights or settings of an executor's role have changed since the login. */
 typedef enum DwStale
 {
 	DW_FRESH = 0,
-	DW_STALE_LOOK,				/* memberships have changed: the executor checks whether its
-								 * role may still log in */
+	DW_STALE_LOOK,				/* memberships have changed: the executor checks whether the role
+								 * may still log in */
 	DW_STALE_END				/* the executor takes no further task */
 } DwStale;
 
@@ -311,7 +302,7 @@ typedef enum DwStale
 typedef struct DwQuit
 {
 	Oid			database;
-	bool		stopped;		/* somebody had asked to stop the task */
+	bool		stopped;		/* a session had asked to stop the task */
 	int64		id;				/* id of the task; 0: this note is free */
 } DwQuit;
 
@@ -321,32 +312,30 @@ typedef struct DwShared
 	LWLock	   *table_lock;
 	LWLock	   *database_locks;	/* a ring lock and a ready lock for each database */
 	DwProcess	launcher;
-	pg_atomic_uint32 databases_changed;	/* the launcher must list the databases again */
-	pg_atomic_uint32 turned_away;	/* a database with the extension found no place */
+	pg_atomic_uint32 databases_changed;	/* 1: the launcher must read the list of databases again */
+	pg_atomic_uint32 turned_away;	/* 1 if a database with the extension has found no place */
 	pg_atomic_uint32 looks_into; /* OID of a database without a place, in which a worker of the
 								  * launcher looks for the extension */
-	pg_atomic_uint32 looked;	/* that worker has found the answer */
-	pg_atomic_uint32 timers;	/* timers at work, in all databases */
-	pg_atomic_uint32 timer_refused;	/* no background worker was free for the timer of some
+	pg_atomic_uint32 looked;	/* 1 if this worker has found the answer */
+	pg_atomic_uint32 timers;	/* number of timers at work, in all databases */
+	pg_atomic_uint32 timer_refused;	/* 1: no background worker was free for the timer of a
 									 * database */
-	DwLack		look_lack;		/* of the worker that looks into a database without a place */
-	DwStartPause pauses[DW_STARTS];	/* pauses of processes that lack a background worker, see
-									 * starts.c */
-	pg_atomic_uint32 unlooked;	/* OID of the database that waits for a look, since no background
-								 * worker is free */
-	pg_atomic_uint64 unlooked_at;	/* since when it waits, a TimestampTz */
-	pg_atomic_uint64 clock_was; /* latest time of the clock before it was set back, a TimestampTz;
-								 * PG_INT64_MIN: it was not set back.  Written by the launcher */
-	uint64		salt;			/* random number of this start of the server, for hashes that
-								 * everybody may see */
-	int			other_workers;	/* background workers of others, registered when the server started,
-								 * such as the launcher of logical replication */
-	bool		recovered;		/* the server came out of recovery, see copies/recovery.c; written
-								 * only by postmaster and launcher */
+	DwLack		look_lack;		/* lack of the worker that looks into a database without a place */
+	DwStartPause pauses[DW_STARTS];	/* pauses before the next start, see starts.c */
+	pg_atomic_uint32 unlooked;	/* OID of the database that waits for this worker */
+	pg_atomic_uint64 unlooked_at;	/* since when this database waits, a TimestampTz */
+	pg_atomic_uint64 clock_was; /* last time before the clock was set back, a TimestampTz, or
+								 * PG_INT64_MIN; written by the launcher */
+	uint64		salt;			/* random number of this start of the server, for hashes that all
+								 * users can see */
+	int			other_workers;	/* background workers of PostgreSQL and other extensions at the
+								 * start of the server */
+	bool		recovered;		/* recovery has ended on this server, see copies/recovery.c; written
+								 * by postmaster and launcher */
 	DwLogins	logins;			/* settings of new sessions */
 	DwQuit		quits[DW_MAX_QUITS]; /* table lock */
-	uint32		next_quit;		/* next note to overwrite, modulo DW_MAX_QUITS */
-	pg_atomic_uint32 nquits;	/* notes in use */
+	uint32		next_quit;		/* index of the next note to overwrite, modulo DW_MAX_QUITS */
+	pg_atomic_uint32 nquits;	/* number of notes in use */
 	int32		free_lane;		/* first of the list of free lanes */
 	int32		free_owner;		/* first of the list of free owners */
 	uint32		nlanes;			/* lanes in use */
@@ -354,22 +343,23 @@ typedef struct DwShared
 	uint32		database_size;	/* bytes of a database with inbox and ring */
 } DwShared;
 
-/* Minimum interval at which a rate wakes a timer. */
+/* Minimum interval between two wake-ups of a timer by a rate, in us. */
 #define DW_COALESCE_US		1000
 
 /*
- * A flag in the offset of an entry: the task must run in a transaction of its own.  An
- * offset needs at most 14 of the 16 bits.
+ * A flag in the offset of an entry: the task must run in a transaction of its own.  An offset uses
+ * at most 14 of the 16 bits, so 2 bits are free for flags.
  */
 #define DW_ENTRY_ALONE	0x8000
 
 /*
- * Another flag: "block" is the hash of the task's group, see groups.c.  The group's list, and later
- * DwExecutor.tid, may hold the TID.  Otherwise the row is found by its id.
+ * A flag in the offset of an entry: "block" is the hash of the task's group, see groups.c.  The
+ * group's list, and later DwExecutor.tid, may store the TID.  Otherwise the executor finds the row
+ * by its id.
  */
 #define DW_ENTRY_GROUP	0x4000
 
-/* In shared memory.  dw_shared is NULL if the library was not preloaded. */
+/* In shared memory; NULL if the library was not preloaded. */
 extern PGDLLIMPORT DwShared *dw_shared;
 extern DwPool *dw_pool;
 extern DwLane *dw_lanes;
@@ -418,10 +408,7 @@ dw_lane_at(int32 index)
 	return index == DW_NO_LANE ? NULL : &dw_lanes[index];
 }
 
-/*
- * Returns the line pointer number of the row, without the flags, or InvalidOffsetNumber if the TID
- * is not known.
- */
+/* Returns the offset of the row's TID, without flags, or InvalidOffsetNumber if it is not known. */
 static inline OffsetNumber
 dw_entry_offset(const DwEntry *entry)
 {
@@ -434,7 +421,7 @@ dw_lane_owner(const DwLane *lane)
 	return &dw_owners[lane->owner_place];
 }
 
-/* Returns the owner of this link of a list. */
+/* Returns the owner to which this link of a list belongs. */
 static inline DwOwner *
 dw_linked_owner(dlist_node *node)
 {
@@ -456,7 +443,7 @@ dw_ready_count(const DwLane *lane)
 	return dw_ready_ungrouped(lane) + lane->groups.entries;
 }
 
-/* Returns the number of tasks of the lane in memory, waiting or ready. */
+/* Returns the number of waiting and ready tasks of the lane. */
 static inline uint32
 dw_lane_held(const DwLane *lane)
 {

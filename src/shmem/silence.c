@@ -1,19 +1,19 @@
 /*-------------------------------------------------------------------------
  *
  * silence.c
- *	  Finds processes of delay_wheel that do not answer, for views and for the log.
+ *	  Finds processes of delay_wheel that do not answer, for views and the log.
  *
- * Run by sessions that read these views, by sessions when they first use the database in a
- * transaction, and by timers.
+ * Run by timers, by sessions that read these views, and by sessions at the first use of delay_wheel
+ * in a transaction.
  *
  * A process that is stopped (SIGSTOP, a debugger, a frozen cgroup), or waits in vain, cannot report
- * itself.  Others see it by stored times: when it was called, and until when it wanted to sleep
- * (process.c, executors.c).  Nobody wakes up only to check, except the timer, once, when an
- * executor that it has called is silent for DW_SILENT_US.  So a process that nobody needs may be
- * stopped for a long time before it is named.  An executor that runs a task is never named: the
- * task may take any time.
+ * itself.  Other processes detect a silent process by stored times: when it was called, and until
+ * when it wanted to sleep (process.c, executors.c).  No process wakes up only for this check, with
+ * one exception: when an executor that a timer has called is silent for DW_SILENT_US, the timer
+ * wakes up once.  So a process that is not needed may be stopped for a long time before it is
+ * reported.  An executor that runs a task is never reported, since the task may take any time.
  *
- * Locking: takes no lock, since a stopped process may hold a lock, and must be named then, too.
+ * Locking: takes no lock, since the stopped process may hold any lock.
  *
  *-------------------------------------------------------------------------
  */
@@ -36,14 +36,14 @@ executor_silent_for(const DwDatabase *db, const DwExecutor *e)
 
 	if (silent < DW_SILENT_US)
 		return 0;
-	/* meanwhile the place may belong to another executor, or this executor may have answered */
+	/* the place may belong to another executor now, or this executor may have answered */
 	pg_read_barrier();
 	return e->database == db->oid && dw_executor_unanswered_since(e) == since ? silent : 0;
 }
 
 /*
  * Finds the next process of the database that does not answer, or the launcher if "db" is NULL.
- * Returns false if there is no more.  *position must be 0 for the first call.
+ * Returns false if no further process is found.  *position must be 0 for the first call.
  */
 bool
 dw_silent_next(DwDatabase *db, uint32 *position, DwSilent *found)
@@ -83,7 +83,7 @@ dw_silent_next(DwDatabase *db, uint32 *position, DwSilent *found)
 	}
 }
 
-/* Returns true at most once in DW_LOG_INTERVAL_US: then the caller writes to the log. */
+/* Returns true if the caller must write to the log: at most once in DW_LOG_INTERVAL_US. */
 static bool
 log_is_due(pg_atomic_uint64 *told)
 {
@@ -96,8 +96,8 @@ log_is_due(pg_atomic_uint64 *told)
 }
 
 /*
- * If a report is due, names this process in the log and as the last problem of the database.  It
- * stands for all silent processes of its kind.
+ * If a report is due, writes this process to the log and to the last problem of the database.
+ * Other silent processes of the same kind are not reported.
  */
 static void
 report(DwDatabase *db, bool is_of_database, const DwSilent *silent)
@@ -113,15 +113,15 @@ report(DwDatabase *db, bool is_of_database, const DwSilent *silent)
 			 is_of_database ?
 			 errmsg("delay_wheel %s of database \"%s\" does not answer: PID %d", silent->kind, db->name, (int) silent->pid) :
 			 errmsg("delay_wheel launcher does not answer: PID %d", (int) silent->pid),
-			 errdetail("It should have answered a call, or ended a piece of work, %.1f s ago.",
+			 errdetail("The process should have answered a call, or ended a piece of work, %.1f s ago.",
 					   silent->silent_for / (double) USECS_PER_SEC),
 			 errhint("If a signal, a debugger or a frozen cgroup has stopped the process, continue it. The view delay_wheel.silent shows all such processes.")));
 	pfree(text);
 }
 
 /*
- * Reports silent processes of this database, and a silent launcher, each kind at most once in
- * DW_LOG_INTERVAL_US.
+ * Reports silent processes of this database, and a silent launcher.  Reports each kind at most once
+ * in DW_LOG_INTERVAL_US.
  */
 void
 dw_silence_report(DwDatabase *db)
@@ -136,7 +136,7 @@ dw_silence_report(DwDatabase *db)
 	}
 }
 
-/* Does dw_silence_report() if timer or launcher do not answer: the timer cannot report them. */
+/* Calls dw_silence_report() if timer or launcher do not answer.  Otherwise the timer calls it. */
 void
 dw_silence_report_timer(DwDatabase *db)
 {

@@ -1,30 +1,31 @@
 /*-------------------------------------------------------------------------
  *
  * starts.c
- *	  Decides who may start the next background worker if too few are free.
+ *	  Decides which process may start the next background worker if too few are free.
  *
  * Run by the launcher, which starts timers and looks into databases, and by timers, which start
  * executors and a sweeper.
  *
  * A process that could not start a background worker notes since when it lacks a worker (DwLack).
- * While there are such notes, only the process that has waited longest may try to start a worker of
- * any kind: it has the turn.  It tries after 10 ms, and then after twice the last pause, up to a
- * second, since workers of other extensions end unnoticed.  When a worker of delay_wheel ends, it
- * tries at once.  All others check once a second whether they have the turn.
+ * While such notes exist, only the process that has waited longest has the turn: it alone may try
+ * to start a worker of any kind.  This process tries after 10 ms, and then after twice the last
+ * pause, up to a second, since it does not notice when workers of other extensions end.  When a
+ * worker of delay_wheel ends, the process that has the turn tries at once.  Other waiting processes
+ * check once a second whether they have the turn.
  *
- * A waiting process stores the time of each check.  If it has not checked for SEEN_US, its note
- * does not count: it does not answer, or does not need the worker any more.  So nobody has to
- * remove the notes of others.
+ * A waiting process stores the time of each check.  The note of a process that has not checked for
+ * SEEN_US does not count: the process does not answer, or does not need the worker any more.  So no
+ * process removes the notes of other processes.
  *
- * The process that has the turn makes others give a worker up: timers that may rest, and executors
- * that have been idle for a moment.  That does not help if databases always have near tasks or a
- * backlog.  So after TURN_US it ends the process that has used its worker longest.  The database of
- * that process then waits behind all that wait already.
+ * The process that has the turn makes other processes end: timers that may rest, and executors that
+ * have been idle for a moment.  If all databases always have near tasks or a backlog, no such
+ * process exists.  So after TURN_US it ends the process that has used its worker longest.  The
+ * database of the ended process then waits behind all databases that wait already.
  *
- * A new timer must not take the last background worker that becomes free from time to time.
- * Otherwise timers that all wait for an executor would wait for ever.  While a new timer would take
- * it, starts of timers compete only with each other.  If endless tasks later occupy the other
- * workers, a timer ends.
+ * A new timer must not take the last background worker that executors can use in turn.  Otherwise
+ * all timers could wait for an executor for ever.  If only one such worker is left, starts of
+ * timers compete only with each other.  If endless tasks later occupy the other workers, a timer
+ * ends.
  *
  *-------------------------------------------------------------------------
  */
@@ -43,22 +44,22 @@
 /* Shortest and longest pause before the process that has the turn tries again. */
 #define PAUSE_MIN_US	(USECS_PER_SEC / 100)
 #define PAUSE_MAX_US	USECS_PER_SEC
-/* How often other processes check, and how old the last check of a process that counts may be. */
+/* Interval of the checks of other processes, and maximum age of the last check of a valid note. */
 #define LOOK_US			USECS_PER_SEC
 #define SEEN_US			(3 * USECS_PER_SEC)
-/* After a wait of TURN_US the longest turn ends, then another turn each NEXT_TURN_US. */
+/* After a wait of TURN_US the longest turn ends, and then one more turn every NEXT_TURN_US. */
 #define TURN_US			(5 * USECS_PER_SEC)
 #define NEXT_TURN_US	USECS_PER_SEC
 
 /*
- * Returns true if one more timer leaves a background worker that sweepers and executors can use in
- * turn.  The first timer may take the last worker.
+ * Returns true if sweepers and executors still have a background worker to use in turn after one
+ * more timer has started.  The first timer may take the last worker.
  */
 static bool
 timer_leaves_a_worker(void)
 {
 	int			timers = 0;
-	int			held = 0;		/* workers that were held for longer than a turn */
+	int			held = 0;		/* workers that have been in use for longer than a turn */
 
 	dw_each_database(db)
 	{
@@ -78,14 +79,17 @@ timer_leaves_a_worker(void)
 		1 + timers + 1 + held + dw_shared->other_workers < max_worker_processes;
 }
 
-/* Returns true if the lack counts: its process has checked not long ago. */
+/* Returns true if the lack counts: the waiting process has checked recently. */
 static bool
 counts(DwLack *lack)
 {
 	return dw_lack_since(lack) != 0 && dw_uptime() - dw_atomic_read(&lack->seen) < SEEN_US;
 }
 
-/* If this lack counts and is older, sets *oldest to the lack, and *who to its process. */
+/*
+ * If this lack counts and is older than *oldest, sets *oldest to this lack, and *who to its
+ * process.
+ */
 static void
 take_older(DwLack *lack, DwProcess *process, DwLack **oldest, DwProcess **who)
 {
@@ -96,8 +100,8 @@ take_older(DwLack *lack, DwProcess *process, DwLack **oldest, DwProcess **who)
 }
 
 /*
- * Returns the oldest lack that competes with this start, or NULL if nobody waits.  Sets *who to the
- * process that would start the worker.
+ * Returns the oldest lack that competes with this start, or NULL if no process waits.  Sets *who to
+ * the waiting process.
  */
 static DwLack *
 find_oldest(DwStart start, DwProcess **who)
@@ -124,8 +128,8 @@ find_oldest(DwStart start, DwProcess **who)
 }
 
 /*
- * Step J1: returns true if this start may be tried: nobody waits, or this lack has the turn and its
- * pause is over.  "lack" is NULL for a worker that is not strictly needed.  Takes no lock.
+ * Step J1: returns true if this start may be tried: no process waits, or this lack has the turn and
+ * its pause is over.  "lack" is NULL if the worker is useful, but not needed.  Takes no lock.
  */
 bool
 dw_start_may_be_tried(DwLack *lack, DwStart start)
@@ -143,10 +147,10 @@ dw_start_may_be_tried(DwLack *lack, DwStart start)
 }
 
 /*
- * Ends the timer that has run longest, and for at least TURN_US, and its executors after their
+ * Ends the timer that has run longest, if it has run for TURN_US, and its executors after their
  * tasks.  Skips the timer of the database "not_of", and timers that were told to end before, since
- * they may not answer.  Unless "waiting" is true, also skips a timer that lacks its only executor
- * or a sweeper: it has had its worker in vain.  Returns false if there is none.
+ * they may not answer.  If "waiting" is false, also skips a timer that lacks its only executor or a
+ * sweeper, since it has not used its worker yet.  Returns false if no timer was ended.
  */
 static bool
 end_longest_turn(Oid not_of, bool waiting)
@@ -170,7 +174,7 @@ end_longest_turn(Oid not_of, bool waiting)
 	return true;
 }
 
-/* Makes a timer rest if the timer can do so.  Returns false if there is none. */
+/* Asks a timer that can rest in this way to rest.  Returns false if no such timer exists. */
 static bool
 make_way(DwCanRest how)
 {
@@ -193,8 +197,8 @@ make_way(DwCanRest how)
 }
 
 /*
- * Makes a timer rest, since few background workers are free, or this process lacks a worker
- * ("lacking").  If no timer can rest and a worker is lacking, takes a timer that only waits for
+ * Asks a timer to rest, since few background workers are free, or this process lacks a worker
+ * ("lacking").  If no timer can rest and "lacking" is true, chooses a timer that only waits for
  * sessions.  Takes no lock.  A timer that cannot rest any more ignores the request.
  */
 void
@@ -204,7 +208,7 @@ dw_timers_make_way(bool lacking)
 		(void) make_way(DW_CAN_GIVE_WAY);
 }
 
-/* Returns true if the turn of a worker that began then is over, and somebody waits for one. */
+/* Returns true if the turn of a worker that began at this time is over, and a process waits. */
 bool
 dw_turn_is_over(int64 began)
 {
@@ -221,13 +225,13 @@ dw_starts_are_awaited(void)
 }
 
 /*
- * Makes other processes give a worker up.  "database" is the database that lacks the worker: its
- * own processes cannot help.  If it is InvalidOid, processes of all databases can.  "since" is the
- * time when the start was first refused.
+ * Makes other processes end, to free a worker.  "database" is the database that lacks the worker;
+ * its processes do not end.  InvalidOid means that processes of all databases can end.  "since" is
+ * the time when the start was first refused.
  *
- * A timer does not rest while there is an executor, so an executor that only waits for work ends
- * first.  With timer_idle_timeout = -1 timers stay, and take no turns.  If executors have endless
- * tasks, only a timer can go.
+ * A timer does not rest while its database has an executor, so idle executors end first.  With
+ * timer_idle_timeout = -1, timers do not end, and take no turns.  If all executors have endless
+ * tasks, only a timer can end.
  */
 static void
 make_others_leave(DwStart start, Oid database, int64 since)
@@ -258,9 +262,9 @@ make_others_leave(DwStart start, Oid database, int64 since)
 
 /*
  * Steps J2 and J3: notes the lack, since the start was refused or may not be tried.  If this lack
- * has the turn, puts the next try off, and makes other databases than this one (InvalidOid: all)
- * give a worker up.  If "lack" is NULL, does so only if nobody waits.  Takes the table lock, and a
- * ready lock.
+ * has the turn, delays the next try, and makes processes of other databases (InvalidOid: of all)
+ * end.  If "lack" is NULL, makes such processes end only if no process waits.  Takes the table
+ * lock, and a ready lock.
  */
 void
 dw_start_refused(DwLack *lack, DwStart start, Oid database)
@@ -298,7 +302,7 @@ dw_start_wait(const DwLack *lack, DwStart start)
 	return Max(dw_atomic_read(&dw_shared->pauses[start].retry_at) - dw_uptime(), 0);
 }
 
-/* Lets the processes that have the turn try at once, since a background worker may be free. */
+/* Wakes the processes that have the turn to try at once, since a background worker may be free. */
 static void
 go_on(void)
 {
@@ -314,8 +318,8 @@ go_on(void)
 }
 
 /*
- * Notes since when owners of a database lack a worker, or 0 if none lacks a worker.  If the time
- * has changed, an owner may have got a worker.
+ * Notes since when an owner of the database lacks a worker, or 0.  If the time has changed, an
+ * owner may have got a worker, so wakes the processes that have the turn.
  */
 void
 dw_lack_note(DwLack *lack, int64 since)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * starts.h
- *	  Decides who may start the next background worker if too few are free.
+ *	  Decides which process may start the next background worker if too few are free.
  *
  *-------------------------------------------------------------------------
  */
@@ -29,9 +29,9 @@ extern void dw_timers_make_way(bool lacking);
 typedef struct DwSilent
 {
 	const char *kind;			/* "executor", "timer", "sweeper" or "launcher" */
-	pid_t		pid;			/* 0 if it has not started */
+	pid_t		pid;			/* 0 if the process has not started */
 	int64		silent_for;		/* in us */
-	pg_atomic_uint64 *told;		/* when a process of this kind was last logged */
+	pg_atomic_uint64 *told;		/* time of the last log line about a process of this kind */
 } DwSilent;
 
 extern bool dw_silent_next(DwDatabase *db, uint32 *position, DwSilent *found);

@@ -6,17 +6,17 @@
  * Run by sessions that stop a task, and by executors.  A session that stops a task finds its
  * executor under the ready lock, sets a flag in the executor's place, and sends the executor a
  * cancel (SIGINT), still under the lock.  Executors begin and end tasks under the same lock.  An
- * executor that finds the flag fails the task, and clears the flag at the end of the task.  So the
- * flag never hits another task.
+ * executor that finds the flag ends the task as failed, and clears the flag at the end of the task.
+ * So the flag never stops another task.
  *
- * The cancel is a signal, and may arrive late.  But it was sent before the lock was released, so
- * when the executor has the lock, the signal is pending or was handled.  The executor handles a
- * pending cancel before the next task begins (dw_stop_absorb).
+ * The cancel is a signal, which may arrive late.  But the session sends it before it releases the
+ * lock.  So when the executor has the lock, the signal is pending or was handled.  The executor
+ * handles a pending cancel before the next task begins (dw_stop_absorb).
  *
- * A failed task may be put back and run again.  From this decision until the end of the
- * transaction, the task is unstoppable.  A session that wants to stop it waits for the end of the
- * transaction, and then cancels the pending task.  So a task that was reported as stopping is never
- * run again.  The same holds for a task that must end with this attempt.
+ * An executor may put a failed task back, to run it again.  From this decision until the end of the
+ * transaction, the task is unstoppable.  A session that wants to stop the task waits for the end of
+ * the transaction, and then cancels the pending task.  So a task that was reported as stopping
+ * never runs again.  A task that must end with its present attempt also never runs again.
  *
  *-------------------------------------------------------------------------
  */
@@ -34,12 +34,12 @@
 #include "shared.h"
 
 /*
- * Makes the executor of a running task stop it ("at_once"), or not run it again if this attempt
- * fails.  Called by sessions.
+ * Makes the executor of a running task stop the task ("at_once"), or not run the task again if this
+ * attempt fails.  Called by sessions.
  *
- * Returns false if the caller must look at the task again: it does not run any more, runs in a
- * batch, or was about to be put back.  In the last case, waits for the end of that transaction
- * first.
+ * Returns false if the caller must look at the task again: the task does not run any more, runs in
+ * a batch, or is being put back.  If the task is being put back, first waits for the end of its
+ * transaction.
  */
 bool
 dw_stop_task(DwDatabase *db, int64 id, bool at_once)
@@ -50,7 +50,7 @@ dw_stop_task(DwDatabase *db, int64 id, bool at_once)
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	dw_each_executor(e)
 	{
-		/* a batch is not stopped for one task; tasks that a batch leaves run alone */
+		/* a batch is not stopped for one task; tasks that a batch has put back run alone */
 		if (e->database != db->oid || e->state != DW_EXECUTOR_BUSY || e->current.id != id ||
 			e->in_batch)
 			continue;
@@ -76,7 +76,10 @@ dw_stop_task(DwDatabase *db, int64 id, bool at_once)
 	return false;
 }
 
-/* Makes the task of this executor stoppable again.  Called by executors.  Takes the ready lock. */
+/*
+ * Ends the state in which the executor's task is unstoppable.  Called by executors.  Takes the
+ * ready lock.
+ */
 void
 dw_stop_allow(DwDatabase *db, DwExecutor *me)
 {
@@ -88,9 +91,9 @@ dw_stop_allow(DwDatabase *db, DwExecutor *me)
 }
 
 /*
- * Makes the task unstoppable, since the executor puts it back.  Returns false if it must be stopped
- * already, or must end with this attempt: then it must not be put back.  Called by executors.
- * Takes the ready lock.
+ * Makes the task unstoppable, since the executor puts it back.  Returns false if the task must not
+ * be put back: it must be stopped, or must end with this attempt.  Called by executors.  Takes the
+ * ready lock.
  */
 bool
 dw_stop_forbid(DwDatabase *db, DwExecutor *me)
@@ -117,8 +120,8 @@ dw_stop_by(DwDatabase *db, DwExecutor *me)
 }
 
 /*
- * Clears flag and state, since the task has ended.  Returns true if a session had asked to stop it.
- * Called by executors.  Needs the ready lock exclusively.
+ * Clears flag and state, since the task has ended.  Returns true if a session had asked to stop the
+ * task.  Called by executors.  Needs the ready lock exclusively.
  */
 bool
 dw_stop_over(DwExecutor *me)
@@ -131,9 +134,10 @@ dw_stop_over(DwExecutor *me)
 }
 
 /*
- * Handles and forgets a cancel that was sent for the last task, so that it hits no other task.
+ * Handles and discards a cancel that was sent for the last task, so that no other task is
+ * cancelled.
  *
- * If signals are pending when they are unblocked, at least one is handled before that call returns.
+ * When pending signals are unblocked, sigprocmask() returns only after at least one was handled.
  */
 void
 dw_stop_absorb(void)
@@ -150,10 +154,10 @@ dw_stop_absorb(void)
 }
 
 /*
- * Forgets a pending cancel that was not meant for the next work of this process.
+ * Discards a pending cancel that was not meant for the next work of this process.
  *
- * A lock_timeout may have struck just when the lock was granted.  So this clears its indicator,
- * too.  Otherwise PostgreSQL would report the next cancel as a lock timeout.
+ * Also clears the indicator of lock_timeout.  The timeout may have been reached just when the lock
+ * was granted.  Otherwise PostgreSQL would report the next cancel as a lock timeout.
  */
 void
 dw_cancel_forget(void)
@@ -163,9 +167,9 @@ dw_cancel_forget(void)
 }
 
 /*
- * Forgets a cancel that was not meant for the task.  Called before cancels are let in for a task's
- * SQL.  While cancels are held off, the claim may have reached lock_timeout, which becomes a
- * cancel.  A session that stops the task sets the flag before it sends the cancel.
+ * Discards a cancel that was not meant for the task.  Called before a task's SQL, while cancels are
+ * held off.  Such a cancel may come from lock_timeout during the claim.  A session that stops the
+ * task sets the flag before it sends the cancel.
  */
 void
 dw_cancel_for_task(const DwExecutor *me)

@@ -1,34 +1,32 @@
 /*-------------------------------------------------------------------------
  *
  * suspects.c
- *	  Suspects: tasks that have crashed the server, and how often.
+ *	  Suspects: tasks that have crashed the server, and the number of their crashes.
  *
- * Run by executors, sessions, timers and the launcher, and by the postmaster when it sets up shared
+ * Run by executors, sessions, timers and the launcher, and by the postmaster when it creates shared
  * memory and when all processes are gone.
  *
  * A task that crashes its process makes the server restart.  After the restart the task is overdue,
- * so it would be run again at once, and so on for ever.  Such a task must be set aside, but not
- * other tasks that ran at the same time.
+ * so it would run and crash the server again and again.  The task that caused the crash must be set
+ * aside, but not other tasks that ran at the same time.
  *
- * Blame needs proof.  When a process crashes, the postmaster tells all others to quit.  So the
- * crashed process is the process that died without having been told.  Executors note in their
- * places that they were told (crash_watch.c).  When all processes are gone, and before shared
- * memory is given up, the postmaster looks at these places.  If a process died without having been
- * told, its task becomes a suspect, or has one crash more.  If the stop was ordered, no task is
- * blamed.
+ * When a process crashes, the postmaster tells all other processes to quit.  So the process that
+ * died without being told has crashed.  Executors note in their places that they were told
+ * (crash_watch.c).  When all processes are gone, the postmaster reads these places before it frees
+ * shared memory.  If a process died without being told, its task becomes a suspect, or gets one
+ * more crash.  If the stop was ordered, no task is blamed.
  *
- * A suspect is run again: never in a batch, and soon after the restart only by a process that has
- * run nothing before (run_task.c).  After three crashes it is set aside (claim.c).  Any other end
- * clears it.  To set a task aside, an executor must claim it.  If that crashes the server, too, the
- * task is left alone.  Without this fourth count a damaged row would crash the server for ever.
+ * A suspect runs again, but never in a batch.  Soon after the restart, a suspect runs only in a
+ * process that has run nothing before (run_task.c).  After three crashes the task is set aside
+ * (claim.c).  If the task ends in another way, it is no suspect any more.  To set a task aside, an
+ * executor must claim the task.  If the claim crashes the server, too, the task is left alone after
+ * this fourth crash.  Otherwise a damaged row would crash the server for ever.
  *
- * Suspects are in an array in shared memory, under a spinlock.  While the server is down, they are
- * in a file in the data directory.  The postmaster writes the file at its end.  No other process is
- * left then, so it takes no lock.  It raises no error.  It reads and removes the file when it sets
- * up shared memory.  If the postmaster itself is killed, counts start at zero.
- *
- * A signal to quit may strike between any two stores.  Stores are ordered so that an
- * interruption can only lose a suspect, never add one.
+ * Suspects are in an array in shared memory, under a spinlock.  While the server is down, suspects
+ * are in a file in the data directory.  The postmaster writes the file before it frees shared
+ * memory: without a lock, since no other process is left, and without raising errors.  The
+ * postmaster reads and removes the file when it creates shared memory.  If the postmaster is
+ * killed, counts start at zero.
  *
  *-------------------------------------------------------------------------
  */
@@ -85,7 +83,7 @@ free_element(void)
 	return oldest;
 }
 
-/* Fills an element.  If "crashes" is 0, makes it free. */
+/* Fills an element.  If "crashes" is 0, makes the element free. */
 static void
 set_element(DwSuspect *element, Oid database, int64 id, int crashes, TimestampTz crashed_at)
 {
@@ -104,9 +102,9 @@ set_element(DwSuspect *element, Oid database, int64 id, int crashes, TimestampTz
 }
 
 /*
- * Writes the name of a database, in quotes, as its timer has stored it, or its OID if there is no
- * name.  Takes no lock, since the postmaster may call it: a name that is just changing may come out
- * mixed.
+ * Writes the name of a database, in quotes, or its OID if no timer has stored the name.  Takes no
+ * lock, since the postmaster may call it: if the name is just changing, the result may be a mix of
+ * both names.
  */
 static void
 name_database(Oid oid, char *text)
@@ -124,7 +122,7 @@ name_database(Oid oid, char *text)
 
 /*
  * Records and logs that the process of executor "e" crashed while it ran a task.  Takes the
- * spinlock, unless the caller is the postmaster at its end.
+ * spinlock, except in the postmaster at its end.
  */
 void
 dw_suspects_blame(const DwExecutor *e)
@@ -142,21 +140,21 @@ dw_suspects_blame(const DwExecutor *e)
 				dw_now());
 	if (shared)
 		SpinLockRelease(&dw_suspects->lock);
-	/* the last crash, while the task was set aside, is logged when the task is left alone */
+	/* a crash while the task is set aside is logged when the task is left alone */
 	if (crashes <= DW_MAX_CRASHES)
 	{
 		name_database(e->database, database);
 		ereport(LOG,
 				(errmsg("the process of delay_wheel task %lld of database %s crashed (crash %d of %d)",
 						(long long) e->current.id, database, crashes, DW_MAX_CRASHES),
-				 crashes < DW_MAX_CRASHES ? errdetail("It will be run again alone.") :
-				 errdetail("It will not be run again.")));
+				 crashes < DW_MAX_CRASHES ? errdetail("The task will be run again, alone.") :
+				 errdetail("The task will not be run again.")));
 	}
 }
 
 /*---- Reading ----*/
 
-/* Returns how often a task has crashed.  Without suspects, this costs one atomic read. */
+/* Returns the number of crashes of a task.  Without suspects the cost is one atomic read. */
 int
 dw_crashes_of(Oid database, int64 id)
 {
@@ -173,8 +171,8 @@ dw_crashes_of(Oid database, int64 id)
 }
 
 /*
- * Fills "ids", an array of DW_MAX_SUSPECTS, with the suspects of a database whose last crash was
- * before the given time.  Returns their number.
+ * Stores the ids of a database's suspects whose last crash was before the given time in "ids", an
+ * array of DW_MAX_SUSPECTS.  Returns their number.
  */
 int
 dw_crashes_list(Oid database, TimestampTz before, int64 *ids)
@@ -196,9 +194,9 @@ dw_crashes_list(Oid database, TimestampTz before, int64 *ids)
 }
 
 /*
- * Returns true for a while after a start that has found suspects.  Then no batch is begun, since
- * the crash may be the fault of an earlier task of a batch.  Also, only processes that have run
- * nothing before run suspects.
+ * Returns true for a while after a start with suspects.  During this time no batch is begun, since
+ * an earlier task of a batch may cause a crash.  Suspects run only in processes that have run
+ * nothing before.
  */
 bool
 dw_crashes_are_recent(void)
@@ -211,7 +209,7 @@ dw_crashes_are_recent(void)
 /*
  * Removes a suspect, since the task has ended, its row is gone, or it starts afresh.
  *
- * If "next" is not 0, the task "next" becomes the suspect instead: it is the next run of a
+ * If "next" is not 0, the task "next" becomes the suspect instead.  This task is the next run of a
  * recurring task, after a run was lost or left out.
  */
 void
@@ -228,7 +226,7 @@ dw_crashes_end(Oid database, int64 id, int64 next)
 	SpinLockRelease(&dw_suspects->lock);
 }
 
-/* Removes all suspects of a database, since the extension is gone. */
+/* Removes all suspects of a database, since the extension was dropped. */
 void
 dw_crashes_forget_database(Oid database)
 {
@@ -242,8 +240,8 @@ dw_crashes_forget_database(Oid database)
 /*---- The file ----*/
 
 /*
- * Writes the file, if there are suspects.  Raises no error, and trusts nothing in shared memory,
- * which may be damaged.  If it fails, counts start at zero.
+ * Writes the file, if there are suspects.  Raises no error, and relies on nothing in shared memory,
+ * which may be damaged.  If the write fails, counts start at zero.
  */
 void
 dw_suspects_write_file(void)
@@ -295,7 +293,7 @@ dw_suspects_read_file(void)
 					 errmsg("could not read file \"%s\": %m", FILE_NAME)));
 		return;
 	}
-	/* a file of another version, or not of delay_wheel */
+	/* the file has another version, or another program has written it */
 	if (fgets(line, sizeof(line), file) == NULL || strcmp(line, FILE_HEADER "\n") != 0)
 		ereport(LOG,
 				(errcode(ERRCODE_DATA_CORRUPTED),
@@ -315,7 +313,7 @@ dw_suspects_read_file(void)
 							crashed_at);
 		}
 	(void) FreeFile(file);
-	/* a file that comes back would blame tasks again */
+	/* if the file came back after a crash, it would blame tasks again */
 	(void) durable_unlink(FILE_NAME, LOG);
 }
 

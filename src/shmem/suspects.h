@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * suspects.h
- *	  Suspects: tasks that have crashed the server, and how often.
+ *	  Suspects: tasks that have crashed the server, and the number of their crashes.
  *
  *-------------------------------------------------------------------------
  */
@@ -33,7 +33,7 @@ typedef struct DwSuspect
 	int			crashes;		/* 0 if this element is free */
 	Oid			database;
 	int64		id;
-	TimestampTz crashed_at;		/* the last crash */
+	TimestampTz crashed_at;		/* time of the last crash */
 } DwSuspect;
 
 /* All suspects, in shared memory. */
@@ -41,8 +41,8 @@ typedef struct DwSuspects
 {
 	pg_atomic_uint32 n;			/* number of suspects; also read without the lock */
 	slock_t		lock;
-	int64		careful_until;	/* end of the time of dw_crashes_are_recent(), by dw_uptime(), or 0;
-								 * set only by the postmaster */
+	int64		careful_until;	/* dw_crashes_are_recent() is true before this time, by dw_uptime();
+								 * 0: never; set only by the postmaster */
 	DwSuspect	suspects[DW_MAX_SUSPECTS];
 } DwSuspects;
 
@@ -53,7 +53,7 @@ extern bool dw_crashes_are_recent(void);
 extern void dw_crashes_end(Oid database, int64 id, int64 next);
 extern void dw_crashes_forget_database(Oid database);
 
-/* In shared memory; NULL before it is set up. */
+/* In shared memory; NULL before shared memory is created. */
 extern DwSuspects *dw_suspects;
 extern void dw_suspects_blame(const DwExecutor *e);
 extern void dw_suspects_write_file(void);

@@ -3,9 +3,9 @@
  * sweeper_news.c
  *	  Requests to the sweeper of a database, and its published state.
  *
- * Run by all processes.  All fields are atomics, except the pids that the sweeper waits for.  So no
- * function here fails, waits or allocates memory.  The timer starts a sweeper if there are requests
- * (call_sweeper.c).
+ * Run by all processes.  All fields are atomics, except the pids for which the sweeper waits.  So
+ * no function here fails, waits or allocates memory.  The timer starts a sweeper if there are
+ * requests (call_sweeper.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -37,8 +37,8 @@ dw_sweeper_news_init(DwSweeperNews *news)
 }
 
 /*
- * Publishes whether the sweeper waits for open transactions, and n of their pids, at most
- * DW_SWEEP_WAITS.  Needs the table lock exclusively.
+ * Publishes whether the sweeper waits for open transactions, and at most DW_SWEEP_WAITS of their
+ * pids.  Needs the table lock exclusively.
  */
 void
 dw_sweeper_waits(DwSweeperNews *news, bool waits, const int *pids, int n)
@@ -49,7 +49,7 @@ dw_sweeper_waits(DwSweeperNews *news, bool waits, const int *pids, int n)
 		memcpy(news->pids, pids, n * sizeof(int));
 }
 
-/*---- Jobs that have a time ----*/
+/*---- Jobs that are requested for a time ----*/
 
 /* Returns when the next job of any kind must be done. */
 TimestampTz
@@ -68,7 +68,7 @@ dw_jobs_next(DwSweeperNews *news)
 
 /*---- Limits of failed tasks and of the history ----*/
 
-/* Publishes the number, from 0, of the history table that is written, and its maximum of pages. */
+/* Publishes the number, from 0, of the current history table, and its maximum number of pages. */
 void
 dw_history_publish(DwSweeperNews *news, int table, BlockNumber room)
 {
@@ -76,7 +76,10 @@ dw_history_publish(DwSweeperNews *news, int table, BlockNumber room)
 	pg_atomic_write_u32(&news->history_room, room);
 }
 
-/* Notes that a lock prevents the sweeper from emptying a table.  Returns for how long, in us. */
+/*
+ * Notes that a lock prevents the sweeper from emptying a table.  Returns for how long the lock has
+ * prevented it, in us.
+ */
 int64
 dw_history_locked_for(DwSweeperNews *news, TimestampTz now)
 {

@@ -15,57 +15,51 @@
 
 #include "../base/clock.h"
 
-/* Flags. */
+/* Flags of the sweeper. */
 typedef enum DwSweeperFlag
 {
 	DW_LOOK_FOR_MARKS = 0,		/* the sweeper must look again for marks */
-	DW_LOOK_AT_RECURRING,		/* the sweeper must check that each recurring task has its
-								 * next run */
-	DW_SWEEPER_RESTS			/* the sweeper has a long pause, and can end to free its
-								 * background worker */
+	DW_LOOK_AT_RECURRING,		/* the sweeper must check the next runs of recurring tasks */
+	DW_SWEEPER_RESTS			/* the sweeper has a long pause, and can end */
 } DwSweeperFlag;
 
 #define DW_SWEEPER_FLAGS	(DW_SWEEPER_RESTS + 1)
 
-/* Jobs of the sweeper that have a time. */
+/* Jobs of the sweeper that are requested for a time. */
 typedef enum DwJob
 {
 	DW_JOB_FAILED = 0,			/* delete old rows of failed tasks, see failed.c */
-	DW_JOB_HISTORY,				/* look at the tables of the history, see history/history_tables.c */
+	DW_JOB_HISTORY,				/* check the history tables, see history_tables.c */
 	DW_JOB_LEASES,				/* end messages whose last lease has ended, see leases.c */
 	DW_JOB_ROLLBACKS,			/* count attempts that were rolled back, see leases.c */
 	DW_JOB_NOTIFY,				/* notify channels of queues, see leases.c */
 	DW_JOB_PERIODS,				/* delete keys whose time of uniqueness is over, see aged_rows.c */
 	DW_JOB_AUDIT,				/* delete old rows of the audit, see aged_rows.c */
-	DW_JOB_LOCAL				/* look at tasks that are due at a local time, see recurring/local_times.c */
+	DW_JOB_LOCAL				/* check tasks due at a local time, see local_times.c */
 } DwJob;
 
 #define DW_JOBS		(DW_JOB_LOCAL + 1)
 
-/* Maximum number of pids, of transactions that the sweeper waits for, that the view shows. */
+/* Maximum number of pids in the view, of transactions for which the sweeper waits. */
 #define DW_SWEEP_WAITS	16
 
 typedef struct DwSweeperNews
 {
 	pg_atomic_uint32 flags[DW_SWEEPER_FLAGS];	/* by DwSweeperFlag */
 	pg_atomic_uint64 job_at[DW_JOBS];	/* when the job must be done; DW_NEVER: not requested */
-	pg_atomic_uint64 job_after[DW_JOBS];	/* the job was just done, and is not done again before
-											 * then */
+	pg_atomic_uint64 job_after[DW_JOBS];	/* the job is not done again before this time */
 
-	pg_atomic_uint64 failed_limit;	/* request DW_JOB_FAILED when the counter of failed tasks
-									 * reaches this value */
-	pg_atomic_uint64 history_locked_since;	/* since when a lock keeps the sweeper from
-											 * emptying the oldest table; DW_NEVER: none does */
-	pg_atomic_uint32 history_current;	/* number of the table that is written, from 1; 0:
-										 * not known yet */
-	pg_atomic_uint32 history_room;	/* maximum of pages of this table; 0: not known yet */
+	pg_atomic_uint64 failed_limit;	/* number of failed tasks at which DW_JOB_FAILED is requested */
+	pg_atomic_uint64 history_locked_since;	/* since when a lock prevents the sweeper from emptying
+											 * the oldest table; DW_NEVER: no lock does */
+	pg_atomic_uint32 history_current;	/* number of the current table, from 1; 0: not known yet */
+	pg_atomic_uint32 history_room;	/* its maximum number of pages; 0: not known yet */
 	pg_atomic_uint32 history_is_full;	/* nothing is recorded until a table has been emptied */
 
 	/* table lock */
-	bool		waits;			/* the sweeper waits for open transactions; "pids" are some of
-								 * them */
+	bool		waits;			/* the sweeper waits for transactions; "pids" are some of them */
 	int			npids;
-	int			pids[DW_SWEEP_WAITS];	/* 0 stands for a prepared transaction */
+	int			pids[DW_SWEEP_WAITS];	/* 0: a prepared transaction */
 } DwSweeperNews;
 
 extern void dw_sweeper_news_init(DwSweeperNews *news);
@@ -98,7 +92,10 @@ dw_sweeper_take(DwSweeperNews *news, DwSweeperFlag flag)
 	return pg_atomic_exchange_u32(&news->flags[flag], 0) != 0;
 }
 
-/* Requests the job for this time.  Returns false if it is already requested for an earlier time. */
+/*
+ * Requests the job for this time.  Returns false if the job is already requested for an earlier
+ * time.
+ */
 static inline bool
 dw_job_ask(DwSweeperNews *news, DwJob job, TimestampTz at)
 {
@@ -112,14 +109,17 @@ dw_job_at(DwSweeperNews *news, DwJob job)
 	return dw_atomic_read(&news->job_at[job]);
 }
 
-/* Clears the request, since the sweeper begins the job.  A later request causes another run. */
+/*
+ * Clears the request, since the sweeper begins the job.  A later request causes another run of the
+ * job.
+ */
 static inline void
 dw_job_begin(DwSweeperNews *news, DwJob job)
 {
 	(void) dw_atomic_take(&news->job_at[job]);
 }
 
-/* Notes that the job must not be requested for an earlier time than this. */
+/* Notes that the job may not be requested for a time before this. */
 static inline void
 dw_job_put_off(DwSweeperNews *news, DwJob job, TimestampTz after)
 {
@@ -133,7 +133,7 @@ dw_job_soonest(DwSweeperNews *news, DwJob job)
 	return Max(dw_now(), dw_atomic_read(&news->job_after[job]));
 }
 
-/* Returns the value of the counter of failed tasks at which the sweeper must count their rows. */
+/* Returns the number of failed tasks at which the sweeper must count the rows of failed tasks. */
 static inline uint64
 dw_failed_limit(DwSweeperNews *news)
 {
@@ -146,21 +146,21 @@ dw_failed_limit_set(DwSweeperNews *news, uint64 limit)
 	pg_atomic_write_u64(&news->failed_limit, limit);
 }
 
-/* Returns the number, from 0, of the history table that is written, or -1 if not known yet. */
+/* Returns the number, from 0, of the current history table, or -1 if not known yet. */
 static inline int
 dw_history_known_table(DwSweeperNews *news)
 {
 	return (int) pg_atomic_read_u32(&news->history_current) - 1;
 }
 
-/* Returns the maximum of pages of this table, or 0 if it is not known yet. */
+/* Returns the maximum number of pages of the current history table, or 0 if not known yet. */
 static inline BlockNumber
 dw_history_known_room(DwSweeperNews *news)
 {
 	return pg_atomic_read_u32(&news->history_room);
 }
 
-/* Notes whether the history is full.  Returns true if it has just become full. */
+/* Notes whether the history is full.  Returns true if the history has just become full. */
 static inline bool
 dw_history_becomes_full(DwSweeperNews *news, bool full)
 {
@@ -174,7 +174,7 @@ dw_history_is_full(DwSweeperNews *news)
 	return pg_atomic_read_u32(&news->history_is_full) != 0;
 }
 
-/* Notes that no lock keeps the sweeper from emptying the oldest table any more. */
+/* Notes that no lock prevents the sweeper from emptying the oldest table any more. */
 static inline void
 dw_history_unlocked(DwSweeperNews *news)
 {

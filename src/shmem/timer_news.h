@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * timer_news.h
- *	  News from other processes for the timer of a database.
+ *	  Messages from other processes to the timer of a database.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,26 +15,25 @@
 
 #include "../base/clock.h"
 
-/* Flags.  Any process sets them.  The process that acts on a flag clears it. */
+/* Flags.  Any process sets them.  The process that acts on a flag clears the flag. */
 typedef enum DwNews
 {
 	DW_NEWS_START = 0,			/* the launcher must start a timer */
-	DW_NEWS_CREATED,			/* the same, since the extension was created: a timer that did not
-								 * find it may be about to end */
+	DW_NEWS_CREATED,			/* like DW_NEWS_START, after CREATE EXTENSION: a timer that has not
+								 * found the extension may be about to end */
 	DW_NEWS_LANES,				/* the bitmap dw_dirty_lanes() is not empty */
 	DW_NEWS_EXECUTORS,			/* the timer must check whether executors are needed */
 	DW_NEWS_RIGHTS,				/* blocked owners may try again at once */
 	DW_NEWS_PREPARED,			/* a prepared transaction ended: delete finished rows of
 								 * delay_wheel_data.prepared */
 	DW_NEWS_ROLES,				/* a role was dropped: the timer must look for its lanes */
-	DW_NEWS_GROUPS,				/* the hold of any group may be over */
-	DW_NEWS_REST				/* few background workers are free: the timer must rest at once if
-								 * it can */
+	DW_NEWS_GROUPS,				/* the reason for the hold of some group may be gone */
+	DW_NEWS_REST				/* few workers are free: the timer must rest if it can */
 } DwNews;
 
 #define DW_NEWS_FLAGS	(DW_NEWS_REST + 1)
 
-/* Whether a timer can end for a while. */
+/* Shows whether a timer can end for a while. */
 typedef enum DwCanRest
 {
 	DW_CANNOT_REST = 0,
@@ -44,13 +43,13 @@ typedef enum DwCanRest
 } DwCanRest;
 
 /*
- * Whether timer and sweeper of a database must end, so that new processes can start with new
- * settings or a new clock if they are needed.
+ * Requests that timer and sweeper of a database end.  If new processes are needed, they start with
+ * the new settings or the new clock.
  */
 typedef enum DwRestart
 {
 	DW_RESTART_NONE = 0,
-	DW_RESTART_SOON,			/* settings have changed; at most once a second */
+	DW_RESTART_SOON,			/* settings have changed; done at most once a second */
 	DW_RESTART_NOW				/* the database has become a template, or the clock was set */
 } DwRestart;
 
@@ -58,24 +57,22 @@ typedef enum DwRestart
 typedef struct DwTimerNews
 {
 	/*
-	 * While the timer rests: when a timer must be running again.  Sessions lower this time, and the
-	 * launcher starts a timer ahead of it.  DW_AWAKE: no timer rests, or a timer must be started at
+	 * While the timer rests: when a timer must run again.  Sessions lower this time.  The launcher
+	 * starts a timer before this time.  DW_AWAKE: no timer rests, or a timer must be started at
 	 * once.
 	 */
 	pg_atomic_uint64 rest_until;
-	pg_atomic_uint32 can_rest;	/* a DwCanRest: whether the sleeping timer could rest; a hint */
-	pg_atomic_uint64 reload_from;	/* like DwLane.reload_from, but for all lanes, and for tasks of
-									 * unknown lanes */
+	pg_atomic_uint32 can_rest;	/* a DwCanRest of the sleeping timer; may be out of date */
+	pg_atomic_uint64 reload_from;	/* like DwLane.reload_from, but for all lanes, even unknown
+									 * lanes */
 	pg_atomic_uint64 lease_end;	/* end of the first lease that the timer has not read; lowered by
 								 * sessions that lease messages */
 	pg_atomic_uint32 flags[DW_NEWS_FLAGS];	/* by DwNews */
 	pg_atomic_uint32 control;	/* incremented when a change of a queue, a pause or a mark of
 								 * delay_cancel_all() was committed */
 	pg_atomic_uint32 restart;	/* a DwRestart */
-	pg_atomic_uint32 starving;	/* number of owners who get an executor only if another executor
-								 * ends */
-	pg_atomic_uint32 nameless;	/* upper bound of the number of prepared transactions whose names
-								 * are not known */
+	pg_atomic_uint32 starving;	/* owners that get an executor only if another executor ends */
+	pg_atomic_uint32 nameless;	/* maximum of prepared transactions with unknown names */
 	pg_atomic_uint32 unarmed;	/* flags, see timer_news.c */
 	pg_atomic_uint32 loads;		/* number of the last load; incremented by the timer only */
 } DwTimerNews;
@@ -89,14 +86,14 @@ extern void dw_unarmed_look(DwTimerNews *news);
 extern void dw_unarmed_looked(DwTimerNews *news, bool met);
 extern bool dw_unarmed_met(DwTimerNews *news);
 
-/* Publishes until when the timer rests (step Z1); DW_AWAKE withdraws it.  No barrier. */
+/* Publishes until when the timer rests (step Z1); DW_AWAKE ends the rest.  No barrier. */
 static inline void
 dw_rest_publish(DwTimerNews *news, TimestampTz until)
 {
 	pg_atomic_write_u64(&news->rest_until, (uint64) until);
 }
 
-/* Returns when the resting timer must be running again; DW_AWAKE: at once, or no timer rests. */
+/* Returns when a timer must run again after a rest; DW_AWAKE: at once, or no timer rests. */
 static inline TimestampTz
 dw_rest_until(DwTimerNews *news)
 {
@@ -152,7 +149,10 @@ dw_reload_ask(DwTimerNews *news, TimestampTz from)
 	(void) dw_atomic_lower(&news->reload_from, from);
 }
 
-/* Notes the end of a lease.  Returns true if the timer must look earlier than planned. */
+/*
+ * Lowers the stored end of the first lease.  Returns true if the timer must look earlier than
+ * planned.
+ */
 static inline bool
 dw_lease_end_ask(DwTimerNews *news, TimestampTz at)
 {
@@ -166,14 +166,14 @@ dw_lease_end_asked(DwTimerNews *news)
 	return dw_atomic_read(&news->lease_end);
 }
 
-/* Takes this time.  A later request stores a new time. */
+/* Returns the end of the first lease, and resets the stored time to DW_NEVER. */
 static inline TimestampTz
 dw_lease_end_take(DwTimerNews *news)
 {
 	return dw_atomic_take(&news->lease_end);
 }
 
-/* Returns the number of the last load that has its snapshot.  No barrier. */
+/* Returns the number of the last load that has taken its snapshot.  No barrier. */
 static inline uint32
 dw_loads_read(DwTimerNews *news)
 {
@@ -187,7 +187,7 @@ dw_loads_raise(DwTimerNews *news)
 	pg_atomic_fetch_add_u32(&news->loads, 1);
 }
 
-/* Returns from which due time on all lanes are out of date, or DW_NEVER. */
+/* Returns the due time from which all lanes are out of date, or DW_NEVER. */
 static inline TimestampTz
 dw_reload_asked(DwTimerNews *news)
 {
@@ -201,14 +201,14 @@ dw_restart_asked(DwTimerNews *news)
 	return (DwRestart) pg_atomic_read_u32(&news->restart);
 }
 
-/* Clears the request, since a new timer begins, which reads all settings. */
+/* Clears the request.  Called by a new timer, which reads all settings. */
 static inline void
 dw_restart_forget(DwTimerNews *news)
 {
 	pg_atomic_write_u32(&news->restart, DW_RESTART_NONE);
 }
 
-/* Takes the due time from which on all lanes are out of date, since the timer reloads them now. */
+/* Returns and resets the due time from which all lanes are out of date. */
 static inline TimestampTz
 dw_reload_take(DwTimerNews *news)
 {
@@ -222,21 +222,24 @@ dw_starving_set(DwTimerNews *news, uint32 owners)
 	pg_atomic_write_u32(&news->starving, owners);
 }
 
-/* Notes that a transaction was prepared whose name is not known. */
+/* Counts a transaction that was prepared under an unknown name. */
 static inline void
 dw_nameless_note(DwTimerNews *news)
 {
 	pg_atomic_fetch_add_u32(&news->nameless, 1);
 }
 
-/* Returns an upper bound of the number of open transactions of this kind. */
+/* Returns an upper bound of the number of open prepared transactions with unknown names. */
 static inline uint32
 dw_nameless_read(DwTimerNews *news)
 {
 	return pg_atomic_read_u32(&news->nameless);
 }
 
-/* Notes that none is open, unless the number has changed since the caller read "nameless". */
+/*
+ * Sets the number of prepared transactions with unknown names to 0, if it is still the number that
+ * the caller has read.
+ */
 static inline void
 dw_nameless_forget(DwTimerNews *news, uint32 nameless)
 {

@@ -5,18 +5,18 @@
  *
  * Run by all processes that write tasks, and by the sweeper, which reads the notes.
  *
- * A mark of delay_cancel_all() cancels tasks that have lower numbers than the mark.  It stays until
- * all transactions have ended that can still commit such tasks (sweep.c).  These transactions have
- * locked the task table for writing, but the lock does not show the owners of their tasks.  Most
- * transactions write tasks of only one role.  So each transaction that may write tasks notes the
- * role here, in its process's element of an array.
+ * A mark of delay_cancel_all() cancels tasks that have lower numbers than the mark.  The mark
+ * exists until no open transaction can commit such tasks any more (sweep.c).  Transactions that
+ * write tasks have locked the task table for writing, but the lock does not show the owners of
+ * their tasks.  Most transactions write tasks of only one role.  So each transaction that may write
+ * tasks stores the role in its process's element of an array.
  *
- * For plain SQL an executor hook notes the role at the start of the statement, after the rights
- * were checked.  For a row without a statement, from COPY or an apply worker, a row trigger notes
- * the role a moment after the task's number was drawn.
+ * For plain SQL an executor hook stores the role at the start of the statement, after the check of
+ * rights.  For COPY and apply workers, a row trigger stores the role a moment after the task's
+ * number was drawn.
  *
- * Nothing is cleared at the end of a transaction: an element names its transaction, and does not
- * count for the next transaction.
+ * An element is not cleared at the end of its transaction: it contains the transaction's id, so it
+ * does not count for the next transaction.
  *
  *-------------------------------------------------------------------------
  */
@@ -34,8 +34,8 @@
 #include "committing.h"
 
 /*
- * One element for each process, at dw_vxid_number() - 1.  The upper half is the local transaction
- * id.  The lower half is the owner of its tasks; InvalidOid: any owner.
+ * One element for each process, at index dw_vxid_number() - 1.  The upper half is the local
+ * transaction id.  The lower half is the owner of the transaction's tasks; InvalidOid: any owner.
  */
 static pg_atomic_uint64 *writers = NULL;
 
@@ -67,8 +67,8 @@ dw_writers_init(void)
 /*
  * Notes that this transaction may write tasks of the role, or of any role if "owner" is InvalidOid.
  *
- * The caller has locked the task table for writing.  It calls this before it draws a number for a
- * task, or reads the marks for a task that is moved, tried again or put back.
+ * The caller has locked the task table for writing.  The caller must call this before it draws a
+ * number for a task, or reads the marks for a task that is moved, tried again or put back.
  */
 void
 dw_writes_for(Oid owner)
@@ -86,14 +86,14 @@ dw_writes_for(Oid owner)
 	if (known == writer(me.localTransactionId, owner))
 		return;
 	pg_atomic_write_u64(mine, writer(me.localTransactionId, owner));
-	/* this store comes before the marks are read, and before the number is drawn */
+	/* this store must come before the caller reads marks or draws a number */
 	pg_memory_barrier();
 }
 
 /*
- * Returns true if the transaction, which has locked the task table for writing, may write tasks
- * with ids that it has drawn already.  Then *owner is the owner of these tasks, or InvalidOid if
- * there may be several owners, or the owner is not known.
+ * Called for a transaction that has locked the task table for writing.  Returns true if the
+ * transaction may write tasks with ids that it has drawn already.  If true, *owner is the owner of
+ * these tasks, or InvalidOid if they may have several or unknown owners.
  */
 bool
 dw_is_writer(VirtualTransactionId vxid, Oid *owner)

@@ -36,5 +36,5 @@ REVOKE ALL ON SCHEMA delay_wheel_data FROM PUBLIC;
 -- for all roles: page_data() and the pictures use its objects with the rights of their callers
 CREATE SCHEMA delay_wheel_internal;
 COMMENT ON SCHEMA delay_wheel_internal IS
-'Parts of the views, and trigger functions. Not for direct use: they may change with each version.';
+'Parts of the views, and trigger functions. Do not use them directly: each version may change them.';
 GRANT USAGE ON SCHEMA delay_wheel_internal TO PUBLIC;

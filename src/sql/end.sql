@@ -27,7 +27,7 @@ BEGIN
 	LOOP
 		EXECUTE command;
 	END LOOP;
-	-- a queue is shown to all who may use it
+	-- all roles that may use a queue can see it
 	ALTER POLICY own ON delay_wheel_data.readable_queue USING (delay_wheel_internal.is_readable(owner, users, receivers));
 	-- EXPLAIN shows estimates from statistics of all rows, and for a parent from statistics of
 	-- its children.  These would reveal rows of other roles.  Statistics of owners reveal
@@ -41,7 +41,7 @@ BEGIN
 	LOOP
 		EXECUTE command;
 	END LOOP;
-	-- everybody may execute the functions, whatever the default privileges are: the functions
+	-- all roles may execute the functions, even if default privileges differ: the functions
 	-- themselves check INSERT on the view tasks
 	FOR command IN
 		SELECT pg_catalog.format('GRANT EXECUTE ON ROUTINE %s TO PUBLIC', d.objid::regprocedure)

@@ -5,12 +5,12 @@ CREATE FUNCTION delay_wheel_internal.count_due(bounds timestamptz[], OUT due_fro
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'dw_count_due' LANGUAGE C STABLE STRICT PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_wheel_internal.count_due(timestamptz[]) IS
-'Returns how many pending tasks are due in each period between the bounds, counted or estimated. The view delay_wheel.forecast calls it.';
+'Returns the counted or estimated number of pending tasks that are due in each period between the bounds. The view delay_wheel.forecast calls this function.';
 
 CREATE FUNCTION delay_wheel_internal.next_due() RETURNS timestamptz
 AS 'MODULE_PATHNAME', 'dw_next_due' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_wheel_internal.next_due() IS
-'Returns the next due time of a pending task from now on; null if there is none.';
+'Returns the earliest due time of a pending task from now on; NULL if no task is due from now on.';
 
 CREATE FUNCTION delay_wheel_internal.next_tasks(most integer, OUT id bigint, OUT due timestamptz) RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'dw_next_tasks' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;

@@ -3,7 +3,7 @@
 CREATE FUNCTION delay_wheel_internal.readable(document json) RETURNS json
 AS 'MODULE_PATHNAME', 'dw_readable' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION delay_wheel_internal.readable(json) IS
-'Returns the document with question marks for bytes that could not be sent to the client. delay_wheel.page_data() calls it.';
+'Replaces bytes that cannot be sent to the client with question marks. delay_wheel.page_data() calls this function.';
 GRANT EXECUTE ON FUNCTION delay_wheel_internal.readable(json) TO PUBLIC;
 
 CREATE FUNCTION delay_wheel.page_data(max_rows integer DEFAULT 50, texts boolean DEFAULT true) RETURNS json
@@ -13,7 +13,7 @@ SET row_security = on
 AS $$
 WITH params AS (
 	SELECT LEAST(GREATEST(COALESCE(max_rows, 50), 0), 1000) AS n,
-		   -- null without the library: the views raise an error then
+		   -- null without the library, since the views would raise an error
 		   current_setting('delay_wheel.slots', true)::integer AS slots,
 		   (current_setting('delay_wheel.slots', true)::integer + 359) / 360 AS per_part
 ), ring AS (
@@ -135,5 +135,5 @@ SELECT delay_wheel_internal.readable(json_strip_nulls(json_build_object(
 )))
 $$;
 COMMENT ON FUNCTION delay_wheel.page_data(integer, boolean) IS
-'Returns the data of the web page as one JSON document. It has what the views of delay_wheel show to the caller.';
+'Returns the data of the web page as one JSON document, from the rows that the views of delay_wheel show to the caller.';
 GRANT EXECUTE ON FUNCTION delay_wheel.page_data(integer, boolean) TO PUBLIC;

@@ -53,7 +53,7 @@ LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, delay_whe
 SELECT CASE WHEN exact THEN to_char(n, 'FM999,999,999,999,999,999,990') ELSE 'about ' || svg_short(n) END || ' ' || noun || CASE n WHEN 1 THEN '' ELSE 's' END
 $$;
 COMMENT ON FUNCTION delay_wheel_internal.svg_count(numeric, text, boolean) IS
-'Returns a number with a noun, such as "1 turn" or "1,234 tasks"; an estimate as "about 5k tasks".';
+'Returns a number with a noun, such as "1 turn" or "1,234 tasks". For an estimate, the text begins with "about".';
 
 CREATE FUNCTION delay_wheel_internal.svg_duration(us double precision) RETURNS text
 LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, delay_wheel_internal, pg_temp AS $$
@@ -103,7 +103,7 @@ COMMENT ON FUNCTION delay_wheel_internal.svg_frame(double precision, text, text,
 
 CREATE FUNCTION delay_wheel.ring_svg() RETURNS text
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, delay_wheel_internal, pg_temp SET extra_float_digits = -11 AS $$
-WITH shape AS (	-- slots are drawn as at most 60 segments; null without the library: the views raise an error then
+WITH shape AS (	-- slots are drawn as at most 60 segments; null without the library, since the views would raise an error
 	SELECT slots, width, (slots + 12 * width - 1) / (12 * width) * width AS step, 360 / slots::float8 AS degrees,
 		   1e6 * EXTRACT(epoch FROM current_setting('delay_wheel.tick', true)::interval) AS tick
 	FROM (SELECT current_setting('delay_wheel.slots', true)::integer) s(slots), LATERAL (SELECT (slots + 59) / 60) w(width)
@@ -131,7 +131,7 @@ WITH shape AS (	-- slots are drawn as at most 60 segments; null without the libr
 				CASE WHEN tasks > 0 THEN LEAST(length(tasks::text), 5) ELSE 0 END, path,
 				CASE WHEN cycle > 0 THEN format('<path fill="url(#dw-hatch)" pointer-events="none" d="%s"/>', path) END), '' ORDER BY first) AS segments,
 		   string_agg(svg_text(92 * sind(middle), 4 - 92 * cosd(middle), 'small m', first::text), '')
-				-- the last one must not run into the first
+				-- the last label must not overlap the first label
 				FILTER (WHERE first % step = 0 AND (first = 0 OR slots - first >= 0.6 * step)) AS labels,
 		   max(most) AS most, max(cycle) AS cycle
 	FROM shape, segment,
@@ -196,7 +196,7 @@ WITH period AS MATERIALIZED (
 ), drawn AS (	-- from the lower left corner of the bars
 	SELECT place, string_agg(concat('<g><title>', to_char(due_from, CASE step WHEN 'day' THEN 'Dy DD Mon YYYY' ELSE 'DD Mon HH24:MI' END),
 				CASE WHEN step <> 'day' THEN to_char(due_until, '" to "HH24:MI') END, ': ', svg_count(p.tasks, 'task', exact), '</title>',
-				-- over the whole height, so that a pointer finds empty ones, too
+				-- over the whole height, so that a pointer also shows the titles of empty periods
 				format('<rect fill="none" pointer-events="all" x="%s" y="-110" width="%s" height="110"/>', x, width),
 				CASE WHEN p.tasks > 0 THEN format('<rect class="shade3" %s/>', shape) END,
 				-- stripes need some height to be seen
@@ -228,8 +228,8 @@ $$;
 COMMENT ON FUNCTION delay_wheel.forecast_svg() IS
 'Draws the view delay_wheel.forecast as SVG: tasks due in the next minutes, hours and days.';
 
--- Both axes are logarithmic: microseconds and days fit on one, and the few attempts that
--- were very late can be seen on the other.
+-- Both axes are logarithmic: one axis has room for microseconds and days, and the other axis
+-- shows even a few very late attempts.
 CREATE FUNCTION delay_wheel.lateness_svg() RETURNS text
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, delay_wheel_internal, pg_temp SET extra_float_digits = -11 AS $$
 WITH range AS MATERIALIZED (	-- microseconds, from differences of the view's sums
@@ -248,7 +248,7 @@ WITH range AS MATERIALIZED (	-- microseconds, from differences of the view's sum
 				 ceil(log(GREATEST(max(attempts), 10)::float8)) AS powers FROM range) r
 		 CROSS JOIN (SELECT count(*) AS shown, max(total) AS all_lanes FROM lane) l
 		 LEFT JOIN delay_wheel.status ON database = current_database()
-), axis(axis) AS (	-- on a long one, each second line has a label
+), axis(axis) AS (	-- on a long axis, each second line has a label
 	SELECT string_agg(format(E'<path class="grid" d="M%s %sV%s"/>\n', x, top, bottom)
 			|| CASE WHEN high < 1e7 * low OR n % 2 = 0 THEN svg_text(x, bottom + 18, 'small m', svg_duration(us)) ELSE '' END, '')
 	FROM total, LATERAL (VALUES (130, 290), (346, last)) a(top, bottom),
@@ -259,7 +259,7 @@ WITH range AS MATERIALIZED (	-- microseconds, from differences of the view's sum
 			x + 1, 290 - height, svg_axis(ends, low, high) - x - 2, height, CASE WHEN begins > 32 THEN svg_duration(begins) ELSE '0' END,
 			CASE WHEN ends < 'Infinity' THEN 'to ' || svg_duration(ends) ELSE 'or more' END, svg_count(r.attempts, 'attempt')), '')
 	FROM total, range r, svg_axis(begins, low, high) x, LATERAL (SELECT 160 * ln(2 * r.attempts::float8) / ln(2 * 10 ^ powers)) h(height)
-), percentiles(marks, facts) AS (	-- each name has a height of its own, so that no line crosses it
+), percentiles(marks, facts) AS (	-- each name has a different height, so that no line crosses a name
 	SELECT string_agg(format(E'<path class="mark" d="M%s %sV290"/>\n', x, 121 - 14 * n) || svg_text(x - 4, 130 - 14 * n, 'small e', name)
 				|| svg_text(20, 84 + 21 * n, '', words) || svg_text(224, 84 + 21 * n, 'e', svg_duration(us)), ''),
 		   COALESCE(string_agg(words || ' ' || svg_duration(us), ', ' ORDER BY n), 'none')

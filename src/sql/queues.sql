@@ -17,7 +17,7 @@ RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_create_queue' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 REVOKE EXECUTE ON FUNCTION delay_wheel.create_queue(text, integer, integer, interval, integer, integer, integer, boolean, boolean, name[], name[], jsonb) FROM PUBLIC;
 COMMENT ON FUNCTION delay_wheel.create_queue(text, integer, integer, interval, integer, integer, integer, boolean, boolean, name[], name[], jsonb) IS
-'Declares a queue, which the current user owns, or changes one.';
+'Declares a queue of the current user, or changes an existing queue.';
 
 CREATE FUNCTION delay_wheel.drop_queue(name text) RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_drop_queue' LANGUAGE C VOLATILE PARALLEL UNSAFE;

@@ -3,7 +3,7 @@
 CREATE FUNCTION delay_wheel_internal.readable_owners() RETURNS regrole[]
 AS 'MODULE_PATHNAME', 'dw_readable_owners' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION delay_wheel_internal.readable_owners() IS
-'Returns the roles whose rights the current user has, and whose tasks it may read.';
+'Returns the roles whose rights the current user has. The current user may read their tasks.';
 -- Makes is_readable() cost nothing, so that it is evaluated first: other conditions see
 -- only rows that the reader may read.
 CREATE FUNCTION delay_wheel_internal.costs_nothing(internal) RETURNS internal
@@ -14,7 +14,7 @@ REVOKE EXECUTE ON FUNCTION delay_wheel_internal.costs_nothing(internal) FROM PUB
 CREATE FUNCTION delay_wheel_internal.is_readable(owner regrole) RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_is_readable' LANGUAGE C STABLE STRICT PARALLEL SAFE SUPPORT delay_wheel_internal.costs_nothing;
 COMMENT ON FUNCTION delay_wheel_internal.is_readable(regrole) IS
-'Returns true if the current user has the rights of the role, and so may read its tasks.';
+'Returns true if the current user may read tasks of the role, because it has the rights of the role.';
 CREATE FUNCTION delay_wheel_internal.is_readable(owner regrole, users regrole[], receivers regrole[]) RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_is_readable' LANGUAGE C STABLE STRICT PARALLEL SAFE SUPPORT delay_wheel_internal.costs_nothing;
 COMMENT ON FUNCTION delay_wheel_internal.is_readable(regrole, regrole[], regrole[]) IS
@@ -28,7 +28,7 @@ GRANT EXECUTE ON FUNCTION delay_wheel_internal.readable_owners(), delay_wheel_in
  * row_security to off, and would fail for all but superusers.
  */
 CREATE TABLE delay_wheel_data.readable_task (LIKE delay_wheel_data.task INCLUDING COMMENTS,
-	-- lets the planner skip this table when it searches for a key
+	-- the planner skips this table in a search for a key
 	CONSTRAINT readable_task_is_empty CHECK (key IS NULL) NO INHERIT) USING heap;
 -- the parent of a generated column would have to be generated, too
 ALTER TABLE delay_wheel_data.readable_task DROP COLUMN group_hash;
@@ -41,11 +41,11 @@ CREATE POLICY watched ON delay_wheel_data.readable_queue FOR SELECT TO pg_read_a
 CREATE TABLE delay_wheel_data.readable_unique_key (LIKE delay_wheel_data.unique_key INCLUDING COMMENTS) USING heap;
 ALTER TABLE delay_wheel_data.unique_key INHERIT delay_wheel_data.readable_unique_key;
 
--- These three have the rights of their owner; views with the rights of the reader read them.
+-- These three views have the rights of their owner. Views with the reader's rights read them.
 CREATE VIEW delay_wheel_data.queue_name AS SELECT id, name FROM delay_wheel_data.queue;
 COMMENT ON VIEW delay_wheel_data.queue_name IS
 'Names of all queues, for the views';
--- DISTINCT: plans read these two once, not for each task, and can do so in parallel workers.
+-- DISTINCT: plans read these two views once, not for each task, also in parallel workers.
 CREATE VIEW delay_wheel_data.mark AS
 SELECT DISTINCT id, origin, queue, tag, due_from, due_until
 FROM delay_wheel_data.cancellation

@@ -12,4 +12,4 @@ AS 'MODULE_PATHNAME', 'dw_disallow' LANGUAGE C VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp;
 REVOKE EXECUTE ON FUNCTION delay_wheel.disallow(name[]) FROM PUBLIC;
 COMMENT ON FUNCTION delay_wheel.disallow(name[]) IS
-'Revokes what delay_wheel.allow() has granted. Pending tasks of the roles still run.';
+'Revokes the right that delay_wheel.allow() has granted. Pending tasks of the roles still run.';

@@ -43,13 +43,13 @@ COMMENT ON FUNCTION delay_schedule_task(text, anycompatiblearray, jsonb, interva
 CREATE FUNCTION delay_wheel_internal.get_options(OUT name text, OUT type text, OUT minimum text, OUT maximum text, OUT given_to text[])
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'dw_get_options' LANGUAGE C STABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION delay_wheel_internal.get_options() IS 'Returns all options. The view delay_wheel.options calls it.';
+COMMENT ON FUNCTION delay_wheel_internal.get_options() IS 'Returns all options. The view delay_wheel.options calls this function.';
 
 CREATE VIEW delay_wheel.options AS SELECT * FROM delay_wheel_internal.get_options();
 COMMENT ON VIEW delay_wheel.options IS
-'Options that functions take as parameters, or in their parameter options';
+'Options of functions, given as parameters or in the parameter options';
 COMMENT ON COLUMN delay_wheel.options.name IS 'Name of the option';
-COMMENT ON COLUMN delay_wheel.options.type IS 'Type; in the JSON object options, intervals and points in time are texts, and arrays are arrays of texts';
+COMMENT ON COLUMN delay_wheel.options.type IS 'Type; in the parameter options, intervals and points in time are JSON strings, and arrays have strings as elements';
 COMMENT ON COLUMN delay_wheel.options.minimum IS 'Lowest value, or shortest length of a text in bytes; NULL: no limit';
 COMMENT ON COLUMN delay_wheel.options.maximum IS 'Highest value, or greatest length of a text in bytes; NULL: no limit';
 COMMENT ON COLUMN delay_wheel.options.given_to IS 'Where the option can be given: tasks, messages, triggers (for their rows), recurring tasks, changes of pending tasks, queues';
@@ -71,13 +71,13 @@ CREATE FUNCTION delay_cancel(id bigint DEFAULT NULL, stop_running boolean DEFAUL
 	key text DEFAULT NULL, queue text DEFAULT NULL, no_retry boolean DEFAULT false) RETURNS text
 AS 'MODULE_PATHNAME', 'dw_cancel' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_cancel(bigint, boolean, boolean, text, text, boolean) IS
-'Cancels a pending task, named by its id or its key, and stops a running one if asked to. Returns what became of the task.';
+'Cancels a pending task, named by its id or its key; stop_running also stops a running task. Returns the result as a word.';
 
 CREATE FUNCTION delay_cancel_all(queue text DEFAULT NULL, tag text DEFAULT NULL, due_from timestamptz DEFAULT NULL, due_until timestamptz DEFAULT NULL)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'dw_cancel_all' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_cancel_all(text, text, timestamptz, timestamptz) IS
-'Cancels all pending tasks of a queue, with a tag or in a range of due times, at once. Returns the number of the cancellation.';
+'Cancels at once all pending tasks of a queue, with a tag, or in a range of due times. Returns the id of the cancellation.';
 
 CREATE FUNCTION delay_reschedule(id bigint DEFAULT NULL, delay interval DEFAULT NULL, key text DEFAULT NULL, queue text DEFAULT NULL)
 RETURNS text
@@ -114,7 +114,7 @@ CREATE FUNCTION delay_update(
 RETURNS text
 AS 'MODULE_PATHNAME', 'dw_update' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_update(bigint, interval, timestamptz, text, anycompatiblearray, jsonb, jsonb, text, integer, integer, jsonb, text, text) IS
-'Changes a pending task, named by its id or its key. The id, and all values that are not given, stay as they were.';
+'Changes a pending task, named by its id or its key. The id and all values that are not given do not change.';
 
 CREATE FUNCTION delay_run(id bigint) RETURNS text
 AS 'MODULE_PATHNAME', 'dw_run' LANGUAGE C VOLATILE PARALLEL UNSAFE;

@@ -72,27 +72,27 @@ CREATE INDEX task_group_lease_idx ON delay_wheel_data.task (origin, queue, group
 -- tasks that are due at a local time: the rules of their time zones may change
 CREATE INDEX task_local_idx ON delay_wheel_data.task (id) WHERE more OPERATOR(pg_catalog.?) 'local';
 COMMENT ON TABLE delay_wheel_data.task IS
-'Pending tasks, one row each. The transaction that runs a task deletes its row. Read it by the view delay_wheel.tasks.';
+'Pending tasks, one row each. The transaction that runs a task deletes its row. To read them, use the view delay_wheel.tasks.';
 COMMENT ON COLUMN delay_wheel_data.task.id IS 'Id of the task, as delay_schedule() returned it';
-COMMENT ON COLUMN delay_wheel_data.task.due IS 'The task runs at this time or later, never before; for a leased message, the end of the lease';
-COMMENT ON COLUMN delay_wheel_data.task.origin IS 'Database in which the task was scheduled. In another one it does not run until delay_wheel.arm() is called.';
-COMMENT ON COLUMN delay_wheel_data.task.owner IS 'Role that scheduled the task, and whose rights the task has';
+COMMENT ON COLUMN delay_wheel_data.task.due IS 'Earliest time at which the task runs; for a leased message, the end of the lease';
+COMMENT ON COLUMN delay_wheel_data.task.origin IS 'Database in which the task was scheduled. In another database, the task runs only after delay_wheel.arm().';
+COMMENT ON COLUMN delay_wheel_data.task.owner IS 'Role that scheduled the task; the task runs with the rights of this role';
 COMMENT ON COLUMN delay_wheel_data.task.queue IS 'Id of the queue; 0 is the default queue';
-COMMENT ON COLUMN delay_wheel_data.task.priority IS '-9 to 9; due tasks with a higher priority go first';
-COMMENT ON COLUMN delay_wheel_data.task.attempts IS 'Failed attempts so far, for a message also leases';
+COMMENT ON COLUMN delay_wheel_data.task.priority IS '-9 to 9; due tasks with a higher priority start first';
+COMMENT ON COLUMN delay_wheel_data.task.attempts IS 'Failed attempts so far; leases of a message count, too';
 COMMENT ON COLUMN delay_wheel_data.task.max_attempts IS 'Limit of attempts; NULL: the queue''s default, or 1';
 COMMENT ON COLUMN delay_wheel_data.task.timeout IS 'Time limit of each attempt in milliseconds; 0: none. NULL: the queue''s default, or the shorter one of the role''s statement_timeout and delay_wheel.default_timeout.';
 COMMENT ON COLUMN delay_wheel_data.task.spared IS 'Cancellations up to this id do not affect the task; NULL: up to the id of the task';
-COMMENT ON COLUMN delay_wheel_data.task.token IS 'Random number that the receiver of a leased message must show; NULL if the message was not leased';
-COMMENT ON COLUMN delay_wheel_data.task.first_due IS 'Due time of a message that was leased; NULL if it was not';
+COMMENT ON COLUMN delay_wheel_data.task.token IS 'Random number that the receiver of a leased message must pass; NULL if the message was not leased';
+COMMENT ON COLUMN delay_wheel_data.task.first_due IS 'Due time of a message before it was leased; NULL if the message was not leased';
 COMMENT ON COLUMN delay_wheel_data.task.leased_at IS 'Start of the lease; NULL if the message was not leased';
 COMMENT ON COLUMN delay_wheel_data.task.retry_delay IS 'Pause before the second attempt; NULL: the queue''s default, or 10 seconds. A day counts 24 hours, a month 30 days.';
 COMMENT ON COLUMN delay_wheel_data.task.expires IS 'The task fails if it has not started within this time after it was due; NULL: no limit. A day counts 24 hours, a month 30 days.';
 COMMENT ON COLUMN delay_wheel_data.task.sql IS 'One or several SQL statements';
 COMMENT ON COLUMN delay_wheel_data.task.args IS 'Values of the parameters $1, $2 ... as text';
-COMMENT ON COLUMN delay_wheel_data.task.arg_types IS 'Types of args; - stands for an untyped literal, which takes its type from the statement';
+COMMENT ON COLUMN delay_wheel_data.task.arg_types IS 'Types of args; - stands for an untyped literal, whose type depends on the statement';
 COMMENT ON COLUMN delay_wheel_data.task.search_path IS 'search_path of the caller; NULL if it was the owner''s default';
-COMMENT ON COLUMN delay_wheel_data.task.key IS 'Key: at most one pending task per owner, queue and key. Of several rows, the row with the highest id counts.';
+COMMENT ON COLUMN delay_wheel_data.task.key IS 'Key: at most one pending task per owner, queue and key. If there are several rows, the row with the highest id counts.';
 COMMENT ON COLUMN delay_wheel_data.task.tag IS 'Free label, for instance a sender or a campaign';
 COMMENT ON COLUMN delay_wheel_data.task.more IS 'Options that few tasks have, as a JSON object';
 COMMENT ON COLUMN delay_wheel_data.task.payload IS 'Content of a message';
@@ -168,39 +168,39 @@ USING heap;
 ALTER SEQUENCE delay_wheel_data.queue_id_seq OWNED BY delay_wheel_data.queue.id;
 -- queue 0 has no row: it would conflict with a copy of the rows
 COMMENT ON TABLE delay_wheel_data.queue IS
-'Queues, as delay_wheel.create_queue() declared them. The default queue has number 0 and no row. Read it by the view delay_wheel.queues.';
-COMMENT ON COLUMN delay_wheel_data.queue.id IS 'Id of the queue, as in delay_wheel_data.task.queue; not given again when the queue is dropped';
-COMMENT ON COLUMN delay_wheel_data.queue.priority IS 'Default priority of its tasks, -9 to 9';
+'Queues that delay_wheel.create_queue() declared. The default queue has number 0 and no row. To read them, use the view delay_wheel.queues.';
+COMMENT ON COLUMN delay_wheel_data.queue.id IS 'Id of the queue, as in delay_wheel_data.task.queue; not used again after the queue was dropped';
+COMMENT ON COLUMN delay_wheel_data.queue.priority IS 'Default priority of tasks, -9 to 9';
 COMMENT ON COLUMN delay_wheel_data.queue.max_attempts IS 'Default limit of attempts; NULL: 1, or 20 if external';
 COMMENT ON COLUMN delay_wheel_data.queue.paused IS 'Whether delay_wheel.pause_queue() has paused the queue';
-COMMENT ON COLUMN delay_wheel_data.queue.batch IS 'Whether its tasks may share a transaction with others';
+COMMENT ON COLUMN delay_wheel_data.queue.batch IS 'Whether tasks of the queue may share a transaction';
 COMMENT ON COLUMN delay_wheel_data.queue.owner IS 'Role whose members may change, pause and drop the queue';
-COMMENT ON COLUMN delay_wheel_data.queue.max_running IS 'Number of its tasks that may run at the same time; NULL: no limit';
-COMMENT ON COLUMN delay_wheel_data.queue.rate IS 'Number of its tasks that may start in the period per; NULL: no limit';
+COMMENT ON COLUMN delay_wheel_data.queue.max_running IS 'Maximum number of tasks that run at the same time; NULL: no limit';
+COMMENT ON COLUMN delay_wheel_data.queue.rate IS 'Maximum number of tasks that start in one period, see per; NULL: no limit';
 COMMENT ON COLUMN delay_wheel_data.queue.timeout IS 'Default time limit of an attempt in milliseconds; NULL: the settings of the task''s owner';
 COMMENT ON COLUMN delay_wheel_data.queue.name IS 'Name of the queue, up to 63 bytes';
 COMMENT ON COLUMN delay_wheel_data.queue.users IS 'Roles that may schedule into the queue, besides members of its owner; - stands for all roles';
 COMMENT ON COLUMN delay_wheel_data.queue.retry_delay IS 'Default pause before the second attempt; NULL: 10 seconds';
-COMMENT ON COLUMN delay_wheel_data.queue.spread IS 'Each new task is put off by a different part of this interval; NULL: not at all';
-COMMENT ON COLUMN delay_wheel_data.queue.history IS 'Ends of its tasks that are recorded: off, errors, sample or all; NULL: as the setting delay_wheel.history';
-COMMENT ON COLUMN delay_wheel_data.queue.external IS 'Whether it has messages, which sessions receive, instead of SQL tasks, which executors run';
+COMMENT ON COLUMN delay_wheel_data.queue.spread IS 'Each new task is delayed by a different part of this interval; NULL: no delay';
+COMMENT ON COLUMN delay_wheel_data.queue.history IS 'Ends of tasks that are recorded: off, errors, sample or all; NULL: the setting delay_wheel.history applies';
+COMMENT ON COLUMN delay_wheel_data.queue.external IS 'Whether the queue has messages that sessions receive, instead of SQL tasks that executors run';
 COMMENT ON COLUMN delay_wheel_data.queue.lease IS 'Default length of a lease, if external; NULL: 1 minute';
-COMMENT ON COLUMN delay_wheel_data.queue.receive_timeout IS 'Time in milliseconds that a transaction may be idle after it has received, if external; 0: no limit, NULL: 1 minute';
+COMMENT ON COLUMN delay_wheel_data.queue.receive_timeout IS 'Time in milliseconds that a transaction may be idle after it has received a message, if external; 0: no limit, NULL: 1 minute';
 COMMENT ON COLUMN delay_wheel_data.queue.notify_channel IS 'Channel that is notified with the name of the queue when a message can be received, if external';
 COMMENT ON COLUMN delay_wheel_data.queue.retry_backoff IS 'Default growth of the pause between attempts: exponential, linear or fixed; NULL: exponential';
 COMMENT ON COLUMN delay_wheel_data.queue.retry_max_delay IS 'Default limit of the pause between attempts; NULL: 1 hour, or retry_delay if that is longer';
 COMMENT ON COLUMN delay_wheel_data.queue.retry_on IS 'Default: SQLSTATEs, or classes, after which a task is tried again; NULL: all';
 COMMENT ON COLUMN delay_wheel_data.queue.give_up_on IS 'Default: SQLSTATEs, or classes, after which a task is not tried again';
-COMMENT ON COLUMN delay_wheel_data.queue.keep_settings IS 'Default: settings of the caller that are kept for a task; NULL: as the setting delay_wheel.keep_settings';
+COMMENT ON COLUMN delay_wheel_data.queue.keep_settings IS 'Default: settings of the caller that are kept for a task; NULL: the setting delay_wheel.keep_settings applies';
 COMMENT ON COLUMN delay_wheel_data.queue.per IS 'Period of rate; NULL: 1 second';
-COMMENT ON COLUMN delay_wheel_data.queue.burst IS 'Number of unused starts that may be made up for at once; NULL: the starts of 100 ms and one more, at least 2';
-COMMENT ON COLUMN delay_wheel_data.queue.groups IS 'Whether its tasks may have groups, which take turns; NULL: no';
-COMMENT ON COLUMN delay_wheel_data.queue.group_max_running IS 'Number of tasks of one group that may run at the same time, or of messages that may be received or leased; NULL: no limit';
-COMMENT ON COLUMN delay_wheel_data.queue.group_rate IS 'Number of tasks of one group that may start in the period group_per; NULL: no limit';
+COMMENT ON COLUMN delay_wheel_data.queue.burst IS 'Maximum number of unused starts that can be used later, at once; NULL: the starts of 100 ms and one more, at least 2';
+COMMENT ON COLUMN delay_wheel_data.queue.groups IS 'Whether tasks of the queue may have groups, which take turns; NULL: no';
+COMMENT ON COLUMN delay_wheel_data.queue.group_max_running IS 'Maximum number of tasks of one group that run, or messages that are received or leased, at the same time; NULL: no limit';
+COMMENT ON COLUMN delay_wheel_data.queue.group_rate IS 'Maximum number of tasks of one group that start in one period, see group_per; NULL: no limit';
 COMMENT ON COLUMN delay_wheel_data.queue.group_per IS 'Period of group_rate; NULL: 1 second';
-COMMENT ON COLUMN delay_wheel_data.queue.group_burst IS 'As burst, for one group';
+COMMENT ON COLUMN delay_wheel_data.queue.group_burst IS 'Same as burst, for one group';
 COMMENT ON COLUMN delay_wheel_data.queue.group_order IS 'hold or pass: tasks of one group run one after the other, in the order of their due times; NULL: no order';
-COMMENT ON COLUMN delay_wheel_data.queue.receivers IS 'Roles that may receive its messages, besides members of its owner; - stands for all roles';
+COMMENT ON COLUMN delay_wheel_data.queue.receivers IS 'Roles that may receive messages of the queue, besides members of its owner; - stands for all roles';
 
 -- owner 0, shown as -, stands for all roles
 CREATE TABLE delay_wheel_data.pause
@@ -234,12 +234,12 @@ WITH (autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0, vac
 -- cancellations for all roles: the view "tasks" compares each task with these
 CREATE INDEX cancellation_all_idx ON delay_wheel_data.cancellation (id) WHERE owners IS NULL;
 COMMENT ON TABLE delay_wheel_data.cancellation IS
-'Calls of delay_cancel_all() whose tasks are not all removed yet. Read it by the view delay_wheel.cancellations.';
+'Calls of delay_cancel_all() whose tasks are not all removed yet. To read them, use the view delay_wheel.cancellations.';
 COMMENT ON COLUMN delay_wheel_data.cancellation.made_at IS 'Start of the transaction that called delay_cancel_all()';
 COMMENT ON COLUMN delay_wheel_data.cancellation.made_by IS 'Role that called delay_cancel_all()';
 COMMENT ON COLUMN delay_wheel_data.cancellation.id IS 'Id of the cancellation; it cancels matching tasks with lower ids';
-COMMENT ON COLUMN delay_wheel_data.cancellation.origin IS 'Database in which it was made. In another database it cancels only tasks that came from that database.';
-COMMENT ON COLUMN delay_wheel_data.cancellation.owners IS 'Roles whose tasks are cancelled: the caller had their rights; NULL: all roles';
+COMMENT ON COLUMN delay_wheel_data.cancellation.origin IS 'Database of the call. In another database, the call cancels only tasks that came from the database of the call.';
+COMMENT ON COLUMN delay_wheel_data.cancellation.owners IS 'Roles whose tasks are cancelled: roles whose rights the caller had; NULL: all roles';
 COMMENT ON COLUMN delay_wheel_data.cancellation.queue IS 'Id of the queue whose tasks are cancelled; NULL: all queues';
 COMMENT ON COLUMN delay_wheel_data.cancellation.tag IS 'Tag of the cancelled tasks; NULL: any';
 COMMENT ON COLUMN delay_wheel_data.cancellation.due_from IS 'Tasks due at this time or later are cancelled; NULL: no limit';
@@ -261,7 +261,7 @@ WITH (autovacuum_vacuum_scale_factor = 0.05, vacuum_truncate = off);
 CREATE INDEX unique_key_key_idx ON delay_wheel_data.unique_key (owner, queue, key);
 CREATE INDEX unique_key_until_idx ON delay_wheel_data.unique_key (until);
 COMMENT ON TABLE delay_wheel_data.unique_key IS
-'Keys that are unique for a period: one row per task scheduled with unique_for. Read it by the view delay_wheel.unique_keys.';
+'Keys that are unique for a period: one row per task scheduled with unique_for. To read them, use the view delay_wheel.unique_keys.';
 COMMENT ON COLUMN delay_wheel_data.unique_key.id IS 'Id of the task that began the period';
 COMMENT ON COLUMN delay_wheel_data.unique_key.until IS 'End of the period';
 COMMENT ON COLUMN delay_wheel_data.unique_key.owner IS 'Role that scheduled the task';
@@ -282,7 +282,7 @@ CREATE TABLE delay_wheel_data.prepared
 )
 USING heap
 WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, vacuum_truncate = off);
--- an index, since the table only grows while an old snapshot is held
+-- an index, since the table grows while an old snapshot exists
 CREATE INDEX prepared_gid_idx ON delay_wheel_data.prepared (gid);
 -- a publication of all tables publishes deletions, which need this
 ALTER TABLE delay_wheel_data.prepared REPLICA IDENTITY FULL;
@@ -305,13 +305,12 @@ SELECT pg_catalog.pg_extension_config_dump('delay_wheel_data.queue',
 SELECT pg_catalog.pg_extension_config_dump('delay_wheel_data.queue_id_seq', '');
 SELECT pg_catalog.pg_extension_config_dump('delay_wheel_data.pause',
 	'WHERE owner::oid = 0::oid OR owner IN (SELECT oid FROM pg_catalog.pg_roles)');
--- including cancellations that name a dropped role: without them, tasks of other roles that
--- they name would come back
+-- including cancellations that name a dropped role, since they also cancel tasks of other roles
 SELECT pg_catalog.pg_extension_config_dump('delay_wheel_data.cancellation', '');
 SELECT pg_catalog.pg_extension_config_dump('delay_wheel_data.task_id_seq', '');
 
--- the planner takes a table for empty only after ANALYZE; before, plans of the views
--- would seem so expensive that JIT compiles them
+-- Without ANALYZE, the planner assumes that an empty table has rows.  Then plans of the views
+-- would seem so expensive that JIT compiles them.
 ANALYZE delay_wheel_data.cancellation, delay_wheel_data.queue;
 
 GRANT EXECUTE ON FUNCTION delay_wheel_internal.origin()

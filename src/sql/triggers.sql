@@ -1,6 +1,6 @@
 /*---- Triggers on the tables: they check what plain SQL writes, and report it ----*/
 
--- Informs the timer, and sessions that wait, of rows that plain SQL writes.  ALWAYS, since
+-- Informs the timer, and waiting sessions, of rows that plain SQL writes.  ALWAYS, since
 -- a restore must inform them, too.
 CREATE FUNCTION delay_wheel_internal.task_changed() RETURNS trigger
 AS 'MODULE_PATHNAME', 'dw_task_changed' LANGUAGE C;
@@ -15,7 +15,7 @@ ALTER TABLE delay_wheel_data.task ENABLE ALWAYS TRIGGER task_changed;
 CREATE FUNCTION delay_wheel_internal.period_follows() RETURNS trigger
 AS 'MODULE_PATHNAME', 'dw_period_follows' LANGUAGE C;
 COMMENT ON FUNCTION delay_wheel_internal.period_follows() IS
-'Trigger function: removes or changes the row of delay_wheel_data.unique_key when plain SQL deletes or changes its task.';
+'Trigger function: when plain SQL deletes or changes a task, removes or changes the row of the task in delay_wheel_data.unique_key.';
 REVOKE EXECUTE ON FUNCTION delay_wheel_internal.period_follows() FROM PUBLIC;
 CREATE TRIGGER period_deleted AFTER DELETE ON delay_wheel_data.task
 	FOR EACH ROW WHEN (OLD.more OPERATOR(pg_catalog.?) 'unique_for')
@@ -29,7 +29,7 @@ CREATE TRIGGER period_truncated BEFORE TRUNCATE ON delay_wheel_data.task
 	FOR EACH STATEMENT EXECUTE FUNCTION delay_wheel_internal.period_follows();
 ALTER TABLE delay_wheel_data.task ENABLE ALWAYS TRIGGER period_truncated;
 
--- a role that may write to any table, such as pg_write_all_data, must not run SQL as others
+-- a role that may write to any table, such as pg_write_all_data, must not run SQL as another role
 CREATE FUNCTION delay_wheel_internal.task_guard() RETURNS trigger
 AS 'MODULE_PATHNAME', 'dw_task_guard' LANGUAGE C;
 COMMENT ON FUNCTION delay_wheel_internal.task_guard() IS
@@ -65,12 +65,12 @@ CREATE TRIGGER queue_guard BEFORE INSERT OR UPDATE OR DELETE ON delay_wheel_data
 	FOR EACH ROW EXECUTE FUNCTION delay_wheel_internal.queue_guard();
 ALTER TABLE delay_wheel_data.pause ENABLE ALWAYS TRIGGER queue_guard;
 
--- A role that may write to any table must not cancel tasks of others, or undo a cancellation.
+-- A role that may write to any table must not cancel tasks of other roles, or undo a cancellation.
 -- This trigger also informs timer and executors of cancellations that plain SQL, a restore or replication wrote.
 CREATE FUNCTION delay_wheel_internal.cancellation_guard() RETURNS trigger
 AS 'MODULE_PATHNAME', 'dw_cancellation_guard' LANGUAGE C;
 COMMENT ON FUNCTION delay_wheel_internal.cancellation_guard() IS
-'Trigger function: refuses cancellations by plain SQL for a role whose rights the current user does not have. Reports the others to timer and executors.';
+'Trigger function: refuses cancellations by plain SQL for a role whose rights the current user does not have. Reports allowed cancellations to timer and executors.';
 REVOKE EXECUTE ON FUNCTION delay_wheel_internal.cancellation_guard() FROM PUBLIC;
 CREATE TRIGGER cancellation_guard BEFORE INSERT OR UPDATE OR DELETE ON delay_wheel_data.cancellation
 	FOR EACH ROW EXECUTE FUNCTION delay_wheel_internal.cancellation_guard();

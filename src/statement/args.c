@@ -14,14 +14,15 @@
  * - The most common types have a text form that no setting changes, or are written here in such a
  *	 form (dates and times in ISO 8601, floating point numbers with all their digits).
  * - All other types are written and read inside a GUC nest level with fixed values, as postgres_fdw
- *	 does.  A nest level costs some microseconds, so it is entered only for such an argument.  A
- *	 transaction (or subtransaction) must be open: after an error its abort ends the nest level.
+ *	 does.  A nest level costs some microseconds, so a process enters it only for an argument of
+ *	 these types.  A transaction (or subtransaction) must be open: after an error its abort ends the
+ *	 nest level.
  *
- * Readings: an untyped literal gets its type from the statement, at each occurrence of $n
- * separately, as if the literal stood there.  So for the parser $n has the type unknown.  A
- * "reading" is $n coerced to one type.  Each reading becomes one more parameter, numbered after the
- * arguments.  The input function of its type reads its value from the literal.  A kept plan keeps
- * these parameters, but their values are read again for each run.
+ * Readings: the statement determines the type of an untyped literal, separately at each occurrence
+ * of $n.  So for the parser $n has the type unknown.  A "reading" is $n coerced to one type.  Each
+ * reading becomes another parameter, with a number after the arguments.  The input function of the
+ * type reads the parameter's value from the literal.  A kept plan contains these parameters, but
+ * their values are read again for each run.
  *
  * Strangers: reading a value may run code that belongs to its type, such as the CHECK of a domain.
  * The role that chose the type may be another role than the task's owner: a user may pass a value
@@ -65,7 +66,7 @@ typedef struct Reading
 	int32		typmod;
 	Oid			input;			/* the type's input function */
 	Oid			io_param;		/* second argument of the input function */
-	int			location;		/* byte offset in the SQL of its first occurrence */
+	int			location;		/* byte offset of its first occurrence in the SQL */
 	ParamExternData value;		/* value in the current run */
 } Reading;
 
@@ -157,8 +158,8 @@ pop_argument_context(ArgumentContext *context)
 }
 
 /*
- * Enters the fixed settings, unless *nest_level shows that they are already in force.  *nest_level
- * is 0 before.
+ * Puts the fixed settings into force, unless *nest_level shows that they already are.  *nest_level
+ * is initially 0.
  */
 static void
 enter_fixed_settings(int *nest_level)
@@ -187,7 +188,7 @@ leave_fixed_settings(int *nest_level)
 
 /*
  * Returns true if values of this type are read from text in the same way under all settings.  The
- * list has only types that are likely to be passed; all other types are read with the fixed
+ * list contains only types that are often passed.  All other types are read with the fixed
  * settings, which is slower.
  */
 static bool
@@ -271,8 +272,8 @@ check_type(Oid type)
 /*---- Writing arguments as text ----*/
 
 /*
- * Looks up how to write values of a type.  The output function's state lives in the memory context.
- * Raises an error for a type whose values cannot be stored as text.
+ * Looks up the output function for values of a type.  The function's state is in the memory
+ * context.  Raises an error for a type whose values cannot be stored as text.
  */
 void
 dw_writer_init(DwWriter *writer, Oid type, MemoryContext context)
@@ -323,7 +324,7 @@ write_other(const DwArgument *argument, int *nest_level)
  * Writes one argument that is not NULL as a text datum.
  *
  * Some types in input_is_fixed() have an output function that depends on settings (bytea, floating
- * point, dates and times).  Their values are written here without this function.
+ * point, dates and times).  Values of these types are written here without the output function.
  */
 static Datum
 write_argument(const DwArgument *argument, int *nest_level)
@@ -376,9 +377,7 @@ write_argument(const DwArgument *argument, int *nest_level)
 
 /*---- Arguments of a task that is scheduled ----*/
 
-/*
- * Raises an error for too many arguments.  PostgreSQL has the same limit for a client's parameters.
- */
+/* Raises an error for too many arguments.  A client's parameters have the same limit. */
 void
 dw_args_require_limit(int count)
 {
@@ -453,9 +452,7 @@ fetch_arguments(FunctionCallInfo fcinfo, int first, DwArgument **result)
 	return count;
 }
 
-/*
- * Returns the text that is stored for an argument that is not NULL, in the current memory context.
- */
+/* Returns the stored text of an argument that is not NULL, in the current memory context. */
 Datum
 dw_argument_text(const DwArgument *argument)
 {
@@ -522,8 +519,8 @@ write_arguments(const DwArgument *arguments, int count, Datum *args, Datum *type
  * length.  An untyped literal has the type InvalidOid (printed as -), and its text is stored
  * unchanged.
  *
- * Returns the number of arguments.  If there are none, sets *isnull to true and both Datums to 0.
- * The result is in the current memory context.
+ * Returns the number of arguments.  If there are no arguments, sets *isnull to true and both Datums
+ * to 0.  The result is in the current memory context.
  *
  * Raises an error for a type whose values cannot be stored as text, and for more than DW_MAX_ARGS
  * elements of a VARIADIC array.
@@ -545,7 +542,7 @@ dw_args_collect(FunctionCallInfo fcinfo, int first, Datum *args, Datum *types, b
 
 static Oid	stranger(Oid type);
 
-/* Returns a stranger among the column types of a row type, see stranger(). */
+/* Returns a stranger for one of the column types of a row type, see stranger(). */
 static Oid
 stranger_in_columns(Oid type)
 {
@@ -560,11 +557,11 @@ stranger_in_columns(Oid type)
 }
 
 /*
- * Returns a role whose code may run when a value of the type is read, and that lacks the rights of
- * the current user, the task's owner.  Returns InvalidOid if there is no such role.
+ * Returns a role that lacks the rights of the current user (the task's owner), if code of this role
+ * may run when a value of the type is read.  Returns InvalidOid if no such role exists.
  *
  * The owner of a row type counts even if no column has a domain: the owner could add such a column
- * just now.
+ * at any moment.
  */
 static Oid
 stranger(Oid type)
@@ -599,7 +596,7 @@ stranger(Oid type)
 	}
 }
 
-/* Number of nested calls of read_as(): the code that it runs may call it */
+/* Number of nested calls of read_as(): the code that read_as() runs may call read_as() again */
 static int	reading_as = 0;
 
 /*
@@ -670,8 +667,8 @@ fetch_list(ArrayType *array, Oid type, int16 length, bool by_value, const char *
  * Makes an argument from a type and a text (NULL: a NULL argument).  Reads the text under the
  * session's settings, like a literal.  Raises an error if the type does not exist or cannot be
  * stored, or if its input function refuses the text.  Does not check the text of an untyped
- * argument.  is_row_type: the type comes from a task's row, so the caller has not chosen it: a
- * stranger's code runs with its own rights.
+ * argument.  is_row_type: the type comes from a task's row, and not from the caller.  Then a
+ * stranger's code runs with the stranger's rights.
  */
 static void
 parse_argument(DwArgument *argument, Oid type, char *string, bool is_row_type)
@@ -701,9 +698,7 @@ parse_argument(DwArgument *argument, Oid type, char *string, bool is_row_type)
 		OidInputFunctionCall(input, string, io_param, -1);
 }
 
-/*
- * Makes the columns of a task's row from an array whose element type is the type of the arguments.
- */
+/* Makes the columns of a task's row from an array of arguments of one type. */
 static int
 parse_typed(ArrayType *args, ArrayType *types,
 			Datum *stored_args, Datum *stored_types, bool *isnull)
@@ -730,9 +725,9 @@ parse_typed(ArrayType *args, ArrayType *types,
  * Elements that are no texts keep their type.
  *
  * args may be NULL (no arguments).  If types is NULL, all arguments are untyped; a NULL element of
- * types means an untyped argument.  Raises an error for arrays of different lengths or of several
- * dimensions, and for types if the elements of args are no texts.  are_row_types: the types come
- * from a task's row, see parse_argument().
+ * types means an untyped argument.  Raises an error if the arrays have different lengths or several
+ * dimensions, or if types is given and the elements of args are no texts.  are_row_types: the types
+ * come from a task's row, see parse_argument().
  */
 int
 dw_args_parse(ArrayType *args, ArrayType *types, bool are_row_types,
@@ -760,7 +755,7 @@ dw_args_parse(ArrayType *args, ArrayType *types, bool are_row_types,
 				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
 				 errmsg("number of arguments (%d) does not match number of argument types (%d)",
 						count, type_count),
-				 errhint("Without arg_types, all arguments take their types from the statement; '-' in arg_types does so for one.")));
+				 errhint("Without arg_types, all arguments take their types from the statement. For a single argument, use '-' in arg_types.")));
 
 	*isnull = (count == 0);
 	if (count == 0)
@@ -926,8 +921,9 @@ read_literal(DwBinding *binding, Reading *reading)
 }
 
 /*
- * Finds or adds the reading of an argument as a type, and returns its index.  Each argument has its
- * own list of readings, since an argument has few readings, but a task may have many arguments.
+ * Finds or adds the reading of an argument as a type, and returns the reading's index.  Each
+ * argument has its own list of readings, since an argument has few readings, but a task may have
+ * many arguments.
  */
 static int
 find_reading(DwBinding *binding, int number, Oid type, int32 typmod, int location)
@@ -969,8 +965,8 @@ find_reading(DwBinding *binding, int number, Oid type, int32 typmod, int locatio
 
 /*
  * Parser hook: coerces $n to a type, if $n is an untyped argument, as coerce_type() does for a
- * literal.  Returns NULL if $n has a type.  Changes the node in place, since the parser goes on
- * using the node that it passed.
+ * literal.  Returns NULL if $n has a type.  Changes the node in place, since the parser continues
+ * to use the node that it passed.
  *
  * An explicit cast cuts a value that is too long for a domain.  The hook cannot see if a cast is
  * explicit, but only explicit casts have a location.  (Explicit casts inside ARRAY[] or ROW() have
@@ -1006,8 +1002,8 @@ coerce_parameter(ParseState *pstate, Param *param, Oid type, int32 typmod, int l
  * Parser setup: installs the hooks for the arguments.  arg is a DwBinding.
  *
  * Each parse analysis makes new readings, since the type of an occurrence may have changed.  Each
- * statement of a task is analyzed separately, so the loop goes through the readings only, not
- * through all arguments.
+ * statement of a task is analyzed separately, so this function loops over the readings only, not
+ * over all arguments.
  */
 void
 dw_args_parser_setup(ParseState *pstate, void *arg)
@@ -1039,8 +1035,8 @@ fetch_parameter(ParamListInfo params, int number, bool speculative, ParamExternD
 /*---- Bindings ----*/
 
 /*
- * Error context callback: adds the position of an untyped argument in the SQL to an error about it,
- * as the parser does for a literal.
+ * Error context callback: if an error concerns an untyped argument, adds the position of the
+ * argument in the SQL, as the parser does for a literal.
  */
 static void
 literal_callback(void *arg)
@@ -1087,8 +1083,8 @@ make_binding(int nargs)
 }
 
 /*
- * Makes the binding for a kept plan, whose text is sql, and whose arguments have the same number
- * and types as params.  The caller passes the binding as argument to the plan's parser setup.  The
+ * Makes the binding for a kept plan of the text sql.  The plan's arguments have the number and
+ * types of params.  The caller passes the binding as argument to the plan's parser setup.  The
  * binding is in the current memory context.  This context and sql must live as long as the plan.
  */
 DwBinding *
@@ -1138,8 +1134,8 @@ dw_args_types(ParamListInfo params, int *nargs)
 /*---- Parameter lists ----*/
 
 /*
- * Takes the arrays of a task's row apart, and returns the number of arguments.  Copies the array of
- * texts, since the resulting texts point into it.
+ * Splits the arrays of a task's row into elements, and returns the number of arguments.  Copies the
+ * array of texts, since the resulting texts point into the array.
  */
 static int
 read_arrays(Datum args, Datum types, bool types_null,
@@ -1243,17 +1239,17 @@ dw_args_constants(const DwConstants *constants)
  * (options.params).  Returns NULL if there are no arguments.
  *
  * A typed argument becomes a parameter with its value.  An untyped argument means the same as a
- * literal at each occurrence of $n: the occurrence determines its type, and it is read under the
- * settings of this moment.  The parserSetup of the result does this, by further parameters after
+ * literal at each occurrence of $n: the occurrence determines the type, and the literal is read
+ * under the settings of this moment.  For this, the parserSetup of the result adds parameters after
  * the arguments.
  *
  * If types is NULL, all arguments are untyped; a NULL element of types means an untyped argument.
  * The result and its values are in the current memory context, which must outlive the run.  args
- * and types need not outlive it.  sql is only for messages, and may be NULL.
+ * and types need not outlive the run.  sql is only for messages, and may be NULL.
  *
- * This function can run code of users (a domain's CHECK, an input function).  So it must be called
- * as the task's owner, in the transaction that will run the task's SQL.  Code of strangers runs
- * with their own rights.
+ * This function can run code of users (a domain's CHECK, an input function).  So call this function
+ * as the task's owner, in the transaction that will run the task's SQL.  Code of a stranger runs
+ * with the stranger's rights.
  */
 ParamListInfo
 dw_args_params(const char *sql, Datum args, bool args_null, Datum types, bool types_null)
@@ -1285,7 +1281,7 @@ dw_args_params(const char *sql, Datum args, bool args_null, Datum types, bool ty
 		/* plain SQL may have stored the type "unknown", which means untyped */
 		if (type_oids != NULL && !untyped[i] && DatumGetObjectId(type_oids[i]) != UNKNOWNOID)
 			binding->types[i] = DatumGetObjectId(type_oids[i]);
-		/* a hook finds readings, since the analysis adds them */
+		/* the parse analysis adds readings, whose values this hook returns */
 		if (!OidIsValid(binding->types[i]))
 			params->paramFetch = fetch_parameter;
 		fill_parameter(params, i, binding->types[i], texts[i], nulls[i], &nest_level);

@@ -5,7 +5,7 @@
  *
  * Run by executors, for tasks without arguments.
  *
- * A plan for "UPDATE orders SET state = 'expired' WHERE id = 17" serves only this order.  With
+ * A plan for "UPDATE orders SET state = 'expired' WHERE id = 17" serves only the order 17.  With
  * parameters in place of the constants, the task of the next order can use the same plan.  But not
  * every constant can be replaced: 1 after ORDER BY is a column, '1' after INTERVAL belongs to the
  * type's name, and GROUP BY compares expressions including their constants.  So constants are taken
@@ -16,13 +16,13 @@
  *	 end of the expression.
  *
  * An integer becomes a parameter of type integer, as in the parser.  A string becomes a parameter
- * of type unknown, which args.c reads as the type that its position requires.  Many applications
- * write tasks whose texts differ only in constants: such tasks share a plan.
+ * of type unknown, which args.c reads as the type that its position requires.
  *
- * Such texts mostly come one after the other.  So the form of the last text is kept, and the lexer
- * does not read a text of the same form.  To have the same form, the text between the constants
- * must be equal, byte by byte.  Each constant must be plain (only digits, or a string without
- * quotes and backslashes), and have the type of the constant in its place.
+ * Texts of one form mostly come one after the other.  So this file remembers the form of the last
+ * text, and does not call the lexer for a text of the same form.  Two texts have the same form if
+ * their parts between the constants are equal, byte by byte.  Each constant must be plain (only
+ * digits, or a string without quotes and backslashes), and have the same type as the constant at
+ * this place of the last text.
  *
  *-------------------------------------------------------------------------
  */
@@ -164,7 +164,7 @@ ends_expression(const Reader *reader)
 
 /*
  * Takes the constants of an UPDATE or DELETE that are between = and the end of an expression.
- * Returns false if there are none, or if the text contains a SELECT or a $n.
+ * Returns false if the text contains no such constants, or contains a SELECT or a $n.
  */
 static bool
 take_from_change(Reader *reader, DwConstants *constants)
@@ -186,7 +186,7 @@ take_from_change(Reader *reader, DwConstants *constants)
 	return constants->count > 0;
 }
 
-/* Takes the constants of a text of one of the forms; returns false if it has another form. */
+/* Takes the constants of a text of one of the forms; returns false for another form. */
 static bool
 take_all(Reader *reader, DwConstants *constants)
 {
@@ -223,8 +223,8 @@ replace(const char *sql, DwConstants *constants)
 /*---- Texts of the same form ----*/
 
 /*
- * Returns the end of a plain constant of this type that begins here; NULL if there is none.  If the
- * caller knows that the same token follows the constant, it need not check the text after it.
+ * Returns the end of a plain constant of this type that begins here; NULL if no such constant does.
+ * Does not check the text after the constant, see cannot_go_on().
  */
 static const char *
 plain_constant_end(const char *text, Oid type)
@@ -250,11 +250,11 @@ cannot_go_on(const char *text, const char *next_token)
 {
 	if (isalnum((unsigned char) *text) || IS_HIGHBIT_SET(*text) || (*text != '\0' && strchr("_.$'\"", *text) != NULL))
 		return false;
-	/* a string may go on in the next line */
+	/* a string may continue in the next line */
 	return memchr(text, '\'', next_token - text) == NULL;
 }
 
-/* Keeps the form of this text, if its constants are plain. */
+/* Remembers the form of this text, if its constants are plain. */
 static void
 keep_form(const char *sql, const DwConstants *constants)
 {
@@ -302,10 +302,7 @@ add_plain(const char *sql, const char *start, const char *stop, DwConstants *con
 		CStringGetDatum(pnstrdup(start + 1, stop - start - 2));
 }
 
-/*
- * Takes the constants of a text with the form of the last text; returns false if it has another
- * form.
- */
+/* Takes the constants of a text with the form of the last text; returns false for another form. */
 static bool
 take_by_form(const char *sql, DwConstants *constants)
 {
@@ -329,10 +326,10 @@ take_by_form(const char *sql, DwConstants *constants)
 }
 
 /*
- * Takes constants out of a text if parameters of their type certainly mean the same.  Returns
- * false, without filling in *constants, if the text has another form or no such constants.  The
- * result is in the current memory context, but its sql may be valid only until the next call.
- * Raises an error if the lexer refuses a token.
+ * Takes constants out of a text if parameters in their place certainly mean the same.  Returns
+ * false, and leaves *constants unchanged, if the text has no such constants or another form.  The
+ * result is in the current memory context, but constants->sql may be valid only until the next
+ * call.  Raises an error if the lexer refuses a token.
  */
 bool
 dw_constants_take(const char *sql, DwConstants *constants)

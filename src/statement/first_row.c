@@ -6,16 +6,17 @@
  * Run by executors, and by sessions that run a task at once.
  *
  * The rows that a task returns are dropped: they may be huge.  With delay_wheel.history_result the
- * history has the first row of the last statement, so a copy of this row is kept, if it is short
- * enough.  The sizes of its columns are checked before anything is copied, so a row of any size
- * costs little.
+ * history contains the first row of the last statement, so this file keeps a copy of the row if it
+ * is short enough.  The sizes of the columns are checked before the row is copied, so a row of any
+ * size costs little.
  *
- * The row becomes a jsonb after the statement, as the user that has run it.  Functions of types may
- * fail, but must not make the task fail.  So they run in a subtransaction.
+ * After the statement, the row is converted to jsonb with the rights of the user that ran the
+ * statement.  This calls functions of types.  An error of such a function must not make the task
+ * fail, so the conversion runs in a subtransaction.
  *
- * The owner of a type may create a cast to json, which is then called for each value of the type.
- * Nobody has asked for such a call, and reading a table calls no functions otherwise.  So a row is
- * not kept if a function of another role would be called, unless this role is a superuser.
+ * The owner of a type may create a cast to json, which the conversion would call for each value of
+ * the type.  But the user has only read a table, and has not asked for this call.  So a row is not
+ * kept if the conversion would call a function of another role that is not a superuser.
  *
  *-------------------------------------------------------------------------
  */
@@ -93,7 +94,7 @@ keep_if_first(TupleTableSlot *slot, DestReceiver *self)
 	if (!is_short(slot, row->limit))
 		return true;
 	context = MemoryContextSwitchTo(row->context);
-	/* the slot's descriptor need not have the names */
+	/* the slot's descriptor may lack the names */
 	row->desc = CreateTupleDescCopy(row->names);
 	row->tuple = ExecCopySlotHeapTuple(slot);
 	if (HeapTupleHasExternal(row->tuple))
@@ -114,8 +115,8 @@ startup(DestReceiver *self, int operation, TupleDesc typeinfo)
 
 /*
  * Initializes a receiver that drops rows as None_Receiver does, but keeps a first row of at most
- * limit bytes in the current memory context.  If limit is 0, it keeps no row.  With None_Receiver
- * itself, SPI would not show if a statement was a query.
+ * limit bytes in the current memory context.  If limit is 0, the receiver keeps no row.  With
+ * None_Receiver itself, SPI would not show if a statement was a query.
  */
 void
 dw_first_row_init(DwFirstRow *row, int limit)
@@ -133,8 +134,8 @@ dw_first_row_init(DwFirstRow *row, int limit)
 }
 
 /*
- * Forgets the row of an earlier statement, before a utility statement that sends its rows to this
- * receiver, which may be of any kind.  A utility statement without rows does not call the
+ * Called before a utility statement that sends its rows to this receiver (of any kind).  Forgets
+ * the row of an earlier statement, since a utility statement without rows does not call the
  * receiver's startup.
  */
 void
@@ -153,7 +154,7 @@ not_kept(void)
 	return DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum("null")));
 }
 
-/* Returns a JSON text as jsonb; JSON's null if it is longer than the limit. */
+/* Returns a JSON text as jsonb; JSON's null if the text is longer than the limit. */
 Jsonb *
 dw_jsonb_within(const char *json, int limit)
 {

@@ -5,9 +5,9 @@
  *
  * Run by sessions that schedule tasks, and by processes that run their SQL.
  *
- * They are stored as a jsonb object of names and values.  A value is a text, or null for a custom
- * setting that was not set.  A setting is kept only if the current user may set it.  When it is set
- * for the run, the current user, who is then the owner of the task, must have the same right.
+ * The settings are stored as a jsonb object of names and values.  A value is a text, or null for a
+ * custom setting that was not set.  A setting is kept only if the current user may set it.  For the
+ * run of the task, the task's owner must also have the right to set it.
  *
  *-------------------------------------------------------------------------
  */
@@ -39,7 +39,7 @@ static const struct
 {
 	{"role", "A task runs as the role that has scheduled it."},
 	{"session_authorization", "A task runs as the role that has scheduled it."},
-	{"search_path", "It is kept with each task."},
+	{"search_path", "The search_path of the caller is always kept with a task."},
 	{"statement_timeout", "Use the option timeout."},
 	{"transaction_*", "The transaction of a task has begun before its settings are set."},
 	{"default_transaction_isolation", "A task has the isolation level of its owner: use ALTER ROLE or ALTER DATABASE."},
@@ -89,8 +89,8 @@ set(const char *name, const char *value, GucAction action, bool really)
 }
 
 /*
- * Returns the elements of an array of names.  Raises an error if there are too many, or one is
- * null.
+ * Returns the elements of an array of names.  Raises an error if a name is null, or the array has
+ * too many names.
  */
 static Datum *
 read_names(ArrayType *names, int *n)
@@ -110,8 +110,8 @@ read_names(ArrayType *names, int *n)
 
 /*
  * Returns the present value of a setting, NULL if it is a custom setting that does not exist.  Sets
- * *name to the server's spelling of its name.  Raises an error if the current user may not set the
- * setting to this value, or if it must not be kept.
+ * *name to the server's spelling of the setting's name.  Raises an error if the current user may
+ * not set the setting to this value, or if the setting must not be kept.
  */
 static const char *
 value_of(const char **name)
@@ -211,13 +211,13 @@ dw_kept_settings_take(ArrayType *names, const char *const *others, int nothers)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("settings to be kept are too long"),
-				 errdetail("They have %zu bytes, the maximum is %d.", bytes, MAX_BYTES),
+				 errdetail("The settings have %zu bytes, the maximum is %d.", bytes, MAX_BYTES),
 				 errhint("Put the data into a table, or pass it as an argument.")));
 	pushJsonbValue(&state, WJB_END_OBJECT, NULL);
 	return JsonbValueToJsonb(state.result);
 }
 
-/* Empties an application's setting, which had no value when the task was scheduled. */
+/* Sets an application's setting, which had no value when the task was scheduled, to ''. */
 static void
 empty(const char *name, GucAction action)
 {
@@ -249,8 +249,8 @@ leaves_plans(const char *name)
 
 /*
  * Sets the settings, as the current user, to the kept values.  Raises an error if this user may not
- * set them, or if a value is not valid any more.  Returns true if a kept plan can still run the
- * task.
+ * set the settings, or if a value is not valid any more.  Returns true if a kept plan can still run
+ * the task.
  */
 bool
 dw_kept_settings_set(Jsonb *settings, GucAction action)

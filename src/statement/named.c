@@ -5,11 +5,11 @@
  *
  * Run by sessions that schedule tasks.
  *
- * A task's SQL may have :user_id in place of $1, with the values as a JSON object.  This file turns
- * names into numbers before any other code reads the text, so a task is stored, checked and run as
- * if its author had used numbers.  PostgreSQL's own lexer finds the names, so it finds none in
- * strings, comments and casts.  SQL itself has a colon directly before a name only in slices of
- * arrays, as in a[1:n]: there the author must put a space after the colon.
+ * A task's SQL may contain :user_id instead of $1; a JSON object then contains the values.  This
+ * file replaces names by numbers before any other code reads the text, so a task is stored, checked
+ * and run as if its author had used numbers.  PostgreSQL's own lexer finds the names, so text in
+ * strings, comments and casts is never a name.  SQL itself has a colon directly before a name only
+ * in slices of arrays, as in a[1:n]: there the author must write a space after the colon.
  *
  *-------------------------------------------------------------------------
  */
@@ -128,7 +128,7 @@ number_for_name(Numbering *numbering, int location, int length)
 				(errcode(ERRCODE_UNDEFINED_PARAMETER),
 				 errmsg("there is no value for parameter :%.*s", length, numbering->sql + location),
 				 dw_sql_text_errposition(numbering->sql, location - 1),
-				 errhint("The option \"named\" must have this name. In a slice of an array, put a space after the colon.")));
+				 errhint("The option \"named\" must contain this name. In a slice of an array, put a space after the colon.")));
 	if (found->number == 0)
 	{
 		bool		isnull = found->value.type == jbvNull;
@@ -140,14 +140,14 @@ number_for_name(Numbering *numbering, int location, int length)
 	return found->number;
 }
 
-/* Puts a number in the place of a colon and the name directly after it. */
+/* Replaces a colon, and the name directly after the colon, by a number. */
 static void
 put_number(Numbering *numbering, int colon, int length)
 {
 	StringInfo	result = &numbering->result;
 
 	appendBinaryStringInfo(result, numbering->sql + numbering->copied, colon - numbering->copied);
-	/* a colon ends the word before it, as in LIMIT:n, but a number does not */
+	/* in LIMIT:n the colon ends the word before, but in LIMIT$1 nothing would end the word */
 	if (result->len > 0 && dw_is_word_char(result->data[result->len - 1]))
 		appendStringInfoChar(result, ' ');
 	appendStringInfo(result, "$%d", number_for_name(numbering, colon + 1, length));
@@ -194,9 +194,9 @@ check_values_used(const Numbering *numbering)
 
 /*
  * Returns an SQL text with $1, $2, ... in place of :name.  Sets *args to a text[] of the values in
- * this order, or to NULL if there are none.  values is a JSON object.  Raises an error for a name
- * without a value, for a value whose name is not used, and for $n in the text.  The result is in
- * the current memory context.
+ * this order, or to NULL if the text has no names.  values is a JSON object.  Raises an error for a
+ * name without a value, for a value whose name is not used, and for $n in the text.  The result is
+ * in the current memory context.
  */
 text *
 dw_named_numbered(const text *sql, Jsonb *values, ArrayType **args)
@@ -214,7 +214,7 @@ dw_named_numbered(const text *sql, Jsonb *values, ArrayType **args)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("named must be a JSON object"),
-				 errhint("Such as {\"user_id\": 7}, for :user_id in the SQL text.")));
+				 errhint("For example, use {\"user_id\": 7} for :user_id in the SQL text.")));
 	take_values(&numbering, values);
 	initStringInfo(&numbering.result);
 

@@ -6,9 +6,9 @@
  * Run by executors, for tasks that share a transaction and have a kept plan (plans.c).
  *
  * Setting up a plan for its run, and cleaning up, costs PostgreSQL about as much as finding one row
- * and changing it.  A query that stays open is set up once in a batch.  For each run it gets a new
- * snapshot and its arguments, as the inner side of a nested loop gets the values of the next outer
- * row.
+ * and changing it.  A query that stays open is set up once in a batch.  For each run the query gets
+ * a new snapshot and new arguments, as the inner side of a nested loop gets the values of the next
+ * outer row.
  *
  * A task must not notice this.  So a query stays open only
  *
@@ -16,13 +16,13 @@
  *	 computes: these nodes of PostgreSQL can begin again, see can_begin_again();
  * - if it calls no C functions of other extensions, directly or by triggers: such a function may
  *	 keep a state until the end of its query;
- * - if it calls no functions in SQL that were not inlined: before PostgreSQL 18, such a function is
- *	 parsed and planned once in a query, for the search_path and the role of this moment, which the
- *	 query itself may have set;
+ * - if all functions in SQL that it calls were inlined: before PostgreSQL 18, any other function in
+ *	 SQL is parsed and planned once in a query, for the search_path and the role of this moment,
+ *	 which the query itself may have set;
  * - while no other extension watches queries by a hook: it would see one query instead of many.
  *
  * A query is closed when its plan is not valid any more, when plans.c forgets the plan, before a
- * utility statement, and before the commit of the batch.  An abort frees its memory and its
+ * utility statement, and before the commit of the batch.  An abort frees the query's memory and
  * resources: snapshots, buffers and tables belong to the batch's transaction.
  *
  *-------------------------------------------------------------------------
@@ -119,7 +119,7 @@ others_watch_queries(void)
 
 /*
  * For check_functions_in_node().  Returns true for a function in SQL, or in C of another extension,
- * unless its result depends only on its arguments.
+ * that is not immutable.
  */
 static bool
 may_keep_state(Oid function, void *arg)
@@ -143,7 +143,7 @@ may_keep_state(Oid function, void *arg)
 
 /*
  * Expression walker.  Returns true if any part calls a function that may keep a state, or coerces
- * to a domain, whose checks may call one.
+ * to a domain, whose checks may call such a function.
  */
 static bool
 keeps_state(Node *node, void *arg)
@@ -187,7 +187,7 @@ read_can_begin_again(const Plan *plan)
 		!keeps_state((Node *) ((const IndexScan *) plan)->indexqualorig, NULL);
 }
 
-/* Returns true if, by its plan, the query can begin again with other values. */
+/* Returns true if the plan of the query can begin again with other values. */
 static bool
 can_begin_again(const PlannedStmt *stmt)
 {
@@ -213,7 +213,7 @@ change_of(const DwOpenQuery *query)
 	return IsA(state, ModifyTableState) ? (ModifyTableState *) state : NULL;
 }
 
-/* Returns true if, by the table that it has opened, the query can begin again. */
+/* Returns true if the table of the query allows the query to begin again. */
 static bool
 table_can_be_kept(const DwOpenQuery *query)
 {
@@ -244,10 +244,7 @@ dw_open_query_close(DwOpenQuery *query)
 	MemoryContextDelete(query->context);
 }
 
-/*
- * Prepares a query for its first run by the plan, which it keeps pinned.  The run uses the active
- * snapshot.
- */
+/* Prepares a query for its first run, with the active snapshot.  Keeps the plan pinned. */
 static DwOpenQuery *
 open_query(DwOpenPlace *place, CachedPlanSource *source, CachedPlan *plan,
 		   const SPIExecuteOptions *options)
@@ -277,7 +274,7 @@ open_query(DwOpenPlace *place, CachedPlanSource *source, CachedPlan *plan,
 
 /*
  * Opens a query for the plan, if the plan is generic and can begin again.  Otherwise returns NULL,
- * and notes in place that the plan cannot.
+ * and notes in *place that the plan cannot begin again.
  */
 static DwOpenQuery *
 try_to_open(DwOpenPlace *place, CachedPlanSource *source, const SPIExecuteOptions *options)
@@ -289,7 +286,7 @@ try_to_open(DwOpenPlace *place, CachedPlanSource *source, const SPIExecuteOption
 		return NULL;
 	if (list_length(plan->stmt_list) == 1 && can_begin_again(linitial_node(PlannedStmt, plan->stmt_list)))
 	{
-		/* locks the tables, and makes a new plan if the old one is not valid any more */
+		/* locks the tables, and makes a new plan if the old plan is not valid any more */
 		plan = GetCachedPlan(source, options->params, CurrentResourceOwner, NULL);
 		if (plan == source->gplan && list_length(plan->stmt_list) == 1 &&
 			can_begin_again(linitial_node(PlannedStmt, plan->stmt_list)))
@@ -320,8 +317,9 @@ copy_values(ParamListInfo from, ParamListInfo to)
 }
 
 /*
- * Lets the plan that reads rows begin again.  The search values of an index are computed only when
- * the first row is requested, since triggers BEFORE STATEMENT, which run first, may change them.
+ * Makes the part of the plan that reads rows begin again.  The search values of an index are
+ * computed only when the first row is requested: triggers BEFORE STATEMENT run earlier, and may
+ * change these values.
  */
 static void
 read_from_start(PlanState *read, Snapshot snapshot)
@@ -336,7 +334,7 @@ read_from_start(PlanState *read, Snapshot snapshot)
 		ExecReScan(read);
 }
 
-/* Lets the query, which was run before, begin again with the active snapshot. */
+/* Makes the query begin again, with the active snapshot. */
 static void
 begin_again(DwOpenQuery *query)
 {
@@ -362,9 +360,9 @@ begin_again(DwOpenQuery *query)
 }
 
 /*
- * Returns true if the query can begin again after its run.  If it has found a row that another
- * transaction had changed, it cannot, since it has a state for rechecks with the snapshot of this
- * run.
+ * Returns true if the query can begin again after its run.  A query that has found a row that
+ * another transaction had changed cannot begin again, since its state contains rechecks with the
+ * snapshot of this run.
  */
 static bool
 may_stay_open(const DwOpenQuery *query)

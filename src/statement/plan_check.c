@@ -3,19 +3,19 @@
  * plan_check.c
  *	  Checks names, types and rights of a task's SQL when the task is scheduled.
  *
- * Run by sessions that schedule tasks, and by executors whose tasks do so, if
- * delay_wheel.check_sql is "plan", or the option of that name.
+ * Run by sessions that schedule tasks, and by executors whose tasks do so, if the setting
+ * delay_wheel.check_sql or the option check_sql is "plan".
  *
  * The statements are analyzed, rewritten and planned like a prepared statement.  The rights of the
- * current user, who will be the owner of the task, are checked as PostgreSQL's executor does when
- * it begins.  Nothing is executed.  But planning may evaluate functions that are declared immutable
- * or stable, as for each query.
+ * current user (the future owner of the task) are checked as at the start of an execution.  Nothing
+ * is executed.  But planning may evaluate functions that are declared immutable or stable, as for
+ * each query.
  *
  * The check runs in a subtransaction that is rolled back, so that no lock stays on a table that the
  * task will use.
  *
- * A missing object is an error, although somebody might create it before the task is due.  So this
- * check is made only on request.  A task may create objects that its later statements need, so the
+ * A missing object is an error, although it may be created before the task is due.  So this check
+ * is made only on request.  A task may create objects that its later statements need, so the
  * statements after the first utility statement are not checked.
  *
  *-------------------------------------------------------------------------
@@ -69,7 +69,7 @@ require_functions(Node *node, void *context)
 	return expression_tree_walker(node, require_functions, context);
 }
 
-/* Raises an error if the current user lacks rights for the plan, or it uses a temporary table. */
+/* Raises an error if the plan needs rights that the current user lacks, or a temporary table. */
 static void
 require_tables(PlannedStmt *plan)
 {
@@ -84,8 +84,8 @@ require_tables(PlannedStmt *plan)
 			ereport(ERROR,
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 					 errmsg("a task cannot use temporary table \"%s\"", get_rel_name(entry->relid)),
-					 errdetail("Only this session sees it, and the task runs in another one."),
-					 errhint("Use another table. If there is one of the same name, put its schema before the name.")));
+					 errdetail("Only this session sees the temporary table, and the task runs in another session."),
+					 errhint("Use another table. If a permanent table has the same name, put its schema before the name.")));
 	}
 	(void) dw_check_table_rights(plan);
 }

@@ -26,10 +26,10 @@
  * each run.  A text with a constant such as 'today' must be parsed for each run, too, since the
  * constant is read during parse analysis.
  *
- * A text that comes for the first time leaves only a hash, since texts with constants mostly never
- * come again.  If the constants can be taken out of a text (constants.c), the text without
- * constants is looked up.  Such a text gets a plan only if the plan is the best for all values of
- * the constants: if it finds its row by a unique index, or reads no table.  Then the generic plan
+ * A text that comes for the first time leaves only a hash, since most texts with constants come
+ * only once.  If the constants can be taken out of a text (constants.c), the text without constants
+ * is looked up.  Such a text gets a plan only if the plan is the best for all values of the
+ * constants: if the plan finds its row by a unique index, or reads no table.  Then the generic plan
  * is used from the first run on.
  *
  *-------------------------------------------------------------------------
@@ -117,14 +117,14 @@ typedef struct TakenText
 	const DwConstants *constants;
 } TakenText;
 
-/* All entries; the last used entry comes first */
+/* All entries; the most recently used entry comes first */
 static dlist_head plans = DLIST_STATIC_INIT(plans);
 static HTAB *by_hash = NULL;
 static MemoryContext plans_context = NULL;
 static Size total_bytes = 0;
 static int	nplans = 0;
 
-/* Hashes of texts that came once, lately.  The lower half of a hash chooses the slot */
+/* Hashes of texts that have come once recently.  The lower half of a hash chooses the slot */
 static uint32 seen[SEEN];
 
 /* True if a catalog has changed, so that all plans must be forgotten */
@@ -189,7 +189,7 @@ forget_plan(KeptPlan *plan)
 
 /*
  * Forgets all plans if a catalog has changed, or the settings were read again.  Also forgets the
- * hashes of texts that came once, so that nothing is prepared while changes come more often than
+ * hashes of texts that came once, so that no plan is made while such changes come more often than
  * texts come again.
  */
 static void
@@ -254,7 +254,7 @@ copy_key(const Key *key, Key *copy)
 							 key->types, key->nargs * sizeof(Oid));
 }
 
-/* Returns true if a text with this hash came lately.  Notes that it has come. */
+/* Returns true if a text with this hash has come recently.  Notes that the text has come. */
 static bool
 note_seen(uint64 hash)
 {
@@ -272,7 +272,7 @@ plan_source_of(const KeptPlan *plan)
 	return linitial(SPI_plan_get_plan_sources(plan->spi));
 }
 
-/* Measures the memory of an entry with its plan, and counts it. */
+/* Measures the memory of an entry with its plan, and adds it to the total. */
 static void
 measure(KeptPlan *plan)
 {
@@ -293,9 +293,9 @@ measure(KeptPlan *plan)
 }
 
 /*
- * Measures the first entry of the list, which was just made or used.  Frees its plan if the plan is
- * too large.  Forgets entries at the end of the list while all entries together take too much
- * memory.
+ * Measures the first entry of the list, which was just made or used.  Frees the entry's plan if the
+ * plan is too large.  Forgets entries at the end of the list while all entries together take too
+ * much memory.
  */
 static void
 settle_plan(KeptPlan *plan)
@@ -415,7 +415,7 @@ selects_into(const SelectStmt *stmt)
 	return stmt->intoClause != NULL;
 }
 
-/* Returns true if the text is a single query or change of data, and will mean the same later. */
+/* Returns true if the text is a single query or change of data, and has the same meaning later. */
 static bool
 can_be_kept(const char *sql)
 {
@@ -573,8 +573,8 @@ add_plan(const Key *key, ParamListInfo params)
 
 /*
  * Returns the entry for a text, bound to these arguments.  Adds the entry if the text came once
- * before, and makes it again if it is too old.  Returns NULL if the text came for the first time,
- * or if the entry of another text has the same hash.
+ * before, and replaces the entry if it is too old.  Returns NULL if the text came for the first
+ * time, or if the entry of another text has the same hash.
  */
 static KeptPlan *
 find_plan(const Key *key, ParamListInfo params)
@@ -656,8 +656,8 @@ find_without_constants(const char *sql, const DwConstants *constants, ParamListI
 }
 
 /*
- * Runs a text by the plan for the text without its constants.  Returns false if there is no such
- * plan.
+ * Runs a text by the plan for the text without its constants.  Returns false if no such plan
+ * exists.
  */
 static bool
 run_without_constants(const char *sql, const SPIExecuteOptions *options, int *result)
@@ -677,7 +677,7 @@ run_without_constants(const char *sql, const SPIExecuteOptions *options, int *re
  * result.  Returns false if nothing was run: the caller then runs the text without a kept plan.
  *
  * Only for executors, inside SPI_connect(), at the beginning of a task: the session's settings must
- * be unchanged, except settings of the key, and settings that no plan depends on (see
+ * be unchanged, except settings that are part of the key, and settings without effect on plans (see
  * kept_settings.c).
  */
 static bool
@@ -699,9 +699,9 @@ run_plans(const char *sql, const SPIExecuteOptions *options, int *result)
 /*---- Runs the SQL of a task ----*/
 
 /*
- * Run by executors, and by sessions that run a task at once.  SPI does not return which utility
- * statement it has run, but the history shows its name.  So the utility hook (control/ddl.c) notes
- * each utility statement here when it ends.
+ * Run by executors, and by sessions that run a task at once.  The history shows the name of a
+ * utility statement, but SPI does not return which utility statement it has run.  So the utility
+ * hook (control/ddl.c) notes each utility statement here when it ends.
  */
 
 /* The last utility statement that has ended in this process */

@@ -6,20 +6,19 @@
  * Run by sessions that schedule tasks, and by executors for tasks with a mode.
  *
  * A task that can never run should be refused while its user can read the message, not fail in the
- * background hours later.  Only the raw parser runs here.  It needs no catalog and costs about a
- * microsecond.  Parse analysis would cost several microseconds, take locks, and use the names of
- * today, not the names when the task is due.
+ * background hours later.  Only the raw parser runs here, which needs no catalog and costs about a
+ * microsecond.  Parse analysis would cost several microseconds, take locks, and use the objects of
+ * today, not the objects that exist when the task is due.
  *
  * A statement is refused only if the raw parse tree shows that it cannot run in any state of the
- * database.  If a catalog decides, the server decides at run time: for example about REINDEX of a
- * partitioned table, or about DROP SUBSCRIPTION, which can run in a transaction if the subscription
- * has no slot.
+ * database.  If this depends on a catalog, the server refuses the statement at run time: for
+ * example REINDEX of a partitioned table, or DROP SUBSCRIPTION of a subscription with a slot.
  *
  * Executors run a task through SPI, in a background process, inside a transaction that the task
- * cannot end.  A statement is refused if, in any supported major, it raises an error there (see
- * PreventInTransactionBlock in PostgreSQL's sources).  A task with a mode is an "autonomous"
- * statement: a single statement that runs at top level, outside of a transaction block.
- * (executor/autonomous.c checks it here once more before it runs.)  Transaction control and
+ * cannot end.  A statement is refused if it raises an error under these conditions in any supported
+ * major (see PreventInTransactionBlock in PostgreSQL's sources).  A task with a mode is an
+ * "autonomous" statement: a single statement that runs at top level, outside of a transaction
+ * block.  (executor/autonomous.c repeats this check before the run.)  Transaction control and
  * statements that need a client are refused even for these tasks.
  *
  * A session that schedules many tasks mostly passes the same text again, or a text that differs
@@ -65,7 +64,7 @@ typedef struct Refusal
 	bool		(*concerns) (const Node *node); /* NULL: all statements with the tag */
 	const Reason *reason;
 	const char *command;		/* its name in messages; NULL: its command tag */
-	const char *hint;			/* NULL: none, except for a task with a mode */
+	const char *hint;			/* NULL: no hint, or only the hint to use a mode */
 } Refusal;
 
 /* The meaning of $n inside a statement */
@@ -142,7 +141,7 @@ detaches_concurrently(const Node *node)
 	return false;
 }
 
-/* Returns true for forms that connect to the publisher.  They also fail if it is disabled. */
+/* Returns true for forms that connect to the publisher, which a disabled subscription refuses. */
 static bool
 refreshes(const Node *node)
 {
@@ -162,9 +161,7 @@ sets_of_transaction(const Node *node, const char *name)
 	return stmt->kind == VAR_SET_MULTI && strcmp(stmt->name, name) == 0;
 }
 
-/*
- * Returns true if the statement sets an isolation level that is not the transaction's usual level.
- */
+/* Returns true if the statement sets another isolation level than the usual level. */
 static bool
 sets_isolation(const Node *node)
 {
@@ -221,12 +218,12 @@ CONDITION(sets_one_phase, AlterSubscriptionStmt, stmt->kind == ALTER_SUBSCRIPTIO
 static const Reason block = {
 	.code = ERRCODE_ACTIVE_SQL_TRANSACTION,
 	.autonomous = true,
-	.detail = "The command cannot run inside a transaction block, and a task runs inside one, unless it has a mode."
+	.detail = "The command cannot run inside a transaction block. A task without a mode runs inside a transaction block."
 };
 static const Reason top_level = {
 	.code = ERRCODE_FEATURE_NOT_SUPPORTED,
 	.autonomous = true,
-	.detail = "The command can run only at top level, and a task does not, unless it has a mode."
+	.detail = "The command can run only at top level. A task without a mode does not run at top level."
 };
 static const Reason transaction = {
 	.code = ERRCODE_FEATURE_NOT_SUPPORTED,
@@ -246,7 +243,7 @@ static const Reason client = {
 static const Reason notified = {
 	.code = ERRCODE_FEATURE_NOT_SUPPORTED,
 	.autonomous = false,
-	.detail = "A task runs in the background, without a client that could be notified."
+	.detail = "A task runs in the background, without a client that can be notified."
 };
 
 /* For each statement, the first entry that concerns it counts. */
@@ -256,7 +253,10 @@ static const Refusal refusals[] = {
 	{T_TransactionStmt, NULL, &transaction, NULL,
 	"Leave the command out; to undo part of the work on an error, use a PL/pgSQL block with an EXCEPTION clause."},
 	{T_ListenStmt, NULL, &notified, "LISTEN", "Use LISTEN in the session that is to be notified."},
-	/* a transaction that has begun its work still accepts READ ONLY, and its own isolation level */
+	/*
+	 * a transaction that has begun its work still accepts READ ONLY, and its present isolation
+	 * level
+	 */
 	{T_VariableSetStmt, sets_snapshot, &begun, "SET TRANSACTION SNAPSHOT", "Leave the command out."},
 	{T_VariableSetStmt, sets_deferrable, &begun, "SET TRANSACTION [NOT] DEFERRABLE", "Leave the command out."},
 	{T_VariableSetStmt, sets_level, &begun, "SET TRANSACTION ISOLATION LEVEL",
@@ -283,7 +283,7 @@ static const Refusal refusals[] = {
 	{T_DropTableSpaceStmt, NULL, &block, "DROP TABLESPACE", NULL},
 	{T_AlterSystemStmt, NULL, &block, "ALTER SYSTEM", NULL},
 	{T_DiscardStmt, discards_all, &block, "DISCARD ALL",
-	"Leave the command out: a task does not see the session state of others."},
+	"Leave the command out. A task does not see the session state of other tasks."},
 	{T_CreateSubscriptionStmt, creates_slot, &block, "CREATE SUBSCRIPTION ... WITH (create_slot = true)",
 	"Create the replication slot beforehand and use WITH (create_slot = false)."},
 	{T_AlterSubscriptionStmt, refreshes_publication, &block, "ALTER SUBSCRIPTION ... REFRESH PUBLICATION", NULL},
@@ -390,8 +390,8 @@ statement_at(List *statements, int location, int *index)
 }
 
 /*
- * Checks one $n.  Returns true if it stands for an argument of the task, and false if the statement
- * defines its own parameters.  Raises an error if it stands for nothing.
+ * Checks one $n.  Returns true if $n stands for an argument of the task, and false if the statement
+ * defines its own parameters.  Raises an error if $n has no meaning.
  */
 static bool
 check_parameter(const Checked *checked, Node *stmt, int number, int location)
@@ -432,8 +432,8 @@ check_parameter(const Checked *checked, Node *stmt, int number, int location)
 }
 
 /*
- * Raises an error for an argument that no $n refers to.  It is most likely a mistake, and if it is
- * untyped, it would have no type.
+ * Raises an error for an argument that no $n refers to.  Such an argument is most likely a mistake,
+ * and an untyped argument would have no type.
  */
 static void
 check_all_used(const bool *used, int nargs)
@@ -495,8 +495,8 @@ is_digit(char c)
 }
 
 /*
- * Moves *at from a position within a number, or at its end, to the number's end.  Returns false if
- * there is no number, if it is part of a word, or if it has too many digits.
+ * Moves *at to the end of the number at this position, or before it.  Returns false if no number is
+ * there, if the number is part of a word, or if it has too many digits.
  */
 static bool
 skip_number(const char *text, const char *end, const char **at)
@@ -514,8 +514,8 @@ skip_number(const char *text, const char *end, const char **at)
 }
 
 /*
- * Returns true if the text differs from the remembered text only in numbers.  Other digits in a
- * constant, in quotes, or in a comment do not change the tokens around the number.  Digits in
+ * Returns true if the text differs from the remembered text only in numbers.  Different digits in a
+ * constant, in quotes, or in a comment do not change the tokens around them.  Digits in
  * identifiers, $n, tags of dollar quotes, and numbers with letters must be equal.
  */
 static bool
@@ -549,8 +549,8 @@ is_known(const char *sql, int length, int nargs)
 /*
  * Returns true if other numbers in the text could change the outcome of the check.  Numbers matter
  * in statements whose options are checked (all except queries and changes of data), in the type
- * FLOAT(n), and in Unicode escapes (U&'d!0061' UESCAPE '!').  They may matter after a backslash,
- * whose meaning depends on settings.
+ * FLOAT(n), and in Unicode escapes (U&'d!0061' UESCAPE '!').  Numbers may also matter after a
+ * backslash, whose meaning depends on settings.
  */
 static bool
 numbers_matter(const char *sql, List *statements)
@@ -605,7 +605,7 @@ check_text(const Checked *checked)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("a task with a mode must be a single statement"),
 				 errdetail("Several statements would run in one transaction."),
-				 errhint("Use several tasks with a mode, each of one statement. A procedure may commit, but not execute VACUUM or the like."),
+				 errhint("Use several tasks with a mode, each with one statement. A procedure may commit, but cannot execute commands such as VACUUM."),
 				 dw_sql_text_errposition(sql, begin_of(sql, lsecond_node(RawStmt, statements)))));
 
 	if (nargs > 0 || (nargs == 0 && strchr(sql, '$') != NULL))
@@ -653,7 +653,7 @@ check(Checked *checked)
  * nargs is the number of arguments that $1, $2, ... stand for; if it is negative,
  * parameters are not checked.
  *
- * Does not look up names and types, which the run of the task does.  Frees all memory.
+ * Does not look up names and types: the run of the task looks them up.  Frees all memory.
  */
 void
 dw_check_sql(const text *text, int nargs)
@@ -679,8 +679,8 @@ dw_check_follow_up(const text *text, const char *option, int nargs)
 }
 
 /*
- * Checks, as dw_check_sql() does, the SQL of a task with a mode.  It must be a single statement,
- * but this statement need not run inside a transaction block.
+ * Checks, as dw_check_sql() does, the SQL of a task with a mode.  The SQL must be a single
+ * statement, which need not run inside a transaction block.
  */
 void
 dw_check_sql_autonomous(const text *text, int nargs)

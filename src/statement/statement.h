@@ -155,7 +155,7 @@ typedef struct DwSpiResult
 	int			code;			/* SPI's result code, for example SPI_OK_UPDATE */
 	CommandTag	utility;		/* the command, if code is SPI_OK_UTILITY */
 	uint64		rows;			/* number of rows that the statement processed */
-	Jsonb	   *first_row;		/* first row that it returned, if the caller wants it, else NULL */
+	Jsonb	   *first_row;		/* first row of the result, if the caller wants it, else NULL */
 	TimestampTz again_at;		/* when to run the task again after delay_snooze(), else 0 */
 } DwSpiResult;
 

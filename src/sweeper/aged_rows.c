@@ -1,14 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * aged_rows.c
- *	  Removes rows whose time has come: rows of keys whose period of uniqueness has ended
- *	  (task/period.c), and rows of wings.
+ *	  Removes keys whose period of uniqueness has ended (task/period.c), and old rows of wings.
  *
- * Run by the sweeper.  A session that writes such a row requests the job for the end of the row's
- * time.  A job runs at most once in PAUSE_US, so rows may stay for this time longer.
+ * Run by the sweeper.  A session that writes such a key or row requests the job for the end of its
+ * time.  A job runs at most once in PAUSE_US, so a row may stay for up to PAUSE_US longer.
  *
- * A pass deletes from the lowest time on, in slices.  Each slice is a transaction, and begins where
- * the slice before has ended.  Otherwise it would have to skip all deleted rows.
+ * A pass deletes from the lowest time on, in slices.  Each slice is a transaction.  A slice begins
+ * where the slice before has ended, so that it need not skip all deleted rows.
  *
  *-------------------------------------------------------------------------
  */
@@ -46,11 +45,11 @@ static DwAged periods = {
 typedef struct Slice
 {
 	DwAged	   *kind;
-	TimestampTz limit;			/* rows are removed if their time is not after this */
+	TimestampTz limit;			/* rows are removed if their time is this time or earlier */
 	TimestampTz next;			/* the time of the next row; DW_NEVER: no row is left */
 } Slice;
 
-/* Returns an OID of the catalog. */
+/* Returns the OID at this offset of the catalog. */
 static Oid
 oid_at(const DwCatalog *cat, size_t place)
 {
@@ -58,8 +57,8 @@ oid_at(const DwCatalog *cat, size_t place)
 }
 
 /*
- * Deletes up to SLICE rows whose time is not after the limit.  Returns the time of the next row, or
- * DW_NEVER if there is none.  A row that plain SQL has locked is left for the next pass.
+ * Deletes up to SLICE rows whose time is at or before the limit.  Returns the time of the next row,
+ * or DW_NEVER.  A row that plain SQL has locked is left for the next pass.
  */
 static TimestampTz
 delete_some(DwAged *kind, Relation rel, Relation index, TimestampTz limit)
@@ -110,9 +109,9 @@ delete_slice(DwDatabase *db, const DwCatalog *cat, void *state)
 }
 
 /*
- * Does a slice: removes rows that are older than "age", in us.  Sets *more to true if it must be
- * called again at once.  Otherwise returns when it must be called again, or DW_NEVER if no row is
- * left.
+ * Does a slice: removes rows that are older than "age", in us.  If more old rows may exist, sets
+ * *more to true: then the caller must call this again at once.  Otherwise returns when to call this
+ * again, or DW_NEVER if no row is left.
  */
 TimestampTz
 dw_aged_remove(DwDatabase *db, DwAged *kind, int64 age, bool *more)
@@ -146,15 +145,15 @@ dw_periods_end(DwDatabase *db, bool *more)
 
 /*
  * Run by the sweeper.  Each job does its work in slices.  Each slice is a transaction.  An error
- * ends the slice, but not the sweeper, which has other jobs.  The caller tells other processes
- * about a slice only after dw_slice_do(): before that, the slice may still be rolled back.
+ * ends the slice, but not the sweeper, which has other jobs.  The caller informs other processes of
+ * a slice only after dw_slice_do(), since the slice may be rolled back before.
  */
 
 /*
- * Calls work() in a transaction.  Without the extension, does not call it.
+ * Calls work() in a transaction.  Does not call work() if the extension is gone.
  *
- * Returns true if the transaction was committed.  Returns false if work() returned false, or if an
- * error, which was reported, has undone it: then the caller must try again after a while.
+ * Returns true if the transaction was committed.  If work() returned false, or after an error,
+ * which was reported, returns false: then the caller must try again later.
  */
 bool
 dw_slice_do(DwDatabase *db, DwSliceWork work, void *state)
@@ -169,9 +168,11 @@ dw_slice_do(DwDatabase *db, DwSliceWork work, void *state)
 
 		SetCurrentStatementStartTimestamp();
 		StartTransactionCommand();
-		/* default_transaction_isolation may be serializable: the transaction could wait or fail */
+		/*
+		 * default_transaction_isolation may be serializable, which could make slices wait or fail
+		 */
 		XactIsoLevel = XACT_READ_COMMITTED;
-		/* notes for the end of the transaction need the pin */
+		/* notes for the end of the transaction need a pin of the database's place */
 		(void) dw_my_database();
 		could = !dw_catalog_lookup(&cat) || work(db, &cat, state);
 		CommitTransactionCommand();
@@ -186,7 +187,7 @@ dw_slice_do(DwDatabase *db, DwSliceWork work, void *state)
 	return done;
 }
 
-/* Opens a table for deletes, with a new snapshot.  Returns NULL if it is locked or gone. */
+/* Opens a table for deletes, with a new snapshot.  Returns NULL if the table is locked or gone. */
 Relation
 dw_slice_open(Oid table)
 {
@@ -194,9 +195,9 @@ dw_slice_open(Oid table)
 
 	if (!ConditionalLockRelationOid(table, RowExclusiveLock))
 		return NULL;
-	/* the table may have been dropped before we had the lock */
+	/* the table may have been dropped before this process got the lock */
 	rel = try_table_open(table, NoLock);
-	/* the lock brought invalidations of caches; the snapshot must be taken after the lock */
+	/* the lock has processed invalidations; the snapshot must be taken after the lock */
 	if (rel != NULL)
 		PushActiveSnapshot(GetTransactionSnapshot());
 	return rel;
@@ -210,7 +211,10 @@ dw_slice_close(Relation rel)
 	PopActiveSnapshot();
 }
 
-/* Opens a table like dw_slice_open(), and its index.  Returns false if one is locked or gone. */
+/*
+ * Opens a table like dw_slice_open(), and its index.  Returns false if table or index is locked or
+ * gone.
+ */
 bool
 dw_slice_open_both(Oid table, Oid index, Relation *rel, Relation *index_rel)
 {

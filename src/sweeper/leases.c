@@ -5,11 +5,12 @@
  *
  * Run by the sweeper.  If a lease ends before its receiver has reported a result, the message is
  * due again, and the next receiver gets it.  After the last attempt the message has failed.  The
- * sweeper writes its row of failed_task, and does all that follows from its end, since a receiver
- * may roll back or lack the rights.
+ * sweeper writes the row of failed_task, and does all other work at the end of the message, since a
+ * receiver may roll back or lack the rights.
  *
  * The session that begins a last lease requests this job for the end of the lease.  A session that
- * meets such a message in a ready list requests it, too.  After a restart the timer requests it.
+ * finds a message after its last lease in a ready list requests the job, too.  After a restart the
+ * timer requests the job.
  *
  * The model in test/model calls these steps S2 to S4.  S1 and S5 are in sweeper.c.
  *
@@ -52,8 +53,8 @@
 /* The result of a slice. */
 typedef struct Slice
 {
-	int			n;				/* messages that were ended */
-	TimestampTz next;			/* end of the next last lease; DW_NEVER: there is none */
+	int			n;				/* number of messages that were ended */
+	TimestampTz next;			/* end of the next last lease, or DW_NEVER */
 	DwLaneRef	lanes[SLICE];	/* lanes of these messages, or dw_no_lane */
 } Slice;
 
@@ -68,7 +69,7 @@ end_message(DwDatabase *db, Relation rel, HeapTuple tuple, const DwTaskKey *key,
 	DwClaim		claim;
 
 	dw_writes_for(key->owner);
-	/* if a mark has hit the message, sweep.c removes its row */
+	/* if the message is cancelled by a mark, sweep.c removes its row */
 	if (dw_task_is_cancelled(rel, tuple) || dw_row_remove(rel, key) != TM_Ok)
 		return false;
 	CommandCounterIncrement();
@@ -106,7 +107,7 @@ end_some(DwDatabase *db, Relation rel, Slice *slice)
 			continue;
 		if (key.attempts < claim.terms.max_attempts)
 		{
-			/* max_attempts was raised: this was not the last lease, and the lane is read again */
+			/* max_attempts was raised, so this was not the last lease; the lane is read again */
 			if (key.due <= now && dw_lane_enter(db, key.owner, key.queue, key.priority, &lane))
 				dw_touch_lane(lane, key.due);
 			continue;
@@ -138,9 +139,9 @@ end_slice(DwDatabase *db, const DwCatalog *cat, void *state)
 }
 
 /*
- * Ends a slice of the messages whose last lease has ended, in its own transaction.  Sets *more to
- * true if it must be called again at once.  Otherwise returns when it must be called again, as far
- * as is known now, or DW_NEVER if no last lease is left.
+ * Ends a slice of the messages whose last lease has ended, in its own transaction.  If more
+ * messages may have to be ended, sets *more to true: then the caller must call this again at once.
+ * Otherwise returns when to call this again, or DW_NEVER if no last lease is left.
  */
 TimestampTz
 dw_leases_end(DwDatabase *db, bool *more)
@@ -166,10 +167,9 @@ dw_leases_end(DwDatabase *db, bool *more)
 /*---- Notifying channels of queues ----*/
 
 /*
- * Run by the sweeper.  An external queue may have a channel, for receivers that LISTEN instead of
- * calling delay_await().  The timer flags the queue when a message can be taken, and requests this
- * job.  The timer cannot notify, since a notification needs a commit.  A queue gets at most one
- * notification in PAUSE_US.
+ * Run by the sweeper.  An external queue may have a channel, for receivers that use LISTEN in place
+ * of delay_await().  When a message can be taken, the timer flags the queue and requests this job,
+ * since a notification needs a commit.  A queue gets at most one notification in PAUSE_US.
  */
 
 /* Time between two notifications, in us. */
@@ -216,8 +216,7 @@ notify_flagged(DwDatabase *db, const DwCatalog *cat, void *state)
 
 /*
  * Notifies the channels of queues with messages that can be received, in its own transaction.
- * Returns DW_NEVER, since the timer requests the job again, or after an error the time when to try
- * again.
+ * Returns the time of the next try after an error, otherwise DW_NEVER.
  */
 TimestampTz
 dw_queues_notify(DwDatabase *db, bool *more)
@@ -232,25 +231,23 @@ dw_queues_notify(DwDatabase *db, bool *more)
 /*---- Counting attempts whose transactions were rolled back ----*/
 
 /*
- * Run by the sweeper.  After three rollbacks of its receivers in a row, a message is in no ready
- * list, but only in the list of shmem/rollbacks.c.  The sweeper ends the attempt: the message is
- * due again after its retry delay, or has failed.  If the server crashes before, the message is
- * simply due.
+ * Run by the sweeper.  After three rollbacks of its receivers in a row, a message is only in the
+ * list of shmem/rollbacks.c, and in no ready list.  The sweeper ends the attempt: the message is
+ * due again after its retry delay, or has failed.  After a crash the message is due.
  */
 
 /* Result for one message. */
 typedef struct Settled
 {
 	int64		id;				/* 0: no message was left */
-	DwOutcome	outcome;		/* DW_NOT_ENDED: other processes have the message, or had it */
-	bool		has_lapsed;		/* it was received after a lease had ended unanswered */
+	DwOutcome	outcome;		/* DW_NOT_ENDED: another process has or had the message */
+	bool		has_lapsed;		/* it was received after a lease that had ended without an answer */
 	DwLaneRef	lane;
-	bool		again;			/* another transaction has locked the row: "hint" is for the
-								 * timer */
+	bool		again;			/* another transaction has locked the row: the timer gets "hint" */
 	DwHint		hint;
 } Settled;
 
-/* Ends the attempt of the message, unless another process has taken it meanwhile. */
+/* Ends the attempt of the message, if no other process has taken the message. */
 static void
 settle_message(DwDatabase *db, Relation rel, Settled *settled)
 {
@@ -266,12 +263,12 @@ settle_message(DwDatabase *db, Relation rel, Settled *settled)
 		return;
 	dw_task_key(rel, tuple, &key);
 	dw_writes_for(key.owner);
-	/* it was leased or moved since, or a mark has hit it: then sweep.c removes it */
+	/* it was leased, moved, or cancelled by a mark since; sweep.c removes cancelled messages */
 	if (!key.is_message || key.due > dw_now() || dw_task_is_cancelled(rel, tuple))
 		return;
 	if (dw_row_remove(rel, &key) != TM_Ok)
 	{
-		/* plain SQL that has locked the row sends no hint: the next claim requests a recheck */
+		/* plain SQL that has locked the row sends no hint, so the next claim requests a recheck */
 		settled->hint = (DwHint) {.id = key.id, .due = key.due, .tid = key.tid};
 		settled->again = dw_lane_enter(db, key.owner, key.queue, key.priority, &settled->hint.lane);
 		return;
@@ -306,9 +303,9 @@ settle_one(DwDatabase *db, const DwCatalog *cat, void *state)
 }
 
 /*
- * Ends the attempt of one message whose receivers were rolled back, in its own transaction.  Sets
- * *more to true if it must be called again at once.  Otherwise returns when it must be called
- * again, or DW_NEVER if there is no such message.
+ * Ends the attempt of one message whose receivers were rolled back, in its own transaction.  If
+ * more messages may be left, sets *more to true: then the caller must call this again at once.
+ * Otherwise returns when to call this again, or DW_NEVER.
  */
 TimestampTz
 dw_rollbacks_end(DwDatabase *db, bool *more)
@@ -320,7 +317,7 @@ dw_rollbacks_end(DwDatabase *db, bool *more)
 		return dw_now() + TRY_AGAIN_US;
 	if (settled.id == 0)
 		return DW_NEVER;
-	/* only now: the message must not be forgotten before the commit */
+	/* after the commit, so that a rollback does not lose the message */
 	dw_rollback_settled(&db->rollbacks, settled.id);
 	if (settled.again)
 		dw_deliver(db, &settled.hint);

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * sweep.c
- *	  Removes the rows of cancelled tasks, and then the marks.
+ *	  Removes the rows of cancelled tasks, and then their marks.
  *
  * Run by the sweeper.  delay_cancel_all() does not delete rows: it commits a mark, a row of
  * delay_wheel_data.cancellation that describes the cancelled tasks.  Tasks and marks draw their
@@ -9,30 +9,29 @@
  *
  * The sweeper scans the index of lanes (all lanes, of any origin) in passes.  A pass consists of
  * slices of some milliseconds.  Each slice is a transaction with its own snapshot, and removes rows
- * that the marks of this pass hit.  Parts of the index where no mark can hit a task (other owners,
- * queues, due times) are skipped.  The sweeper waits for no lock, except PostgreSQL's lock for
- * notifications.  A row that another process has locked is left for another pass.
+ * that the marks of this pass hit.  A pass skips parts of the index where no mark can hit a task
+ * (other owners, queues, due times).  The sweeper waits for no lock, except PostgreSQL's lock for
+ * notifications.  If another process has locked a row, the row is left for another pass.
  *
- * A mark can be removed when it hits no row, and no more rows that it hits can appear.  Such rows
- * can come from transactions that, before the mark was committed, had drawn a lower number, or had
- * begun to move a task or to run a task that is tried again.  Each of these transactions, even a
- * prepared one, holds a lock on the task table until its end, and has published for which owners it
- * may write tasks (writers.c).  Therefore:
+ * A mark can be removed when it hits no row, and no transaction can write a row that it hits.  A
+ * transaction can write such a row only if, before the commit of the mark, it had drawn a lower
+ * number, or had begun to move a task or to run a task that is tried again.  Each of these
+ * transactions, including prepared transactions, holds a lock on the task table until its end, and
+ * has published for which owners it may write tasks (writers.c).  Therefore:
  *
- * 1. When the sweeper first sees a mark, after the mark's commit, it asks the lock manager for the
- *    holders of such a lock.  It leaves out holders that write tasks of other owners only.  It
- *    waits until the other holders have ended.
- * 2. A holder may have claimed a task of mode at_most_once.  Such a task has neither row nor
- *    lock while it runs, and may be put back.  So the sweeper also waits for executors that
- *    run such a task.
- * 3. A pass that begins after both waits, and can remove all rows that the mark hits, is the
- *    mark's last pass.  These rows are not moved any more, so the pass cannot miss a row.
+ * 1.  When the sweeper first sees a mark, after the mark's commit, it reads the holders of this
+ *    lock from the lock manager.  It ignores holders that write tasks of other owners only, and
+ *    waits for the end of the remaining holders.
+ * 2.  A holder may have claimed a task of mode at_most_once.  A task of this mode has no row and no
+ *    lock while it runs, and may be put back.  So the sweeper also waits for executors that run a
+ *    task of this mode.
+ * 3.  A pass that begins after these waits, and can remove all rows that the mark hits, is the
+ *    mark's last pass.  The last pass cannot miss a row, since these rows do not move any more.
  *
- * If the sweeper ends before, the next sweeper starts again.
+ * If the sweeper ends before this, the next sweeper begins again.
  *
- * If the history records cancelled tasks, a slice records its rows together, in the transaction
- * that removes them.  While the history's table is locked, such rows are left for another pass,
- * too.
+ * If the history records cancelled tasks, a slice writes the records in the transaction that
+ * removes the rows.  If the history's table is locked, the rows are left for another pass.
  *
  *-------------------------------------------------------------------------
  */
@@ -67,10 +66,10 @@
 #include "../task/touched.h"
 #include "sweeper.h"
 
-/* Microseconds after which a slice ends, and steps between two looks at the clock. */
+/* Microseconds after which a slice ends, and number of steps between two looks at the clock. */
 #define SLICE_US		5000
 #define SLICE_STEP		16
-/* Interval, in microseconds, at which the number of removed rows is written to the marks. */
+/* Interval, in microseconds, at which numbers of removed rows are written to the marks. */
 #define PROGRESS_US		USECS_PER_SEC
 /*
  * Minimum and maximum pause while the sweeper waits for transactions, executors or locked rows, in
@@ -81,8 +80,8 @@
 /* Microseconds before the next try if a table is locked. */
 #define RETRY_US		(100 * 1000)
 /*
- * The timer reads a lane into memory again if a pass has removed this many of its tasks, and
- * at least a quarter of the number in memory.
+ * If a pass has removed this number of a lane's tasks, and at least a quarter of its number in
+ * memory, the timer loads the lane again.
  */
 #define MANY_TASKS		1000
 
@@ -91,12 +90,12 @@ typedef struct Sweep
 {
 	int64		id;				/* number of the mark */
 	const DwMark *mark;			/* valid during a slice */
-	VirtualTransactionId *holders;	/* transactions that may write more tasks that it hits */
+	VirtualTransactionId *holders;	/* transactions that may write more tasks that the mark hits */
 	int			nholders;
-	bool		swept;			/* at least one pass has removed rows for it */
-	bool		in_pass;		/* the present pass removes rows for it */
-	bool		last_pass;		/* the present pass is its last pass, unless a row is left */
-	bool		left;			/* its latest pass could not remove a locked row */
+	bool		swept;			/* at least one pass has been made for the mark */
+	bool		in_pass;		/* the present pass removes rows that the mark hits */
+	bool		last_pass;		/* the present pass is the mark's last pass, if no row is left */
+	bool		left;			/* the mark's latest pass could not remove a locked row */
 	int64		removed;		/* removed rows that are not yet counted in the mark's row */
 } Sweep;
 
@@ -107,10 +106,10 @@ static MemoryContext sweep_context = NULL;
 static Sweep *sweeps = NULL;
 static int	nsweeps = 0;
 
-/* Rows removed by this slice, for pg_stat_activity. */
+/* Number of rows that this slice has removed, for pg_stat_activity. */
 static int64 slice_removed = 0;
 
-/* True while a pass goes on; its next slice begins at the key "cursor". */
+/* True during a pass.  The next slice begins at the key "cursor". */
 static bool passing = false;
 static DwTaskKey cursor;
 /* When the number of removed rows must be written to the marks again. */
@@ -121,11 +120,11 @@ static int64 wait_us = WAIT_MIN_US;
 /* The lane that the pass has reached, and the marks that may hit tasks of this lane. */
 static DwTaskKey lane;
 static bool in_lane = false;
-/* True if that lane has messages, which may be leased. */
+/* True if this lane has messages, which may be leased. */
 static bool lane_is_external = false;
 static Sweep **lane_sweeps = NULL;
 static int	nlane_sweeps = 0;
-/* Rows of this lane that the pass has removed, and their lowest due time. */
+/* Number of this lane's rows that the pass has removed, and their lowest due time. */
 static int64 lane_removed = 0;
 static TimestampTz lane_lowest = DW_NEVER;
 
@@ -136,7 +135,7 @@ dw_sweep_begin(DwDatabase *database)
 	db = database;
 	sweep_context = AllocSetContextCreate(TopMemoryContext, "delay_wheel sweep",
 										  ALLOCSET_DEFAULT_SIZES);
-	/* commits need not be flushed: after a crash, the rows are removed again */
+	/* commits need no flush: after a crash, the rows are removed again */
 	SetConfigOption("synchronous_commit", "off", PGC_USERSET, PGC_S_OVERRIDE);
 }
 
@@ -151,7 +150,7 @@ compare_marks(const void *a, const void *b)
 	return left < right ? -1 : left > right;
 }
 
-/* Returns the marks of this database, *n of them, in order of their numbers. */
+/* Returns the marks of this database, in order of their numbers.  Sets *n to their number. */
 static const DwMark **
 list_marks(int *n)
 {
@@ -178,8 +177,8 @@ may_bring_more(VirtualTransactionId holder, const DwMark *mark)
 }
 
 /*
- * Notes the transactions that may write more tasks that the mark hits.  They hold a lock for
- * writing on the task table, and may write tasks of an owner that the mark hits.
+ * Stores the transactions that may write more tasks that the mark hits.  Such a transaction holds a
+ * lock for writing on the task table, and may write tasks of an owner that the mark hits.
  */
 static void
 note_holders(Sweep *sweep, const DwMark *mark)
@@ -197,10 +196,7 @@ note_holders(Sweep *sweep, const DwMark *mark)
 	pfree(found);
 }
 
-/*
- * Brings "sweeps" up to date with the committed marks.  For a new mark, notes the transactions that
- * may write more tasks.
- */
+/* Updates "sweeps" with the committed marks.  For a new mark, stores the holders of locks. */
 static void
 follow_marks(void)
 {
@@ -253,7 +249,7 @@ forget_ended_holders(Sweep *sweep)
 }
 
 /*
- * Returns true if the executor runs a task without a row, and the mark would hit the task if it was
+ * Returns true if the executor runs a task without a row that the mark would hit if the task was
  * put back.  The executor clears "autonomous" only when the new row is visible.
  */
 static bool
@@ -278,7 +274,7 @@ any_may_put_back(const DwMark *mark)
 	return false;
 }
 
-/* Returns the pid of the transaction's process, or 0 if it was prepared or has ended. */
+/* Returns the pid of the transaction, or 0 if the transaction was prepared or has ended. */
 static int
 holder_pid(VirtualTransactionId holder)
 {
@@ -287,7 +283,7 @@ holder_pid(VirtualTransactionId holder)
 	return proc && dw_proc_lxid(proc) == holder.localTransactionId ? proc->pid : 0;
 }
 
-/* Adds the pid to the array, unless it is there or the array is full. */
+/* Adds the pid to the array, if the array is not full and does not contain it. */
 static void
 add_pid(int *pids, int *n, int pid)
 {
@@ -298,7 +294,7 @@ add_pid(int *pids, int *n, int pid)
 		pids[(*n)++] = pid;
 }
 
-/* Publishes whether the sweeper waits, and for which processes, for the view. */
+/* Publishes for the view whether the sweeper waits, and for which processes. */
 static void
 publish_waits(bool waits)
 {
@@ -321,7 +317,7 @@ publish_waits(bool waits)
 
 /*---- The marks' own rows ----*/
 
-/* Adds the number of removed rows to the mark's row, unless the row is locked or gone. */
+/* Adds the number of removed rows to the mark's row, if this row is not locked or gone. */
 static void
 write_progress(Sweep *sweep)
 {
@@ -341,7 +337,7 @@ write_progress(Sweep *sweep)
 	sweep->removed = 0;
 }
 
-/* Does write_progress() for all marks, if PROGRESS_US have passed or the pass has ended. */
+/* Calls write_progress() for all marks, if PROGRESS_US have passed or the pass has ended. */
 static void
 write_all_progress(bool ended)
 {
@@ -358,8 +354,8 @@ write_all_progress(bool ended)
 /*---- Passes ----*/
 
 /*
- * Begins a pass if a mark needs a pass and can have it now.  Otherwise returns false.  "waited" is
- * true if the sweeper has made a pause since the last pass.
+ * Begins a pass if a mark needs a pass and the pass can be made now.  Otherwise returns false.
+ * "waited" is true if the sweeper has made a pause since the last pass.
  */
 static bool
 begin_sweep_pass(bool waited)
@@ -371,9 +367,9 @@ begin_sweep_pass(bool waited)
 		Sweep	   *sweep = &sweeps[i];
 
 		forget_ended_holders(sweep);
-		/* in this order, since a holder may be about to run its task without a row */
+		/* holders are checked first, since a holder may be about to run its task without a row */
 		sweep->last_pass = sweep->nholders == 0 && !any_may_put_back(sweep->mark);
-		/* rows that were locked in the last pass are tried again only after a pause */
+		/* if the last pass has left locked rows, the next pass comes only after a pause */
 		sweep->in_pass = !sweep->swept || (sweep->last_pass && (waited || !sweep->left));
 		needed |= sweep->in_pass;
 	}
@@ -391,8 +387,8 @@ begin_sweep_pass(bool waited)
 }
 
 /*
- * Ends the pass, and deletes the marks for which it was the last pass, in the transaction that has
- * removed the pass's last rows.
+ * Ends the pass, and deletes the marks that had their last pass, in the transaction that has
+ * removed the last rows of the pass.
  */
 static void
 end_sweep_pass(void)
@@ -408,7 +404,7 @@ end_sweep_pass(void)
 		if (sweep->last_pass && !sweep->left)
 			sweep->left = dw_mark_take(sweep->id) == NULL;
 	}
-	/* the next slice reads the marks again, and forgets deleted marks */
+	/* the next slice reads the marks again */
 	dw_marks_changed();
 }
 
@@ -421,10 +417,9 @@ is_same_lane(const DwTaskKey *a, const DwTaskKey *b)
 
 /*
  * Handles the end of a lane.  If the pass has removed many tasks that are probably in memory, the
- * timer must load the lane again.  Otherwise executors would get all these tasks when they are due,
- * and find no rows.  One removed message is enough for a load, since messages may be ready for a
- * long time before a session takes them: meanwhile, the message would be counted as if it were
- * there.
+ * timer must load the lane again.  Otherwise executors would get all these tasks at their due
+ * times, and find no rows.  If the lane has messages, one removed message is enough: a message may
+ * be ready for a long time before a session takes it, and would be counted during this time.
  */
 static void
 leave_lane(void)
@@ -445,8 +440,8 @@ leave_lane(void)
 }
 
 /*
- * Sets lane_sweeps to the marks of the pass that may hit tasks of this key's lane.  If the lane is
- * new, ends the former lane.
+ * Sets lane_sweeps to the marks of the pass that may hit tasks of this key's lane.  If the key is
+ * the first key of a new lane, first handles the end of the former lane.
  */
 static void
 look_up_marks_of_lane(const DwTaskKey *key)
@@ -467,8 +462,8 @@ look_up_marks_of_lane(const DwTaskKey *key)
 }
 
 /*
- * Returns true if a mark may hit a task of this due time.  If not, sets *key to the key where the
- * pass goes on, in this lane or the next lane.  A leased message was due before the time in its
+ * Returns true if a mark may hit a task of this due time.  Otherwise sets *key to the key at which
+ * the pass continues, in this or the next lane.  A leased message was due before the time in its
  * row.
  */
 static bool
@@ -495,7 +490,7 @@ is_of_interest(DwTaskKey *key)
 	return false;
 }
 
-/* Returns true if all wings let the sweeper remove the row of a cancelled task. */
+/* Returns true if all wings allow the sweeper to remove the row of a cancelled task. */
 static bool
 wings_let_go(Relation rel, HeapTuple tuple)
 {
@@ -519,7 +514,10 @@ sweep_row(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 
 		if (!dw_mark_hits(sweep->mark, &task))
 			continue;
-		/* the first mark that hits the row counts it; if the row stays, all marks note that */
+		/*
+		 * only the first mark that hits the row counts the row; if the row stays, all marks that
+		 * hit it note this
+		 */
 		if (result == TM_Invisible)
 		{
 			bool		recorded = dw_wings_want_end(key->queue, DW_CANCELLED);
@@ -535,7 +533,7 @@ sweep_row(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 				slice_removed++;
 				lane_removed++;
 				lane_lowest = Min(lane_lowest, key->due);
-				/* sessions in delay_wait() learnt from the mark that the task was cancelled */
+				/* the mark has told sessions in delay_wait() that the task was cancelled */
 				if (recorded || !heap_attisnull(tuple, Anum_task_more, RelationGetDescr(rel)))
 					dw_conclude_row(rel, tuple, key, DW_CANCELLED, NULL);
 			}
@@ -608,9 +606,8 @@ begin_sweeping(void)
 }
 
 /*
- * Does a slice of the work, in its own transaction.  Returns when it must be called again, unless a
- * mark is made before.  A time in the past means at once, DW_NEVER means that this database has no
- * marks.
+ * Does a slice of the work, in its own transaction.  Returns when to call this again, or DW_NEVER
+ * if this database has no marks.  After a new mark, it must be called earlier.
  */
 TimestampTz
 dw_sweep_some(void)
@@ -646,8 +643,8 @@ dw_sweep_some(void)
 	else if (begin_sweep_pass(waited))
 	{
 		/*
-		 * slices are done in later transactions, so that their snapshots are taken after this check
-		 * of the holders
+		 * slices run in later transactions, so that their snapshots come after this check of the
+		 * holders
 		 */
 		publish_waits(false);
 		waited = false;

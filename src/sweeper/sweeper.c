@@ -3,24 +3,24 @@
  * sweeper.c
  *	  The sweeper: the process that removes old rows, and does other slow work of a database.
  *
- * Run by the sweeper.  Each database has at most one sweeper.  It is a session of the bootstrap
- * superuser that runs no SQL.  It removes rows of cancelled tasks, old failed tasks, the oldest
- * history and old rows of the audit; ends messages after their last lease; counts attempts whose
- * transactions were rolled back; notifies channels of queues; forgets keys that were unique for a
- * period; moves tasks if the rules of their time zones have changed; and checks that recurring
- * tasks have their next runs.
+ * Run by the sweeper.  Each database has at most one sweeper: a session of the bootstrap superuser
+ * that runs no SQL.  The sweeper removes rows of cancelled tasks, old failed tasks, the oldest
+ * history, old rows of the audit, and keys that were unique for a period.  It ends messages after
+ * their last lease, counts attempts whose transactions were rolled back, and notifies channels of
+ * queues.  It moves tasks after changes of time zones, and checks that recurring tasks have their
+ * next runs.
  *
  * The timer starts the sweeper when there are rows to remove, and the sweeper ends when there are
- * none.  In between it works in slices of some milliseconds (sweep.c, and the jobs that use
- * aged_rows.c), and rests twice as long after each slice, so that it slows tasks down only a
- * little.  While it waits for transactions to end, it checks them again after pauses of up to a
- * minute.  If an owner lacks a background worker for an executor meanwhile, the sweeper ends, and
+ * none.  The sweeper works in slices of some milliseconds (sweep.c, and the jobs that use
+ * aged_rows.c).  After each slice it rests twice as long, so that it slows tasks down only a
+ * little.  While the sweeper waits for the end of transactions, it checks them after pauses of up
+ * to a minute.  If an owner lacks a background worker during such a pause, the sweeper ends, and
  * the timer starts another sweeper some time later.
  *
- * The sweeper pins the place of its database, since it may outlive the timer.  Like the timer, it
- * ends when a command needs the database without sessions (hold.c), or when settings have changed.
- * Whenever it ends, it increments "control", so that the timer checks whether another sweeper is
- * needed.
+ * The sweeper pins the place of its database, since it may outlive the timer.  Like the timer, the
+ * sweeper ends when a command needs the database without sessions (hold.c), or when settings have
+ * changed.  At its end the sweeper increments "control", so that the timer checks whether another
+ * sweeper is needed.
  *
  *-------------------------------------------------------------------------
  */
@@ -50,19 +50,19 @@
 #define MIN_REST_US		1000
 
 /*
- * The sweeper does not end if more work is due within this time, in microseconds, even if an
- * owner lacks a background worker.
+ * If more work is due within this time, in microseconds, the sweeper does not end, even if an owner
+ * lacks a background worker.
  */
 #define LINGER_US		USECS_PER_SEC
 
 static DwDatabase *my_db = NULL;
-/* True if the sweeper ends in the regular way, not by an error or a SIGTERM. */
+/* True if the sweeper ends regularly: not by an error or a SIGTERM. */
 static bool finished = false;
 /* True if the sweeper ends to free its background worker. */
 static bool made_way = false;
 static uint32 wait_event = 0;
 
-/* Tells the timer, if there is one, that the sweeper has ended. */
+/* Wakes the timer, if there is one, since the sweeper has ended. */
 static void
 tell_timer_of_end(DwDatabase *db)
 {
@@ -70,7 +70,7 @@ tell_timer_of_end(DwDatabase *db)
 	dw_wake_timer_if_any(db);
 }
 
-/* Exit callback: records how the sweeper ends, and gives its database back. */
+/* Exit callback: records how the sweeper ends, and unpins the database's place. */
 static void
 end_serving(int code, Datum arg)
 {
@@ -86,7 +86,7 @@ end_serving(int code, Datum arg)
 	LWLockRelease(dw_shared->table_lock);
 	if (!finished)
 	{
-		/* the sweeper may have taken requests without doing the work: repeat all requests */
+		/* repeat all requests, since the sweeper may have taken requests without doing the work */
 		dw_sweeper_tell(&my_db->sweeper_news, DW_LOOK_AT_RECURRING);
 		for (int i = 0; i < DW_JOBS; i++)
 			(void) dw_job_ask(&my_db->sweeper_news, i, PG_INT64_MIN);
@@ -96,13 +96,13 @@ end_serving(int code, Datum arg)
 	tell_timer_of_end(my_db);
 	dw_database_unpin(my_db);
 	dw_worker_leaves();
-	/* the launcher may wait for this unpin, to give the database's place back */
+	/* the launcher may wait for this unpin to give the database's place back */
 	dw_wake_launcher();
 }
 
 /*
- * Takes over the database that the timer has chosen, and connects to it.  Exits if the database
- * does not need this sweeper any more, or a command needs the database without sessions (hold.c).
+ * Takes over the database that the timer has chosen, and connects to it.  Exits if this sweeper is
+ * not needed any more, or a command needs the database without sessions (hold.c).
  */
 static void
 begin_serving(Datum number)
@@ -146,7 +146,7 @@ sweeper_asked_to_end(void)
 	return dw_database_is_held(my_db) || dw_restart_at(my_db) != DW_NEVER;
 }
 
-/* Does a slice of a job by work(), if its time has come.  Returns when the job is due next. */
+/* If the job's time has come, does a slice of the job.  Returns when the job is due next. */
 static TimestampTz
 do_in_time(DwJob job, TimestampTz (*work) (DwDatabase *db, bool *more))
 {
@@ -156,7 +156,7 @@ do_in_time(DwJob job, TimestampTz (*work) (DwDatabase *db, bool *more))
 
 	if (at > dw_now())
 		return at;
-	/* S1: before the work is done, so that a request made during the work is not lost */
+	/* S1: called before the work, so that a request during the work is not lost */
 	dw_job_begin(news, job);
 	at = work(my_db, &more);
 	/* S5 */
@@ -164,7 +164,7 @@ do_in_time(DwJob job, TimestampTz (*work) (DwDatabase *db, bool *more))
 	return dw_job_at(news, job);
 }
 
-/* Does a slice of each of these jobs whose time has come.  Returns when more work is due. */
+/* Calls do_in_time() for each of these jobs.  Returns when more work is due. */
 static TimestampTz
 do_jobs_of(const DwWingJob *jobs, int njobs)
 {
@@ -175,7 +175,7 @@ do_jobs_of(const DwWingJob *jobs, int njobs)
 	return at;
 }
 
-/* Does do_jobs_of() for all jobs. */
+/* Calls do_jobs_of() for all jobs. */
 static TimestampTz
 do_jobs(void)
 {
@@ -192,10 +192,7 @@ do_jobs(void)
 	return at;
 }
 
-/*
- * Rests until this time, by the same clock as "now".  Returns true if another process has
- * woken the sweeper before.
- */
+/* Rests until this time, by the clock of "now".  Returns true if a process woke the sweeper. */
 static bool
 rest_until(int64 now, int64 until)
 {
@@ -215,15 +212,18 @@ rest_until(int64 now, int64 until)
 }
 
 /*
- * Rests until more work is due, or until another process wakes the sweeper.  Returns false,
- * without a rest, if an owner lacks a background worker: then the sweeper must end.
+ * Rests until more work is due, or another process wakes the sweeper.  If an owner lacks a
+ * background worker, returns false without a rest: then the sweeper must end.
  */
 static bool
 rest_long(TimestampTz more_at)
 {
 	bool		stays;
 
-	/* either we see that an owner lacks a worker, or the timer sees that we rest */
+	/*
+	 * either the sweeper sees the owner's lack of a worker, or the timer sees that the sweeper
+	 * rests
+	 */
 	dw_sweeper_tell(&my_db->sweeper_news, DW_SWEEPER_RESTS);
 	stays = !dw_starts_are_awaited();
 	if (stays)
@@ -233,10 +233,9 @@ rest_long(TimestampTz more_at)
 }
 
 /*
- * Rests after a slice that began at "began" (by dw_uptime()).  A wake-up does not end this first
- * rest, unless the sweeper must end.  Then rests until more work is due.  "calls" is how often the
- * sweeper had been woken when the slice began.  Returns false if the sweeper must end to free its
- * background worker.
+ * Rests after a slice that began at "began" (by dw_uptime()).  A wake-up ends this rest only if the
+ * sweeper must end.  Afterwards rests until more work is due.  "calls" is the number of wake-ups
+ * before the slice.  Returns false if the sweeper must end to free its background worker.
  */
 static bool
 rest(int64 began, uint32 calls, TimestampTz more_at)
@@ -263,7 +262,7 @@ dw_sweeper_main(Datum number)
 {
 	MemoryContext round_context;
 
-	/* the sweeper runs no query that pg_cancel_backend() could cancel */
+	/* pg_cancel_backend() has no effect, since the sweeper runs no query */
 	pqsignal(SIGINT, PG_SIG_IGN);
 	dw_crashes_watch_signals();
 	dw_worker_begin();
@@ -294,7 +293,7 @@ dw_sweeper_main(Datum number)
 			wings_at = Min(wings_at, wing->sweep(my_db));
 		if (dw_worker_clock_set_back() > 0)
 		{
-			/* times in shared memory may be too late by the new clock: set them again */
+			/* times in shared memory may be too late by the new clock, so set them again */
 			dw_retention_begin(my_db);
 			continue;
 		}
@@ -310,8 +309,8 @@ dw_sweeper_main(Datum number)
 		if (made_way)
 		{
 			/*
-			 * The timer learns of other work from times in shared memory, and from the marks.  It
-			 * does not learn of the wings' work from them.
+			 * The timer reads the times of other work from shared memory, but not the times of work
+			 * for wings.
 			 */
 			if (wings_at != DW_NEVER)
 				dw_sweeper_tell(&my_db->sweeper_news, DW_LOOK_AT_RECURRING);

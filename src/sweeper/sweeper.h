@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * sweeper.h
- *	  Functions that the sweeper and its jobs offer to each other.
+ *	  Functions that the files of the sweeper share.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,13 +20,13 @@ extern PGDLLEXPORT void dw_sweeper_main(Datum number);
 
 /*---- aged_rows.c: removes rows whose time has come ----*/
 
-/* A kind of rows that are removed by a time. */
+/* A kind of rows that are removed after a time. */
 typedef struct DwAged
 {
 	DwJob		job;
 	size_t		table;			/* offset of the table's OID in DwCatalog */
-	size_t		index;			/* the same for an index whose first column is the time */
-	AttrNumber	column;			/* column of the time */
+	size_t		index;			/* offset of the OID of an index whose first column is the time */
+	AttrNumber	column;			/* table's column of the time */
 	TimestampTz reached;		/* where the next slice of this pass begins */
 } DwAged;
 

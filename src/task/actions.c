@@ -7,8 +7,8 @@
  *
  * Each SQL function that changes something reports the change here, if the setting
  * delay_wheel.audit includes it.  A trigger reports statements of plain SQL that write to the
- * extension's tables.  Runs, retries, next runs of recurring tasks and follow-ups are no actions,
- * since executors do these unasked.
+ * extension's tables.  Runs, retries, next runs of recurring tasks and follow-ups are not actions
+ * of sessions, and are not reported.
  *
  *-------------------------------------------------------------------------
  */
@@ -39,8 +39,8 @@ static struct
 /*---- Telling wings ----*/
 
 /*
- * Reports an action to wings.  Must not be called under the lock of a key: wings may wait for a
- * lock on a table.  The caller has checked that actions of this kind are recorded.
+ * Reports an action to wings.  The caller has no lock of a key, since wings may wait for a lock on
+ * a table.  The caller has checked that actions of this kind are recorded.
  */
 void
 dw_audit_write(const DwAction *action)
@@ -76,7 +76,7 @@ dw_audit_task(const char *what, const Datum *values, const bool *nulls, Timestam
 	dw_audit_write(&action);
 }
 
-/* Does the same as dw_audit_task(), for a row of rel. */
+/* Reports an action on the task of this row of rel, by dw_audit_task(). */
 void
 dw_audit_row(const char *what, Relation rel, HeapTuple tuple, TimestampTz due, const char *detail)
 {
@@ -91,7 +91,7 @@ dw_audit_row(const char *what, Relation rel, HeapTuple tuple, TimestampTz due, c
 
 /*
  * Counts a row that plain SQL is going to write, for dw_plain_sql().  A failed statement leaves a
- * count behind, but the next statement has another (sub)transaction.
+ * wrong count, but the next statement has another (sub)transaction, and a new count.
  */
 void
 dw_audit_count(Relation rel)
@@ -108,8 +108,8 @@ dw_audit_count(Relation rel)
 }
 
 /*
- * Statement trigger on the tables of the extension: reports that plain SQL has written to one of
- * them.  Reports the number of rows for tables whose row trigger counts them.
+ * Statement trigger on the tables of the extension: reports that plain SQL has written to the
+ * table.  Also reports the number of rows if the table has a row trigger that counts rows.
  */
 Datum
 dw_plain_sql(PG_FUNCTION_ARGS)

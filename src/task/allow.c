@@ -6,15 +6,15 @@
  * Run by sessions.
  *
  * There is one right: INSERT on the view delay_wheel.tasks (rights.c).  allow() grants this right,
- * and also grants USAGE on the schema of the functions to roles that lack it.  disallow() revokes
- * the right.  Both run with the rights of their caller.  Default privileges (ALTER DEFAULT
- * PRIVILEGES) would grant more to other roles; the install script revokes them again.
+ * and also grants USAGE on the schema of the functions to roles without it.  disallow() revokes the
+ * right.  Both functions run with the rights of their caller.  Default privileges (ALTER DEFAULT
+ * PRIVILEGES) could grant more rights to other roles; the install script revokes these rights.
  *
- * On Citus a role that schedules needs the right on all nodes, and on nodes that are added later: a
- * trigger on a shard fires there.  Citus copies roles and memberships to other nodes, but no rights
- * on objects of an extension.  So on Citus allow() makes the role a member of a group,
- * delay_wheel_user.  On each node, the delay_wheel of the node grants the right to the group: when
- * the GRANT arrives there (control/ddl.c), or when CREATE EXTENSION finds the group.
+ * On Citus a role that schedules needs the right on all nodes, since triggers on shards fire there.
+ * Citus copies roles and memberships to all nodes, even to later nodes, but copies no rights on
+ * objects of an extension.  So on Citus allow() makes the role a member of a group,
+ * delay_wheel_user.  On each node, the library grants the right to the group when the GRANT arrives
+ * at the node (control/ddl.c), or when CREATE EXTENSION finds the group.
  *
  *-------------------------------------------------------------------------
  */
@@ -61,8 +61,8 @@ role_names(ArrayType *array, int *n)
 }
 
 /*
- * Returns the role names as a list for GRANT.  The name public stands for PUBLIC, as in GRANT,
- * where even the quoted name is a keyword.
+ * Returns the role names as a list for GRANT.  As in GRANT, the name public, even if quoted, stands
+ * for PUBLIC.
  */
 static char *
 list_roles(ArrayType *array)
@@ -84,14 +84,14 @@ list_roles(ArrayType *array)
 	return list.data;
 }
 
-/* Returns the OID of the role; for public, the OID of PUBLIC, as in GRANT. */
+/* Returns the OID of the role, or ACL_ID_PUBLIC for the name public, as GRANT does. */
 static Oid
 role_named(const char *name)
 {
 	return strcmp(name, "public") == 0 ? ACL_ID_PUBLIC : get_role_oid(name, false);
 }
 
-/* Returns true if the current user owns the view of the right, or is a superuser. */
+/* Returns true if the current user is a superuser, or has the rights of the view's owner. */
 static bool
 owns_right(void)
 {
@@ -139,7 +139,7 @@ extension_schema(void)
 	return DatumGetObjectId(schema);
 }
 
-/* Grants a role USAGE on the schema of the functions if it does not have it.  The caller has connected to SPI. */
+/* Grants USAGE on the schema of the functions to a role that lacks it.  The caller uses SPI. */
 static void
 grant_schema(Oid schema, const char *role)
 {
@@ -151,9 +151,9 @@ grant_schema(Oid schema, const char *role)
 /*---- All nodes of Citus ----*/
 
 /*
- * Grants to the group, if it exists and the database has Citus, all that delay_wheel.allow() grants
- * to a role on one server.  Does nothing if the current user may not grant, since the user's
- * command only caused this call.
+ * If the database has Citus and the group exists, grants to the group all that delay_wheel.allow()
+ * grants to a role on one server.  If the current user may not grant, does nothing and raises no
+ * error, since the user has not called this function.
  */
 void
 dw_group_allow(void)
@@ -166,7 +166,7 @@ dw_group_allow(void)
 		!owns_right())
 		return;
 	nest_level = dw_own_sql_begin();
-	/* each node does this by itself */
+	/* each node executes its own GRANT */
 	(void) set_config_option("citus.enable_ddl_propagation", "off", PGC_USERSET, PGC_S_SESSION,
 							 GUC_ACTION_SAVE, true, 0, false);
 	change_rights("GRANT INSERT ON " DW_RIGHT_VIEW " TO " DW_GROUP);
@@ -213,13 +213,13 @@ join_group(ArrayType *roles)
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("role \"%s\" does not inherit the rights of role \"%s\"", name, DW_GROUP),
-					 errhint("On Citus roles are allowed as members of a group. Use ALTER ROLE ... INHERIT first.")));
+					 errhint("On Citus, roles are allowed as members of a group. Use ALTER ROLE ... INHERIT first.")));
 	}
 }
 
 /*---- allow() and disallow() ----*/
 
-/* Error context callback of grant_right(): adds a hint if the row of pg_class is full of grants. */
+/* Error context callback of grant_right(): adds a hint if pg_class has no room for the grants. */
 static void
 grant_callback(void *arg)
 {
@@ -267,7 +267,7 @@ dw_allow(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(true);
 }
 
-/* Warns of each role that has the right nevertheless. */
+/* Warns of each role that still has the right after the REVOKE. */
 static void
 warn_of_allowed(ArrayType *roles)
 {
@@ -284,7 +284,7 @@ warn_of_allowed(ArrayType *roles)
 			ereport(WARNING,
 					(errcode(ERRCODE_WARNING_PRIVILEGE_NOT_REVOKED),
 					 errmsg("role \"%s\" may still use delay_wheel", name),
-					 errdetail("It is a member of a role that may, all roles may, or another role has granted it the right.")));
+					 errdetail("It is a member of a role with this right, PUBLIC has the right, or another role has granted the right.")));
 	}
 }
 
@@ -312,16 +312,16 @@ dw_disallow(PG_FUNCTION_ARGS)
 /* Objects that scripts of the extension have created */
 
 /*
- * SQL function, called at the end of each script of the extension: sets rights on the objects that
- * the script has created.
+ * SQL function that each script of the extension calls at its end, for the objects that the script
+ * has created.
  *
- * Revokes all privileges on the extension's objects, except privileges that PUBLIC has by design:
- * to read views, call functions and use the schema.  All other privileges came from default
- * privileges, which were meant for an application's own tables.
+ * Revokes all privileges on these objects, except the privileges of PUBLIC to read views, call
+ * functions and use the schema.  All other privileges came from default privileges, which were
+ * meant for an application's own tables.  Finally grants the right to the group.
  *
- * A script of the extension creates this function first and calls it last.  Only objects that were
- * created in between count, since an administrator may have granted privileges on older objects.
- * Finally grants the right to the group.
+ * A script of the extension first creates this function, and finally calls it.  Objects that are
+ * older than this function stay unchanged, since an administrator may have granted privileges on
+ * them.
  */
 Datum
 dw_revoke_defaults(PG_FUNCTION_ARGS)

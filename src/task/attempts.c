@@ -3,8 +3,8 @@
  * attempts.c
  *	  Number and time limits of attempts, and the time of the next attempt.
  *
- * Run by executors, which must come to a decision about any row.  So senseless values, which plain
- * SQL may have written, are clipped and raise no error.
+ * Run by executors, which must decide about every row.  So a value out of range, which plain SQL
+ * may have written, is replaced by the nearest valid value, and raises no error.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,15 +32,15 @@
 
 /*
  * A task that has lost its connection to another node is run again after a second.  The pause
- * doubles up to five minutes.  After MAX_LOST times, about a day, the failure counts like other
- * failures, so that somebody notices a node that never comes back.
+ * doubles up to five minutes.  After MAX_LOST such errors (about a day), the error counts as a
+ * failed attempt, so that users notice the lost node.
  */
 #define LOST_PAUSE		USECS_PER_SEC
 #define MAX_LOST_PAUSE	(5 * USECS_PER_MINUTE)
 #define MAX_LOST		300
 /*
  * Citus reports a connection that is lost in the middle of a command as an internal error.  If the
- * other node is gone, the next run gets a clearer error.
+ * other node is down, the next run gets a clearer error.
  */
 #define MAX_LOST_VAGUE	10
 
@@ -98,9 +98,9 @@ dw_is_transient(int sqlstate)
 }
 
 /*
- * Returns true if the error means, or may mean, that the connection to another node was refused or
- * lost, or that the other node shuts down, has crashed or just starts.  When this node itself shuts
- * down, its executors get no such error, but end.
+ * Returns true if the error may mean that the connection to another node was refused or lost, or
+ * that the other node shuts down, has crashed or is starting.  A shutdown of this node raises no
+ * such error in executors: they end.
  */
 bool
 dw_is_lost_connection(int sqlstate)
@@ -121,7 +121,7 @@ dw_is_lost_connection(int sqlstate)
 	}
 }
 
-/* Returns the time after this pause, and up to a quarter of the pause later. */
+/* Returns the time after this pause and a random delay of up to a quarter of the pause. */
 static TimestampTz
 after_pause(int64 pause)
 {
@@ -131,8 +131,9 @@ after_pause(int64 pause)
 }
 
 /*
- * Returns when to run a task again that has lost its connection to another node; DW_NEVER after too
- * many times.  lost: number of times, at least 1. sqlstate: the last error.
+ * Returns when to run a task again that has lost its connection to another node; DW_NEVER if the
+ * task has lost too many connections.  lost: number of lost connections, at least 1.  sqlstate: the
+ * last error.
  */
 TimestampTz
 dw_next_connection(int64 lost, int sqlstate)
@@ -161,8 +162,8 @@ dw_next_attempt(const DwTerms *terms, const DwRetry *retry, int failed)
 }
 
 /*
- * Notes an error in a task's row, as the error of its last attempt.  values and nulls
- * are the columns of delay_wheel_data.task; "more" is changed.  Raises no error.
+ * Stores an error in a task's row, as the error of the task's last attempt.  values and nulls are
+ * the columns of delay_wheel_data.task; "more" is changed.  Raises no error.
  */
 void
 dw_keep_error(Datum *values, bool *nulls, const ErrorData *error)

@@ -6,13 +6,13 @@
  * Run by sessions that schedule and cancel by key, and by executors.
  *
  * A key is a text that the user gives to a task; there is at most one pending task of the same
- * owner, queue and key.  The rules are in ending/keys.c.  They rest on an advisory lock of the key.
- * A process takes this lock before it looks for the pending task of the key, and holds it until it
- * has inserted or deleted a task of the key.  While a process holds the lock of a key, it waits for
- * nothing else, and takes no lock of another key.
+ * owner, queue and key.  The rules are in ending/keys.c.  Each key has an advisory lock.  A process
+ * takes this lock before it looks for the pending task of the key, and releases it after it has
+ * inserted or deleted a task of the key.  Meanwhile the process waits for nothing else, and takes
+ * no lock of another key.
  *
- * A task is superseded if there is a newer task of its key that it must give way to.  Its row may
- * still be there, but it is not pending any more.
+ * A task is superseded if a newer task of its key has taken its place.  The row of a superseded
+ * task may still exist, but the task is not pending any more.
  *
  *-------------------------------------------------------------------------
  */
@@ -67,9 +67,9 @@ dw_key_of(Relation rel, HeapTuple tuple, DwKey *key, DwTaskKey *task)
 }
 
 /*
- * Takes the lock of a key, and waits for other processes if need be.  A process holds one such lock
- * at most, and releases it by dw_key_leave() before it waits for anything else.  Two keys with the
- * same hash share a lock, which costs only a short wait.
+ * Takes the lock of a key, and waits for other processes if need be.  A process has at most one
+ * lock of a key, and releases it by dw_key_leave() before it waits for anything else.  Two keys
+ * with the same hash share a lock, which costs only a short wait.
  */
 void
 dw_key_lock(const DwKey *key)
@@ -83,8 +83,8 @@ dw_key_lock(const DwKey *key)
 }
 
 /*
- * Takes the lock of a task's key, as dw_key_lock() does.  Returns true if the task has a key: then
- * the caller must call dw_key_leave().
+ * If the task has a key, takes the key's lock by dw_key_lock(), and returns true: then the caller
+ * must call dw_key_leave().
  *
  * An executor takes the lock before it deletes the row, and holds it until it has decided whether
  * the task is run.
@@ -109,8 +109,8 @@ dw_key_leave(void)
 }
 
 /*
- * Inserts a task's row again that this transaction has deleted.  If the task has a key, does so
- * under the key's lock, which the caller may hold.  Returns the TID of the new row.
+ * Inserts a task's row again that this transaction has deleted.  If the task has a key, first takes
+ * the key's lock, unless the caller has it.  Returns the TID of the new row.
  */
 ItemPointerData
 dw_task_insert_again(Relation rel, Datum *values, bool *nulls)
@@ -170,7 +170,7 @@ dw_key_rows(Relation rel, const DwKey *key)
 	}
 	systable_endscan(scan);
 
-	/* only after the end of the scan, since reading the marks may scan a table, too */
+	/* check marks after the end of the scan: the check may scan the table of marks */
 	foreach(lc, rows)
 		if (dw_task_is_cancelled(rel, ((DwKeyRow *) lfirst(lc))->tuple))
 			rows = foreach_delete_current(rows, lc);
@@ -178,9 +178,9 @@ dw_key_rows(Relation rel, const DwKey *key)
 }
 
 /*
- * Returns true if an executor is running the task of this row, or has deleted this row since it is
- * running a newer task of the key.  Also true if a session has received this message, or has a
- * lease of it.  rows: all rows of the key.
+ * Returns true if an executor is running the task of this row, or has deleted this row because the
+ * executor is running a newer task of the key.  Also returns true if a session has received or
+ * leased this message.  rows: all rows of the key.
  */
 bool
 dw_key_row_is_claimed(const DwKeyRow *row, List *rows)
@@ -207,8 +207,8 @@ dw_key_row_is_claimed(const DwKeyRow *row, List *rows)
 }
 
 /*
- * Returns the row with the highest id, or NULL.  A task that is being moved has two rows; then
- * returns the new row.  Unless any_origin is true, ignores rows that came with a copy of another
+ * Returns the row with the highest id, or NULL.  If a task is being moved, it has two rows; then
+ * returns the new row.  If any_origin is false, ignores rows that came with a copy of another
  * database.
  */
 DwKeyRow *
@@ -232,7 +232,7 @@ dw_key_newest(List *rows, bool any_origin)
 
 /*
  * Returns a row that supersedes the task, or NULL.  The row is committed, or written by this
- * transaction.  A task is superseded by a newer task of the same origin, or of this database.
+ * transaction.  Only a newer task of the same origin, or of this database, supersedes a task.
  */
 DwKeyRow *
 dw_key_superseder(List *rows, const DwTaskKey *task)
@@ -251,9 +251,9 @@ dw_key_superseder(List *rows, const DwTaskKey *task)
 }
 
 /*
- * Notes that the executor could not claim a task, since another transaction has locked its row.  If
- * the task has a key, the next session that would keep the task (if_exists => 'keep') lets the
- * executor go first, see ending/keys.c.
+ * Notes that the executor could not claim a task, since another transaction has locked the task's
+ * row.  If the task has a key, the next session that would keep the task (if_exists => 'keep') lets
+ * the executor go first, see ending/keys.c.
  */
 void
 dw_key_claim_refused(DwExecutor *me, Relation rel, HeapTuple tuple)
@@ -266,10 +266,7 @@ dw_key_claim_refused(DwExecutor *me, Relation rel, HeapTuple tuple)
 	pg_atomic_write_u64(&me->refused, (uint64) task.id);
 }
 
-/*
- * Returns true if there is a newer task of the same key, pending or running, so that this row is no
- * pending task any more.
- */
+/* Returns true if the row is superseded: a newer task of the key is pending or running. */
 bool
 dw_task_is_superseded(Relation rel, HeapTuple tuple)
 {

@@ -6,17 +6,18 @@
  * Run by sessions that schedule tasks, or run them at once.
  *
  * The meaning of a text depends on settings: the schemas in which a name is looked up, the month in
- * 03/02/2026, the zone of 10:00.  A task runs in a session of its owner, but must mean the same as
- * in the session that scheduled it.  So a session keeps a setting with the task if the setting has
- * another meaning than in a new session of the owner (new_task.c).  Most sessions keep none.
+ * 03/02/2026, the zone of 10:00.  A task runs in a new session of its owner, but its text must mean
+ * the same as in the session that scheduled it.  So a session stores a setting with the task if the
+ * new session would read the text differently without it (new_task.c).  Most tasks have no stored
+ * settings.
  *
- * Settings for the output of values (the style of DateStyle, extra_float_digits, bytea_output) do
- * not count.  Different names of a zone without summer time are equal: UTC and Etc/UTC.  Drivers
- * and frameworks set these for each session, and do not change the meaning of a text.
+ * Settings for the output of values (the style of DateStyle, extra_float_digits, bytea_output) are
+ * ignored: drivers set them for each session, and they do not change the meaning of a text.  Two
+ * names of a zone without summer time, such as UTC and Etc/UTC, count as equal.
  *
  * The settings of a new session are looked up once, and again after a reload of the configuration,
- * or when another session has committed ALTER ROLE... SET or the like: the server counts such
- * changes (shmem/logins.c).
+ * and after a commit of ALTER ROLE ... SET or ALTER DATABASE ... SET.  Shared memory contains a
+ * counter of such commits (shmem/logins.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -46,7 +47,7 @@ struct DwLogin
 {
 	Oid			role;			/* hash key, must be first */
 	char	   *values[DW_LOGIN_SETTINGS];	/* NULL: not known */
-	bool		unchanged[DW_LOGIN_SETTINGS];	/* this session began with the same value */
+	bool		unchanged[DW_LOGIN_SETTINGS];	/* this session began with this value */
 	int			date_order;
 	bool		sql_intervals;
 	const pg_tz *zone;
@@ -56,13 +57,11 @@ struct DwLogin
 static HTAB *logins = NULL;
 static MemoryContext logins_context = NULL;
 
-/* The count of changes, and PgReloadTime, when they were looked up */
+/* The counter of changes, and PgReloadTime, when the settings were looked up */
 static uint64 changes_seen = 0;
 static TimestampTz settings_read = 0;
 
-/*
- * True if this transaction, which may be rolled back, has changed settings of a role or database.
- */
+/* True if this open transaction has changed settings of a role or database. */
 static bool changing = false;
 
 /* PostgreSQL's records of the settings */
@@ -81,7 +80,7 @@ add_setting(char *item, char **values)
 	}
 }
 
-/* Adds the settings of a database and a role (InvalidOid: all) that have no value yet. */
+/* Adds the settings of a database and a role (InvalidOid: all) that lack a value in values. */
 static void
 add_settings(Relation rel, Oid database, Oid role, char **values)
 {
@@ -132,8 +131,9 @@ try_value(const char *name, const char *value)
 }
 
 /*
- * Fills in the settings of a new session of the role.  The first value found for role and database
- * overrides the server's value.  The server's DateStyle adds the part that this value leaves open.
+ * Fills in the settings of a new session of the role.  The first value that is found for role and
+ * database overrides the server's value.  If a DateStyle found there is incomplete, the server's
+ * DateStyle completes it.
  */
 static void
 look_up(DwLogin *login, MemoryContext context)
@@ -172,7 +172,7 @@ look_up(DwLogin *login, MemoryContext context)
 	AtEOXact_GUC(true, nest_level);
 }
 
-/* Forgets all that was looked up if it may have changed. */
+/* Forgets all settings that were looked up if some may have changed. */
 static void
 forget_old_logins(void)
 {
@@ -193,10 +193,7 @@ forget_old_logins(void)
 	settings_read = PgReloadTime;
 }
 
-/*
- * Returns the settings of a new session of the role in this database.  The result lasts until the
- * next call.
- */
+/* Returns the settings of a new session of the role in this database, valid until the next call. */
 const DwLogin *
 dw_login(Oid role)
 {
@@ -230,9 +227,7 @@ is_same_zone(const pg_tz *a, const pg_tz *b)
 	return a == b || (pg_get_timezone_offset(a, &offset) && pg_get_timezone_offset(b, &other) && offset == other);
 }
 
-/*
- * Returns true if this setting may give a text another meaning than in a new session of the role.
- */
+/* Returns true if this setting may change the meaning of a text in a new session of the role. */
 bool
 dw_login_differs(const DwLogin *login, DwLoginSetting setting)
 {
@@ -262,7 +257,7 @@ dw_login_changing(void)
 	changing = true;
 }
 
-/* Makes all sessions look again, at the end of such a transaction.  Cannot fail. */
+/* Makes all sessions look up settings again, at the end of such a transaction.  Cannot fail. */
 void
 dw_login_changed(void)
 {

@@ -3,42 +3,43 @@
  * marks.c
  *	  Marks: rows that cancel many tasks at once.
  *
- * Run by sessions, executors and the sweeper.  The timer runs it, too, but first locks the table of
- * marks, since it must not wait.  backend/cancel_all.c writes marks.
+ * Run by sessions, executors and the sweeper.  The timer, which must not wait, first locks the
+ * table of marks.  backend/cancel_all.c writes marks.
  *
- * delay_cancel_all() does not touch the tasks.  It writes one row, a mark, with the criteria of the
- * tasks to cancel, however many there are.  When the mark has been committed, all processes that
- * ask dw_task_is_cancelled() treat these tasks as gone.  The sweeper (sweeper/sweep.c) removes
- * their rows, and in the end the mark.
+ * delay_cancel_all() does not touch the tasks.  The function writes one row, a mark, with the
+ * criteria of the tasks to cancel.  When the mark has been committed, all processes that ask
+ * dw_task_is_cancelled() treat these tasks as gone.  The sweeper (sweeper/sweep.c) removes the rows
+ * of the tasks, and finally the mark.
  *
- * A mark hits a task (cancels it) if the task fits the mark and has a lower number.  Tasks and
- * marks draw their numbers from one sequence.  So a mark hits the tasks that were scheduled before
- * it, even by transactions that are prepared or have not committed yet, and no later tasks.  A task
- * keeps its number when it is moved or tried again.
+ * A mark hits (cancels) a task if the task meets the criteria and has a lower number than the mark.
+ * Tasks and marks draw their numbers from one sequence.  So a mark hits only tasks that were
+ * scheduled before the mark, even in prepared or open transactions.  A task that is moved or tried
+ * again has its old number.
  *
- * A task can be spared: the column "spared" then holds the id of a mark, and only marks with a
- * higher id hit the task.  A session spares a task that it moves or puts back if an old mark, which
- * did not hit the task before, would hit it now.
+ * A task can be spared: the column "spared" then contains the id of a mark, and only marks with a
+ * higher id hit the task.  If a session moves a task or puts it back, and an old mark would hit
+ * only the changed task, the session spares the task.
  *
- * Numbers count within one origin, the database that a row was written in.  A mark that came with a
- * copy of another database (copies/arm.c) hits only the tasks of this copy.  The sweeper leaves
- * such a mark, since more tasks of that origin may come; delay_wheel.arm() removes it.
+ * Numbers are compared within one origin, the database where a row was written.  A mark that came
+ * with a copy of another database (copies/arm.c) hits only the tasks of this copy.  The sweeper
+ * does not remove such a mark, since more tasks of that origin may be restored; delay_wheel.arm()
+ * removes it.
  *
  * No claim succeeds after the commit of a mark has returned.  The process that commits a mark
- * raises control after the mark is visible to all, and before the client gets the answer
- * (touched.c).  An executor reads control after it has deleted the task's row.  If it finds the new
- * value, it reads the marks with a new snapshot.  If it finds the old value, it had claimed the
- * task before the commit returned, so the task was running already.  COMMIT PREPARED raises the
- * value, too.
+ * raises control after the mark is visible, and before the client gets the answer (touched.c).  An
+ * executor reads control after it has deleted the task's row.  If control has a new value, the
+ * executor reads the marks with a new snapshot.  If control has the old value, the claim came
+ * before the commit returned, so the task was running already.  COMMIT PREPARED also raises
+ * control.
  *
- * Each process keeps a copy of the marks.  The copy is complete while control has the value from
- * before the snapshot of the copy, and this transaction has written no mark itself.  But the copy
- * may have marks that have been removed since.  Mostly there are no marks: then the whole test is a
+ * Each process keeps a copy of the marks.  The copy is complete while control has the value that
+ * was read before the copy's snapshot, and this transaction has written no mark.  But the copy may
+ * contain marks that were removed later.  Mostly there are no marks: then the whole test is a
  * comparison of two numbers.
  *
- * The marks that may hit a task are found by the task's owner.  So the marks of one role cost the
- * tasks of other roles no time.  They cost memory, which is bounded: a role that is not a superuser
- * can have a limited number of marks (backend/cancel_all.c).
+ * The marks that may hit a task are found by the task's owner.  So the marks of one role do not
+ * slow down the tasks of other roles.  The number of marks of a role that is not a superuser is
+ * limited (backend/cancel_all.c), since all processes store them.
  *
  *-------------------------------------------------------------------------
  */
@@ -78,8 +79,8 @@ static int	nmarks = 0;
 static MemoryContext marks_context = NULL;
 
 /*
- * A list of the marks of the copy for each owner, sorted by owner.  A mark for several
- * owners is in the list several times; marks for all owners come last.
+ * A list of owners and their marks in the copy, sorted by owner.  A mark for several owners has
+ * several entries in the list; marks for all owners come last.
  */
 typedef struct OwnerMark
 {
@@ -92,8 +93,8 @@ static OwnerMark *by_owner = NULL;
 static int	nby_owner = 0;
 
 /*
- * True if the copy can be used.  It is for this database, this table, and this value of control,
- * which was read before the marks.
+ * True if the copy can be used.  The copy belongs to this database, this table, and this value of
+ * control, which was read before the marks.
  */
 static bool copy_valid = false;
 static DwDatabase *copy_database;
@@ -184,7 +185,7 @@ list_by_owner(void)
 }
 
 /*
- * Reads all marks into the copy, with a new snapshot.  Does not keep the lock of the table: a long
+ * Reads all marks into the copy, with a new snapshot.  Releases the lock of the table, since a long
  * task must not block a session that wants an exclusive lock.
  */
 static void
@@ -224,13 +225,13 @@ read_marks(void)
 }
 
 /*
- * Brings the copy up to date.  Reads control after all that the caller has done to the task's row,
- * and before the snapshot is taken.
+ * Brings the copy up to date.  Reads control after the caller's changes of the task's row, and
+ * before the snapshot is taken.
  */
 static void
 refresh_copy(void)
 {
-	/* the forecast can be read even if the server has not preloaded the library */
+	/* views of the forecast call this even if the library is not preloaded */
 	DwDatabase *db = dw_shared != NULL ? dw_my_database() : NULL;
 	uint32		control = 0;
 
@@ -245,13 +246,13 @@ refresh_copy(void)
 	read_marks();
 	copy_database = db;
 	copy_control = control;
-	/* if the database has no place, no control shows changes */
+	/* a database without a place has no control that shows changes */
 	copy_valid = db != NULL;
 }
 
 /*
- * Notes that this transaction writes or deletes marks.  If it commits, timer, executors
- * and sessions notice.
+ * Notes that this transaction writes or deletes marks.  After the commit, timer, executors and
+ * sessions notice the change.
  */
 void
 dw_marks_touched(void)
@@ -260,7 +261,7 @@ dw_marks_touched(void)
 	dw_touch_control();
 }
 
-/* Makes this process read the marks again, since the sweeper has removed some. */
+/* Makes this process read the marks again, since the sweeper has removed marks. */
 void
 dw_marks_changed(void)
 {
@@ -295,8 +296,8 @@ dw_marks_install(void)
 }
 
 /*
- * Returns an array of all marks, and their number in *n.  Some may have been removed
- * already.  The array lasts until the next call of a function that reads marks.
+ * Returns an array of all marks, and their number in *n.  Some of the marks may have been removed
+ * already.  The array is valid until the next call of a function that reads marks.
  */
 const DwMark *
 dw_marks(int *n)
@@ -314,9 +315,9 @@ dw_marks(int *n)
 }
 
 /*
- * Does the same as dw_marks(), but reads the table, so that the result has no mark that was removed
- * before this call.  For a scan of many rows with an earlier snapshot: dw_marks_hit() is then
- * enough for each of these rows.  A row that was moved before is spared by the marks of that time.
+ * Does the same as dw_marks(), but reads the table, so that the result contains no mark that was
+ * removed before this call.  A caller that scans many rows with an earlier snapshot then needs only
+ * dw_marks_hit() for each row, since a moved row is spared by the marks that existed at its move.
  */
 const DwMark *
 dw_marks_anew(int *n)
@@ -341,7 +342,7 @@ dw_markable(Relation rel, HeapTuple tuple, DwMarkable *task)
 	task->owner = DatumGetObjectId(heap_getattr(tuple, Anum_task_owner, desc, &isnull));
 	task->origin = DatumGetInt64(heap_getattr(tuple, Anum_task_origin, desc, &isnull));
 	task->queue = DatumGetInt16(heap_getattr(tuple, Anum_task_queue, desc, &isnull));
-	/* a leased message is due when its lease ends, but its first due time counts */
+	/* the due time of a leased message is the end of the lease, but its first due time counts */
 	value = heap_getattr(tuple, Anum_task_first_due, desc, &isnull);
 	if (isnull)
 		value = heap_getattr(tuple, Anum_task_due, desc, &isnull);
@@ -361,7 +362,7 @@ tag_is(const DwMarkable *task, const DwMark *mark)
 	text	   *tag;
 	bool		same;
 
-	/* a tag of another length is different, and need not be detoasted */
+	/* do not detoast a tag of another length, which is different anyway */
 	if (task->tag == NULL ||
 		toast_raw_datum_size(PointerGetDatum(task->tag)) - VARHDRSZ != mark->tag_length)
 		return false;
@@ -399,7 +400,7 @@ dw_mark_hits(const DwMark *mark, const DwMarkable *task)
 		(mark->tag == NULL || tag_is(task, mark));
 }
 
-/* Returns the index in by_owner of the owner's first entry, or of its place if there is none. */
+/* Returns the index of the owner's first entry in by_owner, or the place for such an entry. */
 static int
 first_of_owner(Oid owner, bool any_owner)
 {
@@ -419,7 +420,7 @@ first_of_owner(Oid owner, bool any_owner)
 	return low;
 }
 
-/* Returns the id of the latest mark of the copy that hits the task, 0 if none does. */
+/* Returns the id of the latest mark of the copy that hits the task, 0 if no mark hits it. */
 static int64
 latest_hit(const DwMarkable *task)
 {
@@ -453,11 +454,11 @@ dw_marks_hit(Relation rel, HeapTuple tuple)
 
 /*
  * Returns true if a mark of delay_cancel_all(), committed or of this transaction, hits the task.
- * Reads the marks again, with a new snapshot, if any were committed since the last call.
+ * If a mark was committed since the last call, first reads the marks again, with a new snapshot.
  *
- * No process informs others that a mark was removed.  A later move of a task may give it columns
- * that the removed mark would hit: the task is not cancelled.  So before the result is true, the
- * marks are read once more, after the row.
+ * No process reports the removal of a mark to other processes.  After a later move, a task may have
+ * columns that the removed mark would hit, but the task is not cancelled.  So before this function
+ * returns true, it reads the marks once more, after the row.
  */
 bool
 dw_task_is_cancelled(Relation rel, HeapTuple tuple)
@@ -474,8 +475,8 @@ dw_task_is_cancelled(Relation rel, HeapTuple tuple)
 /*---- The marks' own rows ----*/
 
 /*
- * Deletes the row of a mark and returns a copy of the row; NULL if another transaction has locked
- * it, or it is gone.
+ * Deletes the row of a mark and returns a copy of the row; NULL if the row is gone, or another
+ * transaction has locked it.
  */
 HeapTuple
 dw_mark_take(int64 id)
@@ -493,7 +494,7 @@ dw_mark_take(int64 id)
 	return tuple;
 }
 
-/* Returns true if the mark is for all owners that the older one is for. */
+/* Returns true if the mark hits tasks of all owners of the older mark. */
 static bool
 covers_owners(const DwMark *mark, const DwMark *older)
 {
@@ -505,7 +506,7 @@ covers_owners(const DwMark *mark, const DwMark *older)
 	return true;
 }
 
-/* Returns true if the mark hits all tasks that the older one hits. */
+/* Returns true if the mark hits all tasks that the older mark hits. */
 static bool
 covers(const DwMark *mark, const DwMark *older)
 {
@@ -517,8 +518,8 @@ covers(const DwMark *mark, const DwMark *older)
 }
 
 /*
- * Deletes the marks that are needless, since the mark with this id, of this transaction, hits all
- * their tasks.  Leaves marks that another transaction has locked.
+ * Deletes older marks if the new mark with this id, of this transaction, hits all their tasks.
+ * Leaves marks that another transaction has locked.
  */
 void
 dw_marks_supersede(int64 id)
@@ -539,9 +540,9 @@ dw_marks_supersede(int64 id)
 }
 
 /*
- * Protects a task that is moved or put back from the present marks; later marks may cancel it.
- * Sets the column "spared" to the id of the latest mark that would hit the row with these columns.
- * Leaves the column unchanged if no mark would hit it.
+ * When a task is moved or put back, protects the task from the present marks, but not from later
+ * marks.  Sets the column "spared" to the id of the latest mark that would hit the row with these
+ * columns.  Leaves the column unchanged if no mark would hit the row.
  */
 void
 dw_marks_spare(Datum *values, bool *nulls)
@@ -569,8 +570,8 @@ dw_marks_spare(Datum *values, bool *nulls)
 }
 
 /*
- * Deletes all marks that came with a copy of another database; called by delay_wheel.arm() when no
- * task is left that they could hit.  Waits for the locks of the rows.
+ * Deletes all marks that came with a copy of another database.  delay_wheel.arm() calls this when
+ * the marks can hit no task any more.  Waits for the locks of the rows.
  */
 void
 dw_marks_armed(void)
@@ -596,8 +597,8 @@ dw_marks_armed(void)
 }
 
 /*
- * Returns true if there are marks of this database, so that the sweeper has work.  For the timer,
- * which has opened and locked the table of marks; uses the active snapshot.
+ * Returns true if marks of this database exist, so that the sweeper has work.  Uses the active
+ * snapshot.  Called by the timer, which has opened and locked the table of marks.
  */
 bool
 dw_sweep_needed(Relation rel)

@@ -18,8 +18,8 @@
 typedef struct DwMark
 {
 	int64		id;				/* cancels only tasks with a lower number */
-	int64		origin;			/* stamp of the database where it was made */
-	bool		ours;			/* made in this database */
+	int64		origin;			/* stamp of the database where the mark was written */
+	bool		ours;			/* the mark was written in this database */
 	bool		any_owner;		/* cancels tasks of all owners */
 	Oid		   *owners;			/* unless any_owner: the owners, sorted */
 	int			nowners;
@@ -34,7 +34,7 @@ typedef struct DwMark
 /* The columns of a task that decide whether a mark cancels it. */
 typedef struct DwMarkable
 {
-	int64		number;			/* column spared, if set, else the task's id */
+	int64		number;			/* value of the column "spared"; if null, the task's id */
 	int64		origin;
 	Oid			owner;
 	int16		queue;

@@ -3,9 +3,9 @@
  * my_session.c
  *	  The database of this process, and the task that the process runs.
  *
- * Run by sessions, and by executors.  The database's place in shared memory is pinned as long as
- * the transaction may have news for the timer.  The pin keeps the launcher from giving the place to
- * another database.
+ * Run by sessions, and by executors.  The database's place in shared memory is pinned while the
+ * transaction may have news for the timer.  So the launcher does not give the place to another
+ * database.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,7 +25,7 @@
 #include "../shmem/starts.h"
 #include "task.h"
 
-/* The launcher should be there within this time after the start of the server. */
+/* The launcher should have started within this time after the start of the server. */
 #define LAUNCHER_LIMIT_MS	10000
 
 int64		dw_run_now_id = 0;
@@ -35,8 +35,8 @@ bool		dw_batch_is_closed = false;
 bool		dw_may_snooze = false;
 
 /*
- * The place that was found last.  While it is not pinned, the launcher may give it to another
- * database, so each transaction pins it again, by the database's OID.
+ * The place that was found last.  While the place is not pinned, the launcher may give the place to
+ * another database, so each transaction pins it again, by the database's OID.
  */
 static DwDatabase *my_database = NULL;
 static bool pinned = false;
@@ -53,7 +53,7 @@ dw_time_reached(void)
 
 /*
  * Returns this process's database, pinned until the end of the transaction.  If the database has no
- * place in shared memory, it gets one; returns NULL if all places are taken.
+ * place in shared memory, takes a free place; returns NULL if all places are taken.
  */
 DwDatabase *
 dw_my_database(void)
@@ -90,7 +90,7 @@ dw_my_database_find(void)
 	return my_database;
 }
 
-/* Gives up the pin at the end of the transaction, when the timer has got all news. */
+/* Removes the pin at the end of the transaction, when the timer has got all news. */
 void
 dw_my_database_unpin(void)
 {
@@ -99,7 +99,7 @@ dw_my_database_unpin(void)
 	pinned = false;
 }
 
-/* As dw_my_database(), but raises an error if shared memory has no place for this database. */
+/* Does the same as dw_my_database(), but raises an error if all places are taken. */
 DwDatabase *
 dw_require_my_database(void)
 {
@@ -131,7 +131,9 @@ dw_warn_no_place(void)
 	warned = true;
 }
 
-/* Returns why this database has no timer until somebody acts; NULL if it has or will get one. */
+/*
+ * Returns why this database cannot have a timer now; NULL if the database has or will get a timer.
+ */
 static const char *
 why_not_served(DwDatabase *db)
 {
@@ -150,7 +152,7 @@ why_not_served(DwDatabase *db)
 
 /*
  * Warns, once in a session until the database is served again, that no message can be received.
- * Not an error: a receiver may do other things in its transaction, and a background worker may
+ * Raises no error: a receiver may do other work in its transaction, and a background worker may
  * become free.
  */
 void
@@ -168,7 +170,7 @@ dw_warn_not_served(DwDatabase *db)
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("no message can be received, since the database is not served"),
 			 errdetail_internal("%s", why),
-			 errhint("See \"last_problem\" in delay_wheel.status. Messages that are sent wait.")));
+			 errhint("See \"last_problem\" in delay_wheel.status. Messages wait until the database is served.")));
 }
 
 /* Returns true if this process is running the task, as an executor or by delay_run(). */
@@ -201,10 +203,11 @@ dw_owner_of_task_here(int64 id)
 }
 
 /*
- * Notes that the running task will run again at this time, or, if it is 0, that it will not.
+ * Notes that the running task will run again at this time; 0: the task will not run again.
  *
- * The note is a setting.  So PostgreSQL undoes it if its subtransaction is rolled back, keeps it
- * over the commits of a procedure, and restores the value of a task that has called delay_run().
+ * The note is the value of a setting.  So PostgreSQL undoes the note if its subtransaction is
+ * rolled back, keeps the note over the commits of a procedure, and restores the note of a task that
+ * has called delay_run().
  */
 void
 dw_snooze(TimestampTz until)
@@ -217,7 +220,7 @@ dw_snooze(TimestampTz until)
 							 GUC_ACTION_SET, true, 0, false);
 }
 
-/* Returns when the task that has just run must run again, or 0, and forgets the time. */
+/* Returns when the task that has just run must run again, or 0.  Then forgets the time. */
 TimestampTz
 dw_snooze_take(void)
 {

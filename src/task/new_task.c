@@ -3,8 +3,8 @@
  * new_task.c
  *	  A new task: its due time, its checks, and its row.
  *
- * Run by sessions that schedule, and by executors whose task causes another one: a
- * follow-up (options on_success and on_failure), or the next run of a recurring task.
+ * Run by sessions that schedule, and by executors whose task causes another task: a follow-up
+ * (options on_success and on_failure), or the next run of a recurring task.
  *
  *-------------------------------------------------------------------------
  */
@@ -44,8 +44,8 @@ dw_check_expires(TimestampTz due, Datum expires)
 }
 
 /*
- * Returns the time that delays count from: now(), which is the start of the transaction, or the due
- * time that delay_run_due() has reached, if this is later (see backend/run_now.c).
+ * Returns the time from which delays count: now() (the start of the transaction), or the due time
+ * that delay_run_due() has reached, if that is later (see backend/run_now.c).
  */
 TimestampTz
 dw_schedule_now(void)
@@ -53,7 +53,7 @@ dw_schedule_now(void)
 	return Max(GetCurrentTransactionStartTimestamp(), dw_run_now_clock);
 }
 
-/* Returns the due time after a delay.  Raises an error if it is not finite. */
+/* Returns the due time after a delay.  Raises an error if the due time is not finite. */
 TimestampTz
 dw_due_after(const Interval *delay)
 {
@@ -73,8 +73,8 @@ dw_due_after(const Interval *delay)
 #define BLANKS " \t\n\r\f\v"
 
 /*
- * Raises an error if the text of an interval is, or ends in, a number without a unit.  The number
- * would mean seconds: a program that passes milliseconds must notice.  Accepts zero.
+ * Raises an error if the text of an interval ends in a number without a unit (except zero).  The
+ * number would mean seconds, but a program may have passed milliseconds.
  */
 static void
 refuse_number(const char *text, const char *what)
@@ -103,8 +103,8 @@ refuse_number(const char *text, const char *what)
 }
 
 /*
- * Returns the interval of a text, which is read like a literal, except that a bare number raises an
- * error.  what: its name for the message.
+ * Reads a text like a literal of type interval, but raises an error for a number without a unit.
+ * what: the name of the interval for the message.
  */
 Interval *
 dw_interval_of_text(const char *text, const char *what)
@@ -138,10 +138,7 @@ read_when(PGFunction input, const char *text)
 	return result;
 }
 
-/*
- * Returns the delay of a text, and keeps it: an application schedules with the same few delays
- * again and again.
- */
+/* Returns the delay of a text, and remembers it: applications use the same few delays often. */
 static Interval *
 delay_of_text(const text *delay)
 {
@@ -172,8 +169,8 @@ delay_of_text(const text *delay)
 }
 
 /*
- * Returns true if the text begins as a date does: 2027-03-28, 2027/3/28 or 20270328.  As an
- * interval, 2027/3/28, 20270328, or 2027-03 without a day, would mean thousands of years.
+ * Returns true if the text begins like a date: 2027-03-28, 2027/3/28 or 20270328.  Read as
+ * intervals, 2027/3/28, 20270328 and 2027-03 (without a day) would mean thousands of years.
  */
 static bool
 begins_with_date(const char *when)
@@ -188,8 +185,8 @@ begins_with_date(const char *when)
 }
 
 /*
- * Returns the due time of a text: a delay, or a point in time if it begins with a date.  Both are
- * read like literals.
+ * Returns the due time of a text: a point in time if the text begins with a date, else a delay.
+ * The text is read like a literal.
  */
 TimestampTz
 dw_due_of_text(const text *when)
@@ -200,7 +197,7 @@ dw_due_of_text(const text *when)
 		dw_due_after(delay_of_text(when));
 }
 
-/* Returns the due time unchanged.  Raises an error if it is not finite. */
+/* Returns the due time unchanged.  Raises an error if the due time is not finite. */
 TimestampTz
 dw_finite_due(TimestampTz due)
 {
@@ -212,7 +209,7 @@ dw_finite_due(TimestampTz due)
 }
 
 /*
- * Fills in *task: the current user owns it, it is in the default queue, and due right after the
+ * Fills in *task: a task of the current user, in the default queue, which is due right after the
  * commit.  sql is NULL for a message.
  */
 void
@@ -235,7 +232,7 @@ dw_new_task_set(DwNewTask *task, AttrNumber column, Datum value, bool isnull)
 	task->nulls[column - 1] = isnull;
 }
 
-/* Returns the value that the task keeps of a setting, NULL if it keeps none. */
+/* Returns the value of a setting that the task keeps, NULL if it does not keep the setting. */
 static const char *
 kept_value(const Jsonb *settings, DwLoginSetting setting)
 {
@@ -264,8 +261,8 @@ trace_of(const DwNewTask *task)
 }
 
 /*
- * Makes the traceparent of an SQL task's headers one of the settings that the task keeps.  It
- * overrides a kept value.
+ * Adds the traceparent of an SQL task's headers to the settings that the task keeps.  Replaces a
+ * kept value.
  */
 void
 dw_new_task_keep_trace(DwNewTask *task)
@@ -303,10 +300,10 @@ dw_new_task_forget_trace(DwNewTask *task)
 }
 
 /*
- * Keeps settings of this session with the task, if a new session of its owner would not have them:
- * search_path, and other settings that decide how its text, or its follow-ups, are read (login.c).
- * Also keeps the settings that the task, its queue or delay_wheel.keep_settings names.  Replaces
- * values that the task has kept before.
+ * Stores settings of this session with the task if a new session of the owner would have other
+ * values: search_path, and other settings by which the texts of the task and its follow-ups are
+ * read (login.c).  Also stores the settings that the task, its queue or delay_wheel.keep_settings
+ * names.  Replaces values that were stored before.
  */
 void
 dw_new_task_keep(DwNewTask *task)
@@ -340,8 +337,8 @@ dw_new_task_keep(DwNewTask *task)
 }
 
 /*
- * Returns the name of a setting, other than search_path, that makes the task's text be read
- * differently than in this session; NULL if there is none.
+ * Returns the name of a setting (not search_path) that changes the meaning of the task's text
+ * compared with this session; NULL if no setting does.
  */
 const char *
 dw_new_task_reads_otherwise(const DwNewTask *task)
@@ -360,7 +357,7 @@ dw_new_task_reads_otherwise(const DwNewTask *task)
 	return NULL;
 }
 
-/* Raises an error if the owner of a task is a superuser, whose tasks are switched off. */
+/* Raises an error if the task's owner is a superuser and tasks of superusers are switched off. */
 void
 dw_refuse_superuser(Oid owner)
 {
@@ -373,9 +370,9 @@ dw_refuse_superuser(Oid owner)
 }
 
 /*
- * Raises an error if the task cannot be scheduled: because of its SQL, which has nargs arguments,
- * or its latest due time.  task->check decides how the SQL is checked; if nargs is DW_SQL_CHECKED,
- * as for a message, it is not parsed.  Only SQL of the current user can be planned.
+ * Raises an error if the task cannot be scheduled because of its SQL (with nargs arguments) or its
+ * latest due time.  task->check decides how the SQL is checked; if nargs is DW_SQL_CHECKED, as for
+ * a message, the SQL is not parsed.  Only SQL of the current user can be planned.
  */
 void
 dw_new_task_check(DwNewTask *task, int nargs)
@@ -403,8 +400,8 @@ dw_new_task_check(DwNewTask *task, int nargs)
 }
 
 /*
- * Returns when a task with this id is due.  The queue's spread is a hash of the id, so a task that
- * is put back gets the same spread again.
+ * Returns when a task with this id is due.  The spread of a task is a hash of its id, so a task
+ * that is put back gets the same spread again.
  */
 TimestampTz
 dw_new_task_due(const DwNewTask *task, int64 id)
@@ -446,8 +443,9 @@ dw_new_task_insert(Relation rel, DwNewTask *task, DwLaneRef lane)
 }
 
 /*
- * Schedules the successor of a task that ends, and returns its id.  The successor's SQL was checked
- * when the first task was scheduled.  No limit of pending tasks or lanes applies.
+ * Schedules the successor of a task that ends, and returns the successor's id.  The successor's SQL
+ * was checked when the first task was scheduled.  The limits of pending tasks and lanes do not
+ * apply.
  */
 int64
 dw_schedule_successor(DwNewTask *task)

@@ -3,8 +3,8 @@
  * options.c
  *	  Reads the options of tasks, messages, recurring tasks and queues.
  *
- * Run by sessions, and by executors whose tasks call functions with options.  A null always means
- * that the option is not given.  Values that an executor could not use later are refused here.
+ * Run by sessions, and by executors whose tasks call functions with options.  A null value always
+ * means that the option is not given.  Values that an executor could not use raise an error.
  *
  *-------------------------------------------------------------------------
  */
@@ -44,7 +44,7 @@
 #define MAX_HEADERS		(64 * 1024)
 /* Limit for on_success and on_failure together, in bytes */
 #define MAX_FOLLOW_UPS	(128 * 1024 * 1024)
-/* Limit for a name that is compared with the names of options, for a hint, in bytes */
+/* Limit for an unknown name that gets a hint at a similar option, in bytes */
 #define MAX_NAME		63
 
 /* A line of the table of options. */
@@ -98,7 +98,7 @@ dw_option_check_text(const text *value, const char *name)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("%s must not be empty", name),
-				 errhint("Null stands for none.")));
+				 errhint("Pass null, or leave the argument out.")));
 	dw_option_refuse_long(value, name);
 }
 
@@ -116,8 +116,8 @@ span_text(int64 us)
 }
 
 /*
- * Returns an interval in microseconds.  Raises an error if it is infinite, or not between low and
- * high.  If low is 1, it must be greater than zero.  If high is PG_INT64_MAX, it may be any length.
+ * Returns an interval in microseconds.  Raises an error if the interval is infinite, or not between
+ * low and high.  In messages, low 1 means "greater than zero".
  */
 static int64
 span_of(const Interval *interval, const char *name, int64 low, int64 high)
@@ -141,8 +141,8 @@ span_of(const Interval *interval, const char *name, int64 low, int64 high)
 }
 
 /*
- * Returns an interval argument in microseconds, 0 if it is null.  Raises an error unless it is
- * between low and 366 days.
+ * Returns an interval argument in microseconds, 0 if it is null.  Raises an error if the interval
+ * is not between low and 366 days.
  */
 int64
 dw_span_argument(FunctionCallInfo fcinfo, int number, const char *name, int64 low)
@@ -276,7 +276,8 @@ refuse_unknown(const char *name, int length, int place)
 }
 
 /*
- * Returns the option of this name.  Raises an error if there is none, or it may not be given here.
+ * Returns the option of this name.  Raises an error if the name is unknown, or the option is not
+ * allowed in this place.
  */
 DwOption
 dw_option_named(const char *name, int length, int place)
@@ -302,7 +303,7 @@ dw_option_named(const char *name, int length, int place)
 	return DW_NOPTIONS;			/* not reached */
 }
 
-/* Sets an option that was found by its name.  Raises an error if it is given already. */
+/* Sets an option that was found by its name.  Raises an error if the option is given already. */
 static void
 set_named(DwOptions *options, DwOption option, Datum value)
 {
@@ -318,12 +319,12 @@ set_named(DwOptions *options, DwOption option, Datum value)
 static void
 option_callback(void *arg)
 {
-	/* the error of a wrong type names it already */
+	/* the error of a wrong type already names the option */
 	if (geterrcode() != ERRCODE_DATATYPE_MISMATCH)
 		errcontext("option \"%s\"", (const char *) arg);
 }
 
-/* Returns the value that a text stands for. */
+/* Converts a text to a value of the option's type. */
 static Datum
 value_of_text(DwOption option, const void *text)
 {
@@ -386,7 +387,7 @@ places_column(int places)
 	return (DwColumn) {TEXTARRAYOID, PointerGetDatum(construct_array(names, n, TEXTOID, -1, false, TYPALIGN_INT)), false};
 }
 
-/* Returns a limit of an option's values, NULL if it has none. */
+/* Returns a limit of an option's values, NULL if the values have no limit. */
 static const char *
 limit_text(const Description *is, bool high)
 {
@@ -428,7 +429,7 @@ dw_get_options(PG_FUNCTION_ARGS)
 
 /*---- Options in a JSON object ----*/
 
-/* Returns a JSON string as a text of C. */
+/* Returns a JSON string as a C string. */
 static char *
 string_of(const JsonbValue *value)
 {
@@ -436,7 +437,7 @@ string_of(const JsonbValue *value)
 }
 
 /*
- * Returns a JSON number as an integer.  Raises an error if it is not an integer, or out of range.
+ * Returns a JSON number as an integer.  Raises an error if the number is no integer in the range.
  */
 static Datum
 json_number(DwOption option, const JsonbValue *value)
@@ -496,7 +497,7 @@ array_of(DwOption option, const JsonbValue *value)
 						   construct_md_array(elements, nulls, 1, &n, &(int) {1}, element, length, by_value, align));
 }
 
-/* Returns the value of an option that a JSON value stands for. */
+/* Converts a JSON value to a value of the option's type. */
 static Datum
 value_of_json(DwOption option, const void *json)
 {
@@ -543,7 +544,7 @@ take_json(Jsonb *json, DwOptions *options)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("options must be a JSON object"),
-				 errhint("Such as {\"timeout\": \"5 minutes\"}.")));
+				 errhint("For example, use {\"timeout\": \"5 minutes\"}.")));
 	while ((token = JsonbIteratorNext(&iterator, &value, true)) != WJB_DONE)
 		if (token == WJB_KEY)
 			option = dw_option_named(value.val.string.val, value.val.string.len, options->place);
@@ -563,8 +564,8 @@ dw_options_none(DwOptions *options, int place)
 }
 
 /*
- * Reads the options of a call of an SQL function.  parameters: its first n parameters.  The
- * parameter DW_OPT_JSON has further options, which must be allowed for this place.
+ * Reads the options of a call of an SQL function.  parameters: the options that are the function's
+ * first n parameters.  Options in the parameter DW_OPT_JSON must be allowed for this place.
  */
 void
 dw_options_take(FunctionCallInfo fcinfo, const DwOption *parameters, int n, int place,
@@ -592,7 +593,7 @@ dw_options_take(FunctionCallInfo fcinfo, const DwOption *parameters, int n, int 
 
 /*---- From options to a task ----*/
 
-/* Returns true if the option (0 or an empty text) must be removed from a pending task. */
+/* Returns true if the value (0 or an empty text) removes the option from a pending task. */
 static bool
 takes_away(const DwOptions *options, DwOption option)
 {
@@ -619,7 +620,7 @@ set_channel(const DwOptions *options, DwNewTask *task)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("invalid channel name for notify: \"%s\"", channel),
-				 errdetail("It must have between 1 and %d bytes.", NAMEDATALEN - 1)));
+				 errdetail("The name must have between 1 and %d bytes.", NAMEDATALEN - 1)));
 	dw_more_set_text(task->values, task->nulls, Anum_task_more, DW_MORE_NOTIFY, channel);
 }
 
@@ -642,7 +643,7 @@ refuse_long_follow_ups(const DwOptions *options)
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("on_success and on_failure are too long"),
 				 errdetail("Together they may have %d MB.", MAX_FOLLOW_UPS / (1024 * 1024)),
-				 errhint("Put what they do into a function, and its data into a table.")));
+				 errhint("Put the SQL into a function, and its data into a table.")));
 }
 
 /*
@@ -682,7 +683,7 @@ set_headers(const DwOptions *options, DwNewTask *task)
 	dw_new_task_keep_trace(task);
 }
 
-/* Sets the option mode in the column "more".  Raises an error if there is no such mode. */
+/* Sets the option mode in the column "more".  Raises an error if no mode has this name. */
 static void
 set_mode(const DwOptions *options, DwNewTask *task)
 {
@@ -695,7 +696,7 @@ set_mode(const DwOptions *options, DwNewTask *task)
 	dw_more_set_text(task->values, task->nulls, Anum_task_more, DW_MORE_MODE, mode);
 }
 
-/* Sets the option retry_on or give_up_on in the column "more".  Its name is also its key there. */
+/* Sets the option retry_on or give_up_on in the column "more".  The name is also the key. */
 static void
 set_errors(const DwOptions *options, DwOption option, DwNewTask *task)
 {
@@ -728,8 +729,8 @@ set_retries(const DwOptions *options, DwNewTask *task)
 }
 
 /*
- * Sets how long, in us, a task with a key is unique.  Also stores this in the row, since the end of
- * the task may end the period.
+ * Sets how long the key of a task is unique, in us.  Also stores this period in the row, since the
+ * end of the task may end the period.
  */
 void
 dw_new_task_unique_for(DwNewTask *task, int64 us)
@@ -764,7 +765,7 @@ set_check(const DwOptions *options, DwNewTask *task)
 				 errhint("Use 'off', 'on' or 'plan'.")));
 }
 
-/* Sets the due time by the delay or the time that was given, if any. */
+/* Sets the due time, if a delay or a due time was given. */
 void
 dw_options_set_due(const DwOptions *options, DwNewTask *task)
 {
@@ -804,7 +805,7 @@ dw_if_exists_named(const char *name)
 			 errhint("Use 'keep', 'replace', 'replace_keep_due', 'earlier', 'later' or 'error'.")));
 }
 
-/* Sets the option if_exists.  If it is not given, the task keeps its value. */
+/* Sets the option if_exists.  If the option is not given, leaves the task's value unchanged. */
 static void
 set_if_exists(const DwOptions *options, DwNewTask *task)
 {
@@ -814,7 +815,7 @@ set_if_exists(const DwOptions *options, DwNewTask *task)
 		return;
 	name = dw_option_cstring(options, IF_EXISTS);
 	task->if_exists = dw_if_exists_named(name);
-	/* most likely the user's expression for the key gave null by mistake */
+	/* most likely the user's expression for the key has returned null by mistake */
 	if (task->if_exists != DW_KEEP && !dw_given(options, KEY))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
@@ -823,10 +824,10 @@ set_if_exists(const DwOptions *options, DwNewTask *task)
 }
 
 /*
- * Sets queue, priority and spread of a new task, and also the settings that it keeps, unless it has
- * its own list of these.  A NULL name is the default queue; DW_NO_PRIORITY is the priority of the
- * queue.  Raises an error if the queue does not exist, or is not for tasks like this task, or if
- * the current user may not schedule into it.
+ * Sets queue, priority and spread of a new task.  If the task has no list of kept settings, sets
+ * the list of the queue.  A NULL name is the default queue; DW_NO_PRIORITY is the queue's priority.
+ * Raises an error if the queue does not exist, does not accept this kind of task, or does not allow
+ * the current user to schedule.
  */
 void
 dw_new_task_queue(DwNewTask *task, const char *name, int16 priority)
@@ -844,7 +845,9 @@ dw_new_task_queue(DwNewTask *task, const char *name, int16 priority)
 	task->priority = priority == DW_NO_PRIORITY ? queue.priority : priority;
 }
 
-/* Sets a column of the task's row, if the option is given.  An empty text sets it to null. */
+/*
+ * Sets a column of the task's row, if the option is given.  An empty text sets the column to null.
+ */
 static void
 set_label(const DwOptions *options, DwOption option, AttrNumber column, DwNewTask *task)
 {
@@ -908,8 +911,8 @@ set_all(const DwOptions *options, DwNewTask *task)
 }
 
 /*
- * Returns the SQL text, NULL if it is not given, and sets *args to the values of its arguments.  If
- * the option named is given, replaces the names in the text by numbers.
+ * Returns the SQL text, or NULL if no text is given.  Sets *args to the values of the arguments.
+ * If the option "named" is given, replaces the names in the text by numbers.
  */
 text *
 dw_options_sql(const DwOptions *options, ArrayType **args)
@@ -932,13 +935,14 @@ dw_options_sql(const DwOptions *options, ArrayType **args)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("named needs an SQL text"),
-				 errhint("The text that is stored has numbers in place of names: use args, or pass sql_text, too.")));
+				 errhint("The stored SQL text has numbers instead of names. Use args, or pass sql_text, too.")));
 	return dw_named_numbered(sql, DatumGetJsonbP(dw_option(options, NAMED)), args);
 }
 
 /*
  * Makes a task from options, and returns the number of arguments of its SQL.  Raises an error if an
- * option is invalid.  dw_new_task_check() judges the SQL, and options that depend on each other.
+ * option is invalid.  Does not check the SQL, nor options that depend on each other; see
+ * dw_new_task_check().
  */
 int
 dw_options_task(const DwOptions *options, DwNewTask *task)
@@ -959,8 +963,8 @@ dw_options_task(const DwOptions *options, DwNewTask *task)
 }
 
 /*
- * Raises an error if a jsonb (payload or result of a message) is too long.  what: its name for the
- * error message.
+ * Raises an error if a jsonb (payload or result of a message) is too long.  what: the name of the
+ * jsonb for the message.
  */
 void
 dw_option_refuse_long_json(Datum json, const char *what)
@@ -975,7 +979,7 @@ dw_option_refuse_long_json(Datum json, const char *what)
 				 errhint("Put the data into a table, and send its key.")));
 }
 
-/* Sets the payload of a message.  Raises an error if it is too long. */
+/* Sets the payload of a message.  Raises an error if the payload is too long. */
 void
 dw_new_task_payload(DwNewTask *task, Datum payload)
 {

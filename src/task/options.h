@@ -3,9 +3,8 @@
  * options.h
  *	  All options of tasks, messages, recurring tasks and queues.
  *
- * An option is a parameter of the SQL functions that take it, or a member of their parameter
- * "options", a JSON object, or both.  A new option is a new line of this table.  No signature of a
- * function changes.
+ * An option is a parameter of SQL functions, or a member of their JSON parameter "options", or
+ * both.  A new option needs a new line in this table, and no new signature of a function.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,7 +18,7 @@
 
 #include "task.h"
 
-/* Where an option may be given by its name: bits. */
+/* Bits for the places where an option may be given by its name. */
 #define DW_FOR_TASK		0x01	/* delay_schedule_task(), delay_schedule_local() */
 #define DW_FOR_MESSAGE	0x02	/* delay_send() */
 #define DW_FOR_TRIGGER	0x04	/* arguments name=value of a trigger */
@@ -128,8 +127,8 @@ typedef enum DwOption
 #undef DW_OPTION_ID
 
 /*
- * Number of a follow-up's arguments.  On success these are id and rows (for a message: id and
- * result), on failure id, SQLSTATE and message.
+ * Number of a follow-up's arguments.  After success the arguments are id and rows (for a message:
+ * id and result), after failure id, SQLSTATE and message.
  */
 #define DW_ON_SUCCESS_ARGS	2
 #define DW_ON_FAILURE_ARGS	3
@@ -137,7 +136,7 @@ typedef enum DwOption
 /* The options of a call.  An option that was not given is null. */
 typedef struct DwOptions
 {
-	int			place;			/* the place where they are given */
+	int			place;			/* the place where the options are given */
 	NullableDatum values[DW_NOPTIONS];
 } DwOptions;
 

@@ -6,31 +6,32 @@
  * Run by executors, and by sessions that schedule, receive or run tasks.
  *
  * A task runs exactly once because the deletion of its row and its effects are one transaction.
- * For effects on other nodes this is true only if all nodes commit by two-phase commit.  Citus uses
- * two-phase commit only if several of its nodes, or a shard of this node, were written.  Citus does
- * not notice that C code deletes the row of the task.  So Citus would commit on the one node that
- * was written, and then here.  After a crash in between, the task would run again.  This file asks
- * Citus for two-phase commit, which Citus then uses on the nodes that were written.
+ * Effects on other nodes are a part of this transaction only if all nodes use two-phase commit.
+ * Citus uses two-phase commit only if the transaction has written to several nodes, or to a shard
+ * of this node.  Citus does not notice that C code deletes the row of the task.  So if the task has
+ * written to one other node, Citus would commit there first, and then on this node.  After a crash
+ * in between, the task would run again.  This file makes Citus use two-phase commit on the nodes
+ * that were written.
  *
- * Citus is asked by a function of its own library.  From PostgreSQL 16 on, extensions hide all
- * symbols except functions that SQL calls.  So from 16 on, if Citus takes part in the transaction,
- * this file executes an INSERT ... SELECT of no rows into a table of Citus: Citus always commits
- * this statement by two-phase commit.  That table, delay_wheel_data.two_phase, is created by
- * delay_wheel.set_up_citus() (backend/follow.c).  If Citus is not loaded, only two pointers are
- * compared.
+ * On PostgreSQL 15, this file calls a function of the library of Citus.  From 16 on, extensions
+ * hide all symbols except functions that SQL calls.  So from 16 on, if Citus takes part in the
+ * transaction, this file executes an INSERT ... SELECT of no rows into delay_wheel_data.two_phase,
+ * since Citus always uses two-phase commit for this statement.  delay_wheel.set_up_citus() creates
+ * this table (backend/follow.c).  If Citus is not loaded, this file only compares two pointers.
  *
- * Sessions need the same: a task exists, and a message is gone, if and only if the whole
- * transaction took place, including its part on the other node.  Sessions ask just before they
- * commit, by a callback that runs before the callback of Citus, since the library of Citus is
- * loaded first.  Executors ask earlier, when an error can still count as the task's error.
+ * Sessions also need two-phase commit: a new task, or the receipt of a message, must commit
+ * together with the transaction's work on other nodes.  Sessions call Citus in a callback that runs
+ * just before the callback of Citus at the commit, since the library of Citus is loaded first.
+ * Executors call Citus earlier, when an error still counts as the task's error.
  *
  * A batch is several tasks that an executor runs in one transaction.  postgres_fdw reads foreign
  * tables under a snapshot that the other server takes once for the whole transaction.  A later task
- * of the batch would not see rows there that were committed before the task was scheduled.  So a
- * task that uses a foreign table is the last task of its batch.  When a query begins, the hooks
- * below look for foreign tables in its list of tables.  They look again when the query ends, since
- * the list lacks partitions that only tuple routing finds.  They also look after an error, since
- * the task may catch the error while the other server keeps its snapshot.
+ * of the batch would miss rows that were committed on the other server before the task was
+ * scheduled.  So a task that uses a foreign table is the last task of its batch.  When a query
+ * begins, the hooks of this file look for foreign tables in the query's list of tables.  The hooks
+ * look again when the query ends, since the list lacks partitions that only tuple routing finds.
+ * The hooks also look after an error: the task may catch the error, but the other server keeps its
+ * snapshot.
  *
  *-------------------------------------------------------------------------
  */
@@ -65,11 +66,11 @@ static ExecutorFinish_hook_type prev_ExecutorFinish = NULL;
 
 /*---- Two-phase commit ----*/
 
-/* Functions of Citus; NULL if Citus is not loaded, or hides them. */
+/* Functions of Citus; NULL if Citus is not loaded, or hides its functions. */
 static void (*use_two_phase) (void) = NULL;
 static PGFunction should_use_two_phase = NULL;
 
-/* Finds these functions, once in a process; all loaded libraries are RTLD_GLOBAL. */
+/* Looks up these functions, once in a process.  All libraries are loaded with RTLD_GLOBAL. */
 static void
 find_functions(void)
 {
@@ -99,8 +100,9 @@ typedef enum Phases
 } Phases;
 
 /*
- * Asks Citus.  If Citus takes no part, its function raises an error, which leaves nothing to clean
- * up.  The caller may hold off interrupts.  The error resets these counts, so they are restored.
+ * Asks Citus.  If Citus takes no part, its function raises an error, after which no cleanup is
+ * needed.  The error resets the counters by which the caller may hold off interrupts, so this
+ * function restores the counters.
  */
 static Phases
 ask_phases(void)
@@ -136,8 +138,8 @@ dw_other_nodes_take_part(void)
 }
 
 /*
- * Returns true if Citus would have committed this transaction, which fails, in two phases.  Then no
- * other node of Citus has committed a part of the transaction.
+ * Returns true if Citus would have committed this failed transaction in two phases.  Then no other
+ * node has committed a part of the transaction.
  */
 bool
 dw_other_nodes_in_two_phase(void)
@@ -196,8 +198,8 @@ say_one_phase(void)
 }
 
 /*
- * Called before the commit of a transaction that has run, scheduled or received tasks: makes Citus
- * prepare the changes on other nodes instead of committing them.
+ * Called before the commit of a transaction that has run, scheduled or received tasks.  Makes Citus
+ * use two-phase commit on other nodes.
  */
 void
 dw_other_nodes_prepare(void)
@@ -286,8 +288,8 @@ call_finish(QueryDesc *query)
 }
 
 /*
- * ExecutorRun_hook.  Also looks at the partitions after an error: the task may catch the error,
- * while its snapshot at the other server stays.
+ * ExecutorRun_hook.  Also looks at the partitions after an error: the task may catch the error, but
+ * the other server keeps its snapshot.
  */
 static void
 run_query(QueryDesc *query, ScanDirection direction, uint64 count DW_ONCE_PARAMETER)
@@ -309,8 +311,8 @@ run_query(QueryDesc *query, ScanDirection direction, uint64 count DW_ONCE_PARAME
 }
 
 /*
- * ExecutorFinish_hook: here PostgreSQL completes a data-modifying WITH that the query has not read
- * to its end.
+ * ExecutorFinish_hook.  PostgreSQL calls it to complete data-modifying WITH queries that were not
+ * read to their end.
  */
 static void
 finish_query(QueryDesc *query)
@@ -352,7 +354,7 @@ dw_other_nodes_install(void)
  * node.  The rows of a reference table, and of replicated shards, are on several nodes, and the
  * trigger fires on each node.
  *
- * All data is read from the tables of Citus, which all roles may read, and is not kept.
+ * The code reads the tables of Citus anew for each call; all roles may read these tables.
  */
 
 /* Returns the number after the last underscore of a shard's name; 0 if there is none. */
@@ -374,7 +376,7 @@ number_of_name(const char *name)
 void
 dw_shard_of(Relation rel, DwShard *shard)
 {
-	/* the name of a shard shortens a long name of a table */
+	/* a long name of a table is shortened in the names of its shards */
 	static const char *const query =
 		"SELECT pg_catalog.count(*) > 1 OR pg_catalog.bool_or(d.partmethod = 'n' AND d.repmodel = 't'),"
 		" pg_catalog.min(p.groupid) = pg_catalog.min(l.groupid)"

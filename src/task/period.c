@@ -6,17 +6,17 @@
  * Run by sessions that schedule and cancel, by executors, and by the sweeper.
  *
  * A task that was scheduled with unique_for has a row in delay_wheel_data.unique_key, written in
- * the same transaction.  The row stays when the task has ended, so that later calls with unique_for
- * find it.  When a task is cancelled, skipped or given up, or plain SQL deletes it, its row is
- * deleted, too, since a next task would not repeat its work.  So a key has at most one row whose
- * period lasts.  Older rows may be there until the sweeper removes them (sweeper/aged_rows.c).
- * When a task gets another owner, queue or key, its row gets the same: plain SQL fires triggers on
- * delay_wheel_data.task (dw_period_follows()), and delay_update() changes the row itself.
+ * the same transaction.  The row stays after the end of the task, so that later calls with
+ * unique_for find the row.  When a task is cancelled, skipped or given up, or plain SQL deletes the
+ * task, this row is also deleted, since the task's work was not done.  A key has at most one row
+ * whose period lasts.  Older rows may exist until the sweeper removes them (sweeper/aged_rows.c).
+ * When a task gets another owner, queue or key, its row gets the same values: by triggers on
+ * delay_wheel_data.task for plain SQL (dw_period_follows()), otherwise by delay_update().
  *
  * A session looks for the row, and writes it, under the lock of the key (key_lock.c), and with a
  * dirty snapshot.  If an open transaction writes or deletes the row, the session releases the lock
- * and waits for the transaction, as for rows of tasks.  A process that ends a task does not wait,
- * since only plain SQL locks the row.
+ * and waits for the transaction, as it does for rows of tasks.  A process that ends a task does not
+ * wait, since only plain SQL locks the row.
  *
  *-------------------------------------------------------------------------
  */
@@ -46,7 +46,7 @@
 #include "marks.h"
 #include "task.h"
 
-/* Time in us from the end of a period until the sweeper is to remove its row. */
+/* Time in us from the end of a period to the removal of its row by the sweeper. */
 #define SWEEP_AFTER		USECS_PER_MINUTE
 
 PG_FUNCTION_INFO_V1(dw_period_follows);
@@ -74,8 +74,8 @@ is_cancelled(int64 id)
 }
 
 /*
- * Looks for the task of a key whose period lasts; returns false if there is none.  The caller holds
- * the key's lock, and has called dw_period_prepare().
+ * Looks for a task of the key whose period lasts; returns false if no period lasts.  The caller
+ * holds the key's lock, and has called dw_period_prepare().
  */
 bool
 dw_period_find(const DwKey *key, DwPeriod *period)
@@ -112,8 +112,7 @@ dw_period_find(const DwKey *key, DwPeriod *period)
 }
 
 /*
- * Waits for the open transaction that writes or deletes the row.  Not to be called under the key's
- * lock.
+ * Waits for the open transaction that writes or deletes the row.  Not called under the key's lock.
  */
 void
 dw_period_wait(DwPeriod *period)
@@ -124,7 +123,7 @@ dw_period_wait(DwPeriod *period)
 	table_close(rel, NoLock);
 }
 
-/* Writes the row of a new task that has unique_for, and asks the sweeper to remove it later. */
+/* Writes the row of a new task with unique_for, and asks the sweeper to remove the row later. */
 void
 dw_period_begin(const DwNewTask *task, int64 id)
 {
@@ -154,7 +153,7 @@ find_row(Relation rel, Datum id)
 	return dw_row_find(rel, dw_catalog()->unique_key_pkey, &key, NULL);
 }
 
-/* Deletes the row of a task that has not been done; values and nulls are the task's columns. */
+/* Deletes the row of a task that was not done; values and nulls are the task's columns. */
 void
 dw_period_end(const Datum *values, const bool *nulls)
 {
@@ -186,9 +185,9 @@ is_same_key(const Datum *a, const bool *a_nulls, const Datum *b, const bool *b_n
 }
 
 /*
- * Adapts the period of a pending task whose columns change from old to new, if it has a period.
- * The period moves to the new owner, queue and key, or ends if plain SQL has removed the task's key
- * or unique_for.
+ * Called when the columns of a pending task change from old to new.  Moves the task's period, if
+ * any, to the new owner, queue and key.  Ends the period if plain SQL has removed the task's key or
+ * unique_for.
  */
 void
 dw_period_move(const Datum *old, const bool *old_nulls, const Datum *new, const bool *new_nulls)

@@ -5,24 +5,24 @@
  *
  * Run by sessions that schedule, and by timer and executors.
  *
- * The tables delay_wheel_data.queue and delay_wheel_data.pause are the truth;
- * backend/declare.c changes them.  Each change that commits raises control.
- * So all processes that keep a part of the tables in memory notice:
+ * The tables delay_wheel_data.queue and delay_wheel_data.pause are authoritative; backend/declare.c
+ * changes them.  Each commit of a change raises control, so that all processes with a copy of data
+ * from these tables notice the change:
  *
- * session		keeps the queues that it scheduled into last
- * timer		reads both tables, and enters limits of queues into dw_queues, in shared
- *				memory, and pauses into the lanes (timer/queue_watch.c)
- * executor		reads both tables, and checks after each claim that the task is not
- *				paused, since the timer may not have read the pause yet: so no task
- *				starts after the commit of a pause
+ * session		has a copy of the queues into which it scheduled last
+ * timer		reads both tables; copies the limits of queues to dw_queues in shared memory, and
+ *				pauses to the lanes (timer/queue_watch.c)
+ * executor		reads both tables; checks after each claim that the task is not paused, since the
+ *				timer may not have read the pause yet.  So no task starts after the commit of a
+ *				pause
  *
  * A lane is one combination of owner, queue and priority.  A lane whose queue is not (or not yet)
  * in dw_queues is paused, since its tasks must not run without the limits that may be declared for
  * the queue.
  *
- * Scheduling locks the queue, so that it is not dropped before the end of the transaction.  The
- * lock is an object lock of the lock manager.  A row lock would write to the queue's row for each
- * scheduled task.
+ * Scheduling locks the queue, so that no session drops the queue before the end of the transaction.
+ * The lock is an object lock of the lock manager.  A row lock would write to the queue's row for
+ * each scheduled task.
  *
  *-------------------------------------------------------------------------
  */
@@ -63,7 +63,7 @@
 
 DwQueueTables dw_queue_tables;
 
-/* Returns a column of the row, or the other value if the column is null. */
+/* Returns a column of the row, or the value "otherwise" if the column is null. */
 static Datum
 column_or(Relation rel, HeapTuple tuple, AttrNumber attnum, Datum otherwise)
 {
@@ -73,7 +73,7 @@ column_or(Relation rel, HeapTuple tuple, AttrNumber attnum, Datum otherwise)
 	return isnull ? otherwise : value;
 }
 
-/* Returns an interval column in us, or the other value if the column is null. */
+/* Returns an interval column in us, or the value "otherwise" if the column is null. */
 static int64
 interval_column(Relation rel, HeapTuple tuple, AttrNumber attnum, int64 otherwise)
 {
@@ -100,8 +100,8 @@ history_column(Relation rel, HeapTuple tuple)
 /* A queue that this session has read. */
 typedef struct KnownQueue
 {
-	bool		is_valid;		/* can be used while control stays the same */
-	uint32		control;		/* control as read before the queue's row */
+	bool		is_valid;		/* valid while control stays the same */
+	uint32		control;		/* value of control before the row was read */
 	char		name[NAMEDATALEN];
 	DwQueueForTask queue;
 	Oid			owner;
@@ -156,7 +156,7 @@ dw_queue_lock(Oid table, Oid id, LOCKMODE mode, bool wait)
 	return LockAcquire(&tag, mode, false, !wait);
 }
 
-/* Releases the lock of an id, if the queue has turned out to have another id. */
+/* Releases the lock of an id after the queue was found to have another id. */
 static void
 unlock_queue(Oid table, int16 id)
 {
@@ -173,7 +173,7 @@ dw_queue_id(Relation rel, HeapTuple tuple)
 	return DatumGetInt16(column_or(rel, tuple, Anum_queue_id, 0));
 }
 
-/* Copies an array of roles in a row of delay_wheel_data.queue to memory that lasts. */
+/* Copies an array of roles in a row of delay_wheel_data.queue to long-lived memory. */
 static void
 remember_roles(Relation rel, HeapTuple tuple, AttrNumber column, Oid **roles, int *n)
 {
@@ -196,7 +196,7 @@ remember_roles(Relation rel, HeapTuple tuple, AttrNumber column, Oid **roles, in
 	*n = count;
 }
 
-/* Copies the names of settings in a row of delay_wheel_data.queue to memory that lasts. */
+/* Copies the names of settings in a row of delay_wheel_data.queue to long-lived memory. */
 static void
 remember_settings(Relation rel, HeapTuple tuple, ArrayType **names)
 {
@@ -213,7 +213,7 @@ remember_settings(Relation rel, HeapTuple tuple, ArrayType **names)
 	memcpy(*names, array, VARSIZE(array));
 }
 
-/* Copies a row of delay_wheel_data.queue to *found, in memory that lasts. */
+/* Copies a row of delay_wheel_data.queue to *found, in long-lived memory. */
 static void
 remember_queue(Relation rel, HeapTuple tuple, const char *name)
 {
@@ -242,8 +242,8 @@ raise_unknown(const char *name)
 
 /*
  * Finds a queue, locks it and fills in *found.  While this session waits for the lock, the queue
- * may be dropped, and another queue of the same name declared.  So only a row that is found with
- * the lock held counts.
+ * may be dropped, and another queue of the same name declared.  So only a row that was read under
+ * the lock is valid.
  */
 static void
 lock_queue_by_name(const char *name)
@@ -287,8 +287,9 @@ found_is_current(DwDatabase *db)
 }
 
 /*
- * Locks the queue *found.  Returns true if it still has the name and was not changed since it was
- * read.  A session that drops a queue raises control before it releases its lock.
+ * Locks the queue *found.  Returns true if the queue still has this name and was not changed since
+ * this session read the queue.  A session that drops a queue raises control before it releases its
+ * lock.
  */
 static bool
 lock_found_queue(DwDatabase *db, const char *name)
@@ -313,7 +314,9 @@ dw_queue_is_usable(Relation rel, HeapTuple tuple)
 		has_rights_of(found->receivers, found->nreceivers);
 }
 
-/* Finds a queue by name, locks it and fills in *found.  Raises an error if it does not exist. */
+/*
+ * Finds a queue by name, locks it and fills in *found.  Raises an error if no queue has the name.
+ */
 static void
 find_and_lock(const char *name)
 {
@@ -389,17 +392,17 @@ dw_queue_require_kind(const char *name, bool external, bool message)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("queue \"%s\" is not external", name),
-				 errdetail("It has SQL tasks, which executors run."),
+				 errdetail("The queue has SQL tasks, which executors run."),
 				 errhint("Declare a queue for messages with %s.", "delay_wheel.create_queue(..., external => true)")));
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("queue \"%s\" is external", name),
-			 errdetail("It has messages, which sessions receive; no executor runs SQL of it."),
+			 errdetail("The queue has messages, which sessions receive. Executors run no SQL from an external queue."),
 			 errhint("Use %s, or another queue.", "delay_send()")));
 }
 
 /*
- * Raises an error if the queue has no groups, for a task with a group.  A NULL name is the default
+ * For a task with a group, raises an error if the queue has no groups.  A NULL name is the default
  * queue.
  */
 void
@@ -471,8 +474,8 @@ dw_queue_require_receiver(int16 id)
 }
 
 /*
- * Returns true if the queue exists.  Then locks it, so that it is not dropped before the end of
- * this transaction, which puts a task into it.  Needs no rights.
+ * If the queue exists, locks it until the end of this transaction, which puts a task into the
+ * queue, and returns true.  Needs no rights.
  */
 bool
 dw_queue_keep(int16 id)
@@ -491,8 +494,8 @@ dw_queue_keep(int16 id)
 }
 
 /*
- * Returns the id of a queue.  Raises an error if it does not exist.  Needs no rights on the queue,
- * and does not lock it.
+ * Returns the id of a queue.  Raises an error if the queue does not exist.  Needs no rights on the
+ * queue, and does not lock it.
  */
 int16
 dw_queue_named(const char *name)
@@ -520,7 +523,7 @@ compare_declared(const void *a, const void *b)
 	return (int) ((const DwDeclaredQueue *) a)->id - (int) ((const DwDeclaredQueue *) b)->id;
 }
 
-/* Returns the queue of the copy that has this id, or NULL. */
+/* Returns the queue with this id from the copy, or NULL. */
 DwDeclaredQueue *
 dw_queue_declared(int16 id)
 {
@@ -628,8 +631,8 @@ reserve_entry(void *array, int n, int *size, Size element)
 
 /*
  * Reads delay_wheel_data.queue and delay_wheel_data.pause into dw_queue_tables, with this snapshot.
- * The caller has locked both tables, and sets control and is_valid.  Afterwards the queues of the
- * copy have no place in dw_queues.
+ * The caller has locked both tables, and sets control and is_valid.  Afterwards no queue of the
+ * copy has a place in dw_queues.
  */
 void
 dw_queue_tables_read(Snapshot snapshot)
@@ -700,8 +703,8 @@ pause_of(Oid owner, int16 queue)
 /*---- Timer ----*/
 
 /*
- * Returns why a lane must be paused: by a pause, or because its queue is not known or has no place
- * in dw_queues.  For the timer, whose copy has the places of queues.
+ * Returns why a lane must be paused: because of a pause, or because its queue is unknown or has no
+ * place in dw_queues.  For the timer, whose copy contains the places of queues.
  */
 DwPause
 dw_pause_of_lane(const DwLane *lane)
@@ -720,8 +723,8 @@ dw_pause_of_lane(const DwLane *lane)
 /*---- Executors ----*/
 
 /*
- * Reads the tables again, if they may have been changed.  Releases their locks, since a
- * long task must not block others.
+ * Reads the tables again if they may have changed.  Releases the locks of the tables, since a long
+ * task must not block other sessions.
  */
 static void
 keep_tables_current(DwDatabase *db)
@@ -731,7 +734,7 @@ keep_tables_current(DwDatabase *db)
 	Snapshot	snapshot;
 	uint32		control;
 
-	/* a session that pauses first makes the pause visible, then raises control, then answers */
+	/* a session makes its pause visible, then raises control, then answers its client */
 	pg_memory_barrier();
 	control = db ? dw_control_read(&db->timer_news) : 0;
 	if (dw_queue_tables.is_valid && dw_queue_tables.control == control && !dw_control_is_touched())
@@ -742,7 +745,7 @@ keep_tables_current(DwDatabase *db)
 	pause = dw_catalog()->pause;
 	LockRelationOid(queue, AccessShareLock);
 	LockRelationOid(pause, AccessShareLock);
-	/* if the transaction has no snapshot yet, GetLatestSnapshot() would set it */
+	/* GetLatestSnapshot() could set the transaction's snapshot, which would then stay */
 	snapshot = RegisterSnapshot(GetCatalogSnapshot(queue));
 	dw_queue_tables_read(snapshot);
 	UnregisterSnapshot(snapshot);
@@ -776,8 +779,8 @@ dw_queue_tables_now(DwDatabase *db)
 }
 
 /*
- * Returns true if the queue is for messages, or may be, since its declaration is gone.  For
- * executors and sweepers; db may be NULL.
+ * Returns true if the queue is for messages, or may be for messages since its declaration is gone.
+ * For executors and sweepers; db may be NULL.
  */
 bool
 dw_queue_is_external(DwDatabase *db, int16 queue)
@@ -792,7 +795,7 @@ dw_queue_is_external(DwDatabase *db, int16 queue)
 }
 
 /*
- * Returns which tasks of the queue go into the history; DW_HISTORY_UNSET if the setting decides.
+ * Returns which tasks of the queue the history records; DW_HISTORY_UNSET if the setting decides.
  * For executors and sessions; db may be NULL.
  */
 DwHistoryLevel
@@ -810,9 +813,9 @@ dw_queue_history(DwDatabase *db, int16 queue)
  *
  * The timer has not noticed the pause yet, or entered the lane before it read the pause.  The next
  * executor would take the task again, so this executor pauses the lane itself.  But if control has
- * changed since the executor read the tables, the executor leaves the lane to the timer, which is
- * about to read them.  The timer loads the lane again from this task on, so that tasks keep their
- * order.
+ * changed since the executor read the tables, the executor does not pause the lane, since the timer
+ * will read the tables now.  The timer loads the lane again from this task on, so that tasks stay
+ * in order.
  */
 void
 dw_queue_put_back(DwDatabase *db, const DwEntry *entry)

@@ -26,7 +26,7 @@ typedef struct DwQueueForTask
 {
 	int16		id;				/* 0: the default queue */
 	int16		priority;		/* of tasks without their own priority */
-	int64		spread;			/* due times are moved by less than this, in us */
+	int64		spread;			/* due times are delayed by less than this time, in us */
 	bool		external;		/* true: for messages, which sessions receive; false: for SQL
 								 * tasks */
 	bool		groups;			/* its tasks may have groups */
@@ -39,7 +39,8 @@ typedef enum DwGroupOrder
 	DW_ORDER_NONE,
 	DW_ORDER_HOLD,				/* by due time and id; the group waits while a task waits for its
 								 * next attempt */
-	DW_ORDER_PASS				/* by due time and id, but other tasks do not wait meanwhile */
+	DW_ORDER_PASS				/* by due time and id; no task waits for the next attempt of another
+								 * task */
 } DwGroupOrder;
 
 /* A row of delay_wheel_data.queue: a declared queue. */
@@ -72,7 +73,7 @@ typedef struct DwDeclaredQueue
 typedef struct DwQueueTables
 {
 	MemoryContext context;		/* all memory of the copy */
-	uint32		control;		/* control as read before the copy (not for the timer) */
+	uint32		control;		/* value of control before the copy was read (not for the timer) */
 	bool		is_valid;		/* the copy can be used while control stays the same */
 	int			nqueues;
 	DwDeclaredQueue *queues;	/* sorted by id */

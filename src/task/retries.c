@@ -3,12 +3,13 @@
  * retries.c
  *	  Errors after which a task is tried again, and the pauses between its attempts.
  *
- * Run by executors, sessions and the sweeper when an attempt has failed.  These options cost a task
- * that succeeds nothing.  So a queue's options for retries are not in shared memory, but in the
- * process's copy of the table of queues.
+ * Run by executors, sessions and the sweeper when an attempt has failed.  A task that succeeds does
+ * not need these options.  So a queue's options for retries are not in shared memory, but only in
+ * the process's copy of the table of queues.
  *
- * A task has the options in its column "more", a queue in separate columns.  Plain SQL may have
- * written both: a list's element that is no SQLSTATE matches no error.
+ * The options of a task are in its column "more", and the options of a queue in columns of their
+ * own.  Plain SQL may have written any values.  A list's element that is no SQLSTATE matches no
+ * error.
  *
  *-------------------------------------------------------------------------
  */
@@ -30,8 +31,8 @@
 
 /*
  * Fills *retry for a task of this queue whose attempt has failed, from the columns of its row of
- * delay_wheel_data.task.  The lists of errors may belong to the queue: they are valid until queues
- * are read again.
+ * delay_wheel_data.task.  The lists of errors may belong to the queue, and so are valid only until
+ * queues are read again.
  */
 void
 dw_retry_read(int16 queue, const Datum *values, const bool *nulls, DwRetry *retry)
@@ -110,7 +111,10 @@ dw_retry_gives_up(const DwRetry *retry, int sqlstate)
 	return retry->give_up_on != NULL && is_listed(retry->give_up_on, unpack_sql_state(sqlstate));
 }
 
-/* Returns why the task must not be tried again after this error, as a sentence; NULL if it may. */
+/*
+ * Returns why the task must not be tried again after this error, as a sentence; NULL if another
+ * attempt is allowed.
+ */
 char *
 dw_retry_refusal(const DwRetry *retry, int sqlstate)
 {

@@ -27,7 +27,7 @@ static const char *const backoff_names[] = {
 	[DW_FIXED] = "fixed"
 };
 
-/* Sets *backoff to the backoff with this name.  Returns false if there is none. */
+/* Sets *backoff to the backoff with this name.  Returns false if the name is unknown. */
 static bool
 find_backoff(const char *name, DwBackoff *backoff)
 {
@@ -40,7 +40,7 @@ find_backoff(const char *name, DwBackoff *backoff)
 	return false;
 }
 
-/* Raises an error if there is no backoff of this name. */
+/* Raises an error if no backoff has this name. */
 void
 dw_backoff_check(const char *name)
 {
@@ -53,7 +53,7 @@ dw_backoff_check(const char *name)
 				 errhint("Use 'exponential', 'linear' or 'fixed'.")));
 }
 
-/* Returns the backoff of this name; the default if there is none, or name is NULL. */
+/* Returns the backoff of this name; the default if the name is unknown or NULL. */
 DwBackoff
 dw_backoff_named(const char *name)
 {
@@ -95,7 +95,7 @@ dw_errors_check(ArrayType *errors, const char *option)
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					 errmsg("invalid SQLSTATE in %s: \"%s\"", option, error),
-					 errhint("An SQLSTATE has five digits and upper-case letters, such as 40001. The first two, such as 40, are its class.")));
+					 errhint("An SQLSTATE consists of five digits and upper-case letters, such as 40001. The first two characters, such as 40, are its class.")));
 	}
 }
 

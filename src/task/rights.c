@@ -4,19 +4,19 @@
  *	  Rights: to use delay_wheel, to have a number of tasks, and to read or change tasks of
  *	  other roles.
  *
- * Run by sessions, and by executors whose tasks schedule others.
+ * Run by sessions, and by executors whose tasks schedule tasks.
  *
  * The right to use delay_wheel is INSERT on the view delay_wheel.tasks, which GRANT and REVOKE
- * change (allow.c).  The view itself refuses INSERT.  Everybody may execute the functions in the
- * schema given to CREATE EXTENSION: each of them checks this right first, with two exceptions.
- * Functions for administrators need EXECUTE instead.  Code that runs without a caller (executors,
- * follow-ups, recurring tasks) does not check the right.
+ * change (allow.c).  The view itself refuses INSERT.  PUBLIC may execute the functions in the
+ * schema given to CREATE EXTENSION, but each function first checks this right.  Functions for
+ * administrators need EXECUTE instead.  Code that no session calls (executors, follow-ups,
+ * recurring tasks) does not check the right.
  *
- * No process counts the pending tasks of a role all the time: a counter would have to follow every
- * transaction, its subtransactions and its end.  If there is a limit (delay_wheel.max_pending), a
- * session counts the role's rows.  It may then schedule a tenth of the number that is left before
- * it counts again.  Sessions that count at the same time get a tenth each, so together they can
- * exceed the limit.
+ * The pending tasks of a role have no permanent counter, since such a counter would have to follow
+ * every transaction, with its subtransactions and its end.  If there is a limit
+ * (delay_wheel.max_pending), a session counts the role's rows.  The session may then schedule a
+ * tenth of the tasks that are left before it counts again.  Several sessions that count at the same
+ * time get a tenth each, so together they can exceed the limit.
  *
  *-------------------------------------------------------------------------
  */
@@ -42,13 +42,13 @@
 #include "marks.h"
 #include "task.h"
 
-/* Time after which a session counts the rows again, even if it may still schedule some. */
+/* Time after which a session counts the rows again, even if it may still schedule tasks. */
 #define ALLOWANCE_US	(2 * USECS_PER_SEC)
 
 /* The role that passed dw_require_right() last; InvalidOid: check again */
 static Oid	allowed_role = InvalidOid;
 
-/* Increased when a right may have changed */
+/* Counter that is increased when a right may have changed */
 static uint64 changes_of_rights = 0;
 
 /* Returns the OID of the view delay_wheel.tasks, whose INSERT is the right to use delay_wheel. */
@@ -70,11 +70,11 @@ forget_allowed_role(Datum arg, int cacheid, uint32 hash)
 	changes_of_rights++;
 }
 
-/* Forgets the role that was allowed when rights or memberships of roles change. */
+/* Installs forget_allowed_role() for changes of rights and memberships. */
 static void
 watch_rights(void)
 {
-	/* DATABASEOID: the members of pg_database_owner depend on it */
+	/* DATABASEOID: the member of pg_database_owner depends on the database's owner */
 	static const int caches[] = {RELOID, AUTHOID, AUTHMEMROLEMEM, DATABASEOID};
 	static bool watching = false;
 
@@ -116,7 +116,7 @@ dw_may_read(Oid owner)
 		has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_DATA);
 }
 
-/* Returns true if one of n roles is InvalidOid (all roles), or the current user has its rights. */
+/* Returns true if the current user has the rights of one of n roles (InvalidOid: all roles). */
 bool
 dw_has_any_role(const Oid *roles, int n)
 {
@@ -179,7 +179,7 @@ dw_require_room(Oid owner)
 		int			left = dw_max_pending - dw_task_count(owner, dw_max_pending, NULL);
 
 		allowance.left = 0;
-		/* leave out cancelled and superseded rows only if it matters, since it takes longer */
+		/* leave out cancelled and superseded rows only at the limit, since this takes longer */
 		if (left == 0)
 			left = dw_max_pending - dw_task_count(owner, dw_max_pending, is_pending_row);
 		if (left == 0)
@@ -187,7 +187,7 @@ dw_require_room(Oid owner)
 					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 					 errmsg("role \"%s\" has reached its limit of pending tasks: %d",
 							GetUserNameFromId(owner, false), dw_max_pending),
-					 errhint("Wait until some have run, cancel some with %s, or have a superuser increase \"%s\" for the role.",
+					 errhint("Wait until some tasks have run, cancel tasks with %s, or ask a superuser to increase \"%s\" for the role.",
 							 "delay_cancel()", "delay_wheel.max_pending")));
 		allowance.owner = owner;
 		allowance.limit = dw_max_pending;

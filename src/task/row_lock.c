@@ -7,17 +7,17 @@
  * executors whose tasks do so.
  *
  * An executor claims a task by deleting its row, in the transaction that runs the task.  The lock
- * of the row decides between this transaction, other transactions, and a claim (steps T1 to T3 of
- * the model in test/model).  At every isolation level, callers find the row with a new snapshot:
- * another transaction may have moved the task since ours began.
+ * of the row decides which transaction gets the task: a claim, a cancel or a move (steps T1 to T3
+ * of the model in test/model).  At every isolation level, callers find the row with a new snapshot:
+ * another transaction may have moved the task since this transaction began.
  *
  * A claim that meets a locked row forgets the task.  So a transaction that locks a row first notes
  * a hint, which the timer gets when the lock is gone (touched.c).
  *
  * Tasks with a mode (at_most_once, at_least_once) run outside of a transaction, see
- * executor/autonomous.c.  While such a task runs, its row has either been moved to failed_task, or
- * is there without a lock.  An advisory lock of the task's id, and notes of the executor in shared
- * memory, protect the row then.
+ * executor/autonomous.c.  While such a task runs, its row is in failed_task, or is in
+ * delay_wheel_data.task without a lock.  An advisory lock of the task's id, and notes of the
+ * executor in shared memory, protect the row.
  *
  *-------------------------------------------------------------------------
  */
@@ -57,10 +57,10 @@
 /* The open transactions that have deleted or locked a row. */
 typedef struct Holders
 {
-	bool		ours;			/* this transaction is among them */
+	bool		ours;			/* this transaction has deleted or locked the row */
 	int			n;				/* number of other transactions */
 	TransactionId *others;
-	TransactionId deleter;		/* the one that has deleted the row; invalid: none has */
+	TransactionId deleter;		/* the transaction that has deleted the row, or invalid */
 } Holders;
 
 /* Finds the open transactions that have deleted or locked a row. */
@@ -127,8 +127,8 @@ one_claims(const DwTaskKey *key, const Holders *holders)
 }
 
 /*
- * Returns true if an executor is running the task.  Waits for an executor that has the task in a
- * batch (several tasks in one transaction), which ends soon.
+ * Returns true if an executor is running the task.  If the executor runs a batch (several tasks in
+ * one transaction), first waits for the end of the batch, which takes a short time.
  */
 bool
 dw_row_is_claimed(Relation rel, const DwTaskKey *key)
@@ -137,8 +137,8 @@ dw_row_is_claimed(Relation rel, const DwTaskKey *key)
 	Holders		holders = row_holders(rel, &tid);
 
 	/*
-	 * only after reading the holders: an executor that keeps a row notes this before it unlocks the
-	 * row
+	 * check this after reading the holders: an executor that keeps a row notes this before it
+	 * unlocks the row
 	 */
 	if (dw_executor_keeps(key->id))
 		return true;
@@ -155,7 +155,7 @@ dw_row_is_claimed(Relation rel, const DwTaskKey *key)
 
 /*
  * Waits for the transactions that have locked or deleted the row of a task.  Does not lock the row:
- * if an executor claims the task in between, the caller must notice this, and not wait for the
+ * the caller must notice if an executor claims the task afterwards, and must not wait for the
  * executor.  Returns false, without waiting, if an executor is running the task, or a session has
  * received the message.
  */
@@ -188,9 +188,9 @@ touch_row(const DwTaskKey *key, DwTouchKind kind)
 }
 
 /*
- * Deletes the row of a task, without waiting for other transactions (except, for a moment, for the
- * advisory lock of a task that may have a mode).  rel is delay_wheel_data.task, opened and locked
- * for writing; *key: the row that was just found.
+ * Deletes the row of a task.  Does not wait for other transactions, except shortly for the advisory
+ * lock of a task that may have a mode.  rel is delay_wheel_data.task, opened and locked for
+ * writing.  *key: the row that was just found.
  *
  * Returns TM_Ok, or the reason why the row was not deleted: TM_BeingModified if another transaction
  * has locked it or an executor is running the task.  If this transaction is rolled back, the timer
@@ -202,7 +202,7 @@ dw_row_delete(Relation rel, const DwTaskKey *key)
 	ItemPointerData tid = key->tid;
 	TM_Result	result;
 
-	/* noted before the deletion, since an executor that then cannot claim the task forgets it */
+	/* note this first: during the deletion, an executor may fail to claim the task and forget it */
 	touch_row(key, dw_task_lease_lasts(key) ? DW_TOUCH_LEASE_LOCKED : DW_TOUCH_LOCKED);
 	if (key->has_more && !dw_autonomous_enter(key->id, true))
 		return TM_BeingModified;
@@ -222,9 +222,9 @@ dw_row_delete(Relation rel, const DwTaskKey *key)
 }
 
 /*
- * Locks the row of a task until the end of the transaction, so that no executor claims it and no
- * other transaction changes it before.  Does not wait for other transactions.  rel and *key are as
- * for dw_row_delete().  Returns TM_Ok, or the reason why the row was not locked.
+ * Locks the row of a task until the end of the transaction.  Until then no executor claims the
+ * task, and no other transaction changes the row.  Does not wait for other transactions.  rel and
+ * *key: see dw_row_delete().  Returns TM_Ok, or the reason why the row was not locked.
  */
 TM_Result
 dw_row_keep(Relation rel, const DwTaskKey *key)
@@ -254,12 +254,12 @@ task_lock_tag(int64 id)
 }
 
 /*
- * Takes the advisory lock of a task that may have a mode.  Each process that deletes the row of
- * such a task holds this lock meanwhile, and then calls dw_autonomous_leave().  The executor that
- * runs the task needs no lock.
+ * Takes the advisory lock of a task that may have a mode.  Each process takes this lock before it
+ * deletes the row of such a task, and then calls dw_autonomous_leave().  The executor that runs the
+ * task needs no lock.
  *
- * Returns false, without the lock, if an executor is running the task: then the row must be left
- * alone.  Unless wait is true, also returns false if another process has the lock.
+ * Returns false, without the lock, if an executor is running the task: then the caller must not
+ * change the row.  If wait is false, also returns false if another process has the lock.
  */
 bool
 dw_autonomous_enter(int64 id, bool wait)
@@ -284,8 +284,8 @@ dw_autonomous_leave(int64 id)
 }
 
 /*
- * Does the same as dw_row_delete(), for timer and sweeper, but does not wait at all.  It notes no
- * hint of the row, since timer and sweeper will find a row again that they could not delete.
+ * Does the same as dw_row_delete(), for timer and sweeper, but never waits.  Notes no hint of the
+ * row: if timer or sweeper cannot delete a row, they will find the row again.
  */
 TM_Result
 dw_row_remove(Relation rel, const DwTaskKey *key)
@@ -356,7 +356,7 @@ dw_autonomous_has_key(const DwKey *key)
 /*
  * Returns a counter that changes when a task with mode at_most_once has ended or was put back.  If
  * a process finds neither the row of a task nor an executor that runs the task, and the counter has
- * changed since it began to look, it looks again.
+ * changed meanwhile, the process must look again.
  */
 uint32
 dw_autonomous_ended(void)
@@ -369,8 +369,8 @@ dw_autonomous_ended(void)
 /*---- Locks of whole tables ----*/
 
 /*
- * Returns true if one of the relations cannot be locked for writing at once: another transaction
- * holds a conflicting lock, or waits for one.
+ * Returns true if one of the relations cannot be locked for writing at once, since another
+ * transaction has a conflicting lock, or waits for such a lock.
  */
 bool
 dw_lock_is_wanted(const Oid *relations, int n)

@@ -45,8 +45,8 @@ typedef enum DwScheduled
 } DwScheduled;
 
 /*
- * A task that is to be scheduled.  values and nulls are the columns of its row.  Columns with a
- * separate member here, id and origin are filled in last.
+ * A task that is to be scheduled.  values and nulls are the columns of its row.  The columns id and
+ * origin, and columns with a separate member here, are filled in last.
  */
 typedef struct DwNewTask
 {
@@ -54,14 +54,14 @@ typedef struct DwNewTask
 	TimestampTz due;
 	int16		queue;
 	int16		priority;
-	int64		spread;			/* the due time is put off by less than this, in us */
+	int64		spread;			/* the due time is delayed by less than this time, in us */
 	DwIfExists	if_exists;		/* if the task has a key */
 	DwCheck		check;			/* how its SQL is checked */
 	ArrayType  *keep_settings;	/* names of the settings that are kept; NULL: the names in
 								 * delay_wheel.keep_settings */
 	int64		unique_for;		/* no other task of the key for this time, in us; 0: not given */
-	DwScheduled outcome;		/* set when it is scheduled; due is then the due time of the pending
-								 * task */
+	DwScheduled outcome;		/* set when the task is scheduled; due is then the due time of the
+								 * pending task */
 	Datum		values[Natts_task];
 	bool		nulls[Natts_task];
 } DwNewTask;
@@ -142,7 +142,7 @@ extern void dw_keep_error(Datum *values, bool *nulls, const ErrorData *error);
 
 /* actions.c: reports actions of sessions on tasks and queues to wings */
 
-/* An action.  Members that are zero or NULL are null in the row, except the owner. */
+/* An action, for a row of the audit.  Except in owner, zero and NULL become null in the row. */
 typedef struct DwAction
 {
 	const char *what;			/* the name of the function, without delay_ */
@@ -158,7 +158,7 @@ typedef struct DwAction
 	const char *detail;
 } DwAction;
 
-/* True if actions of this level are recorded.  If they are not, only this check is made. */
+/* True if actions of this level are recorded.  Otherwise this check is the only cost. */
 #define dw_audits(level)	unlikely(dw_audit >= (level))
 
 extern void dw_audit_write(const DwAction *action);
@@ -170,7 +170,10 @@ extern void dw_audit_count(Relation rel);
 
 /*---- A task that has ended ----*/
 
-/* A task that has ended.  Its row is deleted already; values and nulls are its columns. */
+/*
+ * A task that has ended.  The task's row is deleted already; values and nulls are the row's
+ * columns.
+ */
 typedef struct DwEnded
 {
 	const DwTaskKey *key;		/* from the row: the former due time, the attempts before this
@@ -231,9 +234,7 @@ extern TimestampTz dw_run_now_clock;
 /* True if the batch that this executor is running must take no more tasks. */
 extern bool dw_batch_is_closed;
 
-/*
- * True while the executor's task may call delay_snooze().  Its deferred triggers may not call it.
- */
+/* True while the executor's task may call delay_snooze().  False for its deferred triggers. */
 extern bool dw_may_snooze;
 
 extern DwDatabase *dw_my_database(void);
@@ -265,7 +266,7 @@ typedef struct DwPeriod
 {
 	int64		id;				/* id of the task that began the period */
 	TimestampTz until;
-	TransactionId open;			/* open transaction that begins or ends it, or invalid */
+	TransactionId open;			/* open transaction that begins or ends the period, or invalid */
 	ItemPointerData tid;
 } DwPeriod;
 

@@ -4,48 +4,48 @@
  *	  Notes the effects of the current transaction on tasks, and informs other processes.
  *
  * Run by sessions that schedule, cancel and reschedule, and by executors whose tasks do so.  Most
- * functions note something while the transaction runs.  Callbacks at its end inform the timer, the
- * executors and the sessions in delay_wait().
+ * functions note something while the transaction runs.  Callbacks at the transaction's end inform
+ * the timer, the executors and the sessions in delay_wait().
  *
  * A hint gives the timer id, due time, TID and lane of one task.  (A lane is one combination of
  * owner, queue and priority.)  The timer has in memory the tasks of a lane up to some due time, the
- * lane's horizon.  If the task is due by the horizon, its hint goes into the inbox of the database.
- * Otherwise it only lowers next_far of the lane, the time by which the timer must load more.  If a
- * hint cannot be delivered, reload_from of the lane is lowered, and the timer reads the lane again
- * from this due time on.
+ * lane's horizon.  If the task is due by the horizon, the hint is put into the inbox of the
+ * database.  Otherwise the hint only lowers next_far of the lane: the time by which the timer must
+ * load more tasks.  If a hint cannot be delivered, it lowers reload_from of the lane: the due time
+ * from which the timer reads the lane again.
  *
  * The rows that a transaction wrote and locked are noted in the order of the calls,
  * with the subtransaction and a DwTouchKind:
  *
  * written	The timer gets a hint after a commit.
- * locked	The row is to be deleted or moved.  The timer gets a hint after an abort, when
- *			the lock has been released, since an executor may have failed to claim the task
- *			and forgotten it.
- * kept		The row is locked and stays unchanged.  The timer gets a hint after commit and
- *			abort, but only if the task is due: no executor claims it earlier.
+ * locked	The row is to be deleted or moved.  The timer gets a hint after an abort, when the lock
+ *			has been released, since an executor may have failed to claim the task and have
+ *			forgotten the task.
+ * kept		The row is locked and stays unchanged.  The timer gets a hint after commit and abort,
+ *			but only if the task is due: no executor claims a task earlier.
  *
- * A row whose lease lasts gets no hint, since its entry would stay in memory even if the lease is
- * extended again, or ends.  Instead the timer looks at leases when this lease ends (step V1,
+ * A message whose lease lasts gets no hint, since its entry would stay in memory even if the lease
+ * is extended again, or ends.  Instead the timer looks at leases when this lease ends (step V1,
  * timer/lease_watch.c).
  *
  * The groups of locked and kept rows are noted, too.  An ordered group is held while its first task
- * cannot begin, and a group of messages while leases fill it (shmem/groups.c).  Such a group may
- * wait for the end of this transaction, so both commit and abort end the hold.
+ * cannot begin.  A group of messages is held while leases use up its limit (shmem/groups.c).  A
+ * held group may wait for this transaction, so both commit and abort end the hold.
  *
- * The tasks that the transaction ended are noted in the same way, for sessions that
- * wait for them (ends/wait.c).  Callbacks must not fail, wait or allocate, so the
- * functions that note something reserve the memory.
+ * The tasks that the transaction ended are noted in the same way, for sessions that wait for them
+ * (ends/wait.c).  Callbacks must not fail, wait or allocate, so the functions that note effects
+ * reserve the memory.
  *
  * A commit has three moments: it becomes visible, it informs other processes of changes in
- * catalogs, and it releases its locks.  Changes of queues, pauses and marks, and ended tasks, are
- * published at the first moment, since other processes rely on this once they get our locks.  Hints
- * are delivered, and waiting sessions released, at the last moment, so that a task finds all
- * changes of its transaction.  A process that finds the task earlier could miss changes in
+ * catalogs, and it releases its locks.  At the first moment it publishes ended tasks and changes of
+ * queues, pauses and marks, since other processes need them once they get our locks.  At the last
+ * moment it delivers hints and releases waiting sessions, so that a task sees all changes of the
+ * transaction that scheduled it.  A process that finds the task earlier could miss changes in
  * catalogs.  So a transaction that has changed catalogs, or has ended a task in a subtransaction,
  * publishes its xid meanwhile (shmem/committing.c).
  *
- * After MAX_HINTS rows only the lowest due time of each lane is noted, and the timer
- * reads the lane again from there.
+ * After MAX_HINTS rows only the lowest due time of each lane is noted, and the timer reads the lane
+ * again from this due time on.
  *
  * Steps of the model in test/model are named C0n, C1 to C3, N1, N2, N4 and A1, A2.
  *
@@ -139,7 +139,7 @@ static int	ended_size = 0;
 /* True if the transaction has committed, and hints must be delivered when its locks are gone. */
 static bool delivers = false;
 
-/* Other effects of the transaction; see the functions that set these. */
+/* Other effects of the transaction; see the functions that set these variables. */
 static bool more_ended = false;	/* cancelled tasks that are not in ended */
 static bool more_groups = false;	/* groups that are not in groups */
 static bool all_touched = false;
@@ -210,8 +210,8 @@ is_written(DwTouchKind kind)
 }
 
 /*
- * Notes a past or coming effect of this transaction on the row of a hint.  After MAX_HINTS rows, or
- * once a lane is noted, only the lane and the due time are noted.
+ * Notes an effect of this transaction on the row of a hint, before or after the effect.  After
+ * MAX_HINTS rows, or if any lane is noted already, notes only the lane and the due time.
  */
 void
 dw_touch_row(const DwHint *hint, DwTouchKind kind)
@@ -260,9 +260,9 @@ is_news(const Touched *t, bool committed)
 /*
  * Notes that this transaction ended a task.  The commit informs sessions that wait for the task.
  *
- * After MAX_HINTS tasks, cancelled tasks are not noted individually: all waiting sessions will look
- * themselves.  Other outcomes are always noted, so that the outcome of a task that cancels many
- * others is not lost.
+ * After MAX_HINTS tasks, cancelled tasks are not noted individually: all waiting sessions will
+ * check their tasks themselves.  Other outcomes are always noted: a task that cancels many tasks
+ * must not lose its own outcome.
  */
 void
 dw_touch_ended(int64 id, DwOutcome outcome)
@@ -289,8 +289,8 @@ dw_touch_all(void)
 }
 
 /*
- * Notes that this transaction created the extension.  If it commits, a timer is started.
- * Warns if shared memory has no place for the database.
+ * Notes that this transaction created the extension.  The commit starts a timer.  Warns if shared
+ * memory has no place for the database.
  */
 void
 dw_touch_extension(void)
@@ -301,8 +301,8 @@ dw_touch_extension(void)
 }
 
 /*
- * Notes that this transaction changes queues, pauses or marks.  At its end control is raised, so
- * that all processes read the tables again.
+ * Notes that this transaction changes queues, pauses or marks.  The end of the transaction raises
+ * control, so that all processes read the tables again.
  */
 void
 dw_touch_control(void)
@@ -349,10 +349,7 @@ dw_touch_prepared(void)
 	prepared_ended = true;
 }
 
-/*
- * Notes that this transaction changes leases, but neither begins them nor is called by their
- * receiver: the leases of queues must be counted again.
- */
+/* Notes that this transaction changes leases of other receivers: leases must be counted again. */
 void
 dw_touch_leases(void)
 {
@@ -367,7 +364,7 @@ dw_touched_prepare_as(const char *gid)
 	strlcpy(prepare_gid, gid, sizeof(prepare_gid));
 }
 
-/* Forgets all that was noted, at the end of the transaction, and unpins the database. */
+/* Forgets all noted effects at the end of the transaction, and unpins the database. */
 static void
 forget_touched(void)
 {
@@ -403,10 +400,10 @@ reload_lane(DwDatabase *db, DwLaneRef ref, TimestampTz due)
 }
 
 /*
- * Step C2: puts a hint where the timer finds it, see above.  If many is true, the hint stands for
- * all tasks of its lane from its due time on, and does not go into the inbox.  hint->loads is the
- * number of the last load that cannot have read the new row.  Returns the time by which the timer
- * must be awake; DW_AWAKE means now.
+ * Step C2: stores a hint for the timer, as described at the top of this file.  If many is true, the
+ * hint stands for all tasks of its lane from its due time on, and is not put into the inbox.
+ * hint->loads is the number of the last load that cannot have read the new row.  Returns the time
+ * by which the timer must be awake; DW_AWAKE means now.
  */
 static TimestampTz
 store_hint(DwDatabase *db, const DwHint *hint, bool many)
@@ -453,8 +450,8 @@ dw_deliver(DwDatabase *db, const DwHint *hint)
 }
 
 /*
- * Gives the timer a hint of a row at the end of the (sub)transaction, if it needs one.  loads: for
- * the hint.  Returns the same as store_hint().
+ * Gives the timer a hint of a row at the end of the (sub)transaction, if the timer needs a hint.
+ * loads: the value for hint->loads.  Returns the result of store_hint().
  */
 static TimestampTz
 tell_row(DwDatabase *db, Touched *t, bool committed, uint32 loads)
@@ -468,8 +465,8 @@ tell_row(DwDatabase *db, Touched *t, bool committed, uint32 loads)
 }
 
 /*
- * Step Y5: ends the hold of the groups whose tasks were locked in this subtransaction or later
- * ones.  If there are such groups, takes the ready lock once.  Wakes the timer if need be.
+ * Step Y5: ends the hold of the groups whose tasks were locked in this or a later subtransaction.
+ * For such groups, takes the ready lock once.  Wakes the timer if need be.
  */
 static void
 release_groups(DwDatabase *db, SubTransactionId subid)
@@ -499,10 +496,10 @@ release_groups(DwDatabase *db, SubTransactionId subid)
 }
 
 /*
- * Called at the end of a transaction for which shared memory had no place for this database.  If
- * there is a place now, its tasks were loaded before our rows were visible: then the timer must
- * read all lanes again, and the result is true.  Otherwise the launcher notes that the database
- * wants a place.  Its tasks are loaded when it gets a place.
+ * Called at the end of a transaction if shared memory had no place for this database.  If the
+ * database has a place now, its tasks were loaded before our rows were visible: then makes the
+ * timer read all lanes again, and returns true.  Otherwise, after a commit, informs the launcher
+ * that a database needs a place.  The tasks are loaded when the database gets a place.
  */
 static bool
 find_place_late(bool committed)
@@ -521,7 +518,7 @@ find_place_late(bool committed)
 
 /*
  * Gives sessions in delay_wait() the outcomes of their tasks.  If this transaction may have ended
- * tasks that are not noted, makes all these sessions look themselves.
+ * tasks that are not noted, makes all these sessions check their tasks themselves.
  */
 static void
 tell_waiters(DwDatabase *db, bool committed)
@@ -534,9 +531,8 @@ tell_waiters(DwDatabase *db, bool committed)
 }
 
 /*
- * Raises control and informs waiting sessions, at the first moment of a commit, when it is visible,
- * or of an abort.  Returns false if there is nothing to deliver later, or the database has no
- * place.
+ * Raises control and informs waiting sessions, at the first moment of an abort, or of a commit that
+ * is just visible.  Returns false if nothing must be delivered later, or the database has no place.
  */
 static bool
 tell_at_once(bool committed)
@@ -564,7 +560,7 @@ tell_at_once(bool committed)
 	return true;
 }
 
-/* Hands all news to the timer, at the last moment, when the locks are gone. */
+/* Hands all news to the timer, at the last moment, when the locks are released. */
 static void
 deliver_all(bool committed)
 {
@@ -637,9 +633,9 @@ compare_touched(const void *a, const void *b)
 }
 
 /*
- * Step C0n, after the rows were written and before the commit is visible: sorts the hints, so that
- * tasks that are already due begin in this order, and notes the number of the last load.  If a
- * later load reads one of these rows, the row needs no hint.
+ * Step C0n, after the rows were written and before the commit is visible: sorts the hints by due
+ * time, so that tasks that are already due begin in this order.  Also notes the number of the last
+ * load.  If a later load reads one of these rows, the row needs no hint.
  */
 static void
 note_loads(void)
@@ -685,8 +681,8 @@ has_touched(void)
 }
 
 /*
- * Step N1, before the commit is visible: publishes the xid if a process that finds our
- * tasks too early could miss anything.
+ * Step N1, before the commit is visible: publishes the xid if a process that finds our tasks too
+ * early could miss changes.
  */
 static void
 publish_committing(void)
@@ -715,9 +711,8 @@ write_prepared_row(Oid owner, int16 queue, int16 priority, TimestampTz due)
 }
 
 /*
- * Writes the lanes that the transaction has touched into delay_wheel_data.prepared, before PREPARE
- * TRANSACTION, since another process may end the transaction, maybe after a restart
- * (control/ddl.c).
+ * Before PREPARE TRANSACTION, writes the lanes of the touched rows into delay_wheel_data.prepared,
+ * since another process may end the transaction, maybe after a restart (control/ddl.c).
  */
 static void
 write_prepared(void)
@@ -729,7 +724,7 @@ write_prepared(void)
 	/* this transaction may have dropped the extension */
 	if (!dw_catalog_lookup(&cat))
 		return;
-	/* there is no active snapshot here, but PostgreSQL needs one for tables with TOAST */
+	/* tables with TOAST need an active snapshot, and this callback has none */
 	PushActiveSnapshot(GetTransactionSnapshot());
 	for (int i = 0; i < ntouched; i++)
 		dw_touch_lane(touched[i].hint.lane, touched[i].hint.due);
@@ -753,12 +748,12 @@ write_prepared(void)
  * Called before a commit, for apply workers of logical replication (two_phase).
  *
  * These workers prepare transactions, whose triggers may have scheduled tasks, and end them without
- * a command that we can see.  So we do not know the names of these prepared transactions
- * (prepare_gid is empty).  A worker ends a prepared transaction within another transaction, which
- * has no xid.  While a transaction without a name may be prepared (DwTimerNews.nameless), the
- * commit of any transaction without xid makes the timer read all lanes again.  The prepared
- * transaction is visible before this commit, and cannot be published: a load may find its tasks a
- * moment too early.
+ * a command that calls our hooks.  So delay_wheel does not know the names of these prepared
+ * transactions (prepare_gid is empty).  A worker ends a prepared transaction within another
+ * transaction, which has no xid.  While a transaction without a name may be prepared
+ * (DwTimerNews.nameless), the commit of any transaction without xid makes the timer read all lanes
+ * again.  The prepared transaction is visible before this commit, and cannot be published: a load
+ * may find its tasks a moment too early.
  */
 static void
 note_nameless_end(void)
@@ -778,7 +773,7 @@ note_nameless_end(void)
 	dw_touch_all();
 	dw_touch_control();
 	PushActiveSnapshot(GetTransactionSnapshot());
-	/* a process that prepares a transaction later raises nameless after writing its rows */
+	/* a process that prepares later raises nameless after it has written its rows */
 	if (!dw_prepared_is_open(""))
 		dw_nameless_forget(&db->timer_news, nameless);
 	PopActiveSnapshot();
@@ -786,7 +781,7 @@ note_nameless_end(void)
 
 /*---- Callbacks ----*/
 
-/* Calls the functions above at the end of the transaction. */
+/* Calls the functions of this file at the end of the transaction. */
 static void
 touched_xact_callback(XactEvent event, void *arg)
 {
@@ -845,9 +840,10 @@ touched_release_callback(ResourceReleasePhase phase, bool committed, bool top_le
 }
 
 /*
- * After the abort of a subtransaction, forgets the rows that it wrote, and delivers hints of the
- * rows that it had locked, since its locks are gone.  Lanes stay noted (nlows): at worst the timer
- * reads a lane again without need.  Lanes with locked rows are reloaded now.
+ * Called after the abort of a subtransaction.  Forgets the rows that the subtransaction wrote, and
+ * delivers hints of the rows that it had locked, since the locks are released.  Lanes stay noted
+ * (nlows): at worst the timer reads a lane again without need.  Lanes with locked rows are reloaded
+ * now.
  */
 static void
 touched_subxact_callback(SubXactEvent event, SubTransactionId subid,
@@ -882,7 +878,7 @@ touched_subxact_callback(SubXactEvent event, SubTransactionId subid,
 		}
 }
 
-/* Installs the callbacks; called once by the postmaster, its children inherit them. */
+/* Installs the callbacks.  The postmaster calls this once; its children inherit the callbacks. */
 void
 dw_touched_install(void)
 {
@@ -912,7 +908,7 @@ warn_of_binary(void)
 
 /*
  * For row triggers on the extension's tables: if an apply worker writes the row, notes this for the
- * timer, since apply workers do not fire the statement trigger that does so for plain SQL.  Returns
+ * timer, since apply workers do not fire the statement trigger that notes plain SQL.  Returns
  * false, after a warning, if the row must not be written.
  */
 bool
@@ -973,10 +969,10 @@ find_or_enter_lane(Oid owner, int16 queue, int16 priority, DwLaneRef *lane)
  * Returns the lane of a new task.  If shared memory has no place for this database, raises a
  * warning and returns dw_no_lane.
  *
- * If all places for lanes are taken, waits up to a second until the timer gives back a lane that is
- * not needed any more, then raises an error.  The timer finds idle lanes itself.  But it keeps a
- * lane whose tasks were cancelled or deleted until it reads all lanes again.  So after a tenth of a
- * second this function makes the timer read them.
+ * If all places for lanes are taken, waits up to a second until the timer frees a lane that is not
+ * needed any more, then raises an error.  The timer finds idle lanes itself.  But the timer frees a
+ * lane whose tasks were cancelled or deleted only when it reads all lanes again.  So after a tenth
+ * of a second this function makes the timer read all lanes.
  */
 DwLaneRef
 dw_require_lane(Oid owner, int16 queue, int16 priority)

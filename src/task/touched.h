@@ -16,13 +16,13 @@
 #include "../shmem/outcome.h"
 #include "../shmem/shared.h"
 
-/* The effect of a transaction on a row.  It decides when the timer gets a hint of the row. */
+/* The effect of a transaction on a row, which decides when the timer gets a hint of the row. */
 typedef enum DwTouchKind
 {
 	DW_TOUCH_WRITTEN,			/* after a commit */
 	DW_TOUCH_LEASED,			/* its due time is the end of its lease: after a commit */
 	DW_TOUCH_LOCKED,			/* to be deleted or moved: after an abort */
-	DW_TOUCH_LEASE_LOCKED,		/* the same for a leased message: after an abort */
+	DW_TOUCH_LEASE_LOCKED,		/* a leased message, to be deleted or moved: after an abort */
 	DW_TOUCH_KEPT				/* locked, and left as it is: at the end, if the task is due */
 } DwTouchKind;
 

@@ -3,9 +3,9 @@
  * call_sweeper.c
  *	  Starts the sweeper when there are rows to remove.
  *
- * Run by the timer.  It looks for marks (the rows in which delay_cancel_all() notes which tasks it
- * cancels), and for the times at which old rows must be removed.  If there is work for the sweeper,
- * the timer starts or wakes it.
+ * Run by the timer.  The timer reads the marks (rows in which delay_cancel_all() notes which tasks
+ * it cancels), and the times at which old rows must be removed.  If the sweeper has work, the timer
+ * starts or wakes the sweeper.
  *
  *-------------------------------------------------------------------------
  */
@@ -28,11 +28,11 @@
 /* Microseconds before the next look if the table of marks is locked. */
 #define RETRY_US		(100 * 1000)
 
-/* Minimum and maximum pause after a sweeper's error; it doubles with each error in a row. */
+/* Minimum and maximum pause after a sweeper's error.  It doubles with each error in a row. */
 #define BACKOFF_MIN_US	USECS_PER_SEC
 #define BACKOFF_MAX_US	(5 * USECS_PER_MINUTE)
 
-/* After an error of a sweeper that has lived this long, the pause is the minimum again. */
+/* If a sweeper has an error after this time, the pause is the minimum again. */
 #define HEALTHY_US		USECS_PER_MINUTE
 
 /* Time in which a sweeper that a former timer has registered must start. */
@@ -40,11 +40,11 @@
 /* Interval at which the timer checks whether its sweeper has started. */
 #define START_LOOK_US	USECS_PER_SEC
 
-/* The last sweeper that this timer has started; NULL once its end was noticed. */
+/* The last sweeper that this timer has started; NULL after its end was noticed. */
 static BackgroundWorkerHandle *handle = NULL;
-/* True if marks may have been made or removed since the timer last looked for them. */
+/* True if marks may have been made or removed since the timer last read the marks. */
 static bool look_needed = false;
-/* True if that look has found marks. */
+/* True if the last read has found marks. */
 static bool sweeper_needed = false;
 /* The timer starts no sweeper before this time. */
 static TimestampTz not_before = PG_INT64_MIN;
@@ -53,10 +53,7 @@ static int64 backoff = 0;
 /* True if the present lack of a background worker has been logged. */
 static bool told_no_worker = false;
 
-/*
- * Returns true if there are marks to sweep.  Sets *known to false if this is not known, because a
- * table is locked or an error was raised.
- */
+/* Returns true if marks exist.  Sets *known to false after an error, or if a table is locked. */
 static bool
 any_marks(DwDatabase *db, bool *known)
 {
@@ -90,7 +87,7 @@ any_marks(DwDatabase *db, bool *known)
 
 /*
  * Checks whether the sweeper has failed, has not started, or has ended to free its background
- * worker.  Then the next sweeper must wait.
+ * worker.  If so, delays the next sweeper.
  */
 static void
 notice_end(DwDatabase *db)
@@ -139,8 +136,8 @@ call_sweeper(DwDatabase *db)
 }
 
 /*
- * Reports that no background worker is free for a sweeper.  If tasks of a role cannot run, that
- * stays the last problem, since it matters more to users.
+ * Reports that no background worker is free for a sweeper.  Does not replace the last problem if
+ * tasks of a role cannot run, since such a problem is more important to users.
  */
 static void
 no_worker(DwDatabase *db)
@@ -158,7 +155,10 @@ no_worker(DwDatabase *db)
 	}
 }
 
-/* Starts a sweeper.  Returns false if no background worker is free, or others wait for one. */
+/*
+ * Starts a sweeper.  Returns false if no background worker is free, or other processes wait for
+ * one.
+ */
 static bool
 start_sweeper(DwDatabase *db)
 {
@@ -180,7 +180,7 @@ start_sweeper(DwDatabase *db)
 		return true;
 	}
 
-	/* InvalidOid: executors of this database make way, too, so that old rows are removed */
+	/* InvalidOid: executors of this database may end, too, so that old rows are removed */
 	dw_start_refused(&db->sweeper.lack, DW_START_OTHER, InvalidOid);
 	no_worker(db);
 	return false;
@@ -188,8 +188,8 @@ start_sweeper(DwDatabase *db)
 
 /*
  * Starts or wakes the sweeper if there is work for it.  "changed" is true if marks may have changed
- * since the last call.  Returns when the timer must call this again, unless another process
- * increments "control" before.
+ * since the last call.  Returns when the timer must call this again.  If "control" is incremented
+ * before, the timer calls this earlier.
  */
 TimestampTz
 dw_sweeper_look(DwDatabase *db, bool changed)
@@ -208,7 +208,7 @@ dw_sweeper_look(DwDatabase *db, bool changed)
 			return now + RETRY_US;
 		look_needed = false;
 	}
-	/* during a restart a sweeper would end at once, and the next timer looks again */
+	/* during a restart a sweeper would end at once; the next timer starts a sweeper */
 	if (dw_restart_at(db) != DW_NEVER)
 		return DW_NEVER;
 	if (dw_extension_gone ||
@@ -219,7 +219,7 @@ dw_sweeper_look(DwDatabase *db, bool changed)
 		return job_at;
 	}
 
-	/* a running sweeper increments "control" when it ends; then the timer looks again */
+	/* a sweeper increments "control" when it ends, so the timer calls this again */
 	if (call_sweeper(db))
 		return db->sweeper.state == DW_PROCESS_STARTING ? now + START_LOOK_US : DW_NEVER;
 	if (not_before > now)
@@ -232,7 +232,7 @@ dw_sweeper_look(DwDatabase *db, bool changed)
 bool
 dw_sweeper_worker_ended(DwDatabase *db)
 {
-	/* notice_end() deals with a sweeper that is starting */
+	/* notice_end() handles a sweeper that is starting */
 	if (handle == NULL || db->sweeper.state == DW_PROCESS_STARTING ||
 		!dw_worker_has_ended(handle))
 		return false;

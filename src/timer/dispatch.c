@@ -4,39 +4,39 @@
  *	  Decides which executors are woken, started and ended.
  *
  * Run by the timer.  An executor is a background worker that runs the tasks of one role (their
- * owner) in one database.  An executor needs a place, an element of the array dw_executors.
+ * owner) in one database.  Each executor needs a place, an element of the array dw_executors.
  *
- * For an owner with ready tasks the timer first wakes the owner's idle executors, and then starts a
- * new executor.  It starts no second executor for the owner before the first has connected.  Owners
- * without executors come first, and the last place is only for them.  If all places are taken, the
- * executor that has been idle longest must end, and busy executors give way after their turn
+ * If an owner has ready tasks, the timer first wakes the owner's idle executors, and then starts a
+ * new executor.  The timer starts only one executor at a time for each owner.  Owners without
+ * executors come first, and the last place is only for them.  If all places are taken, the executor
+ * that has been idle longest must end, and busy executors end after their turn
  * (dw_starving_take()).
  *
- * There may be thousands of owners, each with many lanes, and few executors.  So a look of the
- * timer ends when it has found as many owners as could get an executor.  It looks at the lanes of
- * an owner only until a lane needs an executor.
+ * A database may have thousands of owners, each with many lanes, and few executors.  In each round,
+ * the timer stops when it has found as many owners as could get an executor.  It checks an owner's
+ * lanes only up to the first lane that needs an executor.
  *
  * A task may run for ever, and a running task cannot be moved to another process.  If all executors
  * are stuck, each with one task for more than a second, an owner without executors gets an extra
- * executor, up to twice max_executors in all.  So owners whose tasks hang do not delay others.  If
- * few background workers are free (starts.c), an owner whose only executor is stuck has turns like
- * an owner without executors, so that its other tasks run.
+ * executor, up to twice max_executors in total.  So owners whose tasks hang do not delay other
+ * owners.  If few background workers are free (starts.c), an owner whose only executor is stuck has
+ * turns like an owner without executors, so that its other tasks run.
  *
- * An executor may fail to answer, because its process is stopped or waits in vain.  Nobody waits
- * for such an executor.  If a woken executor is late (DW_LATE_US), it counts as stuck, and the
- * timer wakes or starts another executor, as if the late one did not exist.  The same holds if an
- * executor was told to end and does not, or does not start for STUCK_US.  The timer wakes up for
- * these limits only while an answer is missing.  Executors take their tasks themselves, so an
- * executor that answers at last finds only the tasks that are left.
+ * An executor may fail to answer, because its process is stopped or waits in vain.  The timer does
+ * not wait for such an executor.  If a woken executor is late (DW_LATE_US), it counts as stuck, and
+ * the timer wakes or starts another executor.  An executor also counts as stuck if it does not end
+ * when told to, or does not start for STUCK_US.  The timer wakes up for these limits only while an
+ * answer is missing.  Executors take their tasks themselves, so a stuck executor that answers later
+ * finds only the tasks that are left.
  *
- * A lane that is paused, or whose queue is at a limit, needs no executor (queue_limits.c).  The
- * timer looks again when the queue's rate allows the next task.  All other changes are reported to
- * the timer.
+ * A lane that is paused, or whose queue is at a limit, needs no executor (queue_limits.c).  When
+ * the queue's rate allows the next task, the timer checks the lane again.  Other processes report
+ * all other changes to the timer.
  *
  * Executors are dynamic background workers, which the postmaster never restarts.  If an owner
  * cannot get an executor (no background worker is free, or the role may not connect), the owner is
- * blocked: its lanes wait until the timer tries again, longer each time.  The timer checks the
- * role's rights before it starts a process.
+ * blocked: its lanes wait until the timer tries again, after pauses that become longer.  The timer
+ * checks the role's rights before it starts a process.
  *
  *-------------------------------------------------------------------------
  */
@@ -63,8 +63,8 @@
 #include "timer.h"
 
 /*
- * Time, in us, in which an executor that a former timer has registered must start.  After that its
- * place is freed, since this timer cannot ask the postmaster about it.
+ * Time, in us, in which an executor that a former timer has registered must start.  After this time
+ * the place is freed, since this timer cannot ask the postmaster whether the process exists.
  */
 #define START_LIMIT_US	USECS_PER_MINUTE
 
@@ -74,35 +74,34 @@
 /* The executors that this timer has started, by place. */
 static BackgroundWorkerHandle **handles = NULL;
 
-/* A round is one look of the timer at all owners with ready tasks. */
+/* In a round, the timer checks all owners with ready tasks. */
 typedef struct Woken
 {
 	uint32		round;			/* the round in which the executors were woken */
 	uint32		count;			/* executors woken for tasks of the queue in this round */
 } Woken;
 
-/* By index in dw_queues. */
+/* Array; the index is the same as in dw_queues. */
 static Woken *woken = NULL;
 static uint32 this_round = 0;
 
-/* The owner that has lacked a background worker longest, for executors_lack. */
+/* The owner that has lacked a background worker longest.  executors_lack is its lack. */
 static Oid	first_lacking = InvalidOid;
 
-/* Numbers of executors of a database, and of one owner in it. */
+/* Numbers of executors of a database and of one owner. */
 typedef struct Staff
 {
 	uint32		total;			/* of the database */
-	uint32		stuck;			/* of the database: run one task for STUCK_US, or do not answer.
-								 * Executors that do not answer are not counted below */
+	uint32		stuck;			/* of the database: stuck.  Executors that do not answer are not
+								 * counted in the fields below */
 	uint32		leaving;		/* of the database: told to end */
 	uint32		of_owner;		/* of the owner */
 	uint32		held;			/* of the owner: stuck in a task */
 	uint32		arriving;		/* of the owner: not connected yet */
-	uint32		coming;			/* of the owner: about to take a task (starting, connecting or
-								 * woken) */
+	uint32		coming;			/* of the owner: starting, connecting or woken */
 } Staff;
 
-/* Frees a place whose executor ended, or did not start, before it took the place. */
+/* Frees a place if its executor ended, or did not start, before it took the place. */
 static void
 free_if_dead(DwDatabase *db, uint32 place)
 {
@@ -127,7 +126,10 @@ free_if_dead(DwDatabase *db, uint32 place)
 	LWLockRelease(dw_shared->table_lock);
 }
 
-/* Reserves a place for an executor of the owner.  Returns its number, or -1 if none is free. */
+/*
+ * Reserves a place for an executor of the owner.  Returns the number of the place, or -1 if no
+ * place is free.
+ */
 static int
 reserve_place(DwDatabase *db, Oid owner)
 {
@@ -159,7 +161,7 @@ reserve_place(DwDatabase *db, Oid owner)
 	return place;
 }
 
-/* Returns a hint for the log about how to unblock the owner, or NULL if there is none. */
+/* Returns a hint for the log on how to unblock the owner, or NULL. */
 static const char *
 hint_for(DwBlock reason)
 {
@@ -179,8 +181,8 @@ hint_for(DwBlock reason)
 }
 
 /*
- * Blocks the owner for some time, for this reason.  Logs the block unless the reason is the same as
- * before (dw_owner_blocked()).
+ * Blocks the owner for this reason, for some time.  Logs the block if the reason is new
+ * (dw_owner_blocked()).
  */
 static void
 block_owner(DwDatabase *db, Oid owner, DwBlock reason)
@@ -211,8 +213,8 @@ block_owner(DwDatabase *db, Oid owner, DwBlock reason)
 }
 
 /*
- * Returns why the role cannot have an executor, or DW_BLOCK_NONE.  A login would fail for the
- * same reason, but would cost a process and an error in the log.
+ * Returns the reason why the role cannot have an executor, or DW_BLOCK_NONE.  Otherwise a login
+ * would fail for this reason, at the cost of a process and an error in the log.
  *
  * Sets *can_log_in to true if the role has the attribute LOGIN.
  */
@@ -257,7 +259,7 @@ register_executor(DwDatabase *db, Oid owner, bool can_log_in)
 	if (dw_worker_start("executor", place, &start, sizeof(start), &handles[place]))
 		return true;
 
-	/* keep handles[place]: count_ended_workers() will notice the end of its worker */
+	/* handles[place] is still needed: count_ended_workers() checks it for the end of the worker */
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	dw_executors[place].state = DW_EXECUTOR_FREE;
 	dw_executors[place].database = InvalidOid;
@@ -266,8 +268,8 @@ register_executor(DwDatabase *db, Oid owner, bool can_log_in)
 }
 
 /*
- * Notes since when owners lack a background worker.  Returns the owner that has lacked it longest,
- * or NULL if none does.  The caller holds the ready lock.
+ * Notes since when owners lack a background worker.  Returns the owner that has lacked a worker
+ * longest, or NULL.  The caller holds the ready lock.
  */
 static DwOwner *
 note_lack(DwDatabase *db)
@@ -281,7 +283,7 @@ note_lack(DwDatabase *db)
 
 /*
  * Registers an executor if this owner has the turn to get a background worker.  An owner that lacks
- * no executor has the turn when nobody lacks a worker.
+ * no executor has the turn only when no process lacks a worker.
  */
 static bool
 try_start(DwDatabase *db, Oid owner, bool lacks, bool can_log_in)
@@ -307,8 +309,8 @@ try_start(DwDatabase *db, Oid owner, bool lacks, bool can_log_in)
 /*
  * Starts an executor for the owner.  Returns false if no place or background worker is free.
  *
- * Blocks the owner if it cannot get an executor.  But if only a background worker is missing, an
- * owner that lacks no executor goes on with its present executors.
+ * Blocks the owner if it cannot get an executor.  Exception: if only a background worker is
+ * missing, an owner that lacks no executor goes on with its present executors.
  */
 static bool
 start_executor(DwDatabase *db, Oid owner, bool lacks)
@@ -398,14 +400,14 @@ count_staff(DwDatabase *db, Oid owner)
 	return staff;
 }
 
-/* Returns true if the owner has no executor, or a single one that is stuck in a task. */
+/* Returns true if the owner has no executor, or only one executor, which is stuck in a task. */
 static bool
 lacks_executor(const Staff *staff)
 {
 	return staff->of_owner == 0 || (staff->of_owner == 1 && staff->held == 1);
 }
 
-/* Returns a limit: the owner gets another executor only while the database has fewer executors. */
+/* Returns the number of the database's executors at which this owner gets no more executors. */
 static uint32
 places_for(const Staff *staff)
 {
@@ -418,7 +420,7 @@ places_for(const Staff *staff)
 	return limit;
 }
 
-/* Returns true if e is an executor of the database that was not told to end. */
+/* Returns true if "e" is an executor of the database and was not told to end. */
 static bool
 is_in_service(DwDatabase *db, const DwExecutor *e)
 {
@@ -426,8 +428,8 @@ is_in_service(DwDatabase *db, const DwExecutor *e)
 }
 
 /*
- * Ends the longest idle executor of other owners than "not_of", if it has been idle for "idle_for"
- * microseconds.
+ * Ends the executor that has been idle longest, if it has been idle for "idle_for" microseconds.
+ * Skips executors of the owner "not_of".
  */
 static void
 end_idle_executor(DwDatabase *db, Oid not_of, int64 idle_for)
@@ -442,8 +444,8 @@ end_idle_executor(DwDatabase *db, Oid not_of, int64 idle_for)
 }
 
 /*
- * Makes executors end if there are more than delay_wheel.max_executors, idle executors first.  Busy
- * executors end after their task.
+ * If the database has more than delay_wheel.max_executors executors, ends the surplus, idle
+ * executors first.  Busy executors end after their task.
  */
 void
 dw_dispatch_end_surplus(DwDatabase *db)
@@ -469,9 +471,9 @@ dw_dispatch_end_surplus(DwDatabase *db)
 
 /*
  * Starts another executor for the owner if the owner may have one.  Otherwise ends an idle executor
- * of another owner, unless enough executors are already ending for this owner and the "waiting"
- * owners before it.  For an owner without executors any idle executor may end, for others only an
- * executor that has been idle for STUCK_US.
+ * of another owner, if fewer executors are already ending than this owner and the "waiting" owners
+ * before it need.  If this owner has executors, only executors that have been idle for STUCK_US may
+ * end.
  *
  * Returns false if the owner has to wait.
  */
@@ -493,7 +495,7 @@ provide_executor(DwDatabase *db, Oid owner, uint32 waiting)
 
 /*
  * Starts an executor for the lane, which has a task due soon, if the lane's owner has no executor
- * and may have one.  Does not wake existing executors ahead of time.
+ * and may have one.  Does not wake existing executors before the due time.
  */
 void
 dw_dispatch_expect(DwDatabase *db, DwLane *lane)
@@ -513,8 +515,8 @@ dw_dispatch_expect(DwDatabase *db, DwLane *lane)
 }
 
 /*
- * Returns the count of executors woken in this round for the lane's queue, or NULL if the queue has
- * no place in dw_queues, and so no limits.
+ * Returns the count of executors woken in this round for the lane's queue.  Returns NULL if the
+ * queue has no place in dw_queues, and so no limits.
  */
 static uint32 *
 woken_for_queue(const DwLane *lane)
@@ -533,12 +535,12 @@ woken_for_queue(const DwLane *lane)
 }
 
 /*
- * Wakes idle executors for the tasks of the lane that may begin now, and returns the number
- * of tasks for which executors are still missing.
+ * Wakes idle executors for the tasks of the lane that may begin now.  Returns the number of tasks
+ * for which executors are still missing.
  *
- * *coming is the number of executors that are about to take tasks of the owner.  Subtracts the
- * executors that the lane uses from it.  Lowers *look_again to the time when limits let more tasks
- * of the lane begin.
+ * *coming is the number of executors that are about to take tasks of the owner.  Subtracts from
+ * *coming the executors that the lane uses.  Lowers *look_again to the time when limits allow more
+ * tasks of the lane.
  */
 static uint32
 lane_lacks(DwDatabase *db, DwLane *lane, TimestampTz now, uint32 *coming, TimestampTz *look_again)
@@ -567,7 +569,10 @@ lane_lacks(DwDatabase *db, DwLane *lane, TimestampTz now, uint32 *coming, Timest
 		n = want > 0 ? wake_executors(db, dw_lane_owner(lane), want) : 0;
 		want -= n;
 		*count += n;
-		/* if executors were woken, they use the rate, and the timer looks again after that */
+		/*
+		 * if executors were woken, their tasks use the rate, and the timer checks the rate
+		 * afterwards
+		 */
 		if (n == 0)
 			until = DW_NEVER;
 	}
@@ -577,8 +582,8 @@ lane_lacks(DwDatabase *db, DwLane *lane, TimestampTz now, uint32 *coming, Timest
 }
 
 /*
- * Wakes idle executors of the owner for the owner's lanes with ready tasks, from the lane "from"
- * on.  Returns the first lane that needs another executor, or NULL.
+ * Wakes idle executors of the owner for its lanes with ready tasks, beginning with the lane "from".
+ * Returns the first lane that needs another executor, or NULL.
  */
 static DwLane *
 lane_in_need(DwDatabase *db, DwOwner *owner, int32 from, TimestampTz now, TimestampTz *look_again)
@@ -600,8 +605,8 @@ lane_in_need(DwDatabase *db, DwOwner *owner, int32 from, TimestampTz now, Timest
 }
 
 /*
- * Wakes idle executors of all owners, even of owners far back in the list, or of blocked owners,
- * who get no further executor.
+ * Wakes idle executors of all owners, including owners far back in the list, and blocked owners,
+ * which get no further executor.
  */
 static void
 wake_idle(DwDatabase *db, TimestampTz now, TimestampTz *look_again)
@@ -628,7 +633,7 @@ count_ended_workers(DwDatabase *db)
 	{
 		DwExecutor *e = &dw_executors[i];
 
-		/* free_if_dead() deals with executors that are starting */
+		/* free_if_dead() handles executors that are starting */
 		if (handles[i] == NULL ||
 			(e->state == DW_EXECUTOR_STARTING && e->database == db->oid) ||
 			!dw_worker_has_ended(handles[i]))
@@ -641,8 +646,8 @@ count_ended_workers(DwDatabase *db)
 }
 
 /*
- * Returns the number of owners that lack an executor because no background worker is free.  Stops
- * counting at the number of places.
+ * Returns the number of owners that lack an executor because no background worker is free.  The
+ * result is at most the number of places.
  */
 static uint32
 count_without_worker(DwDatabase *db)
@@ -664,11 +669,11 @@ count_without_worker(DwDatabase *db)
 }
 
 /*
- * Wakes idle executors, and lists the owners that need another executor in *missing.  Owners
- * without executors come before the others.  In both parts owners keep the order of their turns.
+ * Wakes idle executors, and appends the owners that need another executor to *missing: first owners
+ * without executors, then other owners, each part in the order of turns.
  *
- * Sets *left_out to true if more owners without executors exist than could get a place.  The
- * surplus is not listed.  Lowers *look_again to the time when limits let more tasks begin.  Returns
+ * If more owners without executors exist than could get a place, sets *left_out to true, and does
+ * not append the surplus.  Lowers *look_again to the time when limits allow more tasks.  Returns
  * the number of owners that lack a background worker.
  */
 static uint32
@@ -701,12 +706,12 @@ find_missing(DwDatabase *db, TimestampTz now, List **missing, bool *left_out,
 			lane_in_need(db, owner, owner->turns.first, now, look_again);
 		if (lane == NULL)
 		{
-			/* for example, its lanes wait for a limit of a queue */
+			/* for example, its lanes are at a limit of a queue */
 			dw_owner_lacks_none(db, owner);
 			continue;
 		}
 		staff = count_staff(db, owner->role);
-		/* another owner's executor must not end for each single task that a rate lets begin */
+		/* another owner's executor must not end for each single task that a rate allows */
 		while (lane != NULL && staff.of_owner == 0 && staff.total >= places_for(&staff) &&
 			   !dw_limits_is_turn(lane, now, &turn))
 		{
@@ -728,7 +733,7 @@ find_missing(DwDatabase *db, TimestampTz now, List **missing, bool *left_out,
 	return without_worker;
 }
 
-/* Returns when the next executor counts as late, stuck or silent if it does not answer. */
+/* Returns the next time at which an executor without an answer counts as late, stuck or silent. */
 static TimestampTz
 next_answer(DwDatabase *db, TimestampTz now)
 {
@@ -748,7 +753,7 @@ next_answer(DwDatabase *db, TimestampTz now)
 	return next;
 }
 
-/* The database runs no tasks: no owner lacks an executor. */
+/* Notes that no owner lacks an executor, since the database runs no tasks. */
 static void
 forget_lacks(DwDatabase *db)
 {
@@ -767,7 +772,7 @@ forget_lacks(DwDatabase *db)
 
 /*
  * Wakes, starts and ends executors, so that ready tasks get an executor.  Returns when the timer
- * must call this again, unless a change is reported before; DW_NEVER: only after a change.
+ * must call this again.  If a change is reported, the timer calls this earlier.
  */
 TimestampTz
 dw_dispatch(DwDatabase *db)
@@ -785,7 +790,7 @@ dw_dispatch(DwDatabase *db)
 		free_if_dead(db, i);
 	if (dw_news_take(&db->timer_news, DW_NEWS_RIGHTS))
 	{
-		/* rights have changed: let all blocked owners try again at once */
+		/* rights have changed: all blocked owners may try again at once */
 		LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 		dw_owners_retry_all(db);
 		LWLockRelease(dw_ready_lock(db));
@@ -797,7 +802,7 @@ dw_dispatch(DwDatabase *db)
 		return next_answer(db, now);
 	}
 
-	/* the postmaster wakes this process after it has noticed the end of a worker */
+	/* the postmaster wakes this process after the end of one of its workers */
 	if (dw_lack_since(&db->executors_lack) != 0 && count_ended_workers(db) > 0)
 		dw_worker_leaves();
 	look_again = dw_wake_receivers(db);
@@ -821,17 +826,17 @@ dw_dispatch(DwDatabase *db)
 		look_again = Min(look_again, dw_time_add(now, dw_start_wait(&db->executors_lack, DW_START_OTHER)));
 
 	if (waiting > 0)
-		/* by then more executors may be stuck, or may have been idle long enough to end */
+		/* at this time more executors may be stuck, or may have been idle long enough to end */
 		look_again = Min(look_again, now + STUCK_US);
 	else if (left_out)
-		/* the listed owners have executors or are blocked: now it is the other owners' turn */
+		/* the owners in "missing" have executors or are blocked: continue with the other owners */
 		look_again = now;
 	return look_again;
 }
 
 /*
- * Resets times that a former timer has left in shared memory, since the clock may have been
- * set back.  Blocked owners may try again at once, and running tasks count as just begun.
+ * Resets times that a former timer has stored in shared memory, since the clock may have been set
+ * back.  Blocked owners may try again at once, and running tasks count as just begun.
  */
 static void
 forget_times(DwDatabase *db)
@@ -855,7 +860,7 @@ forget_times(DwDatabase *db)
 
 /*
  * Initializes this file for a new timer, before any other function is called.  Executors that a
- * former timer has started go on running.
+ * former timer has started are not affected.
  */
 void
 dw_dispatch_begin(DwDatabase *db)

@@ -1,26 +1,25 @@
 /*-------------------------------------------------------------------------
  *
  * give_way.c
- *	  Long tasks give way to sessions that wait for a lock on delay_wheel's tables.
+ *	  Puts long tasks back if other sessions wait for a lock on delay_wheel's tables.
  *
  * Run by the timer, every DW_GIVE_WAY_US while tasks run.
  *
  * An executor claims a task by deleting its row, so a running task holds a lock on
- * delay_wheel_data.task until its end.  A task may hold more locks, such as on the sequence if it
- * schedules tasks itself.  A session that needs the table exclusively (VACUUM FULL, ALTER TABLE,
- * DROP EXTENSION) waits for the end of all running tasks.  Sessions that want to schedule tasks
- * queue up behind this session.  They would wait as long as the longest task runs.  So the timer
- * terminates tasks that have run for DW_GIVE_WAY_US.  Such a task is put back, and runs again
- * later.
+ * delay_wheel_data.task until its end.  A task may hold more locks, for example on the sequence if
+ * the task schedules tasks.  A session that needs the table exclusively (VACUUM FULL, ALTER TABLE,
+ * DROP EXTENSION) waits for the end of all running tasks.  Sessions that schedule tasks queue up
+ * behind this session, and would wait for the longest task.  So the timer terminates tasks that
+ * have run for DW_GIVE_WAY_US.  Such a task is put back, and runs again later.
  *
- * The timer first tries to take each lock that a task may hold, without waiting.  It asks the lock
- * manager which process waits for which only if one of these locks is not free.
+ * The timer first tries to take each lock that a task may hold, without waiting.  Only if a lock is
+ * not free, it reads from the lock manager which processes wait for which.
  *
- * A session in delay_wait() may hold a lock on the tables, too, if its transaction has read or
- * written tasks.  This may cause a deadlock that PostgreSQL cannot see: a command waits for the
- * session's lock, an executor that claims a task queues up behind the command, and the session
+ * If the transaction of a session in delay_wait() has read or written tasks, it holds a lock on the
+ * tables, too.  This lock may cause a deadlock that PostgreSQL cannot detect: a command waits for
+ * the session's lock, an executor that claims a task queues up behind the command, and the session
  * waits for the task.  So if a claim takes DW_GIVE_WAY_US, the timer makes sessions in delay_wait()
- * check whether they are the cause.
+ * check whether their locks are the cause.
  *
  *-------------------------------------------------------------------------
  */
@@ -51,9 +50,8 @@ runs_long(const DwDatabase *db, DwExecutor *e, TimestampTz now)
 }
 
 /*
- * Returns true if the executor serves this database, has had a task for DW_GIVE_WAY_US, and could
- * not claim it.  Tasks outside of a transaction, or with rows that stay until their end, are
- * already claimed.
+ * Returns true if an executor of this database has waited for DW_GIVE_WAY_US to claim its task.  A
+ * task outside of a transaction, or a task whose row stays until its end, is already claimed.
  */
 static bool
 is_stuck(const DwDatabase *db, DwExecutor *e, TimestampTz now)
@@ -76,9 +74,10 @@ any_executor(bool (*test) (const DwDatabase *db, DwExecutor *e, TimestampTz now)
 }
 
 /*
- * Returns when to look next: when the first task that runs, or is about to run, will have run for
- * DW_GIVE_WAY_US, but at the earliest DW_GIVE_WAY_US after the last look ("looked").  The same
- * holds for transactions that have received messages.  Returns DW_NEVER if there is neither.
+ * Returns when to look next: when the first present task will have run for DW_GIVE_WAY_US, but at
+ * least DW_GIVE_WAY_US after the last look ("looked").  Includes tasks that are about to run, and
+ * transactions that have received messages.  Returns DW_NEVER if no such task or transaction
+ * exists.
  */
 static TimestampTz
 next_look(DwDatabase *db, TimestampTz looked, TimestampTz now)
@@ -92,7 +91,7 @@ next_look(DwDatabase *db, TimestampTz looked, TimestampTz now)
 	{
 		if (e->database != db->oid)
 			continue;
-		/* a late executor tells the timer when it answers */
+		/* a late executor wakes the timer when it answers */
 		if (e->state == DW_EXECUTOR_WOKEN && !dw_executor_is_late(e, now))
 			next = Min(next, now + DW_GIVE_WAY_US);
 		else if (e->state == DW_EXECUTOR_BUSY)
@@ -103,8 +102,8 @@ next_look(DwDatabase *db, TimestampTz looked, TimestampTz now)
 
 /*
  * Terminates the executor with this pid if its task has run for DW_GIVE_WAY_US, so that the task is
- * put back.  The process "waiter" waits for a lock on this relation.  The log names process and
- * relation.
+ * put back.  The process "waiter" waits for a lock on this relation.  The log line names process
+ * and relation.
  */
 static void
 make_give_way(DwDatabase *db, pid_t pid, pid_t waiter, Oid relation)
@@ -113,7 +112,7 @@ make_give_way(DwDatabase *db, pid_t pid, pid_t waiter, Oid relation)
 	int64		task = 0;
 	char	   *text;
 
-	/* an executor cannot leave its place, and so cannot end, without this lock */
+	/* an executor needs this lock to leave its place, so it cannot end now */
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	dw_each_executor(e)
 	{
@@ -155,7 +154,7 @@ make_receiver_give_way(DwDatabase *db, pid_t pid, pid_t waiter, Oid relation)
 }
 
 /*
- * Puts back long tasks, and messages of long transactions, that hold a lock on one of these
+ * Puts back long tasks, and messages of long transactions, if they hold a lock on one of these
  * relations for which other processes wait.
  */
 static void
@@ -206,9 +205,9 @@ look_who_waits(DwDatabase *db)
 }
 
 /*
- * If it is time to look, puts back long tasks for whose locks other processes wait, and makes
- * sessions in delay_wait() check for deadlocks.  Returns when to call this again, or DW_NEVER if no
- * task runs, and no transaction has received messages.
+ * If the time has come, puts back long tasks for whose locks other processes wait, and makes
+ * sessions in delay_wait() check for deadlocks.  Returns when to call this again.  Returns DW_NEVER
+ * if no task runs and no transaction has received messages.
  */
 TimestampTz
 dw_give_way(DwDatabase *db)

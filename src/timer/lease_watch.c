@@ -4,12 +4,13 @@
  *	  Looks for leases that have ended.
  *
  * Run by the timer.  The row of a leased message is due when the lease ends.  Usually the receiver
- * has ended the message by then, and the row is gone.  So a lease sends no hint: its entry in
- * memory would be useless.  Instead sessions lower a time of the whole database, at which the first
- * lease ends.  At that time the timer reads the leases that have ended since its last look, by an
- * index of leases.  It takes their messages into memory as if it had got hints.
+ * has ended the message by then, and the row is gone.  So a session that leases a message sends no
+ * hint, since an entry in memory would be useless.  Instead the session lowers one time for the
+ * whole database, at which the first lease ends.  At this time the timer reads the leases that have
+ * ended since its last look, by an index of leases.  The timer adds their messages to memory like
+ * hinted tasks.
  *
- * A load skips leased rows: their entries would be useless, or duplicates.
+ * A load skips leased rows, since their entries would be useless, or duplicates.
  *
  * The model in test/model calls these steps V2 to V5.
  *
@@ -50,9 +51,9 @@ dw_lease_watch_begin(DwDatabase *db)
 }
 
 /*
- * Called by a load that meets a leased row.  Returns false if leases with this end were read
- * already.  Otherwise makes the watch read the row when its lease ends, even if plain SQL has
- * changed the end.
+ * Called by a load that reads a leased row.  Returns false if leases with this end were read
+ * already.  Otherwise the watch reads the row when its lease ends, even if plain SQL has changed
+ * the end.
  */
 bool
 dw_lease_watch_reads(DwDatabase *db, TimestampTz end)
@@ -87,14 +88,14 @@ read_ended(DwDatabase *db, Relation rel, TimestampTz from, TimestampTz now, DwTa
 			continue;
 		if (!dw_lane_enter(db, key.owner, key.queue, key.priority, &hint.lane))
 		{
-			/* discovery will find the message, with the other lanes that wait for a place */
+			/* discovery will find the message, when its lane gets a place */
 			dw_reload_ask(&db->timer_news, key.due);
 			continue;
 		}
 		hint.id = key.id;
 		hint.due = key.due;
 		hint.tid = key.tid;
-		/* this number keeps the hint: a load's entry may have been taken earlier */
+		/* with this number the hint is not dropped: the entry of an earlier load may be gone */
 		hint.loads = (uint16) dw_loads_read(&db->timer_news);
 		take(&hint);
 	}
@@ -105,8 +106,9 @@ read_ended(DwDatabase *db, Relation rel, TimestampTz from, TimestampTz now, DwTa
 }
 
 /*
- * If it is time to look, takes messages whose leases have ended into memory.  Returns when the
- * timer must call this again, unless a session leases a message for a shorter time.
+ * If the time has come, adds messages whose leases have ended to memory.  Returns when the timer
+ * must call this again.  If a session leases a message for a shorter time, the timer calls this
+ * earlier.
  */
 TimestampTz
 dw_lease_watch(DwDatabase *db, DwTakeHint take)
@@ -117,9 +119,9 @@ dw_lease_watch(DwDatabase *db, DwTakeHint take)
 
 	if (dw_lease_end_asked(&db->timer_news) > now)
 		return dw_lease_end_asked(&db->timer_news);
-	/* V2: before the snapshot, so that a lease that is committed later is not missed */
+	/* V2: before the snapshot is taken, so that no lease that is committed later is missed */
 	from = dw_lease_end_take(&db->timer_news);
-	/* a lease may have ended before its commit, when the timer could not see it yet */
+	/* a lease may have ended before its commit, so the timer could not see it */
 	from = Min(from, looked_until);
 	PG_TRY();
 	{
@@ -141,7 +143,7 @@ dw_lease_watch(DwDatabase *db, DwTakeHint take)
 		dw_read_failed(db, "read leases");
 	}
 	PG_END_TRY();
-	/* V5: if nothing was read, the next look begins where this look would have begun */
+	/* V5: if nothing was read, the next look begins at the same time as this look */
 	looked_until = Min(looked_until, from);
 	if (next != DW_NEVER)
 		(void) dw_lease_end_ask(&db->timer_news, next);
@@ -152,10 +154,8 @@ dw_lease_watch(DwDatabase *db, DwTakeHint take)
 
 /*
  * Run by the timer, whenever something may have become ready, and when a limit of a queue has
- * ended.  The timer wakes one session for each external queue with a message that can be taken.  If
- * more messages are left, a session that takes a message wakes the next session.  If a session has
- * not looked within DW_WAKE_AGAIN_US, the timer wakes another session.  The sweeper notifies the
- * queue's channel, since a timer commits nothing.
+ * ended.  The timer wakes one session for each external queue with a message that can be taken (see
+ * shmem/receivers.c).  The sweeper notifies the queue's channel, since a timer commits nothing.
  */
 
 /* Step Q4 of the model: wakes a session for one queue, see dw_wake_receivers(). */
@@ -165,7 +165,7 @@ wake_for_queue(DwDatabase *db, DwQueue *queue)
 	TimestampTz now = dw_now();
 	TimestampTz look_again = DW_NEVER;
 
-	/* a time in the future was stored before the clock was set back */
+	/* ignore a time in the future, which was stored before the clock was set back */
 	if (queue->woken_at <= now && now - queue->woken_at < DW_WAKE_AGAIN_US)
 		return queue->woken_at + DW_WAKE_AGAIN_US;
 	if (dw_ready_has_message(db, queue, &look_again) && dw_await_wake_one(queue))
@@ -174,8 +174,8 @@ wake_for_queue(DwDatabase *db, DwQueue *queue)
 }
 
 /*
- * Sets *ask to true if the sweeper must notify the queue's channel, since a message that can be
- * taken has become ready.  Returns when to look again, after the end of a limit.
+ * Sets *ask to true if a message that can be taken has become ready: then the sweeper must notify
+ * the queue's channel.  Returns the time at which a limit ends and the timer must look again.
  */
 static TimestampTz
 notify_for_queue(DwDatabase *db, DwQueue *queue, bool *ask)
@@ -191,9 +191,9 @@ notify_for_queue(DwDatabase *db, DwQueue *queue, bool *ask)
 }
 
 /*
- * Wakes a session for each external queue with a message that can be taken, and has the queue's
- * channel notified.  Returns when the timer must call this again, unless a message becomes ready
- * before.
+ * Wakes a session for each external queue with a message that can be taken, and requests the
+ * notification of its channel.  Returns when the timer must call this again.  If a message becomes
+ * ready, the timer calls this earlier.
  */
 TimestampTz
 dw_wake_receivers(DwDatabase *db)
@@ -201,7 +201,7 @@ dw_wake_receivers(DwDatabase *db)
 	TimestampTz look_again = DW_NEVER;
 	bool		ask = false;
 
-	/* a session that registers after this check reads the ready lists itself */
+	/* a session that registers after this check has checked the ready lists itself */
 	if (db->awaiting == 0 && db->notifying == 0)
 		return DW_NEVER;
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);

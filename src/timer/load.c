@@ -3,30 +3,29 @@
  * load.c
  *	  Loads tasks of the near future from the table into memory.
  *
- * Run by the timer.  It never waits for a lock, since it must go on handing over due tasks.
+ * Run by the timer.  The timer never waits for a lock, since it must hand over due tasks in time.
  *
  * Each lane has a cursor: its first key (due time and id) that is not in memory.  The cursor's due
- * time is published as the lane's horizon.  A session that commits a task up to the horizon sends a
- * hint to the timer; a session that commits a later task lowers the lane's next_far instead.
+ * time is published as the lane's horizon.  If a task is due by the horizon, the session that
+ * commits the task sends a hint to the timer.  Otherwise the session lowers the lane's next_far.
  *
- * A load reads the table from the cursor on.  It ends at the end of the window (the time ahead of
- * now for which tasks are in memory), when the lane has used its share of memory, or after about a
- * millisecond.  So a long load consists of many short loads, and the timer empties its inbox and
- * hands over due tasks in between.
+ * A load reads the table from the cursor on.  The load ends at the end of the window (the time
+ * ahead of now for which tasks are in memory), when the lane has used its share of memory, or after
+ * about a millisecond.  Between two loads the timer empties its inbox and hands over due tasks.
  *
- * There may be thousands of lanes.  The timer looks only at lanes that another process has
+ * A database may have thousands of lanes.  The timer looks only at lanes that another process has
  * marked as dirty (dw_lane_dirty), and at lanes whose time in the agenda has come.
  *
- * A lane's reload_from is set when its tasks from some due time on must be read again: an inbox was
- * full, plain SQL wrote rows, or an error was raised.  The timer then cuts the lane there (drops
- * the lane's entries from that due time on, see near.c), and loads it.
+ * A process sets a lane's reload_from if the tasks from this due time on must be read again: an
+ * inbox was full, plain SQL wrote rows, or an error was raised.  The timer then cuts the lane
+ * (drops its entries from this due time on, see near.c), and loads the lane.
  *
  * The order of the steps, L1 to L7 of the model in test/model, guarantees that no task is missed.
  * Either the row is visible to the load's snapshot, or the session that commits the row sees the
  * horizon, which was published before the snapshot was taken.
  *
- * Rows of another origin came with a copy of another database.  They are in the same index, outside
- * of the lanes, and are skipped.
+ * Rows of another origin came with a copy of another database.  Such rows are in the same index,
+ * but in no lane.  Loads skip them.
  *
  *-------------------------------------------------------------------------
  */
@@ -69,40 +68,41 @@
 #define RETRY_US		USECS_PER_SEC
 /* Microseconds before the next try if a table is locked, or discovery has failed. */
 #define LOCKED_RETRY_US (100 * 1000)
-/* Microseconds before the next try if a lane has due entries that were not handed over yet. */
+/* Microseconds before the next load of a lane with due entries that were not handed over yet. */
 #define BEHIND_US		1000
-/* A row that has been due for longer than this has no lease, so it need not be read. */
+/* If a row has been due for longer than this, it has no lease, so a load need not read the row. */
 #define LEASE_SLACK_US	(10 * USECS_PER_SEC)
 /* Deleting rows of prepared transactions takes at most 1 / FORGETTING_SHARE of the time. */
 #define FORGETTING_SHARE	100
 
 static DwDatabase *db = NULL;
 
-/* All lanes; the key is the time at which the timer must look at the lane. */
+/* Contains all lanes.  The key is the time at which the timer must look at the lane. */
 static DwLaneHeap agenda;
-/* Lanes that must be loaded now; the key is the time since when the lane waits. */
+/* Contains the lanes that must be loaded now.  The key is the time since when the lane waits. */
 static DwLaneHeap to_load;
-/* A bitmap of lanes that seem to be empty, and may be given back. */
+/* A bitmap of lanes that may be empty, and so may be given back. */
 static uint64 *idle_lanes = NULL;
 static bool any_idle = false;
-/* Numbers of the lanes that look_at_lanes() is handling. */
+/* Numbers of the lanes that look_at_lanes() handles now. */
 static int32 *looked_at = NULL;
 
 /* Discovery: a scan of the whole table, in slices, for lanes that are not in shared memory. */
 static struct
 {
 	bool		under_way;
-	TimestampTz from;			/* value of the database's reload_from that caused it */
+	TimestampTz from;			/* value of the database's reload_from that has caused this
+								 * discovery */
 	DwTaskKey	reached;		/* the next slice begins here */
-	bool		unarmed;		/* it has met tasks of another origin */
-	bool		lanes_missing;	/* it has met lanes for which shared memory has no place */
+	bool		unarmed;		/* discovery has found tasks of another origin */
+	bool		lanes_missing;	/* discovery has found lanes for which shared memory has no place */
 } discovery;
 
 /* The value of discovery.lanes_missing when discovery last reached the table's end. */
 static bool lanes_missing = false;
-/* Number of tasks read into memory that pg_stat_activity does not show yet. */
+/* Number of loaded tasks that pg_stat_activity does not show yet. */
 static int64 added = 0;
-/* Discovery failed, and is not tried again before this time. */
+/* After a failure, discovery is not tried again before this time. */
 static TimestampTz discover_after = PG_INT64_MIN;
 /* Rows of prepared transactions are not deleted again before this time. */
 static TimestampTz forget_prepared_after = PG_INT64_MIN;
@@ -110,14 +110,14 @@ static TimestampTz forget_prepared_after = PG_INT64_MIN;
 static bool unarmed_announced = false;
 
 /*
- * Begins with no lane loaded, and requests discovery.  The timer must call this after
- * dw_near_reset() and before any other function of this file.
+ * Initializes this file without loaded lanes, and requests discovery.  The timer must call this
+ * after dw_near_reset() and before any other function of this file.
  */
 void
 dw_load_reset(DwDatabase *database)
 {
 	db = database;
-	/* a timer that went to rest has logged this */
+	/* a timer that has gone to rest has written this log line */
 	unarmed_announced = dw_process_follows_rest(&db->timer) && dw_unarmed_met(&db->timer_news);
 	dw_lane_heap_reset(&agenda);
 	dw_lane_heap_reset(&to_load);
@@ -126,7 +126,7 @@ dw_load_reset(DwDatabase *database)
 	dw_load_settings_changed();
 	dw_loaded_reset(database);
 	dw_orphans_reset(database);
-	/* the timer must not wait for a commit to be flushed; its work can be done again */
+	/* the timer must not wait for the flush of a commit; after a crash its work is done again */
 	SetConfigOption("synchronous_commit", "off", PGC_USERSET, PGC_S_OVERRIDE);
 	/* R1 */
 	dw_reload_ask(&db->timer_news, PG_INT64_MIN);
@@ -134,7 +134,7 @@ dw_load_reset(DwDatabase *database)
 
 /*---- Discovery: lanes of the table that are not in shared memory ----*/
 
-/* Publishes whether discovery has met tasks of another origin.  A timer logs them once. */
+/* Publishes whether discovery has found tasks of another origin.  Each timer logs this once. */
 static void
 report_unarmed(bool met)
 {
@@ -146,12 +146,12 @@ report_unarmed(bool met)
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("database \"%s\" holds tasks that came with a copy; they are not run",
 					get_database_name(MyDatabaseId)),
-			 errhint("Look at them with \"SELECT * FROM delay_wheel.tasks WHERE NOT armed\", and at delay_wheel.recurring, and call delay_wheel.arm(), or cancel them.")));
+			 errhint("Look at the tasks with \"SELECT * FROM delay_wheel.tasks WHERE NOT armed\", and at delay_wheel.recurring. Then call delay_wheel.arm(), or cancel the tasks.")));
 }
 
 /*
- * Enters the lane with this first key into shared memory, unless it is there, and has it loaded.
- * Logs a lack of places once, until a discovery has found a place for each lane.
+ * Enters the lane of this key into shared memory, if it is not there, and requests its load.  Logs
+ * a lack of places, but not again before a discovery has found a place for each lane.
  */
 static void
 enter_found_lane(const DwTaskKey *first)
@@ -176,8 +176,8 @@ enter_found_lane(const DwTaskKey *first)
 
 /*
  * Enters lanes of the table into shared memory, for about SLICE_US.  Reads the index by a skip
- * scan: from the first key of a lane to the first key of the next lane.  Also finds out whether
- * there are tasks of another origin.
+ * scan: from the first key of a lane to the first key of the next lane.  Also checks whether tasks
+ * of another origin exist.
  *
  * Returns true if the table's end was reached.
  */
@@ -192,7 +192,7 @@ enter_lanes_of_table(Relation rel)
 	bool		ended = true;
 
 	dw_lane_scan_keys_only(scan, false);
-	/* dead entries count as steps, too, so that many of them in a row end a slice */
+	/* dead entries count as steps, too, so that many dead entries end a slice */
 	for (int n = 1; dw_lane_scan_step(scan, &key, &visible); n++)
 	{
 		CHECK_FOR_INTERRUPTS();
@@ -220,9 +220,8 @@ enter_lanes_of_table(Relation rel)
 /*
  * Deletes the rows of delay_wheel_data.prepared.  For each lane that a transaction has touched,
  * PREPARE TRANSACTION writes a row with the due time from which the lane must be read again.  A
- * visible row belongs to a transaction that has ended, and is not needed any more: the session that
- * ended the transaction has read it, or the timer reads the whole table of tasks.  Does nothing if
- * the table is locked.
+ * visible row belongs to a committed transaction, and is not needed any more: the session that
+ * committed has read it, or the timer reads all tasks.  Does nothing if the table is locked.
  */
 static void
 empty_prepared(void)
@@ -243,8 +242,8 @@ empty_prepared(void)
 }
 
 /*
- * Starts a reload of all lanes from the database's reload_from: cuts all lanes there, and starts
- * discovery.
+ * Starts a reload of all lanes from the database's reload_from: cuts all lanes at this due time,
+ * and starts discovery.
  */
 static void
 begin_discovery(void)
@@ -276,9 +275,8 @@ wings_have_unarmed(void)
 }
 
 /*
- * Does a slice of discovery, with its own snapshot.  If a session commits a row in a part of the
- * index that discovery has passed, the session has entered the row's lane, or lowers reload_from
- * again.
+ * Does a slice of discovery, with its own snapshot.  If a session commits a row that discovery has
+ * passed, the session has entered the row's lane, or lowers reload_from again.
  */
 static void
 go_on_discovering(void)
@@ -318,18 +316,18 @@ go_on_discovering(void)
 		dw_reload_ask(&db->timer_news, discovery.from);
 		discover_after = dw_now() + LOCKED_RETRY_US;
 	}
-	/* all rows were in doubt: plain SQL may have deleted rows */
+	/* any row may have changed: plain SQL may have deleted rows */
 	else if (!discovery.under_way && discovery.from == PG_INT64_MIN)
 		dw_each_wing(wing, rows_in_doubt)
 			wing->rows_in_doubt(db);
 }
 
 /*
- * Deletes the rows of ended transactions in delay_wheel_data.prepared.  If that fails, it is tried
- * again later.
+ * Deletes the rows of ended transactions in delay_wheel_data.prepared.  After a failure, the timer
+ * tries again later.
  *
- * While a session holds an old snapshot, dead rows stay, and each scan of the table takes longer.
- * So the pause until the next scan grows with the duration of the scan.
+ * If a session has an old snapshot, dead rows stay, and each scan of the table takes longer.  So
+ * the pause before the next scan grows with the duration of the scan.
  */
 static void
 forget_prepared(void)
@@ -337,7 +335,7 @@ forget_prepared(void)
 	int64		began = dw_uptime();
 	bool		ok = false;
 
-	/* clear the flag before the snapshot is taken: processes set it after their commits */
+	/* clear the flag before the snapshot, since processes set the flag after their commits */
 	(void) dw_news_take(&db->timer_news, DW_NEWS_PREPARED);
 
 	PG_TRY();
@@ -369,24 +367,22 @@ forget_prepared(void)
 /*---- Loading one lane ----*/
 
 /*
- * Returns true if the row that was read last is a message whose lease has not ended: lease_watch.c
- * takes it into memory when the lease ends.
+ * Returns true if the row that was read last is a message whose lease has not ended.  lease_watch.c
+ * adds the message to memory when the lease ends.
  */
 static bool
 is_left_to_lease_watch(const DwLane *lane, DwLaneScan *scan, TimestampTz due)
 {
-	/* most rows that have been due for some time have no lease, and need not be read */
+	/* a row that has been due for some time has no lease, and need not be read */
 	return lane->external && due > dw_now() - LEASE_SLACK_US && dw_lane_scan_is_leased(scan) &&
 		dw_lease_watch_reads(db, due);
 }
 
 /*
- * Reads rows that are due before "to" into memory, until a limit is reached, and moves the lane's
- * cursor along.  The cursor is always the first key that is not in memory, even if this lane itself
- * is cut to make room for a row.
+ * Loads rows that are due before "to", up to a limit, and moves the lane's cursor.  The cursor is
+ * always the first key that is not in memory, even if this lane is cut to make room for a row.
  *
- * Returns a lower bound of the due times of rows that were not read, or DW_NEVER if the lane has no
- * more rows.
+ * Returns a lower bound of the due times of the remaining rows, or DW_NEVER if no row remains.
  */
 static TimestampTz
 scan_lane(Relation rel, DwLane *lane, TimestampTz to)
@@ -408,7 +404,7 @@ scan_lane(Relation rel, DwLane *lane, TimestampTz to)
 		bool		pause = n >= SLICE_ROWS ||
 			(n % 64 == 63 && dw_uptime() - began > SLICE_US);
 
-		/* a pause is possible at a dead entry, too, so that many dead entries end a slice */
+		/* a slice can end at a dead entry, too, since there may be many dead entries */
 		if (!visible && !pause)
 			continue;
 		DW_INJECT("load-row");
@@ -459,8 +455,8 @@ scan_lane(Relation rel, DwLane *lane, TimestampTz to)
 }
 
 /*
- * Loads a slice of the lane: steps L1 and L3 to L7 of the model.  Before, the caller has applied
- * the lane's cuts (L2).  Afterwards, it looks at the lane again.
+ * Loads a slice of the lane: steps L1 and L3 to L7 of the model.  The caller has applied the lane's
+ * cuts before (L2), and checks the lane again afterwards.
  */
 static void
 load_lane(DwLane *lane)
@@ -505,7 +501,7 @@ load_lane(DwLane *lane)
 
 	if (!ok)
 	{
-		/* L7: as if nothing had been read */
+		/* L7: undo the load */
 		dw_near_cut(lane, from_due, from_id);
 		dw_near_apply_cuts();
 		lane->load_after = dw_now() + retry;
@@ -519,8 +515,8 @@ load_lane(DwLane *lane)
 }
 
 /*
- * Reloads the lane from a task whose row was locked by plain SQL, if the time to try the task again
- * has come.  An executor has left the task to the timer.
+ * If plain SQL had locked the row of a task, and it is time for the next try, reloads the lane from
+ * this task on.  An executor has left the task to the timer.
  */
 static void
 recheck_locked(DwLane *lane, TimestampTz now)
@@ -535,11 +531,10 @@ recheck_locked(DwLane *lane, TimestampTz now)
 }
 
 /*
- * Returns when the lane must be loaded, or DW_NEVER if only after a report of another process.
+ * Returns when the lane must be loaded.  DW_NEVER means: after a report of another process.
  *
- * A lane with enough entries in memory is not loaded before it runs low: executors wake the timer
- * when fewer than load_below tasks are left.  Cuts also remove entries, but the timer looks at each
- * lane that was cut.
+ * If the lane has enough entries in memory, executors wake the timer when fewer than load_below
+ * entries are left.  The timer also looks at each lane that was cut.
  */
 static TimestampTz
 load_time(DwLane *lane, TimestampTz now)
@@ -551,7 +546,7 @@ load_time(DwLane *lane, TimestampTz now)
 
 	if (far == DW_NEVER || lane->orphan)
 		return DW_NEVER;
-	/* half a window ahead, so that a load finds many tasks */
+	/* half a window before, so that a load finds many tasks */
 	at = Max(dw_time_add(far, -dw_window_us() / 2), lane->load_after);
 	if (dw_near_is_behind(lane, lane->cursor_due))
 		at = Max(at, now + BEHIND_US);
@@ -567,8 +562,8 @@ load_time(DwLane *lane, TimestampTz now)
 
 /*
  * Makes entries from n hints for grouped lanes.  Reads the rows, since a hint has no group, and
- * stores the TIDs in "tids".  If a task is gone or was moved, its entry gets the id 0: the session
- * that moved it sends another hint.  Returns false if the rows cannot be read now.
+ * stores the TIDs in "tids".  If a task is gone or was moved, its entry gets the id 0.  The session
+ * that moved the task sends another hint.  Returns false if the rows cannot be read now.
  */
 bool
 dw_load_hinted(const DwHint *hints, int n, DwEntry *entries, ItemPointerData *tids)
@@ -613,11 +608,10 @@ dw_load_hinted(const DwHint *hints, int n, DwEntry *entries, ItemPointerData *ti
 /*---- Tasks of groups that were left in the table ----*/
 
 /*
- * Reads up to "room" tasks of a group, which were left in the table, into the lane's memory.  Notes
- * the first task that stays in the table.
+ * Loads up to "room" tasks of a group that were left in the table.  Notes the first remaining task.
  *
- * These tasks were ready when they were left, but need not be due by the clock: tasks are handed
- * over a little early, and the clock may have been set back a little.
+ * Tasks that were left were ready, but may be due a little later than now: tasks are handed over a
+ * little early, and the clock may have been set back a little.
  */
 static void
 load_group(Relation rel, DwLane *lane, DwGroupLeft left, uint32 room)
@@ -639,7 +633,7 @@ load_group(Relation rel, DwLane *lane, DwGroupLeft left, uint32 room)
 		entry.due = key.due;
 		entry.id = key.id;
 		dw_entry_set_group(&entry, left.hash);
-		/* a pause is possible at a task of another lane, too, since there may be many such tasks */
+		/* a slice can end at a task of another lane, too, since there may be many such tasks */
 		if ((n > 0 && dw_uptime() - began > SLICE_US) ||
 			(ours && (room == 0 || !dw_near_add_hard(lane, &entry, &key.tid))))
 		{
@@ -659,7 +653,7 @@ load_group(Relation rel, DwLane *lane, DwGroupLeft left, uint32 room)
 	dw_group_scan_end(scan);
 }
 
-/* Does load_group() in its own transaction.  Returns false if the timer must try again later. */
+/* Calls load_group() in its own transaction.  Returns false if the timer must try again later. */
 static bool
 load_hungry(DwLane *lane, const DwGroupLeft *left, uint32 room)
 {
@@ -692,7 +686,7 @@ load_hungry(DwLane *lane, const DwGroupLeft *left, uint32 room)
 	return false;
 }
 
-/* Loads tasks of the lane's hungry groups, which have few tasks in memory, for about SLICE_US. */
+/* Loads tasks of the lane's hungry groups (few tasks in memory), for about SLICE_US. */
 static void
 feed_groups(DwLane *lane)
 {
@@ -724,14 +718,13 @@ is_hungry(DwLane *lane)
 	return hungry;
 }
 
-/*---- The agenda: which lanes to look at, and when ----*/
+/*---- The agenda: times at which the timer looks at lanes ----*/
 
 /*
- * Decides when the lane must be loaded, and enters it into the agenda or into to_load.
+ * Computes when the lane must be loaded, and puts the lane into the agenda or into to_load.
  *
- * Lanes in to_load take turns in the order in which they were entered, not by due time.  Otherwise
- * an owner that pauses and resumes thousands of lanes again and again could prevent loads of other
- * lanes.
+ * Lanes in to_load are loaded in the order in which they were added.  Otherwise an owner that
+ * pauses and resumes thousands of lanes again and again could prevent loads of other lanes.
  */
 static void
 schedule_load(DwLane *lane, TimestampTz now)
@@ -774,7 +767,7 @@ note_dirty_lanes(void)
 		{
 			int32		number = w * 64 + pg_rightmost_one_pos64(word);
 
-			/* the lane may have been given back, and now belong to another database */
+			/* the lane's place may belong to another database now */
 			if (dw_lanes[number].database == db->oid)
 				dw_lane_heap_set(&agenda, number, PG_INT64_MIN);
 		}
@@ -784,7 +777,7 @@ note_dirty_lanes(void)
 
 /*
  * Handles the lanes whose time in the agenda has come: cuts lanes that must be read again, and
- * decides when each lane must be loaded.
+ * schedules the load of each lane.
  */
 static void
 look_at_lanes(TimestampTz now)
@@ -840,7 +833,7 @@ load_lanes(TimestampTz now)
 	return loaded;
 }
 
-/* Has the timer look at all lanes, since settings may have changed. */
+/* Makes the timer look at all lanes, since settings may have changed. */
 void
 dw_load_settings_changed(void)
 {
@@ -849,8 +842,8 @@ dw_load_settings_changed(void)
 }
 
 /*
- * Does a slice of the work that is due: discovery, rows of prepared transactions, loads, and tasks
- * of dropped roles.  Returns true if the timer must call this again at once.
+ * Does a slice of the work that is due: discovery, deletes of rows of prepared transactions, loads,
+ * and moves of tasks of dropped roles.  Returns true if the timer must call this again at once.
  */
 bool
 dw_load_some(void)
@@ -877,10 +870,7 @@ dw_load_some(void)
 	return more || discovery.under_way;
 }
 
-/*
- * Returns when dw_load_some() must be called next, unless another process reports a change before;
- * DW_NEVER: only after such a report.
- */
+/* Returns when dw_load_some() must be called next, if no other process reports a change. */
 TimestampTz
 dw_load_next(void)
 {
@@ -897,7 +887,7 @@ dw_load_next(void)
 
 /*
  * Returns the first due time of a task that is not in memory, or an earlier time at which this file
- * has work to do.  Returns PG_INT64_MIN if work is under way, so that the timer cannot rest.
+ * has work.  Returns PG_INT64_MIN if work is in progress, so that the timer cannot rest.
  * dw_load_next() returns a time half a window earlier.
  */
 TimestampTz
@@ -916,7 +906,7 @@ dw_load_first_due(void)
 
 		if (dw_atomic_read(&lane->reload_from) != DW_NEVER || (lane->grouped && is_hungry(lane)))
 			return PG_INT64_MIN;
-		/* a lane with enough entries is left out: processes that take its tasks wake the timer */
+		/* skip a lane with enough entries, since processes that take its tasks wake the timer */
 		if (lane->load_below == 0)
 			first = Min(first, far);
 		first = Min(first, lane->recheck_at);
@@ -925,8 +915,8 @@ dw_load_first_due(void)
 }
 
 /*
- * Prepares a rest until this time.  The rest drops all entries, so the tasks of lanes with entries
- * are in the table only.
+ * Prepares a rest until this time.  During the rest no entry is in memory, so lowers next_far of
+ * lanes that have waiting entries.
  */
 void
 dw_load_rest(TimestampTz until)
@@ -937,9 +927,8 @@ dw_load_rest(TimestampTz until)
 }
 
 /*
- * Step Y1: gives the lane back if it is not needed: it has no task in memory, no running task, and
- * its last load, or discovery, has found no task in the table.  Returns true if the lane was given
- * back.
+ * Step Y1: gives the lane back if it has no task in memory, no running task, and its last load, or
+ * discovery, has found no task in the table.  Returns true if the lane was given back.
  */
 static bool
 leave_if_idle(DwLane *lane)
@@ -964,9 +953,9 @@ leave_if_idle(DwLane *lane)
 /*
  * Gives empty lanes back if places for lanes are short.
  *
- * Empty lanes are kept while at least half of all places are free, since their owners will probably
- * schedule more tasks.  A lane that is not empty any more is removed from the bitmap.
- * schedule_load() adds it again when it is empty.
+ * Keeps empty lanes while at least half of all places are free, since their owners will probably
+ * schedule more tasks.  Removes lanes that are not empty from the bitmap.  schedule_load() adds a
+ * lane again when the lane is empty.
  */
 void
 dw_load_tidy(void)
@@ -975,7 +964,7 @@ dw_load_tidy(void)
 
 	if (!any_idle || dw_shared->nlanes <= (uint32) dw_max_lanes / 2)
 		return;
-	/* discovery must have ended, to know which lanes have tasks in the table */
+	/* before discovery has ended, an empty lane may have tasks in the table */
 	if (dw_reload_asked(&db->timer_news) != DW_NEVER || discovery.under_way)
 		return;
 	for (int w = 0; w < DW_LANE_WORDS; w++)

@@ -1,23 +1,23 @@
 /*-------------------------------------------------------------------------
  *
  * loaded.c
- *	  Remembers rows that loads have read recently, to drop superfluous hints of these rows.
+ *	  Stores which rows loads have read recently, to drop superfluous hints of these rows.
  *
  * Run by the timer.  A load reads a row as soon as its commit is visible.  The session that commits
- * sends its hint a moment later, and the task would be in memory twice.  An executor that took the
- * task a second time would find that its row is gone.  But a message that nobody receives, or a
- * task of a paused queue, would be counted twice while it waits.
+ * sends its hint a moment later, so the task would be in memory twice.  If an executor took the
+ * task a second time, it would find no row.  But a message that waits for a receiver, or a task
+ * that waits in a paused queue, would be counted twice.
  *
- * So the timer remembers loaded rows, and drops a hint of the same row.  That is safe only if the
- * load has seen all changes that the hint reports.  So loads are numbered.  After a session has
+ * So the timer stores which rows were loaded, and drops hints of these rows.  This is safe only if
+ * the load has seen all changes that the hint reports.  So loads are numbered.  After a session has
  * written its rows, and before its commit is visible, it reads the number of the last load
- * (DwHint.loads).  If a later load has met a row of this task at this TID, it was the committed row
- * and not an older row.  All further loads see it, too, if it is still there.  A hint that reports
- * another change than a written row, such as the end of a lock, gets the number of the last load
- * when it is sent, so no remembered load is later.
+ * (DwHint.loads).  If a later load has read a row of this task at this TID, the load has read the
+ * committed row and not an older row.  All further loads read the row, too, if it still exists.  A
+ * hint can report another change than a written row, such as the end of a lock.  Such a hint gets
+ * the number of the last load when it is sent, so no stored load is later.
  *
- * Only the last rows are remembered, by id.  A superfluous hint that is kept has only the cost
- * described above.
+ * Only the last rows are stored, by id.  If a superfluous hint is not dropped, its task is in
+ * memory twice, as described above.
  *
  *-------------------------------------------------------------------------
  */
@@ -28,7 +28,7 @@
 #include "../shmem/timer_news.h"
 #include "timer.h"
 
-/* Number of rows that are remembered. */
+/* Number of rows that are stored. */
 #define NREMEMBERED		4096
 
 typedef struct Loaded
@@ -42,7 +42,7 @@ typedef struct Loaded
 static DwDatabase *db = NULL;
 static Loaded *remembered = NULL;
 
-/* Starts with no row remembered. */
+/* Begins without stored rows. */
 void
 dw_loaded_reset(DwDatabase *database)
 {
@@ -50,7 +50,7 @@ dw_loaded_reset(DwDatabase *database)
 	remembered = MemoryContextAllocZero(TopMemoryContext, NREMEMBERED * sizeof(Loaded));
 }
 
-/* Returns the place of a task. */
+/* Returns the element for a task. */
 static Loaded *
 place_of(int64 id)
 {
@@ -58,10 +58,10 @@ place_of(int64 id)
 }
 
 /*
- * Step L4n of the model in test/model: numbers a load that has its snapshot and is about to read.
- * The number is incremented after the snapshot was taken.  So if a session reads the new number
- * before its commit is visible, the load does not see the commit.  If the number were incremented
- * before, superfluous hints would be kept, but no hint would be lost.
+ * Step L4n of the model in test/model: gives a number to a load that has taken its snapshot and is
+ * about to read.  If a session reads the new number before its commit is visible, the load does not
+ * see the commit.  If the number were incremented before the snapshot, superfluous hints would be
+ * kept, but no hint would be lost.
  */
 void
 dw_loaded_begin(void)
@@ -69,7 +69,7 @@ dw_loaded_begin(void)
 	dw_loads_raise(&db->timer_news);
 }
 
-/* Remembers that the load has put the task of this row into memory. */
+/* Stores that the load has put the task of this row into memory. */
 void
 dw_loaded_note(const DwTaskKey *key)
 {
@@ -85,7 +85,7 @@ dw_loaded_has(const DwHint *hint)
 	Loaded	   *loaded = place_of(hint->id);
 	ItemPointerData tid = hint->tid;
 	uint32		now = dw_loads_read(&db->timer_news);
-	/* a hint has only the low 16 bits; if it comes very late, it looks newer and is kept */
+	/* a hint has only the low 16 bits; if it comes very late, it looks newer and is not dropped */
 	uint32		seen = (uint16) (now - hint->loads);
 	uint32		since = now - loaded->load;
 

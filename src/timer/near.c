@@ -3,24 +3,24 @@
  * near.c
  *	  The tasks of the near future in memory: ring, heap, and ready lists.
  *
- * Run by the timer.  It takes the ring lock to change the ring, and the ready lock to change ready
- * lists and spares, but never both at once.
+ * Run by the timer.  The timer acquires the ring lock to change the ring, and the ready lock to
+ * change ready lists and spares, but never both locks at once.
  *
- * An entry is a task in memory.  It waits in the ring, whose slots hold the tasks of one tick each,
- * until the timer opens its slot.  Then it waits in a heap in the timer's own memory, which orders
- * the entries of open slots by microsecond.  At its due time the timer hands it over: it moves to
- * its lane's ready list.  The heap has a fixed size.  Entries that do not fit into the heap stay in
- * their slot, and the timer tries again each millisecond.
+ * An entry is a task in memory.  First an entry waits in a slot of the ring (each slot contains the
+ * tasks of one tick) until the timer opens the slot.  Then the entry waits in a heap in the timer's
+ * own memory, which orders the entries of open slots by microsecond.  At the due time the timer
+ * hands the entry over: it moves the entry to the lane's ready list.  The heap has a fixed size.
+ * Entries that do not fit into the heap stay in their slot, and the timer tries again each
+ * millisecond.
  *
  * The functions here use a clock that is DW_HEAD_START_US fast, since the wake-ups of the timer and
- * then of an executor take about this time.  An executor that is early waits for the due time
- * itself.
+ * then of an executor take about this time.  An executor that is early waits for the due time.
  *
  * Entries are a cache of the table delay_wheel_data.task.  A lane's cursor is its first key (due
- * time and id) that is not in memory.  When memory is short, the timer cuts lanes: it pulls a
- * lane's cursor back and drops the entries from the cursor on, which can be loaded again at any
- * time.  A lane without other entries in memory can keep one entry in its own record (its spare).
- * So each lane makes progress, however full memory is.
+ * time and id) that is not in memory.  When memory is short, the timer cuts lanes: it moves a
+ * lane's cursor back and drops the entries from the cursor on.  Dropped entries can be loaded again
+ * at any time.  A lane without other entries in memory can store one entry in its own record (its
+ * spare).  So each lane makes progress even if memory is full.
  *
  *-------------------------------------------------------------------------
  */
@@ -41,7 +41,7 @@
 
 /* Maximum number of entries in the heap. */
 #define HEAP_SIZE		16384
-/* Entries that the timer handles before it looks at its other work. */
+/* Number of entries that the timer handles before it checks for other work. */
 #define SLICE			1008
 /* A slot is opened this many microseconds before its first due time. */
 #define LEAD_US			50000
@@ -49,7 +49,7 @@
 #define MAX_EXPECTED	8
 /* Maximum number of entries handed over while the ready lock is held once. */
 #define HAND_OVER_BATCH	32
-/* Maximum length of a ready list, in entries, that is filtered under the ready lock. */
+/* If a ready list has more entries, it is filtered without the ready lock. */
 #define FILTER_LOCKED	4096
 /* Maximum number of keys in a sample. */
 #define SAMPLE			1024
@@ -68,27 +68,27 @@ static DwRing *ring = NULL;
 static DwEntry *heap = NULL;
 static uint32 heap_count = 0;
 
-/* Progress in the slot that is being opened; chunks_left is 0 if no slot is. */
+/* State of the slot that is being opened; chunks_left is 0 if there is none. */
 static DwTake take;
-/* The entries of one slice, just taken out of that slot. */
+/* The entries of one slice, just taken out of this slot. */
 static DwEntry *taken = NULL;
 
-/* The timer does not look at the ring before this time, since the heap was full. */
+/* After the heap was full, the timer does not look at the ring before this time. */
 static TimestampTz ring_pause = PG_INT64_MIN;
 
 /*
- * By lane number: dw_near_apply_cuts() will drop the lane's entries from this key on.  "due" is
- * DW_NEVER if the lane has no cut.
+ * For each lane number, the key from which dw_near_apply_cuts() will drop the lane's entries.
+ * "due" is DW_NEVER if the lane has no cut.
  */
 static Key *cuts = NULL;
 /* The numbers of the lanes that have a cut. */
 static int32 *cut_lanes = NULL;
 static uint32 ncuts = 0;
 
-/* Lanes whose spare holds an entry that is not due yet, by due time. */
+/* Lanes whose spare contains an entry that is not due yet, by due time. */
 static DwLaneHeap spares;
 
-/* Lanes with tasks due soon: the timer may start executors for them ahead of time. */
+/* Lanes with tasks due soon, for which the timer may start executors before the due time. */
 static DwLane *expected[MAX_EXPECTED];
 static int	nexpected = 0;
 
@@ -134,7 +134,7 @@ heap_push(const DwEntry *entry)
 	heap[i] = *entry;
 }
 
-/* Puts the entry at position i, or below if an entry below is earlier. */
+/* Puts the entry at position i, or farther down if an entry below is earlier. */
 static void
 heap_sift_down(uint32 i, const DwEntry *entry)
 {
@@ -186,7 +186,7 @@ heap_filter(DwKeep keep, void *arg)
 
 /*---- Counting ----*/
 
-/* Adds "by" to the number of entries that are not ready yet: in ring, heap and waiting spares. */
+/* Adds "by" to the number of entries that are not ready yet (in ring, heap and waiting spares). */
 static void
 add_to_waiting(DwLane *lane, int by)
 {
@@ -197,8 +197,8 @@ add_to_waiting(DwLane *lane, int by)
 /*
  * Returns a lane's share of the database's part of the pool, in entries.
  *
- * A lane may hold more, since it may borrow memory that other lanes do not use.  When the pool is
- * empty, it must give the surplus back.
+ * A lane may have more entries than its share, in memory that other lanes do not use.  When the
+ * pool is empty, the lane must give the surplus back.
  */
 uint32
 dw_near_limit(void)
@@ -221,12 +221,11 @@ dw_near_set_cursor(DwLane *lane, TimestampTz due, int64 id)
 }
 
 /*
- * Makes the timer load the lane again from (due, id) on, because its entries from there on
- * are out of date or take memory that is needed elsewhere.
+ * Makes the timer load the lane again from (due, id) on, because its entries from this key on are
+ * out of date, or their memory is needed for other entries.
  *
- * Pulls the lane's cursor back to (due, id), unless the cursor is before this key.  The entries
- * from the cursor on are still in memory afterwards: the caller must call dw_near_apply_cuts(),
- * which drops them for all lanes in one pass.
+ * If the lane's cursor is after (due, id), moves it back.  The entries from the cursor on are still
+ * in memory: the caller must call dw_near_apply_cuts(), which drops them for all lanes in one pass.
  */
 void
 dw_near_cut(DwLane *lane, TimestampTz due, int64 id)
@@ -242,7 +241,7 @@ dw_near_cut(DwLane *lane, TimestampTz due, int64 id)
 	dw_atomic_lower(&lane->next_far, due);
 	dw_lane_dirty(db, lane);
 
-	/* no entry from the cursor on is in memory, so there is no entry to drop */
+	/* no entry from the cursor on is in memory, so no cut is needed */
 	if (!cursor_moves)
 		return;
 	if (cut->due == DW_NEVER)
@@ -251,7 +250,10 @@ dw_near_cut(DwLane *lane, TimestampTz due, int64 id)
 	cut->id = lane->cursor_id;
 }
 
-/* Returns true if the entry stays in ring or heap.  If not, counts it as no longer waiting. */
+/*
+ * Returns true if the entry stays in ring or heap.  Otherwise subtracts the entry from the waiting
+ * entries.
+ */
 static bool
 survives_cut(const DwEntry *entry, void *arg)
 {
@@ -263,7 +265,7 @@ survives_cut(const DwEntry *entry, void *arg)
 	return false;
 }
 
-/* Returns true if the entry stays in the ready list of its lane, which has a cut. */
+/* Returns true if the entry stays in the ready list of its lane.  The lane has a cut. */
 static bool
 ready_survives_cut(const DwEntry *entry, void *arg)
 {
@@ -273,11 +275,11 @@ ready_survives_cut(const DwEntry *entry, void *arg)
 }
 
 /*
- * Drops the entries of the lane's ready list and groups for which keep() returns false.  Returns
- * the number of dropped entries.  The caller must not hold the ready lock.
+ * Drops entries of the lane's ready list and groups if keep() returns false for them.  Returns the
+ * number of dropped entries.  The caller must not hold the ready lock.
  *
- * Meanwhile a long list is taken away from the lane and filtered without the lock, so that
- * executors need not wait, but take tasks of other lanes.
+ * A long list is removed from the lane and filtered without the lock, so that executors do not
+ * wait, and take tasks of other lanes.
  */
 static uint32
 filter_ready(DwLane *lane, DwKeep keep, void *arg)
@@ -296,7 +298,7 @@ filter_ready(DwLane *lane, DwKeep keep, void *arg)
 	if (is_long)
 		LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	count -= list.count;
-	/* entries that executors have put back meanwhile come first */
+	/* entries that executors have put back during the filter come first */
 	dw_list_append(dw_pool, &lane->ready, &list);
 	count += dw_groups_filter(db, lane, keep, arg);
 	if (dw_ready_count(lane) > 0)
@@ -305,7 +307,7 @@ filter_ready(DwLane *lane, DwKeep keep, void *arg)
 	return count;
 }
 
-/* Drops the lane's spare if it is beyond the lane's cut.  The caller holds the ready lock. */
+/* Drops the lane's spare if it is not before the lane's cut.  The caller holds the ready lock. */
 static void
 cut_spare(DwLane *lane)
 {
@@ -324,7 +326,7 @@ cut_spare(DwLane *lane)
 }
 
 /*
- * Returns true if a lane with a cut has entries in the ring, the heap or its spare.  If not, the
+ * Returns true if a lane with a cut has entries in the ring, the heap or its spare.  If false, the
  * ring, which may be large, need not be scanned.
  */
 static bool
@@ -337,8 +339,8 @@ any_cut_waits(void)
 }
 
 /*
- * Drops the entries beyond the cuts that dw_near_cut() has noted, in one pass for all
- * lanes.  Takes the ring lock and the ready lock.
+ * Drops the entries from the cuts on that dw_near_cut() has noted, in one pass for all lanes.
+ * Takes the ring lock and the ready lock.
  */
 void
 dw_near_apply_cuts(void)
@@ -360,7 +362,7 @@ dw_near_apply_cuts(void)
 	{
 		DwLane	   *lane = &dw_lanes[cut_lanes[i]];
 
-		/* one lane at a time, so that executors do not wait long for the lock */
+		/* the lock is released after each lane, so that executors do not wait long */
 		pg_atomic_fetch_sub_u64(&db->ready, filter_ready(lane, ready_survives_cut, NULL));
 		LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 		cut_spare(lane);
@@ -371,20 +373,17 @@ dw_near_apply_cuts(void)
 	ncuts = 0;
 }
 
-/*
- * A random sample of the keys in memory.  It serves to estimate a key that comes after a given part
- * of all entries.
- */
+/* A random sample of the keys in memory, to estimate the key after a fraction of all entries. */
 typedef struct Sample
 {
 	int			lane;			/* number of the lane to sample; DW_NO_LANE: all lanes */
-	Key			from;			/* entries before this key are left out */
-	uint64		seen;			/* number of entries so far that were not left out */
+	Key			from;			/* entries before this key are ignored */
+	uint64		seen;			/* number of entries so far, without ignored entries */
 	int			n;				/* number of keys in the sample */
 	Key			keys[SAMPLE];
 } Sample;
 
-/* Passes the entry to the sample.  Always returns true, so that no filter drops the entry. */
+/* Filter that adds the entry to the sample.  Returns true, so that the entry is not dropped. */
 static bool
 add_to_sample(const DwEntry *entry, void *arg)
 {
@@ -394,7 +393,7 @@ add_to_sample(const DwEntry *entry, void *arg)
 	if ((sample->lane != DW_NO_LANE && entry->lane != sample->lane) ||
 		dw_entry_is_before(entry, sample->from.due, sample->from.id))
 		return true;
-	/* reservoir sampling; the random numbers need not be good */
+	/* reservoir sampling; simple random numbers are sufficient */
 	i = sample->seen++;
 	if (sample->n < SAMPLE)
 		i = sample->n++;
@@ -410,8 +409,7 @@ add_to_sample(const DwEntry *entry, void *arg)
 
 /*
  * Samples the entries from this key on, and sorts the sample.  If "lane" is NULL, samples entries
- * of all lanes in ring and heap.  Otherwise samples only entries of this lane, and includes its
- * ready list.
+ * of all lanes in ring and heap.  Otherwise samples this lane with its ready list.
  */
 static void
 take_sample(Sample *sample, DwLane *lane, Key from)
@@ -431,7 +429,7 @@ take_sample(Sample *sample, DwLane *lane, Key from)
 	qsort(sample->keys, sample->n, sizeof(Key), compare_entry_keys);
 }
 
-/* Returns the lane that holds most entries, or NULL if no lane holds more than its share. */
+/* Returns the lane with most entries, or NULL if no lane has more entries than its share. */
 static DwLane *
 greediest_lane(void)
 {
@@ -450,8 +448,8 @@ greediest_lane(void)
 }
 
 /*
- * Cuts the entry's lane at the key *arg, if the entry is not before this key and the lane has no
- * cut yet.  Always returns true, so that no filter drops the entry.
+ * Filter that cuts the entry's lane at the key *arg, if the entry is not before this key and the
+ * lane has no cut yet.  Always returns true, so that the entry is not dropped.
  */
 static bool
 cut_lanes_beyond(const DwEntry *entry, void *arg)
@@ -461,14 +459,14 @@ cut_lanes_beyond(const DwEntry *entry, void *arg)
 	if (!dw_entry_is_before(entry, key->due, key->id) && cuts[entry->lane].due == DW_NEVER)
 	{
 		dw_near_cut(&dw_lanes[entry->lane], key->due, key->id);
-		dw_lanes[entry->lane].refill_at = 0;	/* make_room() sets it after the cut */
+		dw_lanes[entry->lane].refill_at = 0;	/* make_room() sets refill_at after the cut */
 	}
 	return true;
 }
 
 /*
- * Makes the lane wait, since memory has no room for more of its entries: it is not loaded again
- * before executors have taken half of its entries.  Otherwise lanes would push each other out of
+ * Makes the lane wait, since memory has no room for more of its entries: the lane is loaded again
+ * when executors have taken half of its entries.  Otherwise lanes would push each other out of
  * memory for ever.  A lane without entries can always use its spare.
  */
 static void
@@ -478,9 +476,9 @@ wait_for_room(DwLane *lane)
 }
 
 /*
- * Makes room in the pool for an entry with the key "wanted", by cuts.  If lanes hold more than
- * their share, cuts the lane that holds most to half of its share.  Otherwise drops half of all
- * entries in ring and heap from the key "wanted" on.
+ * Makes room in the pool for an entry with the key "wanted".  If a lane has more entries than its
+ * share, cuts the lane with most entries to half of its share.  Otherwise drops half of all entries
+ * in ring and heap from the key "wanted" on.
  *
  * Returns false if no entry could be dropped.
  */
@@ -524,7 +522,7 @@ make_room(Key wanted)
 	return true;
 }
 
-/* Gives back memory beyond the database's quota, since other databases are entitled to it. */
+/* Gives back memory beyond the database's quota, since this memory is part of other quotas. */
 void
 dw_near_obey_quota(void)
 {
@@ -537,7 +535,7 @@ dw_near_obey_quota(void)
 /*---- Placing ----*/
 
 /*
- * Adds the entry to the lane's ready list.  Returns false if memory has no room for it.  "tid": see
+ * Adds the entry to the lane's ready list.  Returns false if memory is full.  "tid":
  * dw_ready_push().
  */
 static bool
@@ -558,8 +556,8 @@ push_ready(DwLane *lane, const DwEntry *entry, const ItemPointerData *tid)
  * Puts an entry, by its due time, into the lane's ready list, the heap, or the ring.  Takes the
  * ready lock or the ring lock.
  *
- * "tid" is the TID of a grouped task, whose entry has no TID, or NULL if it is not known.  It is
- * not stored if the task is not due yet.
+ * "tid" is the TID of a grouped task, whose entry has no TID, or NULL if it is not known.  The TID
+ * is not stored if the task is not due yet.
  *
  * Returns false, and changes nothing, if memory has no room for the entry.
  */
@@ -572,7 +570,7 @@ add_near(DwLane *lane, const DwEntry *entry, const ItemPointerData *tid)
 	if (entry->due <= now)
 		return push_ready(lane, entry, tid);
 
-	/* put it into the heap if the tick of its slot has begun */
+	/* put the entry into the heap if the tick of its slot has begun */
 	if (heap_count < HEAP_SIZE && dw_ring_tick(ring, entry->due) <= dw_ring_tick(ring, now))
 	{
 		heap_push(entry);
@@ -581,7 +579,7 @@ add_near(DwLane *lane, const DwEntry *entry, const ItemPointerData *tid)
 	}
 
 	LWLockAcquire(dw_ring_lock(db), LW_EXCLUSIVE);
-	/* if the clock was set back, the ring must go back before it gets an earlier entry */
+	/* if the clock was set back, the ring must go back before an earlier entry is inserted */
 	dw_ring_advance(ring, dw_ring_tick(ring, now));
 	inserted = dw_ring_insert(ring, dw_pool, &db->account, entry);
 	LWLockRelease(dw_ring_lock(db));
@@ -592,8 +590,8 @@ add_near(DwLane *lane, const DwEntry *entry, const ItemPointerData *tid)
 
 /*
  * Returns true if the lane's next task to load is already due, but the lane has entries that were
- * not handed over yet.  These are earlier, and must be handed over before the task is loaded, since
- * executors take a lane's tasks in order.
+ * not handed over yet.  Such entries are due earlier, and must be handed over before the task is
+ * loaded, since executors take a lane's tasks in order.
  */
 bool
 dw_near_is_behind(const DwLane *lane, TimestampTz due)
@@ -602,7 +600,7 @@ dw_near_is_behind(const DwLane *lane, TimestampTz due)
 }
 
 /*
- * Puts the entry into the lane's spare.  Returns false if the lane has other entries: then it may
+ * Puts the entry into the lane's spare.  Returns false if the lane has other entries: then it must
  * not use its spare.
  */
 static bool
@@ -636,8 +634,8 @@ put_into_spare(DwLane *lane, const DwEntry *entry)
  * Adds an entry like add_near().  If memory is full, drops other entries to make room, or puts the
  * entry into the lane's spare.
  *
- * Returns false if the entry is not in memory.  Then the caller must make sure that the lane's
- * cursor is not after the entry.  This lane itself may have been cut to make room.
+ * If the result is false, the caller must ensure that the lane's cursor is not after the entry.
+ * The entry's own lane may have been cut to make room.
  */
 bool
 dw_near_add_hard(DwLane *lane, const DwEntry *entry, const ItemPointerData *tid)
@@ -649,10 +647,10 @@ dw_near_add_hard(DwLane *lane, const DwEntry *entry, const ItemPointerData *tid)
 	if (add_near(lane, entry, tid))
 		return true;
 	DW_INJECT("add-no-room");
-	/* first cut the lane that holds most, then all lanes */
+	/* first cut the lane that has most entries, then all lanes */
 	for (int i = 0; i < 2 && make_room(wanted); i++)
 	{
-		/* if this lane itself was cut before the entry, the entry stays in the table */
+		/* if this lane was cut before the entry, the entry stays in the table */
 		if ((lane->cursor_due != cursor_due || lane->cursor_id != cursor_id) &&
 			!dw_entry_is_before(entry, lane->cursor_due, lane->cursor_id))
 			return false;
@@ -667,7 +665,7 @@ dw_near_add_hard(DwLane *lane, const DwEntry *entry, const ItemPointerData *tid)
 
 /*---- Handing over ----*/
 
-/* Finds a new place for an entry that has left heap, ring or spare. */
+/* Puts an entry that has left heap, ring or spare into memory again. */
 static void
 move_on(const DwEntry *entry)
 {
@@ -712,7 +710,7 @@ hand_over(const DwEntry *entries, uint32 n)
 	}
 }
 
-/* Hands over about SLICE due entries of the heap at most.  Returns their number. */
+/* Hands over at most about SLICE due entries of the heap.  Returns their number. */
 static uint32
 hand_over_heap(TimestampTz now)
 {
@@ -731,7 +729,7 @@ hand_over_heap(TimestampTz now)
 	return handed_over;
 }
 
-/* Hands over due spares, SLICE at most.  Returns their number. */
+/* Hands over at most SLICE due spares.  Returns their number. */
 static uint32
 hand_over_spares(TimestampTz now)
 {
@@ -749,7 +747,7 @@ hand_over_spares(TimestampTz now)
 	return n;
 }
 
-/* Returns how many more entries the heap can take, minus the entries that one slice may need. */
+/* Returns how many more entries fit into the heap, minus the number of entries of one slice. */
 static uint32
 heap_room(void)
 {
@@ -766,9 +764,9 @@ slot_of(TimestampTz due)
 /*
  * Returns the due time up to which entries are taken out of the slot of "due".
  *
- * If the heap has no room for all of them, chooses the time such that entries spread evenly over
- * the slot would fill half of the room.  So a slot with a million entries is scanned some hundred
- * times at most.
+ * If the heap has no room for all entries, chooses the time so that evenly distributed entries
+ * would fill half of the room.  So even a slot with a million entries is scanned at most a few
+ * hundred times.
  */
 static TimestampTz
 take_until(TimestampTz due, TimestampTz now)
@@ -794,8 +792,8 @@ expect(DwLane *lane)
 }
 
 /*
- * Returns a lane with a task due soon, and forgets it, or returns NULL.  dw_near_hand_over() finds
- * these lanes when it opens a slot.
+ * Removes a lane with a task due soon from expected[], and returns it, or returns NULL.
+ * dw_near_hand_over() adds such lanes when it opens a slot.
  */
 DwLane *
 dw_near_expected(void)
@@ -805,8 +803,8 @@ dw_near_expected(void)
 
 /*
  * Returns when the timer must look at the ring next, by the fast clock.  The timer opens a slot
- * early, so that entries are sorted and an executor is started in time, unless the heap has no room
- * for all entries of the slot.
+ * early, so that entries are sorted and an executor is started in time.  If the heap has no room
+ * for all entries of the slot, the timer opens the slot later.
  */
 static TimestampTz
 ring_next(void)
@@ -820,7 +818,7 @@ ring_next(void)
 	return Max(due, ring_pause);
 }
 
-/* Takes entries, SLICE at most, out of the ring's next slot into "taken".  Returns their number. */
+/* Moves at most SLICE entries from the ring's next slot to "taken".  Returns their number. */
 static uint32
 take_slice(TimestampTz now)
 {
@@ -835,7 +833,7 @@ take_slice(TimestampTz now)
 	}
 	if (take.chunks_left > 0)
 	{
-		/* if the heap is full, entries that are not due yet stay in the slot */
+		/* if the heap is full, entries that are not due yet remain in the slot */
 		if (take.until_due > now && heap_room() == 0)
 		{
 			take.until_due = now;
@@ -848,8 +846,8 @@ take_slice(TimestampTz now)
 }
 
 /*
- * Opens a slice of the ring's next slot: hands over due entries, and pushes the others onto the
- * heap.  Returns the number of entries taken out of the slot.
+ * Opens a slice of the ring's next slot: hands over due entries, and pushes the other entries onto
+ * the heap.  Returns the number of entries taken out of the slot.
  */
 static uint32
 open_slot(TimestampTz now)
@@ -857,7 +855,7 @@ open_slot(TimestampTz now)
 	uint32		n = take_slice(now);
 	uint32		ndue = 0;
 
-	/* into the heap even if the slot's tick has not begun, since the slot is open */
+	/* the slot is open, so use the heap even if the slot's tick has not begun */
 	for (uint32 i = 0; i < n; i++)
 	{
 		if (taken[i].due <= now)
@@ -873,8 +871,8 @@ open_slot(TimestampTz now)
 }
 
 /*
- * Hands over due entries, and opens slots whose time has come, a slice of each.  Returns true if
- * the timer must call this again at once.
+ * Hands over a slice of the due entries, and opens a slice of the slot whose time has come.
+ * Returns true if the timer must call this again at once.
  */
 bool
 dw_near_hand_over(void)
@@ -892,10 +890,7 @@ dw_near_hand_over(void)
 	return n > 0 || take.chunks_left > 0;
 }
 
-/*
- * Returns when dw_near_hand_over() must be called next, by the true clock, or DW_NEVER if no entry
- * waits in memory.
- */
+/* Returns when dw_near_hand_over() must be called next, by the true clock, or DW_NEVER. */
 TimestampTz
 dw_near_next(void)
 {
@@ -907,7 +902,7 @@ dw_near_next(void)
 	return dw_time_add(next, -DW_HEAD_START_US);
 }
 
-/* Resets the lane: nothing is in memory.  The caller holds the ready lock. */
+/* Resets the lane to have no entries in memory.  The caller holds the ready lock. */
 static void
 reset_lane(DwLane *lane)
 {
@@ -923,7 +918,7 @@ reset_lane(DwLane *lane)
 	dw_near_set_cursor(lane, PG_INT64_MIN, PG_INT64_MIN);
 }
 
-/* Predicate for filters that keeps no entry. */
+/* Filter that drops all entries. */
 static bool
 keep_none(const DwEntry *entry, void *arg)
 {
@@ -952,8 +947,8 @@ forget_waiting(void)
 }
 
 /*
- * Cuts a lane so that about its first "keep" ready tasks are left.  When these tasks run low, a
- * timer is woken, as for any lane with enough entries in memory.
+ * Cuts a lane so that about its first "keep" ready tasks are left.  When fewer than load_below
+ * tasks are left, sessions wake a timer.
  */
 static void
 leave_first(DwLane *lane, uint32 keep)
@@ -964,10 +959,10 @@ leave_first(DwLane *lane, uint32 keep)
 	take_sample(sample, lane, first);
 	if (sample->n > 1 && sample->seen > keep)
 	{
-		/* the first task stays, so that a session takes it and wakes the timer */
+		/* at least one task stays, so that a session takes this task and wakes the timer */
 		Key			key = sample->keys[Max(sample->n * keep / sample->seen, 1)];
 
-		/* before the cut, since the remaining tasks may be taken at any time after it */
+		/* before the cut, since sessions may take the remaining tasks at any time after the cut */
 		LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 		lane->load_below = keep / 2 + 1;
 		LWLockRelease(dw_ready_lock(db));
@@ -978,8 +973,8 @@ leave_first(DwLane *lane, uint32 keep)
 }
 
 /*
- * Leaves about "keep" ready tasks of each lane to sessions that receive messages, and drops the
- * others.  Called before the timer ends.  The next timer reads all lanes again.
+ * Drops all entries, except about "keep" ready tasks of each lane for sessions that receive
+ * messages.  Called before the timer ends.  The next timer reads all lanes again.
  */
 void
 dw_near_leave_ready(uint32 keep)

@@ -3,19 +3,20 @@
  * orphans.c
  *	  Tasks of roles that do not exist any more.
  *
- * Run by the timer.  It never waits for a lock: a row that is locked is left for later.
+ * Run by the timer.  The timer never waits for a lock, and skips locked rows until later.
  *
- * DROP ROLE leaves delay_wheel's rows as they are.  When a role is gone, the timer marks the role's
- * lanes as orphans.  An orphan has no tasks in memory, is not loaded, and gets no executor.  Its
- * rows are moved to delay_wheel_data.failed_task, in slices of about a millisecond.
+ * DROP ROLE does not change delay_wheel's rows.  When a role is gone, the timer marks the role's
+ * lanes as orphans.  An orphan has no tasks in memory, is not loaded, and gets no executor.  The
+ * timer moves the rows of orphans to delay_wheel_data.failed_task, in slices of about a
+ * millisecond.
  *
- * The timer learns that a role is gone from the session that drops the role, when it reads the
- * table for lanes, or when it is about to start an executor.  Connected sessions of the role may
- * still schedule tasks.  An orphan's horizon is before all times, so each such task lowers the
- * lane's next_far, and the timer moves it, too.
+ * The timer detects a dropped role in three ways: the session that drops the role wakes the timer,
+ * the timer reads the table for lanes, or the timer is about to start an executor.  Connected
+ * sessions of the role may still schedule tasks.  An orphan's horizon is before all times, so a new
+ * task lowers the lane's next_far, and the timer moves this task, too.
  *
- * The timer reads pg_authid to check whether a role exists, and not its caches, since it may learn
- * of a commit before its caches are invalidated.
+ * The timer checks in pg_authid whether a role exists.  Its caches may be older than the commit of
+ * DROP ROLE.
  *
  *-------------------------------------------------------------------------
  */
@@ -45,14 +46,14 @@
 #include "../task/task.h"
 #include "timer.h"
 
-/* Microseconds after which a slice ends, and steps between two looks at the clock. */
+/* Microseconds after which a slice ends, and number of steps between two looks at the clock. */
 #define SLICE_US		1000
 #define SLICE_STEP		16
 /* Microseconds before the next try after an error, or if a table is locked. */
 #define RETRY_US		(100 * 1000)
 /*
- * Microseconds before locked rows are tried again.  A session that has locked a row by plain SQL
- * does not tell the timer when it ends.
+ * Microseconds before locked rows are tried again.  If plain SQL has locked a row, the timer gets
+ * no message when the lock ends.
  */
 #define LOCKED_ROW_US	(5 * USECS_PER_MINUTE)
 
@@ -62,18 +63,18 @@ static bool any_wanted = false;
 
 /* Number of the next lane whose owner must be checked. */
 static int	check_at = 0;
-/* Nothing is done before this time, since a table was locked or an error was raised. */
+/* After a locked table or an error, nothing is done before this time. */
 static TimestampTz check_after = PG_INT64_MIN;
 
-/* The orphan whose rows are being moved; the next slice begins at "reached". */
+/* The orphan whose rows are being moved.  The next slice begins at "reached". */
 static int32 emptying = DW_NO_LANE;
 static DwTaskKey reached;
-/* True if rows of this orphan were left because they were locked. */
+/* True if locked rows of this orphan were skipped. */
 static bool rows_locked = false;
-/* Rows of this orphan that were moved, in committed slices. */
+/* Number of rows of this orphan that committed slices have moved. */
 static int64 moved = 0;
 
-/* The result of a slice.  It counts only after the slice has committed. */
+/* The result of a slice, used only after the slice has committed. */
 typedef struct Slice
 {
 	int64		moved;			/* number of rows */
@@ -81,8 +82,8 @@ typedef struct Slice
 } Slice;
 
 /*
- * Resets this file, and has all owners checked.  The timer must call this before any other function
- * of this file.
+ * Resets this file, and requests a check of all owners.  The timer must call this before any other
+ * function of this file.
  */
 void
 dw_orphans_reset(DwDatabase *database)
@@ -170,7 +171,7 @@ record_orphan(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 
 /*
  * Moves rows of the lane to delay_wheel_data.failed_task, from "reached" on, for about SLICE_US.
- * Only deletes cancelled tasks.
+ * Cancelled tasks are only deleted.
  */
 static void
 move_to_failed(Relation rel, Slice *slice)
@@ -279,14 +280,17 @@ next_orphan(void)
 	return NULL;
 }
 
-/* Notes that the lane has tasks in the table, which must be moved if it is an orphan. */
+/*
+ * Called for a lane with tasks in the table.  If the lane is an orphan, requests the move of these
+ * tasks.
+ */
 void
 dw_orphans_wanted(const DwLane *lane)
 {
 	any_wanted |= lane->orphan;
 }
 
-/* Moves a slice of the orphan's tasks, unless its role exists again. */
+/* Moves a slice of the orphan's tasks.  Does nothing if its role exists again. */
 static void
 empty_lane(Relation rel, DwLane *lane, Slice *slice)
 {
@@ -306,8 +310,8 @@ empty_lane(Relation rel, DwLane *lane, Slice *slice)
 }
 
 /*
- * Checks owners, and moves tasks of orphans, a slice of each, in one transaction.  Returns true if
- * the timer must call this again at once.
+ * Checks a slice of the owners, and moves a slice of the orphans' tasks, in one transaction.
+ * Returns true if the timer must call this again at once.
  */
 bool
 dw_orphans_some(void)
@@ -373,17 +377,17 @@ dw_orphans_some(void)
 	return ok && dw_orphans_next() <= now;
 }
 
-/*
- * Returns when dw_orphans_some() must be called next, unless another process reports a change
- * before; DW_NEVER: only after such a report.
- */
+/* Returns when dw_orphans_some() must be called next, if no other process reports a change. */
 TimestampTz
 dw_orphans_next(void)
 {
 	return check_at < dw_max_lanes || next_orphan() != NULL ? check_after : DW_NEVER;
 }
 
-/* Returns true if the tasks of the lane are being moved: then the lane must not be given back. */
+/*
+ * Returns true if tasks of the lane are being moved.  During the move the lane must not be given
+ * back.
+ */
 bool
 dw_orphans_holds(const DwLane *lane)
 {

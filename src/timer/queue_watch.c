@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * queue_watch.c
- *	  Keeps queues and pauses in shared memory up to date.
+ *	  Updates queues and pauses in shared memory from the tables.
  *
  * Run by the timer.  When a transaction has changed queues or pauses, the timer reads their tables,
  * gives each declared queue a place (an element of the array dw_queues), and pauses or resumes
- * lanes.  It gives queues of a dropped role to the bootstrap superuser.
+ * lanes.  The timer also gives queues of a dropped role to the bootstrap superuser.
  *
  *-------------------------------------------------------------------------
  */
@@ -44,7 +44,7 @@
 /* True if this timer has read the tables of queues. */
 static bool looked = false;
 
-/* True if the log says already that more queues are declared than there are places. */
+/* True if this timer has logged that more queues are declared than places exist. */
 static bool missing_announced = false;
 
 /* Copies the options of a declared queue to its place. */
@@ -71,8 +71,8 @@ set_queue(DwQueue *place, const DwDeclaredQueue *queue)
 }
 
 /*
- * Frees the places of queues that are not declared any more, and gives each declared queue a place,
- * if one is free.  Returns true if a place was freed.
+ * Frees the places of dropped queues, and gives each declared queue a place, if a place is free.
+ * Returns true if a place was freed.
  */
 static bool
 place_queues(DwDatabase *db)
@@ -96,7 +96,7 @@ place_queues(DwDatabase *db)
 		}
 	}
 
-	/* a timer that went to rest has logged this */
+	/* a timer that has gone to rest has written this log line */
 	if (!looked)
 		missing_announced = dw_process_follows_rest(&db->timer) && db->queues_missing;
 	looked = true;
@@ -125,9 +125,9 @@ place_queues(DwDatabase *db)
 }
 
 /*
- * Sets the lane's queue_place, and counts the lane's executors for its queue.  The caller has
- * unlisted lanes of external queues.  If the queue has got or lost groups, cuts the lane, since
- * entries with and without groups differ.
+ * Sets the lane's queue_place, and counts the lane's executors for its queue.  If the queue has got
+ * or lost groups, cuts the lane, since entries with and without groups differ.  The caller has
+ * removed lanes of external queues from their lists.
  */
 static void
 attach_lane(DwDatabase *db, DwLane *lane)
@@ -148,7 +148,7 @@ attach_lane(DwDatabase *db, DwLane *lane)
 		dw_queues[lane->queue_place].running += lane->running;
 }
 
-/* Reports a lack of places for queues, once until all queues have places. */
+/* Reports that places for queues are lacking, again only after all queues have had places. */
 static void
 report_missing(DwDatabase *db)
 {
@@ -169,9 +169,9 @@ report_missing(DwDatabase *db)
 /*
  * Brings shared memory up to date with the tables of queues and pauses, which were just read.
  *
- * A resumed lane is cut first and read again: during the pause, tasks may have arrived in its ready
- * list in any order, and executors may have put tasks back.  A lane whose queue is not declared any
- * more is cut, too, since its tasks in memory may be cancelled.
+ * A resumed lane is cut and read again, since its ready list may be out of order: during the pause
+ * tasks have arrived, and executors have put tasks back.  If a queue was dropped, its lanes are
+ * cut, too, since their tasks in memory may be cancelled.
  */
 static void
 apply_tables(DwDatabase *db)
@@ -180,7 +180,7 @@ apply_tables(DwDatabase *db)
 
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	/* lanes of external queues are listed by the queue's place, which another queue may get */
+	/* lanes of external queues are in the list of the queue's place, which another queue may get */
 	dw_each_lane(lane, db)
 		if (lane->external)
 			dw_ready_unlist(db, lane);
@@ -215,7 +215,7 @@ apply_tables(DwDatabase *db)
 		lane->paused = dw_pause_of_lane(lane);
 		dw_ready_obey_pause(db, lane);
 	}
-	/* queues may have been declared, dropped, or have got other receivers */
+	/* queues, or the receivers of queues, may have changed */
 	dw_await_wake_all(db);
 	LWLockRelease(dw_ready_lock(db));
 
@@ -237,8 +237,8 @@ dw_queues_attach_new_lane(DwDatabase *db, DwLane *lane)
 }
 
 /*
- * Returns true if the role exists.  *known caches the last existing role, so that a role is not
- * looked up for each of its queues.
+ * Returns true if the role exists.  *known caches the last existing role, so that the same role is
+ * not looked up for each queue.
  */
 static bool
 role_exists(Oid role, Oid *known)
@@ -271,9 +271,8 @@ roles_that_exist(Datum all, Oid *known)
 }
 
 /*
- * Gives this queue to the bootstrap superuser if its owner was dropped, and removes dropped
- * roles from its users and receivers.  Returns true if the row was changed.  The caller has locked the
- * table for writing.
+ * Gives this queue to the bootstrap superuser if its owner was dropped.  Removes dropped roles from
+ * its users and receivers.  Returns true if the row was changed.  The table is locked for writing.
  */
 static bool
 adopt_queue(Relation rel, HeapTuple tuple, Oid *known)
@@ -345,9 +344,9 @@ adopt_queues(void)
 }
 
 /*
- * Brings queues and pauses in shared memory up to date.  "changed" is true if they may have changed
- * since the last call.  Returns DW_NEVER, or the time when the timer must call this again, since a
- * table was locked or an error was raised.
+ * Updates queues and pauses in shared memory.  "changed" is true if their tables may have changed
+ * since the last call.  If a table was locked or an error was raised, returns when the timer must
+ * call this again.  Otherwise returns DW_NEVER.
  */
 TimestampTz
 dw_queues_look(DwDatabase *db, bool changed)

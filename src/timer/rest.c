@@ -3,26 +3,26 @@
  * rest.c
  *	  Ends a timer for a while if it has little work.
  *
- * Run by the timer.  There may be a thousand databases, and few of them may be busy.  A timer goes
- * to rest if it had no work for delay_wheel.timer_idle_timeout, and will have none for some time:
- * it publishes the end of its rest (DwTimerNews.rest_until), and ends.  The launcher starts a timer
- * again ahead of this time, or when a session lowers it.  The handshake in timer.c makes sure that
- * no change that sessions store meanwhile is lost.
+ * Run by the timer.  A server may have a thousand databases, of which few are busy.  If a timer had
+ * no work for delay_wheel.timer_idle_timeout, and will have none for some time, it goes to rest: it
+ * publishes the end of its rest (DwTimerNews.rest_until), and its process ends.  The launcher
+ * starts a timer again before this time, or when a session lowers the time.  The handshake in
+ * timer.c ensures that no change that sessions store at this moment is lost.
  *
- * A rest gives up all entries, since the next timer reads the table again.  So a timer with many
- * entries does not rest.
+ * A timer that rests drops all entries, and the next timer reads the table again.  So a timer with
+ * many entries does not rest.
  *
- * A timer with due messages does not rest, either, since sessions receive them from memory.  But if
- * another database lacks a background worker, a timer that has no work itself gives way
- * (DW_CAN_GIVE_WAY): it rests, and leaves the ready messages in memory.  Sessions receive them, as
- * after a crash of a timer.  They have a timer started when few messages are left, when a message
- * must come back, and when they have received some.  So no message waits for ever.  But while the
- * next timer reads the table, a session may find no message.
+ * A timer with due messages does not rest, since sessions receive these messages from memory.  But
+ * if another database lacks a background worker, a timer without work gives way (DW_CAN_GIVE_WAY):
+ * it rests, and leaves the ready messages in memory.  Sessions still receive them.  Sessions
+ * request a timer when few messages are left, when a message must come back, and after they have
+ * received some messages.  So no message waits for ever.  But while the next timer reads the table,
+ * a session may find no message.
  *
- * There may be fewer background workers than databases.  If few are free (dw_workers_are_few()), a
- * timer that can rest does so at once, and a process that starts a worker asks a sleeping timer to
- * rest (dw_timers_make_way()).  When the server starts, the databases get timers one after the
- * other.  A timer without near tasks ends as soon as it has read the table.
+ * A server may have fewer background workers than databases.  If few workers are free
+ * (dw_workers_are_few()), a timer that can rest rests at once, and a process that starts a worker
+ * asks a sleeping timer to rest (dw_timers_make_way()).  When the server starts, the databases get
+ * timers one after the other.  A timer without near tasks ends after it has read the table.
  *
  *-------------------------------------------------------------------------
  */
@@ -38,9 +38,9 @@
 #include "../shmem/shared.h"
 #include "timer.h"
 
-/* A timer with more tasks in memory does not rest: to read them again costs too much. */
+/* A timer with more tasks in memory does not rest, since reading them again would cost too much. */
 #define MANY_TASKS		1000
-/* Shortest interval of looks while messages wait, or sessions wait for messages, in us. */
+/* Shortest interval between two checks while messages or receivers wait, in us. */
 #define MESSAGES_US		(10 * USECS_PER_SEC)
 
 /* Since when this timer has had no work, by dw_uptime(). */
@@ -59,11 +59,11 @@ dw_rest_begin(void)
 }
 
 /*
- * Returns true if no process of the database prevents a rest of this kind.  Processes tell the
- * timer when they start and end, but sessions that wait for messages end silently.
+ * Returns true if no process of the database prevents a rest of this kind.  Processes wake the
+ * timer when they start and end, except sessions that wait for messages.
  *
  * A timer can give way even if sessions wait, or if ready tasks or messages cannot be taken now.
- * When that may have changed, the timer is told, or its rest ends.
+ * When this may have changed, another process wakes the timer, or the rest ends.
  */
 bool
 dw_rest_is_undisturbed(DwDatabase *db, DwCanRest how)
@@ -76,8 +76,8 @@ dw_rest_is_undisturbed(DwDatabase *db, DwCanRest how)
 }
 
 /*
- * Returns how the timer can rest, and sets *until to the end of the rest, or to DW_NEVER if only a
- * call ends it.  "next" is when the timer has work, apart from loads.
+ * Returns how the timer can rest.  Sets *until to the end of the rest, or to DW_NEVER if only a
+ * call ends the rest.  "next" is the time at which the timer has work other than loads.
  */
 DwCanRest
 dw_rest_possible(DwDatabase *db, TimestampTz next, TimestampTz *until)
@@ -93,8 +93,8 @@ dw_rest_possible(DwDatabase *db, TimestampTz next, TimestampTz *until)
 }
 
 /*
- * Reads lanes with messages again, since nobody has received the messages for a long time.  An
- * entry of a message without a row may be left, and the timer could never rest.
+ * Reads lanes with messages again, since nobody has received the messages for a long time.  If
+ * entries without rows were left, the timer could never rest.
  */
 static void
 reread_messages(DwDatabase *db)
@@ -106,8 +106,8 @@ reread_messages(DwDatabase *db)
 }
 
 /*
- * From time to time checks messages that wait, or sessions that wait for messages, since they keep
- * the timer from a rest.  Lowers *look_at to the time of the next check.
+ * From time to time checks waiting messages, or sessions that wait for messages, since they prevent
+ * the timer from resting.  Lowers *look_at to the time of the next check.
  */
 static void
 look_at_messages(DwDatabase *db, TimestampTz *look_at)
@@ -125,7 +125,7 @@ look_at_messages(DwDatabase *db, TimestampTz *look_at)
 	*look_at = Min(*look_at, dw_now() + left);
 }
 
-/* Returns true if the timer must rest now.  If not, lowers *look_at to the next look. */
+/* Returns true if the timer must rest now.  Otherwise lowers *look_at to the next check. */
 bool
 dw_rest_is_due(DwDatabase *db, DwCanRest how, TimestampTz *look_at)
 {
@@ -150,7 +150,7 @@ dw_rest_is_due(DwDatabase *db, DwCanRest how, TimestampTz *look_at)
 }
 
 /*
- * Step Z4: gives up all entries before a rest until this time.  The next timer does not need the
+ * Step Z4: drops all entries before a rest until this time.  The next timer does not need the
  * entries, and other databases need the memory.
  */
 void
@@ -167,9 +167,9 @@ dw_rest_give_up(DwDatabase *db, DwCanRest how, TimestampTz until)
 	dw_near_leave_ready(Max(MANY_TASKS / Max(db->nlanes, 1), 1));
 
 	/*
-	 * A session may have found no message while a long list was taken away, and now waits although
-	 * there are messages: wake one session.  If it does not look, a timer must wake another
-	 * session.
+	 * While a long list was removed, a session may have found no message, and now waits although
+	 * there are messages.  So wake one session.  If this session does not look, a timer must wake
+	 * another session.
 	 */
 	look_at = dw_wake_receivers(db);
 	if (look_at != DW_NEVER)

@@ -3,18 +3,18 @@
  * timer.c
  *	  The timer: the process that hands over tasks of one database when they are due.
  *
- * Run by the timer.  Each database with the extension has a timer.  It is a session of the
- * bootstrap superuser, but runs no SQL and no task.
+ * Run by the timer.  Each database with the extension has a timer: a session of the bootstrap
+ * superuser that runs no SQL and no task.
  *
  * The timer takes hints of committed tasks from its inbox, loads the tasks of the near future from
- * the table, moves due tasks to the ready lists, and starts executors.  In between it sleeps
- * exactly until the next work is due.  It does not poll: the handshake in sleep_until_needed(),
- * steps H1 to H3 of the model in test/model, makes sure that no event is missed.
+ * the table, moves due tasks to the ready lists, and starts executors.  Between these steps the
+ * timer sleeps exactly until the next work is due.  The timer does not poll: the handshake in
+ * sleep_until_needed(), steps H1 to H3 of the model in test/model, ensures that no event is missed.
  *
- * If the timer ends, for whatever reason, the launcher starts another timer, which begins without
- * entries and reads the table.  Commands that need the database without sessions (hold.c), and
- * changes of the database's settings, make the timer end.  It also ends when the clock was set
- * back, since times in its memory and in shared memory are too late by the new clock.
+ * If the timer ends for any reason, the launcher starts another timer, which begins without entries
+ * and reads the table.  Commands that need the database without sessions (hold.c), and changes of
+ * the database's settings, make the timer end.  The timer also ends after the clock was set back,
+ * since times in its memory and in shared memory are too late by the new clock.
  *
  *-------------------------------------------------------------------------
  */
@@ -45,12 +45,12 @@
 #include "../shmem/suspects.h"
 #include "timer.h"
 
-/* Maximum number of hints that the timer takes from the inbox at a time. */
+/* Maximum number of hints that the timer takes from the inbox in one step. */
 #define INBOX_SLICE		256
 
 static DwDatabase *db = NULL;
 
-/* True if this timer ends because another process asked it to. */
+/* True if this timer ends because another process has requested its end. */
 static bool let_go = false;
 
 /* True if this timer ends because it goes to rest. */
@@ -59,21 +59,21 @@ static bool rests = false;
 /* Value of "control" before the timer last looked at queues, pauses and marks. */
 static uint32 control_seen = 0;
 
-/* When this timer must look for ended leases, as known at its last look. */
+/* When this timer must look for ended leases, as computed at its last look. */
 static TimestampTz lease_at = DW_NEVER;
 
-/* How often this timer had been woken before it last looked for work. */
+/* Number of calls (wake-ups) of this timer before it last looked for work. */
 static uint32 calls_seen = 0;
 
-/* Value of db->account.quota before the timer last gave back memory beyond it. */
+/* Value of db->account.quota before the timer last gave back memory beyond its quota. */
 static uint32 quota_seen = 0;
 
 static uint32 wait_event = 0;
 
 /*
- * Forgets suspects (tasks that may have crashed the server) whose rows are gone, for example
- * cancelled tasks.  Keeps suspects of the last hour: after a lost run of a recurring task, the next
- * run must become the suspect first.
+ * Removes suspects (tasks that may have crashed the server) whose rows are gone, for example
+ * cancelled tasks.  Does not remove suspects of the last hour: after a lost run of a recurring
+ * task, the next run must first become the suspect.
  */
 static void
 tidy_crashes(DwDatabase *db)
@@ -120,8 +120,8 @@ give_database_back(int code, Datum arg)
 }
 
 /*
- * Takes over the database that the launcher has chosen, and connects to it.  Exits if another
- * database has got the place meanwhile, or a command needs the database without sessions.
+ * Takes over the database that the launcher has chosen, and connects to this database.  Exits if
+ * the place belongs to another database now, or a command needs the database without sessions.
  */
 static void
 take_database(Datum number)
@@ -139,7 +139,7 @@ take_database(Datum number)
 	}
 	if (dw_database_is_held(db))
 	{
-		/* a command that holds the database later finds the pid */
+		/* from now on, a command that holds the database finds the pid */
 		dw_process_ends(&db->timer, DW_PROCESS_FINISHED);
 		LWLockRelease(dw_shared->table_lock);
 		dw_wake_launcher();
@@ -153,8 +153,7 @@ take_database(Datum number)
 
 /*
  * Returns true if this timer must end: a command needs the database without sessions, or a restart
- * was requested.  The other process stores the request before it sets this timer's latch, see
- * dw_call_timer().
+ * was requested.  A request is stored before the timer's latch is set, see dw_call_timer().
  */
 static bool
 timer_asked_to_end(void)
@@ -163,7 +162,7 @@ timer_asked_to_end(void)
 	return let_go;
 }
 
-/* If the clock was set back, makes this timer end: the next timer has no outdated times. */
+/* If the clock was set back, makes this timer end, since the next timer has no outdated times. */
 static void
 obey_clock(void)
 {
@@ -178,23 +177,23 @@ obey_clock(void)
 	dw_call_timer(db, DW_RESTART_NOW);
 }
 
-/* Applies settings.  Called whenever they may have changed. */
+/* Applies settings.  Called whenever settings may have changed. */
 static void
 obey_settings(void)
 {
 	dw_database_disable(db, !dw_enabled);
 	dw_dispatch_end_surplus(db);
 	dw_retention_obey_settings(db);
-	/* more executors may be allowed now, or tasks of superusers, and the window of a load may be longer */
+	/* more executors, or tasks of superusers, may be allowed now, or the window be longer */
 	dw_news_tell(&db->timer_news, DW_NEWS_EXECUTORS);
 	dw_news_tell(&db->timer_news, DW_NEWS_RIGHTS);
 	dw_load_settings_changed();
 }
 
 /*
- * Exits if the database does not have the extension.  The launcher also starts a timer to find that
- * out.  Such a timer ends before its state is DW_PROCESS_RUNNING, and the launcher goes on to the
- * next database.
+ * Exits if the database does not have the extension.  The launcher also starts timers for this
+ * check.  A timer without the extension ends before its state is DW_PROCESS_RUNNING, and the
+ * launcher continues with the next database.
  */
 static void
 require_extension(void)
@@ -216,7 +215,7 @@ begin_service(void)
 	LWLockRelease(dw_shared->table_lock);
 	dw_quota_update();
 	dw_process_publish(&db->timer);
-	/* from now on the timer reads changes of sessions that found no timer */
+	/* from now on the timer reads changes of sessions that have found no timer */
 	(void) dw_news_take(&db->timer_news, DW_NEWS_START);
 	/* the launcher starts one timer at a time, and has waited for this timer */
 	dw_wake_launcher();
@@ -230,16 +229,16 @@ begin_service(void)
 	tidy_crashes(db);
 	dw_retention_begin(db);
 	obey_settings();
-	/* with a thousand databases, this would flood the log */
+	/* after a rest nothing is logged, since a thousand databases would flood the log */
 	if (!dw_process_follows_rest(&db->timer))
 		ereport(LOG,
 				(errmsg("delay_wheel serves database \"%s\"", db->name)));
 }
 
 /*
- * Looks at queues, pauses and marks of delay_cancel_all(), if these were changed or their time has
- * come.  "first" is true if this timer has not looked before.  Returns when the timer must call
- * this again, unless they are changed before.
+ * Reads queues, pauses and marks of delay_cancel_all(), if they were changed or it is time.
+ * "first" is true at the first call of this timer.  Returns when the timer must call this again.
+ * After a change, the timer calls this earlier.
  */
 static TimestampTz
 look_at_control(bool first)
@@ -263,20 +262,20 @@ look_at_control(bool first)
 static DwHint to_read[INBOX_SLICE];
 static int	nto_read = 0;
 
-/* Returns true if this key is before the lane's cursor: tasks up to the cursor are in memory. */
+/* Returns true if this key is before the lane's cursor, so that its task must be in memory. */
 static bool
 is_before_cursor(const DwLane *lane, TimestampTz due, int64 id)
 {
 	return due < lane->cursor_due || (due == lane->cursor_due && id < lane->cursor_id);
 }
 
-/* Steps D2 to D4: puts a task into memory if it is before the cursor.  "tid": see add_near(). */
+/* Steps D2 to D4: puts a task before the cursor into memory.  "tid": see add_near(). */
 static void
 add_hinted(const DwEntry *entry, const ItemPointerData *tid)
 {
 	DwLane	   *lane = &dw_lanes[entry->lane];
 
-	/* D3: a later load will read the task, since it is beyond the cursor */
+	/* D3: the task is beyond the cursor, so a later load will read it */
 	if (!is_before_cursor(lane, entry->due, entry->id))
 	{
 		dw_atomic_lower(&lane->next_far, entry->due);
@@ -290,7 +289,7 @@ add_hinted(const DwEntry *entry, const ItemPointerData *tid)
 	}
 }
 
-/* Has the lane of a hint loaded again, from the task of the hint on. */
+/* Requests a reload of the hint's lane, from the task of the hint on. */
 static void
 read_again(const DwHint *hint)
 {
@@ -298,7 +297,7 @@ read_again(const DwHint *hint)
 	dw_near_apply_cuts();
 }
 
-/* Reads the groups of the tasks in to_read, and puts them into memory. */
+/* Reads the groups of the tasks in to_read, and puts these tasks into memory. */
 static void
 add_grouped(void)
 {
@@ -330,7 +329,7 @@ take_hint(const DwHint *hint)
 	if (pg_atomic_read_u32(&lane->generation) != hint->lane.generation ||
 		lane->database != db->oid)
 	{
-		/* the lane was given back meanwhile */
+		/* the lane was given back after the hint was made */
 		dw_reload_ask(&db->timer_news, hint->due);
 		return;
 	}
@@ -364,7 +363,7 @@ drain_inbox(void)
 	return n > 0;
 }
 
-/* Releases held groups if another process has noted that the reason for a hold may be gone. */
+/* If another process has noted that the reason for a hold may be gone, ends the holds of groups. */
 static void
 let_groups_go(void)
 {
@@ -380,7 +379,7 @@ let_groups_go(void)
 
 /*
  * Step H2, and H2v of leases: returns true if another process has stored work for this timer,
- * perhaps before it could see that the timer sleeps.
+ * perhaps before that process could see that the timer sleeps.
  */
 static bool
 anything_new(void)
@@ -401,9 +400,9 @@ anything_new(void)
 /*
  * Sleeps until this time, or until another process wakes this timer.
  *
- * The handshake: the timer first publishes until when it sleeps, and then checks again whether
- * other processes have stored work.  A committing session first stores its work, and then reads
- * until when the timer sleeps.  So at least one of the two sees the other's store.
+ * The handshake: the timer publishes until when it sleeps, and then checks again for work.  A
+ * committing session stores its work, and then reads until when the timer sleeps.  So the timer
+ * sees the work, or the session sees that the timer sleeps.
  */
 static void
 sleep_until_needed(TimestampTz until)
@@ -427,7 +426,7 @@ sleep_until_needed(TimestampTz until)
 }
 
 /*
- * Goes to rest until this time.  Returns false if another process has stored work meanwhile.
+ * Goes to rest until this time.  Returns false if another process has just stored work.
  *
  * The handshake is the same as for sleeping, except that the timer withdraws itself: a session that
  * finds no timer lowers the end of the rest (step C4), and calls the launcher.  Either the session
@@ -445,7 +444,10 @@ go_to_rest(DwCanRest how, TimestampTz until)
 	/* Z3 */
 	if (anything_new() || !dw_rest_is_undisturbed(db, how))
 	{
-		/* in this order: a session that found no timer lowers the end of the rest in vain */
+		/*
+		 * publish the timer first: before this, a session that finds no timer lowers the end of the
+		 * rest
+		 */
 		dw_process_publish(&db->timer);
 		dw_rest_publish(&db->timer_news, DW_AWAKE);
 		return false;
@@ -464,7 +466,7 @@ dw_timer_main(Datum number)
 	TimestampTz control_at;
 	MemoryContext round_context;
 
-	/* the timer runs no query that pg_cancel_backend() could cancel */
+	/* pg_cancel_backend() has no effect, since the timer runs no query */
 	pqsignal(SIGINT, PG_SIG_IGN);
 	dw_crashes_watch_signals();
 	dw_worker_begin();

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * timer.h
- *	  Functions that the files of the timer offer to each other.
+ *	  Functions that the files of the timer share.
  *
  *-------------------------------------------------------------------------
  */
@@ -37,7 +37,7 @@ extern TimestampTz dw_give_way(DwDatabase *db);
 
 /*---- lease_watch.c: looks for leases that have ended ----*/
 
-/* Takes a message whose lease has ended into memory. */
+/* Adds a message whose lease has ended to memory. */
 typedef void (*DwTakeHint) (const DwHint *hint);
 
 extern void dw_lease_watch_begin(DwDatabase *db);

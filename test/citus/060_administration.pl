@@ -31,7 +31,7 @@ sub fails
 # Tables of delay_wheel stay local, also where the setting lets Citus take any table.
 #
 sql('SELECT delay_wheel.set_up_citus()');
-my $cannot = qr/table "\w+" of delay_wheel cannot be distributed\n.*HINT:  Each node has tasks and tables of delay_wheel of its own/;
+my $cannot = qr/table "\w+" of delay_wheel cannot be distributed\n.*HINT:  Each node has its own tasks and its own tables of delay_wheel/;
 for my $sql (
 	q{create_distributed_table('delay_wheel_data.pause', 'owner')}, q{create_distributed_table_concurrently('delay_wheel_data.pause', 'owner')},
 	q{create_distributed_table('delay_wheel_data.pause', NULL)}, q{create_reference_table('delay_wheel_data.cancellation')},

@@ -216,7 +216,7 @@ lose_and_regain('REVOKE admins FROM readers', 'GRANT admins TO readers', 'so it 
 #
 # Roles that are dropped.
 #
-my $notice = qr/NOTICE:  role "app" has pending delay_wheel tasks\nDETAIL:  They will be moved to delay_wheel\.failed\./;
+my $notice = qr/NOTICE:  role "app" has pending delay_wheel tasks\nDETAIL:  The tasks will be moved to delay_wheel\.failed\./;
 my ($out, $err);
 
 $node->safe_psql('postgres', q{

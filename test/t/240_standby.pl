@@ -195,7 +195,7 @@ effects($standby, 'goes on', 2, 'nor if the launcher is started again');
 #
 # hold, on another standby of the same.
 #
-my $hold_text = qr/WARNING:  delay_wheel runs no tasks, since this server came out of recovery and "delay_wheel\.start_after_recovery" is "hold"\n[^\n]*HINT:  If the tasks are to run on this server, set it to "on" and reload the configuration\./;
+my $hold_text = qr/WARNING:  delay_wheel runs no tasks, since this server came out of recovery and "delay_wheel\.start_after_recovery" is "hold"\n[^\n]*HINT:  If the tasks must run on this server, set the parameter to "on" and reload the configuration\./;
 
 # The server serves nobody: this is so after whatever has been done to it.
 sub is_held

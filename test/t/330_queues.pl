@@ -305,7 +305,7 @@ $node->safe_psql($full, 'SELECT put(6001)');
 wait_for($node, 'SELECT count(*) FROM effects WHERE n = 6001', 'a task of the default queue runs', 60, expected => 1, db => $full);
 is($node->safe_psql($full, 'SELECT count(*) FROM effects WHERE n = 6000'), $count - 1, 'that of the queue without a place does not');
 my ($rc, $out, $err) = $node->psql($full, q{SELECT delay_wheel.create_queue('fourth')});
-like($err, qr/ERROR:  too many queues are declared: the limit of 4 is reached.*HINT:  Drop some/s, 'no more can be declared');
+like($err, qr/ERROR:  too many queues are declared: the limit of 4 is reached.*HINT:  Drop queues/s, 'no more can be declared');
 is( scalar(() = log_since($node, $position) =~ /LOG:  too many queues are declared/g), 1, 'the log tells of it once');
 $node->safe_psql($full eq 'postgres' ? 'copy' : 'postgres', q{SELECT delay_wheel.drop_queue(name) FROM delay_wheel_data.queue LIMIT 1});
 wait_for($node, 'SELECT count(*) FROM effects WHERE n = 6000', 'a queue that is dropped elsewhere gives its place', 60, expected => $count, db => $full);

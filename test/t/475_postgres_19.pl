@@ -38,7 +38,7 @@ query(q{
 # When they are scheduled.
 #
 my $mode = q{delay_schedule_task() with mode => 'at_most_once' or 'at_least_once'.};
-my $in_transaction = 'The command cannot run inside a transaction block, and a task runs inside one, unless it has a mode.';
+my $in_transaction = 'The command cannot run inside a transaction block. A task without a mode runs inside a transaction block.';
 
 foreach (
 	[ 'REPACK', 'REPACK without a table', '25001', "Use REPACK for each table. Or use $mode" ],
