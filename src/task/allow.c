@@ -29,6 +29,7 @@
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -115,6 +116,16 @@ require_owner_of_right(void)
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("must be owner of view \"%s\"", DW_RIGHT_VIEW)));
+}
+
+/*
+ * Makes other calls of allow() and disallow() wait until this transaction ends.  PostgreSQL itself
+ * fails when two transactions change the rights of one object.
+ */
+static void
+lock_right(void)
+{
+	LockRelationOid(dw_right_view(), ShareUpdateExclusiveLock);
 }
 
 /* Executes a GRANT, REVOKE or CREATE ROLE.  The caller has connected to SPI. */
@@ -255,6 +266,7 @@ dw_allow(PG_FUNCTION_ARGS)
 	dw_refuse_null(PG_ARGISNULL(0), "role name");
 	roles = PG_GETARG_ARRAYTYPE_P(0);
 	require_owner_of_right();
+	lock_right();
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "could not connect to the SPI manager");
 	if (has_other_nodes())
@@ -297,6 +309,7 @@ dw_disallow(PG_FUNCTION_ARGS)
 	dw_refuse_null(PG_ARGISNULL(0), "role name");
 	roles = PG_GETARG_ARRAYTYPE_P(0);
 	require_owner_of_right();
+	lock_right();
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "could not connect to the SPI manager");
 	change_rights(psprintf("REVOKE INSERT ON " DW_RIGHT_VIEW " FROM %s CASCADE", list_roles(roles)));
