@@ -372,13 +372,14 @@ dw_queue_find_to_receive(const char *name)
 	if (strcmp(name, "default") == 0)
 		dw_queue_require_kind(name, false, true);
 	find_and_lock(name);
+	/* before the rights: a queue of SQL tasks has no receivers any more */
+	dw_queue_require_kind(name, found->queue.external, true);
 	if (!has_rights_of(found->receivers, found->nreceivers))
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("permission denied to receive from queue \"%s\"", name),
 				 errdetail("Only members of the role that owns the queue, its receivers, and superusers may receive from it."),
 				 errhint("Its owner can name receivers with %s.", "delay_wheel.create_queue()")));
-	dw_queue_require_kind(name, found->queue.external, true);
 	return found->queue.id;
 }
 
