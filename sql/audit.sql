@@ -224,7 +224,7 @@ INSERT INTO known SELECT 'delay_wheel.' || a, a FROM unnest('{create_queue,drop_
 INSERT INTO known SELECT f, a FROM (VALUES ('schedule', '{delay_schedule_at,delay_schedule_task,delay_schedule_local,delay_schedule_trigger,delay_send,delay_send_trigger}'::text[]),
 	('allow', '{delay_wheel.allow}'), ('disallow', '{delay_wheel.disallow}'), ('plain_sql', '{delay_wheel_internal.plain_sql}')) k(a, fs), unnest(fs) f;
 INSERT INTO known SELECT f, NULL, why FROM (VALUES
-	('what a receiver does with its messages', '{delay_receive,delay_lease,delay_done,delay_done_all,delay_extend,delay_release,delay_fail,delay_await,delay_await_any}'::text[]),
+	('what a receiver does with its messages', '{delay_receive,delay_lease,delay_done,delay_done_all,delay_extend,delay_release,delay_fail,delay_await,delay_await_any,delay_end_await}'::text[]),
 	('waits', '{delay_wait}'), ('says when its task runs again', '{delay_snooze}'),
 	('nodes of Citus: the tables; delay_wheel.follow_shards by what it moves on each node', '{delay_wheel.set_up_citus,delay_wheel.follow_shards,delay_wheel_internal.leave_shards,delay_wheel_internal.take_over}'),
 	('triggers on tables of the extension', '{delay_wheel_internal.task_changed,delay_wheel_internal.task_guard,delay_wheel_internal.period_follows,delay_wheel_internal.queue_changed,delay_wheel_internal.queue_guard,delay_wheel_internal.cancellation_guard,delay_wheel_internal.history_guard}'),

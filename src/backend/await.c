@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * await.c
- *	  delay_await(), delay_await_any(): wait until a message can be received.
+ *	  delay_await(), delay_await_any(): wait until a message can be received; delay_end_await().
  *
  * Run by sessions.  The procedure is called as a statement of its own.  The procedure commits, and
  * then waits for its latch without snapshot, lock or transaction id.  The timer, or a session that
@@ -20,9 +20,13 @@
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
+#include "pgstat.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
+#include "storage/proc.h"
+#include "storage/procarray.h"
 #include "tcop/pquery.h"
+#include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/portal.h"
@@ -44,6 +48,7 @@
 
 PG_FUNCTION_INFO_V1(dw_await);
 PG_FUNCTION_INFO_V1(dw_await_any);
+PG_FUNCTION_INFO_V1(dw_end_await);
 
 /* The queues that a session waits for. */
 typedef struct Awaiting
@@ -57,8 +62,9 @@ typedef struct Awaiting
 /* Why the wait has ended. */
 typedef enum Awaited
 {
+	AWAITED_NOTHING,			/* it has not ended */
 	AWAITED_MESSAGE,			/* a message can be received */
-	AWAITED_TIMEOUT,
+	AWAITED_END,				/* timeout, or delay_end_await() */
 	AWAITED_CHANGE				/* queues or rights may have changed */
 } Awaited;
 
@@ -96,29 +102,39 @@ deadline_of(int64 asked)
 	return left == DW_NEVER ? asked : Min(asked, dw_uptime() + Max(left, 0));
 }
 
-/* Ends the wait in shared memory.  Also an exit callback; db is a pointer to the DwDatabase. */
-static void
-leave_wait(int code, Datum db)
+/* Ends the wait in shared memory.  Returns true if delay_end_await() has asked for that. */
+static bool
+leave_wait(DwDatabase *db)
 {
-	DwDatabase *database = (DwDatabase *) DatumGetPointer(db);
+	bool		end_asked;
 
-	LWLockAcquire(dw_ready_lock(database), LW_EXCLUSIVE);
-	dw_await_leave(database);
-	LWLockRelease(dw_ready_lock(database));
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	end_asked = dw_await_leave(db);
+	LWLockRelease(dw_ready_lock(db));
+	return end_asked;
+}
+
+/* Exit callback; db is a pointer to the DwDatabase. */
+static void
+leave_wait_at_exit(int code, Datum db)
+{
+	(void) leave_wait((DwDatabase *) DatumGetPointer(db));
 }
 
 /*
- * Step Q1 of the model.  Returns true if a message of one of the queues can be received now, and
- * notes these queues.  Otherwise registers this session: the next message wakes it.
+ * Step Q1 of the model.  Returns AWAITED_MESSAGE if a message of one of the queues can be received
+ * now, and notes these queues.  Returns AWAITED_END after delay_end_await().  Otherwise registers
+ * this session: the next message wakes it.
  */
-static bool
+static Awaited
 look_or_register(DwDatabase *db, Awaiting *awaiting)
 {
 	TimestampTz look_again = DW_NEVER;
 	bool		any = false;
+	bool		end_asked;
 
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	dw_await_leave(db);
+	end_asked = dw_await_leave(db);
 	for (int i = 0; i < awaiting->n; i++)
 	{
 		TimestampTz when = DW_NEVER;
@@ -130,13 +146,16 @@ look_or_register(DwDatabase *db, Awaiting *awaiting)
 		any |= awaiting->found[i];
 		look_again = Min(look_again, when);
 	}
-	if (!any)
+	if (!any && !end_asked)
 		dw_await_enter(db, awaiting->ids, awaiting->n);
 	LWLockRelease(dw_ready_lock(db));
+	if (any)
+		return AWAITED_MESSAGE;
+	if (end_asked)
+		return AWAITED_END;
 	/* a limit of a queue may block messages: at its end, the timer wakes this session */
-	if (!any)
-		dw_ask_dispatch(db, look_again);
-	return any;
+	dw_ask_dispatch(db, look_again);
+	return AWAITED_NOTHING;
 }
 
 /*
@@ -155,9 +174,9 @@ sleep_watching_client(long ms, uint32 wait_event)
 		proc_exit(1);
 	if (event.events & WL_SOCKET_CLOSED)
 	{
-		/* so the session ends at CHECK_FOR_INTERRUPTS() */
-		ClientConnectionLost = true;
-		InterruptPending = true;
+		/* no error: to the client this session is idle, so it may end without a word */
+		pgStatSessionEndCause = DISCONNECT_CLIENT_EOF;
+		proc_exit(0);
 	}
 }
 
@@ -187,10 +206,12 @@ await(DwDatabase *db, Awaiting *awaiting, uint32 control, int64 deadline)
 {
 	for (;;)
 	{
-		if (look_or_register(db, awaiting))
-			return AWAITED_MESSAGE;
+		Awaited		result = look_or_register(db, awaiting);
+
+		if (result != AWAITED_NOTHING)
+			return result;
 		if (dw_uptime() >= deadline)
-			return AWAITED_TIMEOUT;
+			return AWAITED_END;
 		if (dw_control_read(&db->timer_news) != control)
 			return AWAITED_CHANGE;
 		sleep_until(deadline);
@@ -202,14 +223,15 @@ static Awaited
 await_and_leave(DwDatabase *db, Awaiting *awaiting, uint32 control, int64 deadline)
 {
 	/* set only for static analysis */
-	Awaited		result = AWAITED_TIMEOUT;
+	Awaited		result = AWAITED_END;
 
-	PG_ENSURE_ERROR_CLEANUP(leave_wait, PointerGetDatum(db));
+	PG_ENSURE_ERROR_CLEANUP(leave_wait_at_exit, PointerGetDatum(db));
 	{
 		result = await(db, awaiting, control, deadline);
 	}
-	PG_END_ENSURE_ERROR_CLEANUP(leave_wait, PointerGetDatum(db));
-	leave_wait(0, PointerGetDatum(db));
+	PG_END_ENSURE_ERROR_CLEANUP(leave_wait_at_exit, PointerGetDatum(db));
+	if (leave_wait(db) && result == AWAITED_CHANGE)
+		return AWAITED_END;
 	return result;
 }
 
@@ -320,4 +342,35 @@ dw_await_any(PG_FUNCTION_ARGS)
 			if (awaiting->found[i])
 				found = accumArrayResult(found, CStringGetTextDatum(awaiting->names[i]), false, TEXTOID, CurrentMemoryContext);
 	return result_row(fcinfo, found ? makeArrayResult(found, CurrentMemoryContext) : (Datum) 0, found == NULL);
+}
+
+/*
+ * SQL function delay_end_await(): ends the wait of the session with this pid.  Its caller has the
+ * rights of that session's role.
+ */
+Datum
+dw_end_await(PG_FUNCTION_ARGS)
+{
+	PGPROC	   *proc;
+	DwDatabase *db;
+	pid_t		pid;
+	bool		ended;
+
+	dw_require_right();
+	dw_require_shared();
+	dw_refuse_null(PG_ARGISNULL(0), "process id");
+	pid = PG_GETARG_INT32(0);
+	db = dw_my_database();
+	proc = BackendPidGetProc(pid);
+	if (db == NULL || proc == NULL)
+		PG_RETURN_BOOL(false);
+	if (!has_privs_of_role(GetUserId(), proc->roleId))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied to end the wait of process %d", (int) pid),
+				 errdetail("Only members of the role of that session, and superusers, may end its wait.")));
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	ended = dw_await_end(db, pid);
+	LWLockRelease(dw_ready_lock(db));
+	PG_RETURN_BOOL(ended);
 }

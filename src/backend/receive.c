@@ -589,8 +589,8 @@ claim_taken(DwDatabase *db, Relation rel, Taken *t, DwClaim *claim)
 static void
 put_message(ReturnSetInfo *result, const DwClaim *claim, int64 token)
 {
-	Datum		values[6];
-	bool		nulls[6] = {0};
+	Datum		values[7];
+	bool		nulls[7] = {0};
 	Jsonb	   *headers = dw_more_object(claim->values, claim->nulls, Anum_task_more, DW_MORE_HEADERS);
 	int			i = 0;
 
@@ -603,6 +603,9 @@ put_message(ReturnSetInfo *result, const DwClaim *claim, int64 token)
 	values[i++] = TimestampTzGetDatum(dw_claim_first_due(claim));
 	nulls[i] = headers == NULL;
 	values[i++] = PointerGetDatum(headers);
+	nulls[i] = claim->nulls[Anum_task_key - 1];
+	if (!nulls[i])
+		values[i] = PointerGetDatum(PG_DETOAST_DATUM(claim->values[Anum_task_key - 1]));
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 

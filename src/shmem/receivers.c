@@ -50,6 +50,8 @@ typedef struct Receiver
 	int16		queues[DW_MAX_AWAITED];
 	int16		nqueues;
 	bool		woken;			/* the process was woken, and has not looked for a message since */
+	bool		end_asked;		/* dw_await_end() was called for this wait */
+	pid_t		waiting_pid;	/* the waiting process */
 	uint32		counted;		/* bit i is set if DwQueue.waiting of queues[i] counts this
 								 * process */
 } Receiver;
@@ -208,6 +210,8 @@ dw_await_enter(DwDatabase *db, const int16 *queues, int n)
 	mine->database = db->oid;
 	mine->nqueues = n;
 	mine->woken = false;
+	mine->end_asked = false;
+	mine->waiting_pid = MyProcPid;
 	mine->counted = 0;
 	for (int i = 0; i < n; i++)
 	{
@@ -222,14 +226,17 @@ dw_await_enter(DwDatabase *db, const int16 *queues, int n)
 	db->awaiting++;
 }
 
-/* Ends the wait of this session, if it waits.  Needs the ready lock. */
-void
+/*
+ * Ends the wait of this session, if it waits.  Returns true if another session has asked for that.
+ * Needs the ready lock.
+ */
+bool
 dw_await_leave(DwDatabase *db)
 {
 	Receiver   *mine = &receivers->places[dw_my_proc() - 1];
 
 	if (mine->database == InvalidOid)
-		return;
+		return false;
 	mine->database = InvalidOid;
 	db->awaiting--;
 	for (int i = 0; i < mine->nqueues; i++)
@@ -239,6 +246,7 @@ dw_await_leave(DwDatabase *db)
 		if ((mine->counted & UINT32_C(1) << i) != 0 && place != NULL && place->waiting > 0)
 			place->waiting--;
 	}
+	return mine->end_asked;
 }
 
 /* Returns true if the process of this place waits for a message of the queue, and was not woken. */
@@ -275,6 +283,26 @@ dw_await_wake_one(DwQueue *queue)
 		queue->woken_at = dw_now();
 		receivers->next = (n + 1) % MaxBackends;
 		SetLatch(dw_proc_latch(n + 1));
+		return true;
+	}
+	return false;
+}
+
+/*
+ * Asks the process to end its wait in this database.  Returns false if it does not wait.  Needs the
+ * ready lock.
+ */
+bool
+dw_await_end(DwDatabase *db, pid_t pid)
+{
+	for (int i = 0; i < MaxBackends; i++)
+	{
+		Receiver   *place = &receivers->places[i];
+
+		if (place->database != db->oid || place->waiting_pid != pid)
+			continue;
+		place->end_asked = true;
+		SetLatch(dw_proc_latch(i + 1));
 		return true;
 	}
 	return false;

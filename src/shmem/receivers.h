@@ -34,8 +34,9 @@ extern bool dw_receiver_terminate(DwDatabase *db, pid_t pid, TimestampTz by);
 #define DW_MAX_AWAITED	32
 
 extern void dw_await_enter(DwDatabase *db, const int16 *queues, int n);
-extern void dw_await_leave(DwDatabase *db);
+extern bool dw_await_leave(DwDatabase *db);
 extern bool dw_await_wake_one(DwQueue *queue);
+extern bool dw_await_end(DwDatabase *db, pid_t pid);
 extern void dw_await_wake_all(DwDatabase *db);
 
 #endif							/* DW_RECEIVERS_H */

@@ -24,14 +24,14 @@ COMMENT ON FUNCTION delay_send_trigger() IS
 'Sends a message for each row that is inserted or updated. For CREATE TRIGGER ... AFTER ... FOR EACH ROW.';
 
 CREATE FUNCTION delay_receive(queue text, messages integer DEFAULT 1, autocommit boolean DEFAULT false,
-	OUT id bigint, OUT payload jsonb, OUT attempt integer, OUT due timestamptz, OUT headers jsonb)
+	OUT id bigint, OUT payload jsonb, OUT attempt integer, OUT due timestamptz, OUT headers jsonb, OUT key text)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'dw_receive' LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 10;
 COMMENT ON FUNCTION delay_receive(text, integer, boolean) IS
 'Receives due messages of an external queue. The commit of the transaction deletes them; after a rollback, they are due again.';
 
 CREATE FUNCTION delay_lease(queue text, messages integer DEFAULT 1, lease interval DEFAULT NULL, receiver text DEFAULT NULL,
-	OUT id bigint, OUT token bigint, OUT payload jsonb, OUT attempt integer, OUT due timestamptz, OUT headers jsonb)
+	OUT id bigint, OUT token bigint, OUT payload jsonb, OUT attempt integer, OUT due timestamptz, OUT headers jsonb, OUT key text)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'dw_lease' LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 10;
 COMMENT ON FUNCTION delay_lease(text, integer, interval, text) IS
@@ -66,6 +66,11 @@ CREATE PROCEDURE delay_await(queue text, timeout interval DEFAULT NULL, INOUT fo
 AS 'MODULE_PATHNAME', 'dw_await' LANGUAGE C;
 COMMENT ON PROCEDURE delay_await(text, interval, boolean) IS
 'Waits outside of a transaction until a message of an external queue can be received.';
+
+CREATE FUNCTION delay_end_await(pid integer) RETURNS boolean
+AS 'MODULE_PATHNAME', 'dw_end_await' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_end_await(integer) IS
+'Ends the wait of another session as a timeout does, without an error. Returns false if that session does not wait.';
 
 -- not named delay_await(): a call with an untyped NULL as found would be ambiguous
 CREATE PROCEDURE delay_await_any(queues text[], timeout interval DEFAULT NULL, INOUT found text[] DEFAULT NULL)

@@ -123,6 +123,58 @@ sql(q{SELECT delay_send('b', '5')});
 is(found('two'), '{b}', 'the next message wakes one that is there');
 is(received('b'), 5, 'which receives it');
 
+# What the session that waits for these queues is asked.
+sub of_waiting { my ($call) = @_; return sql("SELECT $call FROM pg_stat_activity WHERE query LIKE 'CALL delay_await_any%' AND state = 'active'"); }
+
+#
+# delay_end_await() ends a wait without an error
+#
+my $log_size = log_position($node);
+waits('two', 'a,b,c');
+is(of_waiting('delay_end_await(pid)'), 't', 'a wait is ended');
+is(found('two'), '', 'the call returns, and has found nothing');
+unlike($session{two}{stderr}, qr/ERROR/, 'without an error');
+is(sql('SELECT delay_end_await(pg_backend_pid()), delay_end_await(1)'), 'f|f', 'a session that does not wait, a process that is no session');
+refused('SELECT delay_end_await(NULL)', qr/ERROR:  process id must not be null/, 'no process');
+waits('two', 'a,b,c');
+is(of_waiting('delay_end_await(pid)'), 't', 'a second wait of the session');
+is(found('two'), '', 'ends in the same way');
+waits('two', 'b');
+sql(q{BEGIN; SELECT delay_end_await(pid) FROM pg_stat_activity WHERE query LIKE 'CALL delay_await_any%' AND state = 'active'; SELECT delay_send('b', '9'); COMMIT});
+is(found('two'), '', 'it ends at once, before the commit of the caller');
+wait_for($node, q{SELECT ready FROM delay_wheel.queues WHERE name = 'b'}, 'the message is ready', 60, expected => 1);
+is(sql("CALL delay_await_any('{b}')"), '{b}', 'and no wake-up is lost');
+is(received('b'), 9, 'it is received');
+waits('three', 'a');
+waits('two', 'b');
+is(sql("SELECT delay_end_await(pid) FROM pg_stat_activity WHERE query LIKE 'CALL delay_await_any(''{b}''%' AND state = 'active'"), 't', 'one of two');
+is(found('two'), '', 'ends');
+is(of_waiting('count(*)'), 1, 'the other one waits on');
+refused("SET ROLE half; SELECT delay_end_await(pid) FROM pg_stat_activity WHERE pid = " . of_waiting('pid'), qr/ERROR:  permission denied to end the wait of process \d+\n.*DETAIL:  Only members/, 'a role without the rights of the session');
+refused("SET ROLE stranger; SELECT delay_end_await(1)", qr/ERROR:  permission denied to use delay_wheel/, 'a stranger');
+is(of_waiting('delay_end_await(pid)'), 't', 'a superuser may');
+is(found('three'), '', 'so it ends');
+unlike(log_since($node, $log_size), qr/(?:ERROR|FATAL):.*\n.*STATEMENT:  CALL/, 'the server logs nothing of a wait that has ended');
+
+#
+# A client that goes away ends its session, and nothing is logged
+#
+$log_size = log_position($node);
+waits('two', 'a,b,c');
+$session{two}{run}->kill_kill;
+wait_for($node, q{SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'CALL delay_await_any%'}, 'the session is gone', 60, expected => 0);
+unlike(log_since($node, $log_size), qr/FATAL|ERROR|connection to client lost/, 'without a line in the log');
+is(sql(q{SELECT sessions_abandoned > 0 FROM pg_stat_database WHERE datname = 'postgres'}), 't', 'and is counted as abandoned');
+$session{two} = $node->background_psql('postgres', on_error_stop => 0);
+
+#
+# Receivers get the key
+#
+sql(q{SELECT delay_send('a', '1', key => 'k'), delay_send('a', '2', key => repeat('é', 500)), delay_send('a', '3')});
+wait_for($node, q{SELECT ready FROM delay_wheel.queues WHERE name = 'a'}, 'three messages are ready', 60, expected => 3);
+is(sql(q{SELECT payload, key = 'k', length(key) FROM delay_lease('a')}), '1|t|1', 'delay_lease() returns the key');
+is(sql(q{SELECT payload, length(key), key FROM delay_receive('a', 2, autocommit => true) ORDER BY id}), '2|500|' . ('é' x 500) . "\n3||", 'delay_receive() too, NULL without a key');
+
 #
 # Queues that change meanwhile
 #
@@ -142,6 +194,12 @@ waits('two', 'a,b,c');
 sql(q{SELECT delay_wheel.drop_queue('c')});
 found('two');
 like($session{two}{stderr}, qr/ERROR:  queue "c" does not exist/, 'a queue is dropped: the wait ends with an error');
+$session{three}->query('SET ROLE half');
+waits('three', 'b');
+sql(q{SELECT delay_wheel.create_queue('b', external => false)});
+found('three');
+like($session{three}{stderr}, qr/ERROR:  queue "b" is not external/, 'a queue of SQL tasks now: the receiver is told that, not of its rights');
+sql(q{SELECT delay_wheel.create_queue('b', external => true)});
 declare('c');
 waits('two', 'b,c');
 sql(q{SELECT delay_send('c', '8')});
