@@ -174,7 +174,7 @@ sleep_watching_client(long ms, uint32 wait_event)
 		proc_exit(1);
 	if (event.events & WL_SOCKET_CLOSED)
 	{
-		/* no error: to the client this session is idle, so it may end without a word */
+		/* not an error: a client may go away while its session waits */
 		pgStatSessionEndCause = DISCONNECT_CLIENT_EOF;
 		proc_exit(0);
 	}
