@@ -11,8 +11,8 @@
  * tasks run at once.  With "hold", no task runs before a DBA has set it to "on".
  *
  * The launcher starts after recovery, when the files that request recovery no longer exist.  So if
- * the postmaster finds these files at its start, it writes another file, the mark, with any value
- * of the setting.  The launcher removes the mark when it begins to serve.  Until then, the mark
+ * the postmaster finds these files at its start, it writes another file, the mark, whatever the
+ * setting is.  The launcher removes the mark when it begins to serve.  Until then, the mark
  * survives restarts, crashes and copies.  No mark exists after crash recovery, or when tasks have
  * run.
  *

@@ -57,8 +57,8 @@
 #define DW_LANE_WORDS	((dw_max_lanes + 63) / 64)
 
 /*
- * The timer hands a task over this time, in us, before the due time, since the wake-up of an
- * executor takes about this time (near.c).
+ * The wake-up of an executor takes about this time, in us.  The timer hands a task over so much
+ * earlier than the task is due (near.c).
  */
 #define DW_HEAD_START_US	100
 

@@ -94,7 +94,7 @@ COMMENT ON COLUMN delay_wheel.tasks.snoozes IS 'Number of times that delay_snooz
 COMMENT ON COLUMN delay_wheel.tasks.payload IS 'Content of a message';
 COMMENT ON COLUMN delay_wheel.tasks.group_key IS 'Name of the group';
 COMMENT ON COLUMN delay_wheel.tasks.args IS 'Values of the parameters $1, $2 ... as text';
-COMMENT ON COLUMN delay_wheel.tasks.attempts IS 'Failed attempts so far; leases of a message count, including the present lease';
+COMMENT ON COLUMN delay_wheel.tasks.attempts IS 'Number of failed attempts. For a message, each lease is an attempt, also the present lease';
 COMMENT ON COLUMN delay_wheel.tasks.last_error IS 'SQLSTATE and message of the last failed attempt, separated by a colon';
 COMMENT ON COLUMN delay_wheel.tasks.slot IS 'Slot of the ring to which the due time belongs';
 COMMENT ON COLUMN delay_wheel.tasks.cycle_num IS 'Whole turns of the ring until the task is due';

@@ -172,7 +172,7 @@ dw_keep_error(Datum *values, bool *nulls, const ErrorData *error)
 								dw_error_message(error));
 
 	text[pg_mbcliplen(text, strlen(text), MAX_LAST_ERROR)] = '\0';
-	/* texts from plain SQL may leave no room: the task itself is worth more than the error */
+	/* if other texts, written by plain SQL, fill the column: keep them, not the error */
 	if (!dw_more_has_room(values, nulls, Anum_task_more, strlen(text)))
 		return;
 	dw_more_set_text(values, nulls, Anum_task_more, DW_MORE_LAST_ERROR, text);

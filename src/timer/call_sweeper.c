@@ -35,7 +35,7 @@
 /* If a sweeper has an error after this time, the pause is the minimum again. */
 #define HEALTHY_US		USECS_PER_MINUTE
 
-/* Time in which a sweeper that a former timer has registered must start. */
+/* A sweeper that an earlier timer has registered must start within this time. */
 #define START_LIMIT_US	USECS_PER_MINUTE
 /* Interval at which the timer checks whether its sweeper has started. */
 #define START_LOOK_US	USECS_PER_SEC

@@ -63,8 +63,8 @@
 #include "timer.h"
 
 /*
- * Time, in us, in which an executor that a former timer has registered must start.  After this time
- * the place is freed, since this timer cannot ask the postmaster whether the process exists.
+ * An executor that an earlier timer has registered must start within this time, in us.  After this
+ * time the place is freed, since this timer cannot ask the postmaster whether the process exists.
  */
 #define START_LIMIT_US	USECS_PER_MINUTE
 

@@ -72,8 +72,8 @@ static uint32 wait_event = 0;
 
 /*
  * Removes suspects (tasks that may have crashed the server) whose rows are gone, for example
- * cancelled tasks.  Does not remove suspects of the last hour: after a lost run of a recurring
- * task, the next run must first become the suspect.
+ * cancelled tasks.  Keeps the suspects of the last hour: a lost run of a recurring task is replaced
+ * by the next run, which then becomes the suspect.
  */
 static void
 tidy_crashes(DwDatabase *db)
