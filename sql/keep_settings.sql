@@ -28,6 +28,11 @@ SELECT name, keep_settings FROM delay_wheel.queues WHERE name LIKE 'keep%' ORDER
 CREATE FUNCTION keep_seen() RETURNS text LANGUAGE sql AS $$
 	SELECT concat_ws(', ', COALESCE(NULLIF(current_setting('keep.tenant', true), ''), '-'), CASE current_setting('TimeZone') WHEN 'Asia/Tokyo' THEN 'Tokyo' ELSE '-' END,
 		CASE current_setting('DateStyle') WHEN 'SQL, DMY' THEN 'SQL' ELSE '-' END, current_setting('work_mem')) $$;
+-- a setting that does not exist in the session is empty for the task, also if its executor does not know the setting
+SELECT delay_schedule_task('INSERT INTO keep_effect SELECT ''unknown'', ''<'' || current_setting(''keep.unknown'') || ''>''', options => '{"keep_settings": ["keep.unknown"]}') > 0 AS ok;
+SELECT pg_temp.wait_until_done();
+DELETE FROM keep_effect RETURNING *;
+
 --
 -- What the caller had, although the caller has something else by then
 --

@@ -136,6 +136,16 @@ SELECT delay_run(:id);
 SELECT outcome, id = :id AS same FROM delay_scheduled(delay_schedule_task('SELECT 1', key => 'q', queue => 'regress_unique', options => '{"unique_for": "1 h"}'));
 SELECT delay_cancel(key => 'q');
 
+-- done, and another task of the key is pending, scheduled without unique_for: refused all the same
+SELECT * FROM pg_temp.put(key => 'p') \gset
+SELECT pg_temp.wait_until_done();
+SELECT outcome FROM pg_temp.put(key => 'p', unique_for => NULL, delay => '1 day');
+SELECT if_exists, outcome, p.id = :id AS same FROM unnest('{keep,replace,earlier}'::text[]) if_exists, pg_temp.put(key => 'p', if_exists => if_exists) p;
+SELECT message FROM pg_temp.error_of($$SELECT pg_temp.put(key => 'p', if_exists => 'error')$$);
+SELECT outcome FROM pg_temp.put(key => 'p', unique_for => NULL, if_exists => 'replace', delay => '1 day');
+SELECT count(*) FROM delay_wheel.unique_keys WHERE key = 'p';
+SELECT delay_cancel(key => 'p');
+
 -- refused
 SELECT * FROM unnest(ARRAY[$$unique_for => '1 h'$$, $$unique_for => '0', key => 'k'$$, $$unique_for => '-1 s', key => 'k'$$, $$unique_for => '367 days', key => 'k'$$]) args,
 	pg_temp.error_of('SELECT ' || pg_temp.call_of('delay_schedule_task', '''SELECT 1'', ' || args));

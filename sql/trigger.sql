@@ -422,6 +422,7 @@ SELECT pg_temp.fire(trigger || ' EXECUTE FUNCTION delay_schedule_trigger(''1 h''
 	('BEFORE UPDATE ON trigger_wrong FOR EACH ROW', 'UPDATE trigger_wrong SET id = 1'),
 	('AFTER DELETE ON trigger_wrong FOR EACH ROW', 'DELETE FROM trigger_wrong'),
 	('AFTER INSERT OR DELETE ON trigger_wrong FOR EACH ROW', 'DELETE FROM trigger_wrong'),
+	('AFTER INSERT OR DELETE ON trigger_wrong FOR EACH ROW', 'INSERT INTO trigger_wrong VALUES (1)'),
 	('AFTER INSERT ON trigger_wrong FOR EACH STATEMENT', 'INSERT INTO trigger_wrong VALUES (1)'),
 	('BEFORE INSERT ON trigger_wrong', 'INSERT INTO trigger_wrong VALUES (1)'),
 	('AFTER TRUNCATE ON trigger_wrong', 'TRUNCATE trigger_wrong'),

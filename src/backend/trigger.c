@@ -22,6 +22,7 @@
 
 #include "access/tupdesc.h"
 #include "catalog/pg_attribute.h"
+#include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "executor/tuptable.h"
@@ -144,7 +145,8 @@ require_trigger(FunctionCallInfo fcinfo, const Kind *kind)
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 				 errmsg("function \"%s\" must be fired after the row is written", kind->function),
 				 errhint("Create the trigger with AFTER, on a table.")));
-	if (!TRIGGER_FIRED_BY_INSERT(trigger->tg_event) && !TRIGGER_FIRED_BY_UPDATE(trigger->tg_event))
+	/* all its events: a trigger on INSERT OR DELETE must not fail only when a row is deleted */
+	if (TRIGGER_FOR_DELETE(trigger->tg_trigger->tgtype))
 		ereport(ERROR,
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 				 errmsg("function \"%s\" must be fired by INSERT or UPDATE", kind->function),

@@ -171,18 +171,18 @@ lock_and_look(Relation rel, const DwKey *key, List **rows, TransactionId *open)
 }
 
 /*
- * Called for a task with unique_for if its key has no pending task.  The caller has the key's lock.
- * Returns false if no period of another task of the key lasts.  Otherwise releases the lock and
- * returns true.  If an open transaction begins or ends the period, waits for the transaction, and
- * sets *row to NULL.  Otherwise sets the outcome to DW_REFUSED, and *row to a row with the other
- * task's id, or raises an error if if_exists is DW_RAISE.
+ * Called for a task with unique_for.  The caller has the key's lock.  pending: id of the key's
+ * pending task, or 0.  Returns false if no period of another task of the key lasts.  Otherwise
+ * releases the lock and returns true.  If an open transaction begins or ends the period, waits for
+ * the transaction, and sets *row to NULL.  Otherwise sets the outcome to DW_REFUSED, and *row to a
+ * row with the other task's id, or raises an error if if_exists is DW_RAISE.
  */
 static bool
-period_lasts(const DwKey *key, DwNewTask *new, DwKeyRow **row)
+period_lasts(const DwKey *key, int64 pending, DwNewTask *new, DwKeyRow **row)
 {
 	DwPeriod	period;
 
-	if (!dw_period_find(key, &period))
+	if (!dw_period_find(key, pending, &period))
 		return false;
 	dw_key_leave();
 	*row = NULL;
@@ -231,16 +231,20 @@ dw_key_enter(Relation rel, DwNewTask *new)
 		List	   *rows;
 		TransactionId open;
 		DwKeyRow   *row = lock_and_look(rel, &key, &rows, &open);
+		bool		is_pending = row != NULL && !dw_key_row_is_claimed(row, rows);
 		Settled		settled;
 
-		if (row == NULL || dw_key_row_is_claimed(row, rows))
+		if (new->unique_for != 0 &&
+			period_lasts(&key, is_pending ? row->task.id : 0, new, &row))
 		{
-			new->outcome = DW_NEW;
-			if (new->unique_for == 0 || !period_lasts(&key, new, &row))
-				return NULL;
 			if (row != NULL)
 				return row;
 			continue;
+		}
+		if (!is_pending)
+		{
+			new->outcome = DW_NEW;
+			return NULL;
 		}
 
 		if (TransactionIdIsValid(open))

@@ -217,17 +217,21 @@ dw_kept_settings_take(ArrayType *names, const char *const *others, int nothers)
 	return JsonbValueToJsonb(state.result);
 }
 
-/* Sets an application's setting, which had no value when the task was scheduled, to ''. */
+/*
+ * Sets an application's setting, which did not exist when the task was scheduled, to ''.  So it is
+ * empty in each executor, also in an executor that has not met the setting before.
+ */
 static void
 empty(const char *name, GucAction action)
 {
 	const struct config_generic *setting = dw_find_setting(name);
-	const char *value;
+	const char *value = "";
 
-	if (setting == NULL || !is_custom(setting))
+	if (setting != NULL && !is_custom(setting))
 		return;
-	value = *dw_string_setting(setting)->variable;
-	if (value != NULL && value[0] != '\0')
+	if (setting != NULL)
+		value = *dw_string_setting(setting)->variable;
+	if (setting == NULL || (value != NULL && value[0] != '\0'))
 		set(name, "", action, true);
 }
 

@@ -74,11 +74,12 @@ is_cancelled(int64 id)
 }
 
 /*
- * Looks for a task of the key whose period lasts; returns false if no period lasts.  The caller
- * holds the key's lock, and has called dw_period_prepare().
+ * Looks for a task of the key whose period lasts, except the task with the id "except" (0: none).
+ * Returns false if no period lasts.  The caller holds the key's lock, and has called
+ * dw_period_prepare().
  */
 bool
-dw_period_find(const DwKey *key, DwPeriod *period)
+dw_period_find(const DwKey *key, int64 except, DwPeriod *period)
 {
 	Relation	rel = table_open(dw_catalog()->unique_key, NoLock);
 	TimestampTz now = dw_time_reached();
@@ -104,7 +105,7 @@ dw_period_find(const DwKey *key, DwPeriod *period)
 		period->until = DatumGetTimestampTz(dw_row_column(rel, tuple, Anum_unique_until, &isnull));
 		period->tid = tuple->t_self;
 		period->open = TransactionIdIsValid(dirty.xmin) ? dirty.xmin : dirty.xmax;
-		found = period->until > now;
+		found = period->until > now && period->id != except;
 	}
 	systable_endscan(scan);
 	table_close(rel, NoLock);

@@ -271,7 +271,7 @@ typedef struct DwPeriod
 } DwPeriod;
 
 extern void dw_period_prepare(void);
-extern bool dw_period_find(const DwKey *key, DwPeriod *period);
+extern bool dw_period_find(const DwKey *key, int64 except, DwPeriod *period);
 extern void dw_period_wait(DwPeriod *period);
 extern void dw_period_begin(const DwNewTask *task, int64 id);
 extern void dw_period_end(const Datum *values, const bool *nulls);
