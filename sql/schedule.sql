@@ -112,8 +112,8 @@ SELECT * FROM pg_temp.error_of('SELECT delay_cancel(NULL)');
 SELECT * FROM pg_temp.error_of($$SELECT delay_cancel(1, key => 'k')$$);
 SELECT * FROM pg_temp.error_of($$SELECT delay_cancel(1, queue => 'q')$$);
 SELECT * FROM pg_temp.error_of($$SELECT delay_cancel(stop_running => true, key => 'k')$$);
--- a number without a unit, and points in time, as texts
-SELECT * FROM unnest(ARRAY['5000', ' 1.5', '-3', '+7 ', '2027-13-01', '2027-01-01 25:00', 'tomorrow', '']) when_text, pg_temp.error_of(format('SELECT delay_schedule(%L, ''SELECT 1'')', when_text));
+-- a number without a unit, and points in time, as texts (18 has other letters in its hint)
+SELECT when_text, code, message, detail, replace(hint, 'DateStyle', 'datestyle') AS hint FROM unnest(ARRAY['5000', ' 1.5', '-3', '+7 ', '2027-13-01', '2027-01-01 25:00', 'tomorrow', '']) when_text, pg_temp.error_of(format('SELECT delay_schedule(%L, ''SELECT 1'')', when_text));
 SELECT code, message FROM pg_temp.error_of('SELECT delay_schedule(5000, ''SELECT 1'')');
 BEGIN;
 SELECT delay_schedule('2100-01-01', 'SELECT 1') AS day, delay_schedule('2100-01-01 10:00+02', 'SELECT 1') AS instant, delay_schedule('0', 'SELECT 1') > 0 AS zero, delay_schedule(' 00 ', 'SELECT 1') > 0 AS zeros \gset
