@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 #
 # Run by test/packages/run in the chroot that packages are built in, as root: builds the
-# images of /context/Dockerfile with buildah, and starts servers as the image, and
-# CloudNativePG, would. In place of the official image the Dockerfile begins with one that
+# images of /context/Dockerfile and /context/workers/http/Dockerfile with buildah, and starts
+# servers as the image, and CloudNativePG, would. In place of the official image the Dockerfile begins with one that
 # is made here, of /images/base.tar, a bare Debian, and its PostgreSQL: there is no
 # registry to fetch from. (The major is that of the release, wherever 15 is written.)
 
@@ -56,12 +56,18 @@ ENV PATH=/usr/sbin:/usr/bin:/sbin:/bin:/usr/lib/postgresql/$PG_MAJOR/bin
 END
 build /images --tag "$official" || fail "the image that the Dockerfile begins with"
 
+printf 'FROM scratch\nADD base.tar /\n' >/images/Dockerfile
+build /images --tag "docker.io/library/debian:$release-slim" || fail "the image that the Dockerfile of workers/http begins with"
+
 arguments=(--build-arg "PG_MAJOR=$PG_MAJOR" --build-arg "DEBIAN=$release")
 build /context "${arguments[@]}" --tag delay_wheel || fail "the Dockerfile"
 ok "the image is built"
 build /context "${arguments[@]}" --target extension --tag extension || fail "the Dockerfile, target extension"
 ok "the extension's image is built"
+build /context/workers/http --build-arg "DEBIAN=$release" --tag delay-wheel-http || fail "the Dockerfile of workers/http"
+ok "the image of delay-wheel-http is built"
 image=$(buildah from --pull-never delay_wheel)
+http=$(buildah from --pull-never delay-wheel-http)
 plain=$(buildah from --pull-never "$official")
 extension=$(buildah mount "$(buildah from --pull-never extension)")
 
@@ -108,6 +114,22 @@ ok "a server is started with: ${command[*]}"
 query -f /docker-entrypoint-initdb.d/delay_wheel.sql || fail "the image's script"
 a_task_runs || fail "a task runs in it"
 ok "a task runs in it"
+
+# delay-wheel-http beside it: as nobody, with the variables of a container.
+mapfile -t command < <(buildah inspect --format '{{range .OCIv1.Config.Entrypoint}}{{println .}}{{end}}' "$http" | grep .)
+[ "$(buildah run "$http" -- id -u)" != 0 ] || fail "delay-wheel-http is not root"
+cp /context/workers/http/setup.sql /images/data/
+query -f /data/setup.sql -c "SELECT delay_http.post('http://127.0.0.1:1/', '{}')" >/dev/null || fail "setup.sql"
+buildah run --volume /images/data:/data --env PGHOST=/data --env PGDATABASE=postgres "$http" -- timeout -s TERM 60 "${command[@]}" >/images/log 2>&1 &
+called=
+for _ in $(seq 60); do
+	called=$(query -c "SELECT message FROM delay_wheel.failed WHERE queue = 'http'")
+	[ -z "$called" ] || break
+	sleep 0.5
+done
+[[ $called == *"127.0.0.1, which is not allowed" ]] || fail "delay-wheel-http makes calls: $called $(cat /images/log)"
+ok "delay-wheel-http serves it, and does not call into its own container"
+kill $!
 end
 
 # CloudNativePG: the extension's image mounted where it mounts it, beside an image that

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 #
 # Run by test/packages/run in a fresh chroot of Debian, as root: what doc/install.md says,
-# on a machine without PostgreSQL.  /debs/new has the package; /debs/former, if it is
+# on a machine without PostgreSQL.  /debs/new has the packages; /debs/former, if it is
 # there, that of an older version, which is installed first.  (The major is that of the
 # release, wherever 15 is written.)
 
@@ -158,7 +158,7 @@ rm -r /etc/postgresql/15/tasks
 #
 query "SELECT delay_schedule('1 day', 'INSERT INTO effects VALUES (''pending'')') FROM generate_series(1, 1000);
 	SELECT delay_schedule_task('INSERT INTO effects VALUES (''keyed'')', delay => '1 day', key => 'k', tag => 't', max_attempts => 3);
-	SELECT delay_every('daily', '1 day', 'INSERT INTO effects VALUES (''recurring'')', options => '{"max_runs": 1}');
+	SELECT delay_every('daily', '1 day', 'INSERT INTO effects VALUES (''recurring'')', options => '{\"max_runs\": 1}');
 	SELECT delay_schedule('0', 'SELECT 1 / 0')" >/dev/null
 step "a task has failed" becomes "count(*) = 1 FROM delay_wheel.failed"
 before=$(tasks)
@@ -190,6 +190,29 @@ step "all that was pending runs, each once" becomes "string_agg(label || ' ' || 
 	FROM (SELECT label, count(*) n FROM effects WHERE label IN ('keyed', 'pending', 'recurring') GROUP BY label) _"
 step "the failed one is put back" is "SELECT delay_retry_all()" 1
 step "and fails again" becomes "count(*) = 1 FROM delay_wheel.failed"
+
+#
+# delay-wheel-http, as the user of its role.
+#
+install_http() { apt-get install --no-install-recommends /debs/new/delay-wheel-http_*.deb; }
+step "the package of delay-wheel-http is installed" install_http
+step "its settings are for root only" test "$(stat -c '%a %U' /etc/default/delay-wheel-http)" = "600 root"
+step "its unit starts what is there" grep -q '^ExecStart=/usr/bin/delay-wheel-http$' /lib/systemd/system/delay-wheel-http.service
+step "which is not started without settings" bash -c '! find /etc/systemd -name "delay-wheel-http*" | grep .'
+step "setup.sql runs" runuser -u postgres -- psql -Xq -v ON_ERROR_STOP=1 -d app -f /usr/share/delay-wheel-http/setup.sql
+query "SELECT delay_http.post('http://127.0.0.1:1/', '{}')" >/dev/null
+# with the settings of the template, but for the database
+(
+	set -a
+	# shellcheck source=/dev/null
+	. /etc/default/delay-wheel-http
+	PGPORT=$(query 'SHOW port') PGDATABASE=app exec setpriv --reuid=delay_http_worker --regid=delay_http_worker --clear-groups /usr/bin/delay-wheel-http
+) &
+step "it refuses a call of this machine" becomes "count(*) = 1 FROM delay_wheel.failed WHERE queue = 'http' AND message LIKE '%127.0.0.1, which is not allowed'"
+kill $!
+step "it stops" wait $!
+step "it is purged" apt-get purge delay-wheel-http
+query "DROP SCHEMA delay_http CASCADE; SELECT delay_wheel.drop_queue('http')" >/dev/null
 
 #
 # Removal, in the wrong order, undone; then in the right one.
