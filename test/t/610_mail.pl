@@ -1,9 +1,10 @@
 # The workers of examples/mail, in Python and Node, with a mail server of the test's own:
-# mails arrive, once each; what is refused for now comes later, what is refused for ever has
-# failed; SIGTERM leaves nothing leased; a worker that is killed, a server that restarts, and
-# a network that is cut lose no mail.  A worker whose driver is not there is left out.
+# mails arrive, once each, also if sending takes longer than a lease; what is refused for now comes
+# later, what is refused for ever has failed; SIGTERM leaves nothing leased; a worker that is killed,
+# a server that restarts, and a network that is cut lose no mail.  A worker whose packages are not
+# there is left out.
 #
-#   DW_NODE_MODULES   directory in which node finds "pg", if it is not installed
+#   DW_DRIVER_MODULES   directories in which node finds "pg" and "nodemailer"
 
 use strict;
 use warnings;
@@ -61,7 +62,7 @@ sub serve_mail
 			if ($first) { open(my $seen, '>', "$scratch/$to"); close $seen; }
 			print $client $first ? "451 later\r\n" : $to =~ /never/ ? "550 nobody of that name\r\n" : "250 known\r\n";
 		}
-		elsif ($line =~ /^DATA/i) { $in_data = 1; print $client "354 go on\r\n"; }
+		elsif ($line =~ /^DATA/i) { $in_data = 1; sleep 3 if $to =~ /slow/; print $client "354 go on\r\n"; }
 		elsif ($line =~ /^QUIT/i) { print $client "221 bye\r\n"; last; }
 		else { print $client "250 yes\r\n"; }
 	}
@@ -138,11 +139,25 @@ my $way = open_way();
 #
 # The workers
 #
+# node looks for packages beside a program, and then in the directories above it
+my $workers = "$FindBin::RealBin/../../workers";
+system('cp', '-R', $dir, "$scratch/mail") == 0 or die "cannot copy examples/mail\n";
+mkdir "$scratch/mail/node_modules";
+system('cp', '-R', "$workers/node", "$scratch/mail/node_modules/delay-wheel") == 0 or die "cannot copy workers/node\n";
+system('rm', '-rf', "$scratch/mail/node_modules/delay-wheel/node_modules");
+for my $modules (grep { -d } split /:/, $ENV{DW_DRIVER_MODULES} // '/usr/share/nodejs:/usr/lib/node_modules:/usr/local/lib/node_modules')
+{
+	symlink($_, "$scratch/mail/node_modules/" . s{.*/}{}r) for glob "$modules/*";
+}
+$dir = "$scratch/mail";
 my %is_there = (
-	'worker.py' => sub { return system(q{/usr/bin/python3 -c 'import psycopg' 2>/dev/null}) == 0 },
-	'worker.js' => sub { return system(q{node -e "require('pg')" 2>/dev/null}) == 0 });
-my %program = ('worker.py' => '/usr/bin/python3', 'receive.py' => '/usr/bin/python3', 'worker.js' => 'node');
-local $ENV{NODE_PATH} = $ENV{DW_NODE_MODULES} // '/usr/share/nodejs:/usr/lib/node_modules:/usr/local/lib/node_modules';
+	'worker.py' => sub { return system(q{/usr/bin/python3 -c 'import psycopg, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null}) == 0 },
+	'worker.mjs' => sub {
+		return -d "$dir/node_modules/pg" && -d "$dir/node_modules/nodemailer" && system(q{node -e 'process.exit(process.versions.node.split(".")[0] < 20)' 2>/dev/null}) == 0;
+	});
+my %program = ('worker.py' => '/usr/bin/python3', 'receive.py' => '/usr/bin/python3', 'worker.mjs' => 'node');
+local $ENV{PYTHONPATH} = "$workers/python/src";
+local $ENV{PYTHONDONTWRITEBYTECODE} = 1;
 
 sub start_worker
 {
@@ -170,7 +185,7 @@ query(slurp_file("$dir/schema.sql"));
 query(q{SELECT delay_wheel.create_queue('mail', options => '{"retry_delay": "100 ms", "lease": "2 s"}')});
 my $n = 0;
 my $any = 0;
-for my $worker ('worker.py', 'worker.js')
+for my $worker ('worker.py', 'worker.mjs')
 {
   SKIP:
 	{
@@ -187,7 +202,13 @@ for my $worker ('worker.py', 'worker.js')
 		like(query('SELECT message FROM delay_wheel.failed'), qr/550|nobody/, "$worker: with the words of the mail server");
 		wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel.tasks', "$worker: nothing is left");
 		query('DELETE FROM delay_wheel_data.failed_task');
-		is(join(' ', map { / (\d+\.\d+)@/ ? () : $_ } mails()), '', "$worker: each has an id");
+		is(join(' ', map { / (\d+)@/ ? () : $_ } mails()), '', "$worker: each has an id");
+
+		# one by one they would take 15 s, and a lease 2
+		unlink $received;
+		order(++$n, "slow$n\@example.com") for 1 .. 5;
+		arrived("$worker: mails that take longer than a lease arrive once", map { "slow$_\@example.com" } $n - 4 .. $n);
+		wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel.tasks', "$worker: and are done");
 
 		# it waits, or works, when it is told to end
 		kill 'TERM', $pid;
