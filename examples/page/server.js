@@ -24,7 +24,7 @@ const db = pool();
 
 // what the page may do: the call, whose values are parameters; never more than this
 const actions = new Map(process.env.ACTIONS !== 'on' ? [] : Object.entries({
-	retry: 'delay_retry($1::bigint)', cancel: 'delay_cancel($1::bigint)', stop: 'delay_cancel($1::bigint, true)',
+	retry: 'delay_retry($1::bigint)', discard: 'delay_discard($1::bigint)', cancel: 'delay_cancel($1::bigint)', stop: 'delay_cancel($1::bigint, true)',
 	move: 'delay_reschedule($1::bigint, $2::timestamptz)', run: "delay_reschedule($1::bigint, interval '0')",
 	pause: 'delay_wheel.pause_queue($1::text)', resume: 'delay_wheel.resume_queue($1::text)',
 	pause_recurring: 'delay_pause_recurring($1::text)', resume_recurring: 'delay_resume_recurring($1::text)',

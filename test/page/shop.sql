@@ -42,3 +42,19 @@ SELECT delay_schedule_task('SELECT count(*) FROM purchase, pg_sleep(600)', queue
 SELECT delay_schedule_task('SELECT count(*) FROM purchase, pg_sleep(600)', queue => 'reports', key => 'turnover by item');
 SELECT delay_every('dunning letters', '1 hour', 'SELECT send_letter(id) FROM invoice', starts => now());
 RESET ROLE;
+
+-- messages: under a lease, failed and tried again, given up, due later
+SELECT delay_wheel.create_queue('letters', external => true, users => '{shop}', receivers => '{shop}');
+SELECT delay_wheel.create_queue('webhooks', external => true, max_attempts => 18, users => '{shop}', receivers => '{shop}');
+SET ROLE shop;
+SELECT count(delay_send('webhooks', format('{"method": "POST", "url": "https://%s.example/hooks/unpaid"}', (ARRAY['till', 'depot', 'forum'])[1 + i % 3])::jsonb,
+	key => 'unpaid ' || i, delay => make_interval(mins => greatest(i - 5, 0)))) FROM generate_series(1, 9) i;
+CALL delay_await('webhooks', '30 s');
+SELECT id, token FROM delay_lease('webhooks', 1, '1 minute', 'delay-wheel-http') \gset
+SELECT delay_fail(:id, :token, 'HTTP 503: the depot is closed', retry_in => '40 s');
+CALL delay_await('webhooks', '30 s');
+SELECT id, token FROM delay_lease('webhooks', 1, '1 minute', 'delay-wheel-http') \gset
+SELECT delay_fail(:id, :token, 'HTTP 410: gone', give_up => true);
+CALL delay_await('webhooks', '30 s');
+SELECT count(*) FROM delay_lease('webhooks', 3, '1 minute', 'delay-wheel-http');
+RESET ROLE;

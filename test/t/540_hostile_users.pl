@@ -570,7 +570,7 @@ group leaks => sub {
 	push @{ $columns{ (split /\|/)[0] } }, (split /\|/)[1] for split /\n/, $node->safe_psql('postgres',
 		q{SELECT c.oid::regclass, attname FROM pg_attribute JOIN pg_class c ON c.oid = attrelid
 			WHERE relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_data'::regnamespace, 'delay_wheel_internal'::regnamespace) AND relkind = 'v' AND attnum > 0 ORDER BY 1, attnum});
-	my %rows_of = map { $_ => 1 } 'delay_wheel_internal.newest_failed', map { "delay_wheel.$_" } qw(tasks failed history recurring queues cancellations lanes running);
+	my %rows_of = map { $_ => 1 } (map { "delay_wheel_internal.$_" } qw(newest_failed first_messages)), map { "delay_wheel.$_" } qw(tasks failed history recurring queues cancellations lanes running);
 	my (@called, @plans);
 	for my $view (sort grep { $rows_of{$_} } keys %columns)
 	{

@@ -200,7 +200,7 @@ is(join(' ', sort keys %modes), 'AccessShareLock RowShareLock', 'the locks that 
 
 my $keeper = $node->background_psql('postgres', extra_params => [ '-U', 'outsider' ]);
 my $n = 0;
-$keeper->query_safe(join '; ', 'BEGIN', map { 'PREPARE p' . $n++ . " AS SELECT FROM $_ FOR UPDATE" } grep { !/newest_failed|forecast|nodes|waiting|lateness|recurring_status/ } @views);
+$keeper->query_safe(join '; ', 'BEGIN', map { 'PREPARE p' . $n++ . " AS SELECT FROM $_ FOR UPDATE" } grep { !/newest_failed|first_messages|forecast|nodes|waiting|lateness|recurring_status/ } @views);
 (undef, undef, my $err) = $node->psql('postgres', q{SET lock_timeout = '2s';
 	SELECT delay_cancel(delay_schedule('1 day', 'SELECT 1')), delay_reschedule(delay_schedule('1 day', 'SELECT 1'), '2 days'), delay_schedule_task('SELECT 1', key => 'kept', delay => '1 day') > 0, delay_cancel(key => 'kept');
 	SELECT delay_every('kept', '1 day', 'SELECT 1') > 0, delay_pause_recurring('kept'), delay_unschedule('kept');

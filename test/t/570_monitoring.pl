@@ -19,7 +19,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $dir = dirname(__FILE__) . '/../../monitoring';
-my $doc = slurp_file("$dir/../doc/monitoring.md");
+my $doc = slurp_file("$dir/../doc/monitoring.md") . slurp_file("$dir/../doc/http.md");
 
 sub yaml
 {
@@ -156,6 +156,20 @@ ok($letters->{ready} == 1 && $letters->{oldest_seconds} > 1, 'and for how long o
 is(waiting('unreceived')->{tasks}, 1, 'also in sum');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM delay_lease('letters', 2, '1 hour')}), 1, 'it is leased, too');
 
+# a queue that no receiver has ever come to
+sub unreceived { my ($row) = grep { $_->{queue} eq 'unread' } @{ rows_of('delay_wheel_queue') }; return "@$row{qw(external unreceived ready retried_total failed_total)}"; }
+$node->safe_psql('postgres', q{SELECT delay_wheel.create_queue('unread', external => true); SELECT delay_send('unread', '1')});
+wait_for($node, q{SELECT ready FROM delay_wheel.queues WHERE name = 'unread'}, 'a message is due', 60, expected => 1);
+is(unreceived(), '1 1 1 0 0', 'messages that are due, and that nobody receives, are told of');
+$node->safe_psql('postgres', q{SELECT id, token FROM delay_lease('unread', 1, '1 hour') \gset
+	SELECT delay_fail(:id, :token, 'busy', retry_in => '0')});
+wait_for($node, q{SELECT ready FROM delay_wheel.queues WHERE name = 'unread'}, 'it is due again', 60, expected => 1);
+is(unreceived(), '1 0 1 1 0', 'an attempt that failed is counted, and a receiver has come');
+$node->safe_psql('postgres', q{SELECT id, token FROM delay_lease('unread', 1, '1 hour') \gset
+	SELECT delay_fail(:id, :token, 'gone', give_up => true)});
+is(unreceived(), '1 0 0 1 1', 'and one that was given up');
+is((grep { $_->{queue} eq 'mails' } @{ rows_of('delay_wheel_queue') })[0]{external}, 0, 'SQL tasks are no messages');
+
 # recurring tasks: of other, which has secrets, in each kind of trouble
 sub recurring { return $rows{delay_wheel_recurring} = rows_of('delay_wheel_recurring')->[0]; }
 sub trouble { return join(' ', @{ recurring() }{qw(tasks failed skipped paused overdue)}); }
@@ -222,23 +236,30 @@ for my $name (keys %$queries)
 	$labels_of{"${name}_$_"} = [ @{ $queries->{$name}{labels} }, 'instance', 'job' ] for @{ $queries->{$name}{values} };
 }
 
+# delay-wheel-http gives its own (613_workers_http.pl tests that they come, and are in doc/http.md)
+my %http_labels_of;
+my $http_source = slurp_file("$dir/../workers/http/src/metrics.c");
+push @{ $http_labels_of{$1} }, 'instance', 'job', $2 // () while $http_source =~ /\b(delay_http_\w+)(?:\{(\w+)=)?/g;
+push @{ $http_labels_of{"${_}_bucket"} }, 'instance', 'job', 'le' for $http_source =~ /write_histogram\(out, "(\w+)"/g;
+
 # What is wrong with an expression: unknown metrics, labels they do not have, rates of gauges.
 sub complaints
 {
 	my ($expr) = @_;
 	my @found;
 
-	push @found, 'no metric of ours' if $expr !~ /delay_wheel_/;
-	while ($expr =~ /\b(delay_wheel\w*)(?:\{(.*?)\})?/g)
+	push @found, 'no metric of ours' if $expr !~ /delay_(wheel|http)_/;
+	while ($expr =~ /\b(delay_(?:wheel|http)\w*)(?:\{(.*?)\})?/g)
 	{
 		my ($metric, $selector) = ($1, $2 // '');
-		push @found, "$metric does not come" if !$labels_of{$metric};
+		my $labels = $labels_of{$metric} // $http_labels_of{$metric};
+		push @found, "$metric does not come" if !$labels;
 		for my $label ($selector =~ /(\w+)\s*(?:=|!=|=~|!~)\s*"/g)
 		{
-			push @found, "$metric has no label $label" if !grep { $_ eq $label } @{ $labels_of{$metric} // [] };
+			push @found, "$metric has no label $label" if !grep { $_ eq $label } @{ $labels // [] };
 		}
 	}
-	while ($expr =~ /\b(?:rate|increase)\((delay_wheel\w*)/g)
+	while ($expr =~ /\b(?:rate|increase)\((delay_(?:wheel|http)\w*)/g)
 	{
 		push @found, "$1 is no counter" if $1 !~ /(_total|_bucket)$/;
 	}
@@ -247,6 +268,8 @@ sub complaints
 
 is(complaints('rate(delay_wheel_near{nobody="x"}[1m]) + delay_wheel_nothing'),
 	'delay_wheel_near has no label nobody, delay_wheel_nothing does not come, delay_wheel_near is no counter', 'what is wrong would be seen');
+is(complaints('delay_http_running{session="x"} + delay_http_nothing'), 'delay_http_running has no label session, delay_http_nothing does not come', 'also of delay-wheel-http');
+is(complaints('delay_http_connected{session="wait"} + increase(delay_http_requests_total{outcome="done"}[1m]) + delay_http_duration_seconds_bucket{le="1"}'), '', 'and what is right, not');
 for my $name (sort keys %$queries)
 {
 	my @wrong = grep { ($queries->{$name}{usage}{$_} eq 'COUNTER') ne (/^(.*_total|bucket)$/ ? 1 : '') } @{ $queries->{$name}{values} };
@@ -435,6 +458,9 @@ SKIP:
 		}
 	}
 	is_deeply(ask($port, 'ALERTS{alertstate="firing"}', 'alertname'), {}, 'no alert fires');
+	$node->safe_psql('postgres', q{SELECT delay_wheel.create_queue('forgotten', external => true); SELECT delay_send('forgotten', '1')});
+	ok(wait_until(60, sub { ask($port, 'ALERTS{alertstate="firing", alertname="DelayWheelNoReceiver"}', 'queue')->{forgotten} }), 'one does when nobody receives')
+	  or diag(explain(ask($port, 'ALERTS', 'alertname')));
 	$node->safe_psql('postgres', 'SELECT delay_wheel.pause_database()');
 	ok(wait_until(60, sub { ask($port, 'ALERTS{alertstate="firing"}', 'alertname')->{DelayWheelSwitchedOff} }), 'one does when the database is paused')
 	  or diag(explain(ask($port, 'ALERTS', 'alertname')));

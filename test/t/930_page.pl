@@ -175,6 +175,59 @@ is_deeply([ @$letters{qw(external ready awaiting leased lapsed)} ], [ JSON::PP::
 ok($letters->{first_due}, 'and since when the first one waits');
 is_deeply([ grep { exists $sql_queue->{$_} } qw(first_due awaiting leased lapsed) ], [], 'a queue of SQL tasks has none of these');
 
+# deliveries: HTTP calls among them; of each queue, and whatever else is due before them
+$node->safe_psql('letters', qq{
+	CREATE ROLE stranger;
+	SELECT delay_wheel.allow('shop', 'stranger');
+	SELECT delay_wheel.create_queue('calls', external => true, max_attempts => 18, users => '{shop}', receivers => '{stranger}');
+	SELECT delay_wheel.create_queue('crowd', external => true, users => '{shop}');
+	SET ROLE shop;
+	SELECT delay_schedule('10 minutes', 'SELECT 1') FROM generate_series(1, 1100);
+	SELECT delay_send('crowd', '1', delay => '10 minutes') FROM generate_series(1, 100);
+	SELECT delay_send('calls', format('{"method": "POST", "url": "https://me:hidden\@Shop.example:8443/hooks/hidden?hidden", "body": "hidden", "n": %s}', i)::jsonb, key => 'call ' || i)
+		FROM generate_series(1, 4) i;
+	SELECT delay_send('calls', '{"method": "GET", "url": "http://[::1]/hidden"}', delay => '1 day', tag => @{[quoted("tag $evil")]});
+	SELECT delay_send('calls', '{"method": "hidden", "to": "nobody"}', delay => '2 days')});
+wait_for($node, q{SELECT ready FROM delay_wheel.queues WHERE name = 'calls'}, 'calls are due', 60, db => 'letters', expected => 4);
+$node->safe_psql('letters', qq{
+	SELECT id FROM delay_lease('calls', 1, '1 hour', @{[quoted("worker $evil")]});
+	SELECT id, token FROM delay_lease('calls') \\gset
+	SELECT delay_fail(:id, :token, 'HTTP 503: try later', retry_in => '1 hour');
+	SELECT id, token FROM delay_lease('calls') \\gset
+	SELECT delay_fail(:id, :token, @{[quoted("HTTP 410: gone $evil")]}, give_up => true);
+	SELECT id FROM delay_lease('calls', 1, '1 ms')});
+wait_for($node, q{SELECT ready FROM delay_wheel.queues WHERE name = 'calls'}, 'a lease of a call has ended', 60, db => 'letters', expected => 1);
+my $waiter = $node->background_psql('letters');
+$waiter->query_safe(q{SET application_name = 'mailer 1'});
+$waiter->query_until(qr/begun/, "\\echo begun\nCALL delay_await('crowd', '1 hour');\n");
+wait_for($node, q{SELECT awaiting FROM delay_wheel.queues WHERE name = 'crowd'}, 'a session waits', 60, db => 'letters', expected => 1);
+export('calls', 'letters');
+my $calls = feed(undef, 'letters');
+sub delivered { my ($d, @of) = @_; return [ map { my $m = $_; join ' ', map { $m->{$_} // '-' } @of } grep { $_->{queue} eq 'calls' } @{ $d->{deliveries}{rows} } ]; }
+is_deeply(delivered($calls, qw(key state attempts max_attempts method host status)), [ 'call 4 due 1 18 POST shop.example -', 'call 2 retry 1 18 POST shop.example 503', 'call 1 leased 1 18 POST shop.example -',
+	'- pending 0 18 GET [::1] -', '- pending 0 18 - - -' ], 'deliveries: how each stands, what has failed first, and what is an HTTP call');
+my %delivery = map { ($_->{key} // '') => $_ } @{ $calls->{deliveries}{rows} };
+is_deeply([ $delivery{'call 4'}{lapsed}, $delivery{'call 2'}{error}, $delivery{'call 1'}{receiver} ], [ JSON::PP::true, 'DW007: HTTP 503: try later', "worker $evil" ], 'with the last error, or who has it');
+is($calls->{deliveries}{retrying}, 1, 'how many are tried again');
+is(scalar @{ $calls->{deliveries}{rows} }, 50, 'a crowd of one queue leaves others their share');
+my ($given_up) = @{ $calls->{failed}{rows} };
+is_deeply([ @$given_up{qw(is_message method host status)} ], [ JSON::PP::true, 'POST', 'shop.example', 410 ], 'what was given up was a call, too');
+is_deeply([ map { join ' ', @$_{qw(queue messages)}, $_->{receiver} // '-' } @{ $calls->{leases}{rows} } ], [ "$name 3 -", "calls 1 worker $evil" ], 'who holds leases');
+is_deeply([ map { join ' ', @$_{qw(role application query)} } @{ $calls->{awaiting}{rows} } ], [ join(' ', $node->safe_psql('postgres', 'SELECT current_user'), 'mailer 1', q{CALL delay_await('crowd', '1 hour');}) ], 'who waits');
+unlike(encode_json($calls), qr/hidden/, 'nothing else of payloads and addresses is in the document');
+$d = feed(q{SELECT delay_wheel.page_data(texts => false)}, 'letters');
+is_deeply([ grep { my $row = $_; grep { defined $row->{$_} } qw(method host status error message query) } map { @{ $d->{$_}{rows} } } qw(deliveries failed awaiting) ], [], 'without texts there are no hosts, answers and calls');
+is_deeply(delivered(feed(q{SET ROLE shop; SELECT delay_wheel.page_data()}, 'letters'), 'key'), delivered($calls, 'key'), 'the owner of messages sees them');
+is_deeply(delivered(feed(q{SET ROLE watcher; SELECT delay_wheel.page_data()}, 'letters'), 'key'), delivered($calls, 'key'), 'and who may read all');
+$d = feed(q{SET ROLE stranger; SELECT delay_wheel.page_data()}, 'letters');
+is_deeply([ map { scalar @{ $d->{$_}{rows} } } qw(deliveries leases awaiting failed queues) ], [ 0, 0, 0, 0, 1 ], 'their receiver sees his queue, not the messages, nor the sessions of others');
+unlike(encode_json($d), qr/shop\.example|worker|onerror/, 'and nothing of them');
+# a small table is read as a whole
+my $reads = $node->safe_psql('letters', 'SET enable_seqscan = off; EXPLAIN (COSTS OFF) SELECT * FROM delay_wheel_internal.first_messages');
+is(join(' ', sort $reads =~ /Scan (?:using|on) (task_\w+_idx)/g), 'task_lane_due_idx task_lane_due_idx task_lease_idx', 'leases are read by their index, other messages by that of lanes') or diag($reads);
+$node->safe_psql('letters', q{SELECT delay_end_await(pid) FROM pg_stat_activity WHERE application_name = 'mailer 1'});
+$waiter->quit;
+
 # groups that wait
 $node->safe_psql('postgres', 'CREATE DATABASE tenants');
 $node->safe_psql('tenants', qq{
@@ -475,6 +528,8 @@ SKIP:
 		$d->{forecast} = { pending => $evil, next_due => $evil, minutes => [ $evil, [ $evil, $evil, $evil ] ], hours => $evil, days => [ {} ] };
 		$d->{lanes}{rows} = { $evil => $evil };
 		$d->{groups}{rows} = [ $evil, { map { $_ => $evil } qw(queue group_key group_hash state ready more running first_due waits_until owner) } ];
+		$d->{$_}{rows} = [ 7, $evil, { map { $_ => $evil } qw(id queue state next_at attempts max_attempts method host status key tag owner error lapsed receiver messages oldest pid role application address since query) } ]
+			for qw(deliveries leases awaiting);
 		$d->{$_} = $evil for qw(max_executors version role server_started);
 	});
 	# what is not seen, and turns around what stands beside it; and letters that are written from right to left
@@ -491,12 +546,12 @@ SKIP:
 			for (keys %$data)
 			{
 				if (/^(?:owner|queue)$/) { $data->{$_} = "\x{5d0}\x{5d1} 1" }
-				elsif (/^(?:key|tag|sql|message|detail|hint|context|name|database|role|reason|last_error|last_problem|timezone)$/) { $data->{$_} = $turning }
+				elsif (/^(?:key|tag|sql|message|detail|hint|context|name|database|role|reason|last_error|last_problem|timezone|receiver|application|query|error|method|host|group_key)$/) { $data->{$_} = $turning }
 				else { $turn->($data->{$_}) }
 			}
 		}
 	};
-	variant('turning', 'full', sub { $turn->($_[0]); $_[0]{status}{last_problem_at} = $_[0]{now} });
+	variant('turning', 'full', sub { @{ $_[0] }{qw(deliveries leases awaiting)} = @$calls{qw(deliveries leases awaiting)}; $turn->($_[0]); $_[0]{status}{last_problem_at} = $_[0]{now} });
 	write_feed('turningcut', JSON::PP->new->utf8->encode([ $turning ]) =~ s/"]//r);
 	write_feed('html', "<html><body>$evil</body></html>");
 	write_feed('other', '{"format": 2, "now": "2026-01-01T00:00:00Z"}');
@@ -515,6 +570,8 @@ SKIP:
 		case('estimates', 1200, 'feed=feeds/estimates.json'),
 		case('letters', 1200, 'feed=feeds/letters.json'),
 		case('letters narrow', 340, 'feed=feeds/letters.json'),
+		case('calls', 1200, 'feed=feeds/calls.json'),
+		case('calls narrow', 340, 'feed=feeds/calls.json'),
 		case('tenants', 1200, 'feed=feeds/tenants.json'),
 		case('tenants narrow', 340, 'feed=feeds/tenants.json'),
 		case('old', 1200, 'feed=feeds/old.json'),
@@ -579,15 +636,23 @@ SKIP:
 	like($r->{estimates}{text}, qr/About \d+ tasks are pending.*Hatched bars are estimates/s, 'estimates: and called so');
 	for my $n ('letters', 'letters narrow')
 	{
-		like($r->{$n}{text}, qr/Messages\s.*Under a lease.*Leases without a word/s, "$n: queues of messages have figures of their own");
+		like($r->{$n}{text}, qr/Workers\s.*By queue\s.*Under a lease.*Lapsed leases/s, "$n: queues of messages have figures of their own");
 		like(join("\n", @{ $r->{$n}{problems} }), qr/^warn: ▲ Due messages of 1 queue wait, and no receiver has come/m, "$n: says that nobody takes them");
+	}
+	for my $n ('calls', 'calls narrow')
+	{
+		like($r->{$n}{text}, qr/HTTP 410: gone <img.*Deliveries\s.*due.* its last lease ended without a report.*retry.*in 1 h|59 min.*1 of 18.*POST\s+shop\.example.*503.*key call 2.*shop.*DW007: HTTP 503: try later.*leased.* by worker <img.*lease ends/s,
+			"$n: deliveries, with what was answered, and who has them");
+		like($r->{$n}{text}, qr/Who holds leases\s.*worker <img.*Who waits for messages\s.*mailer 1.*CALL delay_await\('crowd', '1 hour'\)/s, "$n: workers that work, and that wait");
+		like(join("\n", @{ $r->{$n}{problems} }), qr/1 message has failed and will be tried again/, "$n: says that one has failed");
+		unlike($r->{$n}{text}, qr/hidden/, "$n: shows no more of an address than its host");
 	}
 	for my $n ('tenants', 'tenants narrow')
 	{
 		like($r->{$n}{text}, qr/Groups that wait\s.*tenants.*group <img.*open.*3 h.*of shop.*2 h.*without a group/s, "$n: groups that wait, and since when");
 	}
 	unlike($r->{full}{text}, qr/Groups that wait/s, 'full: without such groups nothing is said of them');
-	unlike($r->{full}{text}, qr/Messages\s.*Under a lease/s, 'full: without such queues there are none');
+	unlike($r->{full}{text}, qr/Deliveries\s|Workers\s/, 'full: without such queues there are none');
 	like($r->{old}{problems}[0], qr/^bad: ✖ The data is \d+ d .*old/, 'old: data that is not renewed is called old');
 	for my $n ('turning', 'turning narrow')
 	{
@@ -606,9 +671,9 @@ SKIP:
 	like($asked, qr{^OPTIONS /rpc/delay_wheel_page \Q$site\E}m, 'a browser asks PostgREST first whether it may come from elsewhere');
 	like($asked, qr{^GET /rpc/delay_wheel_page \Q$site\E Bearer good.token}m, 'then with the token');
 
-	$r = browse([ case('dark', 1200, 'feed=feeds/stopped.json'), case('dark narrow', 340, 'feed=feeds/many.json'), case('dark empty', 1200, 'feed=feeds/empty.json') ],
+	$r = browse([ case('dark', 1200, 'feed=feeds/stopped.json'), case('dark narrow', 340, 'feed=feeds/many.json'), case('dark empty', 1200, 'feed=feeds/empty.json'), case('dark calls', 1200, 'feed=feeds/calls.json') ],
 		'--blink-settings=preferredColorScheme=0');
-	for my $n ('dark', 'dark narrow', 'dark empty')
+	for my $n ('dark', 'dark narrow', 'dark empty', 'dark calls')
 	{
 		ok($r->{$n}{dark}, "$n: it is dark");
 		is_deeply($r->{$n}{pale}, [], "$n: all texts stand out from what is behind them");

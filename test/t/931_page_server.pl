@@ -311,7 +311,7 @@ SKIP:
 	my $is_open = 'document.getElementById("dialog").open';
 	$browser->show("http://127.0.0.1:$acts/#every=1");
 	$shown->('foot', 'What is done here is done as that role', 'a page that acts says so');
-	$shown->('queues', 'letters.*operator, visitor', 'receivers are shown');
+	$shown->('workers', 'letters.*operator, visitor', 'receivers are shown');
 
 	$click->("Cancel task $task", "Cancel task $task\\?.*clerk.*default.*key <img.*SELECT 2.*<b>.*No.*Yes, cancel");
 	is($browser->ask('document.activeElement.textContent'), 'No', 'and prefers no');
@@ -358,6 +358,28 @@ SKIP:
 	wait_for($node, "SELECT sqlstate FROM delay_wheel.failed WHERE id = $task", 'it is stopped', 60, db => 'shop', expected => '57014');
 	$close->();
 
+	# messages: each state has its own buttons
+	$task = in_shop(q{SET ROLE clerk; SELECT delay_send('letters', '{"method": "POST", "url": "https://shop.example/hooks"}', delay => '1 day')});
+	$click->("Deliver now message $task", 'clerk.*letters.*POST shop\.example');
+	$answer->('.go');
+	$shown->('dialog', 'Result: moved', 'a message is due now');
+	$close->();
+	wait_for($node, q{SELECT ready FROM delay_wheel.queues WHERE name = 'letters'}, 'indeed', 60, db => 'shop', expected => 1);
+	in_shop(q{SELECT id, token FROM delay_lease('letters') \gset
+		SELECT delay_fail(:id, :token, 'HTTP 410: gone', give_up => true)});
+	$click->("Discard message $task", 'HTTP 410: gone');
+	$answer->('.go');
+	$shown->('dialog', 'Result: discarded', 'one that was given up is discarded');
+	is(in_shop("SELECT count(*) FROM delay_wheel.failed WHERE id = $task"), 0, 'for good');
+	$close->();
+	$task = in_shop(q{SET ROLE clerk; SELECT delay_send('letters', '1')});
+	wait_for($node, q{SELECT count(*) FROM delay_lease('letters', 1, '1 hour')}, 'one is leased', 60, db => 'shop', expected => 1);
+	$click->("Cancel message $task", 'letters');
+	$answer->('.go');
+	$shown->('dialog', 'Result: (?:cancelled|stopping)', 'it is cancelled, and its lease ends');
+	is(in_shop("SELECT count(*) FROM delay_wheel.tasks WHERE id = $task"), 0, 'at once');
+	$close->();
+
 	$click->('Pause queue letters', 'operator');
 	$answer->('.go');
 	$shown->('dialog', 'Done.', 'paused');
@@ -373,7 +395,7 @@ SKIP:
 	is(in_shop(q{SELECT state FROM delay_wheel.recurring WHERE name = 'again'}), 'paused', 'a recurring task');
 	$close->();
 	ok($browser->wait_for(q{document.querySelector('button[aria-label="Resume recurring task again"]') !== null}), 'the paused recurring task can be resumed');
-	is(in_shop($audited . q{ WHERE task IS NOT NULL}), join(', ', map { "$_ operator delay_wheel page" } qw(reschedule cancel reschedule retry cancel)), 'the audit has what was done to tasks');
+	is(in_shop($audited . q{ WHERE task IS NOT NULL}), join(', ', map { "$_ operator delay_wheel page" } qw(reschedule cancel reschedule retry cancel reschedule discard cancel)), 'the audit has what was done to tasks');
 	is($browser->ask('window.hit === undefined'), JSON::PP::true, 'texts of tasks are text');
 	# those before it may have asked their servers once more, which are not there any more
 	is(join(' ', grep { !/status of 409/ && !(m{//[\w.]+:(\d+)} && $1 != $acts) } $browser->said), '', 'no error in the page');
