@@ -386,6 +386,8 @@ check_options(Template *template, const Kind *kind)
 				ereport(ERROR,
 						(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 						 errmsg("option \"%s\" needs a key", dw_option_name(i)),
+						 i == DW_OPT_UNIQUE_FOR ?
+						 errhint("Only a task with a key can be unique.") :
 						 errhint("Only a task with a key can exist already.")));
 	/* by default, the new task of a changed row replaces the row's pending task */
 	template->if_exists = dw_given(options, IF_EXISTS) ? dw_if_exists_named(dw_option_cstring(options, IF_EXISTS)) :

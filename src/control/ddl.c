@@ -551,12 +551,12 @@ tell_of_tasks(List *roles)
 		Dropped    *dropped = lfirst(lc);
 
 		if (dropped->here)
-			ereport(NOTICE,
+			ereport(WARNING,
 					(errcode(ERRCODE_WARNING),
 					 errmsg("role \"%s\" has pending delay_wheel tasks", dropped->role),
 					 errdetail("The tasks will be moved to delay_wheel.failed.")));
 		else if (dropped->elsewhere)
-			ereport(NOTICE,
+			ereport(WARNING,
 					(errcode(ERRCODE_WARNING),
 					 errmsg("role \"%s\" may have pending delay_wheel tasks in other databases", dropped->role),
 					 errdetail("In these databases, the tasks will be moved to delay_wheel.failed.")));

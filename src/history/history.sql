@@ -195,7 +195,7 @@ FROM delay_wheel_data.readable_audit a
 COMMENT ON VIEW delay_wheel.audit IS
 'Actions of roles on tasks and queues. The setting delay_wheel.audit selects the actions that are recorded.';
 COMMENT ON COLUMN delay_wheel.audit.at IS 'Time of the action, before the commit';
-COMMENT ON COLUMN delay_wheel.audit.action IS 'Name of the function without delay_ or schema; plain_sql: a statement has written to a table of the extension';
+COMMENT ON COLUMN delay_wheel.audit.action IS 'Name of the function without delay_ or schema; all functions and triggers that schedule or send: schedule, or reschedule for a move; plain_sql: a statement has written to a table of the extension';
 COMMENT ON COLUMN delay_wheel.audit.task IS 'Id of the task, or of the cancellation by delay_cancel_all()';
 COMMENT ON COLUMN delay_wheel.audit.queue IS 'Name of the queue of the task, or of the queue that the call named; NULL: no queue, or the queue was dropped';
 COMMENT ON COLUMN delay_wheel.audit.key IS 'Key of the task';

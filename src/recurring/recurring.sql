@@ -71,7 +71,7 @@ COMMENT ON COLUMN delay_wheel_data.recurring_task.until IS 'Upper limit of ideal
 COMMENT ON COLUMN delay_wheel_data.recurring_task.last_due IS 'Ideal time of the last run that has ended';
 COMMENT ON COLUMN delay_wheel_data.recurring_task.last_started IS 'Start of the last attempt of the last run';
 COMMENT ON COLUMN delay_wheel_data.recurring_task.last_ended IS 'End of the last run';
-COMMENT ON COLUMN delay_wheel_data.recurring_task.runs IS 'Runs that have ended, successful or not';
+COMMENT ON COLUMN delay_wheel_data.recurring_task.runs IS 'Runs that were done or have failed; cancelled and skipped runs do not count';
 COMMENT ON COLUMN delay_wheel_data.recurring_task.failures IS 'Runs that failed';
 COMMENT ON COLUMN delay_wheel_data.recurring_task.skipped IS 'Runs that were cancelled, or skipped because they were too late';
 COMMENT ON COLUMN delay_wheel_data.recurring_task.max_runs IS 'Limit of runs; NULL: no limit';
@@ -138,7 +138,7 @@ COMMENT ON COLUMN delay_wheel.recurring.schedule IS 'Cron schedule; NULL if the 
 COMMENT ON COLUMN delay_wheel.recurring.timezone IS 'Time zone in which days, months and the cron schedule are counted';
 COMMENT ON COLUMN delay_wheel.recurring.starts IS 'First ideal time, from which later ideal times are counted; with a cron schedule, lower limit of ideal times';
 COMMENT ON COLUMN delay_wheel.recurring.until IS 'Upper limit of ideal times; NULL: no limit';
-COMMENT ON COLUMN delay_wheel.recurring.max_runs IS 'Limit of runs; NULL: no limit';
+COMMENT ON COLUMN delay_wheel.recurring.max_runs IS 'Limit of column runs; NULL: no limit';
 COMMENT ON COLUMN delay_wheel.recurring.catch_up IS 'Treatment of ideal times that have passed: skip or all';
 COMMENT ON COLUMN delay_wheel.recurring.last_ended IS 'End of the last run';
 COMMENT ON COLUMN delay_wheel.recurring.paused IS 'Whether delay_pause_recurring() or a crash has paused the task';
@@ -155,7 +155,7 @@ COMMENT ON COLUMN delay_wheel.recurring.last_due IS 'Ideal time of the last run 
 COMMENT ON COLUMN delay_wheel.recurring.last_started IS 'Start of the last attempt of the last run';
 COMMENT ON COLUMN delay_wheel.recurring.last_outcome IS 'How the last run ended: done, failed, skipped (too late) or cancelled';
 COMMENT ON COLUMN delay_wheel.recurring.last_error IS 'First 1,000 bytes of the last run''s error, or the reason why no run follows';
-COMMENT ON COLUMN delay_wheel.recurring.runs IS 'Runs that have ended, successful or not';
+COMMENT ON COLUMN delay_wheel.recurring.runs IS 'Runs that were done or have failed; cancelled and skipped runs do not count';
 COMMENT ON COLUMN delay_wheel.recurring.failures IS 'Runs that failed';
 COMMENT ON COLUMN delay_wheel.recurring.skipped IS 'Runs that were cancelled, or skipped because they were too late';
 COMMENT ON COLUMN delay_wheel.recurring.id IS 'Id of the recurring task, as in column recurring of delay_wheel.history';

@@ -50,8 +50,8 @@ COMMENT ON VIEW delay_wheel.options IS
 'Options of functions, given as parameters or in the parameter options';
 COMMENT ON COLUMN delay_wheel.options.name IS 'Name of the option';
 COMMENT ON COLUMN delay_wheel.options.type IS 'Type; in the parameter options, intervals and points in time are JSON strings, and arrays have strings as elements';
-COMMENT ON COLUMN delay_wheel.options.minimum IS 'Lowest value, or shortest length of a text in bytes; NULL: no limit';
-COMMENT ON COLUMN delay_wheel.options.maximum IS 'Highest value, or greatest length of a text in bytes; NULL: no limit';
+COMMENT ON COLUMN delay_wheel.options.minimum IS 'Lowest value, or shortest length of a text in bytes; NULL: no limit of the value (limits of lengths are in the reference)';
+COMMENT ON COLUMN delay_wheel.options.maximum IS 'Highest value, or greatest length of a text in bytes; NULL: no limit of the value (limits of lengths are in the reference)';
 COMMENT ON COLUMN delay_wheel.options.given_to IS 'Where the option can be given: tasks, messages, triggers (for their rows), recurring tasks, changes of pending tasks, queues';
 GRANT SELECT ON delay_wheel.options TO PUBLIC;
 GRANT EXECUTE ON FUNCTION delay_wheel_internal.get_options() TO PUBLIC;

@@ -38,7 +38,7 @@ COMMENT ON VIEW delay_wheel.lanes IS
 COMMENT ON COLUMN delay_wheel.lanes.owner IS 'Role that scheduled the tasks';
 COMMENT ON COLUMN delay_wheel.lanes.queue IS 'Name of the queue; default for tasks without a queue, a number if the queue is not declared';
 COMMENT ON COLUMN delay_wheel.lanes.priority IS 'Priority, -9 to 9';
-COMMENT ON COLUMN delay_wheel.lanes.state IS 'paused; blocked: no executor, or no timer; limited by the queue; running; ready: due tasks wait for an executor; unreceived: due messages wait for a receiver; idle: nothing is due';
+COMMENT ON COLUMN delay_wheel.lanes.state IS 'paused; blocked: no executor, or no timer; limited (by the queue, see reason); running; ready: due tasks wait for an executor; unreceived: due messages wait for a receiver; idle: nothing is due';
 COMMENT ON COLUMN delay_wheel.lanes.reason IS 'Why the tasks wait: a pause, a limit, the reason for a missing executor, or the time since which no receiver has come';
 COMMENT ON COLUMN delay_wheel.lanes.retry_at IS 'Time at which the start of an executor is tried again after it failed; otherwise NULL, also if no background worker is free';
 COMMENT ON COLUMN delay_wheel.lanes.near IS 'Tasks in memory that are not due yet; a moved or cancelled task counts until its old due time';

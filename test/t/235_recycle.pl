@@ -216,7 +216,7 @@ lose_and_regain('REVOKE admins FROM readers', 'GRANT admins TO readers', 'so it 
 #
 # Roles that are dropped.
 #
-my $notice = qr/NOTICE:  role "app" has pending delay_wheel tasks\nDETAIL:  The tasks will be moved to delay_wheel\.failed\./;
+my $warning = qr/WARNING:  role "app" has pending delay_wheel tasks\nDETAIL:  The tasks will be moved to delay_wheel\.failed\./;
 my ($out, $err);
 
 $node->safe_psql('postgres', q{
@@ -224,12 +224,12 @@ $node->safe_psql('postgres', q{
 	SELECT delay_schedule('1 day', 'SELECT 1')});
 $node->safe_psql('postgres', 'DROP OWNED BY app, readers; REVOKE gang FROM app');
 $node->psql('postgres', 'BEGIN; DROP ROLE app; ROLLBACK', stdout => \$out, stderr => \$err);
-like($err, $notice, 'DROP ROLE tells of pending tasks');
+like($err, $warning, 'DROP ROLE tells of pending tasks');
 $node->safe_psql('postgres', 'CREATE DATABASE elsewhere');
 $node->psql('elsewhere', 'BEGIN; DROP ROLE app; ROLLBACK', stdout => \$out, stderr => \$err);
-like($err, qr/NOTICE:  role "app" may have pending delay_wheel tasks in other databases/, 'in other databases, too');
+like($err, qr/WARNING:  role "app" may have pending delay_wheel tasks in other databases/, 'in other databases, too');
 $node->psql('postgres', 'BEGIN; DROP ROLE app, nobody; ROLLBACK', stdout => \$out, stderr => \$err);
-unlike($err, qr/NOTICE/, 'not if it fails');
+unlike($err, qr/WARNING/, 'not if it fails');
 $node->safe_psql('postgres', q{SELECT delay_cancel(id) FROM delay_wheel.tasks WHERE owner = 'app'});
 $node->psql('postgres', 'DROP ROLE app', stdout => \$out, stderr => \$err);
 is($err, '', 'not of those that were cancelled');

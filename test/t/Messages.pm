@@ -291,7 +291,7 @@ sub reasons
 {
 	my ($source, $body) = @_;
 
-	return map { plain_text('reason', texts($source, $_)) } grep { $_ ne '""' } $body =~ /\breturn ($string);/g;
+	return map { plain_text('reason', $_) } grep { $_ ne '' && $_ ne '...' } map { texts($source, $_) } $body =~ /\breturn ([^;]+);/g;
 }
 
 sub messages_of_file
@@ -301,7 +301,7 @@ sub messages_of_file
 	my $source = { text => $text, defines => { %$defines, own_defines($text) } };
 	my ($n, @messages) = (0);
 
-	while ($text =~ /\b(ereport|elog|dw_problem(?:_quoting)?)\s*$parens|(?:\.message|->message|\*reason) = (?=[\w"])|^dw_\w+_text\(Dw\w+ \w+\)\n(?<body>\{.*?^\})/gms)
+	while ($text =~ /\b(ereport|elog|dw_problem(?:_quoting)?)\s*$parens|(?:\.message|->message|\*reason) = (?=[\w"])|^(?:dw_\w+_text\(Dw\w+ \w+\)|receiver_reason\([^;{]*\))\n(?<body>\{.*?^\})/gms)
 	{
 		my ($kind, $call, $body, $end) = ($1, $+{parens}, $+{body}, pos $text);
 
