@@ -31,8 +31,8 @@
 #   error        the SQLSTATE of a wrong call reaches the program
 #
 # And the programs of doc/languages.md, examples/languages/*: of each an order is delivered,
-# and to be rated; its test is rolled back; migrations make the trigger; the workers for Node,
-# Go and Java receive messages.
+# and to be rated; its test is rolled back; migrations make the trigger; the workers for Go and
+# Java receive messages.
 #
 #   DW_DRIVERS          programs whose names match this only
 #   DW_DRIVER_MODULES   directory in which node finds what test/drivers/package.json names
@@ -169,7 +169,7 @@ for my $driver (@drivers)
 	push @programs, start_program($name, @$runner, "$dir/$program");
 }
 
-# The programs of the document.  Those of Node, Go and Java go on as workers.
+# The programs of the document.  Those of Go and Java go on as workers.
 my ($migration) = slurp_file("$tree/doc/languages.md") =~ /^```sql\n(CREATE TRIGGER.*?)^```/ms or die 'there is no trigger';
 my $work = sub { my ($program) = @_; return [ 'sh', '-c', "$program && exec $program work" ]; };
 my $examples = "$tree/examples/languages";
@@ -187,7 +187,7 @@ for my $example (
 	[ 'orders_psycopg', python('psycopg') ],
 	[ 'orders_sqlalchemy', python('sqlalchemy', 'psycopg2') ],
 	[ 'orders_django', python('django', 'psycopg2') ],
-	[ 'orders_pg', $work->("node '$examples/orders_pg.js'"), (node('pg'))[1], '' ],
+	[ 'orders_pg', node('pg') ],
 	[ 'orders_knex', node('knex', 'pg') ],
 	[ 'orders_drizzle', node('drizzle-orm/node-postgres', 'pg') ],
 	[ 'orders_ruby', ruby(), 'orders.rb' ],
@@ -259,7 +259,7 @@ for my $program (@examples)
 {
 	my $name = $program->{name};
 
-	if ($name =~ /_(?:pg|go|java)$/)
+	if ($name =~ /_(?:go|java)$/)
 	{
 		query(qq{SELECT delay_send('$name', '{"email": "anna\@example.com"}'), delay_send('$name', '{}', key => 'none', options => '{"retry_delay": "1 hour"}')});
 		wait_for($node, qq{SELECT string_agg(last_error, ' ') = 'DW007: no address' FROM delay_wheel.tasks WHERE queue = '$name'}, "$name: the worker has received its messages");
