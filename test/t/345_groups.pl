@@ -397,7 +397,8 @@ is(best_round('wakes', 'wakes', 2, map { "'$_', '{a}', 1, 'SELECT take(''wakes''
 # A queue gets groups, and loses their limits, while its tasks are due and run.
 #
 query(q{SELECT delay_wheel.create_queue('changes', options => '{"batch": false}');
-	SELECT put('changes', 'anna', '{a,b}', 300, 'SELECT take(''changes'', $of, 3)')});
+	SELECT put('changes', 'anna', '{a,b}', 300, 'SELECT take(''changes'', $of, 3)'),
+		delay_schedule_task('SELECT 1', delay => '1 day', queue => 'changes', key => 'far')});
 wait_for($node, q{SELECT count(*) >= 20 FROM ran WHERE label = 'changes'}, 'without groups all run together');
 query(q{SELECT delay_wheel.create_queue('changes', groups => true, options => '{"group_max_running": 1}')});
 wait_for($node, q{SELECT count(*) >= 200 FROM ran WHERE label = 'changes'}, 'then groups are declared');
@@ -408,6 +409,7 @@ wait_for($node, q{SELECT count(*) >= 300 FROM ran WHERE label = 'changes'}, 'wit
 query(q{SELECT delay_wheel.create_queue('changes', options => '{"group_max_running": 1}')});
 wait_for_count('changes', 600, 'each runs once');
 is(query(q{SELECT count(DISTINCT n), count(*) FROM ran WHERE label = 'changes'}), '600|600', 'and no more');
+query(q{SELECT delay_cancel(key => 'far', queue => 'changes')});
 nothing_left_over('changes', 'changes again', qw(a b));
 
 #
