@@ -125,7 +125,7 @@ foreach my $case ([ 'delay_receive()', "BEGIN; SELECT * FROM delay_receive('mail
 		1, "but warns, once: $err");
 }
 $node->safe_psql('postgres', 'CREATE DATABASE copy TEMPLATE msg');
-log_has(qr/LOG:  delay_wheel could not look into database "copy": no background worker is free\n.*DETAIL:  If it has the extension, its tasks wait\.\n/, 'the log names a database that may have the extension');
+log_has(qr/LOG:  delay_wheel could not look into database "copy": no background worker is free\n.*DETAIL:  If the database has the extension, its tasks wait\.\n/, 'the log names a database that may have the extension');
 is($node->safe_psql('postgres', q{SELECT database, state, last_problem, last_problem_at IS NOT NULL FROM delay_wheel.status WHERE database = 'copy'}),
 	'copy|stopped|could not look into the database: no background worker is free|t', 'status names the database that could not be looked into');
 is($node->safe_psql('copy', q{SELECT count(*), min(state), min(last_problem) FROM delay_wheel.status WHERE database = 'copy'}),
