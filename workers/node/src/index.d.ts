@@ -6,7 +6,7 @@ export interface Message<Payload = any> {
 	/** Number of the message; a text, since it may exceed 2^53. An idempotency key for other services. */
 	readonly id: string;
 	readonly queue: string;
-	/** The key it was sent with; null if the server does not return keys. */
+	/** The key it was sent with, or null. */
 	readonly key: string | null;
 	readonly payload: Payload;
 	/** 1 for the first attempt. */

@@ -160,7 +160,7 @@ export class Queue {
 	}
 
 	/** A row of delay_lease() or delay_receive() as the handler gets it. */
-	messageOf({ id, key = null, payload, attempt, due, headers }) {
+	messageOf({ id, key, payload, attempt, due, headers }) {
 		const traceparent = typeof headers?.traceparent === 'string' ? headers.traceparent : null;
 		return { id: String(id), queue: this.name, key, payload, attempt, due, headers, traceparent };
 	}

@@ -84,11 +84,12 @@ test('B8: GiveUp', async () => {
 	assert.deepEqual(await query('SELECT sqlstate, message FROM delay_wheel.failed WHERE id = $1', [id]), [{ sqlstate: 'DW007', message: 'no such address' }]);
 });
 
-test('B10: traceparent and headers reach the handler, "around" is around it', async () => {
+test('B10: traceparent, headers and key reach the handler, "around" is around it', async () => {
 	const headers = { traceparent: '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01', version: 2 };
-	const id = await send(pool, mail, {}, { headers });
+	const id = await send(pool, mail, {}, { headers, key: 'its key' });
 	const [start] = await worker.until('start', 1, id);
 	assert.equal(start.traceparent, headers.traceparent);
+	assert.equal(start.key, 'its key');
 	assert.deepEqual(start.headers, headers);
 	assert.ok(worker.all('around', id)[0].at <= start.at);
 });
@@ -146,8 +147,9 @@ test('B14, B15: in a transaction', async () => {
 	// a handler that ends the transaction itself
 	const own = await send(pool, queue, { insert: 20, sql: 'COMMIT' });
 	await receiver.until('lost', 1, own);
-	const next = await send(pool, queue, { insert: 21 });
+	const next = await send(pool, queue, { insert: 21 }, { key: 'its key' });
 	await receiver.until('done', 1, next);
+	assert.equal(receiver.all('start', next)[0].key, 'its key');
 	assert.equal(await receiver.end(), 0);
 });
 

@@ -4,8 +4,8 @@ import assert from 'node:assert/strict';
 import net from 'node:net';
 import { test } from 'node:test';
 import { send, Worker } from '../src/index.js';
-import { pauseAfter, Session } from '../src/session.js';
-import { asReceiver, isGone, newGate, newQueue, one, pool, Proxy, query, ROLE, startPgBouncer, startProgram, until } from './harness.js';
+import { pauseAfter } from '../src/session.js';
+import { asReceiver, isGone, newGate, newQueue, one, pool, Proxy, query, ROLE, startProgram, until } from './harness.js';
 
 test('B40: how long it pauses before it connects again', async () => {
 	const attempts = { wait: [], work: [] };

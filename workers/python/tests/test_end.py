@@ -158,6 +158,7 @@ class End(unittest.TestCase):
 
     def test_B66_stop(self) -> None:
         queue = h.new_queue()
+        log = h.ServerLog()
 
         async def before() -> None:
             worker = Worker(h.conninfo())
@@ -175,7 +176,7 @@ class End(unittest.TestCase):
 
         async def at_any_moment_of_its_beginning() -> None:
             for ms in range(0, 50, 2):
-                worker = Worker(h.conninfo())
+                worker = Worker(h.conninfo(application_name=log.name))
                 worker.queue(queue)(lambda message, context: None)
                 running = asyncio.ensure_future(worker.run_async())
                 await asyncio.sleep(ms / 1000)
@@ -214,6 +215,7 @@ class End(unittest.TestCase):
         for case in (before, at_any_moment_of_its_beginning, twice_while_it_connects, by_a_handler, cancelled):
             with self.subTest(case.__name__):
                 asyncio.run(asyncio.wait_for(case(), 60))
+        self.assertEqual(log.errors(), [])
 
 
 if __name__ == "__main__":

@@ -57,14 +57,23 @@ class Places(unittest.TestCase):
             free.until("done", 1, h.send(queue, {}))
         self.assertEqual(len(full.all("start", long)), len([line for line in full.all("start") if line["queue"] == queue]))
 
+    def by_turns(self, worker: h.Program, full: str, other: str, n: int) -> None:
+        for i in range(n):
+            worker.until("done", 1, h.send(full, {"sleep": 0.01 * (i % 5)}))
+            worker.waits(full, other)
+
+    def test_B21_a_wait_that_cannot_be_ended(self) -> None:
+        """Another role waits: its session is closed."""
+        full, other = h.new_queue(), h.new_queue()
+        worker = h.start({full: {"concurrency": 1}, other: {}}, wait_connection=h.conninfo(user=h.superuser))
+        self.by_turns(worker, full, other, 3)
+        self.assertEqual(worker.end(), 0)
+
     def test_B21_one_of_two_queues_is_full(self) -> None:
         full, other = h.new_queue(), h.new_queue()
         worker = h.start({full: {"concurrency": 1}, other: {}})
         # full and free again by turns: each time the wait must begin again with it
-        for n in range(20):
-            a = h.send(full, {"sleep": 0.01 * (n % 5)})
-            worker.until("done", 1, a)
-            worker.waits(full, other)
+        self.by_turns(worker, full, other, 20)
         # and while it is full the other one goes on
         long = h.send(full, {"sleep": 3})
         worker.until("start", 1, long)

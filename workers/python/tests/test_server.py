@@ -71,7 +71,9 @@ class Server(unittest.TestCase):
         h.query(f"ALTER ROLE {h.ROLE} SET default_transaction_read_only = on")
         try:
             h.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s", h.ROLE)
-            worker.until("disconnected", 3)
+            id = h.send(queue, {})
+            worker.until("disconnected", 4)  # twice by us, then because it cannot be leased
+            self.assertEqual(worker.all("start", id), [])
         finally:
             h.query(f"ALTER ROLE {h.ROLE} RESET default_transaction_read_only")
         h.check_back(self, worker, queue, time.time())

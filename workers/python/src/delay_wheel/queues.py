@@ -103,6 +103,11 @@ class Queue:
         return True
 
     @property
+    def asks(self) -> bool:
+        """It is asking for messages, or about to."""
+        return self._asking or self.may_have and self.free > 0 and self._problem_timer is None
+
+    @property
     def wants_wait(self) -> bool:
         """Nothing is there to be had now, and there is a place for what comes."""
         return self._problem_timer is None and not (self.may_have or self._asking) and self.free > 0

@@ -195,12 +195,15 @@ class Session:
         closing = asyncio.ensure_future(self._closing.wait())
         await asyncio.wait((connecting, closing), timeout=CONNECT_TIMEOUT, return_when=asyncio.FIRST_COMPLETED)
         closing.cancel()
+        if not connecting.done() and self._closing.is_set():
+            await asyncio.wait((connecting,), timeout=CLOSE_TIMEOUT)  # a server logs an error if nobody is there any more
         if not connecting.done():
             connecting.cancel()
-            if self._closing.is_set():
-                raise Lost("the session is closed")
             raise psycopg.OperationalError("the server does not answer")
         connection: AsyncConnection = connecting.result()
+        if self._closing.is_set():
+            await connection.close()
+            raise Lost("the session is closed")
         self._trying = connection
         timer = asyncio.get_running_loop().call_later(CONNECT_TIMEOUT, cut, connection)
         try:

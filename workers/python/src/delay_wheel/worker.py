@@ -33,6 +33,7 @@ MOST_QUEUES = 32  # that delay_await_any() takes
 LONGEST_WAIT = 300.0  # s: a wait that is longer begins again
 LAST_WORDS = 1.0  # s that handlers have after they were told to stop
 PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.0)  # s, after a wait has failed
+MOMENT = 0.003  # s that a wait is put off so that it need not be ended soon
 DOUBT = 5.0  # s after which a wait that cannot be ended is cut off
 DRAIN_PATIENCE = 5.0  # s: messages that are due and do not come are held by a pause, a limit or another receiver
 DUE = "SELECT count(*) FROM delay_wheel.tasks WHERE queue = ANY($1::text[]) AND due <= now() AND leased_until IS NULL"
@@ -336,8 +337,8 @@ class Service:
         self.emit("connected", name)
         if name == "work":
             self._reports.hurry()
-        for queue in self._queues if name in ("wait", "work") else ():
-            queue.look()  # messages may have come while it was away
+            for queue in self._queues:
+                queue.look()  # the answer of delay_lease() may have been lost
 
     def _disconnected(self, name: str, error: Exception) -> None:
         self.emit("disconnected", name, error)
@@ -408,6 +409,11 @@ class Service:
     async def _wait_for_messages(self) -> None:
         failures = 0
         while not self.stopping:
+            if any(queue.asks for queue in self._queues):  # it may want to be waited for in a moment
+                self._changed.clear()
+                timer = self.loop.call_later(MOMENT, self._changed.set)
+                await self._changed.wait()
+                timer.cancel()
             if not any(queue.wants_wait for queue in self._queues):
                 self._changed.clear()
                 await self._changed.wait()
