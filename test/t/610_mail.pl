@@ -153,7 +153,7 @@ $dir = "$scratch/mail";
 my %is_there = (
 	'worker.py' => sub { return system(q{/usr/bin/python3 -c 'import psycopg, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null}) == 0 },
 	'worker.mjs' => sub {
-		return -d "$dir/node_modules/pg" && -d "$dir/node_modules/nodemailer" && system(q{node -e 'process.exit(process.versions.node.split(".")[0] < 20)' 2>/dev/null}) == 0;
+		return -d "$dir/node_modules/pg" && -d "$dir/node_modules/nodemailer" && system(q{node -e 'process.exit(process.versions.node.split(".")[0] < 20 ? 1 : 0)' 2>/dev/null}) == 0;
 	});
 my %program = ('worker.py' => '/usr/bin/python3', 'receive.py' => '/usr/bin/python3', 'worker.mjs' => 'node');
 local $ENV{PYTHONPATH} = "$workers/python/src";
