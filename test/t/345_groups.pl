@@ -143,7 +143,7 @@ nothing_left_over('batch', 'batch again', qw(a b c d));
 query(q{SELECT delay_wheel.create_queue('narrow', groups => true, options => '{"group_max_running": 2}')});
 for my $role (qw(anna berta))
 {
-	query("SELECT put('narrow', '$role', '{a,b}', 60, 'SELECT take(''narrow'', \$of, 30)', $_)") for 0, 5;
+	query("SELECT put('narrow', '$role', '{a,b}', 120, 'SELECT take(''narrow'', \$of, 30)', $_)") for 0, 5;
 	query("SELECT put('narrow', '$role', '{a}', 1, 'SELECT 1/0', $_)") for 0, 5;
 }
 sub an_executor
@@ -159,7 +159,7 @@ wait_for($node, q{SELECT count(*) >= 100 FROM ran WHERE label = 'narrow'}, 'an e
 query('SELECT pg_terminate_backend(' . timer() . ')');
 wait_for($node, q{SELECT count(*) >= 180 FROM ran WHERE label = 'narrow'}, 'the timer is terminated');
 kill 'KILL', an_executor();
-wait_for_count('narrow', 480, 'an executor is killed; all run in the end');
+wait_for_count('narrow', 960, 'an executor is killed; all run in the end');
 is(query(q{SELECT overlap('narrow')}), 2, 'never more than two of a group at a time');
 is(query(q{SELECT count(DISTINCT of || role) FROM ran WHERE label = 'narrow'}), 4, 'tasks of all roles and groups ran');
 is(query(q{SELECT max(at_once) > 2 FROM (SELECT sum(step) OVER (ORDER BY at, step ROWS UNBOUNDED PRECEDING) AS at_once
