@@ -150,7 +150,9 @@ sub an_executor
 {
 	my $pid;
 
-	wait_until(60, sub { return $pid = query('SELECT pid FROM delay_wheel.running ORDER BY since DESC LIMIT 1') });
+	wait_until(60, sub { return $pid = query('SELECT pid FROM delay_wheel.running ORDER BY since DESC LIMIT 1') })
+	  or die 'no task runs: ' . query(q{SELECT string_agg(concat_ws(', ', queue, owner, state, reason, running, ready, near), '; ') FROM delay_wheel.lanes})
+	  . query(q{SELECT ' tasks: ' || count(*) FROM delay_wheel.tasks});
 	return $pid;
 }
 wait_for($node, q{SELECT count(*) >= 60 FROM ran WHERE label = 'narrow'}, 'tasks of two groups run');
