@@ -93,19 +93,6 @@ WITH params AS (
 	SELECT sqlstate, count(*) AS tasks, max(failed_at) AS newest, CASE WHEN texts THEN "left"(min(message), 200) END AS message,
 		   row_number() OVER (ORDER BY count(*) DESC, sqlstate) AS pos
 	FROM newest_failed GROUP BY sqlstate
-), failed AS (
-	SELECT id, failed_at, due, owner, queue, group_key, key, tag, attempts, sqlstate, crashes, CASE WHEN texts THEN "left"(message, 500) END AS message,
-		   CASE WHEN texts THEN "left"(detail, 500) END AS detail, CASE WHEN texts THEN "left"(hint, 500) END AS hint,
-		   CASE WHEN texts THEN "left"(context, 500) END AS context, CASE WHEN texts THEN "left"(sql, 500) END AS sql, pos,
-		   payload IS NOT NULL AS is_message, call.method, call.host,
-		   CASE WHEN call.method IS NOT NULL THEN substring(message FROM '^HTTP ([1-5][0-9][0-9])($|[^0-9])')::integer END AS status
-	FROM newest_failed f
-		 LEFT JOIN LATERAL (
-			SELECT "left"(f.payload ->> 'method', 20) AS method,
-				   CASE WHEN length(f.payload ->> 'url') <= 8000 THEN lower(substring(f.payload ->> 'url' FROM
-						'(?i)^https?://(?:[^/?#]*@)?([^]/?#:@[ ]{1,253}|[[][0-9a-f:.]{1,99}[]])(?=[:/?#]|$)')) END AS host
-			WHERE texts AND f.pos <= (SELECT n FROM params) AND pg_column_size(f.payload) <= 100000
-				AND jsonb_typeof(f.payload -> 'method') = 'string' AND jsonb_typeof(f.payload -> 'url') = 'string') call ON true
 ), queues AS (
 	SELECT name, owner, max_attempts, state, reason, paused, max_running, rate, extract(epoch FROM per::interval)::bigint AS per, running, near, ready, done, failed, retried, skipped,
 		   external, receivers, first_due, awaiting, leased, lapsed,
@@ -140,18 +127,31 @@ WITH params AS (
 	FROM chosen m
 		 JOIN LATERAL (SELECT * FROM delay_wheel.tasks t WHERE t.id = m.id LIMIT 1) t ON true
 	WHERE m.turn <= (SELECT n + 50 FROM params)
+), calls AS MATERIALIZED (
+	-- messages whose payload is an HTTP call; nothing else of a URL than its host
+	SELECT p.list, p.pos, "left"(p.payload ->> 'method', 20) AS method,
+		   CASE WHEN length(p.payload ->> 'url') <= 8000 THEN lower(substring(p.payload ->> 'url' FROM
+				'(?i)^https?://(?:[^/?#]*@)?([^]/?#:@[ ]{1,253}|[[][0-9a-f:.]{1,99}[]])(?=[:/?#]|$)')) END AS host
+	FROM (SELECT 'failed' AS list, pos, payload FROM newest_failed
+		  UNION ALL
+		  SELECT 'deliveries', pos, payload FROM delivery) p
+	WHERE texts AND p.pos <= (SELECT n FROM params) AND pg_column_size(p.payload) <= 100000
+		AND jsonb_typeof(p.payload -> 'method') = 'string' AND jsonb_typeof(p.payload -> 'url') = 'string'
+), failed AS (
+	SELECT id, failed_at, due, owner, queue, group_key, key, tag, attempts, sqlstate, crashes, CASE WHEN texts THEN "left"(message, 500) END AS message,
+		   CASE WHEN texts THEN "left"(detail, 500) END AS detail, CASE WHEN texts THEN "left"(hint, 500) END AS hint,
+		   CASE WHEN texts THEN "left"(context, 500) END AS context, CASE WHEN texts THEN "left"(sql, 500) END AS sql, f.pos,
+		   payload IS NOT NULL AS is_message, call.method, call.host,
+		   CASE WHEN call.method IS NOT NULL THEN substring(message FROM '^HTTP ([1-5][0-9][0-9])($|[^0-9])')::integer END AS status
+	FROM newest_failed f
+		 LEFT JOIN calls call ON call.list = 'failed' AND call.pos = f.pos
 ), deliveries AS (
 	SELECT d.id, d.queue, d.state, d.next_at, d.lapsed, d.receiver, d.due, d.owner, d.group_key, d.key, d.tag, d.attempts, COALESCE(d.max_attempts, q.max_attempts) AS max_attempts,
 		   CASE WHEN texts THEN "left"(d.last_error, 500) END AS error, d.pos, d.worst, d.place, call.method, call.host,
 		   CASE WHEN call.method IS NOT NULL THEN substring(d.last_error FROM '^[^:]*: HTTP ([1-5][0-9][0-9])($|[^0-9])')::integer END AS status
 	FROM delivery d
 		 LEFT JOIN queues q ON q.name = d.queue
-		 LEFT JOIN LATERAL (
-			SELECT "left"(d.payload ->> 'method', 20) AS method,
-				   CASE WHEN length(d.payload ->> 'url') <= 8000 THEN lower(substring(d.payload ->> 'url' FROM
-						'(?i)^https?://(?:[^/?#]*@)?([^]/?#:@[ ]{1,253}|[[][0-9a-f:.]{1,99}[]])(?=[:/?#]|$)')) END AS host
-			WHERE texts AND d.pos <= (SELECT n FROM params) AND pg_column_size(d.payload) <= 100000
-				AND jsonb_typeof(d.payload -> 'method') = 'string' AND jsonb_typeof(d.payload -> 'url') = 'string') call ON true
+		 LEFT JOIN calls call ON call.list = 'deliveries' AND call.pos = d.pos
 ), leases AS (
 	SELECT queue, receiver, count(*) AS messages, min(leased_at) AS oldest, min(next_at) AS next_end,
 		   count(*) OVER () AS total, row_number() OVER (ORDER BY count(*) DESC, queue, receiver) AS pos
