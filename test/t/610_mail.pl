@@ -4,7 +4,7 @@
 # a server that restarts, and a network that is cut lose no mail.  A worker whose packages are not
 # there is left out.
 #
-#   DW_DRIVER_MODULES   directories in which node finds "pg" and "nodemailer"
+#   DW_DRIVER_MODULES   see Workers.pm
 
 use strict;
 use warnings;
@@ -20,6 +20,7 @@ use PostgreSQL::Test::Utils;
 use POSIX ();
 use Test::More;
 use Time::HiRes qw(sleep);
+use Workers;
 
 my $dir = "$FindBin::RealBin/../../examples/mail";
 my $node = new_node('mail', extension => 0, conf => "log_statement = none\n");
@@ -145,16 +146,11 @@ system('cp', '-R', $dir, "$scratch/mail") == 0 or die "cannot copy examples/mail
 mkdir "$scratch/mail/node_modules";
 system('cp', '-R', "$workers/node", "$scratch/mail/node_modules/delay-wheel") == 0 or die "cannot copy workers/node\n";
 system('rm', '-rf', "$scratch/mail/node_modules/delay-wheel/node_modules");
-for my $modules (grep { -d } split /:/, $ENV{DW_DRIVER_MODULES} // '/usr/share/nodejs:/usr/lib/node_modules:/usr/local/lib/node_modules')
-{
-	symlink($_, "$scratch/mail/node_modules/" . s{.*/}{}r) for glob "$modules/*";
-}
+link_node_modules("$scratch/mail/node_modules");
 $dir = "$scratch/mail";
 my %is_there = (
-	'worker.py' => sub { return system(q{/usr/bin/python3 -c 'import psycopg, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null}) == 0 },
-	'worker.mjs' => sub {
-		return -d "$dir/node_modules/pg" && -d "$dir/node_modules/nodemailer" && system(q{node -e 'process.exit(process.versions.node.split(".")[0] < 20 ? 1 : 0)' 2>/dev/null}) == 0;
-	});
+	'worker.py' => \&has_python,
+	'worker.mjs' => sub { return has_node(qw(pg nodemailer)) });
 my %program = ('worker.py' => '/usr/bin/python3', 'receive.py' => '/usr/bin/python3', 'worker.mjs' => 'node');
 local $ENV{PYTHONPATH} = "$workers/python/src";
 local $ENV{PYTHONDONTWRITEBYTECODE} = 1;

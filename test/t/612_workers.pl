@@ -4,7 +4,7 @@
 #
 #   DW_LONG             faults at length, too
 #   DW_ONLY             node or python
-#   DW_DRIVER_MODULES   directory in which node finds pg, see 945_drivers.pl
+#   DW_DRIVER_MODULES   see Workers.pm
 
 use strict;
 use warnings;
@@ -16,6 +16,7 @@ use DelayWheel;
 use IPC::Run ();
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Workers;
 
 my $tree = abs_path("$FindBin::RealBin/../..");
 my $scratch = PostgreSQL::Test::Utils::tempdir();
@@ -29,23 +30,15 @@ sub server
 	return new_node($name, conf => "max_worker_processes = 16\nautovacuum = off\nlog_line_prefix = '%m [%p] %q%a '\n");
 }
 
-sub works { my @command = @_; return eval { IPC::Run::run(\@command, '<', \undef, '>', \my $out, '2>', \my $err) }; }
-
-# node looks for modules beside a file, so the library is tested in a copy with pg beside it.
-sub node_modules
-{
-	my ($found) = grep { -d "$_/pg" } split /:/, join ':', grep { defined } @ENV{qw(DW_DRIVER_MODULES DW_NODE_MODULES)}, '/usr/share/nodejs', '/usr/lib/node_modules', '/usr/local/lib/node_modules';
-	return $found;
-}
-
+# node looks for packages beside a program, so the library is tested in a copy with pg beside it.
 my %library = (
 	node => {
-		there => sub { return works('node', '-e', 'process.exit(process.versions.node.split(".")[0] >= 20 ? 0 : 1)') && defined node_modules() },
+		there => sub { return has_node('pg') },
 		needs => 'node 20 with pg',
-		prepare => sub { symlink(node_modules(), "$scratch/node/node_modules") or die "symlink: $!\n" },
+		prepare => sub { symlink(node_modules_with('pg'), "$scratch/node/node_modules") or die "symlink: $!\n" },
 		command => [qw(npm test --silent)] },
 	python => {
-		there => sub { return works('/usr/bin/python3', '-c', 'import sys, psycopg; sys.exit(sys.version_info < (3, 11))') },
+		there => \&has_python,
 		needs => 'Python 3.11 with psycopg 3',
 		prepare => sub { },
 		command => [ '/usr/bin/python3', '-m', 'tests' ] });

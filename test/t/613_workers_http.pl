@@ -15,17 +15,15 @@ use DelayWheel;
 use IPC::Run ();
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Workers;
 
 my $tree = abs_path("$FindBin::RealBin/../..");
 my $scratch = PostgreSQL::Test::Utils::tempdir();
 my $limit = $ENV{DW_LONG} ? 1800 : 600;
 
-sub works { my @command = @_; return eval { IPC::Run::run(\@command, '<', \undef, '>', \my $out, '2>', \my $err) }; }
-
-plan skip_all => 'libcurl 7.87, libpq and OpenSSL are not there to build with'
-  if !works(qw(pkg-config --exists), 'libcurl >= 7.87', 'libpq', 'libcrypto');
+plan skip_all => lacks_for_http() if lacks_for_http();
 plan skip_all => 'Python 3.11 with psycopg 3 is not there'
-  if !works('/usr/bin/python3', '-c', 'import sys, psycopg; sys.exit(sys.version_info < (3, 11))');
+  if !has_python();
 
 # as in the tree: the manual is tested, too
 mkdir "$scratch/$_" for qw(workers doc);

@@ -3,7 +3,7 @@
 # receiver that was away gets its call later; a signature by another secret is refused, and the call
 # given up.
 #
-#   DW_DRIVER_MODULES   directories in which node finds "standardwebhooks"
+#   DW_DRIVER_MODULES   see Workers.pm
 
 use strict;
 use warnings;
@@ -16,15 +16,13 @@ use IO::Socket::INET;
 use IPC::Run ();
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Workers;
 
 my $tree = abs_path("$FindBin::RealBin/../..");
 my $scratch = PostgreSQL::Test::Utils::tempdir();
-my ($modules) = grep { -d "$_/standardwebhooks" } split /:/, $ENV{DW_DRIVER_MODULES} // '';
+my $modules = node_modules_with('standardwebhooks');
 
-sub works { my @command = @_; return eval { IPC::Run::run(\@command, '<', \undef, '>', \my $out, '2>', \my $err) }; }
-
-plan skip_all => 'libcurl 7.87, libpq and OpenSSL are not there to build with'
-  if !works(qw(pkg-config --exists), 'libcurl >= 7.87', 'libpq', 'libcrypto');
+plan skip_all => lacks_for_http() if lacks_for_http();
 plan skip_all => 'node with the package "standardwebhooks" is not there' if !$modules || !works(qw(node --version));
 
 # A copy of what the example needs, with a port of its own.

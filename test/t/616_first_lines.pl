@@ -5,7 +5,7 @@
 # A worker whose packages are not there is left out.  All commands are read from the page:
 # <!-- shown by: test/t/616_first_lines.pl -->
 #
-#   DW_DRIVER_MODULES   directories in which node finds "pg"
+#   DW_DRIVER_MODULES   see Workers.pm
 
 use strict;
 use warnings;
@@ -17,6 +17,7 @@ use Documents;
 use IPC::Run ();
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Workers;
 
 my $tree = "$FindBin::RealBin/../..";
 my $scratch = PostgreSQL::Test::Utils::tempdir();
@@ -40,7 +41,7 @@ $node->safe_psql('postgres', $create_role);
 
 # "pg" is not downloaded: node looks for packages beside a program
 my ($install) = $block{sh} =~ /\A(npm install) pg (?="\$\(npm pack ~)/ ? $block{sh} =~ s/ pg / /r =~ s,~/delay_wheel,$tree,r : die 'npm does not install pg';
-if (is_there([qw(npm --version)]))
+if (works(qw(npm --version)))
 {
 	local %ENV = (%ENV, npm_config_cache => "$scratch/npm", npm_config_offline => 'true', npm_config_legacy_peer_deps => 'true', npm_config_audit => 'false', npm_config_fund => 'false');
 	my $installed = IPC::Run::run([ 'bash', '-euc', "cd '$scratch'; $install" ], '<', \undef, '>', \my $said, '2>&1');
@@ -52,15 +53,11 @@ else
 	system('cp', '-R', "$tree/workers/node", "$scratch/node_modules/delay-wheel") == 0 or die "cannot copy workers/node\n";
 	system('rm', '-rf', "$scratch/node_modules/delay-wheel/node_modules");
 }
-for my $modules (grep { -d } split /:/, $ENV{DW_DRIVER_MODULES} // '/usr/share/nodejs:/usr/lib/node_modules:/usr/local/lib/node_modules')
-{
-	symlink($_, "$scratch/node_modules/" . s{.*/}{}r) for glob "$modules/*";
-}
+link_node_modules("$scratch/node_modules");
 my %worker = (
-	js => { file => 'worker.mjs', start => $by_password =~ s/localhost/127.0.0.1/r, there => [ 'node', '-e', "process.versions.node.split('.')[0] < 20 ? process.exit(1) : require('$scratch/node_modules/pg')" ] },
-	python => { file => 'worker.py', start => $by_socket =~ s/^sudo adduser .*\n//r =~ s/^sudo -u postman //r =~ s,/var/run/postgresql,$node->host,er =~ s,node worker\.mjs,/usr/bin/python3 -u worker.py,r, there => [ '/usr/bin/python3', '-c', 'import psycopg, sys; sys.exit(sys.version_info < (3, 11))' ] });
+	js => { file => 'worker.mjs', start => $by_password =~ s/localhost/127.0.0.1/r, there => sub { return has_node('pg') } },
+	python => { file => 'worker.py', start => $by_socket =~ s/^sudo adduser .*\n//r =~ s/^sudo -u postman //r =~ s,/var/run/postgresql,$node->host,er =~ s,node worker\.mjs,/usr/bin/python3 -u worker.py,r, there => \&has_python });
 
-sub is_there { return eval { IPC::Run::run($_[0], '<', \undef, '>', \my $out, '2>', \my $err) }; }
 
 for my $kind (sort keys %worker)
 {
@@ -68,7 +65,7 @@ for my $kind (sort keys %worker)
 	{
 		my $worker = $worker{$kind};
 
-		skip("the packages of $worker->{file} are not there", 1) if !is_there($worker->{there});
+		skip("the packages of $worker->{file} are not there", 1) if !$worker->{there}->();
 		append_to_file("$scratch/$worker->{file}", $block{$kind});
 		$node->safe_psql('postgres', "CREATE DATABASE $kind");
 		$node->safe_psql($kind, $block{sql});
@@ -111,7 +108,7 @@ is("@times", "$wait $wait", 'Docker and Kubernetes wait as long as systemd');
 cmp_ok($wait, '>', 35, 'which is longer than a worker takes');
 SKIP:
 {
-	skip('there is no systemd', 1) if !is_there([qw(systemd-analyze --version)]);
+	skip('there is no systemd', 1) if !works(qw(systemd-analyze --version));
 	append_to_file("$scratch/postman.service", $unit =~ s,/usr/bin/node,/bin/true,r);
 	IPC::Run::run([ 'systemd-analyze', 'verify', '--man=no', "$scratch/postman.service" ], '<', \undef, '>', \my $said, '2>&1');
 	unlike($said, qr/postman\.service/, 'systemd takes the unit');
