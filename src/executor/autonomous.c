@@ -113,7 +113,7 @@ dw_autonomous_begin(DwExecutor *me, DwClaim *claim, DwMode mode, DwAutonomous *t
 		pg_memory_barrier();
 		/* a crash must not undo the claim, even if synchronous_commit is off */
 		ForceSyncCommit();
-		dw_claim_commit_transaction();
+		dw_claim_commit_transaction(NULL, NULL, 0);
 		row_is_gone = true;
 	}
 	else

@@ -443,8 +443,8 @@ fail_some(void)
 }
 
 /*
- * Runs the batch's transaction, beginning with the current task.  Counts the outcomes of the
- * members after the commit.  A batch may have one member or no member.
+ * Runs the batch's transaction, beginning with the current task.  A batch may have
+ * one member or no member.
  */
 static void
 run_and_commit(void)
@@ -466,7 +466,7 @@ run_and_commit(void)
 	dw_cancel_forget();
 	DW_INJECT("batch-before-commit");
 	fail_some();
-	dw_claim_commit_transaction();
+	dw_claim_commit_transaction(batch.db, batch.members, batch.n);
 	batch.state = BATCH_DONE;
 	DW_COUNT("batches");
 	dw_cancel_forget();
@@ -476,7 +476,6 @@ run_and_commit(void)
 
 		if (member->was_run)
 			dw_count_begin(batch.db, batch.me, member->started - member->entry.due);
-		dw_settled(batch.db, member);
 	}
 }
 

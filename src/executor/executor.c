@@ -503,6 +503,7 @@ dw_executor_main(Datum place)
 	me = dw_this_executor;
 	before_shmem_exit(leave_place, (Datum) 0);
 	dw_crashes_watch_panics();
+	dw_settled_watch_commits();
 	login_at = me->since;
 	DW_INJECT("executor-before-connect");
 	dw_session_begin(me->database, me->owner, start.can_log_in);

@@ -114,6 +114,7 @@ extern bool dw_timeout_ends_process(void);
 
 extern bool dw_task_snapshot_stays(void);
 extern void dw_claim_begin_transaction(bool settle);
-extern void dw_claim_commit_transaction(void);
+extern void dw_claim_commit_transaction(DwDatabase *db, const DwRun *runs, uint32 n);
+extern void dw_settled_watch_commits(void);
 
 #endif							/* DW_EXECUTOR_H */

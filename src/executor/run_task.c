@@ -264,12 +264,11 @@ is_begun_outside(void)
 	return work.autonomous.mode != DW_IN_TRANSACTION;
 }
 
-/* Notes that the run is settled and committed. */
+/* Commits the transaction that settles the run. */
 static void
-is_settled(void)
+commit_settled(void)
 {
-	work.me->settled = true;
-	dw_settled(work.db, &work.run);
+	dw_claim_commit_transaction(work.db, &work.run, 1);
 }
 
 /*
@@ -307,9 +306,9 @@ settle_again(void)
 		work.run.was_run = true;
 	work.run.outcome = work.run.error == NULL ? DW_DONE : DW_FAILED;
 	dw_settle(work.db, work.me, &work.run, &claimed);
-	dw_claim_commit_transaction();
+	commit_settled();
 	dw_autonomous_end(work.db, work.me);
-	is_settled();
+	work.me->settled = true;
 	return STEP_OVER;
 }
 
@@ -359,7 +358,7 @@ commit_run(const DwExecutor *me, const DwClaim *claimed)
 	dw_task_log_resume();
 	dw_session_finish_work();
 	end_work(me);
-	dw_claim_commit_transaction();
+	commit_settled();
 	HOLD_CANCEL_INTERRUPTS();
 }
 
@@ -571,10 +570,10 @@ claim_and_run(void)
 	if (run->was_run && run->error == NULL)
 		commit_run(work.me, &claimed);
 	else
-		dw_claim_commit_transaction();
+		commit_settled();
 	/* read after the commit, since deferred triggers may have created objects, too */
 	work.used_temp = (MyXactFlags & XACT_FLAGS_ACCESSEDTEMPNAMESPACE) != 0;
-	is_settled();
+	work.me->settled = true;
 	return STEP_OVER;
 }
 

@@ -6,8 +6,8 @@
  * Run by executors.  A run has an outcome (struct DwRun).  The executor settles the run with
  * dw_settle() in the transaction that has deleted the task's row (the claim).  dw_settle()
  * concludes the task (ending/conclude.c), records it as failed, or puts it back for another attempt
- * (ending/attempt_end.c).  After the commit, dw_settled() counts the outcome.  This file settles
- * all kinds of tasks: alone, in a batch, or with a mode.
+ * (ending/attempt_end.c).  The commit counts the outcome (transaction.c).  This file settles all
+ * kinds of tasks: alone, in a batch, or with a mode.
  *
  *-------------------------------------------------------------------------
  */
@@ -254,8 +254,8 @@ dw_settle(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)
 }
 
 /*
- * To be called after the commit of the transaction that has settled the run.  Counts
- * the outcome, and clears the task of the suspicion that it crashed the server.
+ * To be called at the commit of the transaction that has settled the run.  Counts the outcome, and
+ * clears the task of the suspicion that it crashed the server.  Cannot fail.
  */
 void
 dw_settled(DwDatabase *db, const DwRun *run)

@@ -17,6 +17,35 @@
 #include "../base/inject.h"
 #include "executor.h"
 
+/* The runs that the transaction settles, if it commits */
+static struct
+{
+	DwDatabase *db;
+	const DwRun *runs;
+	uint32		n;
+}			settling;
+
+/*
+ * Counts the outcomes of the settled runs at the commit.  A session that waits for a task returns
+ * only after that, so it sees the task in the counts.
+ */
+static void
+settling_xact_callback(XactEvent event, void *arg)
+{
+	if (event == XACT_EVENT_COMMIT)
+		for (uint32 i = 0; i < settling.n; i++)
+			dw_settled(settling.db, &settling.runs[i]);
+	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT)
+		settling.n = 0;
+}
+
+/* Installs the count of settled runs.  To be called once by each executor. */
+void
+dw_settled_watch_commits(void)
+{
+	RegisterXactCallback(settling_xact_callback, NULL);
+}
+
 /* Returns true if transactions keep their first snapshot, by the role's default isolation level. */
 bool
 dw_task_snapshot_stays(void)
@@ -51,13 +80,16 @@ dw_claim_begin_transaction(bool settle)
 }
 
 /*
- * Commits the transaction of a claim.  Settings that the task has changed stay in force until the
- * end of the commit.  So deferred triggers and the commit obey them (for example
+ * Commits the transaction of a claim, which settles n runs.  Settings that the task has changed stay
+ * in force until the end of the commit.  So deferred triggers and the commit obey them (for example
  * synchronous_commit).  dw_session_clean() undoes them later.
  */
 void
-dw_claim_commit_transaction(void)
+dw_claim_commit_transaction(DwDatabase *db, const DwRun *runs, uint32 n)
 {
+	settling.db = db;
+	settling.runs = runs;
+	settling.n = n;
 	dw_other_nodes_prepare();
 	if (ActiveSnapshotSet())
 		PopActiveSnapshot();

@@ -395,6 +395,37 @@ group wait => sub {
 };
 
 #
+# Who was told that a task is done sees it in the counts: they are told while the executor has
+# not gone on since its commit.
+#
+group counts => sub {
+	my $done = 'SELECT done FROM delay_wheel.status WHERE database = current_database()';
+	my $before = query($done);
+
+	attach($node, 'run-after-commit', 'wait');
+	my $told = query(q{SELECT delay_schedule('0', 'SELECT 1') AS id \gset
+SELECT delay_wait(:id, '60 s');});
+	is(query($done) - $before, 1, "$told: the task counts");
+	detach($node, 'run-after-commit');
+
+	# a backlog for one executor, which runs many in one transaction
+	query(q{ALTER SYSTEM SET delay_wheel.max_executors = 1});
+	$node->reload;
+	wait_for($node, 'SELECT count(*) FROM delay_wheel.running', 'none runs', $limit, expected => 0);
+	$before = query($done);
+	attach($node, 'run-after-commit', 'wait', 2);
+	query(q{SELECT delay_schedule('0', 'SELECT 1') FROM generate_series(1, 1000)});
+	wait_until_waiting($node, 'run-after-commit', 'an executor has committed tasks of a backlog');
+	my $gone = 1000 - query('SELECT count(*) FROM delay_wheel_data.task');
+	cmp_ok($gone, '>', 3, 'several in one transaction');
+	is(query($done) - $before, $gone, 'all of them count');
+	detach($node, 'run-after-commit');
+	wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task', 'all are done', $limit, expected => 0);
+	query(q{ALTER SYSTEM RESET delay_wheel.max_executors});
+	$node->reload;
+};
+
+#
 # A commit that waits for a standby is not visible: nobody waits for it.
 #
 group standby => sub {
