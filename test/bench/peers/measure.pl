@@ -42,7 +42,7 @@ use List::Util qw(max min sum);
 use POSIX qw(:sys_wait_h);
 use Time::HiRes qw(sleep time);
 
-my @files = qw(floor delay_wheel skip_locked pg_cron pgq pgmq pg_timers redis graphile_worker pg_boss);
+my @files = qw(floor delay_wheel delay_wheel_node skip_locked pg_cron pgq pgmq pg_timers redis graphile_worker pg_boss);
 my @measures = qw(schedule bulk late burst snapshot idle);
 
 my ($rounds_file, @options) = @ARGV;
