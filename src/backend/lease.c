@@ -37,15 +37,14 @@
 #include "../ending/ending.h"
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
-#include "../shmem/committing.h"
+#include "../shmem/executors.h"
 #include "../shmem/groups.h"
 #include "../shmem/outcome.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
-#include "../shmem/stats.h"
 #include "../task/marks.h"
-#include "../task/queues.h"
 #include "../task/options.h"
+#include "../task/queues.h"
 #include "../task/task.h"
 #include "../task/touched.h"
 #include "backend.h"
@@ -321,7 +320,7 @@ dw_extend(PG_FUNCTION_ARGS)
 	if (held)
 	{
 		TimestampTz until = dw_time_add(dw_now(), lease > 0 ? lease :
-										dw_lease_of_queue(dw_my_database(), claim.key.queue));
+										dw_queue_defaults(dw_my_database(), claim.key.queue).lease);
 
 		if (until < claim.key.due || !dw_task_lease_lasts(&claim.key))
 		{

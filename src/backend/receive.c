@@ -57,19 +57,15 @@
 #include "../base/wing.h"
 #include "../ending/ending.h"
 #include "../rows/catalog.h"
-#include "../rows/more.h"
 #include "../rows/lease_scan.h"
+#include "../rows/more.h"
 #include "../rows/task_rows.h"
+#include "../shmem/executors.h"
 #include "../shmem/groups.h"
-#include "../shmem/lanes.h"
-#include "../shmem/lateness.h"
 #include "../shmem/outcome.h"
 #include "../shmem/queue_limits.h"
-#include "../shmem/ready.h"
-#include "../shmem/receivers.h"
 #include "../shmem/rollbacks.h"
 #include "../shmem/shared.h"
-#include "../shmem/stats.h"
 #include "../task/marks.h"
 #include "../task/options.h"
 #include "../task/queues.h"
@@ -308,7 +304,7 @@ pop_messages(DwDatabase *db, const Wish *wish, int n, DwAlone *alone, int *timeo
 static void
 end_count(DwDatabase *db, const Taken *t)
 {
-	if (dw_limits_received(db->oid, t->queue_place, t->queue, 1))
+	if (dw_limits_received(db->oid, t->queue_place, t->queue))
 		dw_ask_dispatch(db, DW_AWAKE);
 }
 
@@ -806,7 +802,7 @@ receive_or_lease(FunctionCallInfo fcinfo, int64 lease, bool leasing)
 		wish.receiver = text_to_cstring(receiver);
 	}
 	if (leasing)
-		wish.lease = lease > 0 ? lease : dw_lease_of_queue(db, wish.queue);
+		wish.lease = lease > 0 ? lease : dw_queue_defaults(db, wish.queue).lease;
 	if (taken == NULL)
 		taken = MemoryContextAlloc(TopMemoryContext, MAX_TAKEN * sizeof(Taken));
 	taken_db = db;

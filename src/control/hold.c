@@ -39,7 +39,6 @@
 #include "../base/compat.h"
 #include "../base/settings.h"
 #include "../shmem/executors.h"
-#include "../shmem/places.h"
 #include "../shmem/shared.h"
 #include "control.h"
 
@@ -190,7 +189,7 @@ dw_hold_database(Oid database)
 	db = dw_database_enter(database, true);
 	if (db == NULL)
 		return;
-	dw_database_hold(db);
+	pg_atomic_fetch_add_u32(&db->holds, 1);
 	holds[nholds].db = db;
 	holds[nholds].subid = GetCurrentSubTransactionId();
 	nholds++;
@@ -207,7 +206,7 @@ release(SubTransactionId subid)
 	{
 		DwDatabase *db = holds[--nholds].db;
 
-		dw_database_release(db);
+		pg_atomic_fetch_sub_u32(&db->holds, 1);
 		dw_database_unpin(db);
 		any = true;
 	}

@@ -70,13 +70,9 @@
 #include "../base/worker.h"
 #include "../ring/ring.h"
 #include "../shmem/executors.h"
-#include "../shmem/lanes.h"
-#include "../shmem/places.h"
+#include "../shmem/groups.h"
 #include "../shmem/queue_limits.h"
-#include "../shmem/ready.h"
 #include "../shmem/shared.h"
-#include "../shmem/starts.h"
-#include "../shmem/suspects.h"
 #include "control.h"
 
 /* Shortest and longest pause before a timer that ended by itself is started again. */
@@ -472,7 +468,8 @@ start_timer(int number)
 	registered = registered &&
 		dw_worker_start("timer", number, &db->oid, sizeof(Oid), &place->handle);
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-	dw_process_registered(&db->timer, registered);
+	if (!registered)
+		dw_process_set_state(&db->timer, DW_PROCESS_NONE);
 	LWLockRelease(dw_shared->table_lock);
 	if (registered)
 	{

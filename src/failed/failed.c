@@ -8,7 +8,7 @@
  * removes the oldest rows of the owners with most rows, until these owners have equal numbers.  So
  * a role with many failures does not displace failed tasks of other roles.
  *
- * The sweeper does not poll.  At the time of DW_JOB_FAILED (sweeper_news.c), it must remove the
+ * The sweeper does not poll.  At the time of DW_JOB_FAILED (news.c), it must remove the
  * oldest row.  A process that records a failure lowers this time if it is not set, or if there may
  * be too many rows.  This is the case when the database's counter of failures has passed the failed
  * limit, which the sweeper sets after it has counted the rows.
@@ -39,8 +39,8 @@
 #include "../base/worker.h"
 #include "../rows/catalog.h"
 #include "../rows/lane_scan.h"
+#include "../shmem/executors.h"
 #include "../shmem/shared.h"
-#include "../shmem/stats.h"
 #include "../sweeper/sweeper.h"
 #include "failed.h"
 
@@ -166,7 +166,7 @@ begin_trim_pass(DwDatabase *db)
 	 * the counter is read before the rows: each failure is then in the counter, the rows, or both
 	 */
 	pg_memory_barrier();
-	if (dw_failed_max_count >= 0 && pass.failed >= dw_failed_limit(&db->sweeper_news))
+	if (dw_failed_max_count >= 0 && pass.failed >= pg_atomic_read_u64(&db->sweeper_news.failed_limit))
 	{
 		HASHCTL		control = {.keysize = sizeof(Oid), .entrysize = sizeof(Owner), .hcxt = TopMemoryContext};
 
@@ -354,7 +354,7 @@ end_trim_pass(DwDatabase *db)
 	 * cleared the request, so check the limit again.
 	 */
 	if (dw_failed_max_count >= 0 &&
-		dw_counted(&db->counters, DW_FAILED) >= dw_failed_limit(&db->sweeper_news))
+		dw_counted(&db->counters, DW_FAILED) >= pg_atomic_read_u64(&db->sweeper_news.failed_limit))
 		next = Min(next, now + pause);
 	return next;
 }

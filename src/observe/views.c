@@ -38,19 +38,14 @@
 #include "../base/settings.h"
 #include "../base/signature.h"
 #include "../base/wing.h"
-#include "../ring/lane_heap.h"
 #include "../ring/ring.h"
 #include "../rows/catalog.h"
 #include "../rows/lease_scan.h"
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../shmem/groups.h"
-#include "../shmem/owners.h"
-#include "../shmem/places.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
-#include "../shmem/starts.h"
-#include "../shmem/suspects.h"
 #include "../task/queues.h"
 #include "../task/task.h"
 #include "views.h"
@@ -354,19 +349,19 @@ dw_lane_state(const DwDatabase *db, const DwLane *lane, const DwOwner *owner, Dw
 		return "idle";
 	if (limit == DW_LIMIT_PAUSED)
 	{
-		*reason = dw_pause_text(lane->paused);
+		*reason = dw_pause_texts[lane->paused];
 		return "paused";
 	}
 	/* messages need no executor */
 	if (owner->block != DW_BLOCK_NONE && !lane->external)
-		*reason = dw_block_text(owner->block);
+		*reason = dw_block_texts[owner->block];
 	if (dw_ready_count(lane) == 0)
 		return lane->running > 0 ? "running" : "idle";
 	if (owner->retry_at > now && lane->running == 0 && !lane->external)
 		return "blocked";
 	if (limit != DW_LIMIT_NONE)
 	{
-		*reason = dw_limit_text(limit);
+		*reason = dw_limit_texts[limit];
 		return "limited";
 	}
 	if (lane->external)
@@ -658,7 +653,7 @@ put_queue(FunctionCallInfo fcinfo, QueueSum *sum)
 	else if (sum->limit != DW_LIMIT_NONE)
 	{
 		state = "limited";
-		reason = dw_limit_text(sum->limit);
+		reason = dw_limit_texts[sum->limit];
 	}
 	else if (running > 0)
 		state = "running";

@@ -5,16 +5,14 @@
  *
  * Run by the timer, in its private memory.
  *
- * A lane (one combination of owner, queue and priority) is only a number here.  A database may have
- * thousands of lanes.  The timer uses this binary heap to find the few lanes whose time has come
- * without looking at all lanes.  The heap stores the position of each lane, so that the key of any
+ * A lane is only a number here.  The heap stores the position of each lane, so that the key of any
  * lane can be changed.
  *
  * This file is also compiled without a server, with DW_STANDALONE, into a test.
  *
  *-------------------------------------------------------------------------
  */
-#include "lane_heap.h"
+#include "ring.h"
 #ifndef DW_STANDALONE
 #include "utils/memutils.h"
 
@@ -82,22 +80,15 @@ void
 dw_lane_heap_set(DwLaneHeap *heap, int32 lane, int64 key)
 {
 	int			position = heap->positions[lane];
+	int64		former = heap->keys[lane];
 
+	heap->keys[lane] = key;
 	if (position < 0)
-	{
-		heap->keys[lane] = key;
 		sift_up(heap, heap->n++, lane);
-	}
-	else if (key < heap->keys[lane])
-	{
-		heap->keys[lane] = key;
+	else if (key < former)
 		sift_up(heap, position, lane);
-	}
 	else
-	{
-		heap->keys[lane] = key;
 		sift_down(heap, position, lane);
-	}
 }
 
 /* Removes a lane from the heap, if the lane is in the heap. */

@@ -1,23 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * ring.h
- *	  The ring of slots: a pure data structure.
- *
- * The ring is a timing wheel.  Time is divided into ticks.  The ring has nslots slots; slot number
- * (tick mod nslots) contains the tasks that are due in the tick.  So a slot contains tasks of this
- * turn of the ring and of later turns.  The cycle number of a task is the number of whole turns
- * until it is due.  The cycle number is computed from the due time and never counted down, so a
- * change of the clock cannot make it wrong.
- *
- * An entry is one task in memory, and has 24 bytes.  Entries are stored in chunks of 1 KB.  The
- * chunks come from one bounded pool, which all databases share.  Each chunk stores the number of
- * its database, so that a new timer can free the chunks of a timer that has died.  A slot of the
- * ring is a list of chunks.  A ready list (the due tasks of a lane) is a list of chunks, too.
+ *	  The ring of slots: a pure data structure, which README.md describes.
  *
  * This code uses no catalog and no clock, and does no I/O.  All data is position-independent, for
  * use in shared memory.  With DW_STANDALONE the code is compiled into a test, without a server.
- *
- * Locking: the pool's free list has its own spinlock.  Callers serialize access to lists and rings.
  *
  *-------------------------------------------------------------------------
  */
@@ -36,6 +23,9 @@
 
 /* Stands for no chunk; chunks are numbers below the pool's nchunks. */
 #define DW_NO_CHUNK			UINT32_MAX
+
+/* Stands for no lane; lanes are numbers below delay_wheel.max_lanes. */
+#define DW_NO_LANE		(-1)
 
 /* One task in memory.  Times are in microseconds. */
 typedef struct DwEntry
@@ -182,5 +172,22 @@ extern void dw_ring_take_begin(DwRing *ring, int64 slot_tick, int64 until_due, D
 extern uint32 dw_ring_take(DwRing *ring, DwPool *pool, DwAccount *acct, DwTake *take,
 						   DwEntry *out, uint32 max);
 extern void dw_ring_filter(DwRing *ring, DwPool *pool, DwAccount *acct, DwKeep keep, void *arg);
+
+/*---- lane_heap.c: a heap of lanes, ordered by a key, usually a time ----*/
+
+typedef struct DwLaneHeap
+{
+	int			n;				/* number of lanes in the heap */
+	int32	   *lanes;			/* lane at each position; the first lane has the lowest key */
+	int32	   *positions;		/* position of each lane; -1: not in the heap */
+	int64	   *keys;			/* key of each lane */
+} DwLaneHeap;
+
+extern void dw_lane_heap_reset(DwLaneHeap *heap);
+extern void dw_lane_heap_set(DwLaneHeap *heap, int32 lane, int64 key);
+extern void dw_lane_heap_remove(DwLaneHeap *heap, int32 lane);
+extern bool dw_lane_heap_has(const DwLaneHeap *heap, int32 lane);
+extern int32 dw_lane_heap_first(const DwLaneHeap *heap);
+extern int64 dw_lane_heap_first_key(const DwLaneHeap *heap);
 
 #endif							/* DW_RING_H */

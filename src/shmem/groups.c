@@ -62,6 +62,7 @@
 #include "postgres.h"
 
 #include "common/hashfn.h"
+#include "miscadmin.h"
 #include "port/pg_bitutils.h"
 #include "storage/shmem.h"
 #include "storage/spin.h"
@@ -69,10 +70,7 @@
 #include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/settings.h"
-#include "../ring/lane_heap.h"
 #include "groups.h"
-#include "queue_limits.h"
-#include "shared.h"
 
 /* Stands for "more than one lane". */
 #define MANY_LANES		(-2)
@@ -103,6 +101,9 @@
 
 #define NO_PLACE		(-1)
 
+/* Reserved places, for lanes without an open group: one per executor. */
+#define RESERVED_PLACES	((uint32) max_worker_processes)
+
 /* All databases share the places, so the table has a spinlock of its own. */
 typedef struct Table
 {
@@ -116,20 +117,12 @@ typedef struct Table
 static Table *table = NULL;
 static DwGroup *places = NULL;
 
-/* Returns the number of reserved places, for lanes without an open group: one per executor. */
-static uint32
-reserved_places(void)
-{
-	return dw_executor_places();
-}
-
 static uint32
 all_places(void)
 {
-	return dw_max_groups + reserved_places();
+	return dw_max_groups + RESERVED_PLACES;
 }
 
-/* Requests shared memory. */
 void
 dw_group_places_request(void)
 {
@@ -142,7 +135,6 @@ dw_group_places_request(void)
 					   .ptr = (void **) &places);
 }
 
-/* Makes all places free.  Called whenever shared memory is created. */
 void
 dw_group_places_init(void)
 {
@@ -243,7 +235,7 @@ new_place(DwLane *lane, uint32 hash, bool by_reserve)
 	DwGroup    *group = NULL;
 
 	SpinLockAcquire(&table->lock);
-	if (table->nfree > (by_reserve ? 0 : reserved_places()))
+	if (table->nfree > (by_reserve ? 0 : RESERVED_PLACES))
 	{
 		group = &places[table->free];
 		table->free = group->next;
@@ -262,7 +254,7 @@ new_place(DwLane *lane, uint32 hash, bool by_reserve)
 		return NULL;
 	group->state = DW_GROUP_IDLE;
 	group->running = group->count = 0;
-	group->rests = group->is_hungry = false;
+	group->is_hungry = false;
 	forget_left(group);
 	group->held_until = group->tried_id = 0;
 	group->held_full = false;
@@ -296,7 +288,7 @@ give_place_back(DwGroup *group)
 bool
 dw_group_places_are_short(void)
 {
-	return table->nfree <= reserved_places();
+	return table->nfree <= RESERVED_PLACES;
 }
 
 /*---- States ----*/
@@ -364,9 +356,8 @@ leave_state(DwGroup *group)
 	}
 	else if (group->state == DW_GROUP_ASLEEP)
 		pairingheap_remove(&groups->asleep, &group->sleeper);
-	else if (group->rests)
+	else if (group->state == DW_GROUP_RESTING)
 		dlist_delete(&group->turn);
-	group->rests = false;
 	group->state = DW_GROUP_IDLE;
 }
 
@@ -384,6 +375,8 @@ enter_state(DwGroup *group, DwGroupState state)
 	}
 	else if (state == DW_GROUP_ASLEEP)
 		pairingheap_add(&groups->asleep, &group->sleeper);
+	else if (state == DW_GROUP_RESTING)
+		dlist_push_tail(&groups->resting, &group->turn);
 }
 
 /* Returns the limits of this group of the lane's queue, or NULL if it has none. */
@@ -473,16 +466,16 @@ update_state(DwGroup *group, TimestampTz now)
 		return;
 	leave_state(group);
 	group->wakes_at = wakes_at;
-	if (state != DW_GROUP_IDLE)
-		enter_state(group, state);
-	else if (group->running == 0 && group->left_due == DW_NEVER)
+	if (state == DW_GROUP_IDLE && group->running == 0 && group->left_due == DW_NEVER)
 	{
-		group->rests = rate_is_in_use(group, now);
-		if (group->rests)
-			dlist_push_tail(&dw_lanes[group->lane].groups.resting, &group->turn);
-		else
+		if (!rate_is_in_use(group, now))
+		{
 			give_place_back(group);
+			return;
+		}
+		state = DW_GROUP_RESTING;
 	}
+	enter_state(group, state);
 }
 
 /* Ends the hold of the group.  Processes that read its state before must not hold the group. */
@@ -590,14 +583,6 @@ group_of_entry(DwDatabase *db, DwLane *lane, const DwEntry *entry, bool by_reser
 }
 
 /*---- Ready tasks of groups ----*/
-
-/* Returns the group of this link in DwLaneGroups.hungry. */
-static DwGroup *
-group_that_hungers(dlist_node *node)
-{
-	/* cppcheck-suppress nullPointer ; the macro asks NULL for a type */
-	return dlist_container(DwGroup, hunger, node);
-}
 
 /* Returns how many ready tasks a group may have in memory. */
 static uint32
@@ -787,7 +772,8 @@ dw_groups_feed(DwDatabase *db, DwLane *lane, DwGroupLeft *left, uint32 *room)
 
 	if (!dw_groups_are_hungry(lane))
 		return false;
-	group = group_that_hungers(dlist_head_node(&lane->groups.hungry));
+	/* cppcheck-suppress nullPointer ; the macro asks NULL for a type */
+	group = dlist_container(DwGroup, hunger, dlist_head_node(&lane->groups.hungry));
 	still_hunger(group);
 	left->hash = group->hash;
 	left->due = group->left_due;
@@ -1142,14 +1128,6 @@ dw_group_release(DwDatabase *db, int16 queue, uint32 hash)
 	if (place != NULL && place->external)
 		return news_for_receivers(place, opened, wakes_at);
 	return opened != DW_NO_LANE ? DW_AWAKE : wakes_at;
-}
-
-/* Ends the holds of all groups of the database.  The caller looks for executors and receivers. */
-void
-dw_groups_release_all(DwDatabase *db)
-{
-	dw_each_lane(lane, db)
-		dw_groups_obey_limits(lane);
 }
 
 /*---- All groups of a lane ----*/

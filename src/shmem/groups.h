@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * groups.h
- *	  Groups of tasks: their turns and their limits.
+ *	  Groups of tasks, and ready lists.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,6 +16,7 @@
 #include "storage/itemptr.h"
 
 #include "../ring/ring.h"
+#include "executors.h"
 #include "queue_limits.h"
 #include "shared.h"
 
@@ -31,6 +32,7 @@
 typedef enum DwGroupState
 {
 	DW_GROUP_IDLE = 0,			/* has no ready task */
+	DW_GROUP_RESTING,			/* has no task, but its rate is in use */
 	DW_GROUP_OPEN,				/* has ready tasks, and waits for its turn */
 	DW_GROUP_FULL,				/* has ready tasks, but its limit allows no more running tasks */
 	DW_GROUP_ASLEEP				/* has ready tasks, but may begin none before wakes_at */
@@ -68,7 +70,6 @@ typedef struct DwGroup
 	int64		tried_id;		/* id of the last task tried because it comes first in order */
 	dlist_node	of_lane;		/* in DwLaneGroups.all */
 	dlist_node	turn;			/* link in DwLaneGroups.open or DwLaneGroups.resting */
-	bool		rests;			/* the group is in DwLaneGroups.resting */
 	bool		has_siblings;	/* the group may also have places in other lanes */
 	pairingheap_node sleeper;	/* if asleep: in DwLaneGroups.asleep */
 	int32		next;			/* next place in the bucket or free list; protected by Table.lock */
@@ -150,7 +151,6 @@ extern void dw_group_taken(const DwEntry *entry, DwGroupTaken *taken);
 extern bool dw_group_hold_taken(const DwEntry *entry, const DwGroupTaken *taken, TimestampTz until, bool full);
 extern TimestampTz dw_group_end_taken(int32 lane, DwGroupTaken *taken, bool begun, TimestampTz leased_until);
 extern TimestampTz dw_group_release(DwDatabase *db, int16 queue, uint32 hash);
-extern void dw_groups_release_all(DwDatabase *db);
 extern uint32 dw_groups_filter(DwDatabase *db, DwLane *lane, DwKeep keep, void *arg);
 extern void dw_groups_obey_limits(DwLane *lane);
 
@@ -185,5 +185,44 @@ dw_entry_has_group(const DwEntry *entry)
 {
 	return (entry->offset & DW_ENTRY_GROUP) != 0;
 }
+
+/*---- ready.c: ready lists of lanes, which contain due tasks until executors take them ----*/
+
+/* Instructions for the caller, after a task was taken or no task was found. */
+typedef struct DwPopped
+{
+	bool		may_batch;		/* the task may share a transaction with the next task */
+	bool		few_left;		/* the timer must load more tasks of the lane */
+	TimestampTz look_again;		/* when the timer must look again, or DW_NEVER */
+} DwPopped;
+
+/* Shows whether a message that must be received alone may be taken next, see rollbacks.c. */
+typedef enum DwAlone
+{
+	DW_ALONE_NO_MATTER,			/* for leases */
+	DW_ALONE_ALLOWED,			/* no message was taken yet */
+	DW_ALONE_REFUSED,
+	DW_ALONE_TAKEN				/* a message that must be received alone was taken, so no other
+								 * message may be taken */
+} DwAlone;
+
+extern bool dw_ready_pop(DwDatabase *db, DwExecutor *me, TimestampTz until, DwPopped *popped);
+extern bool dw_ready_pop_next(DwDatabase *db, DwExecutor *me, TimestampTz until, bool *few_left);
+extern bool dw_ready_set_aside(DwDatabase *db, const DwEntry *entry);
+extern bool dw_ready_exchange(DwDatabase *db, DwEntry *current, TimestampTz due, int64 id);
+extern void dw_ready_ask_for_load(DwDatabase *db, const DwExecutor *me);
+extern bool dw_ready_put_back(DwDatabase *db, const DwEntry *entry, bool alone);
+extern DwList dw_ready_take_away(DwDatabase *db, DwLane *lane);
+
+extern bool dw_ready_has_message(DwDatabase *db, DwQueue *queue, TimestampTz *look_again);
+extern bool dw_ready_pop_message(DwDatabase *db, DwQueue *queue, DwAlone *alone, DwEntry *entry,
+								 bool *few_left);
+
+extern bool dw_ready_push(DwDatabase *db, DwLane *lane, const DwEntry *entry,
+						  const ItemPointerData *tid, uint32 *left);
+extern void dw_ready_unlist(DwDatabase *db, DwLane *lane);
+extern void dw_ready_list(DwDatabase *db, DwLane *lane);
+extern void dw_ready_obey_pause(DwDatabase *db, DwLane *lane);
+extern void dw_ready_reset(DwDatabase *db);
 
 #endif							/* DW_GROUPS_H */

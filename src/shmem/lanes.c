@@ -12,10 +12,6 @@
  * The table lock protects the array dw_lanes and its hash table.  The ready lock of the database
  * protects lists and pauses, which executors and the timer change often.
  *
- * Since an executor runs the tasks of one owner only, each owner has a list of its lanes with ready
- * tasks, in the order of turns.  Lanes of the same owner and queue with different priorities are
- * peers: they share one turn, in which one task is taken (ready.c).  Paused lanes are in no list.
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -27,13 +23,7 @@
 #include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/settings.h"
-#include "../ring/lane_heap.h"
-#include "../ring/ring.h"
 #include "groups.h"
-#include "lanes.h"
-#include "owners.h"
-#include "queue_limits.h"
-#include "shared.h"
 
 typedef struct LaneKey
 {
@@ -54,7 +44,6 @@ static HTAB *lane_index = NULL;
 
 /*---- Set-up ----*/
 
-/* Requests shared memory for the places and the hash table. */
 void
 dw_lanes_request(void)
 {
@@ -69,7 +58,26 @@ dw_lanes_request(void)
 					 .ptr = &lane_index);
 }
 
-/* Makes all places of lanes free.  Called whenever shared memory is created. */
+/* Initializes a lane without tasks in memory, except for its identity and generation. */
+static void
+init_lane(DwLane *lane)
+{
+	char	   *behind = (char *) &lane->generation + sizeof(lane->generation);
+
+	memset(behind, 0, (char *) lane + sizeof(DwLane) - behind);
+	pg_atomic_init_u64(&lane->horizon, (uint64) PG_INT64_MIN);
+	pg_atomic_init_u64(&lane->next_far, (uint64) DW_NEVER);
+	pg_atomic_init_u64(&lane->reload_from, (uint64) DW_NEVER);
+	lane->cursor_due = lane->cursor_id = PG_INT64_MIN;
+	lane->refill_at = PG_UINT32_MAX;
+	dw_list_init(&lane->ready);
+	dw_lane_groups_init(&lane->groups);
+	lane->batch_size = DW_BATCH_MAX;
+	lane->recheck_at = lane->recheck_from = DW_NEVER;
+	dw_counters_init(&lane->counters);
+	dw_lane_lateness_init(&lane->lateness);
+}
+
 void
 dw_lanes_init(void)
 {
@@ -77,13 +85,9 @@ dw_lanes_init(void)
 	{
 		DwLane	   *lane = &dw_lanes[i];
 
-		memset(lane, 0, sizeof(DwLane));
+		init_lane(lane);
+		lane->database = InvalidOid;
 		pg_atomic_init_u32(&lane->generation, 1);
-		pg_atomic_init_u64(&lane->horizon, (uint64) PG_INT64_MIN);
-		pg_atomic_init_u64(&lane->next_far, (uint64) DW_NEVER);
-		pg_atomic_init_u64(&lane->reload_from, (uint64) DW_NEVER);
-		dw_counters_init(&lane->counters);
-		dw_lane_lateness_init(&lane->lateness);
 		lane->next = i + 1 < dw_max_lanes ? i + 1 : DW_NO_LANE;
 	}
 	dw_shared->free_lane = 0;
@@ -94,59 +98,52 @@ dw_lanes_init(void)
 DwLaneRef
 dw_lane_ref(DwLane *lane)
 {
-	DwLaneRef	ref;
-
-	ref.index = lane - dw_lanes;
-	ref.generation = pg_atomic_read_u32(&lane->generation);
-	return ref;
+	return (DwLaneRef) {
+		.index = lane - dw_lanes, .generation = pg_atomic_read_u32(&lane->generation)
+	};
 }
 
 /* Makes a hint from the entry, which returns the task to the timer. */
 DwHint
 dw_entry_hint(const DwEntry *entry)
 {
-	DwHint		hint = {.due = entry->due, .id = entry->id};
+	DwHint		hint = {
+		.due = entry->due, .id = entry->id, .lane = dw_lane_ref(&dw_lanes[entry->lane])
+	};
 
 	ItemPointerSet(&hint.tid, entry->block, dw_entry_offset(entry));
-	hint.lane = dw_lane_ref(&dw_lanes[entry->lane]);
 	return hint;
 }
 
+/* Returns the lane with this key, or NULL.  Needs the table lock. */
+static DwLane *
+find_lane(const LaneKey *key)
+{
+	LaneIndexEntry *entry = hash_search(lane_index, key, HASH_FIND, NULL);
+
+	return entry == NULL ? NULL : &dw_lanes[entry->lane];
+}
+
 /*
- * Adds a lane to the circular list of lanes of the same owner and queue, and sets lane->peer.
- * Needs the table lock exclusively.  Takes the ready lock.
+ * Adds a lane to the circle of lanes of the same owner and queue, and sets lane->peer.  Needs the
+ * table lock exclusively.  Takes the ready lock.
  */
 static void
 join_peers(DwDatabase *db, DwLane *lane)
 {
-	int32		self = lane - dw_lanes;
-
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	lane->peer = self;
+	lane->peer = lane - dw_lanes;
 	for (int16 priority = DW_MIN_PRIORITY; priority <= DW_MAX_PRIORITY; priority++)
 	{
 		LaneKey		key = {lane->database, lane->owner, lane->queue, priority};
-		LaneIndexEntry *entry = hash_search(lane_index, &key, HASH_FIND, NULL);
+		DwLane	   *other = find_lane(&key);
 
-		if (entry == NULL || entry->lane == self)
+		if (other == NULL)
 			continue;
-		lane->peer = dw_lanes[entry->lane].peer;
-		dw_lanes[entry->lane].peer = self;
+		lane->peer = other->peer;
+		other->peer = lane - dw_lanes;
 		break;
 	}
-	LWLockRelease(dw_ready_lock(db));
-}
-
-/* Removes a lane from its circle of peers.  Needs and takes the same locks as join_peers(). */
-static void
-leave_peers(DwDatabase *db, DwLane *lane)
-{
-	DwLane	   *before = lane;
-
-	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	while (before->peer != lane - dw_lanes)
-		before = &dw_lanes[before->peer];
-	before->peer = lane->peer;
 	LWLockRelease(dw_ready_lock(db));
 }
 
@@ -157,6 +154,7 @@ leave_peers(DwDatabase *db, DwLane *lane)
 static DwLane *
 take_free_lane(DwDatabase *db, const LaneKey *key)
 {
+	LaneIndexEntry *entry;
 	DwLane	   *lane;
 
 	if (dw_shared->free_lane == DW_NO_LANE)
@@ -164,44 +162,24 @@ take_free_lane(DwDatabase *db, const LaneKey *key)
 	lane = &dw_lanes[dw_shared->free_lane];
 	dw_shared->free_lane = lane->next;
 	dw_shared->nlanes++;
-
+	init_lane(lane);
 	lane->database = key->database;
 	lane->owner = key->owner;
 	lane->queue = key->queue;
 	lane->priority = key->priority;
 	lane->owner_place = dw_owner_enter(db, key->owner);
 	dw_lane_owner(lane)->nlanes++;
-	pg_atomic_write_u64(&lane->horizon, (uint64) PG_INT64_MIN);
-	pg_atomic_write_u64(&lane->next_far, (uint64) DW_NEVER);
-	pg_atomic_write_u64(&lane->reload_from, (uint64) DW_NEVER);
-	lane->cursor_due = PG_INT64_MIN;
-	lane->cursor_id = PG_INT64_MIN;
-	lane->waiting = 0;
-	lane->load_after = 0;
-	lane->orphan = false;
-	lane->refill_at = PG_UINT32_MAX;
 	dw_queue_attach_lane(db, lane);
-	lane->passed_over = 0;
-	lane->waits_since = 0;
-	dw_counters_init(&lane->counters);
-	dw_lane_lateness_init(&lane->lateness);
 	join_peers(db, lane);
-	dw_list_init(&lane->ready);
-	dw_lane_groups_init(&lane->groups);
-	lane->spare_state = DW_SPARE_FREE;
-	lane->is_listed = false;
-	lane->running = 0;
-	lane->load_below = 0;
-	lane->batch_size = DW_BATCH_MAX;
-	lane->alone = 0;
-	lane->recheck_at = lane->recheck_from = DW_NEVER;
-	lane->recheck_interval = lane->recheck_id = 0;
 
 	lane->next = db->lanes;
 	/* the timer reads the list without a lock; only the timer removes lanes */
 	pg_write_barrier();
 	db->lanes = lane - dw_lanes;
 	db->nlanes++;
+	/* this cannot fail, since the hash table has room for all lanes */
+	entry = hash_search(lane_index, key, HASH_ENTER, NULL);
+	entry->lane = lane - dw_lanes;
 	/* if the transaction is rolled back, the timer gives the lane back */
 	dw_lane_dirty(db, lane);
 	return lane;
@@ -215,32 +193,21 @@ bool
 dw_lane_enter(DwDatabase *db, Oid owner, int16 queue, int16 priority, DwLaneRef *ref)
 {
 	LaneKey		key = {db->oid, owner, queue, priority};
-	LaneIndexEntry *entry;
-	DwLane	   *lane = NULL;
+	DwLane	   *lane;
 
 	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
-	entry = hash_search(lane_index, &key, HASH_FIND, NULL);
-	if (entry)
-		*ref = dw_lane_ref(&dw_lanes[entry->lane]);
+	lane = find_lane(&key);
+	if (lane != NULL)
+		*ref = dw_lane_ref(lane);
 	LWLockRelease(dw_shared->table_lock);
-	if (entry)
+	if (lane != NULL)
 		return true;
 
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-	entry = hash_search(lane_index, &key, HASH_FIND, NULL);
-	if (entry)
-		lane = &dw_lanes[entry->lane];
-	else
-	{
+	lane = find_lane(&key);
+	if (lane == NULL)
 		lane = take_free_lane(db, &key);
-		if (lane)
-		{
-			/* this cannot fail, since the hash table has room for all lanes */
-			entry = hash_search(lane_index, &key, HASH_ENTER, NULL);
-			entry->lane = lane - dw_lanes;
-		}
-	}
-	if (lane)
+	if (lane != NULL)
 		*ref = dw_lane_ref(lane);
 	LWLockRelease(dw_shared->table_lock);
 	return lane != NULL;
@@ -278,13 +245,16 @@ leave_locked(DwDatabase *db, DwLane *lane)
 {
 	LaneKey		key = {lane->database, lane->owner, lane->queue, lane->priority};
 	int32	   *link = &db->lanes;
+	DwLane	   *before = lane;
 
 	while (*link != lane - dw_lanes)
 		link = &dw_lanes[*link].next;
 	*link = lane->next;
 	db->nlanes--;
-	leave_peers(db, lane);
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	while (before->peer != lane - dw_lanes)
+		before = &dw_lanes[before->peer];
+	before->peer = lane->peer;
 	dw_groups_leave(lane);
 	LWLockRelease(dw_ready_lock(db));
 	hash_search(lane_index, &key, HASH_REMOVE, NULL);

@@ -7,9 +7,9 @@
  * executors.  The table lock protects the array and its hash table.  The ready lock of the database
  * protects lists and blocks.
  *
- * An executor runs the tasks of one owner only.  So the timer serves owners with ready tasks in
- * turn.  The list db->ready_owners contains owners with ready tasks.  Owners that cannot get an
- * executor now are blocked; they are in the list db->blocked_owners.
+ * The timer serves owners with ready tasks in turn.  The list db->ready_owners contains owners with
+ * ready tasks, except owners that cannot get an executor now: these are blocked, and in the list
+ * db->blocked_owners.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,17 +23,17 @@
 #include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/settings.h"
-#include "../ring/lane_heap.h"
 #include "executors.h"
-#include "owners.h"
-#include "places.h"
-#include "shared.h"
 
 /* Pause after the first failed attempt to get an executor, in us.  The pause doubles each time. */
 #define RETRY_MIN	(1 * USECS_PER_SEC)
 
 /* The pause does not grow for this number of terminations of an owner's executors in a row. */
 #define TERMINATED_PATIENCE	5
+
+/* Longest pause between two attempts, in us: after an executor has ended, and otherwise. */
+#define ENDED_MAX	(30 * USECS_PER_SEC)
+#define RETRY_MAX	(5 * USECS_PER_MINUTE)
 
 /* Marks the end of the list of free places. */
 #define NO_OWNER	(-1)
@@ -50,6 +50,18 @@ typedef struct OwnerIndexEntry
 	int32		owner;
 } OwnerIndexEntry;
 
+const char *const dw_block_texts[] = {
+	[DW_BLOCK_NONE] = "",
+	[DW_BLOCK_NO_WORKER] = "no background worker is free",
+	[DW_BLOCK_NO_ROLE] = "the role does not exist",
+	[DW_BLOCK_SUPERUSER] = "tasks of superusers are switched off",
+	[DW_BLOCK_NO_CONNECT] = "the role does not have CONNECT privilege on the database",
+	[DW_BLOCK_CLOSED] = "the database does not accept connections",
+	[DW_BLOCK_NOT_CONNECTED] = "an executor could not connect, see the server log",
+	[DW_BLOCK_TERMINATED] = "an executor was terminated while it ran its first task",
+	[DW_BLOCK_ENDED] = "an executor ended while it ran a task, see the server log"
+};
+
 /* Hash table of the places in dw_owners, in shared memory, protected by the table lock. */
 static HTAB *owner_index = NULL;
 
@@ -65,7 +77,6 @@ dw_owner_places(void)
 	return dw_max_lanes + max_worker_processes;
 }
 
-/* Requests shared memory for the places and the hash table. */
 void
 dw_owners_request(void)
 {
@@ -80,7 +91,6 @@ dw_owners_request(void)
 					 .ptr = &owner_index);
 }
 
-/* Makes all places of owners free.  Called whenever shared memory is created. */
 void
 dw_owners_init(void)
 {
@@ -133,6 +143,16 @@ take_free_owner(void)
 	return owner;
 }
 
+/* Returns the owner with this role, or NULL if the role has no place.  Needs the table lock. */
+static DwOwner *
+find_owner(DwDatabase *db, Oid role)
+{
+	OwnerKey	key = {db->oid, role};
+	OwnerIndexEntry *entry = hash_search(owner_index, &key, HASH_FIND, NULL);
+
+	return entry ? &dw_owners[entry->owner] : NULL;
+}
+
 /*
  * Finds or makes the place of a role in this database, and returns its index in dw_owners.
  *
@@ -142,30 +162,19 @@ int32
 dw_owner_enter(DwDatabase *db, Oid role)
 {
 	OwnerKey	key = {db->oid, role};
-	bool		found;
-	OwnerIndexEntry *entry = hash_search(owner_index, &key, HASH_FIND, NULL);
-	DwOwner    *owner;
+	OwnerIndexEntry *entry;
+	DwOwner    *owner = find_owner(db, role);
 
-	if (entry != NULL)
-		return entry->owner;
+	if (owner != NULL)
+		return owner - dw_owners;
 	owner = take_free_owner();
 	memset(owner, 0, sizeof(DwOwner));
 	owner->database = db->oid;
 	owner->role = role;
 	owner->turns.first = owner->turns.last = DW_NO_LANE;
-	entry = hash_search(owner_index, &key, HASH_ENTER, &found);
+	entry = hash_search(owner_index, &key, HASH_ENTER, NULL);
 	entry->owner = owner - dw_owners;
 	return entry->owner;
-}
-
-/* Returns the owner with this role, or NULL if the role has no place.  Needs the table lock. */
-static DwOwner *
-find_owner(DwDatabase *db, Oid role)
-{
-	OwnerKey	key = {db->oid, role};
-	OwnerIndexEntry *entry = hash_search(owner_index, &key, HASH_FIND, NULL);
-
-	return entry ? &dw_owners[entry->owner] : NULL;
 }
 
 /* Ends the owner's block.  The caller must put the owner into a list again. */
@@ -211,20 +220,6 @@ dw_owner_list(DwDatabase *db, DwOwner *owner)
 
 /*---- Owners without an executor ----*/
 
-/* Returns the longest pause between two attempts, in microseconds. */
-static int64
-longest_wait(DwBlock reason)
-{
-	switch (reason)
-	{
-		case DW_BLOCK_ENDED:
-		case DW_BLOCK_TERMINATED:
-			return 30 * USECS_PER_SEC;
-		default:
-			return 5 * USECS_PER_MINUTE;
-	}
-}
-
 /*
  * Returns true if the caller must log that no background worker is free for an owner: whenever the
  * owner becomes blocked, but at most once in DW_LOG_INTERVAL_US.
@@ -257,7 +252,7 @@ dw_owner_blocked(DwDatabase *db, Oid role, DwBlock reason)
 	DwOwner    *owner = find_owner(db, role);
 	TimestampTz now = dw_now();
 	uint32		failures;
-	int64		wait;
+	int64		longest;
 	bool		news;
 
 	if (owner == NULL ||
@@ -279,8 +274,8 @@ dw_owner_blocked(DwDatabase *db, Oid role, DwBlock reason)
 	failures = owner->start_failures++;
 	if (reason == DW_BLOCK_TERMINATED)
 		failures -= Min(failures, TERMINATED_PATIENCE);
-	wait = RETRY_MIN << Min(failures, 16);
-	owner->retry_at = now + Min(wait, longest_wait(reason));
+	longest = reason == DW_BLOCK_ENDED || reason == DW_BLOCK_TERMINATED ? ENDED_MAX : RETRY_MAX;
+	owner->retry_at = now + Min(RETRY_MIN << Min(failures, 16), longest);
 	dw_owner_list(db, owner);
 	return news;
 }
@@ -421,32 +416,4 @@ dw_owners_retry_all(DwDatabase *db)
 		try_again(db, owner);
 	}
 	db->blocked_until = DW_NEVER;
-}
-
-/* Returns the reason as text, for views and the log. */
-const char *
-dw_block_text(DwBlock reason)
-{
-	switch (reason)
-	{
-		case DW_BLOCK_NONE:
-			break;
-		case DW_BLOCK_NO_WORKER:
-			return "no background worker is free";
-		case DW_BLOCK_NO_ROLE:
-			return "the role does not exist";
-		case DW_BLOCK_SUPERUSER:
-			return "tasks of superusers are switched off";
-		case DW_BLOCK_NO_CONNECT:
-			return "the role does not have CONNECT privilege on the database";
-		case DW_BLOCK_CLOSED:
-			return "the database does not accept connections";
-		case DW_BLOCK_NOT_CONNECTED:
-			return "an executor could not connect, see the server log";
-		case DW_BLOCK_TERMINATED:
-			return "an executor was terminated while it ran its first task";
-		case DW_BLOCK_ENDED:
-			return "an executor ended while it ran a task, see the server log";
-	}
-	return "";
 }

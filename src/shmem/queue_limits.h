@@ -59,12 +59,13 @@ typedef enum DwLimit
 /* Default time for which a transaction that has received messages may be idle, in ms. */
 #define DW_DEFAULT_RECEIVE_TIMEOUT	(60 * 1000)
 
-/* Options of a queue, used for tasks that do not set these options. */
+/* Options of a queue, used for tasks and leases that do not set these options. */
 typedef struct DwQueueDefaults
 {
 	int32		timeout;		/* ms, -1: none */
 	int16		max_attempts;
 	int64		retry_delay;	/* us */
+	int64		lease;			/* default length of a lease, in us */
 } DwQueueDefaults;
 
 /*
@@ -89,11 +90,8 @@ typedef struct DwQueue
 	int32		group_max_running;	/* limit for each group; 0: no limit */
 	DwRate		group_rate;		/* rate for each group */
 	bool		group_order;	/* tasks of the same group run one at a time, in order */
-	int32		timeout;		/* ms, -1: none */
-	int16		max_attempts;
-	int64		retry_delay;	/* us */
+	DwQueueDefaults defaults;
 	bool		external;		/* it has messages, which sessions receive */
-	int64		lease;			/* default length of a lease, in us */
 	int32		receive_timeout;	/* maximum idle time of a receiver's transaction, in ms; 0: no
 									 * limit */
 
@@ -133,7 +131,6 @@ extern void dw_queue_enter(DwDatabase *db, DwQueue *place, int16 id);
 extern void dw_turns_init(DwTurns *turns);
 extern DwLimit dw_queue_limit(const DwLane *lane, TimestampTz now, uint32 *room,
 							  TimestampTz *until);
-extern const char *dw_limit_text(DwLimit limit);
 
 extern void dw_limits_take(DwLane *lane, TimestampTz now);
 extern bool dw_limits_end(DwLane *lane, bool begun);
@@ -148,21 +145,48 @@ extern bool dw_limits_lease_over(Oid database, int32 place, int16 queue, uint32 
 								 TimestampTz until);
 extern bool dw_limits_doubt_leases(DwDatabase *db);
 extern void dw_limits_lease_lapsed(Oid database, int32 place, int16 queue);
-extern bool dw_limits_received(Oid database, int32 place, int16 queue, uint32 n);
+extern bool dw_limits_received(Oid database, int32 place, int16 queue);
 
 extern bool dw_limits_keep_for_other(DwDatabase *db, const DwLane *lane, TimestampTz now);
 extern bool dw_limits_is_turn(const DwLane *lane, TimestampTz now, TimestampTz *until);
 extern void dw_limits_forget_times(DwDatabase *db);
 extern void dw_tell_queues_without_place(void);
-extern int64 dw_lease_of_queue(DwDatabase *db, int16 queue);
-extern void dw_queue_defaults(DwDatabase *db, int16 queue, DwQueueDefaults *defaults);
-extern void dw_queues_init(void);
+extern DwQueueDefaults dw_queue_defaults(DwDatabase *db, int16 id);
 extern void dw_queues_leave(Oid database);
 
 extern void dw_queue_attach_lane(DwDatabase *db, DwLane *lane);
-extern const char *dw_pause_text(DwPause reason);
+
+/* Limits and reasons for a pause as texts, for views. */
+extern const char *const dw_limit_texts[];
+extern const char *const dw_pause_texts[];
 
 /* The dw_max_queues places for declared queues of all databases, in shared memory. */
 extern DwQueue *dw_queues;
+
+/*---- receivers.c: sessions that receive messages, and sessions that wait for a message ----*/
+
+/* If a woken session has not looked for a message within this time, another session is woken. */
+#define DW_WAKE_AGAIN_US	(50 * 1000)
+
+/* After this time, a task or receiver that blocks other processes by its locks is terminated. */
+#define DW_GIVE_WAY_US		(500 * 1000)
+
+extern void dw_receivers_request(void);
+extern void dw_receivers_init(void);
+
+extern void dw_receiver_publish(TransactionId xid);
+extern void dw_receiver_withdraw(void);
+extern bool dw_xid_receives(TransactionId xid);
+extern TimestampTz dw_receivers_oldest(DwDatabase *db);
+extern bool dw_receiver_terminate(DwDatabase *db, pid_t pid, TimestampTz by);
+
+/* Maximum number of queues for which a session can wait at once. */
+#define DW_MAX_AWAITED	32
+
+extern void dw_await_enter(DwDatabase *db, const int16 *queues, int n);
+extern bool dw_await_leave(DwDatabase *db);
+extern bool dw_await_wake_one(DwQueue *queue);
+extern bool dw_await_end(DwDatabase *db, pid_t pid);
+extern void dw_await_wake_all(DwDatabase *db);
 
 #endif							/* DW_QUEUE_LIMITS_H */

@@ -20,8 +20,7 @@
 #include "miscadmin.h"
 
 #include "../base/errors.h"
-#include "shared.h"
-#include "suspects.h"
+#include "executors.h"
 
 /* Returns the note of this task, or NULL.  Needs the table lock. */
 static DwQuit *

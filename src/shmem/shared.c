@@ -26,7 +26,6 @@
 #include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/settings.h"
-#include "../ring/ring.h"
 #include "shared.h"
 
 DwShared   *dw_shared = NULL;
@@ -72,13 +71,6 @@ dw_database_size(void)
 {
 	return CACHELINEALIGN(add_size(dirty_offset(),
 								   mul_size(DW_LANE_WORDS, sizeof(pg_atomic_uint64))));
-}
-
-/* Returns the number of places for executors: no more workers can run at once. */
-uint32
-dw_executor_places(void)
-{
-	return max_worker_processes;
 }
 
 void
@@ -203,7 +195,7 @@ dw_wake_timer(DwDatabase *db, TimestampTz needed)
 	pg_memory_barrier();
 	if (dw_process_is_there(&db->timer))
 	{
-		if (dw_process_sleeps_beyond(&db->timer, needed))
+		if (dw_atomic_read(&db->timer.sleep_until) > needed)
 			(void) dw_process_wake(&db->timer);
 		return;
 	}

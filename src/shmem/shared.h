@@ -11,19 +11,7 @@
  * A lane's horizon is a due time.  If a task is due by the horizon, the session that commits the
  * task sends a hint to the database's inbox.  A "place" is an element of a fixed array.
  *
- * Locks, and what each protects:
- *
- * table lock	the fixed arrays: which places of databases, lanes, owners, queues and executors
- *				are in use
- * ring lock	one per database: its ring and account.  Only its timer changes them; views read
- *				them.
- * ready lock	one per database: ready lists, and the current tasks of its executors.  Timer and
- *				executors change them.
- * spinlocks	one for the inbox and one for the last problem of a database
- * (atomics)	committing sessions write these without any lock
- *
- * A process holds at most one of the LWLocks at a time, except that the ready
- * lock may be taken under the table lock.  Pool and inbox spinlocks come last.
+ * README.md describes the locks and their order.
  *
  *-------------------------------------------------------------------------
  */
@@ -38,20 +26,17 @@
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/itemptr.h"
+#include "storage/lock.h"
 #include "storage/lwlock.h"
 #include "utils/timestamp.h"
 
-#include "../ring/lane_heap.h"
 #include "../ring/ring.h"
 #include "inbox.h"
-#include "lateness.h"
 #include "logins.h"
+#include "news.h"
 #include "outcome.h"
-#include "problem.h"
 #include "process.h"
 #include "rollbacks.h"
-#include "sweeper_news.h"
-#include "timer_news.h"
 
 /* Length of a bitmap with one bit for each lane, in words of 64 bits. */
 #define DW_LANE_WORDS	((dw_max_lanes + 63) / 64)
@@ -352,11 +337,7 @@ typedef struct DwShared
  */
 #define DW_ENTRY_ALONE	0x8000
 
-/*
- * A flag in the offset of an entry: "block" is the hash of the task's group, see groups.c.  The
- * group's list, and later DwExecutor.tid, may store the TID.  Otherwise the executor finds the row
- * by its id.
- */
+/* A flag in the offset of an entry: "block" is the hash of the task's group, see groups.c. */
 #define DW_ENTRY_GROUP	0x4000
 
 /* In shared memory; NULL if the library was not preloaded. */
@@ -390,7 +371,6 @@ extern uint32 dw_lane_executors(void);
 extern char *dw_databases;
 extern uint32 dw_pool_chunks(void);
 extern Size dw_database_size(void);
-extern uint32 dw_executor_places(void);
 extern bool dw_may_see_database(const DwDatabase *db);
 
 /* A loop over all places of databases, in use or free. */
@@ -449,5 +429,111 @@ dw_lane_held(const DwLane *lane)
 {
 	return lane->waiting + dw_ready_count(lane);
 }
+
+/*---- places.c: places of databases ----*/
+
+extern void dw_database_init(DwDatabase *db);
+
+extern DwDatabase *dw_database_find(Oid database);
+extern DwDatabase *dw_database_enter(Oid database, bool pin);
+extern bool dw_database_pin(DwDatabase *db, Oid database);
+extern DwDatabase *dw_database_find_pin(Oid database);
+extern void dw_database_unpin(DwDatabase *db);
+extern bool dw_database_give_back(DwDatabase *db);
+extern void dw_database_set_name(DwDatabase *db, const char *name);
+extern bool dw_database_place_free(void);
+extern void dw_quota_update(void);
+
+/* Returns true if a command needs the database without sessions of delay_wheel. */
+static inline bool
+dw_database_is_held(DwDatabase *db)
+{
+	return pg_atomic_read_u32(&db->holds) > 0;
+}
+
+/* Returns true if delay_wheel.enabled is off in the database. */
+static inline bool
+dw_database_is_disabled(DwDatabase *db)
+{
+	return pg_atomic_read_u32(&db->disabled) != 0;
+}
+
+/*---- lanes.c: the table of lanes ----*/
+
+extern void dw_lanes_request(void);
+extern void dw_lanes_init(void);
+extern void dw_lanes_leave(DwDatabase *db);
+
+extern bool dw_lane_enter(DwDatabase *db, Oid owner, int16 queue, int16 priority, DwLaneRef *ref);
+extern bool dw_lane_leave(DwDatabase *db, DwLane *lane);
+extern DwLaneRef dw_lane_ref(DwLane *lane);
+
+extern bool dw_owner_has_tasks_elsewhere(Oid owner);
+extern DwHint dw_entry_hint(const DwEntry *entry);
+
+/*---- owners.c: the table of owners of lanes; decides which owners get an executor ----*/
+
+extern int	dw_owner_places(void);
+extern void dw_owners_request(void);
+extern void dw_owners_init(void);
+
+extern int32 dw_owner_enter(DwDatabase *db, Oid role);
+extern void dw_owner_leave(DwOwner *owner);
+extern bool dw_owner_blocked(DwDatabase *db, Oid role, DwBlock reason);
+extern void dw_owner_unblocked(DwDatabase *db, DwOwner *owner);
+extern void dw_owner_lacks_none(DwDatabase *db, DwOwner *owner);
+extern void dw_owners_retry(DwDatabase *db);
+extern void dw_owners_retry_all(DwDatabase *db);
+extern DwOwner *dw_owners_first_lacking(DwDatabase *db);
+extern bool dw_owners_are_blocked(DwDatabase *db);
+extern void dw_owner_retry_first(DwDatabase *db, DwOwner *owner);
+extern void dw_owner_gets_worker(DwDatabase *db, Oid role);
+extern void dw_owner_list(DwDatabase *db, DwOwner *owner);
+
+/* Reasons of blocks as texts, for views and the log. */
+extern const char *const dw_block_texts[];
+
+/*---- starts.c: decides which process may start the next background worker ----*/
+
+extern void dw_lack_note(DwLack *lack, int64 since);
+extern void dw_lack_ends(DwLack *lack);
+extern bool dw_start_may_be_tried(DwLack *lack, DwStart start);
+extern void dw_start_refused(DwLack *lack, DwStart start, Oid database);
+extern int64 dw_start_wait(const DwLack *lack, DwStart start);
+extern bool dw_starts_are_awaited(void);
+extern bool dw_turn_is_over(int64 began);
+extern void dw_worker_leaves(void);
+extern void dw_timers_make_way(bool lacking);
+
+/*---- silence.c: processes of delay_wheel that do not answer ----*/
+
+/* A process that does not answer. */
+typedef struct DwSilent
+{
+	const char *kind;			/* "executor", "timer", "sweeper" or "launcher" */
+	pid_t		pid;			/* 0 if the process has not started */
+	int64		silent_for;		/* in us */
+	pg_atomic_uint64 *told;		/* time of the last log line about a process of this kind */
+} DwSilent;
+
+extern bool dw_silent_next(DwDatabase *db, uint32 *position, DwSilent *found);
+extern void dw_silence_report(DwDatabase *db);
+extern void dw_silence_report_timer(DwDatabase *db);
+
+/*---- committing.c: transactions that are visible but hold locks ----*/
+
+extern void dw_committing_request(void);
+extern void dw_committing_init(void);
+extern void dw_committing_publish(TransactionId xid);
+extern void dw_committing_withdraw(void);
+extern void dw_committing_wait(void);
+
+/*---- writers.c: transactions that may still commit tasks, and the owners of these tasks ----*/
+
+extern void dw_writers_request(void);
+extern void dw_writers_init(void);
+extern void dw_writers_install(void);
+extern void dw_writes_for(Oid owner);
+extern bool dw_is_writer(VirtualTransactionId vxid, Oid *owner);
 
 #endif							/* DW_SHARED_H */

@@ -6,9 +6,8 @@
  * Run by timers, by sessions that read these views, and by sessions at the first use of delay_wheel
  * in a transaction.
  *
- * A process that is stopped (SIGSTOP, a debugger, a frozen cgroup), or waits in vain, cannot report
- * itself.  Other processes detect a silent process by stored times: when it was called, and until
- * when it wanted to sleep (process.c, executors.c).  No process wakes up only for this check, with
+ * Other processes detect a silent process by stored times (process.c, executors.c): a process that
+ * is stopped or waits in vain cannot report itself.  No process wakes up only for this check, with
  * one exception: when an executor that a timer has called is silent for DW_SILENT_US, the timer
  * wakes up once.  So a process that is not needed may be stopped for a long time before it is
  * reported.  An executor that runs a task is never reported, since the task may take any time.
@@ -21,8 +20,6 @@
 
 #include "../base/clock.h"
 #include "executors.h"
-#include "problem.h"
-#include "starts.h"
 
 /*
  * Returns for how long the executor has been silent, in us, or 0 if it answers or belongs to
@@ -51,32 +48,24 @@ dw_silent_next(DwDatabase *db, uint32 *position, DwSilent *found)
 	for (;;)
 	{
 		uint32		n = (*position)++;
-		DwProcess  *process = NULL;
 
-		if (db == NULL && n == 0)
+		if (n >= (db == NULL ? 1 : 2 + dw_shared->nexecutors))
+			return false;
+		if (db == NULL || n < 2)
 		{
-			process = &dw_shared->launcher;
-			found->kind = "launcher";
+			DwProcess  *process = db == NULL ? &dw_shared->launcher : n == 0 ? &db->timer : &db->sweeper;
+
+			found->kind = db == NULL ? "launcher" : n == 0 ? "timer" : "sweeper";
+			found->pid = process->pid;
+			found->silent_for = dw_process_silent_for(process);
+			found->told = &process->told;
 		}
-		else if (db != NULL && n < 2)
-		{
-			process = n == 0 ? &db->timer : &db->sweeper;
-			found->kind = n == 0 ? "timer" : "sweeper";
-		}
-		else if (db != NULL && n - 2 < dw_shared->nexecutors)
+		else
 		{
 			found->kind = "executor";
 			found->pid = dw_executors[n - 2].pid;
 			found->silent_for = executor_silent_for(db, &dw_executors[n - 2]);
 			found->told = &db->executors_told;
-		}
-		else
-			return false;
-		if (process != NULL)
-		{
-			found->pid = process->pid;
-			found->silent_for = dw_process_silent_for(process);
-			found->told = &process->told;
 		}
 		if (found->silent_for > 0)
 			return true;

@@ -38,10 +38,8 @@
 #include "../base/worker.h"
 #include "../ending/ending.h"
 #include "../rows/catalog.h"
-#include "../shmem/places.h"
+#include "../shmem/executors.h"
 #include "../shmem/shared.h"
-#include "../shmem/starts.h"
-#include "../shmem/suspects.h"
 #include "sweeper.h"
 
 /* Rest after a slice, as a multiple of the time that the slice took. */
@@ -124,7 +122,7 @@ begin_serving(Datum number)
 	else
 	{
 		dw_process_takes_over(&db->sweeper);
-		dw_process_runs(&db->sweeper);
+		dw_process_set_state(&db->sweeper, DW_PROCESS_RUNNING);
 	}
 	LWLockRelease(dw_shared->table_lock);
 	if (held)

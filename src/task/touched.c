@@ -75,10 +75,8 @@
 #include "../base/wing.h"
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
-#include "../shmem/committing.h"
 #include "../shmem/executors.h"
 #include "../shmem/groups.h"
-#include "../shmem/lanes.h"
 #include "../shmem/outcome.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
@@ -767,7 +765,7 @@ note_nameless_end(void)
 	db = dw_my_database_find();
 	if (db == NULL)
 		return;
-	nameless = dw_nameless_read(&db->timer_news);
+	nameless = pg_atomic_read_u32(&db->timer_news.nameless);
 	if (nameless == 0 || !dw_catalog_lookup(&cat))
 		return;
 	dw_touch_all();

@@ -51,15 +51,11 @@
 #include "../base/inject.h"
 #include "../base/settings.h"
 #include "../base/worker.h"
-#include "../ring/lane_heap.h"
+#include "../ring/ring.h"
 #include "../shmem/executors.h"
 #include "../shmem/groups.h"
-#include "../shmem/owners.h"
-#include "../shmem/places.h"
 #include "../shmem/queue_limits.h"
-#include "../shmem/ready.h"
 #include "../shmem/shared.h"
-#include "../shmem/starts.h"
 #include "timer.h"
 
 /*
@@ -202,7 +198,7 @@ block_owner(DwDatabase *db, Oid owner, DwBlock reason)
 	StartTransactionCommand();
 	name = GetUserNameFromId(owner, true);
 	text = psprintf("cannot run tasks of role \"%s\": %s",
-					name ? name : psprintf("%u", owner), dw_block_text(reason));
+					name ? name : psprintf("%u", owner), dw_block_texts[reason]);
 	dw_problem(&db->problem, text);
 	ereport(LOG,
 			(errcode(reason == DW_BLOCK_NO_WORKER ? ERRCODE_CONFIGURATION_LIMIT_EXCEEDED :

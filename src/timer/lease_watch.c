@@ -27,10 +27,8 @@
 #include "../rows/catalog.h"
 #include "../rows/lease_scan.h"
 #include "../rows/task_rows.h"
-#include "../shmem/lanes.h"
+#include "../shmem/groups.h"
 #include "../shmem/queue_limits.h"
-#include "../shmem/ready.h"
-#include "../shmem/receivers.h"
 #include "../shmem/shared.h"
 #include "timer.h"
 
@@ -117,8 +115,8 @@ dw_lease_watch(DwDatabase *db, DwTakeHint take)
 	TimestampTz from;
 	volatile TimestampTz next = now + RETRY_US;
 
-	if (dw_lease_end_asked(&db->timer_news) > now)
-		return dw_lease_end_asked(&db->timer_news);
+	if (dw_atomic_read(&db->timer_news.lease_end) > now)
+		return dw_atomic_read(&db->timer_news.lease_end);
 	/* V2: before the snapshot is taken, so that no lease that is committed later is missed */
 	from = dw_lease_end_take(&db->timer_news);
 	/* a lease may have ended before its commit, so the timer could not see it */
@@ -147,7 +145,7 @@ dw_lease_watch(DwDatabase *db, DwTakeHint take)
 	looked_until = Min(looked_until, from);
 	if (next != DW_NEVER)
 		(void) dw_lease_end_ask(&db->timer_news, next);
-	return dw_lease_end_asked(&db->timer_news);
+	return dw_atomic_read(&db->timer_news.lease_end);
 }
 
 /*---- Waking sessions that wait for a message ----*/

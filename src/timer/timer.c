@@ -38,11 +38,9 @@
 #include "../ring/ring.h"
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
+#include "../shmem/executors.h"
 #include "../shmem/groups.h"
-#include "../shmem/places.h"
 #include "../shmem/shared.h"
-#include "../shmem/starts.h"
-#include "../shmem/suspects.h"
 #include "timer.h"
 
 /* Maximum number of hints that the timer takes from the inbox in one step. */
@@ -181,7 +179,7 @@ obey_clock(void)
 static void
 obey_settings(void)
 {
-	dw_database_disable(db, !dw_enabled);
+	pg_atomic_write_u32(&db->disabled, dw_enabled ? 0 : 1);
 	dw_dispatch_end_surplus(db);
 	dw_retention_obey_settings(db);
 	/* more executors, or tasks of superusers, may be allowed now, or the window be longer */
@@ -211,7 +209,7 @@ static void
 begin_service(void)
 {
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-	dw_process_runs(&db->timer);
+	dw_process_set_state(&db->timer, DW_PROCESS_RUNNING);
 	LWLockRelease(dw_shared->table_lock);
 	dw_quota_update();
 	dw_process_publish(&db->timer);
@@ -370,7 +368,8 @@ let_groups_go(void)
 	if (!dw_news_take(&db->timer_news, DW_NEWS_GROUPS))
 		return;
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	dw_groups_release_all(db);
+	dw_each_lane(lane, db)
+		dw_groups_obey_limits(lane);
 	LWLockRelease(dw_ready_lock(db));
 	dw_news_tell(&db->timer_news, DW_NEWS_EXECUTORS);
 }
@@ -388,7 +387,7 @@ anything_new(void)
 		dw_control_read(&db->timer_news) != control_seen ||
 		db->account.quota != quota_seen ||
 		dw_process_calls(&db->timer) != calls_seen ||
-		dw_lease_end_asked(&db->timer_news) < lease_at ||
+		dw_atomic_read(&db->timer_news.lease_end) < lease_at ||
 		dw_worker_is_signalled() ||
 		(dw_reload_asked(&db->timer_news) != DW_NEVER && dw_load_next() <= dw_now()) ||
 		dw_news_is_told(&db->timer_news, DW_NEWS_LANES) ||
