@@ -3,14 +3,11 @@
  * group_first.c
  *	  The first task of an ordered group.
  *
- * Run by executors and by sessions that receive messages, before they claim a task of a queue
- * that has group_order.
+ * Run by executors and by sessions that receive messages, before they claim a task of a queue that
+ * has group_order.
  *
  * Only one task of such a group runs at a time, see shmem/groups.c.  But only the table shows the
- * first task: a task that was put back, or scheduled late, may be behind other tasks in memory.  So
- * the process reads the first row of the group by an index.  If this row is another task of the
- * same lane, the process takes this task instead.  If this row belongs to another lane, or its task
- * cannot begin, the process holds the group.
+ * first task: a task that was put back, or scheduled late, may be behind other tasks in memory.
  *
  * If a receiver did not end its lease, the message is due when the lease has ended, and keeps its
  * token until it is received again.  Under 'hold' the message keeps its place from before the

@@ -3,36 +3,13 @@
  * keys.c
  *	  Keys: at most one pending task for each owner, queue and key.
  *
- * Run by sessions that schedule and cancel by key, and by executors.
+ * Run by sessions that schedule and cancel by key, and by executors.  README.md has the rules: what
+ * a row of the key means, kept tasks, superseded tasks.
  *
- * A unique index cannot ensure this.  A running task is not pending, but its row exists until its
- * transaction ends, and a session that schedules the same key must not wait for this end.  So a
- * session locks the key (key_lock.c) while it looks for a pending task and inserts a task.  The
- * session reads rows with a dirty snapshot, which shows the rows that open transactions insert or
- * delete.  While a process has the lock of a key, it waits for nothing else, and takes no lock of
- * another key.  A session that moves a task inserts the new row under the lock, too.  Otherwise a
- * scan could miss both rows: it could pass the place of the new row before the insertion, and then
- * find the old row deleted.
- *
- * The rows of a key, in the order of their ids:
- *
- * - A row that an executor is deleting, since it runs the task, does not count.
- * - A row that a mark of delay_cancel_all() has hit does not count.
- * - If another open transaction inserts or deletes a row, the session waits for the end of the
- *	 transaction, as UPDATE would.
- * - Of the other rows, the row with the highest id is the pending task.
- * - Rows with lower ids are superseded.  Such rows can exist after an executor was terminated while
- *	 its task had a successor, or after a dump was restored.  A claim of the newer task deletes them
- *	 (pending.c), and a claim of such a row refuses the task.
- * - A row of another origin came with a copy from another database.  The row's task runs only after
- *	 it is armed.  Until then sessions can schedule other tasks of the key in this database, and the
- *	 row does not supersede these tasks.  A newer task of this database supersedes the row.
- *
- * If a session keeps a pending task (if_exists => 'keep', or 'earlier' or 'later' without a move),
- * it locks the row until the end of its transaction, so that the task's run sees the transaction's
- * work.  If many sessions keep the task one after the other, the task could starve.  So when an
- * executor could not claim the row, the next session that would keep the task lets the executor go
- * first.
+ * While a process has the lock of a key (task/key_lock.c), it waits for nothing else, and takes no
+ * lock of another key.  A session that moves a task inserts the new row under the lock, too.
+ * Otherwise a scan could miss both rows: it could pass the place of the new row before the
+ * insertion, and then find the old row deleted.
  *
  * If no task of the key is pending, a session that schedules with unique_for also looks for an
  * ended task whose period lasts, see task/period.c.

@@ -3,24 +3,16 @@
  * failed.c
  *	  The limits for age and number of failed tasks.
  *
- * Run by the sweeper.  The sweeper removes rows of delay_wheel_data.failed_task that are older than
- * delay_wheel.failed_max_age.  If there are more than delay_wheel.failed_max_count rows, it also
- * removes the oldest rows of the owners with most rows, until these owners have equal numbers.  So
- * a role with many failures does not displace failed tasks of other roles.
+ * Run by the sweeper.  README.md describes when it removes which rows of
+ * delay_wheel_data.failed_task.  If there are too many, it removes the oldest rows of the owners
+ * with most rows, until these owners have equal numbers.  So a role with many failures does not
+ * displace failed tasks of other roles.
  *
- * The sweeper does not poll.  At the time of DW_JOB_FAILED (sweeper_news.c), it must remove the
- * oldest row.  A process that records a failure lowers this time if it is not set, or if there may
- * be too many rows.  This is the case when the database's counter of failures has passed the failed
- * limit, which the sweeper sets after it has counted the rows.
+ * Age and number can exceed their limits by a hundredth for a while, so that the sweeper removes
+ * many rows at a time.
  *
- * The age and the number can exceed their limits by a hundredth for a while, so that the sweeper
- * removes many rows at a time.
- *
- * A pass first counts the rows of each owner, if there may be too many, and then deletes from the
- * oldest row on.  A pass consists of slices.  Each slice is a transaction, and begins at the end of
- * the previous slice, since otherwise it would read all deleted rows again.  The counts take effect
- * at the end of the pass.  A pass that is aborted, or interrupted by the end of the process, has no
- * effect except its deleted rows.
+ * A pass consists of slices, each in a transaction of its own.  Its counts take effect at its end:
+ * a pass that is aborted has no effect except its deleted rows.
  *
  *-------------------------------------------------------------------------
  */

@@ -3,16 +3,9 @@
  * key_lock.c
  *	  The lock of a key, and the rows with the key.
  *
- * Run by sessions that schedule and cancel by key, and by executors.
- *
- * A key is a text that the user gives to a task; there is at most one pending task of the same
- * owner, queue and key.  The rules are in ending/keys.c.  Each key has an advisory lock.  A process
- * takes this lock before it looks for the pending task of the key, and releases it after it has
- * inserted or deleted a task of the key.  Meanwhile the process waits for nothing else, and takes
- * no lock of another key.
- *
- * A task is superseded if a newer task of its key has taken its place.  The row of a superseded
- * task may still exist, but the task is not pending any more.
+ * Run by sessions that schedule and cancel by key, and by executors.  A process takes the lock
+ * before it looks for the pending task of the key, and releases it after it has inserted or deleted
+ * a task of the key.  The rules are in the README.md of the folder ending.
  *
  *-------------------------------------------------------------------------
  */

@@ -4,42 +4,13 @@
  *	  Marks: rows that cancel many tasks at once.
  *
  * Run by sessions, executors and the sweeper.  The timer, which must not wait, first locks the
- * table of marks.  backend/cancel_all.c writes marks.
- *
- * delay_cancel_all() does not touch the tasks.  The function writes one row, a mark, with the
- * criteria of the tasks to cancel.  When the mark has been committed, all processes that ask
- * dw_task_is_cancelled() treat these tasks as gone.  The sweeper (sweeper/sweep.c) removes the rows
- * of the tasks, and finally the mark.
- *
- * A mark hits (cancels) a task if the task meets the criteria and has a lower number than the mark.
- * Tasks and marks draw their numbers from one sequence.  So a mark hits only tasks that were
- * scheduled before the mark, even in prepared or open transactions.  A task that is moved or tried
- * again has its old number.
- *
- * A task can be spared: the column "spared" then contains the id of a mark, and only marks with a
- * higher id hit the task.  If a session moves a task or puts it back, and an old mark would hit
- * only the changed task, the session spares the task.
- *
- * Numbers are compared within one origin, the database where a row was written.  A mark that came
- * with a copy of another database (copies/arm.c) hits only the tasks of this copy.  The sweeper
- * does not remove such a mark, since more tasks of that origin may be restored; delay_wheel.arm()
- * removes it.
- *
- * No claim succeeds after the commit of a mark has returned.  The process that commits a mark
- * raises control after the mark is visible, and before the client gets the answer (touched.c).  An
- * executor reads control after it has deleted the task's row.  If control has a new value, the
- * executor reads the marks with a new snapshot.  If control has the old value, the claim came
- * before the commit returned, so the task was running already.  COMMIT PREPARED also raises
- * control.
+ * table of marks.  backend/cancel_all.c writes marks, sweeper/sweep.c removes them, and README.md
+ * describes which tasks a mark hits, and why no claim succeeds after its commit has returned.
  *
  * Each process keeps a copy of the marks.  The copy is complete while control has the value that
  * was read before the copy's snapshot, and this transaction has written no mark.  But the copy may
  * contain marks that were removed later.  Mostly there are no marks: then the whole test is a
  * comparison of two numbers.
- *
- * The marks that may hit a task are found by the task's owner.  So the marks of one role do not
- * slow down the tasks of other roles.  The number of marks of a role that is not a superuser is
- * limited (backend/cancel_all.c), since all processes store them.
  *
  *-------------------------------------------------------------------------
  */

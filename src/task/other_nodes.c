@@ -5,33 +5,26 @@
  *
  * Run by executors, and by sessions that schedule, receive or run tasks.
  *
- * A task runs exactly once because the deletion of its row and its effects are one transaction.
- * Effects on other nodes are a part of this transaction only if all nodes use two-phase commit.
- * Citus uses two-phase commit only if the transaction has written to several nodes, or to a shard
- * of this node.  Citus does not notice that C code deletes the row of the task.  So if the task has
- * written to one other node, Citus would commit there first, and then on this node.  After a crash
- * in between, the task would run again.  This file makes Citus use two-phase commit on the nodes
- * that were written.
+ * Citus does not notice that C code deletes the row of a task.  So if the task has written to one
+ * other node, Citus would commit there first, and then on this node.  After a crash in between, the
+ * task would run again.  This file makes Citus use two-phase commit.
  *
  * On PostgreSQL 15, this file calls a function of the library of Citus.  From 16 on, extensions
  * hide all symbols except functions that SQL calls.  So from 16 on, if Citus takes part in the
  * transaction, this file executes an INSERT ... SELECT of no rows into delay_wheel_data.two_phase,
  * since Citus always uses two-phase commit for this statement.  delay_wheel.set_up_citus() creates
- * this table (backend/follow.c).  If Citus is not loaded, this file only compares two pointers.
+ * this table (backend/follow.c).
  *
- * Sessions also need two-phase commit: a new task, or the receipt of a message, must commit
- * together with the transaction's work on other nodes.  Sessions call Citus in a callback that runs
- * just before the callback of Citus at the commit, since the library of Citus is loaded first.
- * Executors call Citus earlier, when an error still counts as the task's error.
+ * Sessions call Citus in a callback that runs just before the callback of Citus at the commit,
+ * since the library of Citus is loaded first.  Executors call Citus earlier, when an error still
+ * counts as the task's error.
  *
- * A batch is several tasks that an executor runs in one transaction.  postgres_fdw reads foreign
- * tables under a snapshot that the other server takes once for the whole transaction.  A later task
- * of the batch would miss rows that were committed on the other server before the task was
- * scheduled.  So a task that uses a foreign table is the last task of its batch.  When a query
- * begins, the hooks of this file look for foreign tables in the query's list of tables.  The hooks
- * look again when the query ends, since the list lacks partitions that only tuple routing finds.
- * The hooks also look after an error: the task may catch the error, but the other server keeps its
- * snapshot.
+ * postgres_fdw reads foreign tables under a snapshot that the other server takes once for the whole
+ * transaction.  A later task of a batch would miss rows that were committed on the other server
+ * before the task was scheduled.  So a task that uses a foreign table is the last of its batch.
+ * When a query begins, the hooks look for foreign tables in the query's list of tables.  They look
+ * again when the query ends, since the list lacks partitions that only tuple routing finds, and
+ * after an error: the task may catch the error, but the other server keeps its snapshot.
  *
  *-------------------------------------------------------------------------
  */

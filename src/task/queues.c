@@ -6,23 +6,12 @@
  * Run by sessions that schedule, and by timer and executors.
  *
  * The tables delay_wheel_data.queue and delay_wheel_data.pause are authoritative; backend/declare.c
- * changes them.  Each commit of a change raises control, so that all processes with a copy of data
- * from these tables notice the change:
- *
- * session		has a copy of the queues into which it scheduled last
- * timer		reads both tables; copies the limits of queues to dw_queues in shared memory, and
- *				pauses to the lanes (timer/queue_watch.c)
- * executor		reads both tables; checks after each claim that the task is not paused, since the
- *				timer may not have read the pause yet.  So no task starts after the commit of a
- *				pause
- *
- * A lane is one combination of owner, queue and priority.  A lane whose queue is not (or not yet)
- * in dw_queues is paused, since its tasks must not run without the limits that may be declared for
- * the queue.
+ * changes them.  Sessions have a copy of the queues into which they scheduled last.  Timer and
+ * executors have a copy of both tables (see README.md, "Pauses"); the timer copies the limits of
+ * queues to dw_queues in shared memory, and pauses to the lanes (timer/queue_watch.c).
  *
  * Scheduling locks the queue, so that no session drops the queue before the end of the transaction.
- * The lock is an object lock of the lock manager.  A row lock would write to the queue's row for
- * each scheduled task.
+ * README.md says why this is an object lock of the lock manager.
  *
  *-------------------------------------------------------------------------
  */

@@ -5,11 +5,7 @@
  *
  * Run by executors, sessions and the sweeper when an attempt has failed.  A task that succeeds does
  * not need these options.  So a queue's options for retries are not in shared memory, but only in
- * the process's copy of the table of queues.
- *
- * The options of a task are in its column "more", and the options of a queue in columns of their
- * own.  Plain SQL may have written any values.  A list's element that is no SQLSTATE matches no
- * error.
+ * the process's copy of the table of queues.  Plain SQL may have written any values.
  *
  *-------------------------------------------------------------------------
  */

@@ -5,7 +5,9 @@
  *
  * Run by sessions that schedule, cancel and reschedule, and by executors whose tasks do so.  Most
  * functions note something while the transaction runs.  Callbacks at the transaction's end inform
- * the timer, the executors and the sessions in delay_wait().
+ * the timer, the executors and the sessions in delay_wait().  Callbacks must not fail, wait or
+ * allocate, so the functions that note effects reserve the memory.  README.md says what is told at
+ * which moment of a commit, and why.
  *
  * A hint gives the timer id, due time, TID and lane of one task.  (A lane is one combination of
  * owner, queue and priority.)  The timer has in memory the tasks of a lane up to some due time, the
@@ -14,15 +16,10 @@
  * load more tasks.  If a hint cannot be delivered, it lowers reload_from of the lane: the due time
  * from which the timer reads the lane again.
  *
- * The rows that a transaction wrote and locked are noted in the order of the calls,
- * with the subtransaction and a DwTouchKind:
- *
- * written	The timer gets a hint after a commit.
- * locked	The row is to be deleted or moved.  The timer gets a hint after an abort, when the lock
- *			has been released, since an executor may have failed to claim the task and have
- *			forgotten the task.
- * kept		The row is locked and stays unchanged.  The timer gets a hint after commit and abort,
- *			but only if the task is due: no executor claims a task earlier.
+ * The rows that a transaction wrote and locked are noted in the order of the calls, with the
+ * subtransaction and a DwTouchKind, which decides when the timer gets a hint.  For locked rows this
+ * is after an abort, when the lock has been released, since an executor may have failed to claim
+ * the task and have forgotten it.
  *
  * A message whose lease lasts gets no hint, since its entry would stay in memory even if the lease
  * is extended again, or ends.  Instead the timer looks at leases when this lease ends (step V1,
@@ -31,21 +28,6 @@
  * The groups of locked and kept rows are noted, too.  An ordered group is held while its first task
  * cannot begin.  A group of messages is held while leases use up its limit (shmem/groups.c).  A
  * held group may wait for this transaction, so both commit and abort end the hold.
- *
- * The tasks that the transaction ended are noted in the same way, for sessions that wait for them
- * (ends/wait.c).  Callbacks must not fail, wait or allocate, so the functions that note effects
- * reserve the memory.
- *
- * A commit has three moments: it becomes visible, it informs other processes of changes in
- * catalogs, and it releases its locks.  At the first moment it publishes ended tasks and changes of
- * queues, pauses and marks, since other processes need them once they get our locks.  At the last
- * moment it delivers hints and releases waiting sessions, so that a task sees all changes of the
- * transaction that scheduled it.  A process that finds the task earlier could miss changes in
- * catalogs.  So a transaction that has changed catalogs, or has ended a task in a subtransaction,
- * publishes its xid meanwhile (shmem/committing.c).
- *
- * After MAX_HINTS rows only the lowest due time of each lane is noted, and the timer reads the lane
- * again from this due time on.
  *
  * Steps of the model in test/model are named C0n, C1 to C3, N1, N2, N4 and A1, A2.
  *
