@@ -15,7 +15,6 @@
 #include "postgres.h"
 
 #include "access/table.h"
-#include "utils/builtins.h"
 #include "utils/timestamp.h"
 
 #include "../base/clock.h"
@@ -101,13 +100,9 @@ dw_attempt_fail(const DwClaim *claim, int attempts, TimestampTz started, const E
 static bool
 holds_group_back(const DwClaim *claim)
 {
-	const DwDeclaredQueue *queue;
-
 	if ((dw_this_executor == NULL && !claim->key.is_message) || claim->nulls[Anum_task_group_key - 1])
 		return false;
-	(void) dw_queue_tables_now(dw_my_database());
-	queue = dw_queue_declared(claim->key.queue);
-	return queue != NULL && queue->group_order == DW_ORDER_HOLD;
+	return dw_queue_holds_groups(claim->key.queue);
 }
 
 /*

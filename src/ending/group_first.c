@@ -31,17 +31,6 @@
 #include "../task/task.h"
 #include "ending.h"
 
-/* Returns true if the tasks of a group wait while an earlier task waits for its next attempt. */
-static bool
-waits_for_attempts(int16 queue_id)
-{
-	const DwDeclaredQueue *queue;
-
-	(void) dw_queue_tables_now(dw_my_database());
-	queue = dw_queue_declared(queue_id);
-	return queue != NULL && queue->group_order == DW_ORDER_HOLD;
-}
-
 /*
  * Finds the first task of the group, except cancelled tasks, and tasks that wait for their next
  * attempt while other tasks may pass them.  (A task may have failed under 'hold', and the order is
@@ -65,7 +54,7 @@ find_first_of_group(Relation rel, Snapshot snapshot, const DwLane *lane, uint32 
 			continue;
 		found = true;
 		*not_before = dw_task_not_before(rel, tuple, first);
-		if (*not_before > dw_now() && !waits_for_attempts(lane->queue))
+		if (*not_before > dw_now() && !dw_queue_holds_groups(lane->queue))
 		{
 			passed = Min(passed, *not_before);
 			found = false;

@@ -18,12 +18,10 @@
 
 #include "access/detoast.h"
 #include "access/genam.h"
-#include "access/htup.h"
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/pg_type.h"
-#include "datatype/timestamp.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/array.h"
@@ -32,7 +30,6 @@
 #include "utils/inval.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
-#include "utils/relcache.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
@@ -162,32 +159,29 @@ list_by_owner(void)
 static void
 read_marks(void)
 {
-	MemoryContext context;
 	Relation	rel;
 	SysScanDesc scan;
 	HeapTuple	tuple;
-	int			size = 8;
+	int			size = 0;
 
 	if (marks_context == NULL)
 		marks_context = AllocSetContextCreate(TopMemoryContext, "delay_wheel marks",
 											  ALLOCSET_SMALL_SIZES);
 	MemoryContextReset(marks_context);
+	marks = NULL;
 	nmarks = nby_owner = 0;
 
 	rel = table_open(dw_catalog()->cancellation, AccessShareLock);
 	copy_table = RelationGetRelid(rel);
-	context = MemoryContextSwitchTo(marks_context);
-	marks = palloc(size * sizeof(DwMark));
-	MemoryContextSwitchTo(context);
 	scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
 	while ((tuple = systable_getnext(scan)) != NULL)
 	{
+		MemoryContext outer = MemoryContextSwitchTo(marks_context);
+
 		CHECK_FOR_INTERRUPTS();
-		context = MemoryContextSwitchTo(marks_context);
-		if (nmarks == size)
-			marks = repalloc(marks, (size *= 2) * sizeof(DwMark));
+		marks = dw_reserve(marks, nmarks, &size, sizeof(DwMark), marks_context);
 		read_mark(rel, tuple, &marks[nmarks]);
-		MemoryContextSwitchTo(context);
+		MemoryContextSwitchTo(outer);
 		nmarks++;
 	}
 	systable_endscan(scan);

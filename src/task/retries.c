@@ -11,11 +11,7 @@
  */
 #include "postgres.h"
 
-#include "catalog/pg_type.h"
-#include "lib/stringinfo.h"
 #include "utils/array.h"
-#include "utils/builtins.h"
-#include "utils/timestamp.h"
 
 #include "../rows/catalog.h"
 #include "../rows/more.h"
@@ -33,15 +29,10 @@
 void
 dw_retry_read(int16 queue, const Datum *values, const bool *nulls, DwRetry *retry)
 {
-	const DwDeclaredQueue *declared;
+	const DwDeclaredQueue *declared = dw_queue_now(dw_my_database(), queue);
 	char	   *text;
 
-	(void) dw_queue_tables_now(dw_my_database());
-	declared = dw_queue_declared(queue);
-	if (declared != NULL)
-		*retry = declared->retry;
-	else
-		memset(retry, 0, sizeof(DwRetry));
+	*retry = declared != NULL ? declared->retry : (DwRetry) {0};
 	if ((text = dw_more_text(values, nulls, Anum_task_more, DW_MORE_RETRY_BACKOFF)) != NULL)
 		retry->backoff = dw_backoff_named(text);
 	(void) dw_more_number(values, nulls, Anum_task_more, DW_MORE_RETRY_MAX_DELAY, &retry->max_delay);

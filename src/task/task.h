@@ -13,9 +13,9 @@
 #include "access/htup.h"
 #include "access/tableam.h"
 #include "datatype/timestamp.h"
-#include "storage/itemptr.h"
 #include "storage/lock.h"
 #include "utils/array.h"
+#include "utils/palloc.h"
 #include "utils/relcache.h"
 
 #include "../base/settings.h"
@@ -26,6 +26,17 @@
 #include "../shmem/outcome.h"
 #include "../shmem/shared.h"
 #include "../statement/statement.h"
+
+/* Returns the array, enlarged if it has no room for one more element; a new array for NULL. */
+static inline void *
+dw_reserve(void *array, int n, int *size, Size element, MemoryContext context)
+{
+	if (n < *size)
+		return array;
+	*size = Max(*size * 2, 16);
+	return array == NULL ? MemoryContextAlloc(context, *size * element) :
+		repalloc(array, *size * element);
+}
 
 /* new_task.c: a new task: its due time, its checks, and its row */
 

@@ -145,21 +145,6 @@ const DwLaneRef dw_no_lane = {0, 0};
 
 /* Noting effects of the transaction */
 
-/* Returns an array of the transaction, enlarged if it has no room for one more element. */
-static void *
-reserve_touched(void *array, int n, int *size, Size element)
-{
-	if (n < *size)
-		return array;
-	if (array == NULL)
-	{
-		*size = 16;
-		return MemoryContextAlloc(TopTransactionContext, *size * element);
-	}
-	*size *= 2;
-	return repalloc(array, *size * element);
-}
-
 /* Notes that a lane must be read again from a due time on. */
 static void
 lower_lane(DwLaneRef lane, TimestampTz due, bool locked)
@@ -173,7 +158,7 @@ lower_lane(DwLaneRef lane, TimestampTz due, bool locked)
 			lows[i].locked |= locked;
 			return;
 		}
-	lows = reserve_touched(lows, nlows, &lows_size, sizeof(LaneLow));
+	lows = dw_reserve(lows, nlows, &lows_size, sizeof(LaneLow), TopTransactionContext);
 	lows[nlows++] = (LaneLow) {lane, due, locked};
 }
 
@@ -203,7 +188,7 @@ dw_touch_row(const DwHint *hint, DwTouchKind kind)
 		lower_lane(hint->lane, hint->due, !is_written(kind));
 		return;
 	}
-	touched = reserve_touched(touched, ntouched, &touched_size, sizeof(Touched));
+	touched = dw_reserve(touched, ntouched, &touched_size, sizeof(Touched), TopTransactionContext);
 	touched[ntouched++] = (Touched) {*hint, GetCurrentSubTransactionId(), kind};
 }
 
@@ -226,7 +211,7 @@ dw_touch_group(int16 queue, uint32 hash)
 		more_groups = true;
 		return;
 	}
-	groups = reserve_touched(groups, ngroups, &groups_size, sizeof(TouchedGroup));
+	groups = dw_reserve(groups, ngroups, &groups_size, sizeof(TouchedGroup), TopTransactionContext);
 	groups[ngroups++] = (TouchedGroup) {queue, hash, subid};
 }
 
@@ -255,7 +240,7 @@ dw_touch_ended(int64 id, DwOutcome outcome)
 		more_ended = true;
 		return;
 	}
-	ended = reserve_touched(ended, nended, &ended_size, sizeof(Ended));
+	ended = dw_reserve(ended, nended, &ended_size, sizeof(Ended), TopTransactionContext);
 	ended[nended++] = (Ended) {id, outcome, GetCurrentSubTransactionId()};
 }
 
