@@ -12,7 +12,6 @@
 
 #include "access/htup.h"
 #include "datatype/timestamp.h"
-#include "storage/block.h"
 #include "utils/relcache.h"
 #include "utils/snapshot.h"
 
@@ -25,7 +24,7 @@
 #include "../shmem/shared.h"
 #include "../task/task.h"
 
-/* claim.c: the verdict on a claimed task */
+/*---- claim.c: claiming tasks: the deletion of their rows, and the verdict ----*/
 
 typedef enum DwVerdict
 {
@@ -36,10 +35,6 @@ typedef enum DwVerdict
 	DW_REFUSE,					/* record it as failed */
 	DW_SKIP						/* it is too late: skip it */
 } DwVerdict;
-extern DwVerdict dw_judge_lateness(const DwTaskKey *key, const Datum *values, const bool *nulls,
-								   int *sqlstate, const char **reason);
-
-/*---- claim.c: claiming tasks: the deletion of their rows ----*/
 
 /* A claimed task: its row and the verdict, in the memory context of dw_claim(). */
 typedef struct DwClaim
@@ -72,6 +67,7 @@ typedef bool (*DwIsWanted) (const DwClaim *claim, void *arg);
 extern Relation dw_claim_open(void);
 extern DwClaimResult dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, DwTaskFinder *finder,
 							  const DwEntry *entry, DwIsWanted is_wanted, void *arg, DwClaim *claim);
+extern DwVerdict dw_judge_lateness(DwClaim *claim);
 extern void dw_claim_read(DwDatabase *db, Relation rel, HeapTuple tuple, DwClaim *claim);
 extern TimestampTz dw_claim_first_due(const DwClaim *claim);
 extern TimestampTz dw_claim_leased_at(const DwClaim *claim);
