@@ -17,7 +17,6 @@
 #include "catalog/namespace.h"
 #include "commands/sequence.h"
 #include "common/hashfn.h"
-#include "datatype/timestamp.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
@@ -232,15 +231,14 @@ dw_new_task_set(DwNewTask *task, AttrNumber column, Datum value, bool isnull)
 	task->nulls[column - 1] = isnull;
 }
 
-/* Returns the value of a setting that the task keeps, NULL if it does not keep the setting. */
-static const char *
-kept_value(const Jsonb *settings, DwLoginSetting setting)
+/* Returns the text of a key; NULL if the object is NULL, or the key has no text. */
+static char *
+string_of_key(const Jsonb *object, const char *key)
 {
-	const char *name = dw_login_settings[setting];
 	JsonbValue	value;
 
-	if (settings == NULL ||
-		getKeyJsonValueFromContainer(unconstify(JsonbContainer *, &settings->root), name, strlen(name), &value) == NULL ||
+	if (object == NULL ||
+		getKeyJsonValueFromContainer(unconstify(JsonbContainer *, &object->root), key, strlen(key), &value) == NULL ||
 		value.type != jbvString)
 		return NULL;
 	return pnstrdup(value.val.string.val, value.val.string.len);
@@ -250,14 +248,7 @@ kept_value(const Jsonb *settings, DwLoginSetting setting)
 static char *
 trace_of(const DwNewTask *task)
 {
-	Jsonb	   *headers = dw_more_object(task->values, task->nulls, Anum_task_more, DW_MORE_HEADERS);
-	JsonbValue	trace;
-
-	if (headers == NULL ||
-		getKeyJsonValueFromContainer(&headers->root, "traceparent", strlen("traceparent"), &trace) == NULL ||
-		trace.type != jbvString)
-		return NULL;
-	return pnstrdup(trace.val.string.val, trace.val.string.len);
+	return string_of_key(dw_more_object(task->values, task->nulls, Anum_task_more, DW_MORE_HEADERS), "traceparent");
 }
 
 /*
@@ -324,7 +315,7 @@ dw_new_task_keep(DwNewTask *task)
 		return;
 	before = dw_more_object(task->values, task->nulls, Anum_task_more, DW_MORE_SETTINGS);
 	for (int i = DW_SEARCH_PATH + 1; i < DW_LOGIN_SETTINGS; i++)
-		if (dw_login_differs(login, i) || kept_value(before, i) != NULL)
+		if (dw_login_differs(login, i) || string_of_key(before, dw_login_settings[i]) != NULL)
 			reading[n++] = dw_login_settings[i];
 	settings = dw_kept_settings_take(!has_sql ? NULL : task->keep_settings ? task->keep_settings :
 									 dw_kept_settings_default(), reading, n);
@@ -349,7 +340,7 @@ dw_new_task_reads_otherwise(const DwNewTask *task)
 	for (int i = DW_SEARCH_PATH + 1; i < DW_LOGIN_SETTINGS; i++)
 	{
 		const char *name = dw_login_settings[i];
-		const char *kept = kept_value(settings, i);
+		const char *kept = string_of_key(settings, name);
 
 		if (kept == NULL ? dw_login_differs(login, i) : strcmp(kept, GetConfigOptionByName(name, NULL, false)) != 0)
 			return name;
