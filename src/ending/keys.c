@@ -18,7 +18,6 @@
  */
 #include "postgres.h"
 
-#include "access/htup.h"
 #include "access/htup_details.h"
 #include "access/xact.h"
 #include "catalog/pg_collation.h"

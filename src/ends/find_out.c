@@ -19,8 +19,6 @@
 #include "access/table.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
-#include "storage/itemptr.h"
-#include "utils/builtins.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"

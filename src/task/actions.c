@@ -18,7 +18,6 @@
 #include "access/xact.h"
 #include "commands/trigger.h"
 #include "fmgr.h"
-#include "utils/builtins.h"
 #include "utils/rel.h"
 
 #include "../base/signature.h"

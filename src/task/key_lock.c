@@ -12,15 +12,12 @@
 #include "postgres.h"
 
 #include "access/genam.h"
-#include "access/htup.h"
 #include "access/htup_details.h"
-#include "access/stratnum.h"
 #include "catalog/pg_collation.h"
 #include "miscadmin.h"
 #include "storage/lock.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
-#include "utils/relcache.h"
 #include "utils/snapmgr.h"
 
 #include "../rows/catalog.h"
