@@ -69,9 +69,6 @@ static DwDatabase *copy_database;
 static uint32 copy_control;
 static Oid	copy_table = InvalidOid;
 
-/* True if this transaction has written a mark, which may be rolled back. */
-static bool own_marks = false;
-
 /*---- The copy of the marks ----*/
 
 /* Fills the owners of a mark, sorted, from an array of roles. */
@@ -203,7 +200,7 @@ refresh_copy(void)
 	pg_memory_barrier();
 	if (db != NULL)
 		control = dw_control_read(&db->timer_news);
-	if (copy_valid && !own_marks && db == copy_database && control == copy_control)
+	if (copy_valid && !dw_control_is_touched() && db == copy_database && control == copy_control)
 		return;
 
 	DW_INJECT("marks-before-read");
@@ -211,19 +208,11 @@ refresh_copy(void)
 	read_marks();
 	copy_database = db;
 	copy_control = control;
-	/* a database without a place has no control that shows changes */
-	copy_valid = db != NULL;
-}
-
-/*
- * Notes that this transaction writes or deletes marks.  After the commit, timer, executors and
- * sessions notice the change.
- */
-void
-dw_marks_touched(void)
-{
-	own_marks = true;
-	dw_touch_control();
+	/*
+	 * A database without a place has no control that shows changes.  The copy may have marks of this
+	 * transaction, which may be rolled back.
+	 */
+	copy_valid = db != NULL && !dw_control_is_touched();
 }
 
 /* Makes this process read the marks again, since the sweeper has removed marks. */
@@ -242,22 +231,6 @@ forget_copy(Datum arg, Oid relid)
 {
 	if (relid == InvalidOid || relid == copy_table)
 		copy_valid = false;
-}
-
-/* Forgets the copy at the end of a transaction that has written marks. */
-static void
-marks_xact_callback(XactEvent event, void *arg)
-{
-	if (own_marks && (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT ||
-					  event == XACT_EVENT_PREPARE))
-		own_marks = copy_valid = false;
-}
-
-/* Installs the callback; called once by the postmaster. */
-void
-dw_marks_install(void)
-{
-	RegisterXactCallback(marks_xact_callback, NULL);
 }
 
 /*
@@ -553,7 +526,7 @@ dw_marks_armed(void)
 
 		if (DatumGetInt64(origin) == dw_origin_stamp())
 			continue;
-		dw_marks_touched();
+		dw_touch_control();
 		(void) dw_heap_delete(rel, &tuple->t_self, true);
 	}
 	systable_endscan(scan);
