@@ -73,8 +73,12 @@ extern TimestampTz dw_claim_first_due(const DwClaim *claim);
 extern TimestampTz dw_claim_leased_at(const DwClaim *claim);
 extern char *dw_claim_text(const DwClaim *claim, AttrNumber column);
 
-/* attempt_end.c: the end of an attempt without success */
+/*---- conclude.c: the end of a task, or of an attempt ----*/
 
+extern void dw_task_was_cancelled(DwDatabase *db, const DwEntry *entry);
+extern void dw_conclude(const DwEnded *ended);
+extern void dw_conclude_row(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwOutcome outcome,
+							const ErrorData *error);
 extern void dw_error_add_detail(ErrorData *error, const char *sentence);
 extern DwOutcome dw_attempt_end(Relation rel, DwClaim *claim, TimestampTz due, bool give_up,
 								TimestampTz started, ErrorData *error);
@@ -85,13 +89,6 @@ extern void dw_attempt_lost(DwClaim *claim, TimestampTz due, int64 lost, Timesta
 extern bool dw_attempt_snooze(Relation rel, DwClaim *claim, TimestampTz due);
 extern void dw_attempt_retry(DwClaim *claim, TimestampTz due, int failed, TimestampTz started,
 							 const ErrorData *error);
-
-/*---- conclude.c ----*/
-
-extern void dw_task_was_cancelled(DwDatabase *db, const DwEntry *entry);
-extern void dw_conclude(const DwEnded *ended);
-extern void dw_conclude_row(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwOutcome outcome,
-							const ErrorData *error);
 
 /* group_first.c: the first task of an ordered group */
 
@@ -128,7 +125,6 @@ extern DwKeyRow *dw_key_enter(Relation rel, DwNewTask *new);
 extern bool dw_key_enter_again(Relation rel, const DwKey *key, int64 id, bool wait);
 extern DwTakeResult dw_key_take(Relation rel, const DwKey *key, HeapTuple *tuple, DwTaskKey *task);
 extern DwTakeResult dw_key_cancel(Relation rel, const DwKey *key);
-extern bool dw_key_retry_allowed(Relation rel, HeapTuple tuple, int64 *newer);
 
 /*---- retention.c: asking the sweeper to look for old rows ----*/
 

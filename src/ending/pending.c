@@ -18,7 +18,6 @@
 #include "access/tableam.h"
 #include "miscadmin.h"
 #include "utils/rel.h"
-#include "utils/snapmgr.h"
 
 #include "../base/clock.h"
 #include "../base/errors.h"
@@ -155,16 +154,13 @@ dw_take_pending(Relation rel, int64 id, HeapTuple *tuple, DwTaskKey *key)
 
 	for (;;)
 	{
-		Snapshot	snapshot;
 		DwTakeResult state;
 		bool		again;
 		uint32		ended = dw_autonomous_ended();
 		Oid			owner;
 
 		CHECK_FOR_INTERRUPTS();
-		snapshot = RegisterSnapshot(GetLatestSnapshot());
-		*tuple = dw_task_find(rel, id, snapshot);
-		UnregisterSnapshot(snapshot);
+		*tuple = dw_task_find(rel, id, NULL);
 		if (*tuple == NULL)
 		{
 			if (dw_executor_runs_autonomous(id, &owner))

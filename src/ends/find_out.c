@@ -88,11 +88,9 @@ set_last_error(Found *found, const Datum *values, const bool *nulls)
 static bool
 is_there(Relation rel, const DwTaskKey *key)
 {
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	HeapTuple	tuple = dw_task_find(rel, key->id, snapshot);
+	HeapTuple	tuple = dw_task_find(rel, key->id, NULL);
 	ItemPointerData tid = key->tid;
 
-	UnregisterSnapshot(snapshot);
 	return tuple != NULL && ItemPointerEquals(&tuple->t_self, &tid);
 }
 

@@ -123,19 +123,13 @@ end_retrying(Retrying *retrying)
 static Outcome
 judge(const Retrying *retrying, const FailedRow *row)
 {
-	Snapshot	snapshot;
-	HeapTuple	tuple;
-
 	if (!SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(row->owner)))
 		return NO_OWNER;
 	if (!dw_queue_keep(row->queue))
 		return NO_QUEUE;
 	if (dw_queue_is_external(dw_my_database(), row->queue) != row->nulls[Anum_failed_sql - 1])
 		return WRONG_KIND;
-	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	tuple = dw_task_find(retrying->task, row->id, snapshot);
-	UnregisterSnapshot(snapshot);
-	return tuple != NULL ? IS_PENDING : DEALT_WITH;
+	return dw_task_find(retrying->task, row->id, NULL) != NULL ? IS_PENDING : DEALT_WITH;
 }
 
 /*---- Putting back and discarding ----*/
@@ -265,13 +259,11 @@ deal_with(Retrying *retrying, int64 id, ItemPointer tid, FailedRow *row)
 {
 	for (;;)
 	{
-		Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-		List	   *rows = dw_failed_rows(retrying->failed, id, snapshot);
+		List	   *rows = dw_failed_rows(retrying->failed, id, NULL);
 		TM_Result	result;
 		Outcome		outcome;
 		Oid			owner;
 
-		UnregisterSnapshot(snapshot);
 		CHECK_FOR_INTERRUPTS();
 		if (rows == NIL)
 			return NOT_THERE;

@@ -267,3 +267,27 @@ dw_task_is_superseded(Relation rel, HeapTuple tuple)
 		return false;
 	return dw_key_superseder(dw_key_rows(rel, &key), &task) != NULL;
 }
+
+/*
+ * Called by an executor whose task has failed.  Returns true if the row may be inserted again with
+ * the same id.  Otherwise sets *newer to the id of a newer task of the key.
+ *
+ * If the task has a key, the process has the key's lock until the end of the transaction, which
+ * must be near: only the insertion and the commit may follow.
+ */
+bool
+dw_key_retry_allowed(Relation rel, HeapTuple tuple, int64 *newer)
+{
+	DwKey		key;
+	DwTaskKey	task;
+	DwKeyRow	   *row;
+
+	if (!dw_key_of(rel, tuple, &key, &task))
+		return true;
+	/* the end of the transaction releases the lock */
+	dw_key_lock(&key);
+	row = dw_key_superseder(dw_key_rows(rel, &key), &task);
+	if (row != NULL)
+		*newer = row->task.id;
+	return row == NULL;
+}

@@ -184,16 +184,6 @@ dw_executor_runs_here(int64 id)
 		 dw_this_executor->current.id == id);
 }
 
-/*
- * Makes the running task the last task of its batch, so that no further task shares its
- * transaction.  Has no effect outside of a batch.
- */
-void
-dw_batch_close(void)
-{
-	dw_batch_is_closed = true;
-}
-
 /* Returns the task's owner if this process runs it (executor, delay_run()), else InvalidOid. */
 Oid
 dw_owner_of_task_here(int64 id)

@@ -222,7 +222,7 @@ watch_foreign_query(QueryDesc *query, int flags)
 			RangeTblEntry *rte = lfirst_node(RangeTblEntry, lc);
 
 			if (rte->rtekind == RTE_RELATION && rte->relkind == RELKIND_FOREIGN_TABLE)
-				dw_batch_close();
+				dw_batch_is_closed = true;
 		}
 	}
 	if (prev_ExecutorStart)
@@ -258,7 +258,7 @@ look_at_partitions(QueryDesc *query)
 
 	foreach(lc, query->estate->es_tuple_routing_result_relations)
 		if (((ResultRelInfo *) lfirst(lc))->ri_FdwRoutine != NULL)
-			dw_batch_close();
+			dw_batch_is_closed = true;
 }
 
 static void

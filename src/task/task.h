@@ -102,7 +102,7 @@ extern TimestampTz dw_finite_due(TimestampTz due);
 
 extern void dw_group_allow(void);
 
-/*---- retries.c ----*/
+/* retry_options.c */
 
 /* Lengths of an SQLSTATE, and of its class, the first characters. */
 #define DW_STATE_LENGTH	5
@@ -120,7 +120,7 @@ typedef enum DwBackoff
 typedef struct DwRetry
 {
 	DwBackoff	backoff;
-	int64		max_delay;		/* the longest pause, in us; 0: see dw_retry_pause() */
+	int64		max_delay;		/* the longest pause, in us; 0: see retry_pause() */
 	char	   *retry_on;		/* SQLSTATEs, or classes, with commas between; NULL or empty: all */
 	char	   *give_up_on;		/* as retry_on; NULL or empty: no error */
 } DwRetry;
@@ -130,7 +130,7 @@ extern DwBackoff dw_backoff_named(const char *name);
 extern void dw_errors_check(ArrayType *errors, const char *option);
 extern char *dw_errors_joined(ArrayType *errors);
 
-/* attempts.c: limits of attempts, and the time of the next attempt */
+/* attempts.c */
 
 /* Limit of the immediate repeats of one run, see dw_is_transient(). */
 #define DW_MAX_REPEATS	10
@@ -145,6 +145,9 @@ typedef struct DwTerms
 
 extern void dw_terms(DwDatabase *db, const DwTaskKey *key, const Datum *values,
 					 const bool *nulls, DwTerms *terms);
+extern void dw_retry_read(int16 queue, const Datum *values, const bool *nulls, DwRetry *retry);
+extern bool dw_retry_gives_up(const DwRetry *retry, int sqlstate);
+extern char *dw_retry_refusal(const DwRetry *retry, int sqlstate);
 extern bool dw_is_transient(int sqlstate);
 extern bool dw_is_lost_connection(int sqlstate);
 extern TimestampTz dw_next_connection(int64 lost, int sqlstate);
@@ -220,6 +223,7 @@ extern void dw_key_leave(void);
 extern ItemPointerData dw_task_insert_again(Relation rel, Datum *values, bool *nulls);
 extern bool dw_task_is_superseded(Relation rel, HeapTuple tuple);
 extern bool dw_key_lock_of(Relation rel, HeapTuple tuple);
+extern bool dw_key_retry_allowed(Relation rel, HeapTuple tuple, int64 *newer);
 extern void dw_key_claim_refused(DwExecutor *me, Relation rel, HeapTuple tuple);
 
 /*---- login.c: how a new session of a role would read a task's text ----*/
@@ -242,7 +246,7 @@ extern Oid	dw_run_now_owner;
 /* Due time that delay_run_due() has reached; DT_NOBEGIN while that function is not running. */
 extern TimestampTz dw_run_now_clock;
 
-/* True if the batch that this executor is running must take no more tasks. */
+/* True if no further task may share the transaction of the running batch.  Any code may set it. */
 extern bool dw_batch_is_closed;
 
 /* True while the executor's task may call delay_snooze().  False for its deferred triggers. */
@@ -258,7 +262,6 @@ extern void dw_warn_not_served(DwDatabase *db);
 extern bool dw_executor_runs_here(int64 id);
 extern Oid	dw_owner_of_task_here(int64 id);
 extern TimestampTz dw_time_reached(void);
-extern void dw_batch_close(void);
 extern void dw_snooze(TimestampTz until);
 extern TimestampTz dw_snooze_take(void);
 
@@ -288,13 +291,6 @@ extern void dw_period_begin(const DwNewTask *task, int64 id);
 extern void dw_period_end(const Datum *values, const bool *nulls);
 extern void dw_period_move(const Datum *old, const bool *old_nulls, const Datum *new,
 						   const bool *new_nulls);
-
-/* retries.c: errors after which a task is tried again, and the pauses between its attempts */
-
-extern void dw_retry_read(int16 queue, const Datum *values, const bool *nulls, DwRetry *retry);
-extern int64 dw_retry_pause(const DwRetry *retry, int64 retry_delay, int failed);
-extern bool dw_retry_gives_up(const DwRetry *retry, int sqlstate);
-extern char *dw_retry_refusal(const DwRetry *retry, int sqlstate);
 
 /*---- rights.c: rights: to use delay_wheel, to have a number of tasks, to change tasks of other roles ----*/
 
