@@ -408,12 +408,18 @@ static bool
 delete_claimed_row(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *entry,
 				   uint32 control, DwClaim *claim, DwClaimResult *result)
 {
-	bool		has_key = !claim->nulls[Anum_task_key - 1] && dw_key_lock_of(rel, claim->tuple);
+	bool		has_key = !claim->nulls[Anum_task_key - 1];
 	bool		stays = me != NULL && dw_mode(claim->values, claim->nulls) == DW_AT_LEAST_ONCE;
 	bool		unseen;
 	TM_FailureData failure;
 	TM_Result	deleted;
 
+	if (has_key)
+	{
+		DwKey		key = dw_key_of_values(claim->values);
+
+		dw_key_lock(&key);
+	}
 	if (stays && !dw_autonomous_enter(claim->key.id, true))
 	{
 		/* another executor runs the task, and gives a hint if the task must run again */
@@ -443,8 +449,9 @@ delete_claimed_row(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *
 		!dw_task_is_cancelled(rel, claim->tuple))
 	{
 		/* a cancelled task needs no recheck: the sweeper removes its row */
-		if (me != NULL)
-			dw_key_claim_refused(me, rel, claim->tuple);
+		if (me != NULL && has_key)
+			/* the next session that would keep the task lets this executor go first */
+			pg_atomic_write_u64(&me->refused, (uint64) claim->key.id);
 		/* the group must not wait for minutes */
 		if (is_ordered(entry))
 			*result = DW_CLAIM_LOCKED;

@@ -149,7 +149,7 @@ dw_take_found(Relation rel, HeapTuple tuple, const DwTaskKey *key, bool *again)
 DwTakeResult
 dw_take_pending(Relation rel, int64 id, HeapTuple *tuple, DwTaskKey *key)
 {
-	if (dw_executor_runs_here(id))
+	if (OidIsValid(dw_owner_of_task_here(id)))
 		return DW_RUNNING;
 
 	for (;;)

@@ -484,7 +484,7 @@ dw_wait(PG_FUNCTION_ARGS)
 	id = PG_GETARG_INT64(0);
 	if (!PG_ARGISNULL(1))
 		deadline = dw_time_add(dw_uptime(), dw_interval_us(PG_GETARG_INTERVAL_P(1)));
-	if (dw_executor_runs_here(id))
+	if (OidIsValid(dw_owner_of_task_here(id)))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("task %lld cannot wait for itself", (long long) id)));

@@ -335,13 +335,6 @@ refuse(Outcome why, const FailedRow *row)
 			 errmsg("task %lld is pending", (long long) row->id)));
 }
 
-/* Returns a column of a failed row as a text; NULL if it is null. */
-static const text *
-failed_text(const FailedRow *row, AttrNumber column)
-{
-	return row->nulls[column - 1] ? NULL : DatumGetTextPP(row->values[column - 1]);
-}
-
 /* Records that a failed task was put back, or discarded. */
 static void
 audit_one(const FailedRow *row, bool discards)
@@ -352,8 +345,8 @@ audit_one(const FailedRow *row, bool discards)
 		.owner = row->owner,
 		.queue = row->queue,
 		.with_queue = true,
-		.key = failed_text(row, Anum_failed_key),
-		.tag = failed_text(row, Anum_failed_tag)
+		.key = dw_text_column(row->values, row->nulls, Anum_failed_key),
+		.tag = dw_text_column(row->values, row->nulls, Anum_failed_tag)
 	};
 
 	dw_audit_write(&action);

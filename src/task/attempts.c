@@ -110,7 +110,7 @@ dw_retry_read(int16 queue, const Datum *values, const bool *nulls, DwRetry *retr
 
 	*retry = declared != NULL ? declared->retry : (DwRetry) {0};
 	if ((text = dw_more_text(values, nulls, Anum_task_more, DW_MORE_RETRY_BACKOFF)) != NULL)
-		retry->backoff = dw_backoff_named(text);
+		retry->backoff = dw_backoff_named(text, false);
 	(void) dw_more_number(values, nulls, Anum_task_more, DW_MORE_RETRY_MAX_DELAY, &retry->max_delay);
 	if ((text = dw_more_text(values, nulls, Anum_task_more, DW_MORE_RETRY_ON)) != NULL)
 		retry->retry_on = text;

@@ -56,6 +56,17 @@ dw_key_of(Relation rel, HeapTuple tuple, DwKey *key, DwTaskKey *task)
 	return true;
 }
 
+/* Returns the key of a task with these columns, which has a key. */
+DwKey
+dw_key_of_values(const Datum *values)
+{
+	return (DwKey) {
+		.owner = DatumGetObjectId(values[Anum_task_owner - 1]),
+		.queue = DatumGetInt16(values[Anum_task_queue - 1]),
+		.key = DatumGetTextPP(values[Anum_task_key - 1])
+	};
+}
+
 /*
  * Takes the lock of a key, and waits for other processes if need be.  A process has at most one
  * lock of a key, and releases it by dw_key_leave() before it waits for anything else.  Two keys
@@ -72,26 +83,7 @@ dw_key_lock(const DwKey *key)
 	(void) LockAcquire(&key_lock, ExclusiveLock, false, false);
 }
 
-/*
- * If the task has a key, takes the key's lock by dw_key_lock(), and returns true: then the caller
- * must call dw_key_leave().
- *
- * An executor takes the lock before it deletes the row, and holds it until it has decided whether
- * the task is run.
- */
-bool
-dw_key_lock_of(Relation rel, HeapTuple tuple)
-{
-	DwKey		key;
-	DwTaskKey	task;
-
-	if (!dw_key_of(rel, tuple, &key, &task))
-		return false;
-	dw_key_lock(&key);
-	return true;
-}
-
-/* Releases the lock that dw_key_lock() or dw_key_lock_of() has taken last. */
+/* Releases the lock that dw_key_lock() has taken last. */
 void
 dw_key_leave(void)
 {
@@ -110,11 +102,7 @@ dw_task_insert_again(Relation rel, Datum *values, bool *nulls)
 
 	if (has_key)
 	{
-		DwKey		key = {
-			.owner = DatumGetObjectId(values[Anum_task_owner - 1]),
-			.queue = DatumGetInt16(values[Anum_task_queue - 1]),
-			.key = DatumGetTextPP(values[Anum_task_key - 1])
-		};
+		DwKey		key = dw_key_of_values(values);
 
 		dw_key_lock(&key);
 	}
@@ -238,22 +226,6 @@ dw_key_superseder(List *rows, const DwTaskKey *task)
 			return row;
 	}
 	return NULL;
-}
-
-/*
- * Notes that the executor could not claim a task, since another transaction has locked the task's
- * row.  If the task has a key, the next session that would keep the task (if_exists => 'keep') lets
- * the executor go first, see ending/keys.c.
- */
-void
-dw_key_claim_refused(DwExecutor *me, Relation rel, HeapTuple tuple)
-{
-	DwTaskKey	task;
-
-	if (heap_attisnull(tuple, Anum_task_key, RelationGetDescr(rel)))
-		return;
-	dw_task_key(rel, tuple, &task);
-	pg_atomic_write_u64(&me->refused, (uint64) task.id);
 }
 
 /* Returns true if the row is superseded: a newer task of the key is pending or running. */

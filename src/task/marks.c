@@ -47,13 +47,12 @@ static int	nmarks = 0;
 static MemoryContext marks_context = NULL;
 
 /*
- * A list of owners and their marks in the copy, sorted by owner.  A mark for several owners has
- * several entries in the list; marks for all owners come last.
+ * A list of owners and their marks in the copy, sorted by owner, so that marks of one role do not
+ * slow down tasks of other roles.  A mark for several owners has several entries in the list.
  */
 typedef struct OwnerMark
 {
-	Oid			owner;
-	bool		any_owner;
+	Oid			owner;			/* InvalidOid: all owners.  Must be first, for oid_cmp() */
 	int			mark;			/* index into marks */
 } OwnerMark;
 
@@ -117,18 +116,6 @@ read_mark(Relation rel, HeapTuple tuple, DwMark *mark)
 		DatumGetTimestampTz(values[Anum_cancellation_due_until - 1]);
 }
 
-/* For qsort() of by_owner. */
-static int
-compare_owners(const void *a, const void *b)
-{
-	const OwnerMark *left = a;
-	const OwnerMark *right = b;
-
-	if (left->any_owner != right->any_owner)
-		return left->any_owner ? 1 : -1;
-	return oid_cmp(&left->owner, &right->owner);
-}
-
 /* Fills by_owner from the marks of the copy. */
 static void
 list_by_owner(void)
@@ -142,11 +129,11 @@ list_by_owner(void)
 	for (int i = 0; i < nmarks; i++)
 	{
 		if (marks[i].any_owner)
-			by_owner[nby_owner++] = (OwnerMark) {InvalidOid, true, i};
+			by_owner[nby_owner++] = (OwnerMark) {InvalidOid, i};
 		for (int j = 0; j < marks[i].nowners; j++)
-			by_owner[nby_owner++] = (OwnerMark) {marks[i].owners[j], false, i};
+			by_owner[nby_owner++] = (OwnerMark) {marks[i].owners[j], i};
 	}
-	qsort(by_owner, nby_owner, sizeof(OwnerMark), compare_owners);
+	qsort(by_owner, nby_owner, sizeof(OwnerMark), oid_cmp);
 }
 
 /*
@@ -340,9 +327,8 @@ dw_mark_hits(const DwMark *mark, const DwMarkable *task)
 
 /* Returns the index of the owner's first entry in by_owner, or the place for such an entry. */
 static int
-first_of_owner(Oid owner, bool any_owner)
+first_of_owner(Oid owner)
 {
-	OwnerMark	wanted = {owner, any_owner, 0};
 	int			low = 0;
 	int			high = nby_owner;
 
@@ -350,7 +336,7 @@ first_of_owner(Oid owner, bool any_owner)
 	{
 		int			middle = low + (high - low) / 2;
 
-		if (compare_owners(&by_owner[middle], &wanted) < 0)
+		if (by_owner[middle].owner < owner)
 			low = middle + 1;
 		else
 			high = middle;
@@ -362,16 +348,13 @@ first_of_owner(Oid owner, bool any_owner)
 static int64
 latest_hit(const DwMarkable *task)
 {
+	const Oid	owners[] = {task->owner, InvalidOid};
 	int64		latest = 0;
-	int			i;
 
-	for (i = first_of_owner(task->owner, false);
-		 i < nby_owner && by_owner[i].owner == task->owner; i++)
-		if (dw_mark_hits(&marks[by_owner[i].mark], task))
-			latest = Max(latest, marks[by_owner[i].mark].id);
-	for (i = first_of_owner(InvalidOid, true); i < nby_owner; i++)
-		if (dw_mark_hits(&marks[by_owner[i].mark], task))
-			latest = Max(latest, marks[by_owner[i].mark].id);
+	for (int n = 0; n < lengthof(owners); n++)
+		for (int i = first_of_owner(owners[n]); i < nby_owner && by_owner[i].owner == owners[n]; i++)
+			if (dw_mark_hits(&marks[by_owner[i].mark], task))
+				latest = Max(latest, marks[by_owner[i].mark].id);
 	return latest;
 }
 

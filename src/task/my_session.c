@@ -174,23 +174,16 @@ dw_warn_not_served(DwDatabase *db)
 			 errhint("See \"last_problem\" in delay_wheel.status. Messages wait until the database is served.")));
 }
 
-/* Returns true if this process is running the task, as an executor or by delay_run(). */
-bool
-dw_executor_runs_here(int64 id)
-{
-	return (dw_run_now_id != 0 && dw_run_now_id == id) ||
-		(dw_this_executor != NULL &&
-		 dw_this_executor->state == DW_EXECUTOR_BUSY &&
-		 dw_this_executor->current.id == id);
-}
-
 /* Returns the task's owner if this process runs it (executor, delay_run()), else InvalidOid. */
 Oid
 dw_owner_of_task_here(int64 id)
 {
 	if (dw_run_now_id != 0 && dw_run_now_id == id)
 		return dw_run_now_owner;
-	return dw_executor_runs_here(id) ? dw_this_executor->owner : InvalidOid;
+	if (dw_this_executor != NULL && dw_this_executor->state == DW_EXECUTOR_BUSY &&
+		dw_this_executor->current.id == id)
+		return dw_this_executor->owner;
+	return InvalidOid;
 }
 
 /*

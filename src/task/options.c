@@ -649,7 +649,7 @@ check_more(DwOption option, Datum value, DwNewTask *task)
 			(void) dw_mode_named(TextDatumGetCString(value));
 			break;
 		case DW_OPT_RETRY_BACKOFF:
-			dw_backoff_check(TextDatumGetCString(value));
+			(void) dw_backoff_named(TextDatumGetCString(value), true);
 			break;
 		case DW_OPT_RETRY_ON:
 		case DW_OPT_GIVE_UP_ON:
@@ -754,18 +754,14 @@ dw_options_set_due(const DwOptions *options, DwNewTask *task)
 DwIfExists
 dw_if_exists_named(const char *name)
 {
-	static const struct
-	{
-		const char *name;
-		DwIfExists	value;
-	}			values[] = {
-		{"keep", DW_KEEP}, {"replace", DW_REPLACE}, {"replace_keep_due", DW_REPLACE_KEEP_DUE},
-		{"earlier", DW_EARLIER}, {"later", DW_LATER}, {"error", DW_RAISE}
+	static const char *const names[] = {
+		[DW_KEEP] = "keep", [DW_REPLACE] = "replace", [DW_REPLACE_KEEP_DUE] = "replace_keep_due",
+		[DW_EARLIER] = "earlier", [DW_LATER] = "later", [DW_RAISE] = "error"
 	};
 
-	for (size_t i = 0; i < lengthof(values); i++)
-		if (strcmp(values[i].name, name) == 0)
-			return values[i].value;
+	for (size_t i = 0; i < lengthof(names); i++)
+		if (strcmp(names[i], name) == 0)
+			return i;
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("invalid value for if_exists: \"%s\"", name),

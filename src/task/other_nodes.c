@@ -83,33 +83,26 @@ dw_other_nodes_exist(void)
 	return should_use_two_phase != NULL;
 }
 
-/* How Citus would commit this transaction. */
-typedef enum Phases
-{
-	NO_PART,					/* Citus takes no part in it */
-	ONE_PHASE,
-	TWO_PHASES
-} Phases;
-
 /*
- * Asks Citus.  If Citus takes no part, its function raises an error, after which no cleanup is
- * needed.  The error resets the counters by which the caller may hold off interrupts, so this
- * function restores the counters.
+ * Returns how Citus would commit this transaction, or would have committed it, if it has failed.
+ * If Citus takes no part, its function raises an error, after which no cleanup is needed.  The error
+ * resets the counters by which the caller may hold off interrupts, so this function restores the
+ * counters.
  */
-static Phases
-ask_phases(void)
+DwPhases
+dw_other_nodes_phases(void)
 {
 	MemoryContext context = CurrentMemoryContext;
-	volatile Phases result = NO_PART;
+	volatile DwPhases result = DW_NO_PART;
 	uint32		interrupts_held = InterruptHoldoffCount;
 	uint32		cancels_held = QueryCancelHoldoffCount;
 
 	find_functions();
 	if (should_use_two_phase == NULL)
-		return NO_PART;
+		return DW_NO_PART;
 	PG_TRY();
 	{
-		result = DatumGetBool(DirectFunctionCall1(should_use_two_phase, (Datum) 0)) ? TWO_PHASES : ONE_PHASE;
+		result = DatumGetBool(DirectFunctionCall1(should_use_two_phase, (Datum) 0)) ? DW_TWO_PHASES : DW_ONE_PHASE;
 	}
 	PG_CATCH();
 	{
@@ -120,23 +113,6 @@ ask_phases(void)
 	}
 	PG_END_TRY();
 	return result;
-}
-
-/* Returns true if Citus takes part in this transaction. */
-bool
-dw_other_nodes_take_part(void)
-{
-	return ask_phases() != NO_PART;
-}
-
-/*
- * Returns true if Citus would have committed this failed transaction in two phases.  Then no other
- * node has committed a part of the transaction.
- */
-bool
-dw_other_nodes_in_two_phase(void)
-{
-	return ask_phases() == TWO_PHASES;
 }
 
 /*
@@ -199,10 +175,10 @@ dw_other_nodes_prepare(void)
 	find_functions();
 	if (use_two_phase != NULL)
 		use_two_phase();
-	else if (!XactReadOnly && ask_phases() == ONE_PHASE)
+	else if (!XactReadOnly && dw_other_nodes_phases() == DW_ONE_PHASE)
 	{
 		write_no_rows();
-		if (ask_phases() == ONE_PHASE)
+		if (dw_other_nodes_phases() == DW_ONE_PHASE)
 			say_one_phase();
 	}
 }

@@ -529,7 +529,7 @@ read_queue(Relation rel, HeapTuple tuple, DwDeclaredQueue *queue)
 	if (queue->max_attempts == 0)
 		queue->max_attempts = queue->external ? DW_MESSAGE_ATTEMPTS : 1;
 	queue->retry_delay = INTERVAL_COLUMN(Anum_queue_retry_delay, DW_DEFAULT_RETRY_DELAY);
-	queue->retry.backoff = dw_backoff_named(TEXT_COLUMN(Anum_queue_retry_backoff));
+	queue->retry.backoff = dw_backoff_named(TEXT_COLUMN(Anum_queue_retry_backoff), false);
 	queue->retry.max_delay = INTERVAL_COLUMN(Anum_queue_retry_max_delay, 0);
 	queue->retry.retry_on = errors_column(values, nulls, Anum_queue_retry_on);
 	queue->retry.give_up_on = errors_column(values, nulls, Anum_queue_give_up_on);

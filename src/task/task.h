@@ -125,8 +125,7 @@ typedef struct DwRetry
 	char	   *give_up_on;		/* as retry_on; NULL or empty: no error */
 } DwRetry;
 
-extern void dw_backoff_check(const char *name);
-extern DwBackoff dw_backoff_named(const char *name);
+extern DwBackoff dw_backoff_named(const char *name, bool strict);
 extern void dw_errors_check(ArrayType *errors, const char *option);
 extern char *dw_errors_joined(ArrayType *errors);
 
@@ -176,6 +175,7 @@ typedef struct DwAction
 #define dw_audits(level)	unlikely(dw_audit >= (level))
 
 extern void dw_audit_write(const DwAction *action);
+extern const text *dw_text_column(const Datum *values, const bool *nulls, AttrNumber column);
 extern void dw_audit_task(const char *what, const Datum *values, const bool *nulls,
 						  TimestampTz due, const char *detail);
 extern void dw_audit_row(const char *what, Relation rel, HeapTuple tuple, TimestampTz due,
@@ -222,9 +222,8 @@ extern DwKeyRow *dw_key_superseder(List *rows, const DwTaskKey *task);
 extern void dw_key_leave(void);
 extern ItemPointerData dw_task_insert_again(Relation rel, Datum *values, bool *nulls);
 extern bool dw_task_is_superseded(Relation rel, HeapTuple tuple);
-extern bool dw_key_lock_of(Relation rel, HeapTuple tuple);
+extern DwKey dw_key_of_values(const Datum *values);
 extern bool dw_key_retry_allowed(Relation rel, HeapTuple tuple, int64 *newer);
-extern void dw_key_claim_refused(DwExecutor *me, Relation rel, HeapTuple tuple);
 
 /*---- login.c: how a new session of a role would read a task's text ----*/
 
@@ -259,7 +258,6 @@ extern DwDatabase *dw_my_database_find(void);
 extern void dw_my_database_unpin(void);
 extern void dw_warn_no_place(void);
 extern void dw_warn_not_served(DwDatabase *db);
-extern bool dw_executor_runs_here(int64 id);
 extern Oid	dw_owner_of_task_here(int64 id);
 extern TimestampTz dw_time_reached(void);
 extern void dw_snooze(TimestampTz until);
@@ -267,11 +265,18 @@ extern TimestampTz dw_snooze_take(void);
 
 /* other_nodes.c: tasks that write to or read from other nodes */
 
+/* How Citus commits a transaction. */
+typedef enum DwPhases
+{
+	DW_NO_PART,					/* Citus takes no part in it */
+	DW_ONE_PHASE,
+	DW_TWO_PHASES				/* after a failure, no other node has committed a part of it */
+} DwPhases;
+
 extern void dw_other_nodes_install(void);
 extern void dw_other_nodes_prepare(void);
 extern bool dw_other_nodes_exist(void);
-extern bool dw_other_nodes_take_part(void);
-extern bool dw_other_nodes_in_two_phase(void);
+extern DwPhases dw_other_nodes_phases(void);
 
 /*---- period.c: the periods in which keys are unique (option unique_for) ----*/
 
