@@ -152,8 +152,7 @@ dw_judge_lateness(DwClaim *claim)
  * Returns the verdict on a task whose row this transaction has deleted; no other process can change
  * the task any more.  Only now looks for a mark, for a pause, and for a newer task of the same key:
  * an earlier check could miss them.  The caller holds the lock of the task's key, if it has a key.
- * For DW_REFUSE, sets sqlstate and reason.  May remove older rows of the key (superseded tasks), see
- * dw_key_claimed().
+ * For DW_REFUSE, sets sqlstate and reason.  May remove older rows of the key, see dw_key_claimed().
  */
 static DwVerdict
 judge_claim(DwDatabase *db, Relation rel, DwClaim *claim)

@@ -8,10 +8,10 @@
  * sweeper.  So this work is committed together with the task's own work, or with the record of its
  * failure, or not at all.
  *
- * After an attempt without success, the task is put back or fails.  It is put back as a new row with
- * the same id and a later due time.  After this transaction, other processes see a task that was
- * rescheduled (C0 to C3 of the model).  A process that still has an entry with the old due time
- * forgets the entry when it sees the new row.
+ * After an attempt without success, the task fails or is put back, as a new row with the same id
+ * and a later due time.  After this transaction, other processes see a task that was rescheduled (C0 to
+ * C3 of the model).  A process that still has an entry with the old due time forgets the entry when
+ * it sees the new row.
  *
  *-------------------------------------------------------------------------
  */

@@ -293,27 +293,35 @@ runs_here(Relation rel, const DwKey *key)
 }
 
 /*
- * Removes from the list the rows that other transactions were inserting during the scan.  Returns
- * false if one of these transactions has ended meanwhile: it may have moved a task, and the scan
- * may have missed the new row.
+ * Takes the lock of a key.  Returns the rows of the key except rows that other transactions were
+ * inserting during the scan.  If one of these transactions has ended meanwhile, scans again: it may
+ * have moved a task, and the scan may have missed the new row.
  */
-static bool
-leave_out_uncommitted(List **rows)
+static List *
+lock_committed(Relation rel, const DwKey *key)
 {
-	bool		certain = true;
-	ListCell   *lc;
-
-	foreach(lc, *rows)
+	for (;;)
 	{
-		TransactionId inserter = ((DwKeyRow *) lfirst(lc))->inserter;
+		bool		certain = true;
+		List	   *rows;
+		ListCell   *lc;
 
-		if (!TransactionIdIsValid(inserter))
-			continue;
-		if (!TransactionIdIsInProgress(inserter))
-			certain = false;
-		*rows = foreach_delete_current(*rows, lc);
+		CHECK_FOR_INTERRUPTS();
+		dw_key_lock(key);
+		rows = dw_key_rows(rel, key);
+		foreach(lc, rows)
+		{
+			TransactionId inserter = ((DwKeyRow *) lfirst(lc))->inserter;
+
+			if (!TransactionIdIsValid(inserter))
+				continue;
+			certain &= TransactionIdIsInProgress(inserter);
+			rows = foreach_delete_current(rows, lc);
+		}
+		if (certain)
+			return rows;
+		dw_key_leave();
 	}
-	return certain;
 }
 
 /*
@@ -325,20 +333,12 @@ dw_key_take(Relation rel, const DwKey *key, HeapTuple *tuple, DwTaskKey *task)
 {
 	for (;;)
 	{
-		List	   *rows;
-		DwKeyRow   *row;
+		List	   *rows = lock_committed(rel, key);
+		DwKeyRow   *row = dw_key_newest(rows, false);
 		DwTakeResult state;
-		bool		certain;
 		bool		again;
 
-		CHECK_FOR_INTERRUPTS();
-		dw_key_lock(key);
-		rows = dw_key_rows(rel, key);
-		certain = leave_out_uncommitted(&rows);
 		dw_key_leave();
-		if (!certain)
-			continue;
-		row = dw_key_newest(rows, false);
 		if (row == NULL)
 			row = dw_key_newest(rows, true);
 		if (row == NULL)
@@ -364,22 +364,13 @@ dw_key_cancel(Relation rel, const DwKey *key)
 
 	for (;;)
 	{
-		List	   *rows;
-		ListCell   *lc;
-		DwKeyRow	   *last;
-		DwKeyRow	   *busy = NULL;
-		DwKeyRow   *cancelled = NULL;
 		uint32		ended = dw_autonomous_ended();
+		List	   *rows = lock_committed(rel, key);
+		DwKeyRow   *last = dw_key_newest(rows, true);
+		DwKeyRow   *busy = NULL;
+		DwKeyRow   *cancelled = NULL;
+		ListCell   *lc;
 
-		CHECK_FOR_INTERRUPTS();
-		dw_key_lock(key);
-		rows = dw_key_rows(rel, key);
-		if (!leave_out_uncommitted(&rows))
-		{
-			dw_key_leave();
-			continue;
-		}
-		last = dw_key_newest(rows, true);
 		foreach(lc, rows)
 		{
 			DwKeyRow   *row = (DwKeyRow *) lfirst(lc);

@@ -247,14 +247,13 @@ dw_status_of(PG_FUNCTION_ARGS)
 	dw_require_right();
 	dw_refuse_null(PG_ARGISNULL(0), "task id");
 	find_out(PG_GETARG_INT64(0), &found);
-	{
-		const DwColumn row[] = {
-			dw_text_or_null(found.state != NULL ? found.state : "unknown"),
-			dw_null_if(found.at == 0, DW_TIME(found.at)),
-			dw_null_if(found.attempts < 0, DW_INT4(found.attempts)),
-			dw_text_or_null(found.sqlstate), dw_text_or_null(found.message)
-		};
 
-		return dw_make_row(fcinfo, row, lengthof(row));
-	}
+	const DwColumn row[] = {
+		dw_text_or_null(found.state != NULL ? found.state : "unknown"),
+		dw_null_if(found.at == 0, DW_TIME(found.at)),
+		dw_null_if(found.attempts < 0, DW_INT4(found.attempts)),
+		dw_text_or_null(found.sqlstate), dw_text_or_null(found.message)
+	};
+
+	return dw_make_row(fcinfo, row, lengthof(row));
 }

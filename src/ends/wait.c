@@ -235,7 +235,6 @@ refuse_own(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 static bool
 stands_in_failed(Relation rel, int64 id, Snapshot snapshot)
 {
-	bool		found = false;
 	ListCell   *lc;
 
 	foreach(lc, dw_failed_rows(rel, id, snapshot))
@@ -245,9 +244,9 @@ stands_in_failed(Relation rel, int64 id, Snapshot snapshot)
 										 RelationGetDescr(rel), &isnull);
 
 		if (has_privs_of_role(GetUserId(), DatumGetObjectId(owner)))
-			found = true;
+			return true;
 	}
-	return found;
+	return false;
 }
 
 /*

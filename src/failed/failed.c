@@ -199,7 +199,8 @@ share_room(void)
 		room -= kept;
 	}
 	pfree(owners);
-	pass.limit = pass.failed + Max(dw_failed_max_count - pass.counted, 0) + dw_failed_max_count / 100 + 1;
+	room = Max(dw_failed_max_count - pass.counted, 0) + dw_failed_max_count / 100;
+	pass.limit = pass.failed + room + 1;
 }
 
 /* Counts a slice of the rows, from the newest row on.  After the last slice, begins to delete. */

@@ -339,17 +339,11 @@ refuse(Outcome why, const FailedRow *row)
 static void
 audit_one(const FailedRow *row, bool discards)
 {
-	DwAction	action = {
-		.what = discards ? "discard" : "retry",
-		.task = row->id,
-		.owner = row->owner,
-		.queue = row->queue,
-		.with_queue = true,
-		.key = dw_text_column(row->values, row->nulls, Anum_failed_key),
-		.tag = dw_text_column(row->values, row->nulls, Anum_failed_tag)
-	};
+	Datum		values[Natts_task];
+	bool		nulls[Natts_task];
 
-	dw_audit_write(&action);
+	dw_task_from_failed(row->values, row->nulls, values, nulls);
+	dw_audit_task(discards ? "discard" : "retry", values, nulls, 0, NULL);
 }
 
 /* Does the work of delay_retry() and delay_discard(). */

@@ -183,7 +183,8 @@ level_of(int16 queue)
 {
 	const DwDeclaredQueue *declared = queue != 0 ? dw_queue_now(dw_my_database(), queue) : NULL;
 
-	return declared != NULL && declared->history != DW_HISTORY_UNSET ? declared->history : dw_history;
+	return declared == NULL || declared->history == DW_HISTORY_UNSET ?
+		dw_history : declared->history;
 }
 
 /* Returns true for a wanted end, which the level "errors" does not record. */

@@ -48,9 +48,9 @@ dw_audit_write(const DwAction *action)
 		wing->done(action);
 }
 
-/* Returns a column of a row as a text; NULL if it is null. */
-const text *
-dw_text_column(const Datum *values, const bool *nulls, AttrNumber column)
+/* Returns a column of a task's row as a text; NULL if it is null. */
+static const text *
+text_of(const Datum *values, const bool *nulls, AttrNumber column)
 {
 	return nulls[column - 1] ? NULL : DatumGetTextPP(values[column - 1]);
 }
@@ -67,8 +67,8 @@ dw_audit_task(const char *what, const Datum *values, const bool *nulls, Timestam
 		.queue = DatumGetInt16(values[Anum_task_queue - 1]),
 		.with_queue = true,
 		.due = due,
-		.key = dw_text_column(values, nulls, Anum_task_key),
-		.tag = dw_text_column(values, nulls, Anum_task_tag),
+		.key = text_of(values, nulls, Anum_task_key),
+		.tag = text_of(values, nulls, Anum_task_tag),
 		.detail = detail
 	};
 

@@ -135,26 +135,6 @@ is_listed(const char *list, const char *sqlstate)
 	return false;
 }
 
-/* Returns the pause after this number of failed attempts, at most the longest pause. */
-static int64
-grow(DwBackoff backoff, int64 retry_delay, int failed, int64 longest)
-{
-	int64		pause = retry_delay;
-
-	switch (backoff)
-	{
-		case DW_FIXED:
-			break;
-		case DW_LINEAR:
-			return pause > longest / failed ? longest : pause * failed;
-		case DW_EXPONENTIAL:
-			for (int i = 1; i < failed && pause > 0 && pause < longest; i++)
-				pause = pause > longest / 2 ? longest : pause * 2;
-			break;
-	}
-	return pause;
-}
-
 /*
  * Returns the pause of a task after this number (at least 1) of failed attempts, in us, without the
  * jitter.  retry_delay: the value of the task, or of its queue.
@@ -163,8 +143,15 @@ static int64
 retry_pause(const DwRetry *retry, int64 retry_delay, int failed)
 {
 	int64		longest = retry->max_delay > 0 ? retry->max_delay : Max(retry_delay, MAX_PAUSE);
+	int64		pause = retry_delay;
 
-	return Min(grow(retry->backoff, retry_delay, Max(failed, 1), longest), longest);
+	failed = Max(failed, 1);
+	if (retry->backoff == DW_LINEAR)
+		pause = pause > longest / failed ? longest : pause * failed;
+	else if (retry->backoff == DW_EXPONENTIAL)
+		for (int i = 1; i < failed && pause > 0 && pause < longest; i++)
+			pause = pause > longest / 2 ? longest : pause * 2;
+	return Min(pause, longest);
 }
 
 /* Returns true if give_up_on of the task, or of its queue, lists the error. */

@@ -196,8 +196,8 @@ refresh_copy(void)
 	copy_database = db;
 	copy_control = control;
 	/*
-	 * A database without a place has no control that shows changes.  The copy may have marks of this
-	 * transaction, which may be rolled back.
+	 * A database without a place has no control that shows changes.  Marks of this transaction may
+	 * be rolled back.
 	 */
 	copy_valid = db != NULL && !dw_control_is_touched();
 }
@@ -352,7 +352,8 @@ latest_hit(const DwMarkable *task)
 	int64		latest = 0;
 
 	for (int n = 0; n < lengthof(owners); n++)
-		for (int i = first_of_owner(owners[n]); i < nby_owner && by_owner[i].owner == owners[n]; i++)
+		for (int i = first_of_owner(owners[n]);
+			 i < nby_owner && by_owner[i].owner == owners[n]; i++)
 			if (dw_mark_hits(&marks[by_owner[i].mark], task))
 				latest = Max(latest, marks[by_owner[i].mark].id);
 	return latest;

@@ -106,7 +106,7 @@ raise_no_place(int level)
 			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 			 errmsg("delay_wheel has no place for another database: the limit of %d is reached",
 					dw_max_databases),
-			 level == WARNING ? errdetail("Tasks of this database wait until there is a place.") : 0,
+			 level < ERROR ? errdetail("Tasks of this database wait until there is a place.") : 0,
 			 errhint("Increase \"%s\" and restart the server.", "delay_wheel.max_databases")));
 }
 

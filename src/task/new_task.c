@@ -235,20 +235,18 @@ dw_new_task_set(DwNewTask *task, AttrNumber column, Datum value, bool isnull)
 static char *
 string_of_key(const Jsonb *object, const char *key)
 {
-	JsonbValue	value;
+	Datum		value = PointerGetDatum(object);
+	bool		isnull = object == NULL;
 
-	if (object == NULL ||
-		getKeyJsonValueFromContainer(unconstify(JsonbContainer *, &object->root), key, strlen(key), &value) == NULL ||
-		value.type != jbvString)
-		return NULL;
-	return pnstrdup(value.val.string.val, value.val.string.len);
+	return dw_more_text(&value, &isnull, 1, key);
 }
 
 /* Returns the text "traceparent" of the task's headers; NULL if there is none. */
 static char *
 trace_of(const DwNewTask *task)
 {
-	return string_of_key(dw_more_object(task->values, task->nulls, Anum_task_more, DW_MORE_HEADERS), "traceparent");
+	return string_of_key(dw_more_object(task->values, task->nulls, Anum_task_more, DW_MORE_HEADERS),
+						 "traceparent");
 }
 
 /*
@@ -404,7 +402,7 @@ dw_new_task_due(const DwNewTask *task, int64 id)
 
 /*
  * Draws an id, writes the row, and returns the id.  After the commit, the timer gets a hint.  rel
- * is delay_wheel_data.task, locked for writing; lane is the task's lane, or dw_no_lane.
+ * is delay_wheel_data.task, locked for writing; lane is the task's lane, or no lane.
  */
 int64
 dw_new_task_insert(Relation rel, DwNewTask *task, DwLaneRef lane)

@@ -482,7 +482,8 @@ array_of(DwOption option, const JsonbValue *value)
 			continue;
 		if (item.type == jbvString)
 			datum = element == TEXTOID ? CStringGetTextDatum(string_of(&item)) :
-				DirectFunctionCall1(element == NAMEOID ? namein : regtypein, CStringGetDatum(string_of(&item)));
+				DirectFunctionCall1(element == NAMEOID ? namein : regtypein,
+									CStringGetDatum(string_of(&item)));
 		else if (item.type != jbvNull)
 			refuse_type(option, "an array of texts");
 		accumArrayResult(array, datum, item.type == jbvNull, element, CurrentMemoryContext);
@@ -599,7 +600,8 @@ takes_away(const DwOptions *options, DwOption option)
 		return false;
 	if (is->type == DW_TYPE_SPAN)
 		return is->low == 1 && dw_option_us(options, option) == 0;
-	return is->type == DW_TYPE_TEXT && VARSIZE_ANY_EXHDR(DatumGetTextPP(options->values[option].value)) == 0;
+	return is->type == DW_TYPE_TEXT &&
+		VARSIZE_ANY_EXHDR(DatumGetTextPP(options->values[option].value)) == 0;
 }
 
 /*
@@ -636,14 +638,15 @@ check_more(DwOption option, Datum value, DwNewTask *task)
 			if (!dw_is_channel(TextDatumGetCString(value)))
 				ereport(ERROR,
 						(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-						 errmsg("invalid channel name for notify: \"%s\"", TextDatumGetCString(value)),
+						 errmsg("invalid channel name for notify: \"%s\"",
+								TextDatumGetCString(value)),
 						 errdetail("The name must have between 1 and %d bytes.", NAMEDATALEN - 1)));
 			break;
 		case DW_OPT_ON_SUCCESS:
 		case DW_OPT_ON_FAILURE:
 			if (task->check != DW_CHECK_OFF)
-				dw_check_follow_up(DatumGetTextPP(value), name,
-								   option == DW_OPT_ON_SUCCESS ? DW_ON_SUCCESS_ARGS : DW_ON_FAILURE_ARGS);
+				dw_check_follow_up(DatumGetTextPP(value), name, option == DW_OPT_ON_SUCCESS ?
+								   DW_ON_SUCCESS_ARGS : DW_ON_FAILURE_ARGS);
 			break;
 		case DW_OPT_MODE:
 			(void) dw_mode_named(TextDatumGetCString(value));
@@ -683,7 +686,8 @@ set_more(const DwOptions *options, DwOption option, DwNewTask *task)
 			dw_more_set_number(values, nulls, Anum_task_more, name, dw_option_us(options, option));
 			break;
 		case DW_TYPE_TEXTS:
-			dw_more_set_text(values, nulls, Anum_task_more, name, dw_errors_joined(DatumGetArrayTypeP(value)));
+			dw_more_set_text(values, nulls, Anum_task_more, name,
+							 dw_errors_joined(DatumGetArrayTypeP(value)));
 			break;
 		case DW_TYPE_OBJECT:
 			dw_more_remove(values, nulls, Anum_task_more, name);
@@ -831,7 +835,8 @@ dw_options_set(const DwOptions *options, DwNewTask *task)
 {
 	static const DwOption in_more[] = {
 		DW_OPT_SKIP_AFTER, DW_OPT_HEADERS, DW_OPT_NOTIFY, DW_OPT_ON_SUCCESS, DW_OPT_ON_FAILURE,
-		DW_OPT_MODE, DW_OPT_RETRY_BACKOFF, DW_OPT_RETRY_MAX_DELAY, DW_OPT_RETRY_ON, DW_OPT_GIVE_UP_ON
+		DW_OPT_MODE, DW_OPT_RETRY_BACKOFF, DW_OPT_RETRY_MAX_DELAY, DW_OPT_RETRY_ON,
+		DW_OPT_GIVE_UP_ON
 	};
 
 	set_check(options, task);

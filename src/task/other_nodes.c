@@ -86,8 +86,7 @@ dw_other_nodes_exist(void)
 /*
  * Returns how Citus would commit this transaction, or would have committed it, if it has failed.
  * If Citus takes no part, its function raises an error, after which no cleanup is needed.  The error
- * resets the counters by which the caller may hold off interrupts, so this function restores the
- * counters.
+ * resets the counters by which the caller may hold off interrupts, so this function restores them.
  */
 DwPhases
 dw_other_nodes_phases(void)
@@ -102,7 +101,8 @@ dw_other_nodes_phases(void)
 		return DW_NO_PART;
 	PG_TRY();
 	{
-		result = DatumGetBool(DirectFunctionCall1(should_use_two_phase, (Datum) 0)) ? DW_TWO_PHASES : DW_ONE_PHASE;
+		result = DatumGetBool(DirectFunctionCall1(should_use_two_phase, (Datum) 0)) ?
+			DW_TWO_PHASES : DW_ONE_PHASE;
 	}
 	PG_CATCH();
 	{

@@ -115,16 +115,6 @@ dw_queue_lock(Oid table, Oid id, LOCKMODE mode, bool wait)
 	return LockAcquire(&tag, mode, false, !wait);
 }
 
-/* Releases the lock of an id after the queue was found to have another id. */
-static void
-unlock_queue(Oid table, int16 id)
-{
-	LOCKTAG		tag;
-
-	SET_LOCKTAG_OBJECT(tag, MyDatabaseId, table, id, 0);
-	(void) LockRelease(&tag, AccessShareLock, false);
-}
-
 /* Returns the id in a row of delay_wheel_data.queue. */
 int16
 dw_queue_id(Relation rel, HeapTuple tuple)
@@ -202,7 +192,7 @@ lock_queue_by_name(const char *name)
 			break;
 		}
 		if (locked != 0)
-			unlock_queue(oid, locked);
+			UnlockDatabaseObject(oid, locked, 0, AccessShareLock);
 		locked = dw_queue_id(rel, tuple);
 		(void) dw_queue_lock(oid, locked, AccessShareLock, true);
 		heap_freetuple(tuple);
@@ -283,11 +273,9 @@ find_and_lock(const char *name)
 void
 dw_queue_find(const char *name, DwQueueForTask *queue)
 {
+	*queue = (DwQueueForTask) {0};
 	if (name == NULL || strcmp(name, "default") == 0)
-	{
-		memset(queue, 0, sizeof(DwQueueForTask));
 		return;
-	}
 	find_and_lock(name);
 	if (!has_rights_of(found->users))
 		ereport(ERROR,
@@ -430,7 +418,7 @@ dw_queue_keep(int16 id)
 		return true;
 	if (dw_queue_name_of(id) != NULL)
 		return true;
-	unlock_queue(oid, id);
+	UnlockDatabaseObject(oid, id, 0, AccessShareLock);
 	return false;
 }
 
@@ -476,7 +464,7 @@ dw_queue_declared(int16 id)
 				   sizeof(DwDeclaredQueue), compare_declared);
 }
 
-/* Returns true if, by the copy, all tasks of the role are paused. */
+/* Returns true if, by the copy, all tasks of the role (InvalidOid: of all roles) are paused. */
 bool
 dw_owner_is_paused(Oid owner)
 {
@@ -558,7 +546,8 @@ dw_queue_tables_read(Snapshot snapshot)
 	int			size = 0;
 
 	if (context == NULL)
-		context = AllocSetContextCreate(TopMemoryContext, "delay_wheel queues", ALLOCSET_SMALL_SIZES);
+		context = AllocSetContextCreate(TopMemoryContext, "delay_wheel queues",
+										ALLOCSET_SMALL_SIZES);
 	MemoryContextReset(context);
 	dw_queue_tables = (DwQueueTables) {.context = context};
 
@@ -582,12 +571,11 @@ dw_queue_tables_read(Snapshot snapshot)
 	while ((tuple = systable_getnext(scan)) != NULL)
 	{
 		bool		isnull;
-		Oid			owner = DatumGetObjectId(dw_row_column(rel, tuple, Anum_pause_owner, &isnull));
 
 		dw_queue_tables.owners = dw_reserve(dw_queue_tables.owners, dw_queue_tables.nowners, &size,
 											sizeof(Oid), context);
-		dw_queue_tables.owners[dw_queue_tables.nowners++] = owner;
-		dw_queue_tables.database_paused |= owner == InvalidOid;
+		dw_queue_tables.owners[dw_queue_tables.nowners++] =
+			DatumGetObjectId(dw_row_column(rel, tuple, Anum_pause_owner, &isnull));
 	}
 	systable_endscan(scan);
 	table_close(rel, NoLock);
@@ -605,7 +593,7 @@ pause_of(Oid owner, int16 queue)
 {
 	DwDeclaredQueue *declared = queue != 0 ? dw_queue_declared(queue) : NULL;
 
-	if (dw_queue_tables.database_paused)
+	if (dw_owner_is_paused(InvalidOid))
 		return DW_PAUSED_DATABASE;
 	if (dw_owner_is_paused(owner))
 		return DW_PAUSED_OWNER;

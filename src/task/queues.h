@@ -78,8 +78,7 @@ typedef struct DwQueueTables
 	int			nqueues;
 	DwDeclaredQueue *queues;	/* sorted by id */
 	int			nowners;
-	Oid		   *owners;			/* roles whose tasks are paused, sorted */
-	bool		database_paused;	/* all tasks of the database are paused */
+	Oid		   *owners;			/* roles whose tasks are paused, sorted; InvalidOid: all roles */
 } DwQueueTables;
 
 extern DwQueueTables dw_queue_tables;

@@ -28,8 +28,8 @@ static const char *const backoff_names[] = {
 };
 
 /*
- * Returns the backoff of this name; the default if the name is NULL.  For an unknown name, raises an
- * error if "strict" is true, else returns the default.
+ * Returns the backoff of this name; the default if the name is NULL.  For an unknown name, raises
+ * an error if "strict" is true, else returns the default.
  */
 DwBackoff
 dw_backoff_named(const char *name, bool strict)

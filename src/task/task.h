@@ -175,7 +175,6 @@ typedef struct DwAction
 #define dw_audits(level)	unlikely(dw_audit >= (level))
 
 extern void dw_audit_write(const DwAction *action);
-extern const text *dw_text_column(const Datum *values, const bool *nulls, AttrNumber column);
 extern void dw_audit_task(const char *what, const Datum *values, const bool *nulls,
 						  TimestampTz due, const char *detail);
 extern void dw_audit_row(const char *what, Relation rel, HeapTuple tuple, TimestampTz due,

@@ -141,7 +141,7 @@ static enum
 static char prepare_gid[201];	/* GIDSIZE of access/xact.h, plus 1 */
 
 /* Stands for no lane.  No lane has this generation, so the timer reads all lanes. */
-const DwLaneRef dw_no_lane = {0, 0};
+static const DwLaneRef no_lane = {0, 0};
 
 /* Noting effects of the transaction */
 
@@ -934,7 +934,7 @@ find_or_enter_lane(Oid owner, int16 queue, int16 priority, DwLaneRef *lane)
 
 /*
  * Returns the lane of a new task.  If shared memory has no place for this database, raises a
- * warning and returns dw_no_lane.
+ * warning and returns no_lane.
  *
  * If all places for lanes are taken, waits up to a second until the timer frees a lane that is not
  * needed any more, then raises an error.  The timer finds idle lanes itself.  But the timer frees a
@@ -957,7 +957,7 @@ dw_require_lane(Oid owner, int16 queue, int16 priority)
 		if (db == NULL)
 		{
 			dw_warn_no_place();
-			return dw_no_lane;
+			return no_lane;
 		}
 		if (i == 10)
 			dw_reload_ask(&db->timer_news, PG_INT64_MIN);
@@ -976,7 +976,7 @@ dw_require_lane(Oid owner, int16 queue, int16 priority)
 
 /*
  * Returns the lane of a task that must be written in any case.  If there is no place for the lane,
- * returns dw_no_lane: then the timer reads all lanes at the end of the transaction.
+ * returns no_lane: then the timer reads all lanes at the end of the transaction.
  */
 DwLaneRef
 dw_lane_if_any(Oid owner, int16 queue, int16 priority)
@@ -986,5 +986,5 @@ dw_lane_if_any(Oid owner, int16 queue, int16 priority)
 	if (find_or_enter_lane(owner, queue, priority, &lane))
 		return lane;
 	dw_touch_all();
-	return dw_no_lane;
+	return no_lane;
 }
