@@ -97,14 +97,6 @@ dw_claim_text(const DwClaim *claim, AttrNumber column)
 	return TextDatumGetCString(claim->values[column - 1]);
 }
 
-/* Returns when the task was due.  For a leased message, returns the due time before the lease. */
-TimestampTz
-dw_claim_first_due(const DwClaim *claim)
-{
-	return claim->nulls[Anum_task_first_due - 1] ? claim->key.due :
-		DatumGetTimestampTz(claim->values[Anum_task_first_due - 1]);
-}
-
 /* Returns when the lease of a message began; 0 if it was not leased. */
 TimestampTz
 dw_claim_leased_at(const DwClaim *claim)

@@ -49,6 +49,14 @@ typedef struct DwClaim
 	const char *reason;			/* message of a refusal */
 } DwClaim;
 
+/* Returns when the task was due.  For a leased message, returns the due time before the lease. */
+static inline TimestampTz
+dw_claim_first_due(const DwClaim *claim)
+{
+	return claim->nulls[Anum_task_first_due - 1] ? claim->key.due :
+		DatumGetTimestampTz(claim->values[Anum_task_first_due - 1]);
+}
+
 typedef enum DwClaimResult
 {
 	DW_CLAIMED,
@@ -69,7 +77,6 @@ extern DwClaimResult dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, DwTa
 							  const DwEntry *entry, DwIsWanted is_wanted, void *arg, DwClaim *claim);
 extern DwVerdict dw_judge_lateness(DwClaim *claim);
 extern void dw_claim_read(DwDatabase *db, Relation rel, HeapTuple tuple, DwClaim *claim);
-extern TimestampTz dw_claim_first_due(const DwClaim *claim);
 extern TimestampTz dw_claim_leased_at(const DwClaim *claim);
 extern char *dw_claim_text(const DwClaim *claim, AttrNumber column);
 
