@@ -25,13 +25,9 @@
 #include "../base/wing.h"
 #include "../rows/catalog.h"
 #include "../rows/more.h"
-#include "../rows/task_rows.h"
-#include "../shmem/executors.h"
-#include "../shmem/outcome.h"
 #include "../shmem/stats.h"
 #include "../shmem/suspects.h"
 #include "../task/queues.h"
-#include "../task/task.h"
 #include "../task/touched.h"
 #include "ending.h"
 

@@ -25,10 +25,8 @@
 
 #include "../base/clock.h"
 #include "../rows/lane_scan.h"
-#include "../shmem/shared.h"
 #include "../task/marks.h"
 #include "../task/queues.h"
-#include "../task/task.h"
 #include "ending.h"
 
 /*

@@ -33,9 +33,6 @@
 #include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/inject.h"
-#include "../rows/task_rows.h"
-#include "../shmem/executors.h"
-#include "../task/task.h"
 #include "ending.h"
 
 /* Longest time that a session waits for an executor that could not claim the row. */

@@ -23,12 +23,8 @@
 #include "../base/errors.h"
 #include "../rows/catalog.h"
 #include "../rows/more.h"
-#include "../rows/task_rows.h"
 #include "../shmem/committing.h"
-#include "../shmem/executors.h"
-#include "../shmem/outcome.h"
 #include "../task/marks.h"
-#include "../task/task.h"
 #include "../task/touched.h"
 #include "ending.h"
 

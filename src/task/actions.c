@@ -22,7 +22,6 @@
 
 #include "../base/signature.h"
 #include "../base/wing.h"
-#include "../rows/catalog.h"
 #include "task.h"
 
 PG_FUNCTION_INFO_V1(dw_plain_sql);

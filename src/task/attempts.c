@@ -20,12 +20,8 @@
 #include "storage/proc.h"
 
 #include "../base/clock.h"
-#include "../base/settings.h"
-#include "../rows/catalog.h"
 #include "../rows/more.h"
-#include "../rows/task_rows.h"
 #include "../shmem/queue_limits.h"
-#include "../shmem/shared.h"
 #include "queues.h"
 #include "task.h"
 

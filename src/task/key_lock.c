@@ -20,9 +20,6 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-#include "../rows/catalog.h"
-#include "../rows/task_rows.h"
-#include "../shmem/executors.h"
 #include "../shmem/receivers.h"
 #include "marks.h"
 #include "task.h"

@@ -34,9 +34,6 @@
 #include "utils/timestamp.h"
 
 #include "../base/inject.h"
-#include "../rows/catalog.h"
-#include "../rows/task_rows.h"
-#include "../shmem/shared.h"
 #include "marks.h"
 #include "task.h"
 #include "touched.h"

@@ -17,11 +17,8 @@
 #include "utils/timestamp.h"
 
 #include "../base/clock.h"
-#include "../base/settings.h"
 #include "../base/wing.h"
-#include "../shmem/executors.h"
 #include "../shmem/places.h"
-#include "../shmem/shared.h"
 #include "../shmem/starts.h"
 #include "task.h"
 

@@ -26,12 +26,8 @@
 #include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/inject.h"
-#include "../base/settings.h"
-#include "../rows/catalog.h"
 #include "../rows/more.h"
-#include "../rows/task_rows.h"
 #include "../shmem/committing.h"
-#include "../statement/statement.h"
 #include "task.h"
 #include "touched.h"
 

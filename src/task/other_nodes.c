@@ -49,7 +49,6 @@
 
 #include "../base/compat.h"
 #include "../base/own_sql.h"
-#include "../shmem/executors.h"
 #include "task.h"
 
 static ExecutorStart_hook_type prev_ExecutorStart = NULL;

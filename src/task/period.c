@@ -36,10 +36,7 @@
 
 #include "../base/clock.h"
 #include "../base/signature.h"
-#include "../rows/catalog.h"
 #include "../rows/more.h"
-#include "../rows/task_rows.h"
-#include "../shmem/shared.h"
 #include "marks.h"
 #include "task.h"
 

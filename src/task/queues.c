@@ -32,13 +32,9 @@
 #include "utils/timestamp.h"
 
 #include "../base/clock.h"
-#include "../base/settings.h"
 #include "../ring/ring.h"
-#include "../rows/catalog.h"
-#include "../rows/task_rows.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/ready.h"
-#include "../shmem/shared.h"
 #include "queues.h"
 #include "task.h"
 #include "touched.h"

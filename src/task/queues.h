@@ -15,10 +15,8 @@
 #include "utils/array.h"
 #include "utils/relcache.h"
 
-#include "../base/settings.h"
 #include "../ring/ring.h"
 #include "../shmem/queue_limits.h"
-#include "../shmem/shared.h"
 #include "task.h"
 
 /* The settings of a queue that scheduling uses. */

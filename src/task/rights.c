@@ -34,8 +34,6 @@
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
-#include "../base/settings.h"
-#include "../rows/task_rows.h"
 #include "marks.h"
 #include "task.h"
 

@@ -36,11 +36,7 @@
 #include "utils/rel.h"
 
 #include "../base/inject.h"
-#include "../rows/catalog.h"
-#include "../rows/task_rows.h"
-#include "../shmem/executors.h"
 #include "../shmem/receivers.h"
-#include "../shmem/shared.h"
 #include "task.h"
 #include "touched.h"
 
