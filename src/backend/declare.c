@@ -640,7 +640,7 @@ read_change(const DwOptions *options, Change *change)
 	take_small(options, DW_OPT_MAX_ATTEMPTS, Anum_queue_max_attempts, change);
 	take_value(options, DW_OPT_RETRY_DELAY, Anum_queue_retry_delay, change);
 	if (dw_given(options, RETRY_BACKOFF))
-		dw_backoff_check(dw_option_cstring(options, RETRY_BACKOFF));
+		(void) dw_backoff_named(dw_option_cstring(options, RETRY_BACKOFF), true);
 	take_value(options, DW_OPT_RETRY_BACKOFF, Anum_queue_retry_backoff, change);
 	take_span(options, DW_OPT_RETRY_MAX_DELAY, Anum_queue_retry_max_delay, change);
 	take_errors(options, DW_OPT_RETRY_ON, Anum_queue_retry_on, change);

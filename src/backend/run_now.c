@@ -479,8 +479,7 @@ run_and_settle(Taken *task)
 	DwClaim		claim;
 
 	dw_claim_read(dw_my_database(), rel, task->tuple, &claim);
-	claim.verdict = dw_judge_lateness(&claim.key, claim.values, claim.nulls, &claim.sqlstate,
-									  &claim.reason);
+	claim.verdict = dw_judge_lateness(&claim);
 	if (claim.verdict == DW_RUN)
 	{
 		ended.started = dw_now();

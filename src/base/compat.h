@@ -448,8 +448,10 @@ dw_all_settings(int *n)
 
 #if PG_VERSION_NUM >= 160000
 #define dw_owns_database(database, role) object_ownercheck(DatabaseRelationId, database, role)
+#define dw_owns_relation(relation, role) object_ownercheck(RelationRelationId, relation, role)
 #else
 #define dw_owns_database(database, role) pg_database_ownercheck(database, role)
+#define dw_owns_relation(relation, role) pg_class_ownercheck(relation, role)
 #endif
 
 /*

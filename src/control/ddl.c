@@ -650,7 +650,7 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 		if (IsA(statement, ConstraintsSetStmt))
 			refuse_set_constraints();
 		if (closes_batch(statement))
-			dw_batch_close();
+			dw_batch_is_closed = true;
 		if (IsA(statement, CreateStmt) || IsA(statement, CreateForeignTableStmt))
 			refuse_shard(((CreateStmt *) statement)->relation);
 		concerns = concerned_by(statement);

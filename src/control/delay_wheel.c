@@ -27,7 +27,6 @@
 #include "../shmem/executors.h"
 #include "../shmem/shared.h"
 #include "../statement/statement.h"
-#include "../task/marks.h"
 #include "../task/task.h"
 #include "../task/touched.h"
 #include "control.h"
@@ -68,7 +67,6 @@ _PG_init(void)
 	dw_receive_install();
 	dw_lease_install();
 	dw_parameters_install();
-	dw_marks_install();
 	dw_hold_install();
 	dw_recycle_install();
 	dw_ddl_install();

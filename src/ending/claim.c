@@ -18,18 +18,15 @@
 #include "postgres.h"
 
 #include "access/heapam.h"
-#include "access/htup.h"
 #include "access/htup_details.h"
 #include "access/multixact.h"
 #include "access/table.h"
-#include "access/tableam.h"
 #include "access/xact.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/smgr.h"
 #include "utils/builtins.h"
 #include "utils/rel.h"
-#include "utils/relcache.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
@@ -37,24 +34,18 @@
 #include "../base/compat.h"
 #include "../base/errors.h"
 #include "../base/inject.h"
-#include "../ring/ring.h"
 #include "../rows/catalog.h"
 #include "../rows/more.h"
 #include "../rows/task_finder.h"
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../shmem/groups.h"
+#include "../shmem/news.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
-#include "../shmem/news.h"
 #include "../task/marks.h"
 #include "../task/queues.h"
-#include "../task/task.h"
 #include "ending.h"
-
-static DwVerdict judge_claim(DwDatabase *db, Relation rel, HeapTuple tuple, const DwTaskKey *key,
-						  const Datum *values, const bool *nulls,
-						  int *sqlstate, const char **reason);
 
 /* Shortest and longest time, in us, until the timer reads a locked row again. */
 #define RECHECK_MIN		(5 * USECS_PER_MINUTE)
@@ -101,14 +92,6 @@ dw_claim_text(const DwClaim *claim, AttrNumber column)
 	return TextDatumGetCString(claim->values[column - 1]);
 }
 
-/* Returns when the task was due.  For a leased message, returns the due time before the lease. */
-TimestampTz
-dw_claim_first_due(const DwClaim *claim)
-{
-	return claim->nulls[Anum_task_first_due - 1] ? claim->key.due :
-		DatumGetTimestampTz(claim->values[Anum_task_first_due - 1]);
-}
-
 /* Returns when the lease of a message began; 0 if it was not leased. */
 TimestampTz
 dw_claim_leased_at(const DwClaim *claim)
@@ -116,6 +99,73 @@ dw_claim_leased_at(const DwClaim *claim)
 	return claim->nulls[Anum_task_leased_at - 1] ? 0 :
 		DatumGetTimestampTz(claim->values[Anum_task_leased_at - 1]);
 }
+
+/*---- The verdict on a claimed task ----*/
+
+/*
+ * Returns the verdict by the task's lateness.  A task may have two limits, in us after the due
+ * time: the options "expires" and "skip_after".  The limit that was reached first decides.  Sets
+ * sqlstate and reason of *claim for DW_REFUSE.
+ */
+DwVerdict
+dw_judge_lateness(DwClaim *claim)
+{
+	const Datum *values = claim->values;
+	const bool *nulls = claim->nulls;
+	int64		expires = PG_INT64_MAX;
+	int64		skip;
+	int64		limit;
+	/* for a message that was leased before, the first due time counts */
+	TimestampTz due = dw_claim_first_due(claim);
+	int64		not_before;
+
+	claim->sqlstate = DW_ERRCODE_EXPIRED;
+	claim->reason = "the task has expired";
+	if (!nulls[Anum_task_expires - 1])
+		expires = dw_interval_us(DatumGetIntervalP(values[Anum_task_expires - 1]));
+	if (!dw_more_number(values, nulls, Anum_task_more, DW_MORE_SKIP_AFTER, &skip))
+		skip = PG_INT64_MAX;
+	skip = Max(skip, 0);
+	limit = Min(expires, skip);
+	/* for a failed task that has kept its place in its group, the time of this attempt counts */
+	if (dw_more_number(values, nulls, Anum_task_more, DW_MORE_NOT_BEFORE, &not_before))
+		due = Max(due, not_before);
+	if (limit == PG_INT64_MAX || dw_time_add(due, limit) >= dw_time_reached())
+		return DW_RUN;
+	return skip < expires ? DW_SKIP : DW_REFUSE;
+}
+
+/*
+ * Returns the verdict on a task whose row this transaction has deleted; no other process can change
+ * the task any more.  Only now looks for a mark, for a pause, and for a newer task of the same key:
+ * an earlier check could miss them.  The caller holds the lock of the task's key, if it has a key.
+ * For DW_REFUSE, sets sqlstate and reason.  May remove older rows of the key, see dw_key_claimed().
+ */
+static DwVerdict
+judge_claim(DwDatabase *db, Relation rel, DwClaim *claim)
+{
+	const DwTaskKey *key = &claim->key;
+
+	if (dw_task_is_cancelled(rel, claim->tuple))
+		return DW_DROP;
+	if (dw_is_paused(db, key->owner, key->queue))
+		return DW_PUT_BACK;
+	if (!claim->nulls[Anum_task_key - 1] && !dw_key_claimed(rel, claim->tuple))
+	{
+		claim->sqlstate = DW_ERRCODE_SUPERSEDED;
+		claim->reason = DW_SUPERSEDED_MESSAGE;
+		return DW_REFUSE;
+	}
+	if (dw_crashes_of(db->oid, key->id) >= DW_MAX_CRASHES)
+	{
+		claim->sqlstate = DW_ERRCODE_CRASHED;
+		claim->reason = "the server crashed three times while the task ran";
+		return DW_REFUSE;
+	}
+	return dw_judge_lateness(claim);
+}
+
+/*---- Claiming ----*/
 
 /*
  * Asks the timer to read the entry's row again later, because a transaction that is no claim has
@@ -344,12 +394,18 @@ static bool
 delete_claimed_row(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *entry,
 				   uint32 control, DwClaim *claim, DwClaimResult *result)
 {
-	bool		has_key = !claim->nulls[Anum_task_key - 1] && dw_key_lock_of(rel, claim->tuple);
+	bool		has_key = !claim->nulls[Anum_task_key - 1];
 	bool		stays = me != NULL && dw_mode(claim->values, claim->nulls) == DW_AT_LEAST_ONCE;
 	bool		unseen;
 	TM_FailureData failure;
 	TM_Result	deleted;
 
+	if (has_key)
+	{
+		DwKey		key = dw_key_of_values(claim->values);
+
+		dw_key_lock(&key);
+	}
 	if (stays && !dw_autonomous_enter(claim->key.id, true))
 	{
 		/* another executor runs the task, and gives a hint if the task must run again */
@@ -365,8 +421,7 @@ delete_claimed_row(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *
 	{
 		*result = DW_CLAIMED;
 		DW_INJECT("claim-after-delete");
-		claim->verdict = judge_claim(db, rel, claim->tuple, &claim->key, claim->values,
-								  claim->nulls, &claim->sqlstate, &claim->reason);
+		claim->verdict = judge_claim(db, rel, claim);
 		if (snapshot_stays(me) && (unseen || control != dw_control_read(&db->timer_news)))
 			*result = DW_CLAIM_UNSEEN;
 	}
@@ -380,8 +435,9 @@ delete_claimed_row(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *
 		!dw_task_is_cancelled(rel, claim->tuple))
 	{
 		/* a cancelled task needs no recheck: the sweeper removes its row */
-		if (me != NULL)
-			dw_key_claim_refused(me, rel, claim->tuple);
+		if (me != NULL && has_key)
+			/* the next session that would keep the task lets this executor go first */
+			pg_atomic_write_u64(&me->refused, (uint64) claim->key.id);
 		/* the group must not wait for minutes */
 		if (is_ordered(entry))
 			*result = DW_CLAIM_LOCKED;
@@ -491,77 +547,4 @@ dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, DwTaskFinder *finder,
 		UpdateActiveSnapshotCommandId();
 	}
 	return result;
-}
-
-/* The verdict on a claimed task */
-
-/*
- * Run by executors, and by sessions that receive messages.  Sessions that run a task as an executor
- * would check only its lateness.  The transaction of the process has deleted the row, but is not
- * committed yet, so no other process can change the task.  Only now the process looks for a mark (a
- * row of delay_wheel_data.cancellation), for a pause, and for a newer task of the same key: an
- * earlier check could miss them.
- */
-
-/*
- * Returns the verdict by the task's lateness.  A task may have two limits, in us after the due
- * time: the options "expires" and "skip_after".  The limit that was reached first decides.  Sets
- * *sqlstate and *reason for DW_REFUSE.
- */
-DwVerdict
-dw_judge_lateness(const DwTaskKey *key, const Datum *values, const bool *nulls, int *sqlstate,
-				  const char **reason)
-{
-	int64		expires = PG_INT64_MAX;
-	int64		skip;
-	int64		limit;
-	TimestampTz due = key->due;
-	int64		not_before;
-
-	*sqlstate = DW_ERRCODE_EXPIRED;
-	*reason = "the task has expired";
-	if (!nulls[Anum_task_expires - 1])
-		expires = dw_interval_us(DatumGetIntervalP(values[Anum_task_expires - 1]));
-	if (!dw_more_number(values, nulls, Anum_task_more, DW_MORE_SKIP_AFTER, &skip))
-		skip = PG_INT64_MAX;
-	skip = Max(skip, 0);
-	limit = Min(expires, skip);
-	/* for a message that was leased before, the first due time counts */
-	if (!nulls[Anum_task_first_due - 1])
-		due = DatumGetTimestampTz(values[Anum_task_first_due - 1]);
-	/* for a failed task that has kept its place in its group, the time of this attempt counts */
-	if (dw_more_number(values, nulls, Anum_task_more, DW_MORE_NOT_BEFORE, &not_before))
-		due = Max(due, not_before);
-	if (limit == PG_INT64_MAX || dw_time_add(due, limit) >= dw_time_reached())
-		return DW_RUN;
-	return skip < expires ? DW_SKIP : DW_REFUSE;
-}
-
-/*
- * Decides whether a claimed task is run.  To be called in the transaction that has deleted the row,
- * and under the lock of the task's key, if the task has a key.  values and nulls are the columns of
- * the row.  For DW_REFUSE, sets *sqlstate and *reason.  May remove older rows of the key
- * (superseded tasks), see dw_key_claimed().
- */
-static DwVerdict
-judge_claim(DwDatabase *db, Relation rel, HeapTuple tuple, const DwTaskKey *key,
-		 const Datum *values, const bool *nulls, int *sqlstate, const char **reason)
-{
-	if (dw_task_is_cancelled(rel, tuple))
-		return DW_DROP;
-	if (dw_is_paused(db, key->owner, key->queue))
-		return DW_PUT_BACK;
-	if (!nulls[Anum_task_key - 1] && !dw_key_claimed(rel, tuple))
-	{
-		*sqlstate = DW_ERRCODE_SUPERSEDED;
-		*reason = DW_SUPERSEDED_MESSAGE;
-		return DW_REFUSE;
-	}
-	if (dw_crashes_of(db->oid, key->id) >= DW_MAX_CRASHES)
-	{
-		*sqlstate = DW_ERRCODE_CRASHED;
-		*reason = "the server crashed three times while the task ran";
-		return DW_REFUSE;
-	}
-	return dw_judge_lateness(key, values, nulls, sqlstate, reason);
 }

@@ -12,7 +12,6 @@
 
 #include "access/htup.h"
 #include "datatype/timestamp.h"
-#include "storage/block.h"
 #include "utils/relcache.h"
 #include "utils/snapshot.h"
 
@@ -25,7 +24,7 @@
 #include "../shmem/shared.h"
 #include "../task/task.h"
 
-/* claim.c: the verdict on a claimed task */
+/*---- claim.c: claiming tasks: the deletion of their rows, and the verdict ----*/
 
 typedef enum DwVerdict
 {
@@ -36,10 +35,6 @@ typedef enum DwVerdict
 	DW_REFUSE,					/* record it as failed */
 	DW_SKIP						/* it is too late: skip it */
 } DwVerdict;
-extern DwVerdict dw_judge_lateness(const DwTaskKey *key, const Datum *values, const bool *nulls,
-								   int *sqlstate, const char **reason);
-
-/*---- claim.c: claiming tasks: the deletion of their rows ----*/
 
 /* A claimed task: its row and the verdict, in the memory context of dw_claim(). */
 typedef struct DwClaim
@@ -53,6 +48,14 @@ typedef struct DwClaim
 	int			sqlstate;		/* error code of a refusal; only set for DW_REFUSE */
 	const char *reason;			/* message of a refusal */
 } DwClaim;
+
+/* Returns when the task was due.  For a leased message, returns the due time before the lease. */
+static inline TimestampTz
+dw_claim_first_due(const DwClaim *claim)
+{
+	return claim->nulls[Anum_task_first_due - 1] ? claim->key.due :
+		DatumGetTimestampTz(claim->values[Anum_task_first_due - 1]);
+}
 
 typedef enum DwClaimResult
 {
@@ -72,13 +75,17 @@ typedef bool (*DwIsWanted) (const DwClaim *claim, void *arg);
 extern Relation dw_claim_open(void);
 extern DwClaimResult dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, DwTaskFinder *finder,
 							  const DwEntry *entry, DwIsWanted is_wanted, void *arg, DwClaim *claim);
+extern DwVerdict dw_judge_lateness(DwClaim *claim);
 extern void dw_claim_read(DwDatabase *db, Relation rel, HeapTuple tuple, DwClaim *claim);
-extern TimestampTz dw_claim_first_due(const DwClaim *claim);
 extern TimestampTz dw_claim_leased_at(const DwClaim *claim);
 extern char *dw_claim_text(const DwClaim *claim, AttrNumber column);
 
-/* attempt_end.c: the end of an attempt without success */
+/*---- conclude.c: the end of a task, or of an attempt ----*/
 
+extern void dw_task_was_cancelled(DwDatabase *db, const DwEntry *entry);
+extern void dw_conclude(const DwEnded *ended);
+extern void dw_conclude_row(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwOutcome outcome,
+							const ErrorData *error);
 extern void dw_error_add_detail(ErrorData *error, const char *sentence);
 extern DwOutcome dw_attempt_end(Relation rel, DwClaim *claim, TimestampTz due, bool give_up,
 								TimestampTz started, ErrorData *error);
@@ -89,13 +96,6 @@ extern void dw_attempt_lost(DwClaim *claim, TimestampTz due, int64 lost, Timesta
 extern bool dw_attempt_snooze(Relation rel, DwClaim *claim, TimestampTz due);
 extern void dw_attempt_retry(DwClaim *claim, TimestampTz due, int failed, TimestampTz started,
 							 const ErrorData *error);
-
-/*---- conclude.c ----*/
-
-extern void dw_task_was_cancelled(DwDatabase *db, const DwEntry *entry);
-extern void dw_conclude(const DwEnded *ended);
-extern void dw_conclude_row(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwOutcome outcome,
-							const ErrorData *error);
 
 /* group_first.c: the first task of an ordered group */
 
@@ -132,7 +132,6 @@ extern DwKeyRow *dw_key_enter(Relation rel, DwNewTask *new);
 extern bool dw_key_enter_again(Relation rel, const DwKey *key, int64 id, bool wait);
 extern DwTakeResult dw_key_take(Relation rel, const DwKey *key, HeapTuple *tuple, DwTaskKey *task);
 extern DwTakeResult dw_key_cancel(Relation rel, const DwKey *key);
-extern bool dw_key_retry_allowed(Relation rel, HeapTuple tuple, int64 *newer);
 
 /*---- retention.c: asking the sweeper to look for old rows ----*/
 

@@ -3,14 +3,11 @@
  * group_first.c
  *	  The first task of an ordered group.
  *
- * Run by executors and by sessions that receive messages, before they claim a task of a queue
- * that has group_order.
+ * Run by executors and by sessions that receive messages, before they claim a task of a queue that
+ * has group_order.
  *
  * Only one task of such a group runs at a time, see shmem/groups.c.  But only the table shows the
- * first task: a task that was put back, or scheduled late, may be behind other tasks in memory.  So
- * the process reads the first row of the group by an index.  If this row is another task of the
- * same lane, the process takes this task instead.  If this row belongs to another lane, or its task
- * cannot begin, the process holds the group.
+ * first task: a task that was put back, or scheduled late, may be behind other tasks in memory.
  *
  * If a receiver did not end its lease, the message is due when the lease has ended, and keeps its
  * token until it is received again.  Under 'hold' the message keeps its place from before the
@@ -28,22 +25,9 @@
 
 #include "../base/clock.h"
 #include "../rows/lane_scan.h"
-#include "../shmem/shared.h"
 #include "../task/marks.h"
 #include "../task/queues.h"
-#include "../task/task.h"
 #include "ending.h"
-
-/* Returns true if the tasks of a group wait while an earlier task waits for its next attempt. */
-static bool
-waits_for_attempts(int16 queue_id)
-{
-	const DwDeclaredQueue *queue;
-
-	(void) dw_queue_tables_now(dw_my_database());
-	queue = dw_queue_declared(queue_id);
-	return queue != NULL && queue->group_order == DW_ORDER_HOLD;
-}
 
 /*
  * Finds the first task of the group, except cancelled tasks, and tasks that wait for their next
@@ -68,7 +52,7 @@ find_first_of_group(Relation rel, Snapshot snapshot, const DwLane *lane, uint32 
 			continue;
 		found = true;
 		*not_before = dw_task_not_before(rel, tuple, first);
-		if (*not_before > dw_now() && !waits_for_attempts(lane->queue))
+		if (*not_before > dw_now() && !dw_queue_holds_groups(lane->queue))
 		{
 			passed = Min(passed, *not_before);
 			found = false;

@@ -3,36 +3,13 @@
  * keys.c
  *	  Keys: at most one pending task for each owner, queue and key.
  *
- * Run by sessions that schedule and cancel by key, and by executors.
+ * Run by sessions that schedule and cancel by key, and by executors.  README.md has the rules: what
+ * a row of the key means, kept tasks, superseded tasks.
  *
- * A unique index cannot ensure this.  A running task is not pending, but its row exists until its
- * transaction ends, and a session that schedules the same key must not wait for this end.  So a
- * session locks the key (key_lock.c) while it looks for a pending task and inserts a task.  The
- * session reads rows with a dirty snapshot, which shows the rows that open transactions insert or
- * delete.  While a process has the lock of a key, it waits for nothing else, and takes no lock of
- * another key.  A session that moves a task inserts the new row under the lock, too.  Otherwise a
- * scan could miss both rows: it could pass the place of the new row before the insertion, and then
- * find the old row deleted.
- *
- * The rows of a key, in the order of their ids:
- *
- * - A row that an executor is deleting, since it runs the task, does not count.
- * - A row that a mark of delay_cancel_all() has hit does not count.
- * - If another open transaction inserts or deletes a row, the session waits for the end of the
- *	 transaction, as UPDATE would.
- * - Of the other rows, the row with the highest id is the pending task.
- * - Rows with lower ids are superseded.  Such rows can exist after an executor was terminated while
- *	 its task had a successor, or after a dump was restored.  A claim of the newer task deletes them
- *	 (pending.c), and a claim of such a row refuses the task.
- * - A row of another origin came with a copy from another database.  The row's task runs only after
- *	 it is armed.  Until then sessions can schedule other tasks of the key in this database, and the
- *	 row does not supersede these tasks.  A newer task of this database supersedes the row.
- *
- * If a session keeps a pending task (if_exists => 'keep', or 'earlier' or 'later' without a move),
- * it locks the row until the end of its transaction, so that the task's run sees the transaction's
- * work.  If many sessions keep the task one after the other, the task could starve.  So when an
- * executor could not claim the row, the next session that would keep the task lets the executor go
- * first.
+ * While a process has the lock of a key (task/key_lock.c), it waits for nothing else, and takes no
+ * lock of another key.  A session that moves a task inserts the new row under the lock, too.
+ * Otherwise a scan could miss both rows: it could pass the place of the new row before the
+ * insertion, and then find the old row deleted.
  *
  * If no task of the key is pending, a session that schedules with unique_for also looks for an
  * ended task whose period lasts, see task/period.c.
@@ -41,7 +18,6 @@
  */
 #include "postgres.h"
 
-#include "access/htup.h"
 #include "access/htup_details.h"
 #include "access/xact.h"
 #include "catalog/pg_collation.h"
@@ -57,9 +33,6 @@
 #include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/inject.h"
-#include "../rows/task_rows.h"
-#include "../shmem/executors.h"
-#include "../task/task.h"
 #include "ending.h"
 
 /* Longest time that a session waits for an executor that could not claim the row. */
@@ -317,27 +290,35 @@ runs_here(Relation rel, const DwKey *key)
 }
 
 /*
- * Removes from the list the rows that other transactions were inserting during the scan.  Returns
- * false if one of these transactions has ended meanwhile: it may have moved a task, and the scan
- * may have missed the new row.
+ * Takes the lock of a key.  Returns the rows of the key except rows that other transactions were
+ * inserting during the scan.  If one of these transactions has ended meanwhile, scans again: it may
+ * have moved a task, and the scan may have missed the new row.
  */
-static bool
-leave_out_uncommitted(List **rows)
+static List *
+lock_committed(Relation rel, const DwKey *key)
 {
-	bool		certain = true;
-	ListCell   *lc;
-
-	foreach(lc, *rows)
+	for (;;)
 	{
-		TransactionId inserter = ((DwKeyRow *) lfirst(lc))->inserter;
+		bool		certain = true;
+		List	   *rows;
+		ListCell   *lc;
 
-		if (!TransactionIdIsValid(inserter))
-			continue;
-		if (!TransactionIdIsInProgress(inserter))
-			certain = false;
-		*rows = foreach_delete_current(*rows, lc);
+		CHECK_FOR_INTERRUPTS();
+		dw_key_lock(key);
+		rows = dw_key_rows(rel, key);
+		foreach(lc, rows)
+		{
+			TransactionId inserter = ((DwKeyRow *) lfirst(lc))->inserter;
+
+			if (!TransactionIdIsValid(inserter))
+				continue;
+			certain &= TransactionIdIsInProgress(inserter);
+			rows = foreach_delete_current(rows, lc);
+		}
+		if (certain)
+			return rows;
+		dw_key_leave();
 	}
-	return certain;
 }
 
 /*
@@ -349,20 +330,12 @@ dw_key_take(Relation rel, const DwKey *key, HeapTuple *tuple, DwTaskKey *task)
 {
 	for (;;)
 	{
-		List	   *rows;
-		DwKeyRow   *row;
+		List	   *rows = lock_committed(rel, key);
+		DwKeyRow   *row = dw_key_newest(rows, false);
 		DwTakeResult state;
-		bool		certain;
 		bool		again;
 
-		CHECK_FOR_INTERRUPTS();
-		dw_key_lock(key);
-		rows = dw_key_rows(rel, key);
-		certain = leave_out_uncommitted(&rows);
 		dw_key_leave();
-		if (!certain)
-			continue;
-		row = dw_key_newest(rows, false);
 		if (row == NULL)
 			row = dw_key_newest(rows, true);
 		if (row == NULL)
@@ -388,22 +361,13 @@ dw_key_cancel(Relation rel, const DwKey *key)
 
 	for (;;)
 	{
-		List	   *rows;
-		ListCell   *lc;
-		DwKeyRow	   *last;
-		DwKeyRow	   *busy = NULL;
-		DwKeyRow   *cancelled = NULL;
 		uint32		ended = dw_autonomous_ended();
+		List	   *rows = lock_committed(rel, key);
+		DwKeyRow   *last = dw_key_newest(rows, true);
+		DwKeyRow   *busy = NULL;
+		DwKeyRow   *cancelled = NULL;
+		ListCell   *lc;
 
-		CHECK_FOR_INTERRUPTS();
-		dw_key_lock(key);
-		rows = dw_key_rows(rel, key);
-		if (!leave_out_uncommitted(&rows))
-		{
-			dw_key_leave();
-			continue;
-		}
-		last = dw_key_newest(rows, true);
 		foreach(lc, rows)
 		{
 			DwKeyRow   *row = (DwKeyRow *) lfirst(lc);
@@ -438,28 +402,4 @@ dw_key_cancel(Relation rel, const DwKey *key)
 		if (ended == dw_autonomous_ended())
 			return DW_GONE;
 	}
-}
-
-/*
- * Called by an executor whose task has failed.  Returns true if the row may be inserted again with
- * the same id.  Otherwise sets *newer to the id of a newer task of the key.
- *
- * If the task has a key, the process has the key's lock until the end of the transaction, which
- * must be near: only the insertion and the commit may follow.
- */
-bool
-dw_key_retry_allowed(Relation rel, HeapTuple tuple, int64 *newer)
-{
-	DwKey		key;
-	DwTaskKey	task;
-	DwKeyRow	   *row;
-
-	if (!dw_key_of(rel, tuple, &key, &task))
-		return true;
-	/* the end of the transaction releases the lock */
-	dw_key_lock(&key);
-	row = dw_key_superseder(dw_key_rows(rel, &key), &task);
-	if (row != NULL)
-		*newer = row->task.id;
-	return row == NULL;
 }

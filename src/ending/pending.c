@@ -14,13 +14,10 @@
  */
 #include "postgres.h"
 
-#include "access/htup.h"
 #include "access/htup_details.h"
 #include "access/tableam.h"
 #include "miscadmin.h"
 #include "utils/rel.h"
-#include "utils/relcache.h"
-#include "utils/snapmgr.h"
 
 #include "../base/clock.h"
 #include "../base/errors.h"
@@ -31,7 +28,6 @@
 #include "../shmem/outcome.h"
 #include "../shmem/shared.h"
 #include "../task/marks.h"
-#include "../task/task.h"
 #include "../task/touched.h"
 #include "ending.h"
 
@@ -152,21 +148,18 @@ dw_take_found(Relation rel, HeapTuple tuple, const DwTaskKey *key, bool *again)
 DwTakeResult
 dw_take_pending(Relation rel, int64 id, HeapTuple *tuple, DwTaskKey *key)
 {
-	if (dw_executor_runs_here(id))
+	if (OidIsValid(dw_owner_of_task_here(id)))
 		return DW_RUNNING;
 
 	for (;;)
 	{
-		Snapshot	snapshot;
 		DwTakeResult state;
 		bool		again;
 		uint32		ended = dw_autonomous_ended();
 		Oid			owner;
 
 		CHECK_FOR_INTERRUPTS();
-		snapshot = RegisterSnapshot(GetLatestSnapshot());
-		*tuple = dw_task_find(rel, id, snapshot);
-		UnregisterSnapshot(snapshot);
+		*tuple = dw_task_find(rel, id, NULL);
 		if (*tuple == NULL)
 		{
 			if (dw_executor_runs_autonomous(id, &owner))

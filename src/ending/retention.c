@@ -15,7 +15,6 @@
 #include "../base/settings.h"
 #include "../base/wing.h"
 #include "../rows/catalog.h"
-#include "../shmem/shared.h"
 #include "ending.h"
 
 /*

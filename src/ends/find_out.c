@@ -19,8 +19,6 @@
 #include "access/table.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
-#include "storage/itemptr.h"
-#include "utils/builtins.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
@@ -90,11 +88,9 @@ set_last_error(Found *found, const Datum *values, const bool *nulls)
 static bool
 is_there(Relation rel, const DwTaskKey *key)
 {
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	HeapTuple	tuple = dw_task_find(rel, key->id, snapshot);
+	HeapTuple	tuple = dw_task_find(rel, key->id, NULL);
 	ItemPointerData tid = key->tid;
 
-	UnregisterSnapshot(snapshot);
 	return tuple != NULL && ItemPointerEquals(&tuple->t_self, &tid);
 }
 
@@ -251,14 +247,13 @@ dw_status_of(PG_FUNCTION_ARGS)
 	dw_require_right();
 	dw_refuse_null(PG_ARGISNULL(0), "task id");
 	find_out(PG_GETARG_INT64(0), &found);
-	{
-		const DwColumn row[] = {
-			dw_text_or_null(found.state != NULL ? found.state : "unknown"),
-			dw_null_if(found.at == 0, DW_TIME(found.at)),
-			dw_null_if(found.attempts < 0, DW_INT4(found.attempts)),
-			dw_text_or_null(found.sqlstate), dw_text_or_null(found.message)
-		};
 
-		return dw_make_row(fcinfo, row, lengthof(row));
-	}
+	const DwColumn row[] = {
+		dw_text_or_null(found.state != NULL ? found.state : "unknown"),
+		dw_null_if(found.at == 0, DW_TIME(found.at)),
+		dw_null_if(found.attempts < 0, DW_INT4(found.attempts)),
+		dw_text_or_null(found.sqlstate), dw_text_or_null(found.message)
+	};
+
+	return dw_make_row(fcinfo, row, lengthof(row));
 }

@@ -4,20 +4,13 @@
  *	  delay_wait(): waits for the outcome of a task.
  *
  * Run by sessions, and by executors whose tasks call delay_wait().  The process that waits is
- * called the waiter.
+ * called the waiter.  The part "Slots" is also run by all processes that end tasks: in commit
+ * callbacks, which take only spinlocks, allocate nothing, and cannot fail.
  *
- * Each process has a slot in shared memory (waiters.c).  A waiter writes its task's id into its
- * slot.  The process that ends a task (an executor, or a session that cancels) looks for slots with
- * this task when its transaction has committed (task/touched.c), and writes the outcome into these
- * slots.  Some events concern many tasks: a mark of delay_cancel_all(), the end of a prepared
- * transaction, plain SQL, a drop of the extension.  After these events all waiters look for their
- * task's row.  So waiters do not poll.  But no process informs a waiter when logical replication
- * has deleted the row, so a waiter also looks once a minute.
- *
- * No outcome is lost.  A waiter fills in its slot before it looks for the row.  The process that
- * ends the task reads the slots after the end is visible.
- *
- * A slot has a spinlock, since commit callbacks cannot fail or wait for a long time.
+ * A waiter fills in its slot in shared memory before it looks for its task's row, and the process
+ * that ends the task reads the slots after the end is visible.  So no outcome is lost.  Waiters do
+ * not poll, except that they look for the row once a minute, since no process informs them when
+ * logical replication has deleted it.  README.md has the protocol.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,6 +25,7 @@
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/lmgr.h"
+#include "storage/shmem.h"
 #include "storage/spin.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -53,6 +47,29 @@
 #include "../task/task.h"
 #include "ends.h"
 
+/* A waiter looks for the row at least once in this time. */
+#define LOOK_US			USECS_PER_MINUTE
+
+/* The slot of one process: the task that it waits for, and the task's outcome. */
+typedef struct Waiter
+{
+	slock_t		lock;
+	Oid			database;		/* InvalidOid: the process does not wait */
+	int64		id;				/* id of the task */
+	DwOutcome	outcome;		/* DW_NOT_ENDED until the task has ended */
+	bool		let_go;			/* the transaction that ended the task has released its locks, so
+								 * delay_wait() may return */
+	bool		look;			/* the waiter must look at the task's row */
+} Waiter;
+
+/* An event that concerns waiters. */
+typedef enum Event
+{
+	TASK_ENDED,					/* the end of a task is visible */
+	LOCKS_RELEASED,				/* the transaction that ended a task has released its locks */
+	ENDS_IN_DOUBT				/* any tasks may have ended */
+} Event;
+
 /* The state of a task, by its rows */
 typedef enum State
 {
@@ -61,26 +78,144 @@ typedef enum State
 	HAS_FAILED					/* the task is among the failed tasks */
 } State;
 
+/* One slot for each process; its index is dw_my_proc() - 1. */
+static Waiter *slots = NULL;
+
 /* See dw_wait_event() */
 static uint32 wait_event = 0;
 
 PG_FUNCTION_INFO_V1(dw_wait);
 
+/*---- Slots ----*/
+
+/* Requests shared memory for the slots. */
+static void
+request_slots(void)
+{
+	ShmemRequestStruct(.name = "delay_wheel waiters",
+					   .size = mul_size(MaxBackends, sizeof(Waiter)),
+					   .ptr = (void **) &slots);
+}
+
+/* Initializes the slots.  Called once for each shared memory. */
+static void
+init_slots(void)
+{
+	memset(slots, 0, mul_size(MaxBackends, sizeof(Waiter)));
+	for (int i = 0; i < MaxBackends; i++)
+		SpinLockInit(&slots[i].lock);
+}
+
+/* Returns true if the slot's process waits for this task of the database (0: for any task). */
+static bool
+waits_for(const Waiter *slot, Oid database, int64 id)
+{
+	return slot->database == database && (id == 0 || slot->id == id);
+}
+
 /*
- * Returns true if delay_wait() may return: no process has written an outcome into the slot, or a
- * process has written it and then released its locks.
+ * Writes an event into the slots that wait for this task (0: all tasks of the database), and wakes
+ * their processes, except for TASK_ENDED: these waiters must wait until the locks are released.  A
+ * waiter raises db->waiters before it reads the row, so this function sees each waiter that found
+ * the task pending.
+ */
+static void
+inform_waiters(DwDatabase *db, int64 id, Event event, DwOutcome outcome)
+{
+	pg_memory_barrier();
+	if (pg_atomic_read_u32(&db->waiters) == 0)
+		return;
+	for (int i = 0; i < MaxBackends; i++)
+	{
+		Waiter	   *slot = &slots[i];
+		bool		wakes = false;
+
+		if (!waits_for(slot, db->oid, id))
+			continue;
+		SpinLockAcquire(&slot->lock);
+		/* check again under the lock */
+		if (!waits_for(slot, db->oid, id))
+			 /* another wait has begun */ ;
+		else if (event == TASK_ENDED)
+			slot->outcome = outcome;
+		else if (event == ENDS_IN_DOUBT)
+			slot->look = wakes = true;
+		else if (slot->outcome != DW_NOT_ENDED)
+			slot->let_go = wakes = true;
+		SpinLockRelease(&slot->lock);
+		if (wakes)
+			SetLatch(dw_proc_latch(i + 1));
+	}
+}
+
+/* These three are functions of the wing, see base/wing.h. */
+static void
+tell_end(DwDatabase *db, int64 id, int outcome)
+{
+	inform_waiters(db, id, TASK_ENDED, outcome);
+}
+
+static void
+let_waiters_go(DwDatabase *db, int64 id)
+{
+	inform_waiters(db, id, LOCKS_RELEASED, DW_NOT_ENDED);
+}
+
+static void
+make_waiters_look(DwDatabase *db)
+{
+	inform_waiters(db, 0, ENDS_IN_DOUBT, DW_NOT_ENDED);
+}
+
+/* Fills in the slot of this process; database InvalidOid: the process does not wait. */
+static void
+fill_slot(Oid database, int64 id)
+{
+	Waiter	   *slot = &slots[dw_my_proc() - 1];
+
+	SpinLockAcquire(&slot->lock);
+	slot->database = database;
+	slot->id = id;
+	slot->outcome = DW_NOT_ENDED;
+	slot->let_go = slot->look = false;
+	SpinLockRelease(&slot->lock);
+}
+
+/* Clears the slot.  Called directly, and as an exit callback.  db: a pointer to the DwDatabase. */
+static void
+end_wait(int code, Datum db)
+{
+	fill_slot(InvalidOid, 0);
+	pg_atomic_fetch_sub_u32(&((DwDatabase *) DatumGetPointer(db))->waiters, 1);
+}
+
+/* Returns a copy of this process's slot, and clears the request to look at the row. */
+static Waiter
+read_slot(void)
+{
+	Waiter	   *slot = &slots[dw_my_proc() - 1];
+	Waiter		result;
+
+	SpinLockAcquire(&slot->lock);
+	result = *slot;
+	slot->look = false;
+	SpinLockRelease(&slot->lock);
+	return result;
+}
+
+/*
+ * Returns true if delay_wait() may return an outcome: no process has written an outcome into the
+ * slot, or a process has written it and then released its locks.
  */
 static bool
 may_go(void)
 {
-	DwWaiter	   *slot = dw_my_waiter();
-	bool		may;
+	Waiter		slot = read_slot();
 
-	SpinLockAcquire(&slot->lock);
-	may = slot->outcome == DW_NOT_ENDED || slot->let_go;
-	SpinLockRelease(&slot->lock);
-	return may;
+	return slot.outcome == DW_NOT_ENDED || slot.let_go;
 }
+
+/*---- Reading the rows ----*/
 
 /* Raises an error if this transaction itself prevents the task from running. */
 static void
@@ -99,7 +234,6 @@ refuse_own(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 static bool
 stands_in_failed(Relation rel, int64 id, Snapshot snapshot)
 {
-	bool		found = false;
 	ListCell   *lc;
 
 	foreach(lc, dw_failed_rows(rel, id, snapshot))
@@ -109,9 +243,9 @@ stands_in_failed(Relation rel, int64 id, Snapshot snapshot)
 										 RelationGetDescr(rel), &isnull);
 
 		if (has_privs_of_role(GetUserId(), DatumGetObjectId(owner)))
-			found = true;
+			return true;
 	}
-	return found;
+	return false;
 }
 
 /*
@@ -266,7 +400,6 @@ look_again(int64 id)
 {
 	DwOutcome	outcome;
 	State		state;
-	bool		again;
 
 	if (look_at_task(id, false) == PENDING)
 	{
@@ -274,7 +407,7 @@ look_again(int64 id)
 		return DW_NOT_ENDED;
 	}
 	wait_for_deleter(id);
-	outcome = dw_wait_read(&again);
+	outcome = read_slot().outcome;
 	if (outcome != DW_NOT_ENDED)
 		return outcome;
 	state = look_at_task(id, false);
@@ -288,7 +421,7 @@ look_again(int64 id)
 static const char *
 wait_for_task(int64 id, int64 deadline)
 {
-	int64		look_at = dw_uptime() + DW_WAIT_LOOK_US;
+	int64		look_at = dw_uptime() + LOOK_US;
 	State		state = look_at_task(id, true);
 
 	if (state != PENDING)
@@ -307,14 +440,14 @@ wait_for_task(int64 id, int64 deadline)
 
 	for (;;)
 	{
-		bool		must_look;
-		DwOutcome	outcome = dw_wait_read(&must_look);
+		Waiter		slot = read_slot();
+		DwOutcome	outcome = slot.outcome;
 		int64		now = dw_uptime();
 
-		if (outcome == DW_NOT_ENDED && (must_look || now >= look_at))
+		if (outcome == DW_NOT_ENDED && (slot.look || now >= look_at))
 		{
 			outcome = look_again(id);
-			look_at = now + DW_WAIT_LOOK_US;
+			look_at = now + LOOK_US;
 			/* reading the row takes locks, which may have reset the latch */
 			CHECK_FOR_INTERRUPTS();
 			if (outcome == DW_NOT_ENDED && now < deadline)
@@ -349,17 +482,29 @@ dw_wait(PG_FUNCTION_ARGS)
 	id = PG_GETARG_INT64(0);
 	if (!PG_ARGISNULL(1))
 		deadline = dw_time_add(dw_uptime(), dw_interval_us(PG_GETARG_INTERVAL_P(1)));
-	if (dw_executor_runs_here(id))
+	if (OidIsValid(dw_owner_of_task_here(id)))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("task %lld cannot wait for itself", (long long) id)));
 	db = dw_require_my_database();
-	dw_wait_begin(db, id);
-	PG_ENSURE_ERROR_CLEANUP(dw_wait_end, PointerGetDatum(db));
+	fill_slot(db->oid, id);
+	/* a full barrier, so that the slot is written before the row is read */
+	pg_atomic_fetch_add_u32(&db->waiters, 1);
+	PG_ENSURE_ERROR_CLEANUP(end_wait, PointerGetDatum(db));
 	{
 		result = wait_for_task(id, deadline);
 	}
-	PG_END_ENSURE_ERROR_CLEANUP(dw_wait_end, PointerGetDatum(db));
-	dw_wait_end(0, PointerGetDatum(db));
+	PG_END_ENSURE_ERROR_CLEANUP(end_wait, PointerGetDatum(db));
+	end_wait(0, PointerGetDatum(db));
 	PG_RETURN_TEXT_P(cstring_to_text(result));
 }
+
+const DwWing dw_ends_wing = {
+	.request_memory = request_slots,
+	.memory_is_ready = init_slots,
+	.task_ended = dw_ends_follow,
+	.end_committed = tell_end,
+	.end_visible = let_waiters_go,
+	.ends_in_doubt = make_waiters_look,
+	.outcome_of = dw_outcome_if_ended
+};

@@ -379,7 +379,7 @@ catch_error(DwRun *run)
 	error = dw_task_error();
 	/* a transaction that fails at its commit may have committed on some nodes */
 	if (run->error == NULL)
-		run->undone = dw_other_nodes_in_two_phase();
+		run->undone = dw_other_nodes_phases() == DW_TWO_PHASES;
 	return error;
 }
 
@@ -553,7 +553,7 @@ claim_and_run(void)
 			if (!again)
 				dw_count_begin(work.db, work.me, run->started - claimed.key.due);
 			run->error = run_task_sql(work.me, &claimed, &run->result, &run->timed_out);
-			run->undone = run->error != NULL && dw_other_nodes_take_part();
+			run->undone = run->error != NULL && dw_other_nodes_phases() != DW_NO_PART;
 		}
 		run->outcome = run->error == NULL ? DW_DONE : DW_FAILED;
 		if (work.quit == NULL && run->outcome == DW_FAILED && may_repeat())

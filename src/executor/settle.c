@@ -6,8 +6,8 @@
  * Run by executors.  A run has an outcome (struct DwRun).  The executor settles the run with
  * dw_settle() in the transaction that has deleted the task's row (the claim).  dw_settle()
  * concludes the task (ending/conclude.c), records it as failed, or puts it back for another attempt
- * (ending/attempt_end.c).  The commit counts the outcome (transaction.c).  This file settles all
- * kinds of tasks: alone, in a batch, or with a mode.
+ * (ending/conclude.c).  The commit counts the outcome (transaction.c).  This file settles all kinds
+ * of tasks: alone, in a batch, or with a mode.
  *
  *-------------------------------------------------------------------------
  */

@@ -3,24 +3,16 @@
  * failed.c
  *	  The limits for age and number of failed tasks.
  *
- * Run by the sweeper.  The sweeper removes rows of delay_wheel_data.failed_task that are older than
- * delay_wheel.failed_max_age.  If there are more than delay_wheel.failed_max_count rows, it also
- * removes the oldest rows of the owners with most rows, until these owners have equal numbers.  So
- * a role with many failures does not displace failed tasks of other roles.
+ * Run by the sweeper.  README.md describes when it removes which rows of
+ * delay_wheel_data.failed_task.  If there are too many, it removes the oldest rows of the owners
+ * with most rows, until these owners have equal numbers.  So a role with many failures does not
+ * displace failed tasks of other roles.
  *
- * The sweeper does not poll.  At the time of DW_JOB_FAILED (news.c), it must remove the
- * oldest row.  A process that records a failure lowers this time if it is not set, or if there may
- * be too many rows.  This is the case when the database's counter of failures has passed the failed
- * limit, which the sweeper sets after it has counted the rows.
+ * Age and number can exceed their limits by a hundredth for a while, so that the sweeper removes
+ * many rows at a time.
  *
- * The age and the number can exceed their limits by a hundredth for a while, so that the sweeper
- * removes many rows at a time.
- *
- * A pass first counts the rows of each owner, if there may be too many, and then deletes from the
- * oldest row on.  A pass consists of slices.  Each slice is a transaction, and begins at the end of
- * the previous slice, since otherwise it would read all deleted rows again.  The counts take effect
- * at the end of the pass.  A pass that is aborted, or interrupted by the end of the process, has no
- * effect except its deleted rows.
+ * A pass consists of slices, each in a transaction of its own.  Its counts take effect at its end:
+ * a pass that is aborted has no effect except its deleted rows.
  *
  *-------------------------------------------------------------------------
  */
@@ -79,14 +71,6 @@ typedef struct Owner
 	int64		surplus;		/* number of rows that the pass must still delete */
 } Owner;
 
-/* The result of a slice */
-typedef enum Trimmed
-{
-	TRIMMED_NOTHING,			/* there is no extension */
-	TRIMMED_SOME,
-	TRIMMED_LAST				/* no more rows must be deleted */
-} Trimmed;
-
 /* The sweeper's current pass. */
 static struct
 {
@@ -94,7 +78,8 @@ static struct
 	{
 		NO_PASS,
 		COUNTING,
-		DELETING
+		DELETING,
+		ALL_DELETED
 	}			phase;
 	int64		began;			/* time of its begin, by dw_uptime() */
 	Position	reached;		/* the next slice begins here */
@@ -107,13 +92,6 @@ static struct
 	bool		any_locked;		/* a row could not be deleted, since it was locked */
 	TimestampTz oldest;			/* failed_at of the oldest row that stays; DW_NEVER: no row */
 }			pass;
-
-/* Aborts the current pass: settings or the clock have changed, so its limits are wrong. */
-static void
-restart(void)
-{
-	pass.phase = NO_PASS;
-}
 
 /* Frees the table of owners. */
 static void
@@ -145,18 +123,14 @@ owner_of(Relation rel, HeapTuple tuple, HASHACTION action)
 static void
 begin_deleting(void)
 {
-	static const Position before_all = {DT_NOBEGIN, PG_INT64_MIN};
-
 	pass.phase = DELETING;
-	pass.reached = before_all;
+	pass.reached = (Position) {DT_NOBEGIN, PG_INT64_MIN};
 }
 
 /* Begins a pass.  If there may be too many rows, it counts them first. */
 static void
 begin_trim_pass(DwDatabase *db)
 {
-	static const Position after_all = {DT_NOEND, PG_INT64_MAX};
-
 	forget_owners();
 	memset(&pass, 0, sizeof(pass));
 	pass.began = dw_uptime();
@@ -171,7 +145,7 @@ begin_trim_pass(DwDatabase *db)
 		HASHCTL		control = {.keysize = sizeof(Oid), .entrysize = sizeof(Owner), .hcxt = TopMemoryContext};
 
 		pass.phase = COUNTING;
-		pass.reached = after_all;
+		pass.reached = (Position) {DT_NOEND, PG_INT64_MAX};
 		pass.owners = hash_create("delay_wheel owners of failed tasks", 64, &control,
 								  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	}
@@ -200,7 +174,8 @@ compare_owners_by_rows(const void *a, const void *b)
 
 /*
  * Shares delay_wheel.failed_max_count among the owners, and sets the surplus of each.  Owners with
- * few rows keep all of them.  The other owners get equal parts of the rest.
+ * few rows keep all of them.  The other owners get equal parts of the rest.  Also sets the new
+ * failed limit.
  */
 static void
 share_room(void)
@@ -224,19 +199,17 @@ share_room(void)
 		room -= kept;
 	}
 	pfree(owners);
+	room = Max(dw_failed_max_count - pass.counted, 0) + dw_failed_max_count / 100;
+	pass.limit = pass.failed + room + 1;
 }
 
-/*
- * Counts a slice of the rows, from the newest row on.  After the last slice, sets the limits and
- * begins to delete.
- */
+/* Counts a slice of the rows, from the newest row on.  After the last slice, begins to delete. */
 static void
 count_rows(Relation rel)
 {
 	DwFailedScan *scan = dw_failed_scan_begin(rel, BackwardScanDirection, pass.reached.failed_at,
 											  pass.reached.id, GetActiveSnapshot());
 	int64		began = dw_uptime();
-	bool		ended = false;
 
 	for (int n = 0; !slice_is_over(began, n); n++)
 	{
@@ -245,7 +218,8 @@ count_rows(Relation rel)
 
 		if (tuple == NULL)
 		{
-			ended = true;
+			share_room();
+			begin_deleting();
 			break;
 		}
 		owner_of(rel, tuple, HASH_ENTER)->rows++;
@@ -253,28 +227,19 @@ count_rows(Relation rel)
 		pass.reached = at;
 	}
 	dw_failed_scan_end(scan);
-	if (ended)
-	{
-		int64		room = Max(dw_failed_max_count - pass.counted, 0) + dw_failed_max_count / 100;
-
-		pass.limit = pass.failed + room + 1;
-		share_room();
-		begin_deleting();
-	}
 }
 
 /*
  * Deletes a slice of the rows, from the oldest row on: rows of owners with too many rows, and all
- * rows that are too old.  Returns true if no more rows must be deleted.
+ * rows that are too old.
  */
-static bool
+static void
 delete_oldest(Relation rel)
 {
 	DwFailedScan *scan = dw_failed_scan_begin(rel, ForwardScanDirection, pass.reached.failed_at,
 											  pass.reached.id, GetActiveSnapshot());
 	int64		began = dw_uptime();
 	TimestampTz now = dw_now();
-	bool		ended = false;
 	int			deleted = 0;
 
 	for (int n = 0; deleted < SLICE_DELETED && !slice_is_over(began, n); n++)
@@ -288,7 +253,7 @@ delete_oldest(Relation rel)
 		tuple = dw_failed_scan_next(scan, &at.failed_at, &at.id);
 		if (tuple == NULL)
 		{
-			ended = true;
+			pass.phase = ALL_DELETED;
 			break;
 		}
 		owner = owner_of(rel, tuple, HASH_FIND);
@@ -298,7 +263,7 @@ delete_oldest(Relation rel)
 			pass.oldest = Min(pass.oldest, at.failed_at);
 			if (pass.surplus == 0)
 			{
-				ended = true;
+				pass.phase = ALL_DELETED;
 				break;
 			}
 			pass.reached = at;
@@ -322,7 +287,6 @@ delete_oldest(Relation rel)
 	}
 	dw_failed_scan_end(scan);
 	pass.deleted += deleted;
-	return ended;
 }
 
 /* Ends the pass, and publishes its results.  Returns the time of the next pass. */
@@ -363,7 +327,7 @@ end_trim_pass(DwDatabase *db)
 static bool
 trim_slice(DwDatabase *db, const DwCatalog *cat, void *state)
 {
-	Trimmed    *trimmed = state;
+	bool	   *called = state;
 	Relation	rel;
 
 	/* called before the snapshot is taken, since it reads the counter */
@@ -374,11 +338,11 @@ trim_slice(DwDatabase *db, const DwCatalog *cat, void *state)
 		return false;
 	dw_worker_activity(STATE_RUNNING, pass.phase == COUNTING ?
 					   "delay_wheel: counting rows of failed tasks" : "delay_wheel: removing old rows of failed tasks");
-	*trimmed = TRIMMED_SOME;
+	*called = true;
 	if (pass.phase == COUNTING)
 		count_rows(rel);
-	else if (delete_oldest(rel))
-		*trimmed = TRIMMED_LAST;
+	else
+		delete_oldest(rel);
 	dw_slice_close(rel);
 	DW_INJECT("trim-before-commit");
 	return true;
@@ -392,19 +356,19 @@ trim_slice(DwDatabase *db, const DwCatalog *cat, void *state)
 static TimestampTz
 trim_failed(DwDatabase *db, bool *more)
 {
-	Trimmed		trimmed = TRIMMED_NOTHING;
+	bool		called = false;
 	int64		before = pass.phase == NO_PASS ? 0 : pass.counted + pass.deleted;
-	bool		done = dw_slice_do(db, trim_slice, &trimmed);
+	bool		done = dw_slice_do(db, trim_slice, &called);
 
 	*more = false;
-	if (!done || trimmed == TRIMMED_NOTHING)
+	if (!done || !called)
 	{
 		/* the slice was rolled back, or the table is gone: begin a new pass */
 		pass.phase = NO_PASS;
 		return done ? DW_NEVER : dw_now() + RETRY_US;
 	}
 	dw_worker_progress(pass.counted + pass.deleted - before);
-	if (trimmed == TRIMMED_LAST)
+	if (pass.phase == ALL_DELETED)
 		return end_trim_pass(db);
 	*more = true;
 	return DW_NEVER;
@@ -419,7 +383,8 @@ trim_failed(DwDatabase *db, bool *more)
 static void
 doubt_failed(DwDatabase *db, bool settings)
 {
-	restart();
+	/* settings or the clock have changed, so the limits of the pass are wrong */
+	pass.phase = NO_PASS;
 	if (!settings)
 		dw_job_put_off(&db->sweeper_news, DW_JOB_FAILED, PG_INT64_MIN);
 	if (!settings && !dw_any_may_have_rows(offsetof(DwCatalog, failed), 1))

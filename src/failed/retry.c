@@ -122,19 +122,13 @@ end_retrying(Retrying *retrying)
 static Outcome
 judge(const Retrying *retrying, const FailedRow *row)
 {
-	Snapshot	snapshot;
-	HeapTuple	tuple;
-
 	if (!SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(row->owner)))
 		return NO_OWNER;
 	if (!dw_queue_keep(row->queue))
 		return NO_QUEUE;
 	if (dw_queue_is_external(dw_my_database(), row->queue) != row->nulls[Anum_failed_sql - 1])
 		return WRONG_KIND;
-	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	tuple = dw_task_find(retrying->task, row->id, snapshot);
-	UnregisterSnapshot(snapshot);
-	return tuple != NULL ? IS_PENDING : DEALT_WITH;
+	return dw_task_find(retrying->task, row->id, NULL) != NULL ? IS_PENDING : DEALT_WITH;
 }
 
 /*---- Putting back and discarding ----*/
@@ -264,13 +258,11 @@ deal_with(Retrying *retrying, int64 id, ItemPointer tid, FailedRow *row)
 {
 	for (;;)
 	{
-		Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-		List	   *rows = dw_failed_rows(retrying->failed, id, snapshot);
+		List	   *rows = dw_failed_rows(retrying->failed, id, NULL);
 		TM_Result	result;
 		Outcome		outcome;
 		Oid			owner;
 
-		UnregisterSnapshot(snapshot);
 		CHECK_FOR_INTERRUPTS();
 		if (rows == NIL)
 			return NOT_THERE;
@@ -342,28 +334,15 @@ refuse(Outcome why, const FailedRow *row)
 			 errmsg("task %lld is pending", (long long) row->id)));
 }
 
-/* Returns a column of a failed row as a text; NULL if it is null. */
-static const text *
-failed_text(const FailedRow *row, AttrNumber column)
-{
-	return row->nulls[column - 1] ? NULL : DatumGetTextPP(row->values[column - 1]);
-}
-
 /* Records that a failed task was put back, or discarded. */
 static void
 audit_one(const FailedRow *row, bool discards)
 {
-	DwAction	action = {
-		.what = discards ? "discard" : "retry",
-		.task = row->id,
-		.owner = row->owner,
-		.queue = row->queue,
-		.with_queue = true,
-		.key = failed_text(row, Anum_failed_key),
-		.tag = failed_text(row, Anum_failed_tag)
-	};
+	Datum		values[Natts_task];
+	bool		nulls[Natts_task];
 
-	dw_audit_write(&action);
+	dw_task_from_failed(row->values, row->nulls, values, nulls);
+	dw_audit_task(discards ? "discard" : "retry", values, nulls, 0, NULL);
 }
 
 /* Does the work of delay_retry() and delay_discard(). */

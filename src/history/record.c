@@ -181,16 +181,10 @@ note_written(DwDatabase *db, Relation rel, BlockNumber page)
 static DwHistoryLevel
 level_of(int16 queue)
 {
-	DwHistoryLevel level = dw_history;
+	const DwDeclaredQueue *declared = queue != 0 ? dw_queue_now(dw_my_database(), queue) : NULL;
 
-	if (queue != 0)
-	{
-		DwHistoryLevel said = dw_queue_history(dw_my_database(), queue);
-
-		if (said != DW_HISTORY_UNSET)
-			level = said;
-	}
-	return level;
+	return declared == NULL || declared->history == DW_HISTORY_UNSET ?
+		dw_history : declared->history;
 }
 
 /* Returns true for a wanted end, which the level "errors" does not record. */

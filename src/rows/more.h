@@ -29,7 +29,7 @@
 #define DW_MORE_ON_SUCCESS	"on_success"	/* text: SQL of a follow-up task */
 #define DW_MORE_ON_FAILURE	"on_failure"	/* text: SQL of a follow-up task */
 #define DW_MORE_MODE		"mode"	/* text: see DwMode */
-#define DW_MORE_RETRY_BACKOFF	"retry_backoff" /* text: see task/retries.c */
+#define DW_MORE_RETRY_BACKOFF	"retry_backoff" /* text: see task/attempts.c */
 #define DW_MORE_RETRY_MAX_DELAY "retry_max_delay"	/* number: the longest pause, in us; 0: an hour,
 													 * or retry_delay if that is longer */
 #define DW_MORE_RETRY_ON	"retry_on"	/* text: SQLSTATEs or classes, separated by commas */

@@ -18,12 +18,10 @@
 #include "access/xact.h"
 #include "commands/trigger.h"
 #include "fmgr.h"
-#include "utils/builtins.h"
 #include "utils/rel.h"
 
 #include "../base/signature.h"
 #include "../base/wing.h"
-#include "../rows/catalog.h"
 #include "task.h"
 
 PG_FUNCTION_INFO_V1(dw_plain_sql);

@@ -20,7 +20,6 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "access/xact.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_namespace.h"
@@ -35,7 +34,6 @@
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
-#include "utils/syscache.h"
 
 #include "../base/compat.h"
 #include "../base/errors.h"
@@ -46,18 +44,25 @@ PG_FUNCTION_INFO_V1(dw_allow);
 PG_FUNCTION_INFO_V1(dw_disallow);
 PG_FUNCTION_INFO_V1(dw_revoke_defaults);
 
-/* Returns the role names of an array, NULL for a NULL, and sets *n to their number. */
-static const char **
-role_names(ArrayType *array, int *n)
+/* Returns the role names of an array.  Raises an error if there is none, or one is null. */
+static List *
+role_names(ArrayType *array)
 {
+	List	   *names = NIL;
 	Datum	   *values;
 	bool	   *nulls;
-	const char **names;
+	int			n;
 
-	deconstruct_array(array, NAMEOID, NAMEDATALEN, false, TYPALIGN_CHAR, &values, &nulls, n);
-	names = palloc(*n * sizeof(char *));
-	for (int i = 0; i < *n; i++)
-		names[i] = nulls[i] ? NULL : NameStr(*DatumGetName(values[i]));
+	deconstruct_array(array, NAMEOID, NAMEDATALEN, false, TYPALIGN_CHAR, &values, &nulls, &n);
+	if (n == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("no role is given")));
+	for (int i = 0; i < n; i++)
+	{
+		dw_refuse_null(nulls[i], "role name");
+		names = lappend(names, NameStr(*DatumGetName(values[i])));
+	}
 	return names;
 }
 
@@ -66,22 +71,14 @@ role_names(ArrayType *array, int *n)
  * for PUBLIC.
  */
 static char *
-list_roles(ArrayType *array)
+list_roles(List *names)
 {
 	StringInfoData list;
-	int			n;
-	const char **names = role_names(array, &n);
+	ListCell   *lc;
 
-	if (n == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("no role is given")));
 	initStringInfo(&list);
-	for (int i = 0; i < n; i++)
-	{
-		dw_refuse_null(names[i] == NULL, "role name");
-		appendStringInfo(&list, "%s%s", i > 0 ? ", " : "", quote_identifier(names[i]));
-	}
+	foreach(lc, names)
+		appendStringInfo(&list, "%s%s", list.len > 0 ? ", " : "", quote_identifier(lfirst(lc)));
 	return list.data;
 }
 
@@ -90,42 +87,6 @@ static Oid
 role_named(const char *name)
 {
 	return strcmp(name, "public") == 0 ? ACL_ID_PUBLIC : get_role_oid(name, false);
-}
-
-/* Returns true if the current user is a superuser, or has the rights of the view's owner. */
-static bool
-owns_right(void)
-{
-	Oid			view = dw_right_view();
-	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(view));
-	Oid			owner;
-
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for relation %u", view);
-	owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
-	ReleaseSysCache(tuple);
-	return has_privs_of_role(GetUserId(), owner);
-}
-
-/* Raises an error unless the current user may grant the right. */
-static void
-require_owner_of_right(void)
-{
-	/* GRANT itself would only warn */
-	if (!owns_right())
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("must be owner of view \"%s\"", DW_RIGHT_VIEW)));
-}
-
-/*
- * Makes other calls of allow() and disallow() wait until this transaction ends.  PostgreSQL itself
- * fails when two transactions change the rights of one object.
- */
-static void
-lock_right(void)
-{
-	LockRelationOid(dw_right_view(), ShareUpdateExclusiveLock);
 }
 
 /* Executes a GRANT, REVOKE or CREATE ROLE.  The caller has connected to SPI. */
@@ -174,7 +135,7 @@ dw_group_allow(void)
 	if (!OidIsValid(get_role_oid(DW_GROUP, true)) ||
 		!OidIsValid(get_extension_oid("delay_wheel", true)) ||
 		!OidIsValid(get_extension_oid("citus", true)) ||
-		!owns_right())
+		!dw_owns_relation(dw_right_view(), GetUserId()))
 		return;
 	nest_level = dw_own_sql_begin();
 	/* each node executes its own GRANT */
@@ -201,14 +162,12 @@ has_other_nodes(void)
  * has connected to SPI.
  */
 static void
-join_group(ArrayType *roles)
+join_group(List *names, const char *list)
 {
-	const char *list = list_roles(roles);
-	int			n;
-	const char **names = role_names(roles, &n);
+	ListCell   *lc;
 
-	for (int i = 0; i < n; i++)
-		if (strcmp(names[i], "public") == 0)
+	foreach(lc, names)
+		if (strcmp(lfirst(lc), "public") == 0)
 			ereport(ERROR,
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 					 errmsg("cannot allow all roles on all nodes of Citus"),
@@ -216,16 +175,13 @@ join_group(ArrayType *roles)
 	if (!OidIsValid(get_role_oid(DW_GROUP, true)))
 		change_rights("CREATE ROLE " DW_GROUP);
 	change_rights(psprintf("GRANT " DW_GROUP " TO %s", list));
-	for (int i = 0; i < n; i++)
-	{
-		const char *name = names[i];
-
-		if (!has_privs_of_role(get_role_oid(name, false), get_role_oid(DW_GROUP, false)))
+	foreach(lc, names)
+		if (!has_privs_of_role(get_role_oid(lfirst(lc), false), get_role_oid(DW_GROUP, false)))
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("role \"%s\" does not inherit the rights of role \"%s\"", name, DW_GROUP),
+					 errmsg("role \"%s\" does not inherit the rights of role \"%s\"",
+							(char *) lfirst(lc), DW_GROUP),
 					 errhint("On Citus, roles are allowed as members of a group. Use ALTER ROLE ... INHERIT first.")));
-	}
 }
 
 /*---- allow() and disallow() ----*/
@@ -240,55 +196,31 @@ grant_callback(void *arg)
 
 /* Grants the roles the right on this node.  The caller has connected to SPI. */
 static void
-grant_right(ArrayType *roles)
+grant_right(List *names, const char *list)
 {
 	Oid			schema = extension_schema();
 	ErrorContextCallback callback = {
 		.previous = error_context_stack,
 		.callback = grant_callback
 	};
-	int			n;
-	const char **names = role_names(roles, &n);
+	ListCell   *lc;
 
 	error_context_stack = &callback;
-	change_rights(psprintf("GRANT INSERT ON " DW_RIGHT_VIEW " TO %s", list_roles(roles)));
+	change_rights(psprintf("GRANT INSERT ON " DW_RIGHT_VIEW " TO %s", list));
 	error_context_stack = callback.previous;
-	for (int i = 0; i < n; i++)
-		grant_schema(schema, names[i]);
-}
-
-/* SQL function delay_wheel.allow(). */
-Datum
-dw_allow(PG_FUNCTION_ARGS)
-{
-	ArrayType  *roles;
-
-	dw_refuse_null(PG_ARGISNULL(0), "role name");
-	roles = PG_GETARG_ARRAYTYPE_P(0);
-	require_owner_of_right();
-	lock_right();
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "could not connect to the SPI manager");
-	if (has_other_nodes())
-		join_group(roles);
-	else
-		grant_right(roles);
-	if (dw_audits(DW_AUDIT_CONTROL))
-		dw_audit_write(&(DwAction) {.what = "allow",.detail = list_roles(roles)});
-	SPI_finish();
-	PG_RETURN_BOOL(true);
+	foreach(lc, names)
+		grant_schema(schema, lfirst(lc));
 }
 
 /* Warns of each role that still has the right after the REVOKE. */
 static void
-warn_of_allowed(ArrayType *roles)
+warn_of_allowed(List *names)
 {
-	int			n;
-	const char **names = role_names(roles, &n);
+	ListCell   *lc;
 
-	for (int i = 0; i < n; i++)
+	foreach(lc, names)
 	{
-		const char *name = names[i];
+		const char *name = lfirst(lc);
 		Oid			role = role_named(name);
 
 		if (role != ACL_ID_PUBLIC && !superuser_arg(role) &&
@@ -300,26 +232,54 @@ warn_of_allowed(ArrayType *roles)
 	}
 }
 
+/* Does the work of delay_wheel.allow() and disallow(). */
+static Datum
+change_allowed(FunctionCallInfo fcinfo, bool allows)
+{
+	List	   *names;
+	char	   *list;
+
+	dw_refuse_null(PG_ARGISNULL(0), "role name");
+	/* GRANT itself would only warn */
+	if (!dw_owns_relation(dw_right_view(), GetUserId()))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("must be owner of view \"%s\"", DW_RIGHT_VIEW)));
+	/* other calls wait: PostgreSQL fails if two transactions change the rights of one object */
+	LockRelationOid(dw_right_view(), ShareUpdateExclusiveLock);
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "could not connect to the SPI manager");
+	names = role_names(PG_GETARG_ARRAYTYPE_P(0));
+	list = list_roles(names);
+	if (!allows)
+	{
+		change_rights(psprintf("REVOKE INSERT ON " DW_RIGHT_VIEW " FROM %s CASCADE", list));
+		if (has_other_nodes() && OidIsValid(get_role_oid(DW_GROUP, true)))
+			change_rights(psprintf("REVOKE " DW_GROUP " FROM %s", list));
+		warn_of_allowed(names);
+	}
+	else if (has_other_nodes())
+		join_group(names, list);
+	else
+		grant_right(names, list);
+	if (dw_audits(DW_AUDIT_CONTROL))
+		dw_audit_write(&(DwAction) {.what = allows ? "allow" : "disallow",.detail = list});
+	SPI_finish();
+	PG_RETURN_BOOL(true);
+}
+
+/* SQL function delay_wheel.allow(). */
+Datum
+dw_allow(PG_FUNCTION_ARGS)
+{
+	return change_allowed(fcinfo, true);
+}
+
 /* SQL function delay_wheel.disallow(). */
 Datum
 dw_disallow(PG_FUNCTION_ARGS)
 {
-	ArrayType  *roles;
-
-	dw_refuse_null(PG_ARGISNULL(0), "role name");
-	roles = PG_GETARG_ARRAYTYPE_P(0);
-	require_owner_of_right();
-	lock_right();
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "could not connect to the SPI manager");
-	change_rights(psprintf("REVOKE INSERT ON " DW_RIGHT_VIEW " FROM %s CASCADE", list_roles(roles)));
-	if (has_other_nodes() && OidIsValid(get_role_oid(DW_GROUP, true)))
-		change_rights(psprintf("REVOKE " DW_GROUP " FROM %s", list_roles(roles)));
-	warn_of_allowed(roles);
-	if (dw_audits(DW_AUDIT_CONTROL))
-		dw_audit_write(&(DwAction) {.what = "disallow",.detail = list_roles(roles)});
-	SPI_finish();
-	PG_RETURN_BOOL(true);
+	return change_allowed(fcinfo, false);
 }
 
 /* Objects that scripts of the extension have created */
@@ -375,9 +335,7 @@ dw_revoke_defaults(PG_FUNCTION_ARGS)
 	revokes = SPI_tuptable;
 	n = SPI_processed;
 	for (uint64 i = 0; i < n; i++)
-		if (SPI_execute(SPI_getvalue(revokes->vals[i], revokes->tupdesc, 1), false, 0) !=
-			SPI_OK_UTILITY)
-			elog(ERROR, "could not change the rights");
+		change_rights(SPI_getvalue(revokes->vals[i], revokes->tupdesc, 1));
 	SPI_finish();
 	dw_group_allow();
 	PG_RETURN_VOID();

@@ -1,10 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * attempts.c
- *	  Number and time limits of attempts, and the time of the next attempt.
+ *	  Number and time limits of attempts, errors after which a task is tried again, and the time of
+ *	  the next attempt.
  *
- * Run by executors, which must decide about every row.  So a value out of range, which plain SQL
- * may have written, is replaced by the nearest valid value, and raises no error.
+ * Run by executors, sessions and the sweeper, which must decide about every row.  So a value out of
+ * range, which plain SQL may have written, is replaced by the nearest valid value, and raises no
+ * error.
+ *
+ * A task that succeeds does not need its options for retries.  So these options of a queue are not
+ * in shared memory, but only in the process's copy of the table of queues.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,12 +20,9 @@
 #include "storage/proc.h"
 
 #include "../base/clock.h"
-#include "../base/settings.h"
-#include "../rows/catalog.h"
 #include "../rows/more.h"
-#include "../rows/task_rows.h"
 #include "../shmem/queue_limits.h"
-#include "../shmem/shared.h"
+#include "queues.h"
 #include "task.h"
 
 /*
@@ -43,6 +45,9 @@
  * other node is down, the next run gets a clearer error.
  */
 #define MAX_LOST_VAGUE	10
+
+/* Default limit for the growing pause, in us.  A longer retry_delay stays unchanged. */
+#define MAX_PAUSE		USECS_PER_HOUR
 
 /* Limit for the text of the last error that is kept with a pending task, in bytes. */
 #define MAX_LAST_ERROR	500
@@ -83,6 +88,88 @@ dw_terms(DwDatabase *db, const DwTaskKey *key, const Datum *values, const bool *
 		terms->timeout = DatumGetInt32(values[Anum_task_timeout - 1]);
 	terms->retry_delay = Max(terms->retry_delay, 0);
 	terms->timeout = Max(terms->timeout, 0);
+}
+
+/*---- Retries ----*/
+
+/*
+ * Fills *retry for a task of this queue whose attempt has failed, from the columns of its row of
+ * delay_wheel_data.task.  The lists of errors may belong to the queue, and so are valid only until
+ * queues are read again.
+ */
+void
+dw_retry_read(int16 queue, const Datum *values, const bool *nulls, DwRetry *retry)
+{
+	const DwDeclaredQueue *declared = dw_queue_now(dw_my_database(), queue);
+	char	   *text;
+
+	*retry = declared != NULL ? declared->retry : (DwRetry) {0};
+	if ((text = dw_more_text(values, nulls, Anum_task_more, DW_MORE_RETRY_BACKOFF)) != NULL)
+		retry->backoff = dw_backoff_named(text, false);
+	(void) dw_more_number(values, nulls, Anum_task_more, DW_MORE_RETRY_MAX_DELAY, &retry->max_delay);
+	if ((text = dw_more_text(values, nulls, Anum_task_more, DW_MORE_RETRY_ON)) != NULL)
+		retry->retry_on = text;
+	if ((text = dw_more_text(values, nulls, Anum_task_more, DW_MORE_GIVE_UP_ON)) != NULL)
+		retry->give_up_on = text;
+}
+
+/* Returns true if the list names the SQLSTATE or its class. */
+static bool
+is_listed(const char *list, const char *sqlstate)
+{
+	while (*list != '\0')
+	{
+		size_t		length = strcspn(list, ",");
+
+		if ((length == DW_STATE_LENGTH || length == DW_CLASS_LENGTH) &&
+			strncmp(list, sqlstate, length) == 0)
+			return true;
+		list += length;
+		list += strspn(list, ",");
+	}
+	return false;
+}
+
+/*
+ * Returns the pause of a task after this number (at least 1) of failed attempts, in us, without the
+ * jitter.  retry_delay: the value of the task, or of its queue.
+ */
+static int64
+retry_pause(const DwRetry *retry, int64 retry_delay, int failed)
+{
+	int64		longest = retry->max_delay > 0 ? retry->max_delay : Max(retry_delay, MAX_PAUSE);
+	int64		pause = retry_delay;
+
+	failed = Max(failed, 1);
+	if (retry->backoff == DW_LINEAR)
+		pause = pause > longest / failed ? longest : pause * failed;
+	else if (retry->backoff == DW_EXPONENTIAL)
+		for (int i = 1; i < failed && pause > 0 && pause < longest; i++)
+			pause = pause > longest / 2 ? longest : pause * 2;
+	return Min(pause, longest);
+}
+
+/* Returns true if give_up_on of the task, or of its queue, lists the error. */
+bool
+dw_retry_gives_up(const DwRetry *retry, int sqlstate)
+{
+	return retry->give_up_on != NULL && is_listed(retry->give_up_on, unpack_sql_state(sqlstate));
+}
+
+/*
+ * Returns why the task must not be tried again after this error, as a sentence; NULL if another
+ * attempt is allowed.
+ */
+char *
+dw_retry_refusal(const DwRetry *retry, int sqlstate)
+{
+	const char *state = unpack_sql_state(sqlstate);
+
+	if (dw_retry_gives_up(retry, sqlstate))
+		return psprintf("The task was not tried again, since give_up_on lists SQLSTATE %s.", state);
+	if (retry->retry_on != NULL && retry->retry_on[0] != '\0' && !is_listed(retry->retry_on, state))
+		return psprintf("The task was not tried again, since retry_on does not list SQLSTATE %s.", state);
+	return NULL;
 }
 
 /*
@@ -153,7 +240,7 @@ dw_next_connection(int64 lost, int sqlstate)
 TimestampTz
 dw_next_attempt(const DwTerms *terms, const DwRetry *retry, int failed)
 {
-	int64		pause = dw_retry_pause(retry, terms->retry_delay, failed);
+	int64		pause = retry_pause(retry, terms->retry_delay, failed);
 
 	if (failed >= MAX_AT_ONCE)
 		pause = Max(pause, PAUSE_AFTER);

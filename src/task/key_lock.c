@@ -3,31 +3,21 @@
  * key_lock.c
  *	  The lock of a key, and the rows with the key.
  *
- * Run by sessions that schedule and cancel by key, and by executors.
- *
- * A key is a text that the user gives to a task; there is at most one pending task of the same
- * owner, queue and key.  The rules are in ending/keys.c.  Each key has an advisory lock.  A process
- * takes this lock before it looks for the pending task of the key, and releases it after it has
- * inserted or deleted a task of the key.  Meanwhile the process waits for nothing else, and takes
- * no lock of another key.
- *
- * A task is superseded if a newer task of its key has taken its place.  The row of a superseded
- * task may still exist, but the task is not pending any more.
+ * Run by sessions that schedule and cancel by key, and by executors.  A process takes the lock
+ * before it looks for the pending task of the key, and releases it after it has inserted or deleted
+ * a task of the key.  The rules are in the README.md of the folder ending.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "access/genam.h"
-#include "access/htup.h"
 #include "access/htup_details.h"
-#include "access/stratnum.h"
 #include "catalog/pg_collation.h"
 #include "miscadmin.h"
 #include "storage/lock.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
-#include "utils/relcache.h"
 #include "utils/snapmgr.h"
 
 #include "../rows/catalog.h"
@@ -66,6 +56,17 @@ dw_key_of(Relation rel, HeapTuple tuple, DwKey *key, DwTaskKey *task)
 	return true;
 }
 
+/* Returns the key of a task with these columns, which has a key. */
+DwKey
+dw_key_of_values(const Datum *values)
+{
+	return (DwKey) {
+		.owner = DatumGetObjectId(values[Anum_task_owner - 1]),
+		.queue = DatumGetInt16(values[Anum_task_queue - 1]),
+		.key = DatumGetTextPP(values[Anum_task_key - 1])
+	};
+}
+
 /*
  * Takes the lock of a key, and waits for other processes if need be.  A process has at most one
  * lock of a key, and releases it by dw_key_leave() before it waits for anything else.  Two keys
@@ -82,26 +83,7 @@ dw_key_lock(const DwKey *key)
 	(void) LockAcquire(&key_lock, ExclusiveLock, false, false);
 }
 
-/*
- * If the task has a key, takes the key's lock by dw_key_lock(), and returns true: then the caller
- * must call dw_key_leave().
- *
- * An executor takes the lock before it deletes the row, and holds it until it has decided whether
- * the task is run.
- */
-bool
-dw_key_lock_of(Relation rel, HeapTuple tuple)
-{
-	DwKey		key;
-	DwTaskKey	task;
-
-	if (!dw_key_of(rel, tuple, &key, &task))
-		return false;
-	dw_key_lock(&key);
-	return true;
-}
-
-/* Releases the lock that dw_key_lock() or dw_key_lock_of() has taken last. */
+/* Releases the lock that dw_key_lock() has taken last. */
 void
 dw_key_leave(void)
 {
@@ -120,11 +102,7 @@ dw_task_insert_again(Relation rel, Datum *values, bool *nulls)
 
 	if (has_key)
 	{
-		DwKey		key = {
-			.owner = DatumGetObjectId(values[Anum_task_owner - 1]),
-			.queue = DatumGetInt16(values[Anum_task_queue - 1]),
-			.key = DatumGetTextPP(values[Anum_task_key - 1])
-		};
+		DwKey		key = dw_key_of_values(values);
 
 		dw_key_lock(&key);
 	}
@@ -250,22 +228,6 @@ dw_key_superseder(List *rows, const DwTaskKey *task)
 	return NULL;
 }
 
-/*
- * Notes that the executor could not claim a task, since another transaction has locked the task's
- * row.  If the task has a key, the next session that would keep the task (if_exists => 'keep') lets
- * the executor go first, see ending/keys.c.
- */
-void
-dw_key_claim_refused(DwExecutor *me, Relation rel, HeapTuple tuple)
-{
-	DwTaskKey	task;
-
-	if (heap_attisnull(tuple, Anum_task_key, RelationGetDescr(rel)))
-		return;
-	dw_task_key(rel, tuple, &task);
-	pg_atomic_write_u64(&me->refused, (uint64) task.id);
-}
-
 /* Returns true if the row is superseded: a newer task of the key is pending or running. */
 bool
 dw_task_is_superseded(Relation rel, HeapTuple tuple)
@@ -276,4 +238,28 @@ dw_task_is_superseded(Relation rel, HeapTuple tuple)
 	if (!dw_key_of(rel, tuple, &key, &task))
 		return false;
 	return dw_key_superseder(dw_key_rows(rel, &key), &task) != NULL;
+}
+
+/*
+ * Called by an executor whose task has failed.  Returns true if the row may be inserted again with
+ * the same id.  Otherwise sets *newer to the id of a newer task of the key.
+ *
+ * If the task has a key, the process has the key's lock until the end of the transaction, which
+ * must be near: only the insertion and the commit may follow.
+ */
+bool
+dw_key_retry_allowed(Relation rel, HeapTuple tuple, int64 *newer)
+{
+	DwKey		key;
+	DwTaskKey	task;
+	DwKeyRow	   *row;
+
+	if (!dw_key_of(rel, tuple, &key, &task))
+		return true;
+	/* the end of the transaction releases the lock */
+	dw_key_lock(&key);
+	row = dw_key_superseder(dw_key_rows(rel, &key), &task);
+	if (row != NULL)
+		*newer = row->task.id;
+	return row == NULL;
 }

@@ -40,7 +40,6 @@
 #include "utils/rel.h"
 
 #include "../base/compat.h"
-#include "../shmem/shared.h"
 #include "task.h"
 
 struct DwLogin

@@ -4,42 +4,13 @@
  *	  Marks: rows that cancel many tasks at once.
  *
  * Run by sessions, executors and the sweeper.  The timer, which must not wait, first locks the
- * table of marks.  backend/cancel_all.c writes marks.
- *
- * delay_cancel_all() does not touch the tasks.  The function writes one row, a mark, with the
- * criteria of the tasks to cancel.  When the mark has been committed, all processes that ask
- * dw_task_is_cancelled() treat these tasks as gone.  The sweeper (sweeper/sweep.c) removes the rows
- * of the tasks, and finally the mark.
- *
- * A mark hits (cancels) a task if the task meets the criteria and has a lower number than the mark.
- * Tasks and marks draw their numbers from one sequence.  So a mark hits only tasks that were
- * scheduled before the mark, even in prepared or open transactions.  A task that is moved or tried
- * again has its old number.
- *
- * A task can be spared: the column "spared" then contains the id of a mark, and only marks with a
- * higher id hit the task.  If a session moves a task or puts it back, and an old mark would hit
- * only the changed task, the session spares the task.
- *
- * Numbers are compared within one origin, the database where a row was written.  A mark that came
- * with a copy of another database (copies/arm.c) hits only the tasks of this copy.  The sweeper
- * does not remove such a mark, since more tasks of that origin may be restored; delay_wheel.arm()
- * removes it.
- *
- * No claim succeeds after the commit of a mark has returned.  The process that commits a mark
- * raises control after the mark is visible, and before the client gets the answer (touched.c).  An
- * executor reads control after it has deleted the task's row.  If control has a new value, the
- * executor reads the marks with a new snapshot.  If control has the old value, the claim came
- * before the commit returned, so the task was running already.  COMMIT PREPARED also raises
- * control.
+ * table of marks.  backend/cancel_all.c writes marks, sweeper/sweep.c removes them, and README.md
+ * describes which tasks a mark hits, and why no claim succeeds after its commit has returned.
  *
  * Each process keeps a copy of the marks.  The copy is complete while control has the value that
  * was read before the copy's snapshot, and this transaction has written no mark.  But the copy may
  * contain marks that were removed later.  Mostly there are no marks: then the whole test is a
  * comparison of two numbers.
- *
- * The marks that may hit a task are found by the task's owner.  So the marks of one role do not
- * slow down the tasks of other roles.  The number of marks of a role that is not a superuser is
- * limited (backend/cancel_all.c), since all processes store them.
  *
  *-------------------------------------------------------------------------
  */
@@ -47,12 +18,10 @@
 
 #include "access/detoast.h"
 #include "access/genam.h"
-#include "access/htup.h"
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/pg_type.h"
-#include "datatype/timestamp.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/array.h"
@@ -61,14 +30,10 @@
 #include "utils/inval.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
-#include "utils/relcache.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
 #include "../base/inject.h"
-#include "../rows/catalog.h"
-#include "../rows/task_rows.h"
-#include "../shmem/shared.h"
 #include "marks.h"
 #include "task.h"
 #include "touched.h"
@@ -79,13 +44,12 @@ static int	nmarks = 0;
 static MemoryContext marks_context = NULL;
 
 /*
- * A list of owners and their marks in the copy, sorted by owner.  A mark for several owners has
- * several entries in the list; marks for all owners come last.
+ * A list of owners and their marks in the copy, sorted by owner, so that marks of one role do not
+ * slow down tasks of other roles.  A mark for several owners has several entries in the list.
  */
 typedef struct OwnerMark
 {
-	Oid			owner;
-	bool		any_owner;
+	Oid			owner;			/* InvalidOid: all owners.  Must be first, for oid_cmp() */
 	int			mark;			/* index into marks */
 } OwnerMark;
 
@@ -100,9 +64,6 @@ static bool copy_valid = false;
 static DwDatabase *copy_database;
 static uint32 copy_control;
 static Oid	copy_table = InvalidOid;
-
-/* True if this transaction has written a mark, which may be rolled back. */
-static bool own_marks = false;
 
 /*---- The copy of the marks ----*/
 
@@ -152,18 +113,6 @@ read_mark(Relation rel, HeapTuple tuple, DwMark *mark)
 		DatumGetTimestampTz(values[Anum_cancellation_due_until - 1]);
 }
 
-/* For qsort() of by_owner. */
-static int
-compare_owners(const void *a, const void *b)
-{
-	const OwnerMark *left = a;
-	const OwnerMark *right = b;
-
-	if (left->any_owner != right->any_owner)
-		return left->any_owner ? 1 : -1;
-	return oid_cmp(&left->owner, &right->owner);
-}
-
 /* Fills by_owner from the marks of the copy. */
 static void
 list_by_owner(void)
@@ -177,11 +126,11 @@ list_by_owner(void)
 	for (int i = 0; i < nmarks; i++)
 	{
 		if (marks[i].any_owner)
-			by_owner[nby_owner++] = (OwnerMark) {InvalidOid, true, i};
+			by_owner[nby_owner++] = (OwnerMark) {InvalidOid, i};
 		for (int j = 0; j < marks[i].nowners; j++)
-			by_owner[nby_owner++] = (OwnerMark) {marks[i].owners[j], false, i};
+			by_owner[nby_owner++] = (OwnerMark) {marks[i].owners[j], i};
 	}
-	qsort(by_owner, nby_owner, sizeof(OwnerMark), compare_owners);
+	qsort(by_owner, nby_owner, sizeof(OwnerMark), oid_cmp);
 }
 
 /*
@@ -191,32 +140,29 @@ list_by_owner(void)
 static void
 read_marks(void)
 {
-	MemoryContext context;
 	Relation	rel;
 	SysScanDesc scan;
 	HeapTuple	tuple;
-	int			size = 8;
+	int			size = 0;
 
 	if (marks_context == NULL)
 		marks_context = AllocSetContextCreate(TopMemoryContext, "delay_wheel marks",
 											  ALLOCSET_SMALL_SIZES);
 	MemoryContextReset(marks_context);
+	marks = NULL;
 	nmarks = nby_owner = 0;
 
 	rel = table_open(dw_catalog()->cancellation, AccessShareLock);
 	copy_table = RelationGetRelid(rel);
-	context = MemoryContextSwitchTo(marks_context);
-	marks = palloc(size * sizeof(DwMark));
-	MemoryContextSwitchTo(context);
 	scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
 	while ((tuple = systable_getnext(scan)) != NULL)
 	{
+		MemoryContext outer = MemoryContextSwitchTo(marks_context);
+
 		CHECK_FOR_INTERRUPTS();
-		context = MemoryContextSwitchTo(marks_context);
-		if (nmarks == size)
-			marks = repalloc(marks, (size *= 2) * sizeof(DwMark));
+		marks = dw_reserve(marks, nmarks, &size, sizeof(DwMark), marks_context);
 		read_mark(rel, tuple, &marks[nmarks]);
-		MemoryContextSwitchTo(context);
+		MemoryContextSwitchTo(outer);
 		nmarks++;
 	}
 	systable_endscan(scan);
@@ -238,7 +184,7 @@ refresh_copy(void)
 	pg_memory_barrier();
 	if (db != NULL)
 		control = dw_control_read(&db->timer_news);
-	if (copy_valid && !own_marks && db == copy_database && control == copy_control)
+	if (copy_valid && !dw_control_is_touched() && db == copy_database && control == copy_control)
 		return;
 
 	DW_INJECT("marks-before-read");
@@ -246,19 +192,11 @@ refresh_copy(void)
 	read_marks();
 	copy_database = db;
 	copy_control = control;
-	/* a database without a place has no control that shows changes */
-	copy_valid = db != NULL;
-}
-
-/*
- * Notes that this transaction writes or deletes marks.  After the commit, timer, executors and
- * sessions notice the change.
- */
-void
-dw_marks_touched(void)
-{
-	own_marks = true;
-	dw_touch_control();
+	/*
+	 * A database without a place has no control that shows changes.  Marks of this transaction may
+	 * be rolled back.
+	 */
+	copy_valid = db != NULL && !dw_control_is_touched();
 }
 
 /* Makes this process read the marks again, since the sweeper has removed marks. */
@@ -277,22 +215,6 @@ forget_copy(Datum arg, Oid relid)
 {
 	if (relid == InvalidOid || relid == copy_table)
 		copy_valid = false;
-}
-
-/* Forgets the copy at the end of a transaction that has written marks. */
-static void
-marks_xact_callback(XactEvent event, void *arg)
-{
-	if (own_marks && (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT ||
-					  event == XACT_EVENT_PREPARE))
-		own_marks = copy_valid = false;
-}
-
-/* Installs the callback; called once by the postmaster. */
-void
-dw_marks_install(void)
-{
-	RegisterXactCallback(marks_xact_callback, NULL);
 }
 
 /*
@@ -402,9 +324,8 @@ dw_mark_hits(const DwMark *mark, const DwMarkable *task)
 
 /* Returns the index of the owner's first entry in by_owner, or the place for such an entry. */
 static int
-first_of_owner(Oid owner, bool any_owner)
+first_of_owner(Oid owner)
 {
-	OwnerMark	wanted = {owner, any_owner, 0};
 	int			low = 0;
 	int			high = nby_owner;
 
@@ -412,7 +333,7 @@ first_of_owner(Oid owner, bool any_owner)
 	{
 		int			middle = low + (high - low) / 2;
 
-		if (compare_owners(&by_owner[middle], &wanted) < 0)
+		if (by_owner[middle].owner < owner)
 			low = middle + 1;
 		else
 			high = middle;
@@ -424,16 +345,14 @@ first_of_owner(Oid owner, bool any_owner)
 static int64
 latest_hit(const DwMarkable *task)
 {
+	const Oid	owners[] = {task->owner, InvalidOid};
 	int64		latest = 0;
-	int			i;
 
-	for (i = first_of_owner(task->owner, false);
-		 i < nby_owner && by_owner[i].owner == task->owner; i++)
-		if (dw_mark_hits(&marks[by_owner[i].mark], task))
-			latest = Max(latest, marks[by_owner[i].mark].id);
-	for (i = first_of_owner(InvalidOid, true); i < nby_owner; i++)
-		if (dw_mark_hits(&marks[by_owner[i].mark], task))
-			latest = Max(latest, marks[by_owner[i].mark].id);
+	for (int n = 0; n < lengthof(owners); n++)
+		for (int i = first_of_owner(owners[n]);
+			 i < nby_owner && by_owner[i].owner == owners[n]; i++)
+			if (dw_mark_hits(&marks[by_owner[i].mark], task))
+				latest = Max(latest, marks[by_owner[i].mark].id);
 	return latest;
 }
 
@@ -588,7 +507,7 @@ dw_marks_armed(void)
 
 		if (DatumGetInt64(origin) == dw_origin_stamp())
 			continue;
-		dw_marks_touched();
+		dw_touch_control();
 		(void) dw_heap_delete(rel, &tuple->t_self, true);
 	}
 	systable_endscan(scan);

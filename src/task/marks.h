@@ -42,13 +42,11 @@ typedef struct DwMarkable
 	struct varlena *tag;		/* as in the row, maybe toasted; NULL: none */
 } DwMarkable;
 
-extern void dw_marks_install(void);
 extern bool dw_task_is_cancelled(Relation rel, HeapTuple tuple);
 extern void dw_marks_spare(Datum *values, bool *nulls);
 extern const DwMark *dw_marks(int *n);
 extern const DwMark *dw_marks_anew(int *n);
 extern bool dw_marks_hit(Relation rel, HeapTuple tuple);
-extern void dw_marks_touched(void);
 extern void dw_marks_changed(void);
 extern void dw_markable(Relation rel, HeapTuple tuple, DwMarkable *task);
 extern bool dw_mark_hits(const DwMark *mark, const DwMarkable *task);

@@ -17,7 +17,6 @@
 #include "utils/timestamp.h"
 
 #include "../base/clock.h"
-#include "../base/settings.h"
 #include "../base/wing.h"
 #include "../shmem/executors.h"
 #include "../shmem/shared.h"
@@ -97,6 +96,17 @@ dw_my_database_unpin(void)
 	pinned = false;
 }
 
+static void
+raise_no_place(int level)
+{
+	ereport(level,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("delay_wheel has no place for another database: the limit of %d is reached",
+					dw_max_databases),
+			 level < ERROR ? errdetail("Tasks of this database wait until there is a place.") : 0,
+			 errhint("Increase \"%s\" and restart the server.", "delay_wheel.max_databases")));
+}
+
 /* Does the same as dw_my_database(), but raises an error if all places are taken. */
 DwDatabase *
 dw_require_my_database(void)
@@ -104,11 +114,7 @@ dw_require_my_database(void)
 	DwDatabase *db = dw_my_database();
 
 	if (db == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-				 errmsg("delay_wheel has no place for another database: the limit of %d is reached",
-						dw_max_databases),
-				 errhint("Increase \"%s\" and restart the server.", "delay_wheel.max_databases")));
+		raise_no_place(ERROR);
 	return db;
 }
 
@@ -118,14 +124,8 @@ dw_warn_no_place(void)
 {
 	static bool warned = false;
 
-	if (warned)
-		return;
-	ereport(WARNING,
-			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-			 errmsg("delay_wheel has no place for another database: the limit of %d is reached",
-					dw_max_databases),
-			 errdetail("Tasks of this database wait until there is a place."),
-			 errhint("Increase \"%s\" and restart the server.", "delay_wheel.max_databases")));
+	if (!warned)
+		raise_no_place(WARNING);
 	warned = true;
 }
 
@@ -171,33 +171,16 @@ dw_warn_not_served(DwDatabase *db)
 			 errhint("See \"last_problem\" in delay_wheel.status. Messages wait until the database is served.")));
 }
 
-/* Returns true if this process is running the task, as an executor or by delay_run(). */
-bool
-dw_executor_runs_here(int64 id)
-{
-	return (dw_run_now_id != 0 && dw_run_now_id == id) ||
-		(dw_this_executor != NULL &&
-		 dw_this_executor->state == DW_EXECUTOR_BUSY &&
-		 dw_this_executor->current.id == id);
-}
-
-/*
- * Makes the running task the last task of its batch, so that no further task shares its
- * transaction.  Has no effect outside of a batch.
- */
-void
-dw_batch_close(void)
-{
-	dw_batch_is_closed = true;
-}
-
 /* Returns the task's owner if this process runs it (executor, delay_run()), else InvalidOid. */
 Oid
 dw_owner_of_task_here(int64 id)
 {
 	if (dw_run_now_id != 0 && dw_run_now_id == id)
 		return dw_run_now_owner;
-	return dw_executor_runs_here(id) ? dw_this_executor->owner : InvalidOid;
+	if (dw_this_executor != NULL && dw_this_executor->state == DW_EXECUTOR_BUSY &&
+		dw_this_executor->current.id == id)
+		return dw_this_executor->owner;
+	return InvalidOid;
 }
 
 /*

@@ -17,7 +17,6 @@
 #include "catalog/namespace.h"
 #include "commands/sequence.h"
 #include "common/hashfn.h"
-#include "datatype/timestamp.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
@@ -27,8 +26,6 @@
 #include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/inject.h"
-#include "../base/settings.h"
-#include "../rows/catalog.h"
 #include "../rows/more.h"
 #include "../rows/task_rows.h"
 #include "../shmem/shared.h"
@@ -232,32 +229,22 @@ dw_new_task_set(DwNewTask *task, AttrNumber column, Datum value, bool isnull)
 	task->nulls[column - 1] = isnull;
 }
 
-/* Returns the value of a setting that the task keeps, NULL if it does not keep the setting. */
-static const char *
-kept_value(const Jsonb *settings, DwLoginSetting setting)
+/* Returns the text of a key; NULL if the object is NULL, or the key has no text. */
+static char *
+string_of_key(const Jsonb *object, const char *key)
 {
-	const char *name = dw_login_settings[setting];
-	JsonbValue	value;
+	Datum		value = PointerGetDatum(object);
+	bool		isnull = object == NULL;
 
-	if (settings == NULL ||
-		getKeyJsonValueFromContainer(unconstify(JsonbContainer *, &settings->root), name, strlen(name), &value) == NULL ||
-		value.type != jbvString)
-		return NULL;
-	return pnstrdup(value.val.string.val, value.val.string.len);
+	return dw_more_text(&value, &isnull, 1, key);
 }
 
 /* Returns the text "traceparent" of the task's headers; NULL if there is none. */
 static char *
 trace_of(const DwNewTask *task)
 {
-	Jsonb	   *headers = dw_more_object(task->values, task->nulls, Anum_task_more, DW_MORE_HEADERS);
-	JsonbValue	trace;
-
-	if (headers == NULL ||
-		getKeyJsonValueFromContainer(&headers->root, "traceparent", strlen("traceparent"), &trace) == NULL ||
-		trace.type != jbvString)
-		return NULL;
-	return pnstrdup(trace.val.string.val, trace.val.string.len);
+	return string_of_key(dw_more_object(task->values, task->nulls, Anum_task_more, DW_MORE_HEADERS),
+						 "traceparent");
 }
 
 /*
@@ -324,7 +311,7 @@ dw_new_task_keep(DwNewTask *task)
 		return;
 	before = dw_more_object(task->values, task->nulls, Anum_task_more, DW_MORE_SETTINGS);
 	for (int i = DW_SEARCH_PATH + 1; i < DW_LOGIN_SETTINGS; i++)
-		if (dw_login_differs(login, i) || kept_value(before, i) != NULL)
+		if (dw_login_differs(login, i) || string_of_key(before, dw_login_settings[i]) != NULL)
 			reading[n++] = dw_login_settings[i];
 	settings = dw_kept_settings_take(!has_sql ? NULL : task->keep_settings ? task->keep_settings :
 									 dw_kept_settings_default(), reading, n);
@@ -349,7 +336,7 @@ dw_new_task_reads_otherwise(const DwNewTask *task)
 	for (int i = DW_SEARCH_PATH + 1; i < DW_LOGIN_SETTINGS; i++)
 	{
 		const char *name = dw_login_settings[i];
-		const char *kept = kept_value(settings, i);
+		const char *kept = string_of_key(settings, name);
 
 		if (kept == NULL ? dw_login_differs(login, i) : strcmp(kept, GetConfigOptionByName(name, NULL, false)) != 0)
 			return name;
@@ -413,7 +400,7 @@ dw_new_task_due(const DwNewTask *task, int64 id)
 
 /*
  * Draws an id, writes the row, and returns the id.  After the commit, the timer gets a hint.  rel
- * is delay_wheel_data.task, locked for writing; lane is the task's lane, or dw_no_lane.
+ * is delay_wheel_data.task, locked for writing; lane is the task's lane, or no lane.
  */
 int64
 dw_new_task_insert(Relation rel, DwNewTask *task, DwLaneRef lane)

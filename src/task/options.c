@@ -28,12 +28,8 @@
 #include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/errors.h"
-#include "../base/settings.h"
 #include "../base/signature.h"
-#include "../rows/catalog.h"
 #include "../rows/more.h"
-#include "../rows/task_rows.h"
-#include "../statement/statement.h"
 #include "options.h"
 #include "queues.h"
 #include "task.h"
@@ -465,36 +461,30 @@ array_of(DwOption option, const JsonbValue *value)
 {
 	DwOptionType type = descriptions[option].type;
 	Oid			element = type == DW_TYPE_TEXTS ? TEXTOID : type == DW_TYPE_ROLES ? NAMEOID : REGTYPEOID;
-	int16		length;
-	bool		by_value;
-	char		align;
+	ArrayBuildState *array = initArrayResult(element, CurrentMemoryContext, true);
 	JsonbIterator *iterator;
 	JsonbIteratorToken token;
 	JsonbValue	item;
-	Datum	   *elements;
-	bool	   *nulls;
-	int			n = 0;
 
 	if (value->type != jbvBinary || !JsonContainerIsArray(value->val.binary.data) ||
 		JsonContainerIsScalar(value->val.binary.data))
 		refuse_type(option, "an array of texts");
-	elements = palloc(Max(JsonContainerSize(value->val.binary.data), 1) * sizeof(Datum));
-	nulls = palloc(Max(JsonContainerSize(value->val.binary.data), 1) * sizeof(bool));
 	iterator = JsonbIteratorInit(value->val.binary.data);
 	while ((token = JsonbIteratorNext(&iterator, &item, true)) != WJB_DONE)
 	{
+		Datum		datum = (Datum) 0;
+
 		if (token != WJB_ELEM)
 			continue;
-		if (item.type != jbvString && item.type != jbvNull)
+		if (item.type == jbvString)
+			datum = element == TEXTOID ? CStringGetTextDatum(string_of(&item)) :
+				DirectFunctionCall1(element == NAMEOID ? namein : regtypein,
+									CStringGetDatum(string_of(&item)));
+		else if (item.type != jbvNull)
 			refuse_type(option, "an array of texts");
-		nulls[n] = item.type == jbvNull;
-		elements[n] = nulls[n] ? (Datum) 0 : element == TEXTOID ? CStringGetTextDatum(string_of(&item)) :
-			DirectFunctionCall1(element == NAMEOID ? namein : regtypein, CStringGetDatum(string_of(&item)));
-		n++;
+		accumArrayResult(array, datum, item.type == jbvNull, element, CurrentMemoryContext);
 	}
-	get_typlenbyvalalign(element, &length, &by_value, &align);
-	return PointerGetDatum(n == 0 ? construct_empty_array(element) :
-						   construct_md_array(elements, nulls, 1, &n, &(int) {1}, element, length, by_value, align));
+	return makeArrayResult(array, CurrentMemoryContext);
 }
 
 /* Converts a JSON value to a value of the option's type. */
@@ -593,35 +583,21 @@ dw_options_take(FunctionCallInfo fcinfo, const DwOption *parameters, int n, int 
 
 /*---- From options to a task ----*/
 
-/* Returns true if the value (0 or an empty text) removes the option from a pending task. */
+/*
+ * Returns true if the value (0, if the option must be greater, or an empty text) removes the option
+ * from a pending task.
+ */
 static bool
 takes_away(const DwOptions *options, DwOption option)
 {
+	const Description *is = &descriptions[option];
+
 	if (options->place != DW_FOR_UPDATE || options->values[option].isnull)
 		return false;
-	if (descriptions[option].type == DW_TYPE_SPAN)
-		return dw_option_us(options, option) == 0;
-	return VARSIZE_ANY_EXHDR(DatumGetTextPP(options->values[option].value)) == 0;
-}
-
-/* Sets the option notify, the name of a channel, in the column "more". */
-static void
-set_channel(const DwOptions *options, DwNewTask *task)
-{
-	char	   *channel;
-
-	if (!dw_given(options, NOTIFY))
-		return;
-	dw_more_remove(task->values, task->nulls, Anum_task_more, DW_MORE_NOTIFY);
-	if (takes_away(options, DW_OPT_NOTIFY))
-		return;
-	channel = dw_option_cstring(options, NOTIFY);
-	if (!dw_is_channel(channel))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("invalid channel name for notify: \"%s\"", channel),
-				 errdetail("The name must have between 1 and %d bytes.", NAMEDATALEN - 1)));
-	dw_more_set_text(task->values, task->nulls, Anum_task_more, DW_MORE_NOTIFY, channel);
+	if (is->type == DW_TYPE_SPAN)
+		return is->low == 1 && dw_option_us(options, option) == 0;
+	return is->type == DW_TYPE_TEXT &&
+		VARSIZE_ANY_EXHDR(DatumGetTextPP(options->values[option].value)) == 0;
 }
 
 /*
@@ -646,86 +622,77 @@ refuse_long_follow_ups(const DwOptions *options)
 				 errhint("Put the SQL into a function, and its data into a table.")));
 }
 
-/*
- * Sets the SQL of a follow-up in the column "more".  The follow-up runs when the task has ended,
- * and gets nargs arguments.
- */
+/* Raises an error if the value of an option that set_more() stores is invalid. */
 static void
-set_follow_up(const DwOptions *options, DwOption option, int nargs, DwNewTask *task)
+check_more(DwOption option, Datum value, DwNewTask *task)
 {
-	const char *name = dw_option_name(option);
-	text	   *sql;
+	const char *name = descriptions[option].name;
 
-	if (options->values[option].isnull)
-		return;
-	dw_more_remove(task->values, task->nulls, Anum_task_more, name);
-	if (takes_away(options, option))
-		return;
-	sql = DatumGetTextPP(options->values[option].value);
-	if (task->check != DW_CHECK_OFF)
-		dw_check_follow_up(sql, name, nargs);
-	dw_more_set_text(task->values, task->nulls, Anum_task_more, name, text_to_cstring(sql));
-}
-
-/* Sets the headers in the column "more". */
-static void
-set_headers(const DwOptions *options, DwNewTask *task)
-{
-	Jsonb	   *headers;
-
-	if (!dw_given(options, HEADERS))
-		return;
-	dw_new_task_forget_trace(task);
-	headers = DatumGetJsonbP(dw_option(options, HEADERS));
-	dw_more_remove(task->values, task->nulls, Anum_task_more, DW_MORE_HEADERS);
-	if (JB_ROOT_COUNT(headers) > 0)
-		dw_more_set_object(task->values, task->nulls, Anum_task_more, DW_MORE_HEADERS, headers);
-	dw_new_task_keep_trace(task);
-}
-
-/* Sets the option mode in the column "more".  Raises an error if no mode has this name. */
-static void
-set_mode(const DwOptions *options, DwNewTask *task)
-{
-	char	   *mode;
-
-	if (!dw_given(options, MODE))
-		return;
-	mode = dw_option_cstring(options, MODE);
-	(void) dw_mode_named(mode);
-	dw_more_set_text(task->values, task->nulls, Anum_task_more, DW_MORE_MODE, mode);
-}
-
-/* Sets the option retry_on or give_up_on in the column "more".  The name is also the key. */
-static void
-set_errors(const DwOptions *options, DwOption option, DwNewTask *task)
-{
-	const char *name = dw_option_name(option);
-	ArrayType  *errors;
-
-	if (options->values[option].isnull)
-		return;
-	errors = DatumGetArrayTypeP(options->values[option].value);
-	dw_errors_check(errors, name);
-	dw_more_set_text(task->values, task->nulls, Anum_task_more, name, dw_errors_joined(errors));
-}
-
-/* Sets the options of retries in the column "more". */
-static void
-set_retries(const DwOptions *options, DwNewTask *task)
-{
-	if (dw_given(options, RETRY_BACKOFF))
+	switch (option)
 	{
-		char	   *backoff = dw_option_cstring(options, RETRY_BACKOFF);
-
-		dw_backoff_check(backoff);
-		dw_more_set_text(task->values, task->nulls, Anum_task_more, DW_MORE_RETRY_BACKOFF, backoff);
+		case DW_OPT_NOTIFY:
+			if (!dw_is_channel(TextDatumGetCString(value)))
+				ereport(ERROR,
+						(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						 errmsg("invalid channel name for notify: \"%s\"",
+								TextDatumGetCString(value)),
+						 errdetail("The name must have between 1 and %d bytes.", NAMEDATALEN - 1)));
+			break;
+		case DW_OPT_ON_SUCCESS:
+		case DW_OPT_ON_FAILURE:
+			if (task->check != DW_CHECK_OFF)
+				dw_check_follow_up(DatumGetTextPP(value), name, option == DW_OPT_ON_SUCCESS ?
+								   DW_ON_SUCCESS_ARGS : DW_ON_FAILURE_ARGS);
+			break;
+		case DW_OPT_MODE:
+			(void) dw_mode_named(TextDatumGetCString(value));
+			break;
+		case DW_OPT_RETRY_BACKOFF:
+			(void) dw_backoff_named(TextDatumGetCString(value), true);
+			break;
+		case DW_OPT_RETRY_ON:
+		case DW_OPT_GIVE_UP_ON:
+			dw_errors_check(DatumGetArrayTypeP(value), name);
+			break;
+		default:
+			break;
 	}
-	if (dw_given(options, RETRY_MAX_DELAY))
-		dw_more_set_number(task->values, task->nulls, Anum_task_more, DW_MORE_RETRY_MAX_DELAY,
-						   dw_option_us(options, DW_OPT_RETRY_MAX_DELAY));
-	set_errors(options, DW_OPT_RETRY_ON, task);
-	set_errors(options, DW_OPT_GIVE_UP_ON, task);
+}
+
+/* Sets an option, if it is given, in the column "more".  The option's name is also the key. */
+static void
+set_more(const DwOptions *options, DwOption option, DwNewTask *task)
+{
+	const char *name = descriptions[option].name;
+	Datum		value = options->values[option].value;
+	Datum	   *values = task->values;
+	bool	   *nulls = task->nulls;
+
+	if (options->values[option].isnull)
+		return;
+	if (takes_away(options, option))
+	{
+		dw_more_remove(values, nulls, Anum_task_more, name);
+		return;
+	}
+	check_more(option, value, task);
+	switch (descriptions[option].type)
+	{
+		case DW_TYPE_SPAN:
+			dw_more_set_number(values, nulls, Anum_task_more, name, dw_option_us(options, option));
+			break;
+		case DW_TYPE_TEXTS:
+			dw_more_set_text(values, nulls, Anum_task_more, name,
+							 dw_errors_joined(DatumGetArrayTypeP(value)));
+			break;
+		case DW_TYPE_OBJECT:
+			dw_more_remove(values, nulls, Anum_task_more, name);
+			if (JB_ROOT_COUNT(DatumGetJsonbP(value)) > 0)
+				dw_more_set_object(values, nulls, Anum_task_more, name, DatumGetJsonbP(value));
+			break;
+		default:
+			dw_more_set_text(values, nulls, Anum_task_more, name, TextDatumGetCString(value));
+	}
 }
 
 /*
@@ -787,18 +754,14 @@ dw_options_set_due(const DwOptions *options, DwNewTask *task)
 DwIfExists
 dw_if_exists_named(const char *name)
 {
-	static const struct
-	{
-		const char *name;
-		DwIfExists	value;
-	}			values[] = {
-		{"keep", DW_KEEP}, {"replace", DW_REPLACE}, {"replace_keep_due", DW_REPLACE_KEEP_DUE},
-		{"earlier", DW_EARLIER}, {"later", DW_LATER}, {"error", DW_RAISE}
+	static const char *const names[] = {
+		[DW_KEEP] = "keep", [DW_REPLACE] = "replace", [DW_REPLACE_KEEP_DUE] = "replace_keep_due",
+		[DW_EARLIER] = "earlier", [DW_LATER] = "later", [DW_RAISE] = "error"
 	};
 
-	for (size_t i = 0; i < lengthof(values); i++)
-		if (strcmp(values[i].name, name) == 0)
-			return values[i].value;
+	for (size_t i = 0; i < lengthof(names); i++)
+		if (strcmp(names[i], name) == 0)
+			return i;
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("invalid value for if_exists: \"%s\"", name),
@@ -866,6 +829,12 @@ set_label(const DwOptions *options, DwOption option, AttrNumber column, DwNewTas
 void
 dw_options_set(const DwOptions *options, DwNewTask *task)
 {
+	static const DwOption in_more[] = {
+		DW_OPT_SKIP_AFTER, DW_OPT_HEADERS, DW_OPT_NOTIFY, DW_OPT_ON_SUCCESS, DW_OPT_ON_FAILURE,
+		DW_OPT_MODE, DW_OPT_RETRY_BACKOFF, DW_OPT_RETRY_MAX_DELAY, DW_OPT_RETRY_ON,
+		DW_OPT_GIVE_UP_ON
+	};
+
 	set_check(options, task);
 	set_label(options, DW_OPT_TAG, Anum_task_tag, task);
 	set_label(options, DW_OPT_GROUP_KEY, Anum_task_group_key, task);
@@ -878,18 +847,13 @@ dw_options_set(const DwOptions *options, DwNewTask *task)
 		dw_new_task_set(task, Anum_task_retry_delay, dw_option(options, RETRY_DELAY), false);
 	if (dw_given(options, EXPIRES))
 		dw_new_task_set(task, Anum_task_expires, dw_option(options, EXPIRES), takes_away(options, DW_OPT_EXPIRES));
-	if (takes_away(options, DW_OPT_SKIP_AFTER))
-		dw_more_remove(task->values, task->nulls, Anum_task_more, DW_MORE_SKIP_AFTER);
-	else if (dw_given(options, SKIP_AFTER))
-		dw_more_set_number(task->values, task->nulls, Anum_task_more, DW_MORE_SKIP_AFTER,
-						   dw_option_us(options, DW_OPT_SKIP_AFTER));
-	set_headers(options, task);
-	set_channel(options, task);
 	refuse_long_follow_ups(options);
-	set_follow_up(options, DW_OPT_ON_SUCCESS, DW_ON_SUCCESS_ARGS, task);
-	set_follow_up(options, DW_OPT_ON_FAILURE, DW_ON_FAILURE_ARGS, task);
-	set_mode(options, task);
-	set_retries(options, task);
+	if (dw_given(options, HEADERS))
+		dw_new_task_forget_trace(task);
+	for (size_t i = 0; i < lengthof(in_more); i++)
+		set_more(options, in_more[i], task);
+	if (dw_given(options, HEADERS))
+		dw_new_task_keep_trace(task);
 	if (dw_given(options, KEEP_SETTINGS))
 		task->keep_settings = DatumGetArrayTypeP(dw_option(options, KEEP_SETTINGS));
 }

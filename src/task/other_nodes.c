@@ -5,33 +5,26 @@
  *
  * Run by executors, and by sessions that schedule, receive or run tasks.
  *
- * A task runs exactly once because the deletion of its row and its effects are one transaction.
- * Effects on other nodes are a part of this transaction only if all nodes use two-phase commit.
- * Citus uses two-phase commit only if the transaction has written to several nodes, or to a shard
- * of this node.  Citus does not notice that C code deletes the row of the task.  So if the task has
- * written to one other node, Citus would commit there first, and then on this node.  After a crash
- * in between, the task would run again.  This file makes Citus use two-phase commit on the nodes
- * that were written.
+ * Citus does not notice that C code deletes the row of a task.  So if the task has written to one
+ * other node, Citus would commit there first, and then on this node.  After a crash in between, the
+ * task would run again.  This file makes Citus use two-phase commit.
  *
  * On PostgreSQL 15, this file calls a function of the library of Citus.  From 16 on, extensions
  * hide all symbols except functions that SQL calls.  So from 16 on, if Citus takes part in the
  * transaction, this file executes an INSERT ... SELECT of no rows into delay_wheel_data.two_phase,
  * since Citus always uses two-phase commit for this statement.  delay_wheel.set_up_citus() creates
- * this table (backend/follow.c).  If Citus is not loaded, this file only compares two pointers.
+ * this table (backend/follow.c).
  *
- * Sessions also need two-phase commit: a new task, or the receipt of a message, must commit
- * together with the transaction's work on other nodes.  Sessions call Citus in a callback that runs
- * just before the callback of Citus at the commit, since the library of Citus is loaded first.
- * Executors call Citus earlier, when an error still counts as the task's error.
+ * Sessions call Citus in a callback that runs just before the callback of Citus at the commit,
+ * since the library of Citus is loaded first.  Executors call Citus earlier, when an error still
+ * counts as the task's error.
  *
- * A batch is several tasks that an executor runs in one transaction.  postgres_fdw reads foreign
- * tables under a snapshot that the other server takes once for the whole transaction.  A later task
- * of the batch would miss rows that were committed on the other server before the task was
- * scheduled.  So a task that uses a foreign table is the last task of its batch.  When a query
- * begins, the hooks of this file look for foreign tables in the query's list of tables.  The hooks
- * look again when the query ends, since the list lacks partitions that only tuple routing finds.
- * The hooks also look after an error: the task may catch the error, but the other server keeps its
- * snapshot.
+ * postgres_fdw reads foreign tables under a snapshot that the other server takes once for the whole
+ * transaction.  A later task of a batch would miss rows that were committed on the other server
+ * before the task was scheduled.  So a task that uses a foreign table is the last of its batch.
+ * When a query begins, the hooks look for foreign tables in the query's list of tables.  They look
+ * again when the query ends, since the list lacks partitions that only tuple routing finds, and
+ * after an error: the task may catch the error, but the other server keeps its snapshot.
  *
  *-------------------------------------------------------------------------
  */
@@ -52,12 +45,10 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
-#include "utils/relcache.h"
 #include "utils/snapmgr.h"
 
 #include "../base/compat.h"
 #include "../base/own_sql.h"
-#include "../shmem/executors.h"
 #include "task.h"
 
 static ExecutorStart_hook_type prev_ExecutorStart = NULL;
@@ -91,33 +82,26 @@ dw_other_nodes_exist(void)
 	return should_use_two_phase != NULL;
 }
 
-/* How Citus would commit this transaction. */
-typedef enum Phases
-{
-	NO_PART,					/* Citus takes no part in it */
-	ONE_PHASE,
-	TWO_PHASES
-} Phases;
-
 /*
- * Asks Citus.  If Citus takes no part, its function raises an error, after which no cleanup is
- * needed.  The error resets the counters by which the caller may hold off interrupts, so this
- * function restores the counters.
+ * Returns how Citus would commit this transaction, or would have committed it, if it has failed.
+ * If Citus takes no part, its function raises an error, after which no cleanup is needed.  The error
+ * resets the counters by which the caller may hold off interrupts, so this function restores them.
  */
-static Phases
-ask_phases(void)
+DwPhases
+dw_other_nodes_phases(void)
 {
 	MemoryContext context = CurrentMemoryContext;
-	volatile Phases result = NO_PART;
+	volatile DwPhases result = DW_NO_PART;
 	uint32		interrupts_held = InterruptHoldoffCount;
 	uint32		cancels_held = QueryCancelHoldoffCount;
 
 	find_functions();
 	if (should_use_two_phase == NULL)
-		return NO_PART;
+		return DW_NO_PART;
 	PG_TRY();
 	{
-		result = DatumGetBool(DirectFunctionCall1(should_use_two_phase, (Datum) 0)) ? TWO_PHASES : ONE_PHASE;
+		result = DatumGetBool(DirectFunctionCall1(should_use_two_phase, (Datum) 0)) ?
+			DW_TWO_PHASES : DW_ONE_PHASE;
 	}
 	PG_CATCH();
 	{
@@ -128,23 +112,6 @@ ask_phases(void)
 	}
 	PG_END_TRY();
 	return result;
-}
-
-/* Returns true if Citus takes part in this transaction. */
-bool
-dw_other_nodes_take_part(void)
-{
-	return ask_phases() != NO_PART;
-}
-
-/*
- * Returns true if Citus would have committed this failed transaction in two phases.  Then no other
- * node has committed a part of the transaction.
- */
-bool
-dw_other_nodes_in_two_phase(void)
-{
-	return ask_phases() == TWO_PHASES;
 }
 
 /*
@@ -207,10 +174,10 @@ dw_other_nodes_prepare(void)
 	find_functions();
 	if (use_two_phase != NULL)
 		use_two_phase();
-	else if (!XactReadOnly && ask_phases() == ONE_PHASE)
+	else if (!XactReadOnly && dw_other_nodes_phases() == DW_ONE_PHASE)
 	{
 		write_no_rows();
-		if (ask_phases() == ONE_PHASE)
+		if (dw_other_nodes_phases() == DW_ONE_PHASE)
 			say_one_phase();
 	}
 }
@@ -230,7 +197,7 @@ watch_foreign_query(QueryDesc *query, int flags)
 			RangeTblEntry *rte = lfirst_node(RangeTblEntry, lc);
 
 			if (rte->rtekind == RTE_RELATION && rte->relkind == RELKIND_FOREIGN_TABLE)
-				dw_batch_close();
+				dw_batch_is_closed = true;
 		}
 	}
 	if (prev_ExecutorStart)
@@ -266,7 +233,7 @@ look_at_partitions(QueryDesc *query)
 
 	foreach(lc, query->estate->es_tuple_routing_result_relations)
 		if (((ResultRelInfo *) lfirst(lc))->ri_FdwRoutine != NULL)
-			dw_batch_close();
+			dw_batch_is_closed = true;
 }
 
 static void

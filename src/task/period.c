@@ -23,9 +23,7 @@
 #include "postgres.h"
 
 #include "access/genam.h"
-#include "access/htup.h"
 #include "access/htup_details.h"
-#include "access/stratnum.h"
 #include "access/table.h"
 #include "catalog/pg_collation.h"
 #include "commands/trigger.h"
@@ -34,15 +32,11 @@
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
-#include "utils/relcache.h"
 #include "utils/snapmgr.h"
 
 #include "../base/clock.h"
 #include "../base/signature.h"
-#include "../rows/catalog.h"
 #include "../rows/more.h"
-#include "../rows/task_rows.h"
-#include "../shmem/shared.h"
 #include "marks.h"
 #include "task.h"
 

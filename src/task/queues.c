@@ -6,51 +6,32 @@
  * Run by sessions that schedule, and by timer and executors.
  *
  * The tables delay_wheel_data.queue and delay_wheel_data.pause are authoritative; backend/declare.c
- * changes them.  Each commit of a change raises control, so that all processes with a copy of data
- * from these tables notice the change:
- *
- * session		has a copy of the queues into which it scheduled last
- * timer		reads both tables; copies the limits of queues to dw_queues in shared memory, and
- *				pauses to the lanes (timer/queue_watch.c)
- * executor		reads both tables; checks after each claim that the task is not paused, since the
- *				timer may not have read the pause yet.  So no task starts after the commit of a
- *				pause
- *
- * A lane is one combination of owner, queue and priority.  A lane whose queue is not (or not yet)
- * in dw_queues is paused, since its tasks must not run without the limits that may be declared for
- * the queue.
+ * changes them.  Sessions have a copy of the queues into which they scheduled last.  Timer and
+ * executors have a copy of both tables (see README.md, "Pauses"); the timer copies the limits of
+ * queues to dw_queues in shared memory, and pauses to the lanes (timer/queue_watch.c).
  *
  * Scheduling locks the queue, so that no session drops the queue before the end of the transaction.
- * The lock is an object lock of the lock manager.  A row lock would write to the queue's row for
- * each scheduled task.
+ * README.md says why this is an object lock of the lock manager.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "access/genam.h"
-#include "access/htup.h"
 #include "access/htup_details.h"
-#include "access/skey.h"
-#include "access/stratnum.h"
 #include "access/table.h"
 #include "catalog/pg_collation.h"
-#include "datatype/timestamp.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
-#include "storage/lock.h"
 #include "utils/acl.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
-#include "utils/relcache.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
 #include "../base/clock.h"
-#include "../base/settings.h"
 #include "../ring/ring.h"
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
@@ -63,34 +44,13 @@
 
 DwQueueTables dw_queue_tables;
 
-/* Returns a column of the row, or the value "otherwise" if the column is null. */
-static Datum
-column_or(Relation rel, HeapTuple tuple, AttrNumber attnum, Datum otherwise)
-{
-	bool		isnull;
-	Datum		value = heap_getattr(tuple, attnum, RelationGetDescr(rel), &isnull);
-
-	return isnull ? otherwise : value;
-}
-
-/* Returns an interval column in us, or the value "otherwise" if the column is null. */
-static int64
-interval_column(Relation rel, HeapTuple tuple, AttrNumber attnum, int64 otherwise)
-{
-	bool		isnull;
-	Datum		value = heap_getattr(tuple, attnum, RelationGetDescr(rel), &isnull);
-
-	return isnull ? otherwise : dw_interval_us(DatumGetIntervalP(value));
-}
-
-static DwHistoryLevel
-history_column(Relation rel, HeapTuple tuple)
-{
-	Datum		level = column_or(rel, tuple, Anum_queue_history, (Datum) 0);
-
-	return DatumGetPointer(level) == NULL ? DW_HISTORY_UNSET :
-		dw_history_level(TextDatumGetCString(level));
-}
+/* A column of a deformed row (values and nulls), or the value "otherwise" if the column is null. */
+#define COLUMN(type, column, otherwise) \
+	(nulls[(column) - 1] ? (otherwise) : DatumGet##type(values[(column) - 1]))
+#define TEXT_COLUMN(column) \
+	(nulls[(column) - 1] ? NULL : TextDatumGetCString(values[(column) - 1]))
+#define INTERVAL_COLUMN(column, otherwise) \
+	(nulls[(column) - 1] ? (otherwise) : dw_interval_us(DatumGetIntervalP(values[(column) - 1])))
 
 /*---- Finding a queue to schedule into ----*/
 
@@ -105,10 +65,8 @@ typedef struct KnownQueue
 	char		name[NAMEDATALEN];
 	DwQueueForTask queue;
 	Oid			owner;
-	int			nusers;
-	Oid		   *users;			/* roles that the queue was declared for; InvalidOid: all */
-	int			nreceivers;
-	Oid		   *receivers;		/* roles that may receive its messages; InvalidOid: all */
+	ArrayType  *users;			/* roles that the queue was declared for; InvalidOid: all */
+	ArrayType  *receivers;		/* roles that may receive its messages; InvalidOid: all */
 } KnownQueue;
 
 /* The queues that this session has read last.  *found is the queue that is looked at now. */
@@ -156,79 +114,48 @@ dw_queue_lock(Oid table, Oid id, LOCKMODE mode, bool wait)
 	return LockAcquire(&tag, mode, false, !wait);
 }
 
-/* Releases the lock of an id after the queue was found to have another id. */
-static void
-unlock_queue(Oid table, int16 id)
-{
-	LOCKTAG		tag;
-
-	SET_LOCKTAG_OBJECT(tag, MyDatabaseId, table, id, 0);
-	(void) LockRelease(&tag, AccessShareLock, false);
-}
-
 /* Returns the id in a row of delay_wheel_data.queue. */
 int16
 dw_queue_id(Relation rel, HeapTuple tuple)
 {
-	return DatumGetInt16(column_or(rel, tuple, Anum_queue_id, 0));
+	bool		isnull;
+
+	return DatumGetInt16(dw_row_column(rel, tuple, Anum_queue_id, &isnull));
 }
 
-/* Copies an array of roles in a row of delay_wheel_data.queue to long-lived memory. */
+/* Replaces *array by a long-lived copy of an array column; NULL if the column is null. */
 static void
-remember_roles(Relation rel, HeapTuple tuple, AttrNumber column, Oid **roles, int *n)
+remember_array(ArrayType **array, const Datum *values, const bool *nulls, AttrNumber column)
 {
-	Datum		value = column_or(rel, tuple, column, (Datum) 0);
-	ArrayType  *array;
-	int			count;
+	MemoryContext context = MemoryContextSwitchTo(TopMemoryContext);
 
-	*n = 0;
-	if (*roles)
-		pfree(*roles);
-	*roles = NULL;
-	if (DatumGetPointer(value) == NULL)
-		return;
-	array = DatumGetArrayTypeP(value);
-	count = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
-	if (count == 0 || ARR_HASNULL(array))
-		return;
-	*roles = MemoryContextAlloc(TopMemoryContext, count * sizeof(Oid));
-	memcpy(*roles, ARR_DATA_PTR(array), count * sizeof(Oid));
-	*n = count;
-}
-
-/* Copies the names of settings in a row of delay_wheel_data.queue to long-lived memory. */
-static void
-remember_settings(Relation rel, HeapTuple tuple, ArrayType **names)
-{
-	Datum		value = column_or(rel, tuple, Anum_queue_keep_settings, (Datum) 0);
-	ArrayType  *array;
-
-	if (*names)
-		pfree(*names);
-	*names = NULL;
-	if (DatumGetPointer(value) == NULL)
-		return;
-	array = DatumGetArrayTypeP(value);
-	*names = MemoryContextAlloc(TopMemoryContext, VARSIZE(array));
-	memcpy(*names, array, VARSIZE(array));
+	if (*array)
+		pfree(*array);
+	*array = NULL;
+	if (!nulls[column - 1])
+		*array = DatumGetArrayTypePCopy(values[column - 1]);
+	MemoryContextSwitchTo(context);
 }
 
 /* Copies a row of delay_wheel_data.queue to *found, in long-lived memory. */
 static void
 remember_queue(Relation rel, HeapTuple tuple, const char *name)
 {
+	Datum	   *values;
+	bool	   *nulls;
+
+	dw_deform(rel, tuple, &values, &nulls);
 	found->is_valid = false;
 	strlcpy(found->name, name, sizeof(found->name));
-	found->queue.id = dw_queue_id(rel, tuple);
-	found->queue.priority = DatumGetInt16(column_or(rel, tuple, Anum_queue_priority, 0));
-	found->queue.spread = interval_column(rel, tuple, Anum_queue_spread, 0);
-	found->owner = DatumGetObjectId(column_or(rel, tuple, Anum_queue_owner, InvalidOid));
-	found->queue.external = DatumGetBool(column_or(rel, tuple, Anum_queue_external,
-												   BoolGetDatum(false)));
-	found->queue.groups = DatumGetBool(column_or(rel, tuple, Anum_queue_groups, BoolGetDatum(false)));
-	remember_settings(rel, tuple, &found->queue.keep_settings);
-	remember_roles(rel, tuple, Anum_queue_users, &found->users, &found->nusers);
-	remember_roles(rel, tuple, Anum_queue_receivers, &found->receivers, &found->nreceivers);
+	found->queue.id = DatumGetInt16(values[Anum_queue_id - 1]);
+	found->queue.priority = COLUMN(Int16, Anum_queue_priority, 0);
+	found->queue.spread = INTERVAL_COLUMN(Anum_queue_spread, 0);
+	found->queue.external = COLUMN(Bool, Anum_queue_external, false);
+	found->queue.groups = COLUMN(Bool, Anum_queue_groups, false);
+	found->owner = COLUMN(ObjectId, Anum_queue_owner, InvalidOid);
+	remember_array(&found->queue.keep_settings, values, nulls, Anum_queue_keep_settings);
+	remember_array(&found->users, values, nulls, Anum_queue_users);
+	remember_array(&found->receivers, values, nulls, Anum_queue_receivers);
 }
 
 static void
@@ -264,7 +191,7 @@ lock_queue_by_name(const char *name)
 			break;
 		}
 		if (locked != 0)
-			unlock_queue(oid, locked);
+			UnlockDatabaseObject(oid, locked, 0, AccessShareLock);
 		locked = dw_queue_id(rel, tuple);
 		(void) dw_queue_lock(oid, locked, AccessShareLock, true);
 		heap_freetuple(tuple);
@@ -274,9 +201,12 @@ lock_queue_by_name(const char *name)
 
 /* Returns true if the current user owns the queue *found, or has the rights of one of the roles. */
 static bool
-has_rights_of(const Oid *roles, int n)
+has_rights_of(const ArrayType *roles)
 {
-	return has_privs_of_role(GetUserId(), found->owner) || dw_has_any_role(roles, n);
+	return has_privs_of_role(GetUserId(), found->owner) ||
+		(roles != NULL && !ARR_HASNULL(roles) &&
+		 dw_has_any_role((const Oid *) ARR_DATA_PTR(roles),
+						 ArrayGetNItems(ARR_NDIM(roles), ARR_DIMS(roles))));
 }
 
 /* Returns true if no queue was changed since *found was read. */
@@ -310,8 +240,7 @@ dw_queue_is_usable(Relation rel, HeapTuple tuple)
 {
 	choose_known_queue("");
 	remember_queue(rel, tuple, "");
-	return has_rights_of(found->users, found->nusers) ||
-		has_rights_of(found->receivers, found->nreceivers);
+	return has_rights_of(found->users) || has_rights_of(found->receivers);
 }
 
 /*
@@ -343,13 +272,11 @@ find_and_lock(const char *name)
 void
 dw_queue_find(const char *name, DwQueueForTask *queue)
 {
+	*queue = (DwQueueForTask) {0};
 	if (name == NULL || strcmp(name, "default") == 0)
-	{
-		memset(queue, 0, sizeof(DwQueueForTask));
 		return;
-	}
 	find_and_lock(name);
-	if (!has_rights_of(found->users, found->nusers))
+	if (!has_rights_of(found->users))
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("permission denied for queue \"%s\"", name),
@@ -374,7 +301,7 @@ dw_queue_find_to_receive(const char *name)
 	find_and_lock(name);
 	/* before the rights: a queue of SQL tasks has no receivers any more */
 	dw_queue_require_kind(name, found->queue.external, true);
-	if (!has_rights_of(found->receivers, found->nreceivers))
+	if (!has_rights_of(found->receivers))
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("permission denied to receive from queue \"%s\"", name),
@@ -431,7 +358,7 @@ dw_queue_name_of(int16 id)
 	scan = systable_beginscan(rel, InvalidOid, false, NULL, 1, &key);
 	tuple = systable_getnext(scan);
 	if (tuple != NULL)
-		name = TextDatumGetCString(column_or(rel, tuple, Anum_queue_name, (Datum) 0));
+		name = dw_row_text(rel, tuple, Anum_queue_name);
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
 	return name;
@@ -490,7 +417,7 @@ dw_queue_keep(int16 id)
 		return true;
 	if (dw_queue_name_of(id) != NULL)
 		return true;
-	unlock_queue(oid, id);
+	UnlockDatabaseObject(oid, id, 0, AccessShareLock);
 	return false;
 }
 
@@ -536,7 +463,7 @@ dw_queue_declared(int16 id)
 				   sizeof(DwDeclaredQueue), compare_declared);
 }
 
-/* Returns true if, by the copy, all tasks of the role are paused. */
+/* Returns true if, by the copy, all tasks of the role (InvalidOid: of all roles) are paused. */
 bool
 dw_owner_is_paused(Oid owner)
 {
@@ -545,24 +472,11 @@ dw_owner_is_paused(Oid owner)
 				oid_cmp) != NULL;
 }
 
-/* Returns a text column, in the memory of the copy; NULL if it is null. */
+/* Returns a column that lists SQLSTATEs as one text; NULL if it is null. */
 static char *
-text_column(Relation rel, HeapTuple tuple, AttrNumber attnum)
+errors_column(const Datum *values, const bool *nulls, AttrNumber column)
 {
-	Datum		value = column_or(rel, tuple, attnum, (Datum) 0);
-
-	return DatumGetPointer(value) == NULL ? NULL :
-		MemoryContextStrdup(dw_queue_tables.context, TextDatumGetCString(value));
-}
-
-/* Returns a column that lists SQLSTATEs as one text, in the memory of the copy; NULL if it is null. */
-static char *
-errors_column(Relation rel, HeapTuple tuple, AttrNumber attnum)
-{
-	Datum		value = column_or(rel, tuple, attnum, (Datum) 0);
-
-	return DatumGetPointer(value) == NULL ? NULL :
-		MemoryContextStrdup(dw_queue_tables.context, dw_errors_joined(DatumGetArrayTypeP(value)));
+	return nulls[column - 1] ? NULL : dw_errors_joined(DatumGetArrayTypeP(values[column - 1]));
 }
 
 /* Returns the order with this name; DW_ORDER_NONE if the name is NULL or unknown. */
@@ -574,60 +488,46 @@ dw_group_order_named(const char *name)
 	return name != NULL && strcmp(name, "pass") == 0 ? DW_ORDER_PASS : DW_ORDER_NONE;
 }
 
-/* Fills *rate from these columns of a row of delay_wheel_data.queue. */
-static void
-read_rate(Relation rel, HeapTuple tuple, AttrNumber starts, AttrNumber per, AttrNumber burst, DwRate *rate)
-{
-	rate->starts = DatumGetInt32(column_or(rel, tuple, starts, 0));
-	rate->per = interval_column(rel, tuple, per, USECS_PER_SEC);
-	rate->burst = DatumGetInt32(column_or(rel, tuple, burst, 0));
-}
-
-/* Fills *queue from a row of delay_wheel_data.queue. */
+/* Fills *queue from a row of delay_wheel_data.queue.  The copy's context is the current context. */
 static void
 read_queue(Relation rel, HeapTuple tuple, DwDeclaredQueue *queue)
 {
-	queue->id = dw_queue_id(rel, tuple);
-	queue->pause = DatumGetBool(column_or(rel, tuple, Anum_queue_paused, BoolGetDatum(false))) ?
-		DW_PAUSED_QUEUE : DW_NOT_PAUSED;
-	queue->batch = DatumGetBool(column_or(rel, tuple, Anum_queue_batch, BoolGetDatum(true)));
-	queue->max_running = DatumGetInt32(column_or(rel, tuple, Anum_queue_max_running, 0));
-	read_rate(rel, tuple, Anum_queue_rate, Anum_queue_per, Anum_queue_burst, &queue->rate);
-	queue->groups = DatumGetBool(column_or(rel, tuple, Anum_queue_groups, BoolGetDatum(false)));
-	queue->group_max_running = DatumGetInt32(column_or(rel, tuple, Anum_queue_group_max_running, 0));
-	read_rate(rel, tuple, Anum_queue_group_rate, Anum_queue_group_per, Anum_queue_group_burst,
-			  &queue->group_rate);
-	queue->group_order = dw_group_order_named(text_column(rel, tuple, Anum_queue_group_order));
-	queue->timeout = DatumGetInt32(column_or(rel, tuple, Anum_queue_timeout, Int32GetDatum(-1)));
-	queue->max_attempts = DatumGetInt16(column_or(rel, tuple, Anum_queue_max_attempts,
-												  Int16GetDatum(0)));
-	queue->retry_delay = interval_column(rel, tuple, Anum_queue_retry_delay,
-										 DW_DEFAULT_RETRY_DELAY);
-	queue->retry.backoff = dw_backoff_named(text_column(rel, tuple, Anum_queue_retry_backoff));
-	queue->retry.max_delay = interval_column(rel, tuple, Anum_queue_retry_max_delay, 0);
-	queue->retry.retry_on = errors_column(rel, tuple, Anum_queue_retry_on);
-	queue->retry.give_up_on = errors_column(rel, tuple, Anum_queue_give_up_on);
-	queue->history = history_column(rel, tuple);
-	queue->external = DatumGetBool(column_or(rel, tuple, Anum_queue_external, BoolGetDatum(false)));
-	queue->lease = interval_column(rel, tuple, Anum_queue_lease, DW_DEFAULT_LEASE);
-	queue->receive_timeout = DatumGetInt32(column_or(rel, tuple, Anum_queue_receive_timeout,
-													 Int32GetDatum(DW_DEFAULT_RECEIVE_TIMEOUT)));
-	queue->name = text_column(rel, tuple, Anum_queue_name);
-	queue->notify_channel = text_column(rel, tuple, Anum_queue_notify_channel);
+	Datum	   *values;
+	bool	   *nulls;
+
+	dw_deform(rel, tuple, &values, &nulls);
+	queue->id = DatumGetInt16(values[Anum_queue_id - 1]);
+	queue->name = TEXT_COLUMN(Anum_queue_name);
+	queue->pause = COLUMN(Bool, Anum_queue_paused, false) ? DW_PAUSED_QUEUE : DW_NOT_PAUSED;
+	queue->batch = COLUMN(Bool, Anum_queue_batch, true);
+	queue->max_running = COLUMN(Int32, Anum_queue_max_running, 0);
+	queue->rate.starts = COLUMN(Int32, Anum_queue_rate, 0);
+	queue->rate.per = INTERVAL_COLUMN(Anum_queue_per, USECS_PER_SEC);
+	queue->rate.burst = COLUMN(Int32, Anum_queue_burst, 0);
+	queue->groups = COLUMN(Bool, Anum_queue_groups, false);
+	queue->group_max_running = COLUMN(Int32, Anum_queue_group_max_running, 0);
+	queue->group_rate.starts = COLUMN(Int32, Anum_queue_group_rate, 0);
+	queue->group_rate.per = INTERVAL_COLUMN(Anum_queue_group_per, USECS_PER_SEC);
+	queue->group_rate.burst = COLUMN(Int32, Anum_queue_group_burst, 0);
+	queue->group_order = dw_group_order_named(TEXT_COLUMN(Anum_queue_group_order));
+	queue->external = COLUMN(Bool, Anum_queue_external, false);
+	queue->timeout = COLUMN(Int32, Anum_queue_timeout, -1);
+	queue->max_attempts = COLUMN(Int16, Anum_queue_max_attempts, 0);
 	if (queue->max_attempts == 0)
 		queue->max_attempts = queue->external ? DW_MESSAGE_ATTEMPTS : 1;
+	queue->retry_delay = INTERVAL_COLUMN(Anum_queue_retry_delay, DW_DEFAULT_RETRY_DELAY);
+	queue->retry.backoff = dw_backoff_named(TEXT_COLUMN(Anum_queue_retry_backoff), false);
+	queue->retry.max_delay = INTERVAL_COLUMN(Anum_queue_retry_max_delay, 0);
+	queue->retry.retry_on = errors_column(values, nulls, Anum_queue_retry_on);
+	queue->retry.give_up_on = errors_column(values, nulls, Anum_queue_give_up_on);
+	queue->history = nulls[Anum_queue_history - 1] ? DW_HISTORY_UNSET :
+		dw_history_level(TEXT_COLUMN(Anum_queue_history));
+	queue->lease = INTERVAL_COLUMN(Anum_queue_lease, DW_DEFAULT_LEASE);
+	queue->receive_timeout = COLUMN(Int32, Anum_queue_receive_timeout, DW_DEFAULT_RECEIVE_TIMEOUT);
+	queue->notify_channel = TEXT_COLUMN(Anum_queue_notify_channel);
 	queue->place = DW_NO_QUEUE;
-}
-
-/* Returns the array, enlarged if it has no room for one more element; a new array for NULL. */
-static void *
-reserve_entry(void *array, int n, int *size, Size element)
-{
-	if (n < *size)
-		return array;
-	*size = Max(*size * 2, 16);
-	return array == NULL ? MemoryContextAlloc(dw_queue_tables.context, *size * element) :
-		repalloc(array, *size * element);
+	pfree(values);
+	pfree(nulls);
 }
 
 /*
@@ -638,28 +538,28 @@ reserve_entry(void *array, int n, int *size, Size element)
 void
 dw_queue_tables_read(Snapshot snapshot)
 {
+	MemoryContext context = dw_queue_tables.context;
 	Relation	rel;
 	SysScanDesc scan;
 	HeapTuple	tuple;
 	int			size = 0;
 
-	if (dw_queue_tables.context == NULL)
-		dw_queue_tables.context = AllocSetContextCreate(TopMemoryContext, "delay_wheel queues",
-											   ALLOCSET_SMALL_SIZES);
-	dw_queue_tables.is_valid = false;
-	dw_queue_tables.nqueues = dw_queue_tables.nowners = 0;
-	dw_queue_tables.queues = NULL;
-	dw_queue_tables.owners = NULL;
-	dw_queue_tables.database_paused = false;
-	MemoryContextReset(dw_queue_tables.context);
+	if (context == NULL)
+		context = AllocSetContextCreate(TopMemoryContext, "delay_wheel queues",
+										ALLOCSET_SMALL_SIZES);
+	MemoryContextReset(context);
+	dw_queue_tables = (DwQueueTables) {.context = context};
 
 	rel = table_open(dw_catalog()->queue, NoLock);
 	scan = systable_beginscan(rel, InvalidOid, false, snapshot, 0, NULL);
 	while ((tuple = systable_getnext(scan)) != NULL)
 	{
-		dw_queue_tables.queues = reserve_entry(dw_queue_tables.queues, dw_queue_tables.nqueues,
-											   &size, sizeof(DwDeclaredQueue));
+		MemoryContext outer = MemoryContextSwitchTo(context);
+
+		dw_queue_tables.queues = dw_reserve(dw_queue_tables.queues, dw_queue_tables.nqueues, &size,
+											sizeof(DwDeclaredQueue), context);
 		read_queue(rel, tuple, &dw_queue_tables.queues[dw_queue_tables.nqueues++]);
+		MemoryContextSwitchTo(outer);
 	}
 	systable_endscan(scan);
 	table_close(rel, NoLock);
@@ -669,14 +569,12 @@ dw_queue_tables_read(Snapshot snapshot)
 	scan = systable_beginscan(rel, InvalidOid, false, snapshot, 0, NULL);
 	while ((tuple = systable_getnext(scan)) != NULL)
 	{
-		Oid			owner;
+		bool		isnull;
 
-		owner = DatumGetObjectId(column_or(rel, tuple, Anum_pause_owner, InvalidOid));
-		dw_queue_tables.owners = reserve_entry(dw_queue_tables.owners, dw_queue_tables.nowners,
-											   &size, sizeof(Oid));
-		dw_queue_tables.owners[dw_queue_tables.nowners++] = owner;
-		if (owner == InvalidOid)
-			dw_queue_tables.database_paused = true;
+		dw_queue_tables.owners = dw_reserve(dw_queue_tables.owners, dw_queue_tables.nowners, &size,
+											sizeof(Oid), context);
+		dw_queue_tables.owners[dw_queue_tables.nowners++] =
+			DatumGetObjectId(dw_row_column(rel, tuple, Anum_pause_owner, &isnull));
 	}
 	systable_endscan(scan);
 	table_close(rel, NoLock);
@@ -694,7 +592,7 @@ pause_of(Oid owner, int16 queue)
 {
 	DwDeclaredQueue *declared = queue != 0 ? dw_queue_declared(queue) : NULL;
 
-	if (dw_queue_tables.database_paused)
+	if (dw_owner_is_paused(InvalidOid))
 		return DW_PAUSED_DATABASE;
 	if (dw_owner_is_paused(owner))
 		return DW_PAUSED_OWNER;
@@ -780,33 +678,35 @@ dw_queue_tables_now(DwDatabase *db)
 }
 
 /*
+ * Returns the queue with this id after reading the tables again if they may have changed, or NULL.
+ * db may be NULL.
+ */
+const DwDeclaredQueue *
+dw_queue_now(DwDatabase *db, int16 queue)
+{
+	keep_tables_current(db);
+	return dw_queue_declared(queue);
+}
+
+/*
  * Returns true if the queue is for messages, or may be for messages since its declaration is gone.
  * For executors and sweepers; db may be NULL.
  */
 bool
 dw_queue_is_external(DwDatabase *db, int16 queue)
 {
-	DwDeclaredQueue *declared;
+	const DwDeclaredQueue *declared = queue != 0 ? dw_queue_now(db, queue) : NULL;
 
-	if (queue == 0)
-		return false;
-	keep_tables_current(db);
-	declared = dw_queue_declared(queue);
-	return declared == NULL || declared->external;
+	return queue != 0 && (declared == NULL || declared->external);
 }
 
-/*
- * Returns which tasks of the queue the history records; DW_HISTORY_UNSET if the setting decides.
- * For executors and sessions; db may be NULL.
- */
-DwHistoryLevel
-dw_queue_history(DwDatabase *db, int16 queue)
+/* Returns true if tasks of a group wait while an earlier task waits for its next attempt. */
+bool
+dw_queue_holds_groups(int16 queue)
 {
-	DwDeclaredQueue *declared;
+	const DwDeclaredQueue *declared = dw_queue_now(dw_my_database(), queue);
 
-	keep_tables_current(db);
-	declared = dw_queue_declared(queue);
-	return declared ? declared->history : DW_HISTORY_UNSET;
+	return declared != NULL && declared->group_order == DW_ORDER_HOLD;
 }
 
 /*

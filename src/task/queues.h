@@ -15,10 +15,8 @@
 #include "utils/array.h"
 #include "utils/relcache.h"
 
-#include "../base/settings.h"
 #include "../ring/ring.h"
 #include "../shmem/queue_limits.h"
-#include "../shmem/shared.h"
 #include "task.h"
 
 /* The settings of a queue that scheduling uses. */
@@ -78,8 +76,7 @@ typedef struct DwQueueTables
 	int			nqueues;
 	DwDeclaredQueue *queues;	/* sorted by id */
 	int			nowners;
-	Oid		   *owners;			/* roles whose tasks are paused, sorted */
-	bool		database_paused;	/* all tasks of the database are paused */
+	Oid		   *owners;			/* roles whose tasks are paused, sorted; InvalidOid: all roles */
 } DwQueueTables;
 
 extern DwQueueTables dw_queue_tables;
@@ -98,7 +95,8 @@ extern LockAcquireResult dw_queue_lock(Oid table, Oid id, LOCKMODE mode, bool wa
 extern bool dw_is_paused(DwDatabase *db, Oid owner, int16 queue);
 extern const DwQueueTables *dw_queue_tables_now(DwDatabase *db);
 extern bool dw_queue_is_external(DwDatabase *db, int16 queue);
-extern DwHistoryLevel dw_queue_history(DwDatabase *db, int16 queue);
+extern const DwDeclaredQueue *dw_queue_now(DwDatabase *db, int16 queue);
+extern bool dw_queue_holds_groups(int16 queue);
 extern void dw_queue_put_back(DwDatabase *db, const DwEntry *entry);
 extern int16 dw_queue_id(Relation rel, HeapTuple tuple);
 extern char *dw_queue_name_of(int16 id);

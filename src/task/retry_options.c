@@ -27,39 +27,22 @@ static const char *const backoff_names[] = {
 	[DW_FIXED] = "fixed"
 };
 
-/* Sets *backoff to the backoff with this name.  Returns false if the name is unknown. */
-static bool
-find_backoff(const char *name, DwBackoff *backoff)
+/*
+ * Returns the backoff of this name; the default if the name is NULL.  For an unknown name, raises
+ * an error if "strict" is true, else returns the default.
+ */
+DwBackoff
+dw_backoff_named(const char *name, bool strict)
 {
-	for (size_t i = 0; i < lengthof(backoff_names); i++)
+	for (size_t i = 0; name != NULL && i < lengthof(backoff_names); i++)
 		if (strcmp(backoff_names[i], name) == 0)
-		{
-			*backoff = i;
-			return true;
-		}
-	return false;
-}
-
-/* Raises an error if no backoff has this name. */
-void
-dw_backoff_check(const char *name)
-{
-	DwBackoff	backoff;
-
-	if (!find_backoff(name, &backoff))
+			return i;
+	if (strict)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("invalid value for retry_backoff: \"%s\"", name),
 				 errhint("Use 'exponential', 'linear' or 'fixed'.")));
-}
-
-/* Returns the backoff of this name; the default if the name is unknown or NULL. */
-DwBackoff
-dw_backoff_named(const char *name)
-{
-	DwBackoff	backoff;
-
-	return name != NULL && find_backoff(name, &backoff) ? backoff : DW_EXPONENTIAL;
+	return DW_EXPONENTIAL;
 }
 
 /* Returns true if the text is an SQLSTATE or the class of an SQLSTATE. */

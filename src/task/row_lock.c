@@ -3,21 +3,19 @@
  * row_lock.c
  *	  Locking and deleting the rows of pending tasks.
  *
- * Run by sessions that schedule, cancel, reschedule or run tasks, and by
- * executors whose tasks do so.
+ * Run by sessions that schedule, cancel, reschedule or run tasks, and by executors whose tasks do
+ * so.
  *
- * An executor claims a task by deleting its row, in the transaction that runs the task.  The lock
- * of the row decides which transaction gets the task: a claim, a cancel or a move (steps T1 to T3
- * of the model in test/model).  At every isolation level, callers find the row with a new snapshot:
- * another transaction may have moved the task since this transaction began.
+ * The lock of a row decides which transaction gets the task: a claim, a cancel or a move (steps T1
+ * to T3 of the model in test/model).  At every isolation level, callers find the row with a new
+ * snapshot: another transaction may have moved the task since this transaction began.  A claim that
+ * meets a locked row forgets the task.  So a transaction that locks a row first notes a hint, which
+ * the timer gets when the lock is gone (touched.c).
  *
- * A claim that meets a locked row forgets the task.  So a transaction that locks a row first notes
- * a hint, which the timer gets when the lock is gone (touched.c).
- *
- * Tasks with a mode (at_most_once, at_least_once) run outside of a transaction, see
- * executor/autonomous.c.  While such a task runs, its row is in failed_task, or is in
- * delay_wheel_data.task without a lock.  An advisory lock of the task's id, and notes of the
- * executor in shared memory, protect the row.
+ * Tasks with a mode run outside of a transaction (executor/autonomous.c).  While such a task runs,
+ * its row is in failed_task (at_most_once), or in delay_wheel_data.task without a lock
+ * (at_least_once).  An advisory lock of the task's id, and notes of the executor in shared memory,
+ * protect the row.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,18 +25,15 @@
 #include "access/htup_details.h"
 #include "access/multixact.h"
 #include "access/table.h"
-#include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/pg_collation.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
-#include "storage/lock.h"
 #include "storage/procarray.h"
 #include "utils/fmgrprotos.h"
 #include "utils/rel.h"
-#include "utils/relcache.h"
 
 #include "../base/inject.h"
 #include "../rows/catalog.h"

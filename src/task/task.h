@@ -13,9 +13,9 @@
 #include "access/htup.h"
 #include "access/tableam.h"
 #include "datatype/timestamp.h"
-#include "storage/itemptr.h"
 #include "storage/lock.h"
 #include "utils/array.h"
+#include "utils/palloc.h"
 #include "utils/relcache.h"
 
 #include "../base/settings.h"
@@ -26,6 +26,17 @@
 #include "../shmem/outcome.h"
 #include "../shmem/shared.h"
 #include "../statement/statement.h"
+
+/* Returns the array, enlarged if it has no room for one more element; a new array for NULL. */
+static inline void *
+dw_reserve(void *array, int n, int *size, Size element, MemoryContext context)
+{
+	if (n < *size)
+		return array;
+	*size = Max(*size * 2, 16);
+	return array == NULL ? MemoryContextAlloc(context, *size * element) :
+		repalloc(array, *size * element);
+}
 
 /* new_task.c: a new task: its due time, its checks, and its row */
 
@@ -91,7 +102,7 @@ extern TimestampTz dw_finite_due(TimestampTz due);
 
 extern void dw_group_allow(void);
 
-/*---- retries.c ----*/
+/* retry_options.c */
 
 /* Lengths of an SQLSTATE, and of its class, the first characters. */
 #define DW_STATE_LENGTH	5
@@ -109,17 +120,16 @@ typedef enum DwBackoff
 typedef struct DwRetry
 {
 	DwBackoff	backoff;
-	int64		max_delay;		/* the longest pause, in us; 0: see dw_retry_pause() */
+	int64		max_delay;		/* the longest pause, in us; 0: see retry_pause() */
 	char	   *retry_on;		/* SQLSTATEs, or classes, with commas between; NULL or empty: all */
 	char	   *give_up_on;		/* as retry_on; NULL or empty: no error */
 } DwRetry;
 
-extern void dw_backoff_check(const char *name);
-extern DwBackoff dw_backoff_named(const char *name);
+extern DwBackoff dw_backoff_named(const char *name, bool strict);
 extern void dw_errors_check(ArrayType *errors, const char *option);
 extern char *dw_errors_joined(ArrayType *errors);
 
-/* attempts.c: limits of attempts, and the time of the next attempt */
+/* attempts.c */
 
 /* Limit of the immediate repeats of one run, see dw_is_transient(). */
 #define DW_MAX_REPEATS	10
@@ -134,6 +144,9 @@ typedef struct DwTerms
 
 extern void dw_terms(DwDatabase *db, const DwTaskKey *key, const Datum *values,
 					 const bool *nulls, DwTerms *terms);
+extern void dw_retry_read(int16 queue, const Datum *values, const bool *nulls, DwRetry *retry);
+extern bool dw_retry_gives_up(const DwRetry *retry, int sqlstate);
+extern char *dw_retry_refusal(const DwRetry *retry, int sqlstate);
 extern bool dw_is_transient(int sqlstate);
 extern bool dw_is_lost_connection(int sqlstate);
 extern TimestampTz dw_next_connection(int64 lost, int sqlstate);
@@ -208,8 +221,8 @@ extern DwKeyRow *dw_key_superseder(List *rows, const DwTaskKey *task);
 extern void dw_key_leave(void);
 extern ItemPointerData dw_task_insert_again(Relation rel, Datum *values, bool *nulls);
 extern bool dw_task_is_superseded(Relation rel, HeapTuple tuple);
-extern bool dw_key_lock_of(Relation rel, HeapTuple tuple);
-extern void dw_key_claim_refused(DwExecutor *me, Relation rel, HeapTuple tuple);
+extern DwKey dw_key_of_values(const Datum *values);
+extern bool dw_key_retry_allowed(Relation rel, HeapTuple tuple, int64 *newer);
 
 /*---- login.c: how a new session of a role would read a task's text ----*/
 
@@ -231,7 +244,7 @@ extern Oid	dw_run_now_owner;
 /* Due time that delay_run_due() has reached; DT_NOBEGIN while that function is not running. */
 extern TimestampTz dw_run_now_clock;
 
-/* True if the batch that this executor is running must take no more tasks. */
+/* True if no further task may share the transaction of the running batch.  Any code may set it. */
 extern bool dw_batch_is_closed;
 
 /* True while the executor's task may call delay_snooze().  False for its deferred triggers. */
@@ -244,20 +257,25 @@ extern DwDatabase *dw_my_database_find(void);
 extern void dw_my_database_unpin(void);
 extern void dw_warn_no_place(void);
 extern void dw_warn_not_served(DwDatabase *db);
-extern bool dw_executor_runs_here(int64 id);
 extern Oid	dw_owner_of_task_here(int64 id);
 extern TimestampTz dw_time_reached(void);
-extern void dw_batch_close(void);
 extern void dw_snooze(TimestampTz until);
 extern TimestampTz dw_snooze_take(void);
 
 /* other_nodes.c: tasks that write to or read from other nodes */
 
+/* How Citus commits a transaction. */
+typedef enum DwPhases
+{
+	DW_NO_PART,					/* Citus takes no part in it */
+	DW_ONE_PHASE,
+	DW_TWO_PHASES				/* after a failure, no other node has committed a part of it */
+} DwPhases;
+
 extern void dw_other_nodes_install(void);
 extern void dw_other_nodes_prepare(void);
 extern bool dw_other_nodes_exist(void);
-extern bool dw_other_nodes_take_part(void);
-extern bool dw_other_nodes_in_two_phase(void);
+extern DwPhases dw_other_nodes_phases(void);
 
 /*---- period.c: the periods in which keys are unique (option unique_for) ----*/
 
@@ -277,13 +295,6 @@ extern void dw_period_begin(const DwNewTask *task, int64 id);
 extern void dw_period_end(const Datum *values, const bool *nulls);
 extern void dw_period_move(const Datum *old, const bool *old_nulls, const Datum *new,
 						   const bool *new_nulls);
-
-/* retries.c: errors after which a task is tried again, and the pauses between its attempts */
-
-extern void dw_retry_read(int16 queue, const Datum *values, const bool *nulls, DwRetry *retry);
-extern int64 dw_retry_pause(const DwRetry *retry, int64 retry_delay, int failed);
-extern bool dw_retry_gives_up(const DwRetry *retry, int sqlstate);
-extern char *dw_retry_refusal(const DwRetry *retry, int sqlstate);
 
 /*---- rights.c: rights: to use delay_wheel, to have a number of tasks, to change tasks of other roles ----*/
 

@@ -5,7 +5,9 @@
  *
  * Run by sessions that schedule, cancel and reschedule, and by executors whose tasks do so.  Most
  * functions note something while the transaction runs.  Callbacks at the transaction's end inform
- * the timer, the executors and the sessions in delay_wait().
+ * the timer, the executors and the sessions in delay_wait().  Callbacks must not fail, wait or
+ * allocate, so the functions that note effects reserve the memory.  README.md says what is told at
+ * which moment of a commit, and why.
  *
  * A hint gives the timer id, due time, TID and lane of one task.  (A lane is one combination of
  * owner, queue and priority.)  The timer has in memory the tasks of a lane up to some due time, the
@@ -14,15 +16,10 @@
  * load more tasks.  If a hint cannot be delivered, it lowers reload_from of the lane: the due time
  * from which the timer reads the lane again.
  *
- * The rows that a transaction wrote and locked are noted in the order of the calls,
- * with the subtransaction and a DwTouchKind:
- *
- * written	The timer gets a hint after a commit.
- * locked	The row is to be deleted or moved.  The timer gets a hint after an abort, when the lock
- *			has been released, since an executor may have failed to claim the task and have
- *			forgotten the task.
- * kept		The row is locked and stays unchanged.  The timer gets a hint after commit and abort,
- *			but only if the task is due: no executor claims a task earlier.
+ * The rows that a transaction wrote and locked are noted in the order of the calls, with the
+ * subtransaction and a DwTouchKind, which decides when the timer gets a hint.  For locked rows this
+ * is after an abort, when the lock has been released, since an executor may have failed to claim
+ * the task and have forgotten it.
  *
  * A message whose lease lasts gets no hint, since its entry would stay in memory even if the lease
  * is extended again, or ends.  Instead the timer looks at leases when this lease ends (step V1,
@@ -31,21 +28,6 @@
  * The groups of locked and kept rows are noted, too.  An ordered group is held while its first task
  * cannot begin.  A group of messages is held while leases use up its limit (shmem/groups.c).  A
  * held group may wait for this transaction, so both commit and abort end the hold.
- *
- * The tasks that the transaction ended are noted in the same way, for sessions that wait for them
- * (ends/wait.c).  Callbacks must not fail, wait or allocate, so the functions that note effects
- * reserve the memory.
- *
- * A commit has three moments: it becomes visible, it informs other processes of changes in
- * catalogs, and it releases its locks.  At the first moment it publishes ended tasks and changes of
- * queues, pauses and marks, since other processes need them once they get our locks.  At the last
- * moment it delivers hints and releases waiting sessions, so that a task sees all changes of the
- * transaction that scheduled it.  A process that finds the task earlier could miss changes in
- * catalogs.  So a transaction that has changed catalogs, or has ended a task in a subtransaction,
- * publishes its xid meanwhile (shmem/committing.c).
- *
- * After MAX_HINTS rows only the lowest due time of each lane is noted, and the timer reads the lane
- * again from this due time on.
  *
  * Steps of the model in test/model are named C0n, C1 to C3, N1, N2, N4 and A1, A2.
  *
@@ -71,7 +53,6 @@
 #include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/inject.h"
-#include "../base/settings.h"
 #include "../base/wing.h"
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
@@ -79,7 +60,6 @@
 #include "../shmem/groups.h"
 #include "../shmem/outcome.h"
 #include "../shmem/queue_limits.h"
-#include "../shmem/shared.h"
 #include "task.h"
 #include "touched.h"
 
@@ -157,24 +137,9 @@ static enum
 static char prepare_gid[201];	/* GIDSIZE of access/xact.h, plus 1 */
 
 /* Stands for no lane.  No lane has this generation, so the timer reads all lanes. */
-const DwLaneRef dw_no_lane = {0, 0};
+static const DwLaneRef no_lane = {0, 0};
 
 /* Noting effects of the transaction */
-
-/* Returns an array of the transaction, enlarged if it has no room for one more element. */
-static void *
-reserve_touched(void *array, int n, int *size, Size element)
-{
-	if (n < *size)
-		return array;
-	if (array == NULL)
-	{
-		*size = 16;
-		return MemoryContextAlloc(TopTransactionContext, *size * element);
-	}
-	*size *= 2;
-	return repalloc(array, *size * element);
-}
 
 /* Notes that a lane must be read again from a due time on. */
 static void
@@ -189,7 +154,7 @@ lower_lane(DwLaneRef lane, TimestampTz due, bool locked)
 			lows[i].locked |= locked;
 			return;
 		}
-	lows = reserve_touched(lows, nlows, &lows_size, sizeof(LaneLow));
+	lows = dw_reserve(lows, nlows, &lows_size, sizeof(LaneLow), TopTransactionContext);
 	lows[nlows++] = (LaneLow) {lane, due, locked};
 }
 
@@ -219,7 +184,7 @@ dw_touch_row(const DwHint *hint, DwTouchKind kind)
 		lower_lane(hint->lane, hint->due, !is_written(kind));
 		return;
 	}
-	touched = reserve_touched(touched, ntouched, &touched_size, sizeof(Touched));
+	touched = dw_reserve(touched, ntouched, &touched_size, sizeof(Touched), TopTransactionContext);
 	touched[ntouched++] = (Touched) {*hint, GetCurrentSubTransactionId(), kind};
 }
 
@@ -242,7 +207,7 @@ dw_touch_group(int16 queue, uint32 hash)
 		more_groups = true;
 		return;
 	}
-	groups = reserve_touched(groups, ngroups, &groups_size, sizeof(TouchedGroup));
+	groups = dw_reserve(groups, ngroups, &groups_size, sizeof(TouchedGroup), TopTransactionContext);
 	groups[ngroups++] = (TouchedGroup) {queue, hash, subid};
 }
 
@@ -271,7 +236,7 @@ dw_touch_ended(int64 id, DwOutcome outcome)
 		more_ended = true;
 		return;
 	}
-	ended = reserve_touched(ended, nended, &ended_size, sizeof(Ended));
+	ended = dw_reserve(ended, nended, &ended_size, sizeof(Ended), TopTransactionContext);
 	ended[nended++] = (Ended) {id, outcome, GetCurrentSubTransactionId()};
 }
 
@@ -965,7 +930,7 @@ find_or_enter_lane(Oid owner, int16 queue, int16 priority, DwLaneRef *lane)
 
 /*
  * Returns the lane of a new task.  If shared memory has no place for this database, raises a
- * warning and returns dw_no_lane.
+ * warning and returns no_lane.
  *
  * If all places for lanes are taken, waits up to a second until the timer frees a lane that is not
  * needed any more, then raises an error.  The timer finds idle lanes itself.  But the timer frees a
@@ -988,7 +953,7 @@ dw_require_lane(Oid owner, int16 queue, int16 priority)
 		if (db == NULL)
 		{
 			dw_warn_no_place();
-			return dw_no_lane;
+			return no_lane;
 		}
 		if (i == 10)
 			dw_reload_ask(&db->timer_news, PG_INT64_MIN);
@@ -1007,7 +972,7 @@ dw_require_lane(Oid owner, int16 queue, int16 priority)
 
 /*
  * Returns the lane of a task that must be written in any case.  If there is no place for the lane,
- * returns dw_no_lane: then the timer reads all lanes at the end of the transaction.
+ * returns no_lane: then the timer reads all lanes at the end of the transaction.
  */
 DwLaneRef
 dw_lane_if_any(Oid owner, int16 queue, int16 priority)
@@ -1017,5 +982,5 @@ dw_lane_if_any(Oid owner, int16 queue, int16 priority)
 	if (find_or_enter_lane(owner, queue, priority, &lane))
 		return lane;
 	dw_touch_all();
-	return dw_no_lane;
+	return no_lane;
 }

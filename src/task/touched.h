@@ -26,8 +26,6 @@ typedef enum DwTouchKind
 	DW_TOUCH_KEPT				/* locked, and left as it is: at the end, if the task is due */
 } DwTouchKind;
 
-extern const DwLaneRef dw_no_lane;
-
 extern void dw_touched_install(void);
 extern void dw_touch_row(const DwHint *hint, DwTouchKind kind);
 extern void dw_touch_ended(int64 id, DwOutcome outcome);

@@ -185,7 +185,7 @@ apply_tables(DwDatabase *db)
 		if (lane->external)
 			dw_ready_unlist(db, lane);
 	left = place_queues(db);
-	db->paused = dw_queue_tables.database_paused;
+	db->paused = dw_owner_is_paused(InvalidOid);
 	db->notifying = 0;
 	for (int i = 0; i < dw_queue_tables.nqueues; i++)
 		if (dw_queue_tables.queues[i].notify_channel != NULL)
