@@ -18,14 +18,11 @@
 #include "catalog/pg_type.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
-#include "parser/parser.h"
-#include "parser/scanner.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/jsonb.h"
 
-#include "../base/compat.h"
 #include "statement.h"
 
 /* A value, and its name */
@@ -204,11 +201,7 @@ dw_named_numbered(const text *sql, Jsonb *values, ArrayType **args)
 	Numbering	numbering = {.sql = text_to_cstring(sql), .colon = -1};
 	DwSqlText	shown = {.sql = numbering.sql};
 	ErrorContextCallback callback = {.previous = error_context_stack, .callback = dw_sql_text_callback, .arg = &shown};
-	core_yyscan_t scanner;
-	core_yy_extra_type extra;
-	core_YYSTYPE value;
-	YYLTYPE		location;
-	int			token;
+	DwTokens	tokens;
 
 	if (!JB_ROOT_IS_OBJECT(values))
 		ereport(ERROR,
@@ -219,15 +212,13 @@ dw_named_numbered(const text *sql, Jsonb *values, ArrayType **args)
 	initStringInfo(&numbering.result);
 
 	error_context_stack = &callback;
-	scanner = scanner_init(numbering.sql, &extra, &ScanKeywords, ScanKeywordTokens);
-	/* the check of the text raises the warnings */
-	dw_no_escape_warning(&extra);
-	while ((token = core_yylex(&value, &location, scanner)) != 0)
+	dw_tokens_begin(&tokens, numbering.sql);
+	while (dw_tokens_next(&tokens))
 	{
 		CHECK_FOR_INTERRUPTS();
-		look_at_token(&numbering, token, location);
+		look_at_token(&numbering, tokens.token, tokens.location);
 	}
-	scanner_finish(scanner);
+	dw_tokens_end(&tokens);
 	check_values_used(&numbering);
 	error_context_stack = callback.previous;
 

@@ -49,8 +49,6 @@
 #include "miscadmin.h"
 #include "nodes/params.h"
 #include "nodes/plannodes.h"
-#include "parser/parser.h"
-#include "parser/scanner.h"
 #include "pgtime.h"
 #include "tcop/cmdtag.h"
 #include "utils/hsearch.h"
@@ -75,10 +73,6 @@
 #define LARGEST_PART	4
 /* Number of slots for hashes of texts that came once */
 #define SEEN			1024
-
-/* The lexer's codes for '' and U&''; statement.h explains why these numbers are fixed */
-#define SCONST_TOKEN	261
-#define USCONST_TOKEN	262
 
 /* Identifies a plan */
 typedef struct Key
@@ -343,19 +337,14 @@ says_moment(const char *text)
 static bool
 has_moment(const char *sql)
 {
-	core_yyscan_t scanner;
-	core_yy_extra_type extra;
-	core_YYSTYPE value;
-	YYLTYPE		location;
+	DwTokens	tokens;
 	bool		result = false;
-	int			token;
 
-	scanner = scanner_init(sql, &extra, &ScanKeywords, ScanKeywordTokens);
-	dw_no_escape_warning(&extra);
-	while (!result && (token = core_yylex(&value, &location, scanner)) != 0)
-		result = token == USCONST_TOKEN ||
-			(token == SCONST_TOKEN && says_moment(value.str));
-	scanner_finish(scanner);
+	dw_tokens_begin(&tokens, sql);
+	while (!result && dw_tokens_next(&tokens))
+		result = tokens.token == DW_TOKEN_USCONST ||
+			(tokens.token == DW_TOKEN_SCONST && says_moment(tokens.value.str));
+	dw_tokens_end(&tokens);
 	return result;
 }
 

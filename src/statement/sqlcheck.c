@@ -33,8 +33,6 @@
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
-#include "parser/parser.h"
-#include "parser/scanner.h"
 #include "parser/scansup.h"
 #include "tcop/cmdtag.h"
 #include "tcop/utility.h"
@@ -344,6 +342,35 @@ check_statement(const char *sql, RawStmt *raw, bool autonomous)
 			 dw_sql_text_errposition(sql, begin_of(sql, raw))));
 }
 
+/*---- Tokens ----*/
+
+/* Begins to read the tokens of a text. */
+void
+dw_tokens_begin(DwTokens *tokens, const char *sql)
+{
+	tokens->sql = sql;
+	tokens->scanner = scanner_init(sql, &tokens->extra, &ScanKeywords, ScanKeywordTokens);
+	/* the parser raises these warnings */
+	dw_no_escape_warning(&tokens->extra);
+}
+
+/* Moves to the next token, or to the first token.  Returns false at the end of the text. */
+bool
+dw_tokens_next(DwTokens *tokens)
+{
+	YYLTYPE		location = 0;
+
+	tokens->token = core_yylex(&tokens->value, &location, tokens->scanner);
+	tokens->location = tokens->token != 0 ? location : (int) strlen(tokens->sql);
+	return tokens->token != 0;
+}
+
+void
+dw_tokens_end(DwTokens *tokens)
+{
+	scanner_finish(tokens->scanner);
+}
+
 /*---- Parameters ----*/
 
 /*
@@ -457,33 +484,22 @@ check_all_used(const bool *used, int nargs)
 static void
 check_parameters(const Checked *checked, List *statements)
 {
-	const char *sql = checked->sql;
-	int			nargs = checked->nargs;
-	core_yyscan_t scanner;
-	core_yy_extra_type extra;
-	core_YYSTYPE value;
-	YYLTYPE		location;
-	bool	   *used = palloc0(Max(nargs, 1) * sizeof(bool));
+	bool	   *used = palloc0(Max(checked->nargs, 1) * sizeof(bool));
 	int			statement = 0;
-	int			token;
+	DwTokens	tokens;
 
-	scanner = scanner_init(sql, &extra, &ScanKeywords, ScanKeywordTokens);
-
-	/* the parser has already raised the warnings */
-	dw_no_escape_warning(&extra);
-
-	while ((token = core_yylex(&value, &location, scanner)) != 0)
+	dw_tokens_begin(&tokens, checked->sql);
+	while (dw_tokens_next(&tokens))
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (token == DW_TOKEN_PARAM &&
-			check_parameter(checked, statement_at(statements, location, &statement),
-							value.ival, location))
-			used[value.ival - 1] = true;
+		if (tokens.token == DW_TOKEN_PARAM &&
+			check_parameter(checked, statement_at(statements, tokens.location, &statement),
+							tokens.value.ival, tokens.location))
+			used[tokens.value.ival - 1] = true;
 	}
-	scanner_finish(scanner);
-
+	dw_tokens_end(&tokens);
 	if (checked->option == NULL)
-		check_all_used(used, nargs);
+		check_all_used(used, checked->nargs);
 }
 
 /* Texts that differ only in numbers */

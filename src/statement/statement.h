@@ -16,6 +16,8 @@
 #include "fmgr.h"
 #include "nodes/params.h"
 #include "parser/parse_node.h"
+#include "parser/parser.h"
+#include "parser/scanner.h"
 #include "tcop/cmdtag.h"
 #include "tcop/dest.h"
 #include "utils/array.h"
@@ -24,16 +26,19 @@
 
 /*---- constants.c: takes the constants out of an SQL text, so that texts can share a plan ----*/
 
+/* Limit for one text: a text with more constants is not changed */
+#define DW_MAX_CONSTANTS	32
+
 /* An SQL text, and the constants that were taken out of it */
 typedef struct DwConstants
 {
 	char	   *sql;			/* the text with $1, $2, ... in place of the constants */
 	int			count;
-	Oid		   *types;			/* InvalidOid: the type unknown */
-	Datum	   *values;			/* C strings for the type unknown */
-	int		   *locations;		/* byte offsets of the constants in the original text */
-	int		   *ends;			/* offsets of the next tokens in the original text */
-	int		   *new_ends;		/* offsets of the same tokens in sql */
+	Oid			types[DW_MAX_CONSTANTS];	/* InvalidOid: the type unknown */
+	Datum		values[DW_MAX_CONSTANTS];	/* C strings for the type unknown */
+	int			locations[DW_MAX_CONSTANTS];	/* byte offsets in the original text */
+	int			ends[DW_MAX_CONSTANTS]; /* offsets of the next tokens in the original text */
+	int			new_ends[DW_MAX_CONSTANTS]; /* offsets of the same tokens in sql */
 } DwConstants;
 
 extern bool dw_constants_take(const char *sql, DwConstants *constants);
@@ -174,8 +179,24 @@ extern DwSpiResult dw_spi_noted_utility(void);
  */
 #define DW_TOKEN_IDENT	258
 #define DW_TOKEN_SCONST	261
+#define DW_TOKEN_USCONST	262
 #define DW_TOKEN_ICONST	266
 #define DW_TOKEN_PARAM	267
+
+/* PostgreSQL's lexer, and its position in a text */
+typedef struct DwTokens
+{
+	const char *sql;
+	core_yyscan_t scanner;
+	core_yy_extra_type extra;
+	int			token;			/* code of the current token; 0: the end of the text */
+	core_YYSTYPE value;			/* value of the current token */
+	int			location;		/* byte offset of the current token */
+} DwTokens;
+
+extern void dw_tokens_begin(DwTokens *tokens, const char *sql);
+extern bool dw_tokens_next(DwTokens *tokens);
+extern void dw_tokens_end(DwTokens *tokens);
 
 /* A text whose positions errors can show */
 typedef struct DwSqlText
