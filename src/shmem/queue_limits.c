@@ -633,7 +633,7 @@ dw_queue_enter(DwDatabase *db, DwQueue *place, int16 id)
 
 /*
  * Sets *defaults to the options of the queue.  The default queue, and a queue without a place in
- * dw_queues, have the built-in options.  Takes the ready lock.
+ * dw_queues, have the built-in options.  db may be NULL.  Takes the ready lock.
  */
 void
 dw_queue_defaults(DwDatabase *db, int16 queue, DwQueueDefaults *defaults)
@@ -643,7 +643,7 @@ dw_queue_defaults(DwDatabase *db, int16 queue, DwQueueDefaults *defaults)
 	defaults->timeout = -1;
 	defaults->max_attempts = 1;
 	defaults->retry_delay = DW_DEFAULT_RETRY_DELAY;
-	if (queue == 0)
+	if (queue == 0 || db == NULL)
 		return;
 
 	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
