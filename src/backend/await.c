@@ -36,6 +36,7 @@
 #include "../base/compat.h"
 #include "../base/errors.h"
 #include "../base/settings.h"
+#include "../base/signature.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/ready.h"
 #include "../shmem/receivers.h"
@@ -323,20 +324,16 @@ dw_await_any(PG_FUNCTION_ARGS)
 	Awaiting   *awaiting = palloc0(sizeof(Awaiting));
 	ArrayBuildState *found = NULL;
 	Datum	   *names;
-	bool	   *nulls;
 
 	require_waiting(fcinfo, "delay_await_any()");
 	dw_refuse_null(PG_ARGISNULL(0), "queue name");
-	deconstruct_array(PG_GETARG_ARRAYTYPE_P(0), TEXTOID, -1, false, TYPALIGN_INT, &names, &nulls, &awaiting->n);
+	names = dw_elements_not_null(PG_GETARG_ARRAYTYPE_P(0), "queue name", &awaiting->n);
 	if (awaiting->n < 1 || awaiting->n > DW_MAX_AWAITED)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("delay_await_any() waits for 1 to %d queues, not %d", DW_MAX_AWAITED, awaiting->n)));
 	for (int i = 0; i < awaiting->n; i++)
-	{
-		dw_refuse_null(nulls[i], "queue name");
 		awaiting->names[i] = TextDatumGetCString(names[i]);
-	}
 	if (wait_for_queues(fcinfo, awaiting))
 		for (int i = 0; i < awaiting->n; i++)
 			if (awaiting->found[i])

@@ -489,17 +489,13 @@ create_queue(Relation rel, const char *name, const Change *change)
 static Datum
 users_of(ArrayType *array)
 {
-	Datum	   *names;
-	bool	   *nulls;
 	int			n;
+	Datum	   *names = dw_elements_not_null(array, "role name", &n);
 
-	deconstruct_array(array, NAMEOID, NAMEDATALEN, false, TYPALIGN_CHAR, &names, &nulls, &n);
 	for (int i = 0; i < n; i++)
 	{
-		const char *name;
+		const char *name = NameStr(*DatumGetName(names[i]));
 
-		dw_refuse_null(nulls[i], "role name");
-		name = NameStr(*DatumGetName(names[i]));
 		names[i] = ObjectIdGetDatum(strcmp(name, "public") == 0 ? InvalidOid :
 									get_role_oid(name, false));
 	}

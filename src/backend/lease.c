@@ -34,6 +34,7 @@
 
 #include "../base/clock.h"
 #include "../base/errors.h"
+#include "../base/signature.h"
 #include "../ending/ending.h"
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
@@ -252,18 +253,11 @@ dw_done(PG_FUNCTION_ARGS)
 static Datum *
 read_numbers(ArrayType *array, const char *what, int *n)
 {
-	Datum	   *numbers;
-	bool	   *nulls;
-
 	if (ARR_NDIM(array) > 1)
 		ereport(ERROR,
 				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
 				 errmsg("array of %s must have one dimension", what)));
-	deconstruct_array(array, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE,
-					  &numbers, &nulls, n);
-	for (int i = 0; i < *n; i++)
-		dw_refuse_null(nulls[i], what);
-	return numbers;
+	return dw_elements_not_null(array, what, n);
 }
 
 /* SQL function delay_done_all(). */

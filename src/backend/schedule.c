@@ -316,9 +316,8 @@ schedule_plain(FunctionCallInfo fcinfo, TimestampTz due)
 	dw_new_task_init(&task, PG_GETARG_TEXT_PP(1));
 	task.due = due;
 	nargs = dw_args_collect(fcinfo, 2, &task.values[Anum_task_args - 1],
-							&task.values[Anum_task_arg_types - 1],
-							&task.nulls[Anum_task_args - 1]);
-	task.nulls[Anum_task_arg_types - 1] = task.nulls[Anum_task_args - 1];
+							&task.values[Anum_task_arg_types - 1]);
+	task.nulls[Anum_task_args - 1] = task.nulls[Anum_task_arg_types - 1] = nargs == 0;
 	return dw_schedule_new(&task, nargs);
 }
 

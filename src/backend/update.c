@@ -51,7 +51,6 @@ typedef struct Changes
 	int			nargs;
 	Datum		args;
 	Datum		arg_types;
-	bool		no_args;
 	ArrayType  *untyped;		/* args, if they are untyped texts and the call gives no SQL text */
 	char	   *queue_name;
 	DwQueueForTask queue;
@@ -73,7 +72,7 @@ read_sql(Changes *changes)
 	if (args != NULL && !changes->has_sql && types == NULL && (ARR_ELEMTYPE(args) == TEXTOID || ARR_ELEMTYPE(args) == VARCHAROID))
 		changes->untyped = args;
 	if (changes->has_args)
-		changes->nargs = dw_args_parse(args, types, false, &changes->args, &changes->arg_types, &changes->no_args);
+		changes->nargs = dw_args_parse(args, types, false, &changes->args, &changes->arg_types);
 }
 
 /* Reads the changes.  Raises an error if a change is invalid, or if the call gives no change. */
@@ -153,17 +152,16 @@ change_args(const Changes *changes, DwNewTask *task)
 {
 	Datum		args = changes->args;
 	Datum		arg_types = changes->arg_types;
-	bool		no_args = changes->no_args;
 
 	if (changes->untyped != NULL && !task->nulls[Anum_task_arg_types - 1])
 	{
 		ArrayType  *types = DatumGetArrayTypeP(task->values[Anum_task_arg_types - 1]);
 
 		if (ArrayGetNItems(ARR_NDIM(types), ARR_DIMS(types)) == changes->nargs)
-			(void) dw_args_parse(changes->untyped, types, true, &args, &arg_types, &no_args);
+			(void) dw_args_parse(changes->untyped, types, true, &args, &arg_types);
 	}
-	dw_new_task_set(task, Anum_task_args, args, no_args);
-	dw_new_task_set(task, Anum_task_arg_types, arg_types, no_args);
+	dw_new_task_set(task, Anum_task_args, args, changes->nargs == 0);
+	dw_new_task_set(task, Anum_task_arg_types, arg_types, changes->nargs == 0);
 }
 
 /*

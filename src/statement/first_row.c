@@ -42,6 +42,7 @@
 #include "utils/typcache.h"
 
 #include "../base/errors.h"
+#include "../base/signature.h"
 #include "statement.h"
 
 /*---- The receiver ----*/
@@ -225,18 +226,12 @@ static bool
 is_trusted_array(Datum value)
 {
 	ArrayType  *array = DatumGetArrayTypeP(value);
-	Oid			type = ARR_ELEMTYPE(array);
-	Datum	   *elements;
 	bool	   *nulls;
-	int16		len;
-	bool		byval;
-	char		align;
 	int			n;
+	Datum	   *elements = dw_elements(array, &nulls, &n);
 
-	get_typlenbyvalalign(type, &len, &byval, &align);
-	deconstruct_array(array, type, len, byval, align, &elements, &nulls, &n);
 	for (int i = 0; i < n; i++)
-		if (!nulls[i] && !is_trusted_value(type, elements[i]))
+		if (!nulls[i] && !is_trusted_value(ARR_ELEMTYPE(array), elements[i]))
 			return false;
 	return true;
 }

@@ -22,8 +22,8 @@
 #include "utils/varlena.h"
 
 #include "../base/compat.h"
-#include "../base/errors.h"
 #include "../base/settings.h"
+#include "../base/signature.h"
 #include "statement.h"
 
 /* Limits for the settings of a task: their number, and the bytes of names and values */
@@ -95,16 +95,12 @@ set(const char *name, const char *value, GucAction action, bool really)
 static Datum *
 read_names(ArrayType *names, int *n)
 {
-	Datum	   *elements;
-	bool	   *nulls;
+	Datum	   *elements = dw_elements_not_null(names, "name in keep_settings", n);
 
-	deconstruct_array(names, TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls, n);
 	if (*n > MAX_SETTINGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("%s must not have more than %d elements", "keep_settings", MAX_SETTINGS)));
-	for (int i = 0; i < *n; i++)
-		dw_refuse_null(nulls[i], "name in keep_settings");
 	return elements;
 }
 

@@ -51,10 +51,9 @@ extern int	dw_constants_location(const DwConstants *constants, int location);
 #define DW_MAX_ARGS		65535
 
 extern void dw_args_require_limit(int count);
-extern int	dw_args_collect(FunctionCallInfo fcinfo, int first,
-							Datum *args, Datum *types, bool *isnull);
+extern int	dw_args_collect(FunctionCallInfo fcinfo, int first, Datum *args, Datum *types);
 extern int	dw_args_parse(ArrayType *args, ArrayType *types, bool are_row_types,
-						  Datum *stored_args, Datum *stored_types, bool *isnull);
+						  Datum *stored_args, Datum *stored_types);
 
 /* How to write values of a type as text, looked up once for many values */
 typedef struct DwWriter
