@@ -156,12 +156,12 @@ run_sql_now(const DwClaim *claim)
 	/* clears the snooze of an outer task that has called delay_run(); run_task() restores it */
 	(void) dw_snooze_take();
 	PushActiveSnapshot(GetTransactionSnapshot());
-	result = dw_spi_run_once(sql, dw_args_params(sql,
-												 claim->values[Anum_task_args - 1],
-												 claim->nulls[Anum_task_args - 1],
-												 claim->values[Anum_task_arg_types - 1],
-												 claim->nulls[Anum_task_arg_types - 1]),
-							 dw_wings_max_result(claim->key.queue));
+	result = dw_spi_run(sql, dw_args_params(sql,
+											claim->values[Anum_task_args - 1],
+											claim->nulls[Anum_task_args - 1],
+											claim->values[Anum_task_arg_types - 1],
+											claim->nulls[Anum_task_arg_types - 1]),
+						dw_wings_max_result(claim->key.queue), false);
 	PopActiveSnapshot();
 	result.again_at = dw_snooze_take();
 	return result;
@@ -184,13 +184,9 @@ run_task(void *arg)
 	int64		outer_id = dw_run_now_id;
 	Oid			outer_owner = dw_run_now_owner;
 	int			nest_level = NewGUCNestLevel();
-	ErrorContextCallback callback = {
-		.previous = error_context_stack,
-		.callback = run_context,
-		.arg = task
-	};
+	ErrorContextCallback callback;
 
-	error_context_stack = &callback;
+	dw_push_context(&callback, run_context, task);
 	set_reading(&task->claim);
 	dw_run_now_id = task->claim.key.id;
 	dw_run_now_owner = task->claim.key.owner;

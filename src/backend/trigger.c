@@ -40,6 +40,7 @@
 #include "utils/timestamp.h"
 
 #include "../base/compat.h"
+#include "../base/errors.h"
 #include "../rows/catalog.h"
 #include "../rows/more.h"
 #include "../rows/task_rows.h"
@@ -180,13 +181,9 @@ writer_callback(void *arg)
 static void
 require_right_of_writer(TriggerData *trigger)
 {
-	ErrorContextCallback callback = {
-		.previous = error_context_stack,
-		.callback = writer_callback,
-		.arg = trigger
-	};
+	ErrorContextCallback callback;
 
-	error_context_stack = &callback;
+	dw_push_context(&callback, writer_callback, trigger);
 	dw_require_right();
 	error_context_stack = callback.previous;
 }
@@ -239,13 +236,10 @@ delay_callback(void *arg)
 static Interval *
 parse_interval(const char *string)
 {
-	ErrorContextCallback callback = {
-		.previous = error_context_stack,
-		.callback = delay_callback
-	};
+	ErrorContextCallback callback;
 	Interval   *interval;
 
-	error_context_stack = &callback;
+	dw_push_context(&callback, delay_callback, NULL);
 	interval = dw_interval_of_text(string, "delay");
 	error_context_stack = callback.previous;
 	return interval;
@@ -746,18 +740,14 @@ fire(FunctionCallInfo fcinfo, const Kind *kind)
 {
 	TriggerData *trigger;
 	Template   *template;
-	ErrorContextCallback callback = {
-		.previous = error_context_stack,
-		.callback = trigger_callback
-	};
+	ErrorContextCallback callback;
 
 	if (CALLED_AS_TRIGGER(fcinfo))
 		require_right_of_writer((TriggerData *) fcinfo->context);
 	else
 		dw_require_right();
 	trigger = require_trigger(fcinfo, kind);
-	callback.arg = trigger;
-	error_context_stack = &callback;
+	dw_push_context(&callback, trigger_callback, trigger);
 	dw_require_writable(psprintf("%s()", kind->function));
 	template = template_of(trigger, kind);
 	begin_use(template);

@@ -55,6 +55,7 @@
 #include "utils/syscache.h"
 #include "utils/typcache.h"
 
+#include "../base/errors.h"
 #include "../base/signature.h"
 #include "statement.h"
 
@@ -145,10 +146,7 @@ push_argument_context(ArgumentContext *context, const char *sql)
 {
 	context->number = 0;
 	context->sql = sql;
-	context->callback.callback = argument_callback;
-	context->callback.arg = context;
-	context->callback.previous = error_context_stack;
-	error_context_stack = &context->callback;
+	dw_push_context(&context->callback, argument_callback, context);
 }
 
 static void
@@ -1025,13 +1023,9 @@ static void
 read_literals(DwBinding *binding)
 {
 	LiteralContext context = {.sql = binding->sql};
-	ErrorContextCallback callback = {
-		.previous = error_context_stack,
-		.callback = literal_callback,
-		.arg = &context
-	};
+	ErrorContextCallback callback;
 
-	error_context_stack = &callback;
+	dw_push_context(&callback, literal_callback, &context);
 	for (int i = 0; i < binding->nreadings; i++)
 	{
 		CHECK_FOR_INTERRUPTS();

@@ -256,36 +256,23 @@ is_trusted_value(Oid type, Datum value)
 
 /*---- The row as jsonb ----*/
 
-/* Returns the row as jsonb.  Functions of its types may raise any error. */
-static Jsonb *
-row_as_jsonb(DwFirstRow *row)
-{
-	Datum		record;
-	text	   *json;
-
-	if (!is_trusted_row(row->desc, row->tuple))
-		return not_kept();
-	if (row->desc->tdtypeid == RECORDOID && row->desc->tdtypmod < 0)
-		assign_record_type_typmod(row->desc);
-	record = heap_copy_tuple_as_datum(row->tuple, row->desc);
-	json = DatumGetTextPP(DirectFunctionCall1(row_to_json, record));
-	return dw_jsonb_within(text_to_cstring(json), row->limit);
-}
-
-/* The row that dw_first_row_take() converts, and the result. */
-typedef struct RowTry
-{
-	DwFirstRow *row;
-	Jsonb	   *result;
-} RowTry;
-
+/* For dw_try(): sets row->jsonb.  Functions of its types may raise any error. */
 static void
-try_row_as_jsonb(void *arg)
+convert_row(void *arg)
 {
-	RowTry	   *try = arg;
+	DwFirstRow *row = arg;
+	Datum		record;
+	Datum		json;
 
 	PushActiveSnapshot(GetTransactionSnapshot());
-	try->result = row_as_jsonb(try->row);
+	if (is_trusted_row(row->desc, row->tuple))
+	{
+		if (row->desc->tdtypeid == RECORDOID && row->desc->tdtypmod < 0)
+			assign_record_type_typmod(row->desc);
+		record = heap_copy_tuple_as_datum(row->tuple, row->desc);
+		json = DirectFunctionCall1(row_to_json, record);
+		row->jsonb = dw_jsonb_within(TextDatumGetCString(json), row->limit);
+	}
 	PopActiveSnapshot();
 }
 
@@ -298,13 +285,13 @@ Jsonb *
 dw_first_row_take(DwFirstRow *row)
 {
 	MemoryContext context;
-	RowTry		try = {.row = row};
 
 	if (!row->met)
 		return NULL;
 	context = MemoryContextSwitchTo(row->context);
-	if (row->tuple == NULL || dw_try(try_row_as_jsonb, &try) != NULL)
-		try.result = not_kept();
+	row->jsonb = NULL;
+	if (row->tuple == NULL || dw_try(convert_row, row) != NULL || row->jsonb == NULL)
+		row->jsonb = not_kept();
 	MemoryContextSwitchTo(context);
-	return try.result;
+	return row->jsonb;
 }

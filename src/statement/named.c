@@ -23,6 +23,7 @@
 #include "utils/fmgrprotos.h"
 #include "utils/jsonb.h"
 
+#include "../base/errors.h"
 #include "statement.h"
 
 /* A value, and its name */
@@ -200,7 +201,7 @@ dw_named_numbered(const text *sql, Jsonb *values, ArrayType **args)
 {
 	Numbering	numbering = {.sql = text_to_cstring(sql), .colon = -1};
 	DwSqlText	shown = {.sql = numbering.sql};
-	ErrorContextCallback callback = {.previous = error_context_stack, .callback = dw_sql_text_callback, .arg = &shown};
+	ErrorContextCallback callback;
 	DwTokens	tokens;
 
 	if (!JB_ROOT_IS_OBJECT(values))
@@ -211,7 +212,7 @@ dw_named_numbered(const text *sql, Jsonb *values, ArrayType **args)
 	take_values(&numbering, values);
 	initStringInfo(&numbering.result);
 
-	error_context_stack = &callback;
+	dw_push_context(&callback, dw_sql_text_callback, &shown);
 	dw_tokens_begin(&tokens, numbering.sql);
 	while (dw_tokens_next(&tokens))
 	{

@@ -51,6 +51,7 @@
 #include "utils/syscache.h"
 
 #include "../base/compat.h"
+#include "../base/errors.h"
 #include "../base/inject.h"
 #include "statement.h"
 
@@ -359,19 +360,6 @@ begin_again(DwOpenQuery *query)
 	pgstat_report_query_id(query->desc->plannedstmt->queryId, false);
 }
 
-/*
- * Returns true if the query can begin again after its run.  A query that has found a row that
- * another transaction had changed cannot begin again, since its state contains rechecks with the
- * snapshot of this run.
- */
-static bool
-may_stay_open(const DwOpenQuery *query)
-{
-	const ModifyTableState *change = change_of(query);
-
-	return change == NULL || change->mt_epqstate.recheckestate == NULL;
-}
-
 /* Returns SPI's result code for the query. */
 static int
 spi_code(CmdType operation)
@@ -394,6 +382,7 @@ static int
 run_once(DwOpenQuery *query, const SPIExecuteOptions *options)
 {
 	int			result = spi_code(query->desc->operation);
+	const ModifyTableState *change = change_of(query);
 
 	query->runs = true;
 	query->desc->dest = options->dest;
@@ -407,7 +396,9 @@ run_once(DwOpenQuery *query, const SPIExecuteOptions *options)
 	if (!query->was_run && !table_can_be_kept(query))
 		query->place->refused = query->plan->generation;
 	query->was_run = true;
-	if (query->place->refused == query->plan->generation || !may_stay_open(query))
+	/* its state contains rechecks of a row that another transaction had changed, by this snapshot */
+	if (query->place->refused == query->plan->generation ||
+		(change != NULL && change->mt_epqstate.recheckestate != NULL))
 		dw_open_query_close(query);
 	return result;
 }
@@ -445,11 +436,7 @@ bool
 dw_open_query_run(DwOpenPlace *place, SPIPlanPtr spi, const SPIExecuteOptions *options, int *result)
 {
 	CachedPlanSource *source = linitial(SPI_plan_get_plan_sources(spi));
-	ErrorContextCallback callback = {
-		.previous = error_context_stack,
-		.callback = query_callback,
-		.arg = unconstify(char *, source->query_string)
-	};
+	ErrorContextCallback callback;
 	DwOpenQuery *query;
 
 	/* checked for each task, since an earlier task may have loaded a library */
@@ -458,7 +445,7 @@ dw_open_query_run(DwOpenPlace *place, SPIPlanPtr spi, const SPIExecuteOptions *o
 	if (!may_open)
 		return false;
 	query = place->query;
-	error_context_stack = &callback;
+	dw_push_context(&callback, query_callback, source->query_string);
 	if (query != NULL && !is_valid(query))
 	{
 		dw_open_query_close(query);

@@ -40,6 +40,7 @@
 #include "utils/snapmgr.h"
 
 #include "../base/compat.h"
+#include "../base/errors.h"
 #include "statement.h"
 
 /*---- Rights ----*/
@@ -145,15 +146,11 @@ void
 dw_check_plan(const text *text, Datum args, bool args_null, Datum types, bool types_null)
 {
 	DwSqlText	shown = {.sql = text_to_cstring(text)};
-	ErrorContextCallback callback = {
-		.previous = error_context_stack,
-		.callback = dw_sql_text_callback,
-		.arg = &shown
-	};
+	ErrorContextCallback callback;
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
 
-	error_context_stack = &callback;
+	dw_push_context(&callback, dw_sql_text_callback, &shown);
 	BeginInternalSubTransaction(NULL);
 	PG_TRY();
 	{

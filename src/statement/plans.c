@@ -60,6 +60,7 @@
 #include "utils/timestamp.h"
 
 #include "../base/compat.h"
+#include "../base/errors.h"
 #include "../base/settings.h"
 #include "statement.h"
 
@@ -360,41 +361,6 @@ syntax_callback(void *arg)
 	errposition(0);
 }
 
-static void
-push_syntax_context(ErrorContextCallback *callback, const char *sql)
-{
-	callback->previous = error_context_stack;
-	callback->callback = syntax_callback;
-	callback->arg = unconstify(char *, sql);
-	error_context_stack = callback;
-}
-
-/* Parses a text without analyzing it.  Syntax errors show their position in the text. */
-static List *
-parse(const char *sql)
-{
-	ErrorContextCallback callback;
-	List	   *statements;
-
-	push_syntax_context(&callback, sql);
-	statements = raw_parser(sql, RAW_PARSE_DEFAULT);
-	error_context_stack = callback.previous;
-	return statements;
-}
-
-/* Calls dw_constants_take().  The lexer's errors show their position in the text. */
-static bool
-take_constants(const char *sql, DwConstants *constants)
-{
-	ErrorContextCallback callback;
-	bool		taken;
-
-	push_syntax_context(&callback, sql);
-	taken = dw_constants_take(sql, constants);
-	error_context_stack = callback.previous;
-	return taken;
-}
-
 /* Returns true for SELECT INTO, which creates a table. */
 static bool
 selects_into(const SelectStmt *stmt)
@@ -408,9 +374,13 @@ selects_into(const SelectStmt *stmt)
 static bool
 can_be_kept(const char *sql)
 {
-	List	   *statements = parse(sql);
+	ErrorContextCallback callback;
+	List	   *statements;
 	Node	   *stmt;
 
+	dw_push_context(&callback, syntax_callback, sql);
+	statements = raw_parser(sql, RAW_PARSE_DEFAULT);
+	error_context_stack = callback.previous;
 	if (list_length(statements) != 1)
 		return false;
 	stmt = linitial_node(RawStmt, statements)->stmt;
@@ -622,29 +592,6 @@ constants_callback(void *arg)
 }
 
 /*
- * Returns the entry for a text without its constants, or NULL, as find_plan() does.  params: the
- * constants, as arguments of this text.
- */
-static KeptPlan *
-find_without_constants(const char *sql, const DwConstants *constants, ParamListInfo params)
-{
-	TakenText	taken = {.sql = sql, .constants = constants};
-	ErrorContextCallback callback = {
-		.previous = error_context_stack,
-		.callback = constants_callback,
-		.arg = &taken
-	};
-	KeptPlan   *plan;
-	Key			key;
-
-	make_key(constants->sql, params, true, &key);
-	error_context_stack = &callback;
-	plan = find_plan(&key, params);
-	error_context_stack = callback.previous;
-	return plan;
-}
-
-/*
  * Runs a text by the plan for the text without its constants.  Returns false if no such plan
  * exists.
  */
@@ -653,12 +600,23 @@ run_without_constants(const char *sql, const SPIExecuteOptions *options, int *re
 {
 	SPIExecuteOptions with_constants = *options;
 	DwConstants constants;
+	TakenText	taken = {.sql = sql, .constants = &constants};
+	ErrorContextCallback callback;
+	bool		found;
+	KeptPlan   *plan;
+	Key			key;
 
-	if (!take_constants(sql, &constants))
+	dw_push_context(&callback, syntax_callback, sql);
+	found = dw_constants_take(sql, &constants);
+	error_context_stack = callback.previous;
+	if (!found)
 		return false;
 	with_constants.params = dw_args_constants(&constants);
-	return run(find_without_constants(sql, &constants, with_constants.params),
-			   &with_constants, result);
+	make_key(constants.sql, with_constants.params, true, &key);
+	dw_push_context(&callback, constants_callback, &taken);
+	plan = find_plan(&key, with_constants.params);
+	error_context_stack = callback.previous;
+	return run(plan, &with_constants, result);
 }
 
 /*
@@ -716,13 +674,6 @@ dw_spi_noted_utility(void)
 	return last_utility;
 }
 
-static void
-begin_call(void)
-{
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "could not connect to the SPI manager");
-}
-
 /* Returns true if SPI's code is for a statement that can return rows. */
 static bool
 returns_rows(int code)
@@ -762,33 +713,21 @@ end(int result, DwFirstRow *row)
 }
 
 /*
- * Runs a task's SQL in the current transaction, as the current user, by a kept plan if possible
- * (callers must obey the rules of run_plans()).  Raises the errors of the SQL.  Drops rows that the
- * SQL returns, since they may be huge, but keeps the first row of the last statement if it has at
- * most max_row bytes (0: keeps no row).
+ * Runs a task's SQL in the current transaction, as the current user.  Raises the errors of the SQL.
+ * Drops rows that the SQL returns, since they may be huge, but keeps the first row of the last
+ * statement if it has at most max_row bytes (0: keeps no row).  may_keep: a kept plan may run the
+ * SQL, since the caller obeys the rules of run_plans().
  */
 DwSpiResult
-dw_spi_run(const char *sql, ParamListInfo params, int max_row)
+dw_spi_run(const char *sql, ParamListInfo params, int max_row, bool may_keep)
 {
 	DwFirstRow	row;
 	SPIExecuteOptions options = {.params = params, .dest = &row.pub};
 	int			result;
 
 	dw_first_row_init(&row, max_row);
-	begin_call();
-	if (!run_plans(sql, &options, &result))
+	(void) SPI_connect();
+	if (!may_keep || !run_plans(sql, &options, &result))
 		result = SPI_execute_extended(sql, &options);
 	return end(result, &row);
-}
-
-/* Runs a task's SQL as dw_spi_run() does, but never by a kept plan. */
-DwSpiResult
-dw_spi_run_once(const char *sql, ParamListInfo params, int max_row)
-{
-	DwFirstRow	row;
-	SPIExecuteOptions options = {.params = params, .dest = &row.pub};
-
-	dw_first_row_init(&row, max_row);
-	begin_call();
-	return end(SPI_execute_extended(sql, &options), &row);
 }

@@ -40,6 +40,7 @@
 #include "utils/memutils.h"
 
 #include "../base/compat.h"
+#include "../base/errors.h"
 #include "statement.h"
 
 /* Limit for the remembered text, in bytes; a longer text is parsed each time */
@@ -439,22 +440,16 @@ check_parameter(const Checked *checked, Node *stmt, int number, int location)
 				 errhint("Put the value into the SQL text, for example with format(), when the task is scheduled."),
 				 dw_sql_text_errposition(sql, location)));
 
-	if (checked->option != NULL && (number < 1 || number > nargs))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_PARAMETER),
-				 errmsg("there is no argument for parameter $%d", number),
-				 errdetail("%s has %d arguments.", checked->option, nargs),
-				 dw_sql_text_errposition(sql, location)));
 	if (number < 1 || number > nargs)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_PARAMETER),
 				 errmsg("there is no argument for parameter $%d", number),
-				 errdetail_plural("The task has %d argument.",
-								  "The task has %d arguments.",
-								  nargs, nargs),
+				 checked->option != NULL ?
+				 errdetail("%s has %d arguments.", checked->option, nargs) :
+				 errdetail_plural("The task has %d argument.", "The task has %d arguments.", nargs, nargs),
+				 checked->option != NULL ? 0 :
 				 errhint("Pass one argument after the SQL text for each of $1, $2, and so on."),
 				 dw_sql_text_errposition(sql, location)));
-
 	return true;
 }
 
@@ -466,14 +461,12 @@ static void
 check_all_used(const bool *used, int nargs)
 {
 	for (int i = 0; i < nargs; i++)
-	{
 		if (!used[i])
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					 errmsg("argument %d is not used by the task", i + 1),
 					 errhint("Refer to the argument as $%d in the SQL text, or do not pass it.",
 							 i + 1)));
-	}
 }
 
 /*
@@ -639,11 +632,7 @@ check(Checked *checked)
 	MemoryContext context;
 	MemoryContext caller;
 
-	callback.callback = dw_sql_text_callback;
-	callback.arg = &shown;
-	callback.previous = error_context_stack;
-	error_context_stack = &callback;
-
+	dw_push_context(&callback, dw_sql_text_callback, &shown);
 	/*
 	 * PostgreSQL keeps contexts of this size in a free list, so this context costs almost nothing.
 	 * After an error it is deleted with its parent, the caller's context.
@@ -651,12 +640,9 @@ check(Checked *checked)
 	context = AllocSetContextCreate(CurrentMemoryContext, "delay_wheel SQL check",
 									ALLOCSET_DEFAULT_SIZES);
 	caller = MemoryContextSwitchTo(context);
-
 	check_text(checked);
-
 	MemoryContextSwitchTo(caller);
 	MemoryContextDelete(context);
-
 	error_context_stack = callback.previous;
 }
 

@@ -103,6 +103,7 @@ typedef struct DwFirstRow
 	TupleDesc	names;			/* columns of the statement, with their names */
 	TupleDesc	desc;			/* a copy of names, for the tuple */
 	HeapTuple	tuple;			/* the first row; NULL: it is too long */
+	Jsonb	   *jsonb;			/* the row as jsonb */
 } DwFirstRow;
 
 extern void dw_first_row_init(DwFirstRow *row, int limit);
@@ -149,8 +150,6 @@ extern void dw_open_query_close(DwOpenQuery *query);
 extern void dw_check_plan(const text *sql, Datum args, bool args_null,
 						  Datum types, bool types_null);
 
-/* plans.c: runs the SQL of tasks by plans that an executor keeps */
-
 /*---- plans.c: runs the SQL of a task ----*/
 
 /* The command that was the last statement of a text, and its row count */
@@ -163,8 +162,7 @@ typedef struct DwSpiResult
 	TimestampTz again_at;		/* when to run the task again after delay_snooze(), else 0 */
 } DwSpiResult;
 
-extern DwSpiResult dw_spi_run(const char *sql, ParamListInfo params, int max_row);
-extern DwSpiResult dw_spi_run_once(const char *sql, ParamListInfo params, int max_row);
+extern DwSpiResult dw_spi_run(const char *sql, ParamListInfo params, int max_row, bool may_keep);
 extern void dw_spi_note_utility(CommandTag tag, const QueryCompletion *qc);
 extern DwSpiResult dw_spi_noted_utility(void);
 
