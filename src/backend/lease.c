@@ -68,9 +68,7 @@ typedef struct Over
 } Over;
 
 /* In TopTransactionContext. */
-static Over *over = NULL;
-static int	nover = 0;
-static int	over_size = 0;
+static List *overs = NIL;
 
 /*---- Taking a lease's row ----*/
 
@@ -126,17 +124,11 @@ take_leased(Relation rel, int64 id, int64 token, bool extends, DwClaim *claim)
 static void
 note_over(const DwClaim *claim, DwOutcome outcome)
 {
-	DwLaneRef	lane;
+	DwLaneRef	lane = dw_lane_if_any(claim->key.owner, claim->key.queue, claim->key.priority);
+	MemoryContext old = MemoryContextSwitchTo(TopTransactionContext);
+	Over	   *over = palloc(sizeof(Over));
 
-	if (nover >= over_size)
-	{
-		over_size = Max(over_size * 2, 64);
-		over = over == NULL ?
-			MemoryContextAlloc(TopTransactionContext, over_size * sizeof(Over)) :
-			repalloc(over, over_size * sizeof(Over));
-	}
-	lane = dw_lane_if_any(claim->key.owner, claim->key.queue, claim->key.priority);
-	over[nover++] = (Over) {
+	*over = (Over) {
 		.lane = lane,
 		.queue = claim->key.queue,
 		.outcome = outcome,
@@ -144,6 +136,8 @@ note_over(const DwClaim *claim, DwOutcome outcome)
 		.counts = dw_limits_lease_counts(dw_lanes[lane.index].queue_place),
 		.subid = GetCurrentSubTransactionId()
 	};
+	overs = lappend(overs, over);
+	MemoryContextSwitchTo(old);
 }
 
 /*
@@ -366,20 +360,21 @@ count_over(void)
 {
 	DwDatabase *db = dw_my_pinned_database();
 	bool		wake = false;
+	ListCell   *lc;
 
-	for (int i = 0; i < nover && db != NULL; i++)
+	foreach(lc, db != NULL ? overs : NIL)
 	{
-		DwLane	   *lane = &dw_lanes[over[i].lane.index];
+		const Over *over = lfirst(lc);
+		DwLane	   *lane = &dw_lanes[over->lane.index];
 
 		/* the statistics and the queue's place were released with the lane */
-		if (pg_atomic_read_u32(&lane->generation) != over[i].lane.generation)
+		if (pg_atomic_read_u32(&lane->generation) != over->lane.generation)
 		{
 			wake |= dw_limits_doubt_leases(db);
 			continue;
 		}
-		dw_count_end(db, lane, over[i].outcome);
-		wake |= dw_limits_lease_over(db->oid, lane->queue_place, over[i].queue,
-									 over[i].counts, over[i].until);
+		dw_count_end(db, lane, over->outcome);
+		wake |= dw_limits_lease_over(db->oid, lane->queue_place, over->queue, over->counts, over->until);
 	}
 	if (wake)
 		dw_ask_dispatch(db, DW_AWAKE);
@@ -400,8 +395,7 @@ lease_xact_callback(XactEvent event, void *arg)
 			return;
 	}
 	/* the end of the transaction frees the memory */
-	over = NULL;
-	nover = over_size = 0;
+	overs = NIL;
 }
 
 /* Forgets the calls of a subtransaction, after its abort.  Ids of subtransactions grow. */
@@ -409,8 +403,8 @@ static void
 lease_subxact_callback(SubXactEvent event, SubTransactionId subid, SubTransactionId parent,
 					   void *arg)
 {
-	while (event == SUBXACT_EVENT_ABORT_SUB && nover > 0 && over[nover - 1].subid >= subid)
-		nover--;
+	while (event == SUBXACT_EVENT_ABORT_SUB && overs != NIL && ((Over *) llast(overs))->subid >= subid)
+		overs = list_delete_last(overs);
 }
 
 /* Installs the callbacks; called once by the postmaster, after dw_touched_install(). */

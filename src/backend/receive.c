@@ -371,16 +371,6 @@ forget_taken(DwDatabase *db, Taken *t)
 	dw_ask_dispatch(db, news);
 }
 
-/* Returns the hint that brings a message back.  For callbacks. */
-static DwHint
-hint_of_taken(const Taken *t)
-{
-	DwHint		hint = {.id = t->entry.id, .due = t->entry.due, .lane = t->lane};
-
-	ItemPointerSet(&hint.tid, t->entry.block, dw_entry_offset(&t->entry));
-	return hint;
-}
-
 /*
  * Step P4, at the end of a call: puts TAKEN_RETURNED messages back, in their order, removes
  * forgotten messages, and wakes the next waiting session.
@@ -1057,10 +1047,11 @@ bring_back(SubTransactionId subid)
 
 		if (t->subid >= subid)
 		{
-			DwHint		hint = hint_of_taken(t);
+			DwHint		hint = {.id = t->entry.id, .due = t->entry.due, .lane = t->lane};
 
 			if (t->state == TAKEN_FORGOTTEN)
 				continue;
+			ItemPointerSet(&hint.tid, t->entry.block, dw_entry_offset(&t->entry));
 			end_count(taken_db, t);
 			if (!leave_to_sweeper(t, held == 1))
 				dw_deliver(taken_db, &hint);
