@@ -7,9 +7,8 @@
  *
  * A cursor that is older than a savepoint survives a rollback to the savepoint, with the rows that
  * it has read but not returned yet.  If these rows are messages, other sessions receive them after
- * the rollback.  So this file notes each cursor that receives messages in a subtransaction younger
- * than the cursor.  When the subtransaction is rolled back, the cursor is marked as failed, and
- * FETCH raises an error.  PostgreSQL itself does this with cursors of the subtransaction.
+ * the rollback.  So the rollback marks the cursor as failed, as PostgreSQL does with cursors of the
+ * subtransaction, and FETCH raises an error.
  *
  *-------------------------------------------------------------------------
  */

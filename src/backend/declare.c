@@ -11,10 +11,6 @@
  * manager until the end of the transaction.  Then the session reads the row with a new snapshot.
  * So a session sees the changes of earlier sessions, and a pause waits for an uncommitted resume.
  *
- * Dropping a queue needs a lock that conflicts with the locks of sessions that schedule into the
- * queue.  delay_wheel.drop_queue() raises an error instead of waiting for this lock.  Otherwise all
- * sessions that schedule into the queue would have to wait for the drop.
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"

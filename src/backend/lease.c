@@ -3,10 +3,10 @@
  * lease.c
  *	  delay_done(), delay_release() and delay_extend(): the end or extension of a lease.
  *
- * Run by sessions.  delay_lease() (receive.c) has moved the message: its row has a random token,
- * and is due when the lease ends.  The receiver passes the token.  If the row now has another
- * token, or is gone, the call is too late, and changes nothing.  Otherwise it deletes the row in
- * the caller's transaction, and concludes the message or inserts the row with a new due time.
+ * Run by sessions.  The receiver passes the token of its lease.  If the message's row now has
+ * another token, or is gone, the call is too late, and changes nothing.  Otherwise it deletes the
+ * row in the caller's transaction, and concludes the message or inserts the row with a new due
+ * time.
  *
  * If another transaction has deleted or locked the row, a call waits, as UPDATE does, and then
  * looks again: the other transaction may only have extended the lease, or may be rolled back.  The

@@ -3,25 +3,16 @@
  * receive.c
  *	  delay_receive(), delay_lease() and delay_fail(): receiving and leasing messages.
  *
- * Run by sessions, and by executors whose tasks call these functions.
- *
- * A session receives a message as an executor claims a task: it deletes the row in its transaction.
- * So the message is gone if, and only if, the session's work is committed.  An executor undoes its
- * transaction if a task must not run, but a session cannot.  So the session inserts the row of a
- * paused message again, and concludes an expired message, in its transaction.
+ * Run by sessions, and by executors whose tasks call these functions.  README.md describes the
+ * protocol, and lease.c contains delay_done(), delay_extend() and delay_release().
  *
  * From the ready list until the end of the transaction, a message is only in the memory of this
  * process.  So the process notes each entry before it releases the ready lock.  Entries that were
  * not claimed go back at the end of the call.  If the transaction, or the subtransaction, is rolled
  * back, the timer gets hints of claimed entries (steps P2 to P5, A1 and A2 of the model in
- * test/model).  A process that ends aborts its transaction first.  The callbacks allocate nothing
- * and cannot fail.  The only lock that they take is the ready lock, which protects the count of
- * received messages of groups, see shmem/groups.c.  They take it once.
- *
- * To lease a message, a session inserts its row again with a random token, due at the end of the
- * lease.  The timer looks for leases that have ended.  If the receiver has made no call, the
- * message is due again, and the next receiver gets it.  The sweeper ends a message whose last lease
- * has ended.  delay_done(), delay_extend() and delay_release() are in lease.c.
+ * test/model).  The callbacks allocate nothing and cannot fail.  The only lock that they take is
+ * the ready lock, which protects the count of received messages of groups, see shmem/groups.c.
+ * They take it once.
  *
  * Just before the commit, the session concludes each message that it still has (history,
  * notification, follow-up).  Until then, delay_fail() may put the message back.

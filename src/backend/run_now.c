@@ -5,20 +5,12 @@
  *
  * Run by sessions, and by executors whose tasks call these functions.
  *
- * delay_run() deletes the task's row as an executor does, and then runs the task's SQL.
- * The deletion and the SQL belong to the caller's transaction.
+ * delay_run() deletes the task's row as an executor does, and then runs the task's SQL like any
+ * other SQL of the session.  README.md explains why the session must belong to the task's owner,
+ * and how delay_run_due(), which is meant for tests of applications, comes to an end.
  *
- * The SQL runs like any other SQL of the session.  So the session must belong to the task's owner.
- * Otherwise the SQL could get rights that the owner lacks.
- *
- * delay_run_due() is meant for tests of applications.  It runs all tasks of the current user that
- * are due by a given time.  It finds each task with a new snapshot, so it also runs tasks that
- * earlier tasks have scheduled.  A delay counts from the due time of the running task, if this time
- * is later than now().  So new tasks are due as if real time had passed.  A task that schedules
- * itself again does not run forever.
- *
- * With as_executor, it treats failed and late tasks as an executor does.  Each attempt is a
- * subtransaction.  After a failure, the task is put back, or recorded as failed.  Then
+ * With as_executor, delay_run_due() treats failed and late tasks as an executor does.  Each attempt
+ * is a subtransaction.  After a failure, the task is put back, or recorded as failed.  Then
  * dw_time_reached replaces the clock, but not now(): PostgreSQL allows only parallel workers to set
  * the start time of a transaction.
  *

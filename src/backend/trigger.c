@@ -7,11 +7,10 @@
  * Run by sessions, and by executors whose tasks write such rows.  The trigger runs at the end of
  * the statement.  A deferred trigger runs at the end of the transaction.
  *
- * The arguments of a trigger are parsed when it first fires in a session.  The result is called a
- * template here.  A template is kept until the relation cache reports a change of the trigger's
- * table, since columns may have been renamed, dropped or added.  A partition has its own trigger, a
- * clone of the parent's trigger.  So a partition has its own template, with the partition's column
- * numbers.
+ * The arguments of a trigger are parsed when it first fires in a session.  The result, a template,
+ * is kept until the table changes, since columns may have been renamed, dropped or added.  A
+ * partition has its own trigger, a clone of the parent's trigger, and so its own template, with the
+ * partition's column numbers.
  *
  * The current user, who writes the row, owns the task or message, and needs the same right as for a
  * call of delay_schedule() or delay_send().

@@ -3,32 +3,20 @@
  * args.c
  *	  The arguments of a task: the values of $1, $2, ... in its SQL.
  *
- * Run by sessions that schedule tasks, which write the arguments as text, and by
- * executors (and sessions that run a task at once), which read them back.
+ * Run by sessions that schedule tasks, which write the arguments as text, and by executors (and
+ * sessions that run a task at once), which read them back.
  *
- * Fixed settings: each argument is stored as text, with its type in another column.  The two
- * processes may have different settings, and the text form of many types depends on settings: 1
- * February, written under one DateStyle, is read as 2 January under another DateStyle.  So neither
- * process uses its own settings:
+ * README.md explains the fixed settings.  A GUC nest level costs some microseconds, so a process
+ * enters it only for types whose text depends on settings.  A transaction (or subtransaction) must
+ * be open: after an error its abort ends the nest level.
  *
- * - The most common types have a text form that no setting changes, or are written here in such a
- *	 form (dates and times in ISO 8601, floating point numbers with all their digits).
- * - All other types are written and read inside a GUC nest level with fixed values, as postgres_fdw
- *	 does.  A nest level costs some microseconds, so a process enters it only for an argument of
- *	 these types.  A transaction (or subtransaction) must be open: after an error its abort ends the
- *	 nest level.
+ * An untyped argument has the type unknown for the parser.  A "reading" is $n coerced to one type.
+ * Each reading becomes another parameter, with a number after the arguments.  The input function of
+ * the type reads the parameter's value from the literal.  A kept plan contains these parameters,
+ * but their values are read again for each run.
  *
- * Readings: the statement determines the type of an untyped literal, separately at each occurrence
- * of $n.  So for the parser $n has the type unknown.  A "reading" is $n coerced to one type.  Each
- * reading becomes another parameter, with a number after the arguments.  The input function of the
- * type reads the parameter's value from the literal.  A kept plan contains these parameters, but
- * their values are read again for each run.
- *
- * Strangers: reading a value may run code that belongs to its type, such as the CHECK of a domain.
- * The role that chose the type may be another role than the task's owner: a user may pass a value
- * of his own type to a polymorphic function of another role, which schedules a task with this
- * value.  So code of a "stranger", a role without the rights of the task's owner, never runs with
- * the owner's rights (see stranger()).
+ * A "stranger" is a role that lacks the rights of the task's owner.  Its code, such as the CHECK of
+ * its domain, never runs with the owner's rights (see stranger()).
  *
  *-------------------------------------------------------------------------
  */

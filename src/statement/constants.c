@@ -3,17 +3,7 @@
  * constants.c
  *	  Takes the constants out of an SQL text, so that texts can share a plan.
  *
- * Run by executors, for tasks without arguments.
- *
- * A plan for "UPDATE orders SET state = 'expired' WHERE id = 17" serves only the order 17.  With
- * parameters in place of the constants, the task of the next order can use the same plan.  But not
- * every constant can be replaced: 1 after ORDER BY is a column, '1' after INTERVAL belongs to the
- * type's name, and GROUP BY compares expressions including their constants.  So constants are taken
- * only out of texts of two forms, which can be recognized by their tokens:
- *
- * - SELECT f(c, ...), if each argument is a constant;
- * - UPDATE or DELETE that contains no SELECT: a constant is taken out if it is between = and the
- *	 end of the expression.
+ * Run by executors, for tasks without arguments.  README.md describes the two forms of such texts.
  *
  * An integer becomes a parameter of type integer, as in the parser.  A string becomes a parameter
  * of type unknown, which args.c reads as the type that its position requires.

@@ -5,25 +5,9 @@
  *
  * Run by executors, for tasks that share a transaction and have a kept plan (plans.c).
  *
- * Setting up a plan for its run, and cleaning up, costs PostgreSQL about as much as finding one row
- * and changing it.  A query that stays open is set up once in a batch.  For each run the query gets
- * a new snapshot and new arguments, as the inner side of a nested loop gets the values of the next
- * outer row.
- *
- * A task must not notice this.  So a query stays open only
- *
- * - if its plan is generic, and finds one row by an index and changes it, inserts one row, or only
- *	 computes: these nodes of PostgreSQL can begin again, see can_begin_again();
- * - if it calls no C functions of other extensions, directly or by triggers: such a function may
- *	 keep a state until the end of its query;
- * - if all functions in SQL that it calls were inlined: before PostgreSQL 18, any other function in
- *	 SQL is parsed and planned once in a query, for the search_path and the role of this moment,
- *	 which the query itself may have set;
- * - while no other extension watches queries by a hook: it would see one query instead of many.
- *
- * A query is closed when its plan is not valid any more, when plans.c forgets the plan, before a
- * utility statement, and before the commit of the batch.  An abort frees the query's memory and
- * resources: snapshots, buffers and tables belong to the batch's transaction.
+ * README.md describes which queries stay open, and when they are closed: no task may notice an open
+ * query.  An abort frees the query's memory and resources: snapshots, buffers and tables belong to
+ * the batch's transaction.
  *
  *-------------------------------------------------------------------------
  */

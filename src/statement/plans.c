@@ -3,34 +3,13 @@
  * plans.c
  *	  Runs the SQL of tasks by plans that an executor keeps.
  *
- * Run by executors.  delay_run() does not use kept plans, so a plan is never used by two runs at a
- * time.
+ * Run by executors, and without kept plans by sessions that run a task at once.
  *
- * Parsing, analyzing and planning a short statement costs several times as much as running it.  So
- * a text that comes again is run by a saved SPI plan, like a client's prepared statement: the first
- * runs with arguments are planned for their values, later runs may use a generic plan.
- *
- * A task's SQL must mean the same as if it were parsed at the time of the run.  So all kept plans
- * are forgotten when
- *
- * - a catalog of names, types or privileges changes: a new table or function may come before the
- *	 object that the plan uses, and PostgreSQL's plan cache watches only the objects that a plan
- *	 refers to;
- * - the server's settings are read again, since constants were read under them.
- *
- * A plan that is older than MAX_AGE_US is made again.  Otherwise a plan for a small table would
- * still be used while the table grows, until somebody analyzes the table.  Also, the result of a
- * function that is wrongly declared immutable would stay in the plan.
- *
- * Only single queries and single changes of data get a plan.  Other statements must be parsed for
- * each run.  A text with a constant such as 'today' must be parsed for each run, too, since the
- * constant is read during parse analysis.
- *
- * A text that comes for the first time leaves only a hash, since most texts with constants come
- * only once.  If the constants can be taken out of a text (constants.c), the text without constants
- * is looked up.  Such a text gets a plan only if the plan is the best for all values of the
- * constants: if the plan finds its row by a unique index, or reads no table.  Then the generic plan
- * is used from the first run on.
+ * A text that comes again is run by a saved SPI plan, like a client's prepared statement: the first
+ * runs with arguments are planned for their values, later runs may use a generic plan.  If the
+ * constants can be taken out of a text (constants.c), the text without constants is looked up.  Its
+ * plan is generic from the first run on.  README.md describes which texts have plans, and when
+ * plans are forgotten: a task's SQL must mean the same as if it were parsed at the time of the run.
  *
  *-------------------------------------------------------------------------
  */
@@ -68,7 +47,10 @@
 #define MAX_TEXT		(32 * 1024)
 /* Limit for the number of entries: the limit of memory hardly counts entries without a plan */
 #define MAX_PLANS		1000
-/* Limit for the age of a plan, in microseconds */
+/*
+ * Limit for the age of a plan, in microseconds: a table may grow, and the result of a function that
+ * is wrongly declared immutable must not stay in the plan
+ */
 #define MAX_AGE_US		USECS_PER_SEC
 /* One plan may take at most 1/LARGEST_PART of delay_wheel.plan_cache */
 #define LARGEST_PART	4

@@ -5,10 +5,9 @@
  *
  * Run by sessions that schedule tasks, and by executors for tasks with a mode.
  *
- * A task that can never run should be refused while its user can read the message, not fail in the
- * background hours later.  Only the raw parser runs here, which needs no catalog and costs about a
- * microsecond.  Parse analysis would cost several microseconds, take locks, and use the objects of
- * today, not the objects that exist when the task is due.
+ * A task that can never run should be refused while its user can read the message.  Only the raw
+ * parser runs here, which needs no catalog and costs about a microsecond.  Parse analysis would
+ * cost several microseconds, take locks, and use the objects of today.
  *
  * A statement is refused only if the raw parse tree shows that it cannot run in any state of the
  * database.  If this depends on a catalog, the server refuses the statement at run time: for
@@ -20,10 +19,6 @@
  * "autonomous" statement: a single statement that runs at top level, outside of a transaction
  * block.  (executor/autonomous.c repeats this check before the run.)  Transaction control and
  * statements that need a client are refused even for these tasks.
- *
- * A session that schedules many tasks mostly passes the same text again, or a text that differs
- * only in its numbers.  So the last text that passed the check is remembered, unless its numbers
- * could matter.  A text that differs from the remembered text only in numbers is not parsed.
  *
  *-------------------------------------------------------------------------
  */
