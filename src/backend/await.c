@@ -265,17 +265,6 @@ await_message(Awaiting *awaiting, int64 asked)
 	return result == AWAITED_MESSAGE;
 }
 
-/* Returns the INOUT parameter "found" as a row, since a procedure must return a row. */
-static Datum
-result_row(FunctionCallInfo fcinfo, Datum value, bool isnull)
-{
-	TupleDesc	desc;
-
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type of a procedure must be a row type");
-	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), &value, &isnull));
-}
-
 /* Raises an error if the session cannot wait now. name: the name of the procedure. */
 static void
 require_waiting(FunctionCallInfo fcinfo, const char *name)
@@ -313,7 +302,8 @@ dw_await(PG_FUNCTION_ARGS)
 	dw_refuse_null(PG_ARGISNULL(0), "queue name");
 	awaiting->n = 1;
 	awaiting->names[0] = text_to_cstring(PG_GETARG_TEXT_PP(0));
-	return result_row(fcinfo, BoolGetDatum(wait_for_queues(fcinfo, awaiting)), false);
+	/* a procedure returns its INOUT parameters as a row */
+	return dw_make_row(fcinfo, &DW_BOOL(wait_for_queues(fcinfo, awaiting)), 1);
 }
 
 /* SQL procedure delay_await_any().  "found" gets the names of the queues that have a message. */
@@ -322,6 +312,7 @@ dw_await_any(PG_FUNCTION_ARGS)
 {
 	Awaiting   *awaiting = palloc0(sizeof(Awaiting));
 	ArrayBuildState *found = NULL;
+	DwColumn	column = DW_NULL(TEXTARRAYOID);
 	Datum	   *names;
 
 	require_waiting(fcinfo, "delay_await_any()");
@@ -337,7 +328,9 @@ dw_await_any(PG_FUNCTION_ARGS)
 		for (int i = 0; i < awaiting->n; i++)
 			if (awaiting->found[i])
 				found = accumArrayResult(found, CStringGetTextDatum(awaiting->names[i]), false, TEXTOID, CurrentMemoryContext);
-	return result_row(fcinfo, found ? makeArrayResult(found, CurrentMemoryContext) : (Datum) 0, found == NULL);
+	if (found != NULL)
+		column = (DwColumn) {TEXTARRAYOID, makeArrayResult(found, CurrentMemoryContext), false};
+	return dw_make_row(fcinfo, &column, 1);
 }
 
 /*

@@ -715,31 +715,6 @@ find_pause(Relation rel, Oid owner)
 	return dw_row_find(rel, dw_catalog()->pause_pkey, &key, NULL);
 }
 
-/* Pauses or resumes the tasks of a role, or of all roles (InvalidOid). */
-static void
-set_owner_paused(Oid owner, bool paused)
-{
-	Relation	rel = table_open(dw_catalog()->pause, RowExclusiveLock);
-	HeapTuple	tuple;
-
-	(void) dw_queue_lock(RelationGetRelid(rel), owner, ExclusiveLock, true);
-	tuple = find_pause(rel, owner);
-	if (paused && tuple == NULL)
-	{
-		Datum		values[Natts_pause];
-		bool		nulls[Natts_pause] = {0};
-
-		values[Anum_pause_owner - 1] = ObjectIdGetDatum(owner);
-		values[Anum_pause_since - 1] = TimestampTzGetDatum(GetCurrentTransactionStartTimestamp());
-		dw_table_insert(RelationGetRelid(rel), values, nulls, Natts_pause);
-		dw_touch_control();
-	}
-	else if (!paused)
-		while (tuple != NULL && !delete_queue_row(rel, tuple))
-			tuple = find_pause(rel, owner);
-	table_close(rel, NoLock);
-}
-
 /* Pauses or resumes a queue, which is argument 0. */
 static Datum
 pause_queue(FunctionCallInfo fcinfo, const char *action, bool paused)
@@ -778,10 +753,28 @@ dw_resume_queue(PG_FUNCTION_ARGS)
 static Datum
 pause_owner(const char *function, const char *action, Oid owner, bool paused)
 {
+	Relation	rel;
+	HeapTuple	tuple;
+
 	if (OidIsValid(owner))
 		dw_require_right();
 	dw_require_writable(function);
-	set_owner_paused(owner, paused);
+	rel = table_open(dw_catalog()->pause, RowExclusiveLock);
+	(void) dw_queue_lock(RelationGetRelid(rel), owner, ExclusiveLock, true);
+	tuple = find_pause(rel, owner);
+	if (paused && tuple == NULL)
+	{
+		Datum		values[Natts_pause];
+		bool		nulls[Natts_pause] = {0};
+
+		values[Anum_pause_owner - 1] = ObjectIdGetDatum(owner);
+		values[Anum_pause_since - 1] = TimestampTzGetDatum(GetCurrentTransactionStartTimestamp());
+		dw_table_insert(RelationGetRelid(rel), values, nulls, Natts_pause);
+		dw_touch_control();
+	}
+	while (!paused && tuple != NULL && !delete_queue_row(rel, tuple))
+		tuple = find_pause(rel, owner);
+	table_close(rel, NoLock);
 	audit_control(action, NULL, NULL);
 	PG_RETURN_BOOL(true);
 }

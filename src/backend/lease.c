@@ -144,8 +144,8 @@ note_over(const DwClaim *claim, DwOutcome outcome)
  * Inserts the row of a message again with this due time; the caller has changed the other columns
  * in claim.  DW_TOUCH_LEASED: the due time is the end of its lease.
  */
-static void
-move_to(Relation rel, DwClaim *claim, TimestampTz due, DwTouchKind kind)
+void
+dw_message_put_back(Relation rel, DwClaim *claim, TimestampTz due, DwTouchKind kind)
 {
 	DwHint		hint = {.id = claim->key.id, .due = due};
 
@@ -316,7 +316,7 @@ dw_extend(PG_FUNCTION_ARGS)
 			dw_touch_leases();
 			dw_touch_group(claim.key.queue, claim.key.group);
 		}
-		move_to(rel, &claim, until, DW_TOUCH_LEASED);
+		dw_message_put_back(rel, &claim, until, DW_TOUCH_LEASED);
 	}
 	table_close(rel, NoLock);
 	PG_RETURN_BOOL(held);
@@ -345,7 +345,7 @@ dw_release(PG_FUNCTION_ARGS)
 		claim.values[Anum_task_attempts - 1] = Int16GetDatum(attempts);
 		claim.nulls[Anum_task_attempts - 1] = attempts <= 0;
 		dw_row_end_lease(claim.nulls);
-		move_to(rel, &claim, due, DW_TOUCH_WRITTEN);
+		dw_message_put_back(rel, &claim, due, DW_TOUCH_WRITTEN);
 		note_over(&claim, DW_NOT_ENDED);
 	}
 	table_close(rel, NoLock);

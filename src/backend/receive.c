@@ -450,17 +450,6 @@ end_taken(Taken *t, DwOutcome outcome)
 	t->ended_in = GetCurrentSubTransactionId();
 }
 
-/* A pause blocks this message: inserts its row again, unchanged. */
-static void
-insert_again(Relation rel, DwClaim *claim)
-{
-	DwHint		hint = {.id = claim->key.id, .due = claim->key.due};
-
-	hint.lane = dw_lane_if_any(claim->key.owner, claim->key.queue, claim->key.priority);
-	hint.tid = dw_task_insert_again(rel, claim->values, claim->nulls);
-	dw_touch_row(&hint, DW_TOUCH_WRITTEN);
-}
-
 /* Ends a claimed message that must not be received, or puts it back, by the verdict. */
 static void
 obey_verdict(Relation rel, Taken *t, DwClaim *claim)
@@ -481,7 +470,7 @@ obey_verdict(Relation rel, Taken *t, DwClaim *claim)
 			end_taken(t, DW_SKIPPED);
 			break;
 		case DW_PUT_BACK:
-			insert_again(rel, claim);
+			dw_message_put_back(rel, claim, claim->key.due, DW_TOUCH_WRITTEN);
 			end_taken(t, DW_NOT_ENDED);
 			break;
 		case DW_REFUSE:
@@ -689,14 +678,17 @@ count_leases(DwDatabase *db, Relation rel, int16 queue)
 	}
 }
 
-/* Returns true if this transaction has received messages and has not put all of them back. */
-static bool
-holds_any(void)
+/*
+ * Returns the message with this id (0: any message) that this transaction has received and not put
+ * back, or NULL.
+ */
+static Taken *
+find_held(int64 id)
 {
 	for (int i = 0; i < ntaken; i++)
-		if (taken[i].state == TAKEN_HELD)
-			return true;
-	return false;
+		if ((id == 0 || taken[i].entry.id == id) && taken[i].state == TAKEN_HELD)
+			return &taken[i];
+	return NULL;
 }
 
 /*
@@ -737,7 +729,7 @@ receive(DwDatabase *db, const Wish *wish, ReturnSetInfo *result)
 	int			popped;
 	int			timeout = 0;
 	DwAlone		alone = wish->lease > 0 ? DW_ALONE_NO_MATTER :
-		holds_any() ? DW_ALONE_REFUSED : DW_ALONE_ALLOWED;
+		find_held(0) != NULL ? DW_ALONE_REFUSED : DW_ALONE_ALLOWED;
 
 	count_leases(db, rel, wish->queue);
 	while (n > 0 && ntaken < MAX_TAKEN &&
@@ -769,6 +761,7 @@ static Datum
 receive_or_lease(FunctionCallInfo fcinfo, int64 lease, bool leasing)
 {
 	DwDatabase *db;
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 	Wish		wish = {.n = number_asked_for(fcinfo)};
 
 	InitMaterializedSRF(fcinfo, 0);
@@ -791,9 +784,9 @@ receive_or_lease(FunctionCallInfo fcinfo, int64 lease, bool leasing)
 	if (taken == NULL)
 		taken = MemoryContextAlloc(TopMemoryContext, MAX_TAKEN * sizeof(Taken));
 	taken_db = db;
-	receive(db, &wish, (ReturnSetInfo *) fcinfo->resultinfo);
+	receive(db, &wish, result);
 	finish_call(db, &wish);
-	if (tuplestore_tuple_count(((ReturnSetInfo *) fcinfo->resultinfo)->setResult) == 0)
+	if (tuplestore_tuple_count(result->setResult) == 0)
 		dw_warn_not_served(db);
 	/* a receiver with an open transaction blocks DDL, see give_way.c */
 	if (wish.lease == 0 && ntaken > 0)
@@ -839,16 +832,6 @@ dw_lease(PG_FUNCTION_ARGS)
 }
 
 /* ---- Putting a message back ---- */
-
-/* Returns the message with this id that this transaction has received and not put back, or NULL. */
-static Taken *
-find_held(int64 id)
-{
-	for (int i = 0; i < ntaken; i++)
-		if (taken[i].entry.id == id && taken[i].state == TAKEN_HELD)
-			return &taken[i];
-	return NULL;
-}
 
 /* Returns a copy of the row of a message that this transaction has received. */
 static HeapTuple

@@ -453,16 +453,14 @@ end_lease(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 static void
 audit_stop(int64 id, const DwTaskKey *key, bool at_once)
 {
-	DwAction	action = {
+	dw_audit_write(&(DwAction) {
 		.what = "cancel",
 		.task = id,
 		.owner = key->owner,
 		.queue = key->queue,
 		.with_queue = OidIsValid(key->owner),
 		.detail = at_once ? "stops the running task" : "this attempt is its last"
-	};
-
-	dw_audit_write(&action);
+	});
 }
 
 /* Returns how the task has ended if a wing has recorded it, else NULL. */

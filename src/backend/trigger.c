@@ -92,10 +92,9 @@ typedef struct Template
 	Interval   *interval;		/* the delay, if it is not a column */
 	text	   *sql;			/* NULL for a message */
 	int			nargs;
-	Source	   *args;			/* columns for $1, $2, ... */
+	Source	   *args;			/* columns for $1, $2, ..., or for the payload */
 	Datum		arg_types;		/* a regtype[], if nargs > 0 */
-	TupleDesc	payload;		/* for a message: the columns of the payload, */
-	AttrNumber *columns;		/* and their numbers in the table */
+	TupleDesc	payload;		/* for a message: the row type of the columns in args */
 	Source		key;
 	Source		queue;
 	Source		tag;
@@ -413,12 +412,8 @@ static void
 describe_payload(Template *template, Relation rel)
 {
 	template->payload = CreateTemplateTupleDesc(template->nargs);
-	template->columns = palloc(Max(template->nargs, 1) * sizeof(AttrNumber));
 	for (int i = 0; i < template->nargs; i++)
-	{
-		template->columns[i] = template->args[i].column;
-		TupleDescCopyEntry(template->payload, i + 1, RelationGetDescr(rel), template->columns[i]);
-	}
+		TupleDescCopyEntry(template->payload, i + 1, RelationGetDescr(rel), template->args[i].column);
 	TupleDescFinalize(template->payload);
 	template->payload = BlessTupleDesc(template->payload);
 }
@@ -655,7 +650,7 @@ get_payload(const Template *template, TupleTableSlot *row)
 	Datum		json;
 
 	for (int i = 0; i < template->nargs; i++)
-		values[i] = slot_getattr(row, template->columns[i], &nulls[i]);
+		values[i] = slot_getattr(row, template->args[i].column, &nulls[i]);
 	tuple = heap_form_tuple(template->payload, values, nulls);
 	json = DirectFunctionCall1(row_to_json, HeapTupleGetDatum(tuple));
 	return DirectFunctionCall1(jsonb_in, CStringGetDatum(TextDatumGetCString(json)));

@@ -45,6 +45,7 @@ PG_FUNCTION_INFO_V1(dw_update);
 typedef struct Changes
 {
 	DwOptions	options;		/* the given options */
+	char	   *names;			/* their names */
 	bool		has_sql;		/* the SQL text */
 	bool		has_args;		/* its arguments, or their types */
 	text	   *sql;
@@ -75,6 +76,19 @@ read_sql(Changes *changes)
 		changes->nargs = dw_args_parse(args, types, false, &changes->args, &changes->arg_types);
 }
 
+/* Returns the names of the options that were given. */
+static char *
+names_of(const DwOptions *options)
+{
+	StringInfoData text;
+
+	initStringInfo(&text);
+	for (int i = 0; i < DW_NOPTIONS; i++)
+		if (!options->values[i].isnull)
+			appendStringInfo(&text, "%s%s", text.len > 0 ? ", " : "", dw_option_name(i));
+	return text.data;
+}
+
 /* Reads the changes.  Raises an error if a change is invalid, or if the call gives no change. */
 static void
 read_changes(FunctionCallInfo fcinfo, Changes *changes)
@@ -85,14 +99,12 @@ read_changes(FunctionCallInfo fcinfo, Changes *changes)
 		DW_OPT_PRIORITY, DW_OPT_MAX_ATTEMPTS, DW_OPT_JSON
 	};
 	const DwOptions *options = &changes->options;
-	bool		any = false;
 
 	memset(changes, 0, sizeof(Changes));
 	dw_options_take(fcinfo, parameters, lengthof(parameters), DW_FOR_UPDATE, &changes->options);
 	changes->options.values[DW_OPT_NAME].isnull = true;
-	for (int i = 0; i < DW_NOPTIONS; i++)
-		any |= !options->values[i].isnull;
-	if (!any)
+	changes->names = names_of(options);
+	if (changes->names[0] == '\0')
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("no new value is given"),
@@ -298,19 +310,6 @@ enter_key(Relation rel, const DwTaskKey *key, const DwNewTask *task)
 				 errhint("Wait until the other task has run, or cancel it.")));
 }
 
-/* Returns the names of the options that were given. */
-static char *
-names_of(const Changes *changes)
-{
-	StringInfoData text;
-
-	initStringInfo(&text);
-	for (int i = 0; i < DW_NOPTIONS; i++)
-		if (!changes->options.values[i].isnull)
-			appendStringInfo(&text, "%s%s", text.len > 0 ? ", " : "", dw_option_name(i));
-	return text.data;
-}
-
 /* Changes a task whose row this transaction has deleted, and inserts the row again. */
 static void
 update_taken(Relation rel, HeapTuple tuple, const DwTaskKey *key, const Changes *changes)
@@ -345,7 +344,7 @@ update_taken(Relation rel, HeapTuple tuple, const DwTaskKey *key, const Changes 
 	if (enters)
 		dw_key_leave();
 	if (dw_audits(DW_AUDIT_CONTROL))
-		dw_audit_task("update", task.values, task.nulls, 0, names_of(changes));
+		dw_audit_task("update", task.values, task.nulls, 0, changes->names);
 }
 
 /*

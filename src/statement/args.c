@@ -137,12 +137,6 @@ push_argument_context(ArgumentContext *context, const char *sql)
 	dw_push_context(&context->callback, argument_callback, context);
 }
 
-static void
-pop_argument_context(ArgumentContext *context)
-{
-	error_context_stack = context->callback.previous;
-}
-
 /*
  * Puts the fixed settings into force, unless *nest_level shows that they already are.  *nest_level
  * is initially 0.
@@ -467,7 +461,7 @@ dw_args_texts(const DwArgument *arguments, int count)
 			check_type(argument->type);
 	}
 	leave_fixed_settings(&nest_level);
-	pop_argument_context(&context);
+	error_context_stack = context.callback.previous;
 
 	return PointerGetDatum(construct_md_array(texts, nulls, 1, &count, &one,
 											  TEXTOID, -1, false, TYPALIGN_INT));
@@ -675,13 +669,9 @@ parse_typed(ArrayType *args, ArrayType *types, Datum *stored_args, Datum *stored
 
 /*
  * Makes the columns of a task's row as dw_args_collect() does, from arguments that the user passed
- * as an array and regtype[].  Reads texts under the settings of the session, like literals.
- * Elements that are no texts keep their type.
- *
- * args may be NULL (no arguments).  If types is NULL, all arguments are untyped; a NULL element of
- * types means an untyped argument.  Raises an error if the arrays have different lengths or several
- * dimensions, or if types is given and the elements of args are no texts.  are_row_types: the types
- * come from a task's row, see parse_argument().
+ * as an array (NULL: no arguments) and regtype[].  If types is NULL, all texts are untyped; a NULL
+ * element of types means an untyped argument.  Elements that are no texts keep their type.
+ * are_row_types: the types come from a task's row, see parse_argument().
  */
 int
 dw_args_parse(ArrayType *args, ArrayType *types, bool are_row_types,
@@ -731,7 +721,7 @@ dw_args_parse(ArrayType *args, ArrayType *types, bool are_row_types,
 		parse_argument(&arguments[i], OidIsValid(type) ? type : UNKNOWNOID,
 					   nulls[i] ? NULL : TextDatumGetCString(texts[i]), are_row_types);
 	}
-	pop_argument_context(&context);
+	error_context_stack = context.callback.previous;
 	write_arguments(arguments, count, stored_args, stored_types);
 	return count;
 }
@@ -1183,20 +1173,12 @@ dw_args_constants(const DwConstants *constants)
 
 /*
  * Turns the columns args and arg_types of a task's row back into values, for SPI_execute_extended()
- * (options.params).  Returns NULL if there are no arguments.
- *
- * A typed argument becomes a parameter with its value.  An untyped argument means the same as a
- * literal at each occurrence of $n: the occurrence determines the type, and the literal is read
- * under the settings of this moment.  For this, the parserSetup of the result adds parameters after
- * the arguments.
- *
- * If types is NULL, all arguments are untyped; a NULL element of types means an untyped argument.
- * The result and its values are in the current memory context, which must outlive the run.  args
- * and types need not outlive the run.  sql is only for messages, and may be NULL.
+ * (options.params).  Returns NULL if there are no arguments.  If types is NULL, all arguments are
+ * untyped; a NULL element of types means an untyped argument.  The result and its values are in the
+ * current memory context, which must outlive the run.  sql is only for messages, and may be NULL.
  *
  * This function can run code of users (a domain's CHECK, an input function).  So call this function
- * as the task's owner, in the transaction that will run the task's SQL.  Code of a stranger runs
- * with the stranger's rights.
+ * as the task's owner, in the transaction that will run the task's SQL.
  */
 ParamListInfo
 dw_args_params(const char *sql, Datum args, bool args_null, Datum types, bool types_null)
@@ -1235,7 +1217,7 @@ dw_args_params(const char *sql, Datum args, bool args_null, Datum types, bool ty
 	}
 	leave_fixed_settings(&nest_level);
 	check_domains(binding, &context);
-	pop_argument_context(&context);
+	error_context_stack = context.callback.previous;
 	return binding->params;
 }
 

@@ -287,9 +287,9 @@ take_by_form(const char *sql, DwConstants *constants)
 
 /*
  * Takes constants out of a text if parameters in their place certainly mean the same.  Returns
- * false, and leaves *constants unchanged, if the text has no such constants or another form.  The
- * result is in the current memory context, but constants->sql may be valid only until the next
- * call.  Raises an error if the lexer refuses a token.
+ * false if the text has no such constants or another form.  The result is in the current memory
+ * context, but constants->sql may be valid only until the next call.  Raises an error if the lexer
+ * refuses a token.
  */
 bool
 dw_constants_take(const char *sql, DwConstants *constants)

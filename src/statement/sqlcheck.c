@@ -644,13 +644,8 @@ check(Checked *checked)
 /*
  * Raises an error if the text can never run as a task.  Causes are bad syntax, no statement at all,
  * a statement that cannot run inside a transaction or needs a client, a parameter without an
- * argument, and an argument without a parameter.  Errors show their position in the text as
- * internal query and position.
- *
- * nargs is the number of arguments that $1, $2, ... stand for; if it is negative,
- * parameters are not checked.
- *
- * Does not look up names and types: the run of the task looks them up.  Frees all memory.
+ * argument, and an argument without a parameter.  nargs is the number of arguments that $1, $2, ...
+ * stand for; if it is negative, parameters are not checked.
  */
 void
 dw_check_sql(const text *text, int nargs)
