@@ -41,7 +41,6 @@
 #include "../task/queues.h"
 #include "../task/task.h"
 #include "../task/touched.h"
-#include "backend.h"
 
 PG_FUNCTION_INFO_V1(dw_cancel_all);
 PG_FUNCTION_INFO_V1(dw_cancellation_guard);

@@ -54,7 +54,6 @@
 #include "../task/queues.h"
 #include "../task/task.h"
 #include "../task/touched.h"
-#include "backend.h"
 
 PG_FUNCTION_INFO_V1(dw_queue_changed);
 PG_FUNCTION_INFO_V1(dw_queue_guard);

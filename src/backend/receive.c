@@ -37,7 +37,6 @@
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/portal.h"
-#include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"

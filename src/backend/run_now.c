@@ -25,7 +25,6 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
@@ -34,7 +33,6 @@
 #include "utils/timestamp.h"
 
 #include "../base/clock.h"
-#include "../base/compat.h"
 #include "../base/errors.h"
 #include "../base/wing.h"
 #include "../ending/ending.h"

@@ -23,10 +23,8 @@
 #include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
-#include "utils/rel.h"
 
 #include "../base/compat.h"
-#include "../base/errors.h"
 #include "../base/settings.h"
 #include "../ending/ending.h"
 #include "../rows/catalog.h"

@@ -28,7 +28,6 @@
 #include "fmgr.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
-#include "nodes/makefuncs.h"
 #include "nodes/params.h"
 #include "parser/parse_coerce.h"
 #include "parser/parse_node.h"

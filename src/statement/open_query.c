@@ -21,7 +21,6 @@
 #include "commands/trigger.h"
 #include "executor/executor.h"
 #include "executor/spi.h"
-#include "executor/spi_priv.h"
 #include "lib/ilist.h"
 #include "nodes/execnodes.h"
 #include "nodes/nodeFuncs.h"
