@@ -187,17 +187,6 @@ goes_to_client_beside_writes(const ReturnSetInfo *result)
 	return true;
 }
 
-/*
- * Returns true if a SELECT of a client calls the function outside of a transaction block.  Returns
- * false in a pipeline, where a later statement may undo the SELECT.
- */
-static bool
-is_select_of_its_own(const ReturnSetInfo *result)
-{
-	return MyBackendType == B_BACKEND && !IsTransactionBlock() &&
-		(MyXactFlags & XACT_FLAGS_PIPELINING) == 0 && result != NULL && goes_to_client(result);
-}
-
 /* Raises an error if the call would lose messages silently. */
 static void
 check_call(FunctionCallInfo fcinfo, const char *function)
@@ -647,20 +636,6 @@ give_claimed(Relation rel, Taken *t, DwClaim *claim, const Wish *wish, ReturnSet
 	put_message(result, claim, token);
 }
 
-/*
- * Sets the idle timeout of this transaction, which has received messages, to this time in ms; 0: no
- * limit.  After the timeout, the session ends.
- */
-static void
-limit_idleness(int timeout)
-{
-	if (timeout <= 0 || (IdleInTransactionSessionTimeout > 0 &&
-						 IdleInTransactionSessionTimeout <= timeout))
-		return;
-	(void) set_config_option("idle_in_transaction_session_timeout", psprintf("%d", timeout),
-							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
-}
-
 /* If the queue has max_running, ensures that the number of leases is counted. */
 static void
 count_leases(DwDatabase *db, Relation rel, int16 queue)
@@ -703,19 +678,6 @@ counts_in_group(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 	return !dw_task_is_cancelled(rel, tuple);
 }
 
-/* Returns true if the limits and order of the group, if any, allow a claim of this message. */
-static bool
-group_allows(DwDatabase *db, Relation rel, Taken *t)
-{
-	DwGroupVerdict verdict = dw_group_verdict(db, rel, t->queue, &t->entry, &t->group,
-											  counts_in_group);
-
-	if (verdict == DW_GROUP_CLAIM)
-		return true;
-	go_back(db, t, verdict);
-	return false;
-}
-
 /* Takes messages of the queue by the arguments of the call. */
 static void
 receive(DwDatabase *db, const Wish *wish, ReturnSetInfo *result)
@@ -735,15 +697,21 @@ receive(DwDatabase *db, const Wish *wish, ReturnSetInfo *result)
 		   (popped = pop_messages(db, wish, Min(n, MAX_TAKEN - ntaken), &alone, &timeout)) > 0)
 		for (int i = ntaken - popped; popped > 0; i++, popped--)
 		{
+			Taken	   *t = &taken[i];
+			DwGroupVerdict verdict;
 			DwClaim		claim;
 
 			CHECK_FOR_INTERRUPTS();
 			MemoryContextReset(context);
-			if (!group_allows(db, rel, &taken[i]) || !claim_taken(db, rel, &taken[i], &claim))
-				continue;
-			DW_INJECT("receive-after-claim");
-			give_claimed(rel, &taken[i], &claim, wish, result);
-			n--;
+			verdict = dw_group_verdict(db, rel, t->queue, &t->entry, &t->group, counts_in_group);
+			if (verdict != DW_GROUP_CLAIM)
+				go_back(db, t, verdict);
+			else if (claim_taken(db, rel, t, &claim))
+			{
+				DW_INJECT("receive-after-claim");
+				give_claimed(rel, t, &claim, wish, result);
+				n--;
+			}
 		}
 	MemoryContextSwitchTo(outer);
 	MemoryContextDelete(context);
@@ -752,7 +720,11 @@ receive(DwDatabase *db, const Wish *wish, ReturnSetInfo *result)
 		return;
 	/* leases have no such cursors, since they begin outside of transaction blocks */
 	dw_cursors_note();
-	limit_idleness(timeout);
+	/* the session ends if this transaction is idle for the queue's receive_timeout */
+	if (timeout > 0 &&
+		(IdleInTransactionSessionTimeout <= 0 || IdleInTransactionSessionTimeout > timeout))
+		(void) set_config_option("idle_in_transaction_session_timeout", psprintf("%d", timeout),
+								 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 }
 
 /* Does the work of delay_receive() and delay_lease().  The first argument is the queue's name. */
@@ -810,6 +782,7 @@ dw_receive(PG_FUNCTION_ARGS)
 Datum
 dw_lease(PG_FUNCTION_ARGS)
 {
+	const ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 	int64		lease;
 
 	dw_require_right();
@@ -817,7 +790,9 @@ dw_lease(PG_FUNCTION_ARGS)
 	dw_refuse_null(PG_ARGISNULL(0), "queue name");
 	lease = dw_span_argument(fcinfo, 2, "lease", 1000);
 	check_call(fcinfo, "delay_lease()");
-	if (!is_select_of_its_own((ReturnSetInfo *) fcinfo->resultinfo))
+	/* needs a SELECT of a client; in a pipeline, a later statement may undo the SELECT */
+	if (MyBackendType != B_BACKEND || IsTransactionBlock() ||
+		(MyXactFlags & XACT_FLAGS_PIPELINING) != 0 || result == NULL || !goes_to_client(result))
 		ereport(ERROR,
 				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
 				 errmsg("%s cannot run inside a transaction block, a function or DO", "delay_lease()"),
@@ -896,17 +871,16 @@ dw_fail(PG_FUNCTION_ARGS)
 static void
 conclude_held(Relation rel, const Taken *t)
 {
-	DwTaskKey	key;
 	HeapTuple	tuple = fetch_held(rel, t);
-	DwEnded		ended = {.key = &key, .outcome = DW_DONE, .started = t->since};
+	DwTaskKey	key;
 	Datum	   *values;
 	bool	   *nulls;
 
 	dw_task_key(rel, tuple, &key);
 	dw_deform(rel, tuple, &values, &nulls);
-	ended.values = values;
-	ended.nulls = nulls;
-	dw_conclude(&ended);
+	dw_conclude(&(DwEnded) {
+		.key = &key,.values = values,.nulls = nulls,.outcome = DW_DONE,.started = t->since
+	});
 }
 
 /* Concludes the messages that were received and not put back, before the commit. */

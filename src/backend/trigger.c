@@ -162,7 +162,7 @@ trigger_callback(void *arg)
 			   RelationGetRelationName(trigger->tg_relation));
 }
 
-/* Error context callback of require_right_of_writer(); arg is a TriggerData. */
+/* Error context callback of the check of rights; arg is a TriggerData. */
 static void
 writer_callback(void *arg)
 {
@@ -171,17 +171,6 @@ writer_callback(void *arg)
 		errdetail("The task would belong to role \"%s\", which writes the row.",
 				  GetUserNameFromId(GetUserId(), false));
 	trigger_callback(arg);
-}
-
-/* Raises an error unless the current user, who writes the row, has the right to use delay_wheel. */
-static void
-require_right_of_writer(TriggerData *trigger)
-{
-	ErrorContextCallback callback;
-
-	dw_push_context(&callback, writer_callback, trigger);
-	dw_require_right();
-	error_context_stack = callback.previous;
 }
 
 /*---- Parsing the arguments of a trigger ----*/
@@ -221,24 +210,11 @@ read_from_column(Source *source, Relation rel, AttrNumber column)
 	source->writer = writer;
 }
 
-/* Error context callback of parse_interval(): adds a hint. */
+/* Error context callback: adds a hint to the errors of the type interval. */
 static void
 delay_callback(void *arg)
 {
 	errhint("The first argument of the trigger is the delay: the name of a column of type interval or timestamp with time zone, or an interval such as '48 hours'.");
-}
-
-/* Parses an interval.  Raises the errors of the type interval, with a hint. */
-static Interval *
-parse_interval(const char *string)
-{
-	ErrorContextCallback callback;
-	Interval   *interval;
-
-	dw_push_context(&callback, delay_callback, NULL);
-	interval = dw_interval_of_text(string, "delay");
-	error_context_stack = callback.previous;
-	return interval;
 }
 
 /* Parses the first argument: the name of a column, or an interval. */
@@ -246,10 +222,13 @@ static void
 read_delay(Template *template, Relation rel, const char *argument)
 {
 	AttrNumber	column = column_named(rel, argument);
+	ErrorContextCallback callback;
 
 	if (column == 0)
 	{
-		template->interval = parse_interval(argument);
+		dw_push_context(&callback, delay_callback, NULL);
+		template->interval = dw_interval_of_text(argument, "delay");
+		error_context_stack = callback.previous;
 		return;
 	}
 	template->delay.column = column;
@@ -321,19 +300,6 @@ read_option(Template *template, Relation rel, const char *argument, const Kind *
 	return true;
 }
 
-/* Raises the error for a name that is not a column of the trigger's table. */
-static void
-raise_no_column(Relation rel, const char *name, const Kind *kind)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_UNDEFINED_COLUMN),
-			 errmsg("column \"%s\" of relation \"%s\" does not exist", name,
-					RelationGetRelationName(rel)),
-			 kind->sends ?
-			 errhint("After delay and queue, the arguments of the trigger are names of columns for the payload, as in the catalog, without quotes. If a column was renamed, create the trigger again.") :
-			 errhint("After delay and SQL, the arguments of the trigger are names of columns for $1, $2, ..., as in the catalog, without quotes. If a column was renamed, create the trigger again.")));
-}
-
 /* Adds a column to the template, as the next $n, or for the payload. */
 static void
 read_arg(Template *template, Relation rel, AttrNumber column, Datum *types)
@@ -356,7 +322,13 @@ read_args_and_options(Template *template, Relation rel, char **arguments, int n,
 		if (column != 0)
 			read_arg(template, rel, column, types);
 		else if (!read_option(template, rel, arguments[i], kind))
-			raise_no_column(rel, arguments[i], kind);
+			ereport(ERROR,
+					(errcode(ERRCODE_UNDEFINED_COLUMN),
+					 errmsg("column \"%s\" of relation \"%s\" does not exist", arguments[i],
+							RelationGetRelationName(rel)),
+					 kind->sends ?
+					 errhint("After delay and queue, the arguments of the trigger are names of columns for the payload, as in the catalog, without quotes. If a column was renamed, create the trigger again.") :
+					 errhint("After delay and SQL, the arguments of the trigger are names of columns for $1, $2, ..., as in the catalog, without quotes. If a column was renamed, create the trigger again.")));
 	}
 	if (template->nargs > 0)
 		template->arg_types = PointerGetDatum(construct_array(types, template->nargs, REGTYPEOID,
@@ -626,16 +598,15 @@ get_due(const Template *template, TupleTableSlot *row, TimestampTz *due)
 	return true;
 }
 
-/* Fills in the task's arguments from the row. */
-static void
-put_args(DwNewTask *task, const Template *template, TupleTableSlot *row)
+/* Returns the arguments of the row's task: a text[] of its columns. */
+static Datum
+get_args(const Template *template, TupleTableSlot *row)
 {
 	DwArgument *arguments = palloc(template->nargs * sizeof(DwArgument));
 
 	for (int i = 0; i < template->nargs; i++)
 		(void) get_argument(&template->args[i], row, &arguments[i]);
-	dw_new_task_set(task, Anum_task_args, dw_args_texts(arguments, template->nargs), false);
-	dw_new_task_set(task, Anum_task_arg_types, template->arg_types, false);
+	return dw_args_texts(arguments, template->nargs);
 }
 
 /* Returns the payload of the row's message: an object of its columns. */
@@ -718,7 +689,10 @@ schedule_for_row(const Template *template, TupleTableSlot *row)
 	if (template->payload != NULL)
 		dw_new_task_payload(&task, get_payload(template, row));
 	else if (template->nargs > 0)
-		put_args(&task, template, row);
+	{
+		dw_new_task_set(&task, Anum_task_args, get_args(template, row), false);
+		dw_new_task_set(&task, Anum_task_arg_types, template->arg_types, false);
+	}
 	dw_new_task_set(&task, Anum_task_key, PointerGetDatum(key), key == NULL);
 	dw_new_task_set(&task, Anum_task_tag, PointerGetDatum(tag), tag == NULL);
 	dw_new_task_set(&task, Anum_task_more, template->more, template->shard.id == 0);
@@ -734,8 +708,13 @@ fire(FunctionCallInfo fcinfo, const Kind *kind)
 	Template   *template;
 	ErrorContextCallback callback;
 
+	/* the current user, who writes the row, needs the right */
 	if (CALLED_AS_TRIGGER(fcinfo))
-		require_right_of_writer((TriggerData *) fcinfo->context);
+	{
+		dw_push_context(&callback, writer_callback, fcinfo->context);
+		dw_require_right();
+		error_context_stack = callback.previous;
+	}
 	else
 		dw_require_right();
 	trigger = require_trigger(fcinfo, kind);

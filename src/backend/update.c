@@ -141,18 +141,6 @@ require_kind(const Changes *changes, const DwTaskKey *key)
 		dw_queue_require_kind(changes->queue_name, changes->queue.external, key->is_message);
 }
 
-/* Raises an error unless the current user may use SET ROLE to the task's owner. */
-static void
-require_becoming(const DwTaskKey *key)
-{
-	if (!dw_can_set_role(GetUserId(), key->owner))
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("permission denied to change the SQL of task %lld", (long long) key->id),
-				 errdetail("The task runs as role \"%s\", and the current user may not use SET ROLE to this role.",
-						   GetUserNameFromId(key->owner, false))));
-}
-
 /*
  * Sets the arguments of a task.  Arguments without types get the types of the old arguments, if
  * their numbers are equal.
@@ -241,18 +229,6 @@ require_groups(const Changes *changes, const DwNewTask *task)
 	dw_queue_require_groups(name, &queue);
 }
 
-/* Sets the due time, if it is given.  Then the task no longer has a local time. */
-static void
-change_due(const DwOptions *options, DwNewTask *task)
-{
-	if (!dw_given(options, DELAY) && !dw_given(options, DUE))
-		return;
-	dw_options_set_due(options, task);
-	task->values[Anum_task_due - 1] = TimestampTzGetDatum(task->due);
-	dw_more_remove(task->values, task->nulls, Anum_task_more, DW_MORE_NOT_BEFORE);
-	dw_more_remove(task->values, task->nulls, Anum_task_more, DW_MORE_LOCAL);
-}
-
 /* Makes the changes in the columns of the task's row. */
 static void
 apply_changes(const Changes *changes, const DwTaskKey *key, DwNewTask *task)
@@ -264,12 +240,23 @@ apply_changes(const Changes *changes, const DwTaskKey *key, DwNewTask *task)
 	if (changes->has_sql || changes->has_args || dw_given(options, ON_SUCCESS) || dw_given(options, ON_FAILURE))
 	{
 		dw_refuse_superuser(key->owner);
-		require_becoming(key);
+		if (!dw_can_set_role(GetUserId(), key->owner))
+			ereport(ERROR,
+					(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+					 errmsg("permission denied to change the SQL of task %lld", (long long) key->id),
+					 errdetail("The task runs as role \"%s\", and the current user may not use SET ROLE to this role.",
+							   GetUserNameFromId(key->owner, false))));
 	}
 	if (changes->has_sql || changes->has_args)
 		change_sql(changes, key, task);
 	dw_options_set(options, task);
-	change_due(options, task);
+	if (dw_given(options, DELAY) || dw_given(options, DUE))
+	{
+		dw_options_set_due(options, task);
+		task->values[Anum_task_due - 1] = TimestampTzGetDatum(task->due);
+		dw_more_remove(task->values, task->nulls, Anum_task_more, DW_MORE_NOT_BEFORE);
+		dw_more_remove(task->values, task->nulls, Anum_task_more, DW_MORE_LOCAL);
+	}
 	if (dw_given(options, PRIORITY))
 		task->priority = DatumGetInt32(dw_option(options, PRIORITY));
 	if (dw_given(options, TO_QUEUE))

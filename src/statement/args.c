@@ -752,23 +752,16 @@ read_other(Oid type, const char *string, int *nest_level)
 	return OidInputFunctionCall(input, unconstify(char *, string), io_param, typmod);
 }
 
-/* Raises an error if the type of a stored argument was dropped. */
-static void
-check_type_exists(Oid type)
-{
-	if (!SearchSysCacheExists1(TYPEOID, ObjectIdGetDatum(type)))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("type with OID %u does not exist", type),
-				 errdetail("The type that the argument had when the task was scheduled has been dropped.")));
-}
-
 /* Reads the stored text of one typed argument.  param has the type and the null flag. */
 static void
 read_argument(ParamExternData *param, Datum stored, int *nest_level)
 {
-	if (!input_is_fixed(param->ptype))
-		check_type_exists(param->ptype);
+	if (!input_is_fixed(param->ptype) &&
+		!SearchSysCacheExists1(TYPEOID, ObjectIdGetDatum(param->ptype)))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("type with OID %u does not exist", param->ptype),
+				 errdetail("The type that the argument had when the task was scheduled has been dropped.")));
 	if (param->isnull)
 		return;
 
@@ -890,10 +883,9 @@ find_reading(DwBinding *binding, int number, Oid type, int32 typmod, int locatio
 	{
 		int			max = Max(binding->max_readings * 2, 4);
 
-		if (binding->readings == NULL)
-			binding->readings = MemoryContextAlloc(binding->context, max * sizeof(Reading));
-		else
-			binding->readings = repalloc(binding->readings, max * sizeof(Reading));
+		binding->readings = binding->readings == NULL ?
+			MemoryContextAlloc(binding->context, max * sizeof(Reading)) :
+			repalloc(binding->readings, max * sizeof(Reading));
 		binding->max_readings = max;
 	}
 	reading = &binding->readings[binding->nreadings];

@@ -57,16 +57,10 @@ forget(DwFirstRow *row)
 	row->met = false;
 }
 
-/* Returns the uncompressed size of a value in bytes, without reading the value. */
-static Size
-value_size(Datum value, Form_pg_attribute attribute)
-{
-	if (attribute->attlen == -1)
-		return toast_raw_datum_size(value) - VARHDRSZ;
-	return attribute->attlen == -2 ? strlen(DatumGetCString(value)) : attribute->attlen;
-}
-
-/* Returns true if all values of a row together are not longer than the limit. */
+/*
+ * Returns true if all values of a row together are not longer than the limit.  Compressed values
+ * count with their uncompressed size, and are not read.
+ */
 static bool
 is_short(TupleTableSlot *slot, Size limit)
 {
@@ -74,8 +68,14 @@ is_short(TupleTableSlot *slot, Size limit)
 
 	slot_getallattrs(slot);
 	for (int i = 0; i < slot->tts_tupleDescriptor->natts && size <= limit; i++)
+	{
+		int			length = TupleDescAttr(slot->tts_tupleDescriptor, i)->attlen;
+		Datum		value = slot->tts_values[i];
+
 		if (!slot->tts_isnull[i])
-			size += value_size(slot->tts_values[i], TupleDescAttr(slot->tts_tupleDescriptor, i));
+			size += length == -1 ? toast_raw_datum_size(value) - VARHDRSZ :
+				length == -2 ? strlen(DatumGetCString(value)) : length;
+	}
 	return size <= limit;
 }
 

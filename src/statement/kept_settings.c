@@ -49,16 +49,6 @@ static const struct
 
 /*---- Names ----*/
 
-/* Returns true if the name matches the entry of the list, which may end with *. */
-static bool
-is_named(const char *listed, const char *name)
-{
-	size_t		length = strcspn(listed, "*");
-
-	return listed[length] == '*' ? pg_strncasecmp(listed, name, length) == 0 :
-		pg_strcasecmp(listed, name) == 0;
-}
-
 /* Raises an error if the setting must not be kept. */
 static void
 refuse_setting(const char *name)
@@ -66,11 +56,17 @@ refuse_setting(const char *name)
 	if (pg_strcasecmp(name, DW_TRACEPARENT) == 0)
 		return;
 	for (size_t i = 0; i < lengthof(refused); i++)
-		if (is_named(refused[i].name, name))
+	{
+		const char *listed = refused[i].name;
+		size_t		length = strcspn(listed, "*");
+
+		if (listed[length] == '*' ? pg_strncasecmp(listed, name, length) == 0 :
+			pg_strcasecmp(listed, name) == 0)
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					 errmsg("setting \"%s\" cannot be kept with a task", name),
 					 errhint("%s", refused[i].hint)));
+	}
 }
 
 /* Returns true if the setting belongs to an application, and no part of the server defines it. */

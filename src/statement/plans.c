@@ -219,18 +219,6 @@ same_key(const Key *a, const Key *b)
 		(a->nargs == 0 || memcmp(a->types, b->types, a->nargs * sizeof(Oid)) == 0);
 }
 
-/* Copies a key into the current memory context. */
-static void
-copy_key(const Key *key, Key *copy)
-{
-	*copy = *key;
-	copy->sql = pstrdup(key->sql);
-	copy->search_path = pstrdup(key->search_path);
-	if (key->nargs > 0)
-		copy->types = memcpy(palloc(key->nargs * sizeof(Oid)),
-							 key->types, key->nargs * sizeof(Oid));
-}
-
 /* Returns true if a text with this hash has come recently.  Notes that the text has come. */
 static bool
 note_seen(uint64 hash)
@@ -343,15 +331,6 @@ syntax_callback(void *arg)
 	errposition(0);
 }
 
-/* Returns true for SELECT INTO, which creates a table. */
-static bool
-selects_into(const SelectStmt *stmt)
-{
-	while (stmt->op != SETOP_NONE)
-		stmt = stmt->larg;
-	return stmt->intoClause != NULL;
-}
-
 /* Returns true if the text is a single query or change of data, and has the same meaning later. */
 static bool
 can_be_kept(const char *sql)
@@ -369,7 +348,10 @@ can_be_kept(const char *sql)
 	switch (nodeTag(stmt))
 	{
 		case T_SelectStmt:
-			if (selects_into((SelectStmt *) stmt))
+			while (((SelectStmt *) stmt)->op != SETOP_NONE)
+				stmt = (Node *) ((SelectStmt *) stmt)->larg;
+			/* SELECT INTO creates a table */
+			if (((SelectStmt *) stmt)->intoClause != NULL)
 				return false;
 			break;
 		case T_InsertStmt:
@@ -440,6 +422,8 @@ suits_any_values(const PlannedStmt *stmt)
 {
 	const Plan *plan = stmt->planTree;
 
+	if (stmt->commandType == CMD_UTILITY)
+		return false;
 	if (stmt->relationOids == NIL)
 		return true;
 	if (!IsA(plan, ModifyTable) || stmt->subplans != NIL ||
@@ -455,8 +439,7 @@ is_sure(SPIPlanPtr spi)
 {
 	CachedPlan *plan = SPI_plan_get_cached_plan(spi);
 	bool		result = plan != NULL && list_length(plan->stmt_list) == 1 &&
-		linitial_node(PlannedStmt, plan->stmt_list)->commandType != CMD_UTILITY &&
-		suits_any_values(linitial(plan->stmt_list));
+		suits_any_values(linitial_node(PlannedStmt, plan->stmt_list));
 
 	if (plan != NULL)
 		ReleaseCachedPlan(plan, NULL);
@@ -475,10 +458,13 @@ add_plan(const Key *key, ParamListInfo params)
 	MemoryContext old = MemoryContextSwitchTo(context);
 	DwBinding  *binding = NULL;
 	SPIPlanPtr	spi = NULL;
-	Key			copy;
+	Key			copy = *key;
 	KeptPlan   *plan;
 
-	copy_key(key, &copy);
+	copy.sql = pstrdup(key->sql);
+	copy.search_path = pstrdup(key->search_path);
+	if (key->nargs > 0)
+		copy.types = memcpy(palloc(key->nargs * sizeof(Oid)), key->types, key->nargs * sizeof(Oid));
 	if (params != NULL)
 		binding = dw_args_binding(params, copy.sql);
 	MemoryContextSwitchTo(old);

@@ -449,22 +449,6 @@ check_parameter(const Checked *checked, Node *stmt, int number, int location)
 }
 
 /*
- * Raises an error for an argument that no $n refers to.  Such an argument is most likely a mistake,
- * and an untyped argument would have no type.
- */
-static void
-check_all_used(const bool *used, int nargs)
-{
-	for (int i = 0; i < nargs; i++)
-		if (!used[i])
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("argument %d is not used by the task", i + 1),
-					 errhint("Refer to the argument as $%d in the SQL text, or do not pass it.",
-							 i + 1)));
-}
-
-/*
  * Compares the parameters in the text with the number of arguments.  The lexer finds the
  * parameters, since PostgreSQL has no walker for raw utility statements.  A $n in quotes or
  * comments is not a PARAM token.
@@ -486,8 +470,14 @@ check_parameters(const Checked *checked, List *statements)
 			used[tokens.value.ival - 1] = true;
 	}
 	dw_tokens_end(&tokens);
-	if (checked->option == NULL)
-		check_all_used(used, checked->nargs);
+	/* an argument without a $n is most likely a mistake, and would have no type if it is untyped */
+	for (int i = 0; checked->option == NULL && i < checked->nargs; i++)
+		if (!used[i])
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("argument %d is not used by the task", i + 1),
+					 errhint("Refer to the argument as $%d in the SQL text, or do not pass it.",
+							 i + 1)));
 }
 
 /* Texts that differ only in numbers */
