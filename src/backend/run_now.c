@@ -71,27 +71,18 @@ typedef struct Taken
 /*---- The session's role ----*/
 
 /*
- * Returns true if the session has only the owner's rights, so that the task cannot get other
- * rights.  Returns true for an executor of the owner's tasks, even if its process is connected as
- * another role (executor/session.c).
+ * Raises an error if this is not a session of the tasks' owner, which has only the owner's rights.
+ * The process of an executor may be connected as another role (executor/session.c).
  */
-static bool
-is_own_session(Oid owner)
-{
-	if (GetUserId() != owner)
-		return false;
-	if (dw_this_executor != NULL)
-		return dw_this_executor->owner == owner;
-	return GetSessionUserId() == owner && GetAuthenticatedUserId() == owner;
-}
-
-/* Raises an error if this is not a session of the tasks' owner. */
 static void
 require_own_session(Oid owner)
 {
+	bool		own = dw_this_executor != NULL ? dw_this_executor->owner == owner :
+		GetSessionUserId() == owner && GetAuthenticatedUserId() == owner;
+
 	dw_require_role(owner);
 	dw_refuse_superuser(owner);
-	if (!is_own_session(owner))
+	if (!own || GetUserId() != owner)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("tasks of role \"%s\" cannot run in this session", GetUserNameFromId(owner, false)),

@@ -76,7 +76,7 @@ typedef struct Source
 {
 	AttrNumber	column;			/* 0: no column */
 	Oid			type;			/* type of the column; base type of a domain */
-	const DwWriter *writer;		/* how to write the column's values as text */
+	DwWriter	writer;			/* how to write the column's values as text */
 	text	   *constant;		/* without a column; NULL: this part is not given */
 } Source;
 
@@ -202,12 +202,9 @@ column_named(Relation rel, const char *name)
 static void
 read_from_column(Source *source, Relation rel, AttrNumber column)
 {
-	DwWriter   *writer = palloc(sizeof(DwWriter));
-
 	source->column = column;
 	source->type = getBaseType(TupleDescAttr(RelationGetDescr(rel), column - 1)->atttypid);
-	dw_writer_init(writer, source->type, CurrentMemoryContext);
-	source->writer = writer;
+	dw_writer_init(&source->writer, source->type, CurrentMemoryContext);
 }
 
 /* Error context callback: adds a hint to the errors of the type interval. */
@@ -377,17 +374,6 @@ read_all_columns(Template *template, Relation rel)
 	}
 }
 
-/* Makes the row type of the payload from the columns in args. */
-static void
-describe_payload(Template *template, Relation rel)
-{
-	template->payload = CreateTemplateTupleDesc(template->nargs);
-	for (int i = 0; i < template->nargs; i++)
-		TupleDescCopyEntry(template->payload, i + 1, RelationGetDescr(rel), template->args[i].column);
-	TupleDescFinalize(template->payload);
-	template->payload = BlessTupleDesc(template->payload);
-}
-
 /*
  * Finds out if the table is a shard of Citus, so that tasks can follow the shard to another node.
  */
@@ -428,7 +414,11 @@ make_template(const TriggerData *trigger, const Kind *kind)
 		template->queue.constant = cstring_to_text(definition->tgargs[1]);
 		if (template->nargs == 0)
 			read_all_columns(template, rel);
-		describe_payload(template, rel);
+		template->payload = CreateTemplateTupleDesc(template->nargs);
+		for (int i = 0; i < template->nargs; i++)
+			TupleDescCopyEntry(template->payload, i + 1, RelationGetDescr(rel), template->args[i].column);
+		TupleDescFinalize(template->payload);
+		template->payload = BlessTupleDesc(template->payload);
 		return template;
 	}
 	template->sql = cstring_to_text(definition->tgargs[1]);
@@ -552,7 +542,7 @@ static bool
 get_argument(const Source *source, TupleTableSlot *row, DwArgument *argument)
 {
 	argument->type = source->type;
-	argument->writer = source->writer;
+	argument->writer = &source->writer;
 	argument->value = slot_getattr(row, source->column, &argument->isnull);
 	return !argument->isnull;
 }

@@ -147,18 +147,6 @@ take_from_change(DwTokens *tokens, DwConstants *constants)
 	return constants->count > 0;
 }
 
-/* Takes the constants of a text of one of the forms; returns false for another form. */
-static bool
-take_all(DwTokens *tokens, DwConstants *constants)
-{
-	(void) dw_tokens_next(tokens);
-	if (is_word(tokens, "select"))
-		return take_from_call(tokens, constants);
-	if (is_word(tokens, "update") || is_word(tokens, "delete"))
-		return take_from_change(tokens, constants);
-	return false;
-}
-
 /*
  * Makes constants->sql, the text with $1, $2, ... in place of the constants.  A
  * comment between a constant and the next token is removed with the constant.
@@ -295,14 +283,19 @@ bool
 dw_constants_take(const char *sql, DwConstants *constants)
 {
 	DwTokens	tokens;
-	bool		found;
+	bool		found = false;
 
+	constants->original = sql;
 	constants->count = 0;
 	if (take_by_form(sql, constants))
 		return true;
 	constants->count = 0;
 	dw_tokens_begin(&tokens, sql);
-	found = take_all(&tokens, constants);
+	(void) dw_tokens_next(&tokens);
+	if (is_word(&tokens, "select"))
+		found = take_from_call(&tokens, constants);
+	else if (is_word(&tokens, "update") || is_word(&tokens, "delete"))
+		found = take_from_change(&tokens, constants);
 	dw_tokens_end(&tokens);
 	if (found)
 	{

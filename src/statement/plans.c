@@ -87,13 +87,6 @@ typedef struct KeptPlan
 	Size		bytes;			/* memory of the entry and its plan */
 } KeptPlan;
 
-/* A task's SQL, and the same text with its constants taken out */
-typedef struct TakenText
-{
-	const char *sql;
-	const DwConstants *constants;
-} TakenText;
-
 /* All entries; the most recently used entry comes first */
 static dlist_head plans = DLIST_STATIC_INIT(plans);
 static HTAB *by_hash = NULL;
@@ -542,21 +535,21 @@ run(KeptPlan *plan, const SPIExecuteOptions *options, int *result)
 
 /*
  * Error context callback: translates the position of an error in the text without constants to the
- * task's own SQL.  arg is a TakenText.
+ * task's own SQL.  arg is a DwConstants.
  */
 static void
 constants_callback(void *arg)
 {
-	const TakenText *taken = arg;
+	const DwConstants *constants = arg;
 	int			position = getinternalerrposition();
 	int			location;
 
 	if (position <= 0)
 		return;
-	location = pg_mbcharcliplen(taken->constants->sql, strlen(taken->constants->sql), position - 1);
-	location = dw_constants_location(taken->constants, location);
-	internalerrposition(pg_mbstrlen_with_len(taken->sql, location) + 1);
-	internalerrquery(taken->sql);
+	location = pg_mbcharcliplen(constants->sql, strlen(constants->sql), position - 1);
+	location = dw_constants_location(constants, location);
+	internalerrposition(pg_mbstrlen_with_len(constants->original, location) + 1);
+	internalerrquery(constants->original);
 }
 
 /*
@@ -568,7 +561,6 @@ run_without_constants(const char *sql, const SPIExecuteOptions *options, int *re
 {
 	SPIExecuteOptions with_constants = *options;
 	DwConstants constants;
-	TakenText	taken = {.sql = sql, .constants = &constants};
 	ErrorContextCallback callback;
 	bool		found;
 	KeptPlan   *plan;
@@ -581,7 +573,7 @@ run_without_constants(const char *sql, const SPIExecuteOptions *options, int *re
 		return false;
 	with_constants.params = dw_args_constants(&constants);
 	make_key(constants.sql, with_constants.params, true, &key);
-	dw_push_context(&callback, constants_callback, &taken);
+	dw_push_context(&callback, constants_callback, &constants);
 	plan = find_plan(&key, with_constants.params);
 	error_context_stack = callback.previous;
 	return run(plan, &with_constants, result);

@@ -286,25 +286,6 @@ static const Refusal refusals[] = {
 	{T_AlterSubscriptionStmt, sets_one_phase, &block, "ALTER SUBSCRIPTION ... SET (two_phase = false)", NULL}
 };
 
-/* Returns why the statement can never run as part of a task without a mode; NULL if it can run. */
-static const Refusal *
-refusal_of(const Node *stmt)
-{
-	for (int i = 0; i < lengthof(refusals); i++)
-		if (refusals[i].tag == nodeTag(stmt) &&
-			(refusals[i].concerns == NULL || refusals[i].concerns(stmt)))
-			return &refusals[i];
-	return NULL;
-}
-
-/* Returns a hint to use a mode, after the given hint about another way, if any. */
-static char *
-hint_with_mode(const char *hint)
-{
-	return psprintf("%s delay_schedule_task() with mode => 'at_most_once' or 'at_least_once'.",
-					hint != NULL ? psprintf("%s Or use", hint) : "Use");
-}
-
 /*
  * Returns the byte offset at which a statement begins.  The parser's location is
  * the end of the previous statement, so white space is skipped.
@@ -323,18 +304,27 @@ begin_of(const char *sql, const RawStmt *raw)
 static void
 check_statement(const char *sql, RawStmt *raw, bool autonomous)
 {
-	const Refusal *refusal = refusal_of(raw->stmt);
+	const Refusal *refusal = refusals;
+	const Refusal *end = refusals + lengthof(refusals);
+	const char *hint;
 
-	if (refusal == NULL || (autonomous && refusal->reason->autonomous))
+	while (refusal < end && (refusal->tag != nodeTag(raw->stmt) ||
+							 (refusal->concerns != NULL && !refusal->concerns(raw->stmt))))
+		refusal++;
+	if (refusal == end || (autonomous && refusal->reason->autonomous))
 		return;
 
+	hint = refusal->hint;
+	if (refusal->reason->autonomous)
+		hint = psprintf("%s delay_schedule_task() with mode => 'at_most_once' or 'at_least_once'.",
+						hint != NULL ? psprintf("%s Or use", hint) : "Use");
 	ereport(ERROR,
 			(errcode(refusal->reason->code),
 	/* translator: %s is an SQL command */
 			 errmsg("cannot execute %s in a delayed task",
 					refusal->command != NULL ? refusal->command : GetCommandTagName(CreateCommandTag(raw->stmt))),
 			 errdetail("%s", refusal->reason->detail),
-			 errhint("%s", refusal->reason->autonomous ? hint_with_mode(refusal->hint) : refusal->hint),
+			 errhint("%s", hint),
 			 dw_sql_text_errposition(sql, begin_of(sql, raw))));
 }
 

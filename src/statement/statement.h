@@ -32,6 +32,7 @@
 /* An SQL text, and the constants that were taken out of it */
 typedef struct DwConstants
 {
+	const char *original;		/* the text */
 	char	   *sql;			/* the text with $1, $2, ... in place of the constants */
 	int			count;
 	Oid			types[DW_MAX_CONSTANTS];	/* InvalidOid: the type unknown */
