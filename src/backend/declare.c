@@ -212,20 +212,6 @@ give(Change *change, AttrNumber column, Datum value, bool isnull)
 	change->nulls[column - 1] = isnull;
 }
 
-/* Raises an error if the row has limits or an order of groups, but the queue has no groups. */
-static void
-check_group_limits(const Datum *values, const bool *nulls)
-{
-	if (nulls[Anum_queue_group_max_running - 1] && nulls[Anum_queue_group_rate - 1] &&
-		nulls[Anum_queue_group_order - 1])
-		return;
-	if (nulls[Anum_queue_groups - 1] || !DatumGetBool(values[Anum_queue_groups - 1]))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("group_max_running, group_rate and group_order need groups"),
-				 errhint("Add groups => true, or set the limits to 0 and the order to 'any'.")));
-}
-
 /* Options that only one kind of queue has. */
 static const struct
 {
@@ -302,7 +288,13 @@ apply_change(const Change *change, Datum *values, bool *nulls)
 			values[i] = change->values[i];
 			nulls[i] = change->nulls[i];
 		}
-	check_group_limits(values, nulls);
+	if ((nulls[Anum_queue_groups - 1] || !DatumGetBool(values[Anum_queue_groups - 1])) &&
+		!(nulls[Anum_queue_group_max_running - 1] && nulls[Anum_queue_group_rate - 1] &&
+		  nulls[Anum_queue_group_order - 1]))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("group_max_running, group_rate and group_order need groups"),
+				 errhint("Add groups => true, or set the limits to 0 and the order to 'any'.")));
 	check_kind_options(change, DatumGetBool(values[Anum_queue_external - 1]));
 }
 
@@ -704,16 +696,6 @@ dw_drop_queue(PG_FUNCTION_ARGS)
 
 /*---- Pauses ----*/
 
-/* Returns the current row of a role's pause; NULL if the role is not paused. */
-static HeapTuple
-find_pause(Relation rel, Oid owner)
-{
-	ScanKeyData key;
-
-	ScanKeyInit(&key, Anum_pause_owner, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(owner));
-	return dw_row_find(rel, dw_catalog()->pause_pkey, &key, NULL);
-}
-
 /* Pauses or resumes a queue, which is argument 0. */
 static Datum
 pause_queue(FunctionCallInfo fcinfo, const char *action, bool paused)
@@ -754,13 +736,18 @@ pause_owner(const char *function, const char *action, Oid owner, bool paused)
 {
 	Relation	rel;
 	HeapTuple	tuple;
+	ScanKeyData key;
 
 	if (OidIsValid(owner))
 		dw_require_right();
 	dw_require_writable(function);
 	rel = table_open(dw_catalog()->pause, RowExclusiveLock);
 	(void) dw_queue_lock(RelationGetRelid(rel), owner, ExclusiveLock, true);
-	tuple = find_pause(rel, owner);
+	do
+	{
+		ScanKeyInit(&key, Anum_pause_owner, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(owner));
+		tuple = dw_row_find(rel, dw_catalog()->pause_pkey, &key, NULL);
+	} while (!paused && tuple != NULL && !delete_queue_row(rel, tuple));
 	if (paused && tuple == NULL)
 	{
 		Datum		values[Natts_pause];
@@ -771,8 +758,6 @@ pause_owner(const char *function, const char *action, Oid owner, bool paused)
 		dw_table_insert(RelationGetRelid(rel), values, nulls, Natts_pause);
 		dw_touch_control();
 	}
-	while (!paused && tuple != NULL && !delete_queue_row(rel, tuple))
-		tuple = find_pause(rel, owner);
 	table_close(rel, NoLock);
 	audit_control(action, NULL, NULL);
 	PG_RETURN_BOOL(true);

@@ -44,9 +44,8 @@ typedef struct Changes
 {
 	DwOptions	options;		/* the given options */
 	char	   *names;			/* their names */
-	bool		has_sql;		/* the SQL text */
-	bool		has_args;		/* its arguments, or their types */
-	text	   *sql;
+	text	   *sql;			/* NULL: the text stays */
+	bool		has_args;		/* arguments of the SQL, or their types, are given */
 	int			nargs;
 	Datum		args;
 	Datum		arg_types;
@@ -66,9 +65,8 @@ read_sql(Changes *changes)
 	ArrayType  *args;
 
 	changes->sql = dw_options_sql(options, &args);
-	changes->has_sql = changes->sql != NULL;
 	changes->has_args = dw_given(options, ARGS) || dw_given(options, NAMED) || types != NULL;
-	if (args != NULL && !changes->has_sql && types == NULL && (ARR_ELEMTYPE(args) == TEXTOID || ARR_ELEMTYPE(args) == VARCHAROID))
+	if (args != NULL && changes->sql == NULL && types == NULL && (ARR_ELEMTYPE(args) == TEXTOID || ARR_ELEMTYPE(args) == VARCHAROID))
 		changes->untyped = args;
 	if (changes->has_args)
 		changes->nargs = dw_args_parse(args, types, false, &changes->args, &changes->arg_types);
@@ -126,7 +124,7 @@ require_kind(const Changes *changes, const DwTaskKey *key)
 {
 	const DwOptions *options = &changes->options;
 
-	if (key->is_message && (changes->has_sql || changes->has_args || dw_given(options, TIMEOUT) ||
+	if (key->is_message && (changes->sql != NULL || changes->has_args || dw_given(options, TIMEOUT) ||
 							dw_given(options, RETRY_ON) || dw_given(options, GIVE_UP_ON)))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -186,7 +184,7 @@ change_sql(const Changes *changes, const DwTaskKey *key, DwNewTask *task)
 {
 	int			nargs = changes->nargs;
 
-	if (changes->has_sql)
+	if (changes->sql != NULL)
 		dw_new_task_set(task, Anum_task_sql, PointerGetDatum(changes->sql), false);
 	if (changes->has_args)
 		change_args(changes, task);
@@ -197,10 +195,10 @@ change_sql(const Changes *changes, const DwTaskKey *key, DwNewTask *task)
 		nargs = ArrayGetNItems(ARR_NDIM(args), ARR_DIMS(args));
 	}
 	/* a new text runs with the search_path of this session, an old text with its own search_path */
-	task->check = changes->has_sql && task->owner == GetUserId() ? dw_check_sql_text :
+	task->check = changes->sql != NULL && task->owner == GetUserId() ? dw_check_sql_text :
 		Min(dw_check_sql_text, DW_CHECK_ON);
 	dw_new_task_check(task, nargs);
-	if (changes->has_sql)
+	if (changes->sql != NULL)
 	{
 		/* from now on, read the text as in this session; keep the task's other settings */
 		dw_new_task_set(task, Anum_task_search_path, (Datum) 0, true);
@@ -237,7 +235,7 @@ apply_changes(const Changes *changes, const DwTaskKey *key, DwNewTask *task)
 
 	require_kind(changes, key);
 	/* new follow-ups run as the owner, too */
-	if (changes->has_sql || changes->has_args || dw_given(options, ON_SUCCESS) || dw_given(options, ON_FAILURE))
+	if (changes->sql != NULL || changes->has_args || dw_given(options, ON_SUCCESS) || dw_given(options, ON_FAILURE))
 	{
 		dw_refuse_superuser(key->owner);
 		if (!dw_can_set_role(GetUserId(), key->owner))
@@ -247,7 +245,7 @@ apply_changes(const Changes *changes, const DwTaskKey *key, DwNewTask *task)
 					 errdetail("The task runs as role \"%s\", and the current user may not use SET ROLE to this role.",
 							   GetUserNameFromId(key->owner, false))));
 	}
-	if (changes->has_sql || changes->has_args)
+	if (changes->sql != NULL || changes->has_args)
 		change_sql(changes, key, task);
 	dw_options_set(options, task);
 	if (dw_given(options, DELAY) || dw_given(options, DUE))

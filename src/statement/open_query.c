@@ -492,16 +492,12 @@ dw_open_queries_end(void)
 void
 dw_open_queries_forget(void)
 {
-	dlist_mutable_iter iter;
+	dlist_iter	iter;
 
 	may_open = false;
-	dlist_foreach_modify(iter, &queries)
-	{
+	dlist_foreach(iter, &queries)
 		/* cppcheck-suppress nullPointer */
-		DwOpenQuery *query = dlist_container(DwOpenQuery, node, iter.cur);
-
-		query->place->query = NULL;
-		dlist_delete(iter.cur);
-	}
+		dlist_container(DwOpenQuery, node, iter.cur)->place->query = NULL;
+	dlist_init(&queries);
 	nqueries = 0;
 }

@@ -606,12 +606,9 @@ run_plans(const char *sql, const SPIExecuteOptions *options, int *result)
 /*---- Runs the SQL of a task ----*/
 
 /*
- * Run by executors, and by sessions that run a task at once.  The history shows the name of a
- * utility statement, but SPI does not return which utility statement it has run.  So the utility
- * hook (control/ddl.c) notes each utility statement here when it ends.
+ * The last utility statement that has ended in this process.  The history shows its name, but SPI
+ * does not return which utility statement it has run.  So the utility hook (control/ddl.c) notes it.
  */
-
-/* The last utility statement that has ended in this process */
 static DwSpiResult last_utility = {.code = SPI_OK_UTILITY, .utility = CMDTAG_UNKNOWN};
 
 /*

@@ -72,8 +72,7 @@ typedef enum ParamUse
 /* The text to be checked */
 typedef struct Checked
 {
-	const char *sql;
-	const char *option;			/* the option with the text; NULL: the task's own SQL */
+	DwSqlText	text;
 	int			nargs;			/* number of arguments; -1: do not check $1, $2, ... */
 	bool		autonomous;		/* runs outside of a transaction block */
 } Checked;
@@ -409,7 +408,7 @@ statement_at(List *statements, int location, int *index)
 static bool
 check_parameter(const Checked *checked, Node *stmt, int number, int location)
 {
-	const char *sql = checked->sql;
+	const char *sql = checked->text.sql;
 	int			nargs = checked->nargs;
 	ParamUse	use = parameter_use(stmt);
 
@@ -429,10 +428,10 @@ check_parameter(const Checked *checked, Node *stmt, int number, int location)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_PARAMETER),
 				 errmsg("there is no argument for parameter $%d", number),
-				 checked->option != NULL ?
-				 errdetail("%s has %d arguments.", checked->option, nargs) :
+				 checked->text.option != NULL ?
+				 errdetail("%s has %d arguments.", checked->text.option, nargs) :
 				 errdetail_plural("The task has %d argument.", "The task has %d arguments.", nargs, nargs),
-				 checked->option != NULL ? 0 :
+				 checked->text.option != NULL ? 0 :
 				 errhint("Pass one argument after the SQL text for each of $1, $2, and so on."),
 				 dw_sql_text_errposition(sql, location)));
 	return true;
@@ -450,7 +449,7 @@ check_parameters(const Checked *checked, List *statements)
 	int			statement = 0;
 	DwTokens	tokens;
 
-	dw_tokens_begin(&tokens, checked->sql);
+	dw_tokens_begin(&tokens, checked->text.sql);
 	while (dw_tokens_next(&tokens))
 	{
 		CHECK_FOR_INTERRUPTS();
@@ -461,7 +460,7 @@ check_parameters(const Checked *checked, List *statements)
 	}
 	dw_tokens_end(&tokens);
 	/* an argument without a $n is most likely a mistake, and would have no type if it is untyped */
-	for (int i = 0; checked->option == NULL && i < checked->nargs; i++)
+	for (int i = 0; checked->text.option == NULL && i < checked->nargs; i++)
 		if (!used[i])
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -571,7 +570,7 @@ remember_text(const char *sql, int nargs, List *statements)
 static void
 check_text(const Checked *checked)
 {
-	const char *sql = checked->sql;
+	const char *sql = checked->text.sql;
 	int			nargs = checked->nargs;
 	List	   *statements = raw_parser(sql, RAW_PARSE_DEFAULT);
 	ListCell   *lc;
@@ -594,7 +593,7 @@ check_text(const Checked *checked)
 
 	if (nargs > 0 || (nargs == 0 && strchr(sql, '$') != NULL))
 		check_parameters(checked, statements);
-	if (checked->option == NULL && !checked->autonomous)
+	if (checked->text.option == NULL && !checked->autonomous)
 		remember_text(sql, nargs, statements);
 }
 
@@ -602,12 +601,11 @@ check_text(const Checked *checked)
 static void
 check(Checked *checked)
 {
-	DwSqlText	shown = {.sql = checked->sql, .option = checked->option};
 	ErrorContextCallback callback;
 	MemoryContext context;
 	MemoryContext caller;
 
-	dw_push_context(&callback, dw_sql_text_callback, &shown);
+	dw_push_context(&callback, dw_sql_text_callback, &checked->text);
 	/*
 	 * PostgreSQL keeps contexts of this size in a free list, so this context costs almost nothing.
 	 * After an error it is deleted with its parent, the caller's context.
@@ -634,7 +632,7 @@ dw_check_sql(const text *text, int nargs)
 
 	if (is_known(VARDATA_ANY(text), VARSIZE_ANY_EXHDR(text), nargs))
 		return;
-	checked.sql = text_to_cstring(text);
+	checked.text.sql = text_to_cstring(text);
 	check(&checked);
 }
 
@@ -645,7 +643,7 @@ dw_check_sql(const text *text, int nargs)
 void
 dw_check_follow_up(const text *text, const char *option, int nargs)
 {
-	Checked		checked = {.sql = text_to_cstring(text), .option = option, .nargs = nargs};
+	Checked		checked = {.text = {text_to_cstring(text), option}, .nargs = nargs};
 
 	check(&checked);
 }
@@ -657,7 +655,7 @@ dw_check_follow_up(const text *text, const char *option, int nargs)
 void
 dw_check_sql_autonomous(const text *text, int nargs)
 {
-	Checked		checked = {.sql = text_to_cstring(text), .nargs = nargs, .autonomous = true};
+	Checked		checked = {.text = {.sql = text_to_cstring(text)}, .nargs = nargs, .autonomous = true};
 
 	check(&checked);
 }
