@@ -67,27 +67,6 @@ typedef enum Awaited
 	AWAITED_CHANGE				/* queues or rights may have changed */
 } Awaited;
 
-/* Raises an error unless a client executes CALL as a single statement, outside of a transaction. */
-static void
-require_top_level(FunctionCallInfo fcinfo, const char *name)
-{
-	const CallContext *call = (const CallContext *) fcinfo->context;
-	Node	   *utility = NULL;
-
-	if (ActivePortal != NULL && ActivePortal->stmts != NIL)
-		utility = linitial_node(PlannedStmt, ActivePortal->stmts)->utilityStmt;
-	if (MyBackendType == B_BACKEND && call != NULL && IsA(call, CallContext) && !call->atomic &&
-		utility != NULL && IsA(utility, CallStmt) &&
-		castNode(CallStmt, utility)->funcexpr->funcid == fcinfo->flinfo->fn_oid &&
-		!TransactionIdIsValid(GetTopTransactionIdIfAny()))
-		return;
-	ereport(ERROR,
-			(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
-			 errmsg("%s cannot run inside a transaction block, a function or DO", name),
-			 errdetail("The procedure commits before it waits."),
-			 errhint("Use CALL %s as a statement of its own.", name)));
-}
-
 /*
  * Returns the end of the wait, by dw_uptime(): the given time, or a moment before a timeout of the
  * session.
@@ -263,14 +242,31 @@ await_message(Awaiting *awaiting, int64 asked)
 	return result == AWAITED_MESSAGE;
 }
 
-/* Raises an error if the session cannot wait now. name: the name of the procedure. */
+/*
+ * Raises an error unless the session can wait, and a client executes CALL as a single statement,
+ * outside of a transaction.  name: the name of the procedure.
+ */
 static void
 require_waiting(FunctionCallInfo fcinfo, const char *name)
 {
+	const CallContext *call = (const CallContext *) fcinfo->context;
+	Node	   *utility = NULL;
+
 	dw_require_right();
 	dw_require_shared();
 	PreventCommandDuringRecovery(name);
-	require_top_level(fcinfo, name);
+	if (ActivePortal != NULL && ActivePortal->stmts != NIL)
+		utility = linitial_node(PlannedStmt, ActivePortal->stmts)->utilityStmt;
+	if (MyBackendType == B_BACKEND && call != NULL && IsA(call, CallContext) && !call->atomic &&
+		utility != NULL && IsA(utility, CallStmt) &&
+		castNode(CallStmt, utility)->funcexpr->funcid == fcinfo->flinfo->fn_oid &&
+		!TransactionIdIsValid(GetTopTransactionIdIfAny()))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+			 errmsg("%s cannot run inside a transaction block, a function or DO", name),
+			 errdetail("The procedure commits before it waits."),
+			 errhint("Use CALL %s as a statement of its own.", name)));
 }
 
 /* Waits for a message, up to the time of argument 1.  Returns true if a queue has a message. */
