@@ -652,17 +652,14 @@ count_leases(DwDatabase *db, Relation rel, int16 queue)
 	}
 }
 
-/*
- * Returns the message with this id (0: any message) that this transaction has received and not put
- * back, or NULL.
- */
-static Taken *
-find_held(int64 id)
+/* Returns true if this transaction has received messages and has not put all of them back. */
+static bool
+holds_any(void)
 {
 	for (int i = 0; i < ntaken; i++)
-		if ((id == 0 || taken[i].entry.id == id) && taken[i].state == TAKEN_HELD)
-			return &taken[i];
-	return NULL;
+		if (taken[i].state == TAKEN_HELD)
+			return true;
+	return false;
 }
 
 /*
@@ -690,7 +687,7 @@ receive(DwDatabase *db, const Wish *wish, ReturnSetInfo *result)
 	int			popped;
 	int			timeout = 0;
 	DwAlone		alone = wish->lease > 0 ? DW_ALONE_NO_MATTER :
-		find_held(0) != NULL ? DW_ALONE_REFUSED : DW_ALONE_ALLOWED;
+		holds_any() ? DW_ALONE_REFUSED : DW_ALONE_ALLOWED;
 
 	count_leases(db, rel, wish->queue);
 	while (n > 0 && ntaken < MAX_TAKEN &&
@@ -806,6 +803,16 @@ dw_lease(PG_FUNCTION_ARGS)
 }
 
 /* ---- Putting a message back ---- */
+
+/* Returns the message with this id that this transaction has received and not put back, or NULL. */
+static Taken *
+find_held(int64 id)
+{
+	for (int i = 0; i < ntaken; i++)
+		if (taken[i].entry.id == id && taken[i].state == TAKEN_HELD)
+			return &taken[i];
+	return NULL;
+}
 
 /* Returns a copy of the row of a message that this transaction has received. */
 static HeapTuple
