@@ -50,7 +50,6 @@ struct DwOpenQuery
 	CachedPlanSource *source;
 	CachedPlan *plan;			/* pinned */
 	QueryDesc  *desc;
-	ParamListInfo params;		/* the values of the run; NULL: no parameters */
 	bool		was_run;
 	bool		runs;			/* the current task runs it */
 };
@@ -237,15 +236,14 @@ open_query(DwOpenPlace *place, CachedPlanSource *source, CachedPlan *plan,
 												  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext outer = MemoryContextSwitchTo(context);
 	DwOpenQuery *query = palloc0(sizeof(DwOpenQuery));
+	ParamListInfo params = options->params == NULL ? NULL : makeParamList(options->params->numParams);
 
 	query->context = context;
 	query->place = place;
 	query->source = source;
 	query->plan = plan;
-	if (options->params != NULL)
-		query->params = makeParamList(options->params->numParams);
 	query->desc = CreateQueryDesc(linitial_node(PlannedStmt, plan->stmt_list), source->query_string,
-								  GetActiveSnapshot(), InvalidSnapshot, options->dest, query->params,
+								  GetActiveSnapshot(), InvalidSnapshot, options->dest, params,
 								  NULL, 0);
 	ExecutorStart(query->desc, 0);
 	MemoryContextSwitchTo(outer);
@@ -369,7 +367,7 @@ run_once(DwOpenQuery *query, const SPIExecuteOptions *options)
 
 	query->runs = true;
 	query->desc->dest = options->dest;
-	copy_values(options->params, query->params);
+	copy_values(options->params, query->desc->params);
 	if (query->was_run)
 		begin_again(query);
 	ExecutorRun(query->desc, ForwardScanDirection, 0 DW_NOT_ONCE);
