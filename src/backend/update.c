@@ -43,7 +43,7 @@ PG_FUNCTION_INFO_V1(dw_update);
 typedef struct Changes
 {
 	DwOptions	options;		/* the given options */
-	char	   *names;			/* their names */
+	StringInfoData names;		/* their names */
 	text	   *sql;			/* NULL: the text stays */
 	bool		has_args;		/* arguments of the SQL, or their types, are given */
 	int			nargs;
@@ -72,19 +72,6 @@ read_sql(Changes *changes)
 		changes->nargs = dw_args_parse(args, types, false, &changes->args, &changes->arg_types);
 }
 
-/* Returns the names of the options that were given. */
-static char *
-names_of(const DwOptions *options)
-{
-	StringInfoData text;
-
-	initStringInfo(&text);
-	for (int i = 0; i < DW_NOPTIONS; i++)
-		if (!options->values[i].isnull)
-			appendStringInfo(&text, "%s%s", text.len > 0 ? ", " : "", dw_option_name(i));
-	return text.data;
-}
-
 /* Reads the changes.  Raises an error if a change is invalid, or if the call gives no change. */
 static void
 read_changes(FunctionCallInfo fcinfo, Changes *changes)
@@ -99,8 +86,11 @@ read_changes(FunctionCallInfo fcinfo, Changes *changes)
 	memset(changes, 0, sizeof(Changes));
 	dw_options_take(fcinfo, parameters, lengthof(parameters), DW_FOR_UPDATE, &changes->options);
 	changes->options.values[DW_OPT_NAME].isnull = true;
-	changes->names = names_of(options);
-	if (changes->names[0] == '\0')
+	initStringInfo(&changes->names);
+	for (int i = 0; i < DW_NOPTIONS; i++)
+		if (!options->values[i].isnull)
+			appendStringInfo(&changes->names, "%s%s", changes->names.len > 0 ? ", " : "", dw_option_name(i));
+	if (changes->names.len == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("no new value is given"),
@@ -327,7 +317,7 @@ update_taken(Relation rel, HeapTuple tuple, const DwTaskKey *key, const Changes 
 	if (enters)
 		dw_key_leave();
 	if (dw_audits(DW_AUDIT_CONTROL))
-		dw_audit_task("update", task.values, task.nulls, 0, changes->names);
+		dw_audit_task("update", task.values, task.nulls, 0, changes->names.data);
 }
 
 /*

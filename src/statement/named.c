@@ -138,28 +138,15 @@ number_for_name(Numbering *numbering, int location, int length)
 	return found->number;
 }
 
-/* Replaces a colon, and the name directly after the colon, by a number. */
-static void
-put_number(Numbering *numbering, int colon, int length)
-{
-	StringInfo	result = &numbering->result;
-
-	appendBinaryStringInfo(result, numbering->sql + numbering->copied, colon - numbering->copied);
-	/* in LIMIT:n the colon ends the word before, but in LIMIT$1 nothing would end the word */
-	if (result->len > 0 && dw_is_word_char(result->data[result->len - 1]))
-		appendStringInfoChar(result, ' ');
-	appendStringInfo(result, "$%d", number_for_name(numbering, colon + 1, length));
-	numbering->copied = colon + 1 + length;
-}
-
 /*
- * Handles one token of the text: a word directly after a colon is a name.  E'...' and similar
- * tokens begin like a name, but are no names.
+ * Handles one token of the text: a word directly after a colon is a name, and becomes a number.
+ * E'...' and similar tokens begin like a name, but are no names.
  */
 static void
 look_at_token(Numbering *numbering, int token, int location)
 {
 	int			length = name_length(numbering->sql + location);
+	StringInfo	result = &numbering->result;
 
 	if (token == DW_TOKEN_PARAM)
 		ereport(ERROR,
@@ -168,7 +155,14 @@ look_at_token(Numbering *numbering, int token, int location)
 				 dw_sql_text_errposition(numbering->sql, location)));
 	if (numbering->colon >= 0 && numbering->colon == location - 1 && length > 0 &&
 		(token == DW_TOKEN_IDENT || token > DW_TOKEN_PARAM))
-		put_number(numbering, numbering->colon, length);
+	{
+		appendBinaryStringInfo(result, numbering->sql + numbering->copied, numbering->colon - numbering->copied);
+		/* in LIMIT:n the colon ends the word before, but in LIMIT$1 nothing would end the word */
+		if (result->len > 0 && dw_is_word_char(result->data[result->len - 1]))
+			appendStringInfoChar(result, ' ');
+		appendStringInfo(result, "$%d", number_for_name(numbering, location, length));
+		numbering->copied = location + length;
+	}
 	numbering->colon = token == ':' ? location : -1;
 }
 
