@@ -143,7 +143,8 @@ roles_of_user(Datum *roles)
 
 		CHECK_FOR_INTERRUPTS();
 		if (has_privs_of_role(GetUserId(), role))
-			(void) accumArrayResult(found, ObjectIdGetDatum(role), false, REGROLEOID, CurrentMemoryContext);
+			(void) accumArrayResult(found, ObjectIdGetDatum(role), false, REGROLEOID,
+									CurrentMemoryContext);
 	}
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);

@@ -745,7 +745,8 @@ pause_owner(const char *function, const char *action, Oid owner, bool paused)
 	(void) dw_queue_lock(RelationGetRelid(rel), owner, ExclusiveLock, true);
 	do
 	{
-		ScanKeyInit(&key, Anum_pause_owner, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(owner));
+		ScanKeyInit(&key, Anum_pause_owner, BTEqualStrategyNumber, F_OIDEQ,
+					ObjectIdGetDatum(owner));
 		tuple = dw_row_find(rel, dw_catalog()->pause_pkey, &key, NULL);
 	} while (!paused && tuple != NULL && !delete_queue_row(rel, tuple));
 	if (paused && tuple == NULL)

@@ -372,7 +372,8 @@ count_over(void)
 			continue;
 		}
 		dw_count_end(db, lane, over->outcome);
-		wake |= dw_limits_lease_over(db->oid, lane->queue_place, over->queue, over->counts, over->until);
+		wake |= dw_limits_lease_over(db->oid, lane->queue_place, over->queue, over->counts,
+									 over->until);
 	}
 	if (wake)
 		dw_ask_dispatch(db, DW_AWAKE);
@@ -401,7 +402,8 @@ static void
 lease_subxact_callback(SubXactEvent event, SubTransactionId subid, SubTransactionId parent,
 					   void *arg)
 {
-	while (event == SUBXACT_EVENT_ABORT_SUB && overs != NIL && ((Over *) llast(overs))->subid >= subid)
+	while (event == SUBXACT_EVENT_ABORT_SUB && overs != NIL &&
+		   ((Over *) llast(overs))->subid >= subid)
 		overs = list_delete_last(overs);
 }
 

@@ -130,7 +130,8 @@ run_sql_now(const DwClaim *claim)
 {
 	DwSpiResult result;
 	char	   *sql = dw_claim_text(claim, Anum_task_sql);
-	Jsonb	   *settings = dw_more_object(claim->values, claim->nulls, Anum_task_more, DW_MORE_SETTINGS);
+	Jsonb	   *settings = dw_more_object(claim->values, claim->nulls, Anum_task_more,
+										  DW_MORE_SETTINGS);
 
 	if (settings != NULL)
 		(void) dw_kept_settings_set(settings, GUC_ACTION_SAVE);
@@ -436,8 +437,10 @@ run_and_settle(Relation rel, Taken *task)
 	else if (claim->verdict == DW_SKIP)
 		conclude_now(task, DW_SKIPPED, 0);
 	else
-		dw_attempt_fail(claim, claim->key.attempts, 0,
-						&(ErrorData) {.sqlerrcode = claim->sqlstate,.message = pstrdup(claim->reason)});
+		dw_attempt_fail(claim, claim->key.attempts, 0, &(ErrorData) {
+			.sqlerrcode = claim->sqlstate,
+			.message = pstrdup(claim->reason)
+		});
 	CommandCounterIncrement();
 	return claim->verdict == DW_RUN;
 }

@@ -416,7 +416,8 @@ make_template(const TriggerData *trigger, const Kind *kind)
 			read_all_columns(template, rel);
 		template->payload = CreateTemplateTupleDesc(template->nargs);
 		for (int i = 0; i < template->nargs; i++)
-			TupleDescCopyEntry(template->payload, i + 1, RelationGetDescr(rel), template->args[i].column);
+			TupleDescCopyEntry(template->payload, i + 1, RelationGetDescr(rel),
+							   template->args[i].column);
 		TupleDescFinalize(template->payload);
 		template->payload = BlessTupleDesc(template->payload);
 		return template;

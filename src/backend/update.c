@@ -66,7 +66,8 @@ read_sql(Changes *changes)
 
 	changes->sql = dw_options_sql(options, &args);
 	changes->has_args = dw_given(options, ARGS) || dw_given(options, NAMED) || types != NULL;
-	if (args != NULL && changes->sql == NULL && types == NULL && (ARR_ELEMTYPE(args) == TEXTOID || ARR_ELEMTYPE(args) == VARCHAROID))
+	if (args != NULL && changes->sql == NULL && types == NULL &&
+		(ARR_ELEMTYPE(args) == TEXTOID || ARR_ELEMTYPE(args) == VARCHAROID))
 		changes->untyped = args;
 	if (changes->has_args)
 		changes->nargs = dw_args_parse(args, types, false, &changes->args, &changes->arg_types);
@@ -89,7 +90,8 @@ read_changes(FunctionCallInfo fcinfo, Changes *changes)
 	initStringInfo(&changes->names);
 	for (int i = 0; i < DW_NOPTIONS; i++)
 		if (!options->values[i].isnull)
-			appendStringInfo(&changes->names, "%s%s", changes->names.len > 0 ? ", " : "", dw_option_name(i));
+			appendStringInfo(&changes->names, "%s%s", changes->names.len > 0 ? ", " : "",
+							 dw_option_name(i));
 	if (changes->names.len == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
@@ -114,8 +116,9 @@ require_kind(const Changes *changes, const DwTaskKey *key)
 {
 	const DwOptions *options = &changes->options;
 
-	if (key->is_message && (changes->sql != NULL || changes->has_args || dw_given(options, TIMEOUT) ||
-							dw_given(options, RETRY_ON) || dw_given(options, GIVE_UP_ON)))
+	if (key->is_message &&
+		(changes->sql != NULL || changes->has_args || dw_given(options, TIMEOUT) ||
+		 dw_given(options, RETRY_ON) || dw_given(options, GIVE_UP_ON)))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("task %lld is a message", (long long) key->id),
@@ -225,7 +228,8 @@ apply_changes(const Changes *changes, const DwTaskKey *key, DwNewTask *task)
 
 	require_kind(changes, key);
 	/* new follow-ups run as the owner, too */
-	if (changes->sql != NULL || changes->has_args || dw_given(options, ON_SUCCESS) || dw_given(options, ON_FAILURE))
+	if (changes->sql != NULL || changes->has_args || dw_given(options, ON_SUCCESS) ||
+		dw_given(options, ON_FAILURE))
 	{
 		dw_refuse_superuser(key->owner);
 		if (!dw_can_set_role(GetUserId(), key->owner))

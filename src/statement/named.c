@@ -156,7 +156,8 @@ look_at_token(Numbering *numbering, int token, int location)
 	if (numbering->colon >= 0 && numbering->colon == location - 1 && length > 0 &&
 		(token == DW_TOKEN_IDENT || token > DW_TOKEN_PARAM))
 	{
-		appendBinaryStringInfo(result, numbering->sql + numbering->copied, numbering->colon - numbering->copied);
+		appendBinaryStringInfo(result, numbering->sql + numbering->copied,
+							   numbering->colon - numbering->copied);
 		/* in LIMIT:n the colon ends the word before, but in LIMIT$1 nothing would end the word */
 		if (result->len > 0 && dw_is_word_char(result->data[result->len - 1]))
 			appendStringInfoChar(result, ' ');

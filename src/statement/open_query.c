@@ -236,7 +236,8 @@ open_query(DwOpenPlace *place, CachedPlanSource *source, CachedPlan *plan,
 												  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext outer = MemoryContextSwitchTo(context);
 	DwOpenQuery *query = palloc0(sizeof(DwOpenQuery));
-	ParamListInfo params = options->params == NULL ? NULL : makeParamList(options->params->numParams);
+	ParamListInfo params = options->params == NULL ? NULL :
+		makeParamList(options->params->numParams);
 
 	query->context = context;
 	query->place = place;
@@ -377,7 +378,7 @@ run_once(DwOpenQuery *query, const SPIExecuteOptions *options)
 	if (!query->was_run && !table_can_be_kept(query))
 		query->place->refused = query->plan->generation;
 	query->was_run = true;
-	/* its state contains rechecks of a row that another transaction had changed, by this snapshot */
+	/* rechecks of a row that another transaction had changed stay in its state, by this snapshot */
 	if (query->place->refused == query->plan->generation ||
 		(change != NULL && change->mt_epqstate.recheckestate != NULL))
 		dw_open_query_close(query);

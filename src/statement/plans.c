@@ -607,7 +607,7 @@ run_plans(const char *sql, const SPIExecuteOptions *options, int *result)
 
 /*
  * The last utility statement that has ended in this process.  The history shows its name, but SPI
- * does not return which utility statement it has run.  So the utility hook (control/ddl.c) notes it.
+ * does not return which statement it has run.  So the utility hook (control/ddl.c) notes it.
  */
 static DwSpiResult last_utility = {.code = SPI_OK_UTILITY, .utility = CMDTAG_UNKNOWN};
 

@@ -430,7 +430,8 @@ check_parameter(const Checked *checked, Node *stmt, int number, int location)
 				 errmsg("there is no argument for parameter $%d", number),
 				 checked->text.option != NULL ?
 				 errdetail("%s has %d arguments.", checked->text.option, nargs) :
-				 errdetail_plural("The task has %d argument.", "The task has %d arguments.", nargs, nargs),
+				 errdetail_plural("The task has %d argument.", "The task has %d arguments.",
+								  nargs, nargs),
 				 checked->text.option != NULL ? 0 :
 				 errhint("Pass one argument after the SQL text for each of $1, $2, and so on."),
 				 dw_sql_text_errposition(sql, location)));
@@ -655,7 +656,11 @@ dw_check_follow_up(const text *text, const char *option, int nargs)
 void
 dw_check_sql_autonomous(const text *text, int nargs)
 {
-	Checked		checked = {.text = {.sql = text_to_cstring(text)}, .nargs = nargs, .autonomous = true};
+	Checked		checked = {
+		.text = {.sql = text_to_cstring(text)},
+		.nargs = nargs,
+		.autonomous = true
+	};
 
 	check(&checked);
 }
