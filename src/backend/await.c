@@ -12,12 +12,10 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
 #include "fmgr.h"
-#include "funcapi.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "pgstat.h"
@@ -36,6 +34,7 @@
 #include "../base/compat.h"
 #include "../base/errors.h"
 #include "../base/settings.h"
+#include "../base/signature.h"
 #include "../shmem/groups.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
@@ -66,27 +65,6 @@ typedef enum Awaited
 	AWAITED_END,				/* timeout, or delay_end_await() */
 	AWAITED_CHANGE				/* queues or rights may have changed */
 } Awaited;
-
-/* Raises an error unless a client executes CALL as a single statement, outside of a transaction. */
-static void
-require_top_level(FunctionCallInfo fcinfo, const char *name)
-{
-	const CallContext *call = (const CallContext *) fcinfo->context;
-	Node	   *utility = NULL;
-
-	if (ActivePortal != NULL && ActivePortal->stmts != NIL)
-		utility = linitial_node(PlannedStmt, ActivePortal->stmts)->utilityStmt;
-	if (MyBackendType == B_BACKEND && call != NULL && IsA(call, CallContext) && !call->atomic &&
-		utility != NULL && IsA(utility, CallStmt) &&
-		castNode(CallStmt, utility)->funcexpr->funcid == fcinfo->flinfo->fn_oid &&
-		!TransactionIdIsValid(GetTopTransactionIdIfAny()))
-		return;
-	ereport(ERROR,
-			(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
-			 errmsg("%s cannot run inside a transaction block, a function or DO", name),
-			 errdetail("The procedure commits before it waits."),
-			 errhint("Use CALL %s as a statement of its own.", name)));
-}
 
 /*
  * Returns the end of the wait, by dw_uptime(): the given time, or a moment before a timeout of the
@@ -263,25 +241,31 @@ await_message(Awaiting *awaiting, int64 asked)
 	return result == AWAITED_MESSAGE;
 }
 
-/* Returns the INOUT parameter "found" as a row, since a procedure must return a row. */
-static Datum
-result_row(FunctionCallInfo fcinfo, Datum value, bool isnull)
-{
-	TupleDesc	desc;
-
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type of a procedure must be a row type");
-	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), &value, &isnull));
-}
-
-/* Raises an error if the session cannot wait now. name: the name of the procedure. */
+/*
+ * Raises an error unless the session can wait, and a client executes CALL as a single statement,
+ * outside of a transaction.  name: the name of the procedure.
+ */
 static void
 require_waiting(FunctionCallInfo fcinfo, const char *name)
 {
+	const CallContext *call = (const CallContext *) fcinfo->context;
+	Node	   *utility = NULL;
+
 	dw_require_right();
 	dw_require_shared();
 	PreventCommandDuringRecovery(name);
-	require_top_level(fcinfo, name);
+	if (ActivePortal != NULL && ActivePortal->stmts != NIL)
+		utility = linitial_node(PlannedStmt, ActivePortal->stmts)->utilityStmt;
+	if (MyBackendType == B_BACKEND && call != NULL && IsA(call, CallContext) && !call->atomic &&
+		utility != NULL && IsA(utility, CallStmt) &&
+		castNode(CallStmt, utility)->funcexpr->funcid == fcinfo->flinfo->fn_oid &&
+		!TransactionIdIsValid(GetTopTransactionIdIfAny()))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+			 errmsg("%s cannot run inside a transaction block, a function or DO", name),
+			 errdetail("The procedure commits before it waits."),
+			 errhint("Use CALL %s as a statement of its own.", name)));
 }
 
 /* Waits for a message, up to the time of argument 1.  Returns true if a queue has a message. */
@@ -295,8 +279,7 @@ wait_for_queues(FunctionCallInfo fcinfo, Awaiting *awaiting)
 		deadline = dw_time_add(dw_uptime(), dw_interval_us(PG_GETARG_INTERVAL_P(1)));
 	if (dw_max_await >= 0)
 		deadline = Min(deadline, dw_uptime() + (int64) dw_max_await * 1000);
-	if (SPI_connect_ext(SPI_OPT_NONATOMIC) != SPI_OK_CONNECT)
-		elog(ERROR, "could not connect to the SPI manager");
+	(void) SPI_connect_ext(SPI_OPT_NONATOMIC);
 	found = await_message(awaiting, deadline);
 	SPI_finish();
 	return found;
@@ -312,7 +295,8 @@ dw_await(PG_FUNCTION_ARGS)
 	dw_refuse_null(PG_ARGISNULL(0), "queue name");
 	awaiting->n = 1;
 	awaiting->names[0] = text_to_cstring(PG_GETARG_TEXT_PP(0));
-	return result_row(fcinfo, BoolGetDatum(wait_for_queues(fcinfo, awaiting)), false);
+	/* a procedure returns its INOUT parameters as a row */
+	return dw_make_row(fcinfo, &DW_BOOL(wait_for_queues(fcinfo, awaiting)), 1);
 }
 
 /* SQL procedure delay_await_any().  "found" gets the names of the queues that have a message. */
@@ -321,26 +305,25 @@ dw_await_any(PG_FUNCTION_ARGS)
 {
 	Awaiting   *awaiting = palloc0(sizeof(Awaiting));
 	ArrayBuildState *found = NULL;
+	DwColumn	column = DW_NULL(TEXTARRAYOID);
 	Datum	   *names;
-	bool	   *nulls;
 
 	require_waiting(fcinfo, "delay_await_any()");
 	dw_refuse_null(PG_ARGISNULL(0), "queue name");
-	deconstruct_array(PG_GETARG_ARRAYTYPE_P(0), TEXTOID, -1, false, TYPALIGN_INT, &names, &nulls, &awaiting->n);
+	names = dw_elements_not_null(PG_GETARG_ARRAYTYPE_P(0), "queue name", &awaiting->n);
 	if (awaiting->n < 1 || awaiting->n > DW_MAX_AWAITED)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("delay_await_any() waits for 1 to %d queues, not %d", DW_MAX_AWAITED, awaiting->n)));
 	for (int i = 0; i < awaiting->n; i++)
-	{
-		dw_refuse_null(nulls[i], "queue name");
 		awaiting->names[i] = TextDatumGetCString(names[i]);
-	}
 	if (wait_for_queues(fcinfo, awaiting))
 		for (int i = 0; i < awaiting->n; i++)
 			if (awaiting->found[i])
 				found = accumArrayResult(found, CStringGetTextDatum(awaiting->names[i]), false, TEXTOID, CurrentMemoryContext);
-	return result_row(fcinfo, found ? makeArrayResult(found, CurrentMemoryContext) : (Datum) 0, found == NULL);
+	if (found != NULL)
+		column = (DwColumn) {TEXTARRAYOID, makeArrayResult(found, CurrentMemoryContext), false};
+	return dw_make_row(fcinfo, &column, 1);
 }
 
 /*

@@ -22,6 +22,7 @@
 #include "../shmem/groups.h"
 #include "../shmem/shared.h"
 #include "../task/task.h"
+#include "../task/touched.h"
 
 /* cursors.c: cursors of the session that have received messages */
 
@@ -32,6 +33,7 @@ extern void dw_cursors_forget(void);
 /*---- lease.c: calls by which a receiver ends or extends its lease ----*/
 
 extern void dw_lease_install(void);
+extern void dw_message_put_back(Relation rel, DwClaim *claim, TimestampTz due, DwTouchKind kind);
 extern bool dw_lease_fail(int64 id, int64 token, TimestampTz due, bool give_up, ErrorData *error);
 
 /*---- message_group.c: limits and order of groups of messages ----*/

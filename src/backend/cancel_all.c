@@ -41,7 +41,6 @@
 #include "../task/queues.h"
 #include "../task/task.h"
 #include "../task/touched.h"
-#include "backend.h"
 
 PG_FUNCTION_INFO_V1(dw_cancel_all);
 PG_FUNCTION_INFO_V1(dw_cancellation_guard);
@@ -132,13 +131,10 @@ roles_of_user(Datum *roles)
 	Relation	rel;
 	SysScanDesc scan;
 	HeapTuple	tuple;
-	Datum	   *found;
-	int			n = 0;
-	int			size = 16;
+	ArrayBuildState *found = initArrayResult(REGROLEOID, CurrentMemoryContext, false);
 
 	if (superuser())
 		return false;
-	found = palloc(size * sizeof(Datum));
 	rel = table_open(AuthIdRelationId, AccessShareLock);
 	scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
 	while ((tuple = systable_getnext(scan)) != NULL)
@@ -146,15 +142,13 @@ roles_of_user(Datum *roles)
 		Oid			role = ((Form_pg_authid) GETSTRUCT(tuple))->oid;
 
 		CHECK_FOR_INTERRUPTS();
-		if (!has_privs_of_role(GetUserId(), role))
-			continue;
-		if (n == size)
-			found = repalloc(found, (size *= 2) * sizeof(Datum));
-		found[n++] = ObjectIdGetDatum(role);
+		if (has_privs_of_role(GetUserId(), role))
+			(void) accumArrayResult(found, ObjectIdGetDatum(role), false, REGROLEOID,
+									CurrentMemoryContext);
 	}
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
-	*roles = PointerGetDatum(construct_array(found, n, REGROLEOID, sizeof(Oid), true, TYPALIGN_INT));
+	*roles = makeArrayResult(found, CurrentMemoryContext);
 	return true;
 }
 
@@ -299,8 +293,7 @@ may_write(TriggerData *trigger, HeapTuple row)
 	array = SPI_getbinval(row, desc, column, &isnull);
 	if (isnull)
 		return false;
-	deconstruct_array(DatumGetArrayTypeP(array), REGROLEOID, sizeof(Oid), true, TYPALIGN_INT,
-					  &owners, &nulls, &n);
+	owners = dw_elements(DatumGetArrayTypeP(array), &nulls, &n);
 	for (int i = 0; i < n; i++)
 		if (nulls[i] || !has_privs_of_role(GetUserId(), DatumGetObjectId(owners[i])))
 			return false;

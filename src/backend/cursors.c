@@ -7,9 +7,8 @@
  *
  * A cursor that is older than a savepoint survives a rollback to the savepoint, with the rows that
  * it has read but not returned yet.  If these rows are messages, other sessions receive them after
- * the rollback.  So this file notes each cursor that receives messages in a subtransaction younger
- * than the cursor.  When the subtransaction is rolled back, the cursor is marked as failed, and
- * FETCH raises an error.  PostgreSQL itself does this with cursors of the subtransaction.
+ * the rollback.  So the rollback marks the cursor as failed, as PostgreSQL does with cursors of the
+ * subtransaction, and FETCH raises an error.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,29 +31,6 @@ typedef struct Reader
 /* In TopTransactionContext. */
 static List *readers = NIL;
 
-/* Returns the names of all cursors, including cursors of the protocol. */
-static List *
-list_cursors(void)
-{
-	MemoryContext context = CurrentMemoryContext;
-	List	   *names = NIL;
-
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "could not connect to the SPI manager");
-	if (SPI_execute("SELECT c.name FROM pg_catalog.pg_cursor() c", true, 0) != SPI_OK_SELECT)
-		elog(ERROR, "could not list cursors");
-	for (uint64 i = 0; i < SPI_processed; i++)
-	{
-		char	   *name = SPI_getvalue(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1);
-		MemoryContext old = MemoryContextSwitchTo(context);
-
-		names = lappend(names, pstrdup(name));
-		MemoryContextSwitchTo(old);
-	}
-	SPI_finish();
-	return names;
-}
-
 /*
  * Notes the cursors that run the current query, directly or through functions, and that are older
  * than the current subtransaction.  The query has received messages.
@@ -63,13 +39,16 @@ void
 dw_cursors_note(void)
 {
 	SubTransactionId subid = GetCurrentSubTransactionId();
-	ListCell   *lc;
 
 	if (!IsSubTransaction())
 		return;
-	foreach(lc, list_cursors())
+	(void) SPI_connect();
+	/* all cursors, including cursors of the protocol */
+	if (SPI_execute("SELECT c.name FROM pg_catalog.pg_cursor() c", true, 0) != SPI_OK_SELECT)
+		elog(ERROR, "could not list cursors");
+	for (uint64 i = 0; i < SPI_processed; i++)
 	{
-		const char *name = lfirst(lc);
+		const char *name = SPI_getvalue(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1);
 		Portal		portal = GetPortalByName(name);
 		MemoryContext old;
 		Reader	   *reader;
@@ -83,6 +62,7 @@ dw_cursors_note(void)
 		readers = lappend(readers, reader);
 		MemoryContextSwitchTo(old);
 	}
+	SPI_finish();
 }
 
 /*

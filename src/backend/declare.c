@@ -11,10 +11,6 @@
  * manager until the end of the transaction.  Then the session reads the row with a new snapshot.
  * So a session sees the changes of earlier sessions, and a pause waits for an uncommitted resume.
  *
- * Dropping a queue needs a lock that conflicts with the locks of sessions that schedule into the
- * queue.  delay_wheel.drop_queue() raises an error instead of waiting for this lock.  Otherwise all
- * sessions that schedule into the queue would have to wait for the drop.
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -28,6 +24,7 @@
 #include "catalog/pg_type.h"
 #include "commands/sequence.h"
 #include "commands/trigger.h"
+#include "executor/spi.h"
 #include "fmgr.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
@@ -57,7 +54,6 @@
 #include "../task/queues.h"
 #include "../task/task.h"
 #include "../task/touched.h"
-#include "backend.h"
 
 PG_FUNCTION_INFO_V1(dw_queue_changed);
 PG_FUNCTION_INFO_V1(dw_queue_guard);
@@ -216,20 +212,6 @@ give(Change *change, AttrNumber column, Datum value, bool isnull)
 	change->nulls[column - 1] = isnull;
 }
 
-/* Raises an error if the row has limits or an order of groups, but the queue has no groups. */
-static void
-check_group_limits(const Datum *values, const bool *nulls)
-{
-	if (nulls[Anum_queue_group_max_running - 1] && nulls[Anum_queue_group_rate - 1] &&
-		nulls[Anum_queue_group_order - 1])
-		return;
-	if (nulls[Anum_queue_groups - 1] || !DatumGetBool(values[Anum_queue_groups - 1]))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("group_max_running, group_rate and group_order need groups"),
-				 errhint("Add groups => true, or set the limits to 0 and the order to 'any'.")));
-}
-
 /* Options that only one kind of queue has. */
 static const struct
 {
@@ -306,7 +288,13 @@ apply_change(const Change *change, Datum *values, bool *nulls)
 			values[i] = change->values[i];
 			nulls[i] = change->nulls[i];
 		}
-	check_group_limits(values, nulls);
+	if ((nulls[Anum_queue_groups - 1] || !DatumGetBool(values[Anum_queue_groups - 1])) &&
+		!(nulls[Anum_queue_group_max_running - 1] && nulls[Anum_queue_group_rate - 1] &&
+		  nulls[Anum_queue_group_order - 1]))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("group_max_running, group_rate and group_order need groups"),
+				 errhint("Add groups => true, or set the limits to 0 and the order to 'any'.")));
 	check_kind_options(change, DatumGetBool(values[Anum_queue_external - 1]));
 }
 
@@ -488,180 +476,128 @@ create_queue(Relation rel, const char *name, const Change *change)
 static Datum
 users_of(ArrayType *array)
 {
-	Datum	   *names;
-	bool	   *nulls;
 	int			n;
+	Datum	   *names = dw_elements_not_null(array, "role name", &n);
 
-	deconstruct_array(array, NAMEOID, NAMEDATALEN, false, TYPALIGN_CHAR, &names, &nulls, &n);
 	for (int i = 0; i < n; i++)
 	{
-		const char *name;
+		const char *name = NameStr(*DatumGetName(names[i]));
 
-		dw_refuse_null(nulls[i], "role name");
-		name = NameStr(*DatumGetName(names[i]));
 		names[i] = ObjectIdGetDatum(strcmp(name, "public") == 0 ? InvalidOid :
 									get_role_oid(name, false));
 	}
 	return PointerGetDatum(construct_array(names, n, REGROLEOID, sizeof(Oid), true, TYPALIGN_INT));
 }
 
-/* Adds an option to the change without conversion, if the option is given. */
-static void
-take_value(const DwOptions *options, DwOption option, AttrNumber column, Change *change)
+/*
+ * Raises an error if a text has no meaning for the option.  Returns true if the text stands for the
+ * default, which is null.
+ */
+static bool
+check_word(DwOption option, const char *word)
 {
-	if (!options->values[option].isnull)
-		give(change, column, options->values[option].value, false);
+	switch (option)
+	{
+		case DW_OPT_GROUP_ORDER:
+			if (strcmp(word, "any") == 0)
+				return true;
+			if (dw_group_order_named(word) == DW_ORDER_NONE)
+				ereport(ERROR,
+						(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						 errmsg("group_order must be hold, pass or any, not \"%s\"", word)));
+			return false;
+		case DW_OPT_HISTORY:
+			if (strcmp(word, "default") == 0)
+				return true;
+			if (dw_history_level(word) == DW_HISTORY_UNSET)
+				ereport(ERROR,
+						(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						 errmsg("history must be off, errors, sample, all or default, not \"%s\"", word)));
+			return false;
+		case DW_OPT_NOTIFY_CHANNEL:
+			if (word[0] != '\0' && !dw_is_channel(word))
+				ereport(ERROR,
+						(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						 errmsg("invalid channel name for notify_channel: \"%s\"", word),
+						 errdetail("The name must have between 1 and %d bytes.", NAMEDATALEN - 1)));
+			return word[0] == '\0';
+		default:
+			(void) dw_backoff_named(word, true);
+			return false;
+	}
 }
 
-/* Adds a number to the change; 0 means no limit, and sets the column to null. */
-static void
-take_limit(const DwOptions *options, DwOption option, AttrNumber column, Change *change)
+/*
+ * Returns the value of the column for an option that is given, and sets *isnull.  Raises an error
+ * if the option's value is invalid.
+ */
+static Datum
+column_value(const DwOptions *options, DwOption option, bool *isnull)
 {
-	if (!options->values[option].isnull)
-		give(change, column, options->values[option].value, DatumGetInt32(options->values[option].value) == 0);
+	Datum		value = options->values[option].value;
+
+	*isnull = false;
+	switch (option)
+	{
+		case DW_OPT_MAX_RUNNING:
+		case DW_OPT_RATE:
+		case DW_OPT_BURST:
+		case DW_OPT_GROUP_MAX_RUNNING:
+		case DW_OPT_GROUP_RATE:
+		case DW_OPT_GROUP_BURST:
+			/* 0 means no limit */
+			*isnull = DatumGetInt32(value) == 0;
+			return value;
+		case DW_OPT_PRIORITY:
+		case DW_OPT_MAX_ATTEMPTS:
+			return Int16GetDatum(DatumGetInt32(value));
+		case DW_OPT_TIMEOUT:
+			*isnull = dw_option_ms(options, option) == 0;
+			return Int32GetDatum(dw_option_ms(options, option));
+		case DW_OPT_RECEIVE_TIMEOUT:
+			return Int32GetDatum(dw_option_ms(options, option));
+		case DW_OPT_RETRY_MAX_DELAY:
+		case DW_OPT_SPREAD:
+			*isnull = dw_option_us(options, option) == 0;
+			return value;
+		case DW_OPT_RETRY_BACKOFF:
+		case DW_OPT_HISTORY:
+		case DW_OPT_NOTIFY_CHANNEL:
+		case DW_OPT_GROUP_ORDER:
+			*isnull = check_word(option, TextDatumGetCString(value));
+			return value;
+		case DW_OPT_RETRY_ON:
+		case DW_OPT_GIVE_UP_ON:
+			dw_errors_check(DatumGetArrayTypeP(value), dw_option_name(option));
+			*isnull = ARR_NDIM(DatumGetArrayTypeP(value)) == 0;
+			return value;
+		case DW_OPT_KEEP_SETTINGS:
+			dw_kept_settings_check(DatumGetArrayTypeP(value));
+			*isnull = ARR_NDIM(DatumGetArrayTypeP(value)) == 0;
+			return value;
+		case DW_OPT_USERS:
+		case DW_OPT_RECEIVERS:
+			return users_of(DatumGetArrayTypeP(value));
+		default:
+			return value;
+	}
 }
 
-/* Adds a number to the change, for a column of type smallint. */
+/* Reads the options of a queue.  An option has the name of its column. */
 static void
-take_small(const DwOptions *options, DwOption option, AttrNumber column, Change *change)
+read_change(Relation rel, const DwOptions *options, Change *change)
 {
-	if (!options->values[option].isnull)
-		give(change, column, Int16GetDatum(DatumGetInt32(options->values[option].value)), false);
-}
+	for (DwOption option = 0; option < DW_NOPTIONS; option++)
+	{
+		Datum		value;
+		bool		isnull;
 
-/* Adds a time span to the change; 0 sets the column to null. */
-static void
-take_span(const DwOptions *options, DwOption option, AttrNumber column, Change *change)
-{
-	if (!options->values[option].isnull)
-		give(change, column, options->values[option].value, dw_option_us(options, option) == 0);
-}
-
-/* Adds names of roles to the change. */
-static void
-take_roles(const DwOptions *options, DwOption option, AttrNumber column, Change *change)
-{
-	if (!options->values[option].isnull)
-		give(change, column, users_of(DatumGetArrayTypeP(options->values[option].value)), false);
-}
-
-/* Adds a list of SQLSTATEs to the change; an empty list sets the column to null. */
-static void
-take_errors(const DwOptions *options, DwOption option, AttrNumber column, Change *change)
-{
-	ArrayType  *errors;
-
-	if (options->values[option].isnull)
-		return;
-	errors = DatumGetArrayTypeP(options->values[option].value);
-	dw_errors_check(errors, dw_option_name(option));
-	give(change, column, PointerGetDatum(errors), ARR_NDIM(errors) == 0);
-}
-
-/* Adds the order of groups to the change; "any" sets the column to null. */
-static void
-take_group_order(const DwOptions *options, Change *change)
-{
-	char	   *order;
-	bool		is_any;
-
-	if (!dw_given(options, GROUP_ORDER))
-		return;
-	order = dw_option_cstring(options, GROUP_ORDER);
-	is_any = strcmp(order, "any") == 0;
-	if (!is_any && dw_group_order_named(order) == DW_ORDER_NONE)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("group_order must be hold, pass or any, not \"%s\"", order)));
-	give(change, Anum_queue_group_order, dw_option(options, GROUP_ORDER), is_any);
-}
-
-/* Adds the level of the history to the change; "default" sets the column to null. */
-static void
-take_history(const DwOptions *options, Change *change)
-{
-	char	   *level;
-	bool		is_default;
-
-	if (!dw_given(options, HISTORY))
-		return;
-	level = dw_option_cstring(options, HISTORY);
-	is_default = strcmp(level, "default") == 0;
-	if (!is_default && dw_history_level(level) == DW_HISTORY_UNSET)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("history must be off, errors, sample, all or default, not \"%s\"", level)));
-	give(change, Anum_queue_history, dw_option(options, HISTORY), is_default);
-}
-
-/* Adds the channel to the change; an empty text sets the column to null. */
-static void
-take_channel(const DwOptions *options, Change *change)
-{
-	char	   *channel;
-
-	if (!dw_given(options, NOTIFY_CHANNEL))
-		return;
-	channel = dw_option_cstring(options, NOTIFY_CHANNEL);
-	if (channel[0] != '\0' && !dw_is_channel(channel))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("invalid channel name for notify_channel: \"%s\"", channel),
-				 errdetail("The name must have between 1 and %d bytes.", NAMEDATALEN - 1)));
-	give(change, Anum_queue_notify_channel, dw_option(options, NOTIFY_CHANNEL), channel[0] == '\0');
-}
-
-/* Adds the names of settings that are kept to the change; an empty list sets the column to null. */
-static void
-take_settings(const DwOptions *options, Change *change)
-{
-	ArrayType  *names;
-
-	if (!dw_given(options, KEEP_SETTINGS))
-		return;
-	names = DatumGetArrayTypeP(dw_option(options, KEEP_SETTINGS));
-	dw_kept_settings_check(names);
-	give(change, Anum_queue_keep_settings, PointerGetDatum(names), ARR_NDIM(names) == 0);
-}
-
-/* Reads the options of a queue. */
-static void
-read_change(const DwOptions *options, Change *change)
-{
-	int32		timeout = dw_option_ms(options, DW_OPT_TIMEOUT);
-
-	take_limit(options, DW_OPT_MAX_RUNNING, Anum_queue_max_running, change);
-	take_limit(options, DW_OPT_RATE, Anum_queue_rate, change);
-	take_value(options, DW_OPT_PER, Anum_queue_per, change);
-	take_limit(options, DW_OPT_BURST, Anum_queue_burst, change);
-	take_small(options, DW_OPT_PRIORITY, Anum_queue_priority, change);
-	if (dw_given(options, TIMEOUT))
-		give(change, Anum_queue_timeout, Int32GetDatum(timeout), timeout == 0);
-	take_small(options, DW_OPT_MAX_ATTEMPTS, Anum_queue_max_attempts, change);
-	take_value(options, DW_OPT_RETRY_DELAY, Anum_queue_retry_delay, change);
-	if (dw_given(options, RETRY_BACKOFF))
-		(void) dw_backoff_named(dw_option_cstring(options, RETRY_BACKOFF), true);
-	take_value(options, DW_OPT_RETRY_BACKOFF, Anum_queue_retry_backoff, change);
-	take_span(options, DW_OPT_RETRY_MAX_DELAY, Anum_queue_retry_max_delay, change);
-	take_errors(options, DW_OPT_RETRY_ON, Anum_queue_retry_on, change);
-	take_errors(options, DW_OPT_GIVE_UP_ON, Anum_queue_give_up_on, change);
-	take_settings(options, change);
-	take_value(options, DW_OPT_BATCH, Anum_queue_batch, change);
-	take_span(options, DW_OPT_SPREAD, Anum_queue_spread, change);
-	take_history(options, change);
-	take_roles(options, DW_OPT_USERS, Anum_queue_users, change);
-	take_value(options, DW_OPT_EXTERNAL, Anum_queue_external, change);
-	take_roles(options, DW_OPT_RECEIVERS, Anum_queue_receivers, change);
-	take_value(options, DW_OPT_LEASE, Anum_queue_lease, change);
-	if (dw_given(options, RECEIVE_TIMEOUT))
-		give(change, Anum_queue_receive_timeout, Int32GetDatum(dw_option_ms(options, DW_OPT_RECEIVE_TIMEOUT)), false);
-	take_channel(options, change);
-	take_value(options, DW_OPT_GROUPS, Anum_queue_groups, change);
-	take_limit(options, DW_OPT_GROUP_MAX_RUNNING, Anum_queue_group_max_running, change);
-	take_limit(options, DW_OPT_GROUP_RATE, Anum_queue_group_rate, change);
-	take_value(options, DW_OPT_GROUP_PER, Anum_queue_group_per, change);
-	take_limit(options, DW_OPT_GROUP_BURST, Anum_queue_group_burst, change);
-	take_group_order(options, change);
+		/* the name is not changed */
+		if (option == DW_OPT_NAME || options->values[option].isnull)
+			continue;
+		value = column_value(options, option, &isnull);
+		give(change, SPI_fnumber(RelationGetDescr(rel), dw_option_name(option)), value, isnull);
+	}
 }
 
 /* Returns the columns that are given, with their values, as "max_running = 2, rate = 10". */
@@ -721,9 +657,8 @@ dw_create_queue(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_NAME_TOO_LONG),
 				 errmsg("queue name must be less than %d bytes long", NAMEDATALEN)));
 	dw_options_take(fcinfo, parameters, lengthof(parameters), DW_FOR_QUEUE, &options);
-	read_change(&options, &change);
-
 	rel = table_open(dw_catalog()->queue, RowExclusiveLock);
+	read_change(rel, &options, &change);
 	if (!change_queue(rel, name, &change))
 	{
 		/* sessions create queues one at a time; another session may just have created this queue */
@@ -760,41 +695,6 @@ dw_drop_queue(PG_FUNCTION_ARGS)
 }
 
 /*---- Pauses ----*/
-
-/* Returns the current row of a role's pause; NULL if the role is not paused. */
-static HeapTuple
-find_pause(Relation rel, Oid owner)
-{
-	ScanKeyData key;
-
-	ScanKeyInit(&key, Anum_pause_owner, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(owner));
-	return dw_row_find(rel, dw_catalog()->pause_pkey, &key, NULL);
-}
-
-/* Pauses or resumes the tasks of a role, or of all roles (InvalidOid). */
-static void
-set_owner_paused(Oid owner, bool paused)
-{
-	Relation	rel = table_open(dw_catalog()->pause, RowExclusiveLock);
-	HeapTuple	tuple;
-
-	(void) dw_queue_lock(RelationGetRelid(rel), owner, ExclusiveLock, true);
-	tuple = find_pause(rel, owner);
-	if (paused && tuple == NULL)
-	{
-		Datum		values[Natts_pause];
-		bool		nulls[Natts_pause] = {0};
-
-		values[Anum_pause_owner - 1] = ObjectIdGetDatum(owner);
-		values[Anum_pause_since - 1] = TimestampTzGetDatum(GetCurrentTransactionStartTimestamp());
-		dw_table_insert(RelationGetRelid(rel), values, nulls, Natts_pause);
-		dw_touch_control();
-	}
-	else if (!paused)
-		while (tuple != NULL && !delete_queue_row(rel, tuple))
-			tuple = find_pause(rel, owner);
-	table_close(rel, NoLock);
-}
 
 /* Pauses or resumes a queue, which is argument 0. */
 static Datum
@@ -834,10 +734,32 @@ dw_resume_queue(PG_FUNCTION_ARGS)
 static Datum
 pause_owner(const char *function, const char *action, Oid owner, bool paused)
 {
+	Relation	rel;
+	HeapTuple	tuple;
+	ScanKeyData key;
+
 	if (OidIsValid(owner))
 		dw_require_right();
 	dw_require_writable(function);
-	set_owner_paused(owner, paused);
+	rel = table_open(dw_catalog()->pause, RowExclusiveLock);
+	(void) dw_queue_lock(RelationGetRelid(rel), owner, ExclusiveLock, true);
+	do
+	{
+		ScanKeyInit(&key, Anum_pause_owner, BTEqualStrategyNumber, F_OIDEQ,
+					ObjectIdGetDatum(owner));
+		tuple = dw_row_find(rel, dw_catalog()->pause_pkey, &key, NULL);
+	} while (!paused && tuple != NULL && !delete_queue_row(rel, tuple));
+	if (paused && tuple == NULL)
+	{
+		Datum		values[Natts_pause];
+		bool		nulls[Natts_pause] = {0};
+
+		values[Anum_pause_owner - 1] = ObjectIdGetDatum(owner);
+		values[Anum_pause_since - 1] = TimestampTzGetDatum(GetCurrentTransactionStartTimestamp());
+		dw_table_insert(RelationGetRelid(rel), values, nulls, Natts_pause);
+		dw_touch_control();
+	}
+	table_close(rel, NoLock);
 	audit_control(action, NULL, NULL);
 	PG_RETURN_BOOL(true);
 }

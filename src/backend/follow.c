@@ -111,12 +111,23 @@ static const char *const is_on_all_nodes =
 "SELECT FROM pg_catalog.pg_dist_partition WHERE logicalrelid = $1 AND partmethod = 'n' AND repmodel = 't'";
 static const char *const takes_over = "SELECT FROM pg_catalog.pg_trigger WHERE tgrelid = $1 AND tgname = 'take_over'";
 
-/* Creates delay_wheel_data.handover, its Citus metadata and its trigger, if missing. */
-static void
-set_up_handover(void)
+/*
+ * SQL function delay_wheel.set_up_citus(): creates the tables two_phase (task/other_nodes.c) and
+ * handover if they are missing.  If a dump has restored them as ordinary tables, makes them known
+ * to Citus again.
+ */
+Datum
+dw_set_up_citus(PG_FUNCTION_ARGS)
 {
-	int			nest_level = NewGUCNestLevel();
+	int			nest_level;
 
+	require_citus();
+	(void) SPI_connect();
+	if (!is_so("two_phase", exists))
+		execute("CREATE TABLE delay_wheel_data.two_phase (n int)", SPI_OK_UTILITY);
+	if (!is_so("two_phase", is_known_to_citus))
+		execute("SELECT pg_catalog.citus_add_local_table_to_metadata('delay_wheel_data.two_phase')", SPI_OK_SELECT);
+	nest_level = NewGUCNestLevel();
 	(void) set_config_option("citus.enable_unsafe_triggers", "on", PGC_USERSET, PGC_S_SESSION,
 							 GUC_ACTION_SAVE, true, 0, false);
 	/* Citus copies the table to a new node by logical replication only if it has a key */
@@ -128,24 +139,6 @@ set_up_handover(void)
 		execute("CREATE TRIGGER take_over BEFORE INSERT ON delay_wheel_data.handover"
 				" FOR EACH ROW EXECUTE FUNCTION delay_wheel_internal.take_over()", SPI_OK_UTILITY);
 	AtEOXact_GUC(true, nest_level);
-}
-
-/*
- * SQL function delay_wheel.set_up_citus(): creates the tables two_phase (task/other_nodes.c) and
- * handover if they are missing.  If a dump has restored them as ordinary tables, makes them known
- * to Citus again.
- */
-Datum
-dw_set_up_citus(PG_FUNCTION_ARGS)
-{
-	require_citus();
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "could not connect to the SPI manager");
-	if (!is_so("two_phase", exists))
-		execute("CREATE TABLE delay_wheel_data.two_phase (n int)", SPI_OK_UTILITY);
-	if (!is_so("two_phase", is_known_to_citus))
-		execute("SELECT pg_catalog.citus_add_local_table_to_metadata('delay_wheel_data.two_phase')", SPI_OK_SELECT);
-	set_up_handover();
 	SPI_finish();
 	PG_RETURN_BOOL(true);
 }
@@ -260,8 +253,7 @@ dw_leave_shards(PG_FUNCTION_ARGS)
 
 	require_citus();
 	dw_require_writable("delay_wheel.follow_shards()");
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "could not connect to the SPI manager");
+	(void) SPI_connect();
 	execute(find, SPI_OK_SELECT);
 	for (uint64 i = 0; i < SPI_processed; i++)
 		note_found(i);
@@ -321,8 +313,7 @@ dw_follow_shards(PG_FUNCTION_ARGS)
 	int64		left;
 
 	require_citus();
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "could not connect to the SPI manager");
+	(void) SPI_connect();
 	if (!is_so("handover", is_on_all_nodes))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -398,8 +389,7 @@ dw_take_over(PG_FUNCTION_ARGS)
 	dw_require_writable("delay_wheel.follow_shards()");
 	for (int i = 0; i < 2; i++)
 		values[i] = SPI_getbinval(trigger->tg_trigtuple, desc, i + 2, &isnull);
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "could not connect to the SPI manager");
+	(void) SPI_connect();
 	if (SPI_execute_with_args(query, 2, types, values, NULL, true, 0) != SPI_OK_SELECT)
 		elog(ERROR, "could not read a task that arrives");
 	if (SPI_processed > 0)

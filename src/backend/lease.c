@@ -3,10 +3,10 @@
  * lease.c
  *	  delay_done(), delay_release() and delay_extend(): the end or extension of a lease.
  *
- * Run by sessions.  delay_lease() (receive.c) has moved the message: its row has a random token,
- * and is due when the lease ends.  The receiver passes the token.  If the row now has another
- * token, or is gone, the call is too late, and changes nothing.  Otherwise it deletes the row in
- * the caller's transaction, and concludes the message or inserts the row with a new due time.
+ * Run by sessions.  The receiver passes the token of its lease.  If the message's row now has
+ * another token, or is gone, the call is too late, and changes nothing.  Otherwise it deletes the
+ * row in the caller's transaction, and concludes the message or inserts the row with a new due
+ * time.
  *
  * If another transaction has deleted or locked the row, a call waits, as UPDATE does, and then
  * looks again: the other transaction may only have extended the lease, or may be rolled back.  The
@@ -28,12 +28,11 @@
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/memutils.h"
-#include "utils/rel.h"
-#include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
 #include "../base/clock.h"
 #include "../base/errors.h"
+#include "../base/signature.h"
 #include "../ending/ending.h"
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
@@ -66,9 +65,7 @@ typedef struct Over
 } Over;
 
 /* In TopTransactionContext. */
-static Over *over = NULL;
-static int	nover = 0;
-static int	over_size = 0;
+static List *overs = NIL;
 
 /*---- Taking a lease's row ----*/
 
@@ -124,17 +121,11 @@ take_leased(Relation rel, int64 id, int64 token, bool extends, DwClaim *claim)
 static void
 note_over(const DwClaim *claim, DwOutcome outcome)
 {
-	DwLaneRef	lane;
+	DwLaneRef	lane = dw_lane_if_any(claim->key.owner, claim->key.queue, claim->key.priority);
+	MemoryContext old = MemoryContextSwitchTo(TopTransactionContext);
+	Over	   *over = palloc(sizeof(Over));
 
-	if (nover >= over_size)
-	{
-		over_size = Max(over_size * 2, 64);
-		over = over == NULL ?
-			MemoryContextAlloc(TopTransactionContext, over_size * sizeof(Over)) :
-			repalloc(over, over_size * sizeof(Over));
-	}
-	lane = dw_lane_if_any(claim->key.owner, claim->key.queue, claim->key.priority);
-	over[nover++] = (Over) {
+	*over = (Over) {
 		.lane = lane,
 		.queue = claim->key.queue,
 		.outcome = outcome,
@@ -142,14 +133,16 @@ note_over(const DwClaim *claim, DwOutcome outcome)
 		.counts = dw_limits_lease_counts(dw_lanes[lane.index].queue_place),
 		.subid = GetCurrentSubTransactionId()
 	};
+	overs = lappend(overs, over);
+	MemoryContextSwitchTo(old);
 }
 
 /*
  * Inserts the row of a message again with this due time; the caller has changed the other columns
  * in claim.  DW_TOUCH_LEASED: the due time is the end of its lease.
  */
-static void
-move_to(Relation rel, DwClaim *claim, TimestampTz due, DwTouchKind kind)
+void
+dw_message_put_back(Relation rel, DwClaim *claim, TimestampTz due, DwTouchKind kind)
 {
 	DwHint		hint = {.id = claim->key.id, .due = due};
 
@@ -251,18 +244,11 @@ dw_done(PG_FUNCTION_ARGS)
 static Datum *
 read_numbers(ArrayType *array, const char *what, int *n)
 {
-	Datum	   *numbers;
-	bool	   *nulls;
-
 	if (ARR_NDIM(array) > 1)
 		ereport(ERROR,
 				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
 				 errmsg("array of %s must have one dimension", what)));
-	deconstruct_array(array, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE,
-					  &numbers, &nulls, n);
-	for (int i = 0; i < *n; i++)
-		dw_refuse_null(nulls[i], what);
-	return numbers;
+	return dw_elements_not_null(array, what, n);
 }
 
 /* SQL function delay_done_all(). */
@@ -327,7 +313,7 @@ dw_extend(PG_FUNCTION_ARGS)
 			dw_touch_leases();
 			dw_touch_group(claim.key.queue, claim.key.group);
 		}
-		move_to(rel, &claim, until, DW_TOUCH_LEASED);
+		dw_message_put_back(rel, &claim, until, DW_TOUCH_LEASED);
 	}
 	table_close(rel, NoLock);
 	PG_RETURN_BOOL(held);
@@ -356,7 +342,7 @@ dw_release(PG_FUNCTION_ARGS)
 		claim.values[Anum_task_attempts - 1] = Int16GetDatum(attempts);
 		claim.nulls[Anum_task_attempts - 1] = attempts <= 0;
 		dw_row_end_lease(claim.nulls);
-		move_to(rel, &claim, due, DW_TOUCH_WRITTEN);
+		dw_message_put_back(rel, &claim, due, DW_TOUCH_WRITTEN);
 		note_over(&claim, DW_NOT_ENDED);
 	}
 	table_close(rel, NoLock);
@@ -371,20 +357,22 @@ count_over(void)
 {
 	DwDatabase *db = dw_my_pinned_database();
 	bool		wake = false;
+	ListCell   *lc;
 
-	for (int i = 0; i < nover && db != NULL; i++)
+	foreach(lc, db != NULL ? overs : NIL)
 	{
-		DwLane	   *lane = &dw_lanes[over[i].lane.index];
+		const Over *over = lfirst(lc);
+		DwLane	   *lane = &dw_lanes[over->lane.index];
 
 		/* the statistics and the queue's place were released with the lane */
-		if (pg_atomic_read_u32(&lane->generation) != over[i].lane.generation)
+		if (pg_atomic_read_u32(&lane->generation) != over->lane.generation)
 		{
 			wake |= dw_limits_doubt_leases(db);
 			continue;
 		}
-		dw_count_end(db, lane, over[i].outcome);
-		wake |= dw_limits_lease_over(db->oid, lane->queue_place, over[i].queue,
-									 over[i].counts, over[i].until);
+		dw_count_end(db, lane, over->outcome);
+		wake |= dw_limits_lease_over(db->oid, lane->queue_place, over->queue, over->counts,
+									 over->until);
 	}
 	if (wake)
 		dw_ask_dispatch(db, DW_AWAKE);
@@ -405,8 +393,7 @@ lease_xact_callback(XactEvent event, void *arg)
 			return;
 	}
 	/* the end of the transaction frees the memory */
-	over = NULL;
-	nover = over_size = 0;
+	overs = NIL;
 }
 
 /* Forgets the calls of a subtransaction, after its abort.  Ids of subtransactions grow. */
@@ -414,8 +401,9 @@ static void
 lease_subxact_callback(SubXactEvent event, SubTransactionId subid, SubTransactionId parent,
 					   void *arg)
 {
-	while (event == SUBXACT_EVENT_ABORT_SUB && nover > 0 && over[nover - 1].subid >= subid)
-		nover--;
+	while (event == SUBXACT_EVENT_ABORT_SUB && overs != NIL &&
+		   ((Over *) llast(overs))->subid >= subid)
+		overs = list_delete_last(overs);
 }
 
 /* Installs the callbacks; called once by the postmaster, after dw_touched_install(). */

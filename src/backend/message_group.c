@@ -5,14 +5,9 @@
  *
  * Run by sessions that receive, between taking a message from its ready list and claiming it.
  *
- * Shared memory has the number of messages of a group that open transactions have received.  Leases
- * of the group are rows of the table, see shmem/groups.c.  So before a session claims a message of
- * a group with group_max_running or an order, it counts the group's leases.  The session uses a new
- * snapshot, since the statement's snapshot may be older than the taking of the message.  If the
- * group is full, or another message must be first, the message goes back, and the group is held.
- * So no session takes another message of the group without success.
- *
- * Steps Y1 to Y5 of the model in test/model.
+ * README.md describes the steps Y1 to Y5 (of the model in test/model): the session counts the
+ * leases of the group with a snapshot that is newer than the taking of the message.  If the group
+ * is full, or another message must be first, the message goes back, and the group is held.
  *
  *-------------------------------------------------------------------------
  */

@@ -29,12 +29,10 @@
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "commands/extension.h"
-#include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "parser/analyze.h"
 #include "parser/parse_node.h"
 #include "parser/parse_param.h"
-#include "utils/lsyscache.h"
 
 #include "../base/compat.h"
 #include "backend.h"

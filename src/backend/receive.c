@@ -3,25 +3,16 @@
  * receive.c
  *	  delay_receive(), delay_lease() and delay_fail(): receiving and leasing messages.
  *
- * Run by sessions, and by executors whose tasks call these functions.
- *
- * A session receives a message as an executor claims a task: it deletes the row in its transaction.
- * So the message is gone if, and only if, the session's work is committed.  An executor undoes its
- * transaction if a task must not run, but a session cannot.  So the session inserts the row of a
- * paused message again, and concludes an expired message, in its transaction.
+ * Run by sessions, and by executors whose tasks call these functions.  README.md describes the
+ * protocol, and lease.c contains delay_done(), delay_extend() and delay_release().
  *
  * From the ready list until the end of the transaction, a message is only in the memory of this
  * process.  So the process notes each entry before it releases the ready lock.  Entries that were
  * not claimed go back at the end of the call.  If the transaction, or the subtransaction, is rolled
  * back, the timer gets hints of claimed entries (steps P2 to P5, A1 and A2 of the model in
- * test/model).  A process that ends aborts its transaction first.  The callbacks allocate nothing
- * and cannot fail.  The only lock that they take is the ready lock, which protects the count of
- * received messages of groups, see shmem/groups.c.  They take it once.
- *
- * To lease a message, a session inserts its row again with a random token, due at the end of the
- * lease.  The timer looks for leases that have ended.  If the receiver has made no call, the
- * message is due again, and the next receiver gets it.  The sweeper ends a message whose last lease
- * has ended.  delay_done(), delay_extend() and delay_release() are in lease.c.
+ * test/model).  The callbacks allocate nothing and cannot fail.  The only lock that they take is
+ * the ready lock, which protects the count of received messages of groups, see shmem/groups.c.
+ * They take it once.
  *
  * Just before the commit, the session concludes each message that it still has (history,
  * notification, follow-up).  Until then, delay_fail() may put the message back.
@@ -46,7 +37,6 @@
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/portal.h"
-#include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
@@ -191,17 +181,6 @@ goes_to_client_beside_writes(const ReturnSetInfo *result)
 		if (lfirst(lc) != NULL && is_in_plan(lfirst(lc), result->econtext))
 			return false;
 	return true;
-}
-
-/*
- * Returns true if a SELECT of a client calls the function outside of a transaction block.  Returns
- * false in a pipeline, where a later statement may undo the SELECT.
- */
-static bool
-is_select_of_its_own(const ReturnSetInfo *result)
-{
-	return MyBackendType == B_BACKEND && !IsTransactionBlock() &&
-		(MyXactFlags & XACT_FLAGS_PIPELINING) == 0 && result != NULL && goes_to_client(result);
 }
 
 /* Raises an error if the call would lose messages silently. */
@@ -367,16 +346,6 @@ forget_taken(DwDatabase *db, Taken *t)
 	dw_ask_dispatch(db, news);
 }
 
-/* Returns the hint that brings a message back.  For callbacks. */
-static DwHint
-hint_of_taken(const Taken *t)
-{
-	DwHint		hint = {.id = t->entry.id, .due = t->entry.due, .lane = t->lane};
-
-	ItemPointerSet(&hint.tid, t->entry.block, dw_entry_offset(&t->entry));
-	return hint;
-}
-
 /*
  * Step P4, at the end of a call: puts TAKEN_RETURNED messages back, in their order, removes
  * forgotten messages, and wakes the next waiting session.
@@ -465,17 +434,6 @@ end_taken(Taken *t, DwOutcome outcome)
 	t->ended_in = GetCurrentSubTransactionId();
 }
 
-/* A pause blocks this message: inserts its row again, unchanged. */
-static void
-insert_again(Relation rel, DwClaim *claim)
-{
-	DwHint		hint = {.id = claim->key.id, .due = claim->key.due};
-
-	hint.lane = dw_lane_if_any(claim->key.owner, claim->key.queue, claim->key.priority);
-	hint.tid = dw_task_insert_again(rel, claim->values, claim->nulls);
-	dw_touch_row(&hint, DW_TOUCH_WRITTEN);
-}
-
 /* Ends a claimed message that must not be received, or puts it back, by the verdict. */
 static void
 obey_verdict(Relation rel, Taken *t, DwClaim *claim)
@@ -496,7 +454,7 @@ obey_verdict(Relation rel, Taken *t, DwClaim *claim)
 			end_taken(t, DW_SKIPPED);
 			break;
 		case DW_PUT_BACK:
-			insert_again(rel, claim);
+			dw_message_put_back(rel, claim, claim->key.due, DW_TOUCH_WRITTEN);
 			end_taken(t, DW_NOT_ENDED);
 			break;
 		case DW_REFUSE:
@@ -674,20 +632,6 @@ give_claimed(Relation rel, Taken *t, DwClaim *claim, const Wish *wish, ReturnSet
 	put_message(result, claim, token);
 }
 
-/*
- * Sets the idle timeout of this transaction, which has received messages, to this time in ms; 0: no
- * limit.  After the timeout, the session ends.
- */
-static void
-limit_idleness(int timeout)
-{
-	if (timeout <= 0 || (IdleInTransactionSessionTimeout > 0 &&
-						 IdleInTransactionSessionTimeout <= timeout))
-		return;
-	(void) set_config_option("idle_in_transaction_session_timeout", psprintf("%d", timeout),
-							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
-}
-
 /* If the queue has max_running, ensures that the number of leases is counted. */
 static void
 count_leases(DwDatabase *db, Relation rel, int16 queue)
@@ -727,19 +671,6 @@ counts_in_group(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 	return !dw_task_is_cancelled(rel, tuple);
 }
 
-/* Returns true if the limits and order of the group, if any, allow a claim of this message. */
-static bool
-group_allows(DwDatabase *db, Relation rel, Taken *t)
-{
-	DwGroupVerdict verdict = dw_group_verdict(db, rel, t->queue, &t->entry, &t->group,
-											  counts_in_group);
-
-	if (verdict == DW_GROUP_CLAIM)
-		return true;
-	go_back(db, t, verdict);
-	return false;
-}
-
 /* Takes messages of the queue by the arguments of the call. */
 static void
 receive(DwDatabase *db, const Wish *wish, ReturnSetInfo *result)
@@ -759,15 +690,21 @@ receive(DwDatabase *db, const Wish *wish, ReturnSetInfo *result)
 		   (popped = pop_messages(db, wish, Min(n, MAX_TAKEN - ntaken), &alone, &timeout)) > 0)
 		for (int i = ntaken - popped; popped > 0; i++, popped--)
 		{
+			Taken	   *t = &taken[i];
+			DwGroupVerdict verdict;
 			DwClaim		claim;
 
 			CHECK_FOR_INTERRUPTS();
 			MemoryContextReset(context);
-			if (!group_allows(db, rel, &taken[i]) || !claim_taken(db, rel, &taken[i], &claim))
-				continue;
-			DW_INJECT("receive-after-claim");
-			give_claimed(rel, &taken[i], &claim, wish, result);
-			n--;
+			verdict = dw_group_verdict(db, rel, t->queue, &t->entry, &t->group, counts_in_group);
+			if (verdict != DW_GROUP_CLAIM)
+				go_back(db, t, verdict);
+			else if (claim_taken(db, rel, t, &claim))
+			{
+				DW_INJECT("receive-after-claim");
+				give_claimed(rel, t, &claim, wish, result);
+				n--;
+			}
 		}
 	MemoryContextSwitchTo(outer);
 	MemoryContextDelete(context);
@@ -776,7 +713,11 @@ receive(DwDatabase *db, const Wish *wish, ReturnSetInfo *result)
 		return;
 	/* leases have no such cursors, since they begin outside of transaction blocks */
 	dw_cursors_note();
-	limit_idleness(timeout);
+	/* the session ends if this transaction is idle for the queue's receive_timeout */
+	if (timeout > 0 &&
+		(IdleInTransactionSessionTimeout <= 0 || IdleInTransactionSessionTimeout > timeout))
+		(void) set_config_option("idle_in_transaction_session_timeout", psprintf("%d", timeout),
+								 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 }
 
 /* Does the work of delay_receive() and delay_lease().  The first argument is the queue's name. */
@@ -784,6 +725,7 @@ static Datum
 receive_or_lease(FunctionCallInfo fcinfo, int64 lease, bool leasing)
 {
 	DwDatabase *db;
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 	Wish		wish = {.n = number_asked_for(fcinfo)};
 
 	InitMaterializedSRF(fcinfo, 0);
@@ -806,9 +748,9 @@ receive_or_lease(FunctionCallInfo fcinfo, int64 lease, bool leasing)
 	if (taken == NULL)
 		taken = MemoryContextAlloc(TopMemoryContext, MAX_TAKEN * sizeof(Taken));
 	taken_db = db;
-	receive(db, &wish, (ReturnSetInfo *) fcinfo->resultinfo);
+	receive(db, &wish, result);
 	finish_call(db, &wish);
-	if (tuplestore_tuple_count(((ReturnSetInfo *) fcinfo->resultinfo)->setResult) == 0)
+	if (tuplestore_tuple_count(result->setResult) == 0)
 		dw_warn_not_served(db);
 	/* a receiver with an open transaction blocks DDL, see give_way.c */
 	if (wish.lease == 0 && ntaken > 0)
@@ -833,6 +775,7 @@ dw_receive(PG_FUNCTION_ARGS)
 Datum
 dw_lease(PG_FUNCTION_ARGS)
 {
+	const ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 	int64		lease;
 
 	dw_require_right();
@@ -840,7 +783,9 @@ dw_lease(PG_FUNCTION_ARGS)
 	dw_refuse_null(PG_ARGISNULL(0), "queue name");
 	lease = dw_span_argument(fcinfo, 2, "lease", 1000);
 	check_call(fcinfo, "delay_lease()");
-	if (!is_select_of_its_own((ReturnSetInfo *) fcinfo->resultinfo))
+	/* needs a SELECT of a client; in a pipeline, a later statement may undo the SELECT */
+	if (MyBackendType != B_BACKEND || IsTransactionBlock() ||
+		(MyXactFlags & XACT_FLAGS_PIPELINING) != 0 || result == NULL || !goes_to_client(result))
 		ereport(ERROR,
 				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
 				 errmsg("%s cannot run inside a transaction block, a function or DO", "delay_lease()"),
@@ -929,17 +874,16 @@ dw_fail(PG_FUNCTION_ARGS)
 static void
 conclude_held(Relation rel, const Taken *t)
 {
-	DwTaskKey	key;
 	HeapTuple	tuple = fetch_held(rel, t);
-	DwEnded		ended = {.key = &key, .outcome = DW_DONE, .started = t->since};
+	DwTaskKey	key;
 	Datum	   *values;
 	bool	   *nulls;
 
 	dw_task_key(rel, tuple, &key);
 	dw_deform(rel, tuple, &values, &nulls);
-	ended.values = values;
-	ended.nulls = nulls;
-	dw_conclude(&ended);
+	dw_conclude(&(DwEnded) {
+		.key = &key,.values = values,.nulls = nulls,.outcome = DW_DONE,.started = t->since
+	});
 }
 
 /* Concludes the messages that were received and not put back, before the commit. */
@@ -1053,10 +997,11 @@ bring_back(SubTransactionId subid)
 
 		if (t->subid >= subid)
 		{
-			DwHint		hint = hint_of_taken(t);
+			DwHint		hint = {.id = t->entry.id, .due = t->entry.due, .lane = t->lane};
 
 			if (t->state == TAKEN_FORGOTTEN)
 				continue;
+			ItemPointerSet(&hint.tid, t->entry.block, dw_entry_offset(&t->entry));
 			end_count(taken_db, t);
 			if (!leave_to_sweeper(t, held == 1))
 				dw_deliver(taken_db, &hint);

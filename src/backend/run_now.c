@@ -5,20 +5,12 @@
  *
  * Run by sessions, and by executors whose tasks call these functions.
  *
- * delay_run() deletes the task's row as an executor does, and then runs the task's SQL.
- * The deletion and the SQL belong to the caller's transaction.
+ * delay_run() deletes the task's row as an executor does, and then runs the task's SQL like any
+ * other SQL of the session.  README.md explains why the session must belong to the task's owner,
+ * and how delay_run_due(), which is meant for tests of applications, comes to an end.
  *
- * The SQL runs like any other SQL of the session.  So the session must belong to the task's owner.
- * Otherwise the SQL could get rights that the owner lacks.
- *
- * delay_run_due() is meant for tests of applications.  It runs all tasks of the current user that
- * are due by a given time.  It finds each task with a new snapshot, so it also runs tasks that
- * earlier tasks have scheduled.  A delay counts from the due time of the running task, if this time
- * is later than now().  So new tasks are due as if real time had passed.  A task that schedules
- * itself again does not run forever.
- *
- * With as_executor, it treats failed and late tasks as an executor does.  Each attempt is a
- * subtransaction.  After a failure, the task is put back, or recorded as failed.  Then
+ * With as_executor, delay_run_due() treats failed and late tasks as an executor does.  Each attempt
+ * is a subtransaction.  After a failure, the task is put back, or recorded as failed.  Then
  * dw_time_reached replaces the clock, but not now(): PostgreSQL allows only parallel workers to set
  * the start time of a transaction.
  *
@@ -33,7 +25,6 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
@@ -42,7 +33,6 @@
 #include "utils/timestamp.h"
 
 #include "../base/clock.h"
-#include "../base/compat.h"
 #include "../base/errors.h"
 #include "../base/wing.h"
 #include "../ending/ending.h"
@@ -74,36 +64,25 @@ PG_FUNCTION_INFO_V1(dw_delay_snooze);
 typedef struct Taken
 {
 	const char *function;		/* the SQL function that runs the task, for messages */
-	DwTaskKey	key;
-	HeapTuple	tuple;			/* a copy of the row, and its columns */
-	Datum	   *values;
-	bool	   *nulls;
+	DwClaim		claim;			/* the row */
+	DwSpiResult result;			/* the result of its SQL */
 } Taken;
 
 /*---- The session's role ----*/
 
 /*
- * Returns true if the session has only the owner's rights, so that the task cannot get other
- * rights.  Returns true for an executor of the owner's tasks, even if its process is connected as
- * another role (executor/session.c).
+ * Raises an error if this is not a session of the tasks' owner, which has only the owner's rights.
+ * The process of an executor may be connected as another role (executor/session.c).
  */
-static bool
-is_own_session(Oid owner)
-{
-	if (GetUserId() != owner)
-		return false;
-	if (dw_this_executor != NULL)
-		return dw_this_executor->owner == owner;
-	return GetSessionUserId() == owner && GetAuthenticatedUserId() == owner;
-}
-
-/* Raises an error if this is not a session of the tasks' owner. */
 static void
 require_own_session(Oid owner)
 {
+	bool		own = dw_this_executor != NULL ? dw_this_executor->owner == owner :
+		GetSessionUserId() == owner && GetAuthenticatedUserId() == owner;
+
 	dw_require_role(owner);
 	dw_refuse_superuser(owner);
-	if (!is_own_session(owner))
+	if (!own || GetUserId() != owner)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("tasks of role \"%s\" cannot run in this session", GetUserNameFromId(owner, false)),
@@ -120,9 +99,9 @@ require_own_session(Oid owner)
  * settings.  The other kept settings are set when the SQL is run.
  */
 static void
-set_reading(const Taken *task)
+set_reading(const DwClaim *claim)
 {
-	const DwLogin *login = dw_login(task->key.owner);
+	const DwLogin *login = dw_login(claim->key.owner);
 
 	for (int i = 0; i < DW_LOGIN_SETTINGS; i++)
 	{
@@ -130,8 +109,8 @@ set_reading(const Taken *task)
 
 		if (i == DW_SEARCH_PATH)
 		{
-			if (!task->nulls[Anum_task_search_path - 1])
-				value = TextDatumGetCString(task->values[Anum_task_search_path - 1]);
+			if (!claim->nulls[Anum_task_search_path - 1])
+				value = TextDatumGetCString(claim->values[Anum_task_search_path - 1]);
 			/* if the value is not known, use PostgreSQL's default */
 			else if (value == NULL)
 				value = "\"$user\", public";
@@ -147,23 +126,24 @@ set_reading(const Taken *task)
 
 /* Runs a task's SQL as the current user, with the settings that are kept for the task. */
 static DwSpiResult
-run_sql_now(const Taken *task)
+run_sql_now(const DwClaim *claim)
 {
 	DwSpiResult result;
-	char	   *sql = TextDatumGetCString(task->values[Anum_task_sql - 1]);
-	Jsonb	   *settings = dw_more_object(task->values, task->nulls, Anum_task_more, DW_MORE_SETTINGS);
+	char	   *sql = dw_claim_text(claim, Anum_task_sql);
+	Jsonb	   *settings = dw_more_object(claim->values, claim->nulls, Anum_task_more,
+										  DW_MORE_SETTINGS);
 
 	if (settings != NULL)
 		(void) dw_kept_settings_set(settings, GUC_ACTION_SAVE);
 	/* clears the snooze of an outer task that has called delay_run(); run_task() restores it */
 	(void) dw_snooze_take();
 	PushActiveSnapshot(GetTransactionSnapshot());
-	result = dw_spi_run_once(sql, dw_args_params(sql,
-												 task->values[Anum_task_args - 1],
-												 task->nulls[Anum_task_args - 1],
-												 task->values[Anum_task_arg_types - 1],
-												 task->nulls[Anum_task_arg_types - 1]),
-							 dw_wings_max_result(task->key.queue));
+	result = dw_spi_run(sql, dw_args_params(sql,
+											claim->values[Anum_task_args - 1],
+											claim->nulls[Anum_task_args - 1],
+											claim->values[Anum_task_arg_types - 1],
+											claim->nulls[Anum_task_arg_types - 1]),
+						dw_wings_max_result(claim->key.queue), false);
 	PopActiveSnapshot();
 	result.again_at = dw_snooze_take();
 	return result;
@@ -175,30 +155,26 @@ run_context(void *arg)
 {
 	const Taken *task = arg;
 
-	errcontext("task %lld, run by %s", (long long) task->key.id, task->function);
+	errcontext("task %lld, run by %s", (long long) task->claim.key.id, task->function);
 }
 
-/* Runs a task's SQL, with the task's search path. */
-static DwSpiResult
-run_task(Taken *task)
+/* Runs a task's SQL, with the task's search path, and sets task->result.  arg is a Taken. */
+static void
+run_task(void *arg)
 {
-	DwSpiResult result = {0};
+	Taken	   *task = arg;
 	int64		outer_id = dw_run_now_id;
 	Oid			outer_owner = dw_run_now_owner;
 	int			nest_level = NewGUCNestLevel();
-	ErrorContextCallback callback = {
-		.previous = error_context_stack,
-		.callback = run_context,
-		.arg = task
-	};
+	ErrorContextCallback callback;
 
-	error_context_stack = &callback;
-	set_reading(task);
-	dw_run_now_id = task->key.id;
-	dw_run_now_owner = task->key.owner;
+	dw_push_context(&callback, run_context, task);
+	set_reading(&task->claim);
+	dw_run_now_id = task->claim.key.id;
+	dw_run_now_owner = task->claim.key.owner;
 	PG_TRY();
 	{
-		result = run_sql_now(task);
+		task->result = run_sql_now(&task->claim);
 	}
 	PG_FINALLY();
 	{
@@ -208,7 +184,6 @@ run_task(Taken *task)
 	PG_END_TRY();
 	AtEOXact_GUC(false, nest_level);
 	error_context_stack = callback.previous;
-	return result;
 }
 
 /*
@@ -218,73 +193,74 @@ run_task(Taken *task)
 static bool
 have_taken(Relation rel, HeapTuple tuple, Taken *task)
 {
-	dw_deform(rel, tuple, &task->values, &task->nulls);
-	task->tuple = tuple;
+	task->result = (DwSpiResult) {0};
+	dw_claim_read(dw_my_database(), rel, tuple, &task->claim);
 	CommandCounterIncrement();
 	dw_committing_wait();
 	/* if the mark committed before the deletion, the task is not run; its row stays deleted */
 	if (!dw_task_is_cancelled(rel, tuple))
 		return true;
-	dw_conclude_row(rel, tuple, &task->key, DW_CANCELLED, NULL);
+	dw_conclude_row(rel, tuple, &task->claim.key, DW_CANCELLED, NULL);
 	return false;
 }
 
+/* Concludes a task (history, notification, follow-up, next run). */
+static void
+conclude_now(const Taken *task, DwOutcome outcome, TimestampTz started)
+{
+	dw_conclude(&(DwEnded) {
+		.key = &task->claim.key,
+		.values = task->claim.values,
+		.nulls = task->claim.nulls,
+		.outcome = outcome,
+		.started = started,
+		.result = task->result
+	});
+}
+
 /*
- * Ends a task that ran without an error, as executors do (executor/settle.c).  Concludes the task
- * (history, notification, follow-up, next run), or puts it back if it has called delay_snooze().
- * Returns the result of delay_run().
+ * Ends a task that ran without an error, as executors do (executor/settle.c): concludes the task,
+ * or puts it back if it has called delay_snooze().  Returns the result of delay_run().
  */
 static const char *
-end_now(Relation rel, const Taken *task, DwEnded *ended)
+end_now(Relation rel, Taken *task, TimestampTz started)
 {
-	const char *answer = "done";
-	DwClaim		claim;
+	bool		snoozes = task->result.again_at != 0;
 
-	if (ended->result.again_at != 0)
-	{
-		dw_claim_read(dw_my_database(), rel, task->tuple, &claim);
-		if (dw_attempt_snooze(rel, &claim, ended->result.again_at))
-			return "moved";
-		ended->outcome = DW_CANCELLED;
-		answer = "cancelled";
-	}
-	dw_conclude(ended);
-	return answer;
+	if (snoozes && dw_attempt_snooze(rel, &task->claim, task->result.again_at))
+		return "moved";
+	conclude_now(task, snoozes ? DW_CANCELLED : DW_DONE, started);
+	return snoozes ? "cancelled" : "done";
 }
 
 /* Runs a task that was taken, and ends it.  Raises an error if the task cannot run here. */
 static const char *
 run_and_end(Relation rel, Taken *task)
 {
-	DwEnded		ended = {
-		.key = &task->key,
-		.values = task->values,
-		.nulls = task->nulls,
-		.outcome = DW_DONE,
-		.started = dw_now()
-	};
+	const DwClaim *claim = &task->claim;
+	TimestampTz started = dw_now();
 
-	require_own_session(task->key.owner);
-	if (task->nulls[Anum_task_sql - 1])
+	require_own_session(claim->key.owner);
+	if (claim->nulls[Anum_task_sql - 1])
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("task %lld is a message", (long long) task->key.id),
+				 errmsg("task %lld is a message", (long long) claim->key.id),
 				 errdetail("A message has no SQL."),
 				 errhint("Receive it with %s.", "delay_receive()")));
-	if (task->key.origin != dw_origin_stamp())
+	if (claim->key.origin != dw_origin_stamp())
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("task %lld is not armed", (long long) task->key.id),
+				 errmsg("task %lld is not armed", (long long) claim->key.id),
 				 errdetail("The task came with a copy of another database."),
 				 errhint("See delay_wheel.arm().")));
-	if (dw_mode(task->values, task->nulls) != DW_IN_TRANSACTION)
+	if (dw_mode(claim->values, claim->nulls) != DW_IN_TRANSACTION)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("task %lld cannot run inside a transaction", (long long) task->key.id),
+				 errmsg("task %lld cannot run inside a transaction", (long long) claim->key.id),
 				 errdetail("The task has a mode, and runs outside of a transaction."),
 				 errhint("To run it at once, use delay_reschedule(id, '0').")));
-	ended.result = run_task(task);
-	return end_now(rel, task, &ended);
+	run_task(task);
+	return end_now(rel, task, started);
 }
 
 /* SQL function delay_run().  Returns "running" or "gone" if the task is not pending. */
@@ -294,20 +270,21 @@ dw_run(PG_FUNCTION_ARGS)
 	Taken		task = {.function = "delay_run()"};
 	Relation	rel;
 	HeapTuple	tuple;
+	DwTaskKey	key;
 	DwTakeResult result;
-	const char *answer = "done";
+	const char *answer = NULL;
 
 	dw_require_right();
 	dw_require_writable("delay_run()");
 	dw_refuse_null(PG_ARGISNULL(0), "task id");
 	rel = table_open(dw_catalog()->task, RowExclusiveLock);
-	result = dw_take_pending(rel, PG_GETARG_INT64(0), &tuple, &task.key);
+	result = dw_take_pending(rel, PG_GETARG_INT64(0), &tuple, &key);
 	if (result == DW_TAKEN && !have_taken(rel, tuple, &task))
 		result = DW_GONE;
 	if (result == DW_TAKEN)
 	{
 		if (dw_audits(DW_AUDIT_CONTROL))
-			dw_audit_task("run", task.values, task.nulls, 0, NULL);
+			dw_audit_task("run", task.claim.values, task.claim.nulls, 0, NULL);
 		answer = run_and_end(rel, &task);
 	}
 	table_close(rel, NoLock);
@@ -408,57 +385,30 @@ count_round(Progress *progress, const DwTaskKey *key)
  * and to false if the caller must continue with the next task.
  */
 static bool
-take_next_due(Progress *progress, Taken *task, bool *ready)
+take_next_due(Relation rel, Progress *progress, Taken *task, bool *ready)
 {
-	Relation	rel = table_open(dw_catalog()->task, RowExclusiveLock);
-	HeapTuple	tuple = find_next(rel, progress, &task->key);
+	DwTaskKey	key;
+	HeapTuple	tuple = find_next(rel, progress, &key);
 	bool		again = false;
+	Datum	   *values;
+	bool	   *nulls;
 
 	*ready = false;
-	if (tuple != NULL)
+	if (tuple == NULL)
+		return false;
+	dw_deform(rel, tuple, &values, &nulls);
+	if (nulls[Anum_task_sql - 1])
+		again = false;			/* a message waits for its receiver */
+	else if (dw_mode(values, nulls) != DW_IN_TRANSACTION)
+		progress->left++;
+	else if (dw_take_found(rel, tuple, &key, &again) == DW_TAKEN)
+		*ready = have_taken(rel, tuple, task);
+	if (!again)
 	{
-		dw_deform(rel, tuple, &task->values, &task->nulls);
-		if (task->nulls[Anum_task_sql - 1])
-			again = false;		/* a message waits for its receiver */
-		else if (dw_mode(task->values, task->nulls) != DW_IN_TRANSACTION)
-			progress->left++;
-		else if (dw_take_found(rel, tuple, &task->key, &again) == DW_TAKEN)
-			*ready = have_taken(rel, tuple, task);
-		if (!again)
-		{
-			progress->at.due = task->key.due;
-			progress->at.id = task->key.id;
-		}
+		progress->at.due = key.due;
+		progress->at.id = key.id;
 	}
-	table_close(rel, NoLock);
-	return tuple != NULL;
-}
-
-/* A task that try_task() runs, and its result. */
-typedef struct Try
-{
-	Taken	   *task;
-	DwSpiResult result;
-} Try;
-
-static void
-run_tried(void *arg)
-{
-	Try		   *try = arg;
-
-	try->result = run_task(try->task);
-}
-
-/* Runs the SQL of a task, like dw_try(). */
-static ErrorData *
-try_task(Taken *task, DwSpiResult *result)
-{
-	Try			try = {.task = task};
-	ErrorData  *error = dw_try(run_tried, &try);
-
-	if (error == NULL)
-		*result = try.result;
-	return error;
+	return true;
 }
 
 /*
@@ -466,46 +416,32 @@ try_task(Taken *task, DwSpiResult *result)
  * task is done, put back, failed or skipped.  Returns true if the task was run.
  */
 static bool
-run_and_settle(Taken *task)
+run_and_settle(Relation rel, Taken *task)
 {
-	Relation	rel = dw_tasks_open();
-	DwEnded		ended = {
-		.key = &task->key,
-		.values = task->values,
-		.nulls = task->nulls
-	};
-	ErrorData	expired = {0};
+	DwClaim    *claim = &task->claim;
+	TimestampTz started = dw_now();
 	ErrorData  *error;
-	DwClaim		claim;
 
-	dw_claim_read(dw_my_database(), rel, task->tuple, &claim);
-	claim.verdict = dw_judge_lateness(&claim);
-	if (claim.verdict == DW_RUN)
+	claim->verdict = dw_judge_lateness(claim);
+	if (claim->verdict == DW_RUN)
 	{
-		ended.started = dw_now();
-		error = try_task(task, &ended.result);
+		error = dw_try(run_task, task);
 		for (int i = 0; error != NULL && dw_is_transient(error->sqlerrcode) && i < DW_MAX_REPEATS; i++)
-			error = try_task(task, &ended.result);
-		ended.outcome = DW_DONE;
+			error = dw_try(run_task, task);
 		if (error == NULL)
-			(void) end_now(rel, task, &ended);
+			(void) end_now(rel, task, started);
 		else
-			(void) dw_attempt_end(rel, &claim, DW_NEVER, false, ended.started, error);
+			(void) dw_attempt_end(rel, claim, DW_NEVER, false, started, error);
 	}
-	else if (claim.verdict == DW_SKIP)
-	{
-		ended.outcome = DW_SKIPPED;
-		dw_conclude(&ended);
-	}
+	else if (claim->verdict == DW_SKIP)
+		conclude_now(task, DW_SKIPPED, 0);
 	else
-	{
-		expired.sqlerrcode = claim.sqlstate;
-		expired.message = pstrdup(claim.reason);
-		dw_attempt_fail(&claim, claim.key.attempts, 0, &expired);
-	}
-	table_close(rel, NoLock);
+		dw_attempt_fail(claim, claim->key.attempts, 0, &(ErrorData) {
+			.sqlerrcode = claim->sqlstate,
+			.message = pstrdup(claim->reason)
+		});
 	CommandCounterIncrement();
-	return claim.verdict == DW_RUN;
+	return claim->verdict == DW_RUN;
 }
 
 /* Runs the due tasks in one pass, in the order of (due, id). */
@@ -516,22 +452,21 @@ run_pass(Progress *progress)
 												  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext outer = MemoryContextSwitchTo(context);
 	Taken		task = {.function = "delay_run_due()"};
-	Relation	rel;
+	Relation	rel = dw_tasks_open();
 	bool		ready;
 
 	progress->at.due = progress->at.id = PG_INT64_MIN;
 	progress->left = 0;
-	rel = dw_tasks_open();
-	while (take_next_due(progress, &task, &ready))
+	while (take_next_due(rel, progress, &task, &ready))
 	{
 		if (ready)
 		{
-			count_round(progress, &task.key);
+			count_round(progress, &task.claim.key);
 			progress->taken++;
-			dw_run_now_clock = progress->as_executor ? progress->reached : task.key.due;
+			dw_run_now_clock = progress->as_executor ? progress->reached : task.claim.key.due;
 			if (!progress->as_executor)
 				(void) run_and_end(rel, &task);
-			if (!progress->as_executor || run_and_settle(&task))
+			if (!progress->as_executor || run_and_settle(rel, &task))
 				progress->done++;
 		}
 		MemoryContextReset(context);

@@ -187,18 +187,6 @@ insert_or_move(Relation rel, DwNewTask *task, const DwKeyRow *pending, DwLaneRef
 	return id;
 }
 
-/* Records that a task was scheduled, or that the pending task of its key was moved or replaced. */
-static void
-audit_scheduled(const DwNewTask *task, const DwKeyRow *pending, Relation rel)
-{
-	if (task->outcome == DW_MOVED)
-		dw_audit_row("reschedule", rel, pending->tuple, task->due, NULL);
-	else
-		dw_audit_task("schedule", task->values, task->nulls, task->due,
-					  task->outcome == DW_REPLACED ?
-					  psprintf("replaces task %lld", (long long) pending->task.id) : NULL);
-}
-
 /*
  * Inserts the row of a judged task in the current transaction, and notes the task for the commit,
  * which informs the timer.  Returns the id of the new task.  If a pending task with the same key
@@ -235,7 +223,14 @@ dw_schedule_row(DwNewTask *task, bool limited)
 		dw_key_leave();
 	/* a task from another node was recorded on that node */
 	if (limited && dw_audits(task->outcome == DW_NEW ? DW_AUDIT_ALL : DW_AUDIT_CONTROL))
-		audit_scheduled(task, pending, rel);
+	{
+		if (task->outcome == DW_MOVED)
+			dw_audit_row("reschedule", rel, pending->tuple, task->due, NULL);
+		else
+			dw_audit_task("schedule", task->values, task->nulls, task->due,
+						  task->outcome == DW_REPLACED ?
+						  psprintf("replaces task %lld", (long long) pending->task.id) : NULL);
+	}
 	table_close(rel, NoLock);
 	return id;
 }
@@ -267,12 +262,19 @@ forget_subtransaction(SubXactEvent event, SubTransactionId mine, SubTransactionI
 		last_scheduled.level--;
 }
 
-/* Notes the outcome of a call that schedules a task. */
-static void
-remember(int64 id, const DwNewTask *task)
+/*
+ * Schedules a new task in the current transaction: judges it, calls dw_schedule_row(), notes the
+ * outcome, and returns the result.  nargs is as for dw_new_task_check().
+ */
+int64
+dw_schedule_new(DwNewTask *task, int nargs)
 {
 	static bool registered = false;
+	int64		id;
 
+	dw_new_task_check(task, nargs);
+	dw_new_task_keep(task);
+	id = dw_schedule_row(task, true);
 	if (!registered)
 	{
 		RegisterXactCallback(forget_transaction, NULL);
@@ -283,21 +285,6 @@ remember(int64 id, const DwNewTask *task)
 	last_scheduled.id = id;
 	last_scheduled.outcome = task->outcome;
 	last_scheduled.due = task->due;
-}
-
-/*
- * Schedules a new task in the current transaction: judges it, calls dw_schedule_row(), and returns
- * the result.  nargs is as for dw_new_task_check().
- */
-int64
-dw_schedule_new(DwNewTask *task, int nargs)
-{
-	int64		id;
-
-	dw_new_task_check(task, nargs);
-	dw_new_task_keep(task);
-	id = dw_schedule_row(task, true);
-	remember(id, task);
 	return id;
 }
 
@@ -315,9 +302,8 @@ schedule_plain(FunctionCallInfo fcinfo, TimestampTz due)
 	dw_new_task_init(&task, PG_GETARG_TEXT_PP(1));
 	task.due = due;
 	nargs = dw_args_collect(fcinfo, 2, &task.values[Anum_task_args - 1],
-							&task.values[Anum_task_arg_types - 1],
-							&task.nulls[Anum_task_args - 1]);
-	task.nulls[Anum_task_arg_types - 1] = task.nulls[Anum_task_args - 1];
+							&task.values[Anum_task_arg_types - 1]);
+	task.nulls[Anum_task_args - 1] = task.nulls[Anum_task_arg_types - 1] = nargs == 0;
 	return dw_schedule_new(&task, nargs);
 }
 
@@ -453,28 +439,14 @@ end_lease(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 static void
 audit_stop(int64 id, const DwTaskKey *key, bool at_once)
 {
-	DwAction	action = {
+	dw_audit_write(&(DwAction) {
 		.what = "cancel",
 		.task = id,
 		.owner = key->owner,
 		.queue = key->queue,
 		.with_queue = OidIsValid(key->owner),
 		.detail = at_once ? "stops the running task" : "this attempt is its last"
-	};
-
-	dw_audit_write(&action);
-}
-
-/* Returns how the task has ended if a wing has recorded it, else NULL. */
-static const char *
-known_outcome(int64 id)
-{
-	const char *result = NULL;
-
-	dw_each_wing(wing, outcome_of)
-		if (result == NULL)
-			result = wing->outcome_of(id);
-	return result;
+	});
 }
 
 /*
@@ -555,7 +527,9 @@ cancel_by_id(int64 id, bool stop_running, bool no_retry, bool tell_end)
 				result = "cancelled";
 				break;
 			case DW_GONE:
-				result = tell_end ? known_outcome(id) : NULL;
+				if (tell_end)
+					dw_each_wing(wing, outcome_of)
+						result = result != NULL ? result : wing->outcome_of(id);
 				if (result == NULL)
 					result = "gone";
 				break;

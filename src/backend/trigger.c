@@ -7,11 +7,10 @@
  * Run by sessions, and by executors whose tasks write such rows.  The trigger runs at the end of
  * the statement.  A deferred trigger runs at the end of the transaction.
  *
- * The arguments of a trigger are parsed when it first fires in a session.  The result is called a
- * template here.  A template is kept until the relation cache reports a change of the trigger's
- * table, since columns may have been renamed, dropped or added.  A partition has its own trigger, a
- * clone of the parent's trigger.  So a partition has its own template, with the partition's column
- * numbers.
+ * The arguments of a trigger are parsed when it first fires in a session.  The result, a template,
+ * is kept until the table changes, since columns may have been renamed, dropped or added.  A
+ * partition has its own trigger, a clone of the parent's trigger, and so its own template, with the
+ * partition's column numbers.
  *
  * The current user, who writes the row, owns the task or message, and needs the same right as for a
  * call of delay_schedule() or delay_send().
@@ -29,17 +28,16 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
-#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
-#include "utils/syscache.h"
 #include "utils/timestamp.h"
 
 #include "../base/compat.h"
+#include "../base/errors.h"
 #include "../rows/catalog.h"
 #include "../rows/more.h"
 #include "../rows/task_rows.h"
@@ -78,7 +76,7 @@ typedef struct Source
 {
 	AttrNumber	column;			/* 0: no column */
 	Oid			type;			/* type of the column; base type of a domain */
-	const DwWriter *writer;		/* how to write the column's values as text */
+	DwWriter	writer;			/* how to write the column's values as text */
 	text	   *constant;		/* without a column; NULL: this part is not given */
 } Source;
 
@@ -92,10 +90,9 @@ typedef struct Template
 	Interval   *interval;		/* the delay, if it is not a column */
 	text	   *sql;			/* NULL for a message */
 	int			nargs;
-	Source	   *args;			/* columns for $1, $2, ... */
+	Source	   *args;			/* columns for $1, $2, ..., or for the payload */
 	Datum		arg_types;		/* a regtype[], if nargs > 0 */
-	TupleDesc	payload;		/* for a message: the columns of the payload, */
-	AttrNumber *columns;		/* and their numbers in the table */
+	TupleDesc	payload;		/* for a message: the row type of the columns in args */
 	Source		key;
 	Source		queue;
 	Source		tag;
@@ -165,7 +162,7 @@ trigger_callback(void *arg)
 			   RelationGetRelationName(trigger->tg_relation));
 }
 
-/* Error context callback of require_right_of_writer(); arg is a TriggerData. */
+/* Error context callback of the check of rights; arg is a TriggerData. */
 static void
 writer_callback(void *arg)
 {
@@ -174,21 +171,6 @@ writer_callback(void *arg)
 		errdetail("The task would belong to role \"%s\", which writes the row.",
 				  GetUserNameFromId(GetUserId(), false));
 	trigger_callback(arg);
-}
-
-/* Raises an error unless the current user, who writes the row, has the right to use delay_wheel. */
-static void
-require_right_of_writer(TriggerData *trigger)
-{
-	ErrorContextCallback callback = {
-		.previous = error_context_stack,
-		.callback = writer_callback,
-		.arg = trigger
-	};
-
-	error_context_stack = &callback;
-	dw_require_right();
-	error_context_stack = callback.previous;
 }
 
 /*---- Parsing the arguments of a trigger ----*/
@@ -220,35 +202,16 @@ column_named(Relation rel, const char *name)
 static void
 read_from_column(Source *source, Relation rel, AttrNumber column)
 {
-	DwWriter   *writer = palloc(sizeof(DwWriter));
-
 	source->column = column;
 	source->type = getBaseType(TupleDescAttr(RelationGetDescr(rel), column - 1)->atttypid);
-	dw_writer_init(writer, source->type, CurrentMemoryContext);
-	source->writer = writer;
+	dw_writer_init(&source->writer, source->type, CurrentMemoryContext);
 }
 
-/* Error context callback of parse_interval(): adds a hint. */
+/* Error context callback: adds a hint to the errors of the type interval. */
 static void
 delay_callback(void *arg)
 {
 	errhint("The first argument of the trigger is the delay: the name of a column of type interval or timestamp with time zone, or an interval such as '48 hours'.");
-}
-
-/* Parses an interval.  Raises the errors of the type interval, with a hint. */
-static Interval *
-parse_interval(const char *string)
-{
-	ErrorContextCallback callback = {
-		.previous = error_context_stack,
-		.callback = delay_callback
-	};
-	Interval   *interval;
-
-	error_context_stack = &callback;
-	interval = dw_interval_of_text(string, "delay");
-	error_context_stack = callback.previous;
-	return interval;
 }
 
 /* Parses the first argument: the name of a column, or an interval. */
@@ -256,10 +219,13 @@ static void
 read_delay(Template *template, Relation rel, const char *argument)
 {
 	AttrNumber	column = column_named(rel, argument);
+	ErrorContextCallback callback;
 
 	if (column == 0)
 	{
-		template->interval = parse_interval(argument);
+		dw_push_context(&callback, delay_callback, NULL);
+		template->interval = dw_interval_of_text(argument, "delay");
+		error_context_stack = callback.previous;
 		return;
 	}
 	template->delay.column = column;
@@ -331,19 +297,6 @@ read_option(Template *template, Relation rel, const char *argument, const Kind *
 	return true;
 }
 
-/* Raises the error for a name that is not a column of the trigger's table. */
-static void
-raise_no_column(Relation rel, const char *name, const Kind *kind)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_UNDEFINED_COLUMN),
-			 errmsg("column \"%s\" of relation \"%s\" does not exist", name,
-					RelationGetRelationName(rel)),
-			 kind->sends ?
-			 errhint("After delay and queue, the arguments of the trigger are names of columns for the payload, as in the catalog, without quotes. If a column was renamed, create the trigger again.") :
-			 errhint("After delay and SQL, the arguments of the trigger are names of columns for $1, $2, ..., as in the catalog, without quotes. If a column was renamed, create the trigger again.")));
-}
-
 /* Adds a column to the template, as the next $n, or for the payload. */
 static void
 read_arg(Template *template, Relation rel, AttrNumber column, Datum *types)
@@ -366,7 +319,13 @@ read_args_and_options(Template *template, Relation rel, char **arguments, int n,
 		if (column != 0)
 			read_arg(template, rel, column, types);
 		else if (!read_option(template, rel, arguments[i], kind))
-			raise_no_column(rel, arguments[i], kind);
+			ereport(ERROR,
+					(errcode(ERRCODE_UNDEFINED_COLUMN),
+					 errmsg("column \"%s\" of relation \"%s\" does not exist", arguments[i],
+							RelationGetRelationName(rel)),
+					 kind->sends ?
+					 errhint("After delay and queue, the arguments of the trigger are names of columns for the payload, as in the catalog, without quotes. If a column was renamed, create the trigger again.") :
+					 errhint("After delay and SQL, the arguments of the trigger are names of columns for $1, $2, ..., as in the catalog, without quotes. If a column was renamed, create the trigger again.")));
 	}
 	if (template->nargs > 0)
 		template->arg_types = PointerGetDatum(construct_array(types, template->nargs, REGTYPEOID,
@@ -415,21 +374,6 @@ read_all_columns(Template *template, Relation rel)
 	}
 }
 
-/* Makes the row type of the payload from the columns in args. */
-static void
-describe_payload(Template *template, Relation rel)
-{
-	template->payload = CreateTemplateTupleDesc(template->nargs);
-	template->columns = palloc(Max(template->nargs, 1) * sizeof(AttrNumber));
-	for (int i = 0; i < template->nargs; i++)
-	{
-		template->columns[i] = template->args[i].column;
-		TupleDescCopyEntry(template->payload, i + 1, RelationGetDescr(rel), template->columns[i]);
-	}
-	TupleDescFinalize(template->payload);
-	template->payload = BlessTupleDesc(template->payload);
-}
-
 /*
  * Finds out if the table is a shard of Citus, so that tasks can follow the shard to another node.
  */
@@ -470,7 +414,12 @@ make_template(const TriggerData *trigger, const Kind *kind)
 		template->queue.constant = cstring_to_text(definition->tgargs[1]);
 		if (template->nargs == 0)
 			read_all_columns(template, rel);
-		describe_payload(template, rel);
+		template->payload = CreateTemplateTupleDesc(template->nargs);
+		for (int i = 0; i < template->nargs; i++)
+			TupleDescCopyEntry(template->payload, i + 1, RelationGetDescr(rel),
+							   template->args[i].column);
+		TupleDescFinalize(template->payload);
+		template->payload = BlessTupleDesc(template->payload);
 		return template;
 	}
 	template->sql = cstring_to_text(definition->tgargs[1]);
@@ -594,7 +543,7 @@ static bool
 get_argument(const Source *source, TupleTableSlot *row, DwArgument *argument)
 {
 	argument->type = source->type;
-	argument->writer = source->writer;
+	argument->writer = &source->writer;
 	argument->value = slot_getattr(row, source->column, &argument->isnull);
 	return !argument->isnull;
 }
@@ -640,16 +589,15 @@ get_due(const Template *template, TupleTableSlot *row, TimestampTz *due)
 	return true;
 }
 
-/* Fills in the task's arguments from the row. */
-static void
-put_args(DwNewTask *task, const Template *template, TupleTableSlot *row)
+/* Returns the arguments of the row's task: a text[] of its columns. */
+static Datum
+get_args(const Template *template, TupleTableSlot *row)
 {
 	DwArgument *arguments = palloc(template->nargs * sizeof(DwArgument));
 
 	for (int i = 0; i < template->nargs; i++)
 		(void) get_argument(&template->args[i], row, &arguments[i]);
-	dw_new_task_set(task, Anum_task_args, dw_args_texts(arguments, template->nargs), false);
-	dw_new_task_set(task, Anum_task_arg_types, template->arg_types, false);
+	return dw_args_texts(arguments, template->nargs);
 }
 
 /* Returns the payload of the row's message: an object of its columns. */
@@ -662,7 +610,7 @@ get_payload(const Template *template, TupleTableSlot *row)
 	Datum		json;
 
 	for (int i = 0; i < template->nargs; i++)
-		values[i] = slot_getattr(row, template->columns[i], &nulls[i]);
+		values[i] = slot_getattr(row, template->args[i].column, &nulls[i]);
 	tuple = heap_form_tuple(template->payload, values, nulls);
 	json = DirectFunctionCall1(row_to_json, HeapTupleGetDatum(tuple));
 	return DirectFunctionCall1(jsonb_in, CStringGetDatum(TextDatumGetCString(json)));
@@ -732,7 +680,10 @@ schedule_for_row(const Template *template, TupleTableSlot *row)
 	if (template->payload != NULL)
 		dw_new_task_payload(&task, get_payload(template, row));
 	else if (template->nargs > 0)
-		put_args(&task, template, row);
+	{
+		dw_new_task_set(&task, Anum_task_args, get_args(template, row), false);
+		dw_new_task_set(&task, Anum_task_arg_types, template->arg_types, false);
+	}
 	dw_new_task_set(&task, Anum_task_key, PointerGetDatum(key), key == NULL);
 	dw_new_task_set(&task, Anum_task_tag, PointerGetDatum(tag), tag == NULL);
 	dw_new_task_set(&task, Anum_task_more, template->more, template->shard.id == 0);
@@ -746,18 +697,19 @@ fire(FunctionCallInfo fcinfo, const Kind *kind)
 {
 	TriggerData *trigger;
 	Template   *template;
-	ErrorContextCallback callback = {
-		.previous = error_context_stack,
-		.callback = trigger_callback
-	};
+	ErrorContextCallback callback;
 
+	/* the current user, who writes the row, needs the right */
 	if (CALLED_AS_TRIGGER(fcinfo))
-		require_right_of_writer((TriggerData *) fcinfo->context);
+	{
+		dw_push_context(&callback, writer_callback, fcinfo->context);
+		dw_require_right();
+		error_context_stack = callback.previous;
+	}
 	else
 		dw_require_right();
 	trigger = require_trigger(fcinfo, kind);
-	callback.arg = trigger;
-	error_context_stack = &callback;
+	dw_push_context(&callback, trigger_callback, trigger);
 	dw_require_writable(psprintf("%s()", kind->function));
 	template = template_of(trigger, kind);
 	begin_use(template);

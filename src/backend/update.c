@@ -23,10 +23,8 @@
 #include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
-#include "utils/rel.h"
 
 #include "../base/compat.h"
-#include "../base/errors.h"
 #include "../base/settings.h"
 #include "../ending/ending.h"
 #include "../rows/catalog.h"
@@ -45,13 +43,12 @@ PG_FUNCTION_INFO_V1(dw_update);
 typedef struct Changes
 {
 	DwOptions	options;		/* the given options */
-	bool		has_sql;		/* the SQL text */
-	bool		has_args;		/* its arguments, or their types */
-	text	   *sql;
+	StringInfoData names;		/* their names */
+	text	   *sql;			/* NULL: the text stays */
+	bool		has_args;		/* arguments of the SQL, or their types, are given */
 	int			nargs;
 	Datum		args;
 	Datum		arg_types;
-	bool		no_args;
 	ArrayType  *untyped;		/* args, if they are untyped texts and the call gives no SQL text */
 	char	   *queue_name;
 	DwQueueForTask queue;
@@ -68,12 +65,12 @@ read_sql(Changes *changes)
 	ArrayType  *args;
 
 	changes->sql = dw_options_sql(options, &args);
-	changes->has_sql = changes->sql != NULL;
 	changes->has_args = dw_given(options, ARGS) || dw_given(options, NAMED) || types != NULL;
-	if (args != NULL && !changes->has_sql && types == NULL && (ARR_ELEMTYPE(args) == TEXTOID || ARR_ELEMTYPE(args) == VARCHAROID))
+	if (args != NULL && changes->sql == NULL && types == NULL &&
+		(ARR_ELEMTYPE(args) == TEXTOID || ARR_ELEMTYPE(args) == VARCHAROID))
 		changes->untyped = args;
 	if (changes->has_args)
-		changes->nargs = dw_args_parse(args, types, false, &changes->args, &changes->arg_types, &changes->no_args);
+		changes->nargs = dw_args_parse(args, types, false, &changes->args, &changes->arg_types);
 }
 
 /* Reads the changes.  Raises an error if a change is invalid, or if the call gives no change. */
@@ -86,14 +83,16 @@ read_changes(FunctionCallInfo fcinfo, Changes *changes)
 		DW_OPT_PRIORITY, DW_OPT_MAX_ATTEMPTS, DW_OPT_JSON
 	};
 	const DwOptions *options = &changes->options;
-	bool		any = false;
 
 	memset(changes, 0, sizeof(Changes));
 	dw_options_take(fcinfo, parameters, lengthof(parameters), DW_FOR_UPDATE, &changes->options);
 	changes->options.values[DW_OPT_NAME].isnull = true;
+	initStringInfo(&changes->names);
 	for (int i = 0; i < DW_NOPTIONS; i++)
-		any |= !options->values[i].isnull;
-	if (!any)
+		if (!options->values[i].isnull)
+			appendStringInfo(&changes->names, "%s%s", changes->names.len > 0 ? ", " : "",
+							 dw_option_name(i));
+	if (changes->names.len == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("no new value is given"),
@@ -117,8 +116,9 @@ require_kind(const Changes *changes, const DwTaskKey *key)
 {
 	const DwOptions *options = &changes->options;
 
-	if (key->is_message && (changes->has_sql || changes->has_args || dw_given(options, TIMEOUT) ||
-							dw_given(options, RETRY_ON) || dw_given(options, GIVE_UP_ON)))
+	if (key->is_message &&
+		(changes->sql != NULL || changes->has_args || dw_given(options, TIMEOUT) ||
+		 dw_given(options, RETRY_ON) || dw_given(options, GIVE_UP_ON)))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("task %lld is a message", (long long) key->id),
@@ -132,18 +132,6 @@ require_kind(const Changes *changes, const DwTaskKey *key)
 		dw_queue_require_kind(changes->queue_name, changes->queue.external, key->is_message);
 }
 
-/* Raises an error unless the current user may use SET ROLE to the task's owner. */
-static void
-require_becoming(const DwTaskKey *key)
-{
-	if (!dw_can_set_role(GetUserId(), key->owner))
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("permission denied to change the SQL of task %lld", (long long) key->id),
-				 errdetail("The task runs as role \"%s\", and the current user may not use SET ROLE to this role.",
-						   GetUserNameFromId(key->owner, false))));
-}
-
 /*
  * Sets the arguments of a task.  Arguments without types get the types of the old arguments, if
  * their numbers are equal.
@@ -153,17 +141,16 @@ change_args(const Changes *changes, DwNewTask *task)
 {
 	Datum		args = changes->args;
 	Datum		arg_types = changes->arg_types;
-	bool		no_args = changes->no_args;
 
 	if (changes->untyped != NULL && !task->nulls[Anum_task_arg_types - 1])
 	{
 		ArrayType  *types = DatumGetArrayTypeP(task->values[Anum_task_arg_types - 1]);
 
 		if (ArrayGetNItems(ARR_NDIM(types), ARR_DIMS(types)) == changes->nargs)
-			(void) dw_args_parse(changes->untyped, types, true, &args, &arg_types, &no_args);
+			(void) dw_args_parse(changes->untyped, types, true, &args, &arg_types);
 	}
-	dw_new_task_set(task, Anum_task_args, args, no_args);
-	dw_new_task_set(task, Anum_task_arg_types, arg_types, no_args);
+	dw_new_task_set(task, Anum_task_args, args, changes->nargs == 0);
+	dw_new_task_set(task, Anum_task_arg_types, arg_types, changes->nargs == 0);
 }
 
 /*
@@ -190,7 +177,7 @@ change_sql(const Changes *changes, const DwTaskKey *key, DwNewTask *task)
 {
 	int			nargs = changes->nargs;
 
-	if (changes->has_sql)
+	if (changes->sql != NULL)
 		dw_new_task_set(task, Anum_task_sql, PointerGetDatum(changes->sql), false);
 	if (changes->has_args)
 		change_args(changes, task);
@@ -201,10 +188,10 @@ change_sql(const Changes *changes, const DwTaskKey *key, DwNewTask *task)
 		nargs = ArrayGetNItems(ARR_NDIM(args), ARR_DIMS(args));
 	}
 	/* a new text runs with the search_path of this session, an old text with its own search_path */
-	task->check = changes->has_sql && task->owner == GetUserId() ? dw_check_sql_text :
+	task->check = changes->sql != NULL && task->owner == GetUserId() ? dw_check_sql_text :
 		Min(dw_check_sql_text, DW_CHECK_ON);
 	dw_new_task_check(task, nargs);
-	if (changes->has_sql)
+	if (changes->sql != NULL)
 	{
 		/* from now on, read the text as in this session; keep the task's other settings */
 		dw_new_task_set(task, Anum_task_search_path, (Datum) 0, true);
@@ -233,18 +220,6 @@ require_groups(const Changes *changes, const DwNewTask *task)
 	dw_queue_require_groups(name, &queue);
 }
 
-/* Sets the due time, if it is given.  Then the task no longer has a local time. */
-static void
-change_due(const DwOptions *options, DwNewTask *task)
-{
-	if (!dw_given(options, DELAY) && !dw_given(options, DUE))
-		return;
-	dw_options_set_due(options, task);
-	task->values[Anum_task_due - 1] = TimestampTzGetDatum(task->due);
-	dw_more_remove(task->values, task->nulls, Anum_task_more, DW_MORE_NOT_BEFORE);
-	dw_more_remove(task->values, task->nulls, Anum_task_more, DW_MORE_LOCAL);
-}
-
 /* Makes the changes in the columns of the task's row. */
 static void
 apply_changes(const Changes *changes, const DwTaskKey *key, DwNewTask *task)
@@ -253,15 +228,27 @@ apply_changes(const Changes *changes, const DwTaskKey *key, DwNewTask *task)
 
 	require_kind(changes, key);
 	/* new follow-ups run as the owner, too */
-	if (changes->has_sql || changes->has_args || dw_given(options, ON_SUCCESS) || dw_given(options, ON_FAILURE))
+	if (changes->sql != NULL || changes->has_args || dw_given(options, ON_SUCCESS) ||
+		dw_given(options, ON_FAILURE))
 	{
 		dw_refuse_superuser(key->owner);
-		require_becoming(key);
+		if (!dw_can_set_role(GetUserId(), key->owner))
+			ereport(ERROR,
+					(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+					 errmsg("permission denied to change the SQL of task %lld", (long long) key->id),
+					 errdetail("The task runs as role \"%s\", and the current user may not use SET ROLE to this role.",
+							   GetUserNameFromId(key->owner, false))));
 	}
-	if (changes->has_sql || changes->has_args)
+	if (changes->sql != NULL || changes->has_args)
 		change_sql(changes, key, task);
 	dw_options_set(options, task);
-	change_due(options, task);
+	if (dw_given(options, DELAY) || dw_given(options, DUE))
+	{
+		dw_options_set_due(options, task);
+		task->values[Anum_task_due - 1] = TimestampTzGetDatum(task->due);
+		dw_more_remove(task->values, task->nulls, Anum_task_more, DW_MORE_NOT_BEFORE);
+		dw_more_remove(task->values, task->nulls, Anum_task_more, DW_MORE_LOCAL);
+	}
 	if (dw_given(options, PRIORITY))
 		task->priority = DatumGetInt32(dw_option(options, PRIORITY));
 	if (dw_given(options, TO_QUEUE))
@@ -300,19 +287,6 @@ enter_key(Relation rel, const DwTaskKey *key, const DwNewTask *task)
 				 errhint("Wait until the other task has run, or cancel it.")));
 }
 
-/* Returns the names of the options that were given. */
-static char *
-names_of(const Changes *changes)
-{
-	StringInfoData text;
-
-	initStringInfo(&text);
-	for (int i = 0; i < DW_NOPTIONS; i++)
-		if (!changes->options.values[i].isnull)
-			appendStringInfo(&text, "%s%s", text.len > 0 ? ", " : "", dw_option_name(i));
-	return text.data;
-}
-
 /* Changes a task whose row this transaction has deleted, and inserts the row again. */
 static void
 update_taken(Relation rel, HeapTuple tuple, const DwTaskKey *key, const Changes *changes)
@@ -347,7 +321,7 @@ update_taken(Relation rel, HeapTuple tuple, const DwTaskKey *key, const Changes 
 	if (enters)
 		dw_key_leave();
 	if (dw_audits(DW_AUDIT_CONTROL))
-		dw_audit_task("update", task.values, task.nulls, 0, names_of(changes));
+		dw_audit_task("update", task.values, task.nulls, 0, changes->names.data);
 }
 
 /*

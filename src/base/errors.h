@@ -34,6 +34,19 @@
 #define DW_ERRCODE_REPORTED		MAKE_SQLSTATE('D', 'W', '0', '0', '7')
 #define DW_ERRCODE_ROLLED_BACK	MAKE_SQLSTATE('D', 'W', '0', '0', '8')
 
+/*
+ * Begins an error context.  The caller ends the context by restoring error_context_stack from
+ * callback->previous.
+ */
+static inline void
+dw_push_context(ErrorContextCallback *callback, void (*function) (void *arg), const void *arg)
+{
+	callback->callback = function;
+	callback->arg = unconstify(void *, arg);
+	callback->previous = error_context_stack;
+	error_context_stack = callback;
+}
+
 extern ErrorData *dw_take_error(void);
 extern ErrorData *dw_try(void (*work) (void *), void *arg);
 extern void dw_refuse_null(bool isnull, const char *what);

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * signature.c
- *	  Checks the declared columns of rows that SQL functions return, and checks that a trigger
- *	  function is called by a trigger of delay_wheel.
+ *	  Checks the declared columns of rows that SQL functions return, reads arrays, and checks that
+ *	  a trigger function is called by a trigger of delay_wheel.
  *
  * Run by sessions, in calls of the extension's functions.
  *
@@ -20,10 +20,12 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "utils/builtins.h"
+#include "utils/lsyscache.h"
 #include "utils/regproc.h"
 #include "utils/rel.h"
 #include "utils/tuplestore.h"
 
+#include "errors.h"
 #include "signature.h"
 
 /* Maximum number of columns of a row that a function returns. */
@@ -135,4 +137,31 @@ bool
 dw_is_channel(const char *name)
 {
 	return name[0] != '\0' && strlen(name) < NAMEDATALEN;
+}
+
+/* Returns the elements of an array, and sets *nulls and *n. */
+Datum *
+dw_elements(ArrayType *array, bool **nulls, int *n)
+{
+	Oid			type = ARR_ELEMTYPE(array);
+	int16		length;
+	bool		by_value;
+	char		align;
+	Datum	   *elements;
+
+	get_typlenbyvalalign(type, &length, &by_value, &align);
+	deconstruct_array(array, type, length, by_value, align, &elements, nulls, n);
+	return elements;
+}
+
+/* Does the same, and raises an error if an element is null.  "what" names an element. */
+Datum *
+dw_elements_not_null(ArrayType *array, const char *what, int *n)
+{
+	bool	   *nulls;
+	Datum	   *elements = dw_elements(array, &nulls, n);
+
+	for (int i = 0; i < *n; i++)
+		dw_refuse_null(nulls[i], what);
+	return elements;
 }

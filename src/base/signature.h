@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * signature.h
- *	  Checks of rows that functions return, and of calls by triggers.
+ *	  Arguments and rows of SQL functions, and calls by triggers.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,6 +13,7 @@
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "fmgr.h"
+#include "utils/array.h"
 #include "utils/timestamp.h"
 
 /* A column of a row that an SQL function returns. */
@@ -51,6 +52,8 @@ extern void dw_put_columns(FunctionCallInfo fcinfo, const DwColumn *row, int n);
 extern Datum dw_make_row(FunctionCallInfo fcinfo, const DwColumn *row, int n);
 extern bool dw_is_our_schema(Oid schema);
 extern bool dw_is_channel(const char *name);
+extern Datum *dw_elements(ArrayType *array, bool **nulls, int *n);
+extern Datum *dw_elements_not_null(ArrayType *array, const char *what, int *n);
 extern TriggerData *dw_require_trigger(FunctionCallInfo fcinfo, const char *function, bool for_row);
 
 #endif							/* DW_SIGNATURE_H */

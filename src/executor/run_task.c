@@ -177,7 +177,7 @@ dw_run_sql(const DwClaim *claimed, const char *sql)
 	/* clears the snooze of an earlier task that failed after it had committed */
 	(void) dw_snooze_take();
 	dw_may_snooze = true;
-	result = may_keep ? dw_spi_run(sql, params, max_row) : dw_spi_run_once(sql, params, max_row);
+	result = dw_spi_run(sql, params, max_row, may_keep);
 	result.again_at = dw_snooze_take();
 	dw_may_snooze = false;
 	return result;

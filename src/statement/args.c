@@ -3,32 +3,20 @@
  * args.c
  *	  The arguments of a task: the values of $1, $2, ... in its SQL.
  *
- * Run by sessions that schedule tasks, which write the arguments as text, and by
- * executors (and sessions that run a task at once), which read them back.
+ * Run by sessions that schedule tasks, which write the arguments as text, and by executors (and
+ * sessions that run a task at once), which read them back.
  *
- * Fixed settings: each argument is stored as text, with its type in another column.  The two
- * processes may have different settings, and the text form of many types depends on settings: 1
- * February, written under one DateStyle, is read as 2 January under another DateStyle.  So neither
- * process uses its own settings:
+ * README.md explains the fixed settings.  A GUC nest level costs some microseconds, so a process
+ * enters it only for types whose text depends on settings.  A transaction (or subtransaction) must
+ * be open: after an error its abort ends the nest level.
  *
- * - The most common types have a text form that no setting changes, or are written here in such a
- *	 form (dates and times in ISO 8601, floating point numbers with all their digits).
- * - All other types are written and read inside a GUC nest level with fixed values, as postgres_fdw
- *	 does.  A nest level costs some microseconds, so a process enters it only for an argument of
- *	 these types.  A transaction (or subtransaction) must be open: after an error its abort ends the
- *	 nest level.
+ * An untyped argument has the type unknown for the parser.  A "reading" is $n coerced to one type.
+ * Each reading becomes another parameter, with a number after the arguments.  The input function of
+ * the type reads the parameter's value from the literal.  A kept plan contains these parameters,
+ * but their values are read again for each run.
  *
- * Readings: the statement determines the type of an untyped literal, separately at each occurrence
- * of $n.  So for the parser $n has the type unknown.  A "reading" is $n coerced to one type.  Each
- * reading becomes another parameter, with a number after the arguments.  The input function of the
- * type reads the parameter's value from the literal.  A kept plan contains these parameters, but
- * their values are read again for each run.
- *
- * Strangers: reading a value may run code that belongs to its type, such as the CHECK of a domain.
- * The role that chose the type may be another role than the task's owner: a user may pass a value
- * of his own type to a polymorphic function of another role, which schedules a task with this
- * value.  So code of a "stranger", a role without the rights of the task's owner, never runs with
- * the owner's rights (see stranger()).
+ * A "stranger" is a role that lacks the rights of the task's owner.  Its code, such as the CHECK of
+ * its domain, never runs with the owner's rights (see stranger()).
  *
  *-------------------------------------------------------------------------
  */
@@ -40,7 +28,6 @@
 #include "fmgr.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
-#include "nodes/makefuncs.h"
 #include "nodes/params.h"
 #include "parser/parse_coerce.h"
 #include "parser/parse_node.h"
@@ -55,6 +42,8 @@
 #include "utils/syscache.h"
 #include "utils/typcache.h"
 
+#include "../base/errors.h"
+#include "../base/signature.h"
 #include "statement.h"
 
 /* An untyped argument as a value of one type, for one or more occurrences in the statement */
@@ -98,7 +87,6 @@ typedef struct LiteralContext
 {
 	const char *sql;
 	int			location;		/* byte offset in sql */
-	ErrorContextCallback callback;
 } LiteralContext;
 
 /*
@@ -145,16 +133,7 @@ push_argument_context(ArgumentContext *context, const char *sql)
 {
 	context->number = 0;
 	context->sql = sql;
-	context->callback.callback = argument_callback;
-	context->callback.arg = context;
-	context->callback.previous = error_context_stack;
-	error_context_stack = &context->callback;
-}
-
-static void
-pop_argument_context(ArgumentContext *context)
-{
-	error_context_stack = context->callback.previous;
+	dw_push_context(&context->callback, argument_callback, context);
 }
 
 /*
@@ -392,26 +371,18 @@ dw_args_require_limit(int count)
 static int
 fetch_from_array(ArrayType *array, DwArgument **result)
 {
-	Oid			type = ARR_ELEMTYPE(array);
-	int16		length;
-	bool		by_value;
-	char		align;
-	Datum	   *values;
 	bool	   *nulls;
 	int			count;
+	Datum	   *values = dw_elements(array, &nulls, &count);
 
-	get_typlenbyvalalign(type, &length, &by_value, &align);
-	deconstruct_array(array, type, length, by_value, align, &values, &nulls, &count);
 	dw_args_require_limit(count);
-
 	*result = palloc(count * sizeof(DwArgument));
 	for (int i = 0; i < count; i++)
-	{
-		(*result)[i].type = type;
-		(*result)[i].value = values[i];
-		(*result)[i].isnull = nulls[i];
-		(*result)[i].writer = NULL;
-	}
+		(*result)[i] = (DwArgument) {
+			.type = ARR_ELEMTYPE(array),
+			.value = values[i],
+			.isnull = nulls[i]
+		};
 	return count;
 }
 
@@ -436,14 +407,12 @@ fetch_arguments(FunctionCallInfo fcinfo, int first, DwArgument **result)
 	*result = palloc(count * sizeof(DwArgument));
 	for (int i = 0; i < count; i++)
 	{
-		DwArgument *argument = &(*result)[i];
-
-		argument->type = get_fn_expr_argtype(fcinfo->flinfo, first + i);
-		argument->isnull = PG_ARGISNULL(first + i);
-		argument->value = PG_GETARG_DATUM(first + i);
-		argument->writer = NULL;
-
-		if (!OidIsValid(argument->type))
+		(*result)[i] = (DwArgument) {
+			.type = get_fn_expr_argtype(fcinfo->flinfo, first + i),
+			.value = PG_GETARG_DATUM(first + i),
+			.isnull = PG_ARGISNULL(first + i)
+		};
+		if (!OidIsValid((*result)[i].type))
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					 errmsg("could not determine data type for argument %d of the task",
@@ -491,7 +460,7 @@ dw_args_texts(const DwArgument *arguments, int count)
 			check_type(argument->type);
 	}
 	leave_fixed_settings(&nest_level);
-	pop_argument_context(&context);
+	error_context_stack = context.callback.previous;
 
 	return PointerGetDatum(construct_md_array(texts, nulls, 1, &count, &one,
 											  TEXTOID, -1, false, TYPALIGN_INT));
@@ -514,25 +483,20 @@ write_arguments(const DwArgument *arguments, int count, Datum *args, Datum *type
 
 /*
  * Collects the task's arguments in a call of an SQL function that is declared VARIADIC "any", from
- * the function's argument number "first" (counted from 0) on.  Sets *args to the text[] for a
- * task's row, in which a NULL element is a NULL argument, and *types to a regtype[] of the same
- * length.  An untyped literal has the type InvalidOid (printed as -), and its text is stored
- * unchanged.
- *
- * Returns the number of arguments.  If there are no arguments, sets *isnull to true and both Datums
- * to 0.  The result is in the current memory context.
+ * the function's argument number "first" (counted from 0) on.  Returns their number.  If it is not
+ * 0, sets *args to the text[] for a task's row, in which a NULL element is a NULL argument, and
+ * *types to a regtype[] of the same length.  An untyped literal has the type InvalidOid (printed as
+ * -), and its text is stored unchanged.
  *
  * Raises an error for a type whose values cannot be stored as text, and for more than DW_MAX_ARGS
  * elements of a VARIADIC array.
  */
 int
-dw_args_collect(FunctionCallInfo fcinfo, int first, Datum *args, Datum *types, bool *isnull)
+dw_args_collect(FunctionCallInfo fcinfo, int first, Datum *args, Datum *types)
 {
 	DwArgument *arguments = NULL;
 	int			count = fetch_arguments(fcinfo, first, &arguments);
 
-	*args = *types = (Datum) 0;
-	*isnull = (count == 0);
 	if (count > 0)
 		write_arguments(arguments, count, args, types);
 	return count;
@@ -649,21 +613,6 @@ require_list(ArrayType *array, const char *what)
 }
 
 /*
- * Takes the elements of the array of the parameter "what".  Returns their number.  Raises an error
- * if the array has several dimensions.
- */
-static int
-fetch_list(ArrayType *array, Oid type, int16 length, bool by_value, const char *what,
-		   Datum **values, bool **nulls)
-{
-	int			count;
-
-	require_list(array, what);
-	deconstruct_array(array, type, length, by_value, TYPALIGN_INT, values, nulls, &count);
-	return count;
-}
-
-/*
  * Makes an argument from a type and a text (NULL: a NULL argument).  Reads the text under the
  * session's settings, like a literal.  Raises an error if the type does not exist or cannot be
  * stored, or if its input function refuses the text.  Does not check the text of an untyped
@@ -700,8 +649,7 @@ parse_argument(DwArgument *argument, Oid type, char *string, bool is_row_type)
 
 /* Makes the columns of a task's row from an array of arguments of one type. */
 static int
-parse_typed(ArrayType *args, ArrayType *types,
-			Datum *stored_args, Datum *stored_types, bool *isnull)
+parse_typed(ArrayType *args, ArrayType *types, Datum *stored_args, Datum *stored_types)
 {
 	DwArgument *arguments;
 	int			count;
@@ -713,7 +661,6 @@ parse_typed(ArrayType *args, ArrayType *types,
 				 errdetail("args is an array of type %s, which is the type of all arguments.", format_type_be(ARR_ELEMTYPE(args)))));
 	require_list(args, "args");
 	count = fetch_from_array(args, &arguments);
-	*isnull = count == 0;
 	if (count > 0)
 		write_arguments(arguments, count, stored_args, stored_types);
 	return count;
@@ -721,17 +668,13 @@ parse_typed(ArrayType *args, ArrayType *types,
 
 /*
  * Makes the columns of a task's row as dw_args_collect() does, from arguments that the user passed
- * as an array and regtype[].  Reads texts under the settings of the session, like literals.
- * Elements that are no texts keep their type.
- *
- * args may be NULL (no arguments).  If types is NULL, all arguments are untyped; a NULL element of
- * types means an untyped argument.  Raises an error if the arrays have different lengths or several
- * dimensions, or if types is given and the elements of args are no texts.  are_row_types: the types
- * come from a task's row, see parse_argument().
+ * as an array (NULL: no arguments) and regtype[].  If types is NULL, all texts are untyped; a NULL
+ * element of types means an untyped argument.  Elements that are no texts keep their type.
+ * are_row_types: the types come from a task's row, see parse_argument().
  */
 int
 dw_args_parse(ArrayType *args, ArrayType *types, bool are_row_types,
-			  Datum *stored_args, Datum *stored_types, bool *isnull)
+			  Datum *stored_args, Datum *stored_types)
 {
 	ArgumentContext context;
 	DwArgument *arguments;
@@ -742,14 +685,18 @@ dw_args_parse(ArrayType *args, ArrayType *types, bool are_row_types,
 	int			count = 0;
 	int			type_count = 0;
 
-	*stored_args = *stored_types = (Datum) 0;
 	if (args != NULL && ARR_ELEMTYPE(args) != TEXTOID && ARR_ELEMTYPE(args) != VARCHAROID)
-		return parse_typed(args, types, stored_args, stored_types, isnull);
+		return parse_typed(args, types, stored_args, stored_types);
 	if (args != NULL)
-		count = fetch_list(args, ARR_ELEMTYPE(args), -1, false, "args", &texts, &nulls);
+	{
+		require_list(args, "args");
+		texts = dw_elements(args, &nulls, &count);
+	}
 	if (types != NULL)
-		type_count = fetch_list(types, REGTYPEOID, sizeof(Oid), true, "arg_types",
-								&type_oids, &untyped);
+	{
+		require_list(types, "arg_types");
+		type_oids = dw_elements(types, &untyped, &type_count);
+	}
 	if (types != NULL && type_count != count)
 		ereport(ERROR,
 				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
@@ -757,7 +704,6 @@ dw_args_parse(ArrayType *args, ArrayType *types, bool are_row_types,
 						count, type_count),
 				 errhint("Without arg_types, all arguments take their types from the statement. For a single argument, use '-' in arg_types.")));
 
-	*isnull = (count == 0);
 	if (count == 0)
 		return 0;
 	dw_args_require_limit(count);
@@ -774,7 +720,7 @@ dw_args_parse(ArrayType *args, ArrayType *types, bool are_row_types,
 		parse_argument(&arguments[i], OidIsValid(type) ? type : UNKNOWNOID,
 					   nulls[i] ? NULL : TextDatumGetCString(texts[i]), are_row_types);
 	}
-	pop_argument_context(&context);
+	error_context_stack = context.callback.previous;
 	write_arguments(arguments, count, stored_args, stored_types);
 	return count;
 }
@@ -806,23 +752,16 @@ read_other(Oid type, const char *string, int *nest_level)
 	return OidInputFunctionCall(input, unconstify(char *, string), io_param, typmod);
 }
 
-/* Raises an error if the type of a stored argument was dropped. */
-static void
-check_type_exists(Oid type)
-{
-	if (!SearchSysCacheExists1(TYPEOID, ObjectIdGetDatum(type)))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("type with OID %u does not exist", type),
-				 errdetail("The type that the argument had when the task was scheduled has been dropped.")));
-}
-
 /* Reads the stored text of one typed argument.  param has the type and the null flag. */
 static void
 read_argument(ParamExternData *param, Datum stored, int *nest_level)
 {
-	if (!input_is_fixed(param->ptype))
-		check_type_exists(param->ptype);
+	if (!input_is_fixed(param->ptype) &&
+		!SearchSysCacheExists1(TYPEOID, ObjectIdGetDatum(param->ptype)))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("type with OID %u does not exist", param->ptype),
+				 errdetail("The type that the argument had when the task was scheduled has been dropped.")));
 	if (param->isnull)
 		return;
 
@@ -944,10 +883,9 @@ find_reading(DwBinding *binding, int number, Oid type, int32 typmod, int locatio
 	{
 		int			max = Max(binding->max_readings * 2, 4);
 
-		if (binding->readings == NULL)
-			binding->readings = MemoryContextAlloc(binding->context, max * sizeof(Reading));
-		else
-			binding->readings = repalloc(binding->readings, max * sizeof(Reading));
+		binding->readings = binding->readings == NULL ?
+			MemoryContextAlloc(binding->context, max * sizeof(Reading)) :
+			repalloc(binding->readings, max * sizeof(Reading));
 		binding->max_readings = max;
 	}
 	reading = &binding->readings[binding->nreadings];
@@ -1053,19 +991,17 @@ literal_callback(void *arg)
 static void
 read_literals(DwBinding *binding)
 {
-	LiteralContext context = {
-		.sql = binding->sql,
-		.callback = {.previous = error_context_stack, .callback = literal_callback, .arg = &context}
-	};
+	LiteralContext context = {.sql = binding->sql};
+	ErrorContextCallback callback;
 
-	error_context_stack = &context.callback;
+	dw_push_context(&callback, literal_callback, &context);
 	for (int i = 0; i < binding->nreadings; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
 		context.location = binding->readings[i].location;
 		read_literal(binding, &binding->readings[i]);
 	}
-	error_context_stack = context.callback.previous;
+	error_context_stack = callback.previous;
 }
 
 /* Makes a binding for nargs arguments, all of them untyped so far. */
@@ -1178,21 +1114,24 @@ dw_args_any_untyped(Datum args, bool args_null, Datum types, bool types_null)
 	return false;
 }
 
-/* Fills in the argument with the index i. An invalid type means untyped. */
+/*
+ * Sets the argument with the index i, whose value may be set later.  An invalid type means untyped.
+ * Then the parse analysis adds readings, whose values a hook returns.
+ */
 static void
-fill_parameter(ParamListInfo params, int i, Oid type, Datum stored, bool isnull, int *nest_level)
+set_argument(DwBinding *binding, int i, Oid type, Datum value, bool isnull)
 {
-	ParamExternData *param = &params->params[i];
+	ParamListInfo params = binding->params;
 
-	param->value = (Datum) 0;
-	param->isnull = isnull;
-	param->pflags = PARAM_FLAG_CONST;
-	param->ptype = OidIsValid(type) ? type : UNKNOWNOID;
-
-	if (OidIsValid(type))
-		read_argument(param, stored, nest_level);
-	else if (!isnull)
-		param->value = CStringGetDatum(TextDatumGetCString(stored));
+	binding->types[i] = type;
+	if (!OidIsValid(type))
+		params->paramFetch = fetch_parameter;
+	params->params[i] = (ParamExternData) {
+		.value = value,
+		.isnull = isnull,
+		.pflags = PARAM_FLAG_CONST,
+		.ptype = OidIsValid(type) ? type : UNKNOWNOID
+	};
 }
 
 /* Makes a binding and a parameter list for count arguments, without values. */
@@ -1217,46 +1156,26 @@ ParamListInfo
 dw_args_constants(const DwConstants *constants)
 {
 	DwBinding  *binding = make_list(constants->count);
-	ParamListInfo params = binding->params;
 
 	for (int i = 0; i < constants->count; i++)
-	{
-		Oid			type = constants->types[i];
-
-		binding->types[i] = type;
-		if (!OidIsValid(type))
-			params->paramFetch = fetch_parameter;
-		params->params[i].value = constants->values[i];
-		params->params[i].isnull = false;
-		params->params[i].pflags = PARAM_FLAG_CONST;
-		params->params[i].ptype = OidIsValid(type) ? type : UNKNOWNOID;
-	}
-	return params;
+		set_argument(binding, i, constants->types[i], constants->values[i], false);
+	return binding->params;
 }
 
 /*
  * Turns the columns args and arg_types of a task's row back into values, for SPI_execute_extended()
- * (options.params).  Returns NULL if there are no arguments.
- *
- * A typed argument becomes a parameter with its value.  An untyped argument means the same as a
- * literal at each occurrence of $n: the occurrence determines the type, and the literal is read
- * under the settings of this moment.  For this, the parserSetup of the result adds parameters after
- * the arguments.
- *
- * If types is NULL, all arguments are untyped; a NULL element of types means an untyped argument.
- * The result and its values are in the current memory context, which must outlive the run.  args
- * and types need not outlive the run.  sql is only for messages, and may be NULL.
+ * (options.params).  Returns NULL if there are no arguments.  If types is NULL, all arguments are
+ * untyped; a NULL element of types means an untyped argument.  The result and its values are in the
+ * current memory context, which must outlive the run.  sql is only for messages, and may be NULL.
  *
  * This function can run code of users (a domain's CHECK, an input function).  So call this function
- * as the task's owner, in the transaction that will run the task's SQL.  Code of a stranger runs
- * with the stranger's rights.
+ * as the task's owner, in the transaction that will run the task's SQL.
  */
 ParamListInfo
 dw_args_params(const char *sql, Datum args, bool args_null, Datum types, bool types_null)
 {
 	ArgumentContext context;
 	DwBinding  *binding;
-	ParamListInfo params;
 	Datum	   *texts;
 	Datum	   *type_oids;
 	bool	   *nulls;
@@ -1271,26 +1190,26 @@ dw_args_params(const char *sql, Datum args, bool args_null, Datum types, bool ty
 		return NULL;
 
 	binding = make_list(count);
-	params = binding->params;
-
 	push_argument_context(&context, sql);
 	for (int i = 0; i < count; i++)
 	{
+		Oid			type = InvalidOid;
+
 		CHECK_FOR_INTERRUPTS();
 		context.number = i + 1;
 		/* plain SQL may have stored the type "unknown", which means untyped */
 		if (type_oids != NULL && !untyped[i] && DatumGetObjectId(type_oids[i]) != UNKNOWNOID)
-			binding->types[i] = DatumGetObjectId(type_oids[i]);
-		/* the parse analysis adds readings, whose values this hook returns */
-		if (!OidIsValid(binding->types[i]))
-			params->paramFetch = fetch_parameter;
-		fill_parameter(params, i, binding->types[i], texts[i], nulls[i], &nest_level);
+			type = DatumGetObjectId(type_oids[i]);
+		set_argument(binding, i, type, (Datum) 0, nulls[i]);
+		if (OidIsValid(type))
+			read_argument(&binding->params->params[i], texts[i], &nest_level);
+		else if (!nulls[i])
+			binding->params->params[i].value = CStringGetDatum(TextDatumGetCString(texts[i]));
 	}
 	leave_fixed_settings(&nest_level);
 	check_domains(binding, &context);
-	pop_argument_context(&context);
-
-	return params;
+	error_context_stack = context.callback.previous;
+	return binding->params;
 }
 
 /*

@@ -27,21 +27,19 @@
 #include "access/htup_details.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
-#include "executor/executor.h"
 #include "executor/tuptable.h"
-#include "funcapi.h"
 #include "miscadmin.h"
 #include "parser/parse_coerce.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
-#include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 #include "utils/typcache.h"
 
 #include "../base/errors.h"
+#include "../base/signature.h"
 #include "statement.h"
 
 /*---- The receiver ----*/
@@ -59,16 +57,10 @@ forget(DwFirstRow *row)
 	row->met = false;
 }
 
-/* Returns the uncompressed size of a value in bytes, without reading the value. */
-static Size
-value_size(Datum value, Form_pg_attribute attribute)
-{
-	if (attribute->attlen == -1)
-		return toast_raw_datum_size(value) - VARHDRSZ;
-	return attribute->attlen == -2 ? strlen(DatumGetCString(value)) : attribute->attlen;
-}
-
-/* Returns true if all values of a row together are not longer than the limit. */
+/*
+ * Returns true if all values of a row together are not longer than the limit.  Compressed values
+ * count with their uncompressed size, and are not read.
+ */
 static bool
 is_short(TupleTableSlot *slot, Size limit)
 {
@@ -76,8 +68,14 @@ is_short(TupleTableSlot *slot, Size limit)
 
 	slot_getallattrs(slot);
 	for (int i = 0; i < slot->tts_tupleDescriptor->natts && size <= limit; i++)
+	{
+		int			length = TupleDescAttr(slot->tts_tupleDescriptor, i)->attlen;
+		Datum		value = slot->tts_values[i];
+
 		if (!slot->tts_isnull[i])
-			size += value_size(slot->tts_values[i], TupleDescAttr(slot->tts_tupleDescriptor, i));
+			size += length == -1 ? toast_raw_datum_size(value) - VARHDRSZ :
+				length == -2 ? strlen(DatumGetCString(value)) : length;
+	}
 	return size <= limit;
 }
 
@@ -225,18 +223,12 @@ static bool
 is_trusted_array(Datum value)
 {
 	ArrayType  *array = DatumGetArrayTypeP(value);
-	Oid			type = ARR_ELEMTYPE(array);
-	Datum	   *elements;
 	bool	   *nulls;
-	int16		len;
-	bool		byval;
-	char		align;
 	int			n;
+	Datum	   *elements = dw_elements(array, &nulls, &n);
 
-	get_typlenbyvalalign(type, &len, &byval, &align);
-	deconstruct_array(array, type, len, byval, align, &elements, &nulls, &n);
 	for (int i = 0; i < n; i++)
-		if (!nulls[i] && !is_trusted_value(type, elements[i]))
+		if (!nulls[i] && !is_trusted_value(ARR_ELEMTYPE(array), elements[i]))
 			return false;
 	return true;
 }
@@ -261,36 +253,23 @@ is_trusted_value(Oid type, Datum value)
 
 /*---- The row as jsonb ----*/
 
-/* Returns the row as jsonb.  Functions of its types may raise any error. */
-static Jsonb *
-row_as_jsonb(DwFirstRow *row)
-{
-	Datum		record;
-	text	   *json;
-
-	if (!is_trusted_row(row->desc, row->tuple))
-		return not_kept();
-	if (row->desc->tdtypeid == RECORDOID && row->desc->tdtypmod < 0)
-		assign_record_type_typmod(row->desc);
-	record = heap_copy_tuple_as_datum(row->tuple, row->desc);
-	json = DatumGetTextPP(DirectFunctionCall1(row_to_json, record));
-	return dw_jsonb_within(text_to_cstring(json), row->limit);
-}
-
-/* The row that dw_first_row_take() converts, and the result. */
-typedef struct RowTry
-{
-	DwFirstRow *row;
-	Jsonb	   *result;
-} RowTry;
-
+/* For dw_try(): sets row->jsonb.  Functions of its types may raise any error. */
 static void
-try_row_as_jsonb(void *arg)
+convert_row(void *arg)
 {
-	RowTry	   *try = arg;
+	DwFirstRow *row = arg;
+	Datum		record;
+	Datum		json;
 
 	PushActiveSnapshot(GetTransactionSnapshot());
-	try->result = row_as_jsonb(try->row);
+	if (is_trusted_row(row->desc, row->tuple))
+	{
+		if (row->desc->tdtypeid == RECORDOID && row->desc->tdtypmod < 0)
+			assign_record_type_typmod(row->desc);
+		record = heap_copy_tuple_as_datum(row->tuple, row->desc);
+		json = DirectFunctionCall1(row_to_json, record);
+		row->jsonb = dw_jsonb_within(TextDatumGetCString(json), row->limit);
+	}
 	PopActiveSnapshot();
 }
 
@@ -303,13 +282,13 @@ Jsonb *
 dw_first_row_take(DwFirstRow *row)
 {
 	MemoryContext context;
-	RowTry		try = {.row = row};
 
 	if (!row->met)
 		return NULL;
 	context = MemoryContextSwitchTo(row->context);
-	if (row->tuple == NULL || dw_try(try_row_as_jsonb, &try) != NULL)
-		try.result = not_kept();
+	row->jsonb = NULL;
+	if (row->tuple == NULL || dw_try(convert_row, row) != NULL || row->jsonb == NULL)
+		row->jsonb = not_kept();
 	MemoryContextSwitchTo(context);
-	return try.result;
+	return row->jsonb;
 }

@@ -22,8 +22,8 @@
 #include "utils/varlena.h"
 
 #include "../base/compat.h"
-#include "../base/errors.h"
 #include "../base/settings.h"
+#include "../base/signature.h"
 #include "statement.h"
 
 /* Limits for the settings of a task: their number, and the bytes of names and values */
@@ -49,16 +49,6 @@ static const struct
 
 /*---- Names ----*/
 
-/* Returns true if the name matches the entry of the list, which may end with *. */
-static bool
-is_named(const char *listed, const char *name)
-{
-	size_t		length = strcspn(listed, "*");
-
-	return listed[length] == '*' ? pg_strncasecmp(listed, name, length) == 0 :
-		pg_strcasecmp(listed, name) == 0;
-}
-
 /* Raises an error if the setting must not be kept. */
 static void
 refuse_setting(const char *name)
@@ -66,11 +56,17 @@ refuse_setting(const char *name)
 	if (pg_strcasecmp(name, DW_TRACEPARENT) == 0)
 		return;
 	for (size_t i = 0; i < lengthof(refused); i++)
-		if (is_named(refused[i].name, name))
+	{
+		const char *listed = refused[i].name;
+		size_t		length = strcspn(listed, "*");
+
+		if (listed[length] == '*' ? pg_strncasecmp(listed, name, length) == 0 :
+			pg_strcasecmp(listed, name) == 0)
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					 errmsg("setting \"%s\" cannot be kept with a task", name),
 					 errhint("%s", refused[i].hint)));
+	}
 }
 
 /* Returns true if the setting belongs to an application, and no part of the server defines it. */
@@ -95,16 +91,12 @@ set(const char *name, const char *value, GucAction action, bool really)
 static Datum *
 read_names(ArrayType *names, int *n)
 {
-	Datum	   *elements;
-	bool	   *nulls;
+	Datum	   *elements = dw_elements_not_null(names, "name in keep_settings", n);
 
-	deconstruct_array(names, TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls, n);
 	if (*n > MAX_SETTINGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("%s must not have more than %d elements", "keep_settings", MAX_SETTINGS)));
-	for (int i = 0; i < *n; i++)
-		dw_refuse_null(nulls[i], "name in keep_settings");
 	return elements;
 }
 

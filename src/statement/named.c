@@ -18,14 +18,12 @@
 #include "catalog/pg_type.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
-#include "parser/parser.h"
-#include "parser/scanner.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/jsonb.h"
 
-#include "../base/compat.h"
+#include "../base/errors.h"
 #include "statement.h"
 
 /* A value, and its name */
@@ -140,28 +138,15 @@ number_for_name(Numbering *numbering, int location, int length)
 	return found->number;
 }
 
-/* Replaces a colon, and the name directly after the colon, by a number. */
-static void
-put_number(Numbering *numbering, int colon, int length)
-{
-	StringInfo	result = &numbering->result;
-
-	appendBinaryStringInfo(result, numbering->sql + numbering->copied, colon - numbering->copied);
-	/* in LIMIT:n the colon ends the word before, but in LIMIT$1 nothing would end the word */
-	if (result->len > 0 && dw_is_word_char(result->data[result->len - 1]))
-		appendStringInfoChar(result, ' ');
-	appendStringInfo(result, "$%d", number_for_name(numbering, colon + 1, length));
-	numbering->copied = colon + 1 + length;
-}
-
 /*
- * Handles one token of the text: a word directly after a colon is a name.  E'...' and similar
- * tokens begin like a name, but are no names.
+ * Handles one token of the text: a word directly after a colon is a name, and becomes a number.
+ * E'...' and similar tokens begin like a name, but are no names.
  */
 static void
 look_at_token(Numbering *numbering, int token, int location)
 {
 	int			length = name_length(numbering->sql + location);
+	StringInfo	result = &numbering->result;
 
 	if (token == DW_TOKEN_PARAM)
 		ereport(ERROR,
@@ -170,7 +155,15 @@ look_at_token(Numbering *numbering, int token, int location)
 				 dw_sql_text_errposition(numbering->sql, location)));
 	if (numbering->colon >= 0 && numbering->colon == location - 1 && length > 0 &&
 		(token == DW_TOKEN_IDENT || token > DW_TOKEN_PARAM))
-		put_number(numbering, numbering->colon, length);
+	{
+		appendBinaryStringInfo(result, numbering->sql + numbering->copied,
+							   numbering->colon - numbering->copied);
+		/* in LIMIT:n the colon ends the word before, but in LIMIT$1 nothing would end the word */
+		if (result->len > 0 && dw_is_word_char(result->data[result->len - 1]))
+			appendStringInfoChar(result, ' ');
+		appendStringInfo(result, "$%d", number_for_name(numbering, location, length));
+		numbering->copied = location + length;
+	}
 	numbering->colon = token == ':' ? location : -1;
 }
 
@@ -203,12 +196,8 @@ dw_named_numbered(const text *sql, Jsonb *values, ArrayType **args)
 {
 	Numbering	numbering = {.sql = text_to_cstring(sql), .colon = -1};
 	DwSqlText	shown = {.sql = numbering.sql};
-	ErrorContextCallback callback = {.previous = error_context_stack, .callback = dw_sql_text_callback, .arg = &shown};
-	core_yyscan_t scanner;
-	core_yy_extra_type extra;
-	core_YYSTYPE value;
-	YYLTYPE		location;
-	int			token;
+	ErrorContextCallback callback;
+	DwTokens	tokens;
 
 	if (!JB_ROOT_IS_OBJECT(values))
 		ereport(ERROR,
@@ -218,16 +207,14 @@ dw_named_numbered(const text *sql, Jsonb *values, ArrayType **args)
 	take_values(&numbering, values);
 	initStringInfo(&numbering.result);
 
-	error_context_stack = &callback;
-	scanner = scanner_init(numbering.sql, &extra, &ScanKeywords, ScanKeywordTokens);
-	/* the check of the text raises the warnings */
-	dw_no_escape_warning(&extra);
-	while ((token = core_yylex(&value, &location, scanner)) != 0)
+	dw_push_context(&callback, dw_sql_text_callback, &shown);
+	dw_tokens_begin(&tokens, numbering.sql);
+	while (dw_tokens_next(&tokens))
 	{
 		CHECK_FOR_INTERRUPTS();
-		look_at_token(&numbering, token, location);
+		look_at_token(&numbering, tokens.token, tokens.location);
 	}
-	scanner_finish(scanner);
+	dw_tokens_end(&tokens);
 	check_values_used(&numbering);
 	error_context_stack = callback.previous;
 

@@ -5,25 +5,9 @@
  *
  * Run by executors, for tasks that share a transaction and have a kept plan (plans.c).
  *
- * Setting up a plan for its run, and cleaning up, costs PostgreSQL about as much as finding one row
- * and changing it.  A query that stays open is set up once in a batch.  For each run the query gets
- * a new snapshot and new arguments, as the inner side of a nested loop gets the values of the next
- * outer row.
- *
- * A task must not notice this.  So a query stays open only
- *
- * - if its plan is generic, and finds one row by an index and changes it, inserts one row, or only
- *	 computes: these nodes of PostgreSQL can begin again, see can_begin_again();
- * - if it calls no C functions of other extensions, directly or by triggers: such a function may
- *	 keep a state until the end of its query;
- * - if all functions in SQL that it calls were inlined: before PostgreSQL 18, any other function in
- *	 SQL is parsed and planned once in a query, for the search_path and the role of this moment,
- *	 which the query itself may have set;
- * - while no other extension watches queries by a hook: it would see one query instead of many.
- *
- * A query is closed when its plan is not valid any more, when plans.c forgets the plan, before a
- * utility statement, and before the commit of the batch.  An abort frees the query's memory and
- * resources: snapshots, buffers and tables belong to the batch's transaction.
+ * README.md describes which queries stay open, and when they are closed: no task may notice an open
+ * query.  An abort frees the query's memory and resources: snapshots, buffers and tables belong to
+ * the batch's transaction.
  *
  *-------------------------------------------------------------------------
  */
@@ -37,7 +21,6 @@
 #include "commands/trigger.h"
 #include "executor/executor.h"
 #include "executor/spi.h"
-#include "executor/spi_priv.h"
 #include "lib/ilist.h"
 #include "nodes/execnodes.h"
 #include "nodes/nodeFuncs.h"
@@ -51,6 +34,7 @@
 #include "utils/syscache.h"
 
 #include "../base/compat.h"
+#include "../base/errors.h"
 #include "../base/inject.h"
 #include "statement.h"
 
@@ -66,7 +50,6 @@ struct DwOpenQuery
 	CachedPlanSource *source;
 	CachedPlan *plan;			/* pinned */
 	QueryDesc  *desc;
-	ParamListInfo params;		/* the values of the run; NULL: no parameters */
 	bool		was_run;
 	bool		runs;			/* the current task runs it */
 };
@@ -253,15 +236,15 @@ open_query(DwOpenPlace *place, CachedPlanSource *source, CachedPlan *plan,
 												  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext outer = MemoryContextSwitchTo(context);
 	DwOpenQuery *query = palloc0(sizeof(DwOpenQuery));
+	ParamListInfo params = options->params == NULL ? NULL :
+		makeParamList(options->params->numParams);
 
 	query->context = context;
 	query->place = place;
 	query->source = source;
 	query->plan = plan;
-	if (options->params != NULL)
-		query->params = makeParamList(options->params->numParams);
 	query->desc = CreateQueryDesc(linitial_node(PlannedStmt, plan->stmt_list), source->query_string,
-								  GetActiveSnapshot(), InvalidSnapshot, options->dest, query->params,
+								  GetActiveSnapshot(), InvalidSnapshot, options->dest, params,
 								  NULL, 0);
 	ExecutorStart(query->desc, 0);
 	MemoryContextSwitchTo(outer);
@@ -359,19 +342,6 @@ begin_again(DwOpenQuery *query)
 	pgstat_report_query_id(query->desc->plannedstmt->queryId, false);
 }
 
-/*
- * Returns true if the query can begin again after its run.  A query that has found a row that
- * another transaction had changed cannot begin again, since its state contains rechecks with the
- * snapshot of this run.
- */
-static bool
-may_stay_open(const DwOpenQuery *query)
-{
-	const ModifyTableState *change = change_of(query);
-
-	return change == NULL || change->mt_epqstate.recheckestate == NULL;
-}
-
 /* Returns SPI's result code for the query. */
 static int
 spi_code(CmdType operation)
@@ -394,10 +364,11 @@ static int
 run_once(DwOpenQuery *query, const SPIExecuteOptions *options)
 {
 	int			result = spi_code(query->desc->operation);
+	const ModifyTableState *change = change_of(query);
 
 	query->runs = true;
 	query->desc->dest = options->dest;
-	copy_values(options->params, query->params);
+	copy_values(options->params, query->desc->params);
 	if (query->was_run)
 		begin_again(query);
 	ExecutorRun(query->desc, ForwardScanDirection, 0 DW_NOT_ONCE);
@@ -407,7 +378,9 @@ run_once(DwOpenQuery *query, const SPIExecuteOptions *options)
 	if (!query->was_run && !table_can_be_kept(query))
 		query->place->refused = query->plan->generation;
 	query->was_run = true;
-	if (query->place->refused == query->plan->generation || !may_stay_open(query))
+	/* rechecks of a row that another transaction had changed stay in its state, by this snapshot */
+	if (query->place->refused == query->plan->generation ||
+		(change != NULL && change->mt_epqstate.recheckestate != NULL))
 		dw_open_query_close(query);
 	return result;
 }
@@ -445,11 +418,7 @@ bool
 dw_open_query_run(DwOpenPlace *place, SPIPlanPtr spi, const SPIExecuteOptions *options, int *result)
 {
 	CachedPlanSource *source = linitial(SPI_plan_get_plan_sources(spi));
-	ErrorContextCallback callback = {
-		.previous = error_context_stack,
-		.callback = query_callback,
-		.arg = unconstify(char *, source->query_string)
-	};
+	ErrorContextCallback callback;
 	DwOpenQuery *query;
 
 	/* checked for each task, since an earlier task may have loaded a library */
@@ -458,7 +427,7 @@ dw_open_query_run(DwOpenPlace *place, SPIPlanPtr spi, const SPIExecuteOptions *o
 	if (!may_open)
 		return false;
 	query = place->query;
-	error_context_stack = &callback;
+	dw_push_context(&callback, query_callback, source->query_string);
 	if (query != NULL && !is_valid(query))
 	{
 		dw_open_query_close(query);
@@ -522,16 +491,12 @@ dw_open_queries_end(void)
 void
 dw_open_queries_forget(void)
 {
-	dlist_mutable_iter iter;
+	dlist_iter	iter;
 
 	may_open = false;
-	dlist_foreach_modify(iter, &queries)
-	{
+	dlist_foreach(iter, &queries)
 		/* cppcheck-suppress nullPointer */
-		DwOpenQuery *query = dlist_container(DwOpenQuery, node, iter.cur);
-
-		query->place->query = NULL;
-		dlist_delete(iter.cur);
-	}
+		dlist_container(DwOpenQuery, node, iter.cur)->place->query = NULL;
+	dlist_init(&queries);
 	nqueries = 0;
 }

@@ -6,17 +6,12 @@
  * Run by sessions that schedule tasks, and by executors whose tasks do so, if the setting
  * delay_wheel.check_sql or the option check_sql is "plan".
  *
- * The statements are analyzed, rewritten and planned like a prepared statement.  The rights of the
- * current user (the future owner of the task) are checked as at the start of an execution.  Nothing
- * is executed.  But planning may evaluate functions that are declared immutable or stable, as for
- * each query.
+ * The statements are analyzed, rewritten and planned like a prepared statement, but not executed.
+ * Planning may evaluate functions that are declared immutable or stable, as for each query.  A
+ * rolled back subtransaction releases the locks on tables that the task will use.
  *
- * The check runs in a subtransaction that is rolled back, so that no lock stays on a table that the
- * task will use.
- *
- * A missing object is an error, although it may be created before the task is due.  So this check
- * is made only on request.  A task may create objects that its later statements need, so the
- * statements after the first utility statement are not checked.
+ * A task may create objects that its later statements need, so the statements after the first
+ * utility statement are not checked.
  *
  *-------------------------------------------------------------------------
  */
@@ -40,6 +35,7 @@
 #include "utils/snapmgr.h"
 
 #include "../base/compat.h"
+#include "../base/errors.h"
 #include "statement.h"
 
 /*---- Rights ----*/
@@ -145,15 +141,11 @@ void
 dw_check_plan(const text *text, Datum args, bool args_null, Datum types, bool types_null)
 {
 	DwSqlText	shown = {.sql = text_to_cstring(text)};
-	ErrorContextCallback callback = {
-		.previous = error_context_stack,
-		.callback = dw_sql_text_callback,
-		.arg = &shown
-	};
+	ErrorContextCallback callback;
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
 
-	error_context_stack = &callback;
+	dw_push_context(&callback, dw_sql_text_callback, &shown);
 	BeginInternalSubTransaction(NULL);
 	PG_TRY();
 	{

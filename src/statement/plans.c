@@ -3,34 +3,13 @@
  * plans.c
  *	  Runs the SQL of tasks by plans that an executor keeps.
  *
- * Run by executors.  delay_run() does not use kept plans, so a plan is never used by two runs at a
- * time.
+ * Run by executors, and without kept plans by sessions that run a task at once.
  *
- * Parsing, analyzing and planning a short statement costs several times as much as running it.  So
- * a text that comes again is run by a saved SPI plan, like a client's prepared statement: the first
- * runs with arguments are planned for their values, later runs may use a generic plan.
- *
- * A task's SQL must mean the same as if it were parsed at the time of the run.  So all kept plans
- * are forgotten when
- *
- * - a catalog of names, types or privileges changes: a new table or function may come before the
- *	 object that the plan uses, and PostgreSQL's plan cache watches only the objects that a plan
- *	 refers to;
- * - the server's settings are read again, since constants were read under them.
- *
- * A plan that is older than MAX_AGE_US is made again.  Otherwise a plan for a small table would
- * still be used while the table grows, until somebody analyzes the table.  Also, the result of a
- * function that is wrongly declared immutable would stay in the plan.
- *
- * Only single queries and single changes of data get a plan.  Other statements must be parsed for
- * each run.  A text with a constant such as 'today' must be parsed for each run, too, since the
- * constant is read during parse analysis.
- *
- * A text that comes for the first time leaves only a hash, since most texts with constants come
- * only once.  If the constants can be taken out of a text (constants.c), the text without constants
- * is looked up.  Such a text gets a plan only if the plan is the best for all values of the
- * constants: if the plan finds its row by a unique index, or reads no table.  Then the generic plan
- * is used from the first run on.
+ * A text that comes again is run by a saved SPI plan, like a client's prepared statement: the first
+ * runs with arguments are planned for their values, later runs may use a generic plan.  If the
+ * constants can be taken out of a text (constants.c), the text without constants is looked up.  Its
+ * plan is generic from the first run on.  README.md describes which texts have plans, and when
+ * plans are forgotten: a task's SQL must mean the same as if it were parsed at the time of the run.
  *
  *-------------------------------------------------------------------------
  */
@@ -49,8 +28,6 @@
 #include "miscadmin.h"
 #include "nodes/params.h"
 #include "nodes/plannodes.h"
-#include "parser/parser.h"
-#include "parser/scanner.h"
 #include "pgtime.h"
 #include "tcop/cmdtag.h"
 #include "utils/hsearch.h"
@@ -62,6 +39,7 @@
 #include "utils/timestamp.h"
 
 #include "../base/compat.h"
+#include "../base/errors.h"
 #include "../base/settings.h"
 #include "statement.h"
 
@@ -69,16 +47,15 @@
 #define MAX_TEXT		(32 * 1024)
 /* Limit for the number of entries: the limit of memory hardly counts entries without a plan */
 #define MAX_PLANS		1000
-/* Limit for the age of a plan, in microseconds */
+/*
+ * Limit for the age of a plan, in microseconds: a table may grow, and the result of a function that
+ * is wrongly declared immutable must not stay in the plan
+ */
 #define MAX_AGE_US		USECS_PER_SEC
 /* One plan may take at most 1/LARGEST_PART of delay_wheel.plan_cache */
 #define LARGEST_PART	4
 /* Number of slots for hashes of texts that came once */
 #define SEEN			1024
-
-/* The lexer's codes for '' and U&''; statement.h explains why these numbers are fixed */
-#define SCONST_TOKEN	261
-#define USCONST_TOKEN	262
 
 /* Identifies a plan */
 typedef struct Key
@@ -109,13 +86,6 @@ typedef struct KeptPlan
 	int			measured;		/* generation of the plan for which "bytes" was measured */
 	Size		bytes;			/* memory of the entry and its plan */
 } KeptPlan;
-
-/* A task's SQL, and the same text with its constants taken out */
-typedef struct TakenText
-{
-	const char *sql;
-	const DwConstants *constants;
-} TakenText;
 
 /* All entries; the most recently used entry comes first */
 static dlist_head plans = DLIST_STATIC_INIT(plans);
@@ -242,18 +212,6 @@ same_key(const Key *a, const Key *b)
 		(a->nargs == 0 || memcmp(a->types, b->types, a->nargs * sizeof(Oid)) == 0);
 }
 
-/* Copies a key into the current memory context. */
-static void
-copy_key(const Key *key, Key *copy)
-{
-	*copy = *key;
-	copy->sql = pstrdup(key->sql);
-	copy->search_path = pstrdup(key->search_path);
-	if (key->nargs > 0)
-		copy->types = memcpy(palloc(key->nargs * sizeof(Oid)),
-							 key->types, key->nargs * sizeof(Oid));
-}
-
 /* Returns true if a text with this hash has come recently.  Notes that the text has come. */
 static bool
 note_seen(uint64 hash)
@@ -343,19 +301,14 @@ says_moment(const char *text)
 static bool
 has_moment(const char *sql)
 {
-	core_yyscan_t scanner;
-	core_yy_extra_type extra;
-	core_YYSTYPE value;
-	YYLTYPE		location;
+	DwTokens	tokens;
 	bool		result = false;
-	int			token;
 
-	scanner = scanner_init(sql, &extra, &ScanKeywords, ScanKeywordTokens);
-	dw_no_escape_warning(&extra);
-	while (!result && (token = core_yylex(&value, &location, scanner)) != 0)
-		result = token == USCONST_TOKEN ||
-			(token == SCONST_TOKEN && says_moment(value.str));
-	scanner_finish(scanner);
+	dw_tokens_begin(&tokens, sql);
+	while (!result && dw_tokens_next(&tokens))
+		result = tokens.token == DW_TOKEN_USCONST ||
+			(tokens.token == DW_TOKEN_SCONST && says_moment(tokens.value.str));
+	dw_tokens_end(&tokens);
 	return result;
 }
 
@@ -371,64 +324,27 @@ syntax_callback(void *arg)
 	errposition(0);
 }
 
-static void
-push_syntax_context(ErrorContextCallback *callback, const char *sql)
-{
-	callback->previous = error_context_stack;
-	callback->callback = syntax_callback;
-	callback->arg = unconstify(char *, sql);
-	error_context_stack = callback;
-}
-
-/* Parses a text without analyzing it.  Syntax errors show their position in the text. */
-static List *
-parse(const char *sql)
-{
-	ErrorContextCallback callback;
-	List	   *statements;
-
-	push_syntax_context(&callback, sql);
-	statements = raw_parser(sql, RAW_PARSE_DEFAULT);
-	error_context_stack = callback.previous;
-	return statements;
-}
-
-/* Calls dw_constants_take().  The lexer's errors show their position in the text. */
-static bool
-take_constants(const char *sql, DwConstants *constants)
-{
-	ErrorContextCallback callback;
-	bool		taken;
-
-	push_syntax_context(&callback, sql);
-	taken = dw_constants_take(sql, constants);
-	error_context_stack = callback.previous;
-	return taken;
-}
-
-/* Returns true for SELECT INTO, which creates a table. */
-static bool
-selects_into(const SelectStmt *stmt)
-{
-	while (stmt->op != SETOP_NONE)
-		stmt = stmt->larg;
-	return stmt->intoClause != NULL;
-}
-
 /* Returns true if the text is a single query or change of data, and has the same meaning later. */
 static bool
 can_be_kept(const char *sql)
 {
-	List	   *statements = parse(sql);
+	ErrorContextCallback callback;
+	List	   *statements;
 	Node	   *stmt;
 
+	dw_push_context(&callback, syntax_callback, sql);
+	statements = raw_parser(sql, RAW_PARSE_DEFAULT);
+	error_context_stack = callback.previous;
 	if (list_length(statements) != 1)
 		return false;
 	stmt = linitial_node(RawStmt, statements)->stmt;
 	switch (nodeTag(stmt))
 	{
 		case T_SelectStmt:
-			if (selects_into((SelectStmt *) stmt))
+			while (((SelectStmt *) stmt)->op != SETOP_NONE)
+				stmt = (Node *) ((SelectStmt *) stmt)->larg;
+			/* SELECT INTO creates a table */
+			if (((SelectStmt *) stmt)->intoClause != NULL)
 				return false;
 			break;
 		case T_InsertStmt:
@@ -499,6 +415,8 @@ suits_any_values(const PlannedStmt *stmt)
 {
 	const Plan *plan = stmt->planTree;
 
+	if (stmt->commandType == CMD_UTILITY)
+		return false;
 	if (stmt->relationOids == NIL)
 		return true;
 	if (!IsA(plan, ModifyTable) || stmt->subplans != NIL ||
@@ -514,8 +432,7 @@ is_sure(SPIPlanPtr spi)
 {
 	CachedPlan *plan = SPI_plan_get_cached_plan(spi);
 	bool		result = plan != NULL && list_length(plan->stmt_list) == 1 &&
-		linitial_node(PlannedStmt, plan->stmt_list)->commandType != CMD_UTILITY &&
-		suits_any_values(linitial(plan->stmt_list));
+		suits_any_values(linitial_node(PlannedStmt, plan->stmt_list));
 
 	if (plan != NULL)
 		ReleaseCachedPlan(plan, NULL);
@@ -534,10 +451,13 @@ add_plan(const Key *key, ParamListInfo params)
 	MemoryContext old = MemoryContextSwitchTo(context);
 	DwBinding  *binding = NULL;
 	SPIPlanPtr	spi = NULL;
-	Key			copy;
+	Key			copy = *key;
 	KeptPlan   *plan;
 
-	copy_key(key, &copy);
+	copy.sql = pstrdup(key->sql);
+	copy.search_path = pstrdup(key->search_path);
+	if (key->nargs > 0)
+		copy.types = memcpy(palloc(key->nargs * sizeof(Oid)), key->types, key->nargs * sizeof(Oid));
 	if (params != NULL)
 		binding = dw_args_binding(params, copy.sql);
 	MemoryContextSwitchTo(old);
@@ -615,44 +535,21 @@ run(KeptPlan *plan, const SPIExecuteOptions *options, int *result)
 
 /*
  * Error context callback: translates the position of an error in the text without constants to the
- * task's own SQL.  arg is a TakenText.
+ * task's own SQL.  arg is a DwConstants.
  */
 static void
 constants_callback(void *arg)
 {
-	const TakenText *taken = arg;
+	const DwConstants *constants = arg;
 	int			position = getinternalerrposition();
 	int			location;
 
 	if (position <= 0)
 		return;
-	location = pg_mbcharcliplen(taken->constants->sql, strlen(taken->constants->sql), position - 1);
-	location = dw_constants_location(taken->constants, location);
-	internalerrposition(pg_mbstrlen_with_len(taken->sql, location) + 1);
-	internalerrquery(taken->sql);
-}
-
-/*
- * Returns the entry for a text without its constants, or NULL, as find_plan() does.  params: the
- * constants, as arguments of this text.
- */
-static KeptPlan *
-find_without_constants(const char *sql, const DwConstants *constants, ParamListInfo params)
-{
-	TakenText	taken = {.sql = sql, .constants = constants};
-	ErrorContextCallback callback = {
-		.previous = error_context_stack,
-		.callback = constants_callback,
-		.arg = &taken
-	};
-	KeptPlan   *plan;
-	Key			key;
-
-	make_key(constants->sql, params, true, &key);
-	error_context_stack = &callback;
-	plan = find_plan(&key, params);
-	error_context_stack = callback.previous;
-	return plan;
+	location = pg_mbcharcliplen(constants->sql, strlen(constants->sql), position - 1);
+	location = dw_constants_location(constants, location);
+	internalerrposition(pg_mbstrlen_with_len(constants->original, location) + 1);
+	internalerrquery(constants->original);
 }
 
 /*
@@ -664,12 +561,22 @@ run_without_constants(const char *sql, const SPIExecuteOptions *options, int *re
 {
 	SPIExecuteOptions with_constants = *options;
 	DwConstants constants;
+	ErrorContextCallback callback;
+	bool		found;
+	KeptPlan   *plan;
+	Key			key;
 
-	if (!take_constants(sql, &constants))
+	dw_push_context(&callback, syntax_callback, sql);
+	found = dw_constants_take(sql, &constants);
+	error_context_stack = callback.previous;
+	if (!found)
 		return false;
 	with_constants.params = dw_args_constants(&constants);
-	return run(find_without_constants(sql, &constants, with_constants.params),
-			   &with_constants, result);
+	make_key(constants.sql, with_constants.params, true, &key);
+	dw_push_context(&callback, constants_callback, &constants);
+	plan = find_plan(&key, with_constants.params);
+	error_context_stack = callback.previous;
+	return run(plan, &with_constants, result);
 }
 
 /*
@@ -699,12 +606,9 @@ run_plans(const char *sql, const SPIExecuteOptions *options, int *result)
 /*---- Runs the SQL of a task ----*/
 
 /*
- * Run by executors, and by sessions that run a task at once.  The history shows the name of a
- * utility statement, but SPI does not return which utility statement it has run.  So the utility
- * hook (control/ddl.c) notes each utility statement here when it ends.
+ * The last utility statement that has ended in this process.  The history shows its name, but SPI
+ * does not return which statement it has run.  So the utility hook (control/ddl.c) notes it.
  */
-
-/* The last utility statement that has ended in this process */
 static DwSpiResult last_utility = {.code = SPI_OK_UTILITY, .utility = CMDTAG_UNKNOWN};
 
 /*
@@ -725,13 +629,6 @@ DwSpiResult
 dw_spi_noted_utility(void)
 {
 	return last_utility;
-}
-
-static void
-begin_call(void)
-{
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "could not connect to the SPI manager");
 }
 
 /* Returns true if SPI's code is for a statement that can return rows. */
@@ -773,33 +670,21 @@ end(int result, DwFirstRow *row)
 }
 
 /*
- * Runs a task's SQL in the current transaction, as the current user, by a kept plan if possible
- * (callers must obey the rules of run_plans()).  Raises the errors of the SQL.  Drops rows that the
- * SQL returns, since they may be huge, but keeps the first row of the last statement if it has at
- * most max_row bytes (0: keeps no row).
+ * Runs a task's SQL in the current transaction, as the current user.  Raises the errors of the SQL.
+ * Drops rows that the SQL returns, since they may be huge, but keeps the first row of the last
+ * statement if it has at most max_row bytes (0: keeps no row).  may_keep: a kept plan may run the
+ * SQL, since the caller obeys the rules of run_plans().
  */
 DwSpiResult
-dw_spi_run(const char *sql, ParamListInfo params, int max_row)
+dw_spi_run(const char *sql, ParamListInfo params, int max_row, bool may_keep)
 {
 	DwFirstRow	row;
 	SPIExecuteOptions options = {.params = params, .dest = &row.pub};
 	int			result;
 
 	dw_first_row_init(&row, max_row);
-	begin_call();
-	if (!run_plans(sql, &options, &result))
+	(void) SPI_connect();
+	if (!may_keep || !run_plans(sql, &options, &result))
 		result = SPI_execute_extended(sql, &options);
 	return end(result, &row);
-}
-
-/* Runs a task's SQL as dw_spi_run() does, but never by a kept plan. */
-DwSpiResult
-dw_spi_run_once(const char *sql, ParamListInfo params, int max_row)
-{
-	DwFirstRow	row;
-	SPIExecuteOptions options = {.params = params, .dest = &row.pub};
-
-	dw_first_row_init(&row, max_row);
-	begin_call();
-	return end(SPI_execute_extended(sql, &options), &row);
 }

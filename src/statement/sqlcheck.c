@@ -5,10 +5,9 @@
  *
  * Run by sessions that schedule tasks, and by executors for tasks with a mode.
  *
- * A task that can never run should be refused while its user can read the message, not fail in the
- * background hours later.  Only the raw parser runs here, which needs no catalog and costs about a
- * microsecond.  Parse analysis would cost several microseconds, take locks, and use the objects of
- * today, not the objects that exist when the task is due.
+ * A task that can never run should be refused while its user can read the message.  Only the raw
+ * parser runs here, which needs no catalog and costs about a microsecond.  Parse analysis would
+ * cost several microseconds, take locks, and use the objects of today.
  *
  * A statement is refused only if the raw parse tree shows that it cannot run in any state of the
  * database.  If this depends on a catalog, the server refuses the statement at run time: for
@@ -21,10 +20,6 @@
  * block.  (executor/autonomous.c repeats this check before the run.)  Transaction control and
  * statements that need a client are refused even for these tasks.
  *
- * A session that schedules many tasks mostly passes the same text again, or a text that differs
- * only in its numbers.  So the last text that passed the check is remembered, unless its numbers
- * could matter.  A text that differs from the remembered text only in numbers is not parsed.
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -33,8 +28,6 @@
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
-#include "parser/parser.h"
-#include "parser/scanner.h"
 #include "parser/scansup.h"
 #include "tcop/cmdtag.h"
 #include "tcop/utility.h"
@@ -42,6 +35,7 @@
 #include "utils/memutils.h"
 
 #include "../base/compat.h"
+#include "../base/errors.h"
 #include "statement.h"
 
 /* Limit for the remembered text, in bytes; a longer text is parsed each time */
@@ -78,8 +72,7 @@ typedef enum ParamUse
 /* The text to be checked */
 typedef struct Checked
 {
-	const char *sql;
-	const char *option;			/* the option with the text; NULL: the task's own SQL */
+	DwSqlText	text;
 	int			nargs;			/* number of arguments; -1: do not check $1, $2, ... */
 	bool		autonomous;		/* runs outside of a transaction block */
 } Checked;
@@ -292,25 +285,6 @@ static const Refusal refusals[] = {
 	{T_AlterSubscriptionStmt, sets_one_phase, &block, "ALTER SUBSCRIPTION ... SET (two_phase = false)", NULL}
 };
 
-/* Returns why the statement can never run as part of a task without a mode; NULL if it can run. */
-static const Refusal *
-refusal_of(const Node *stmt)
-{
-	for (int i = 0; i < lengthof(refusals); i++)
-		if (refusals[i].tag == nodeTag(stmt) &&
-			(refusals[i].concerns == NULL || refusals[i].concerns(stmt)))
-			return &refusals[i];
-	return NULL;
-}
-
-/* Returns a hint to use a mode, after the given hint about another way, if any. */
-static char *
-hint_with_mode(const char *hint)
-{
-	return psprintf("%s delay_schedule_task() with mode => 'at_most_once' or 'at_least_once'.",
-					hint != NULL ? psprintf("%s Or use", hint) : "Use");
-}
-
 /*
  * Returns the byte offset at which a statement begins.  The parser's location is
  * the end of the previous statement, so white space is skipped.
@@ -329,19 +303,57 @@ begin_of(const char *sql, const RawStmt *raw)
 static void
 check_statement(const char *sql, RawStmt *raw, bool autonomous)
 {
-	const Refusal *refusal = refusal_of(raw->stmt);
+	const Refusal *refusal = refusals;
+	const Refusal *end = refusals + lengthof(refusals);
+	const char *hint;
 
-	if (refusal == NULL || (autonomous && refusal->reason->autonomous))
+	while (refusal < end && (refusal->tag != nodeTag(raw->stmt) ||
+							 (refusal->concerns != NULL && !refusal->concerns(raw->stmt))))
+		refusal++;
+	if (refusal == end || (autonomous && refusal->reason->autonomous))
 		return;
 
+	hint = refusal->hint;
+	if (refusal->reason->autonomous)
+		hint = psprintf("%s delay_schedule_task() with mode => 'at_most_once' or 'at_least_once'.",
+						hint != NULL ? psprintf("%s Or use", hint) : "Use");
 	ereport(ERROR,
 			(errcode(refusal->reason->code),
 	/* translator: %s is an SQL command */
 			 errmsg("cannot execute %s in a delayed task",
 					refusal->command != NULL ? refusal->command : GetCommandTagName(CreateCommandTag(raw->stmt))),
 			 errdetail("%s", refusal->reason->detail),
-			 errhint("%s", refusal->reason->autonomous ? hint_with_mode(refusal->hint) : refusal->hint),
+			 errhint("%s", hint),
 			 dw_sql_text_errposition(sql, begin_of(sql, raw))));
+}
+
+/*---- Tokens ----*/
+
+/* Begins to read the tokens of a text. */
+void
+dw_tokens_begin(DwTokens *tokens, const char *sql)
+{
+	tokens->sql = sql;
+	tokens->scanner = scanner_init(sql, &tokens->extra, &ScanKeywords, ScanKeywordTokens);
+	/* the parser raises these warnings */
+	dw_no_escape_warning(&tokens->extra);
+}
+
+/* Moves to the next token, or to the first token.  Returns false at the end of the text. */
+bool
+dw_tokens_next(DwTokens *tokens)
+{
+	YYLTYPE		location = 0;
+
+	tokens->token = core_yylex(&tokens->value, &location, tokens->scanner);
+	tokens->location = tokens->token != 0 ? location : (int) strlen(tokens->sql);
+	return tokens->token != 0;
+}
+
+void
+dw_tokens_end(DwTokens *tokens)
+{
+	scanner_finish(tokens->scanner);
 }
 
 /*---- Parameters ----*/
@@ -396,7 +408,7 @@ statement_at(List *statements, int location, int *index)
 static bool
 check_parameter(const Checked *checked, Node *stmt, int number, int location)
 {
-	const char *sql = checked->sql;
+	const char *sql = checked->text.sql;
 	int			nargs = checked->nargs;
 	ParamUse	use = parameter_use(stmt);
 
@@ -412,41 +424,18 @@ check_parameter(const Checked *checked, Node *stmt, int number, int location)
 				 errhint("Put the value into the SQL text, for example with format(), when the task is scheduled."),
 				 dw_sql_text_errposition(sql, location)));
 
-	if (checked->option != NULL && (number < 1 || number > nargs))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_PARAMETER),
-				 errmsg("there is no argument for parameter $%d", number),
-				 errdetail("%s has %d arguments.", checked->option, nargs),
-				 dw_sql_text_errposition(sql, location)));
 	if (number < 1 || number > nargs)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_PARAMETER),
 				 errmsg("there is no argument for parameter $%d", number),
-				 errdetail_plural("The task has %d argument.",
-								  "The task has %d arguments.",
+				 checked->text.option != NULL ?
+				 errdetail("%s has %d arguments.", checked->text.option, nargs) :
+				 errdetail_plural("The task has %d argument.", "The task has %d arguments.",
 								  nargs, nargs),
+				 checked->text.option != NULL ? 0 :
 				 errhint("Pass one argument after the SQL text for each of $1, $2, and so on."),
 				 dw_sql_text_errposition(sql, location)));
-
 	return true;
-}
-
-/*
- * Raises an error for an argument that no $n refers to.  Such an argument is most likely a mistake,
- * and an untyped argument would have no type.
- */
-static void
-check_all_used(const bool *used, int nargs)
-{
-	for (int i = 0; i < nargs; i++)
-	{
-		if (!used[i])
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("argument %d is not used by the task", i + 1),
-					 errhint("Refer to the argument as $%d in the SQL text, or do not pass it.",
-							 i + 1)));
-	}
 }
 
 /*
@@ -457,33 +446,28 @@ check_all_used(const bool *used, int nargs)
 static void
 check_parameters(const Checked *checked, List *statements)
 {
-	const char *sql = checked->sql;
-	int			nargs = checked->nargs;
-	core_yyscan_t scanner;
-	core_yy_extra_type extra;
-	core_YYSTYPE value;
-	YYLTYPE		location;
-	bool	   *used = palloc0(Max(nargs, 1) * sizeof(bool));
+	bool	   *used = palloc0(Max(checked->nargs, 1) * sizeof(bool));
 	int			statement = 0;
-	int			token;
+	DwTokens	tokens;
 
-	scanner = scanner_init(sql, &extra, &ScanKeywords, ScanKeywordTokens);
-
-	/* the parser has already raised the warnings */
-	dw_no_escape_warning(&extra);
-
-	while ((token = core_yylex(&value, &location, scanner)) != 0)
+	dw_tokens_begin(&tokens, checked->text.sql);
+	while (dw_tokens_next(&tokens))
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (token == DW_TOKEN_PARAM &&
-			check_parameter(checked, statement_at(statements, location, &statement),
-							value.ival, location))
-			used[value.ival - 1] = true;
+		if (tokens.token == DW_TOKEN_PARAM &&
+			check_parameter(checked, statement_at(statements, tokens.location, &statement),
+							tokens.value.ival, tokens.location))
+			used[tokens.value.ival - 1] = true;
 	}
-	scanner_finish(scanner);
-
-	if (checked->option == NULL)
-		check_all_used(used, nargs);
+	dw_tokens_end(&tokens);
+	/* an argument without a $n is most likely a mistake, and would have no type if it is untyped */
+	for (int i = 0; checked->text.option == NULL && i < checked->nargs; i++)
+		if (!used[i])
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("argument %d is not used by the task", i + 1),
+					 errhint("Refer to the argument as $%d in the SQL text, or do not pass it.",
+							 i + 1)));
 }
 
 /* Texts that differ only in numbers */
@@ -587,7 +571,7 @@ remember_text(const char *sql, int nargs, List *statements)
 static void
 check_text(const Checked *checked)
 {
-	const char *sql = checked->sql;
+	const char *sql = checked->text.sql;
 	int			nargs = checked->nargs;
 	List	   *statements = raw_parser(sql, RAW_PARSE_DEFAULT);
 	ListCell   *lc;
@@ -610,7 +594,7 @@ check_text(const Checked *checked)
 
 	if (nargs > 0 || (nargs == 0 && strchr(sql, '$') != NULL))
 		check_parameters(checked, statements);
-	if (checked->option == NULL && !checked->autonomous)
+	if (checked->text.option == NULL && !checked->autonomous)
 		remember_text(sql, nargs, statements);
 }
 
@@ -618,16 +602,11 @@ check_text(const Checked *checked)
 static void
 check(Checked *checked)
 {
-	DwSqlText	shown = {.sql = checked->sql, .option = checked->option};
 	ErrorContextCallback callback;
 	MemoryContext context;
 	MemoryContext caller;
 
-	callback.callback = dw_sql_text_callback;
-	callback.arg = &shown;
-	callback.previous = error_context_stack;
-	error_context_stack = &callback;
-
+	dw_push_context(&callback, dw_sql_text_callback, &checked->text);
 	/*
 	 * PostgreSQL keeps contexts of this size in a free list, so this context costs almost nothing.
 	 * After an error it is deleted with its parent, the caller's context.
@@ -635,25 +614,17 @@ check(Checked *checked)
 	context = AllocSetContextCreate(CurrentMemoryContext, "delay_wheel SQL check",
 									ALLOCSET_DEFAULT_SIZES);
 	caller = MemoryContextSwitchTo(context);
-
 	check_text(checked);
-
 	MemoryContextSwitchTo(caller);
 	MemoryContextDelete(context);
-
 	error_context_stack = callback.previous;
 }
 
 /*
  * Raises an error if the text can never run as a task.  Causes are bad syntax, no statement at all,
  * a statement that cannot run inside a transaction or needs a client, a parameter without an
- * argument, and an argument without a parameter.  Errors show their position in the text as
- * internal query and position.
- *
- * nargs is the number of arguments that $1, $2, ... stand for; if it is negative,
- * parameters are not checked.
- *
- * Does not look up names and types: the run of the task looks them up.  Frees all memory.
+ * argument, and an argument without a parameter.  nargs is the number of arguments that $1, $2, ...
+ * stand for; if it is negative, parameters are not checked.
  */
 void
 dw_check_sql(const text *text, int nargs)
@@ -662,7 +633,7 @@ dw_check_sql(const text *text, int nargs)
 
 	if (is_known(VARDATA_ANY(text), VARSIZE_ANY_EXHDR(text), nargs))
 		return;
-	checked.sql = text_to_cstring(text);
+	checked.text.sql = text_to_cstring(text);
 	check(&checked);
 }
 
@@ -673,7 +644,7 @@ dw_check_sql(const text *text, int nargs)
 void
 dw_check_follow_up(const text *text, const char *option, int nargs)
 {
-	Checked		checked = {.sql = text_to_cstring(text), .option = option, .nargs = nargs};
+	Checked		checked = {.text = {text_to_cstring(text), option}, .nargs = nargs};
 
 	check(&checked);
 }
@@ -685,7 +656,11 @@ dw_check_follow_up(const text *text, const char *option, int nargs)
 void
 dw_check_sql_autonomous(const text *text, int nargs)
 {
-	Checked		checked = {.sql = text_to_cstring(text), .nargs = nargs, .autonomous = true};
+	Checked		checked = {
+		.text = {.sql = text_to_cstring(text)},
+		.nargs = nargs,
+		.autonomous = true
+	};
 
 	check(&checked);
 }

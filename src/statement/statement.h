@@ -16,6 +16,8 @@
 #include "fmgr.h"
 #include "nodes/params.h"
 #include "parser/parse_node.h"
+#include "parser/parser.h"
+#include "parser/scanner.h"
 #include "tcop/cmdtag.h"
 #include "tcop/dest.h"
 #include "utils/array.h"
@@ -24,16 +26,20 @@
 
 /*---- constants.c: takes the constants out of an SQL text, so that texts can share a plan ----*/
 
+/* Limit for one text: a text with more constants is not changed */
+#define DW_MAX_CONSTANTS	32
+
 /* An SQL text, and the constants that were taken out of it */
 typedef struct DwConstants
 {
+	const char *original;		/* the text */
 	char	   *sql;			/* the text with $1, $2, ... in place of the constants */
 	int			count;
-	Oid		   *types;			/* InvalidOid: the type unknown */
-	Datum	   *values;			/* C strings for the type unknown */
-	int		   *locations;		/* byte offsets of the constants in the original text */
-	int		   *ends;			/* offsets of the next tokens in the original text */
-	int		   *new_ends;		/* offsets of the same tokens in sql */
+	Oid			types[DW_MAX_CONSTANTS];	/* InvalidOid: the type unknown */
+	Datum		values[DW_MAX_CONSTANTS];	/* C strings for the type unknown */
+	int			locations[DW_MAX_CONSTANTS];	/* byte offsets in the original text */
+	int			ends[DW_MAX_CONSTANTS]; /* offsets of the next tokens in the original text */
+	int			new_ends[DW_MAX_CONSTANTS]; /* offsets of the same tokens in sql */
 } DwConstants;
 
 extern bool dw_constants_take(const char *sql, DwConstants *constants);
@@ -46,10 +52,9 @@ extern int	dw_constants_location(const DwConstants *constants, int location);
 #define DW_MAX_ARGS		65535
 
 extern void dw_args_require_limit(int count);
-extern int	dw_args_collect(FunctionCallInfo fcinfo, int first,
-							Datum *args, Datum *types, bool *isnull);
+extern int	dw_args_collect(FunctionCallInfo fcinfo, int first, Datum *args, Datum *types);
 extern int	dw_args_parse(ArrayType *args, ArrayType *types, bool are_row_types,
-						  Datum *stored_args, Datum *stored_types, bool *isnull);
+						  Datum *stored_args, Datum *stored_types);
 
 /* How to write values of a type as text, looked up once for many values */
 typedef struct DwWriter
@@ -99,6 +104,7 @@ typedef struct DwFirstRow
 	TupleDesc	names;			/* columns of the statement, with their names */
 	TupleDesc	desc;			/* a copy of names, for the tuple */
 	HeapTuple	tuple;			/* the first row; NULL: it is too long */
+	Jsonb	   *jsonb;			/* the row as jsonb */
 } DwFirstRow;
 
 extern void dw_first_row_init(DwFirstRow *row, int limit);
@@ -145,8 +151,6 @@ extern void dw_open_query_close(DwOpenQuery *query);
 extern void dw_check_plan(const text *sql, Datum args, bool args_null,
 						  Datum types, bool types_null);
 
-/* plans.c: runs the SQL of tasks by plans that an executor keeps */
-
 /*---- plans.c: runs the SQL of a task ----*/
 
 /* The command that was the last statement of a text, and its row count */
@@ -159,8 +163,7 @@ typedef struct DwSpiResult
 	TimestampTz again_at;		/* when to run the task again after delay_snooze(), else 0 */
 } DwSpiResult;
 
-extern DwSpiResult dw_spi_run(const char *sql, ParamListInfo params, int max_row);
-extern DwSpiResult dw_spi_run_once(const char *sql, ParamListInfo params, int max_row);
+extern DwSpiResult dw_spi_run(const char *sql, ParamListInfo params, int max_row, bool may_keep);
 extern void dw_spi_note_utility(CommandTag tag, const QueryCompletion *qc);
 extern DwSpiResult dw_spi_noted_utility(void);
 
@@ -174,8 +177,24 @@ extern DwSpiResult dw_spi_noted_utility(void);
  */
 #define DW_TOKEN_IDENT	258
 #define DW_TOKEN_SCONST	261
+#define DW_TOKEN_USCONST	262
 #define DW_TOKEN_ICONST	266
 #define DW_TOKEN_PARAM	267
+
+/* PostgreSQL's lexer, and its position in a text */
+typedef struct DwTokens
+{
+	const char *sql;
+	core_yyscan_t scanner;
+	core_yy_extra_type extra;
+	int			token;			/* code of the current token; 0: the end of the text */
+	core_YYSTYPE value;			/* value of the current token */
+	int			location;		/* byte offset of the current token */
+} DwTokens;
+
+extern void dw_tokens_begin(DwTokens *tokens, const char *sql);
+extern bool dw_tokens_next(DwTokens *tokens);
+extern void dw_tokens_end(DwTokens *tokens);
 
 /* A text whose positions errors can show */
 typedef struct DwSqlText

@@ -919,9 +919,8 @@ dw_options_task(const DwOptions *options, DwNewTask *task)
 	nargs = dw_args_parse(args,
 						  dw_given(options, ARG_TYPES) ? DatumGetArrayTypeP(dw_option(options, ARG_TYPES)) : NULL, false,
 						  &task->values[Anum_task_args - 1],
-						  &task->values[Anum_task_arg_types - 1],
-						  &task->nulls[Anum_task_args - 1]);
-	task->nulls[Anum_task_arg_types - 1] = task->nulls[Anum_task_args - 1];
+						  &task->values[Anum_task_arg_types - 1]);
+	task->nulls[Anum_task_args - 1] = task->nulls[Anum_task_arg_types - 1] = nargs == 0;
 	set_all(options, task);
 	return nargs;
 }

@@ -96,6 +96,12 @@ is($node->safe_psql('db3', "SELECT delay_reschedule($id, '1 hour'), delay_cancel
 	'moved|cancelled|gone', 'a task can be moved and cancelled');
 is($node->safe_psql('db3', "BEGIN; SAVEPOINT s; SELECT delay_cancel(1); ROLLBACK TO s; SELECT delay_cancel(2); ROLLBACK"),
 	"cancelled\ncancelled", 'cancellations are rolled back');
+is($node->safe_psql('db3', q{
+	BEGIN;
+	SELECT delay_wheel.create_queue('mail');
+	SELECT delay_schedule_task('SELECT 1', queue => 'mail', due => '2020-01-01') > 0;
+	SELECT delay_run_due('2020-01-02', as_executor => true);
+	ROLLBACK}), "t\nt\n1", 'a task of a queue runs at once, as by an executor');
 $node->safe_psql('db3', q{BEGIN; SELECT delay_schedule('0', 'INSERT INTO effect VALUES (''c'')'); PREPARE TRANSACTION 'c'});
 $node->safe_psql('db3', q{COMMIT PREPARED 'c'});
 is($node->safe_psql('db3', q{SELECT state FROM delay_wheel.status WHERE database = current_database()}),
