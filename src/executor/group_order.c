@@ -25,28 +25,23 @@
 #include "../shmem/shared.h"
 #include "executor.h"
 
-/* Calls dw_group_decide() in a transaction.  Returns DW_GROUP_WAIT if the table cannot be read. */
-static DwGroupDecision
-look(DwDatabase *db, const DwEntry *entry, DwTaskKey *first, TimestampTz *until)
+/* A task of an ordered group, and the decision on it. */
+typedef struct Look
 {
-	volatile DwGroupDecision decision = DW_GROUP_WAIT;
+	const DwEntry *entry;
+	DwGroupDecision decision;
+	DwTaskKey	first;			/* the first task of the group */
+	TimestampTz until;			/* until when the group must wait; DW_NEVER: not known */
+} Look;
 
-	*until = DW_NEVER;
-	PG_TRY();
-	{
-		Relation	rel = dw_read_begin();
+/* For dw_read(). */
+static bool
+look(Relation rel, void *arg)
+{
+	Look	   *l = arg;
 
-		if (rel != NULL)
-			decision = dw_group_decide(rel, GetActiveSnapshot(), entry, NULL, first, until);
-		dw_read_end(rel);
-	}
-	PG_CATCH();
-	{
-		decision = DW_GROUP_WAIT;
-		dw_read_failed(db, "look for the first task of a group");
-	}
-	PG_END_TRY();
-	return decision;
+	l->decision = dw_group_decide(rel, GetActiveSnapshot(), l->entry, NULL, &l->first, &l->until);
+	return true;
 }
 
 /*
@@ -73,9 +68,8 @@ bool
 dw_group_order_keeps(DwDatabase *db, DwExecutor *me)
 {
 	const DwQueue *queue = dw_lane_queue(&dw_lanes[me->current.lane]);
-	DwGroupDecision decision;
-	DwTaskKey	first;
-	TimestampTz until;
+	Look		found = {.entry = &me->current, .until = DW_NEVER};
+	DwGroupDecision decision = DW_GROUP_WAIT;
 	bool		reload = false;
 
 	/*
@@ -85,17 +79,19 @@ dw_group_order_keeps(DwDatabase *db, DwExecutor *me)
 	if (!dw_entry_has_group(&me->current) || me->current.block == DW_NO_GROUP ||
 		queue == NULL || !queue->group_order)
 		return true;
-	decision = look(db, &me->current, &first, &until);
+	/* if the table cannot be read, the group waits */
+	if (dw_read(db, "look for the first task of a group", look, &found) == DW_READ_DONE)
+		decision = found.decision;
 	if (decision == DW_GROUP_RUN_IT)
 		return true;
 	DW_INJECT("order-before-hold");
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	if (decision == DW_GROUP_TAKE_OTHER &&
-		(!dw_group_try_other(&me->current, first.id) ||
-		 !dw_ready_exchange(db, &me->current, first.due, first.id)))
+		(!dw_group_try_other(&me->current, found.first.id) ||
+		 !dw_ready_exchange(db, &me->current, found.first.due, found.first.id)))
 		decision = DW_GROUP_WAIT;
 	if (decision == DW_GROUP_WAIT)
-		reload = put_back_first(db, me, until);
+		reload = put_back_first(db, me, found.until);
 	LWLockRelease(dw_ready_lock(db));
 	/* this was the TID of the former task */
 	if (decision == DW_GROUP_TAKE_OTHER)

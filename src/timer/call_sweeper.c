@@ -53,36 +53,18 @@ static int64 backoff = 0;
 /* True if the present lack of a background worker has been logged. */
 static bool told_no_worker = false;
 
-/* Returns true if marks exist.  Sets *known to false after an error, or if a table is locked. */
+/* For dw_read(): sets sweeper_needed to true if marks exist. */
 static bool
-any_marks(DwDatabase *db, bool *known)
+look_for_marks(Relation tasks, void *arg)
 {
-	bool		found = false;
+	Relation	marks;
 
-	*known = false;
-	PG_TRY();
-	{
-		Relation	rel = dw_read_begin();
-
-		if (dw_extension_gone)
-			*known = true;
-		else if (rel != NULL && dw_read_also(dw_catalog()->cancellation))
-		{
-			Relation	marks = table_open(dw_catalog()->cancellation, NoLock);
-
-			found = dw_sweep_needed(marks);
-			table_close(marks, NoLock);
-			*known = true;
-		}
-		dw_read_end(rel);
-	}
-	PG_CATCH();
-	{
-		found = *known = false;
-		dw_read_failed(db, "look for cancellations");
-	}
-	PG_END_TRY();
-	return found;
+	if (!dw_read_also(dw_catalog()->cancellation))
+		return false;
+	marks = table_open(dw_catalog()->cancellation, NoLock);
+	sweeper_needed = dw_sweep_needed(marks);
+	table_close(marks, NoLock);
+	return true;
 }
 
 /*
@@ -199,15 +181,11 @@ dw_sweeper_look(DwDatabase *db, bool changed)
 
 	look_needed |= changed;
 	notice_end(db);
-	if (look_needed)
-	{
-		bool		known;
-
-		sweeper_needed = any_marks(db, &known);
-		if (!known)
-			return now + RETRY_US;
-		look_needed = false;
-	}
+	if (look_needed &&
+		dw_read(db, "look for cancellations", look_for_marks, NULL) != DW_READ_DONE &&
+		!dw_extension_gone)
+		return now + RETRY_US;
+	look_needed = false;
 	/* during a restart a sweeper would end at once; the next timer starts a sweeper */
 	if (dw_restart_at(db) != DW_NEVER)
 		return DW_NEVER;

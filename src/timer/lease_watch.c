@@ -64,24 +64,39 @@ dw_lease_watch_reads(DwDatabase *db, TimestampTz end)
 	return true;
 }
 
-/* Reads up to SLICE leases that ended between "from" and "now".  Returns when to look again. */
-static TimestampTz
-read_ended(DwDatabase *db, Relation rel, TimestampTz from, TimestampTz now, DwTakeHint take)
+/* A look of the watch. */
+typedef struct Look
 {
-	DwLeaseScan *scan = dw_lease_scan_begin(rel, from, GetActiveSnapshot());
-	TimestampTz next = DW_NEVER;
+	DwDatabase *db;
+	TimestampTz from;			/* reads the leases that ended between "from" and "now" */
+	TimestampTz now;
+	DwTakeHint	take;
+	TimestampTz next;			/* when to look again */
+} Look;
+
+/* For dw_read(), step V3: reads up to SLICE leases. */
+static bool
+read_ended(Relation rel, void *arg)
+{
+	Look	   *look = arg;
+	DwDatabase *db = look->db;
+	DwLeaseScan *scan;
 	HeapTuple	tuple;
 	int			n = 0;
 
+	if (!ConditionalLockRelationOid(dw_catalog()->task_lease_index, AccessShareLock))
+		return false;
+	look->next = DW_NEVER;
+	scan = dw_lease_scan_begin(rel, look->from, GetActiveSnapshot());
 	while ((tuple = dw_lease_scan_next(scan)) != NULL)
 	{
 		DwTaskKey	key;
 		DwHint		hint;
 
 		dw_task_key(rel, tuple, &key);
-		if (key.due > now || ++n > SLICE)
+		if (key.due > look->now || ++n > SLICE)
 		{
-			next = key.due;
+			look->next = key.due;
 			break;
 		}
 		if (key.origin != dw_origin_stamp())
@@ -97,12 +112,12 @@ read_ended(DwDatabase *db, Relation rel, TimestampTz from, TimestampTz now, DwTa
 		hint.tid = key.tid;
 		/* with this number the hint is not dropped: the entry of an earlier load may be gone */
 		hint.loads = (uint16) dw_loads_read(&db->timer_news);
-		take(&hint);
+		look->take(&hint);
 	}
 	dw_lease_scan_end(scan);
 	/* V4 */
-	looked_until = Min(next, now);
-	return next;
+	looked_until = Min(look->next, look->now);
+	return true;
 }
 
 /*
@@ -113,40 +128,21 @@ read_ended(DwDatabase *db, Relation rel, TimestampTz from, TimestampTz now, DwTa
 TimestampTz
 dw_lease_watch(DwDatabase *db, DwTakeHint take)
 {
-	TimestampTz now = dw_now();
-	TimestampTz from;
-	volatile TimestampTz next = now + RETRY_US;
+	Look		look = {.db = db, .now = dw_now(), .take = take};
 
-	if (dw_lease_end_asked(&db->timer_news) > now)
+	if (dw_lease_end_asked(&db->timer_news) > look.now)
 		return dw_lease_end_asked(&db->timer_news);
 	/* V2: before the snapshot is taken, so that no lease that is committed later is missed */
-	from = dw_lease_end_take(&db->timer_news);
+	look.from = dw_lease_end_take(&db->timer_news);
 	/* a lease may have ended before its commit, so the timer could not see it */
-	from = Min(from, looked_until);
-	PG_TRY();
+	look.from = Min(look.from, looked_until);
+	if (dw_read(db, "read leases", read_ended, &look) != DW_READ_DONE)
 	{
-		Relation	rel = dw_read_begin();
-
-		if (dw_extension_gone)
-			next = DW_NEVER;
-		else if (rel != NULL &&
-				 ConditionalLockRelationOid(dw_catalog()->task_lease_index, AccessShareLock))
-		{
-			/* V3 */
-			next = read_ended(db, rel, from, now, take);
-			from = now;
-		}
-		dw_read_end(rel);
+		/* V5: the next look begins at the same time as this look */
+		looked_until = look.from;
+		look.next = dw_extension_gone ? DW_NEVER : look.now + RETRY_US;
 	}
-	PG_CATCH();
-	{
-		dw_read_failed(db, "read leases");
-	}
-	PG_END_TRY();
-	/* V5: if nothing was read, the next look begins at the same time as this look */
-	looked_until = Min(looked_until, from);
-	if (next != DW_NEVER)
-		(void) dw_lease_end_ask(&db->timer_news, next);
+	(void) dw_lease_end_ask(&db->timer_news, look.next);
 	return dw_lease_end_asked(&db->timer_news);
 }
 

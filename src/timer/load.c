@@ -218,13 +218,13 @@ enter_lanes_of_table(Relation rel)
 }
 
 /*
- * Deletes the rows of delay_wheel_data.prepared.  For each lane that a transaction has touched,
+ * For dw_read(): deletes the rows of delay_wheel_data.prepared.  For each lane that a transaction has touched,
  * PREPARE TRANSACTION writes a row with the due time from which the lane must be read again.  A
  * visible row belongs to a committed transaction, and is not needed any more: the session that
  * committed has read it, or the timer reads all tasks.  Does nothing if the table is locked.
  */
-static void
-empty_prepared(void)
+static bool
+empty_prepared(Relation tasks, void *arg)
 {
 	Oid			oid = dw_catalog()->prepared;
 	Relation	rel;
@@ -232,13 +232,14 @@ empty_prepared(void)
 	HeapTuple	tuple;
 
 	if (!ConditionalLockRelationOid(oid, RowExclusiveLock))
-		return;
+		return true;
 	rel = table_open(oid, NoLock);
 	scan = systable_beginscan(rel, InvalidOid, false, GetActiveSnapshot(), 0, NULL);
 	while ((tuple = systable_getnext(scan)) != NULL)
 		(void) dw_heap_delete(rel, &tuple->t_self, false);
 	systable_endscan(scan);
 	table_close(rel, NoLock);
+	return true;
 }
 
 /*
@@ -274,6 +275,23 @@ wings_have_unarmed(void)
 	return false;
 }
 
+/* For dw_read(): does a slice of discovery. */
+static bool
+discover(Relation rel, void *arg)
+{
+	bool		ended = enter_lanes_of_table(rel);
+
+	DW_INJECT("reload-after-scan");
+	if (ended)
+	{
+		lanes_missing = discovery.lanes_missing;
+		report_unarmed(discovery.unarmed || wings_have_unarmed());
+		(void) empty_prepared(rel, NULL);
+	}
+	discovery.under_way = !ended;
+	return true;
+}
+
 /*
  * Does a slice of discovery, with its own snapshot.  If a session commits a row that discovery has
  * passed, the session has entered the row's lane, or lowers reload_from again.
@@ -281,36 +299,7 @@ wings_have_unarmed(void)
 static void
 go_on_discovering(void)
 {
-	bool		ok = false;
-
-	PG_TRY();
-	{
-		Relation	rel = dw_read_begin();
-
-		if (rel != NULL)
-		{
-			bool		ended = enter_lanes_of_table(rel);
-
-			DW_INJECT("reload-after-scan");
-			if (ended)
-			{
-				lanes_missing = discovery.lanes_missing;
-				report_unarmed(discovery.unarmed || wings_have_unarmed());
-				empty_prepared();
-			}
-			discovery.under_way = !ended;
-			ok = true;
-		}
-		dw_read_end(rel);
-	}
-	PG_CATCH();
-	{
-		ok = false;
-		dw_read_failed(db, "look for lanes");
-	}
-	PG_END_TRY();
-
-	if (!ok)
+	if (dw_read(db, "look for lanes", discover, NULL) != DW_READ_DONE)
 	{
 		discovery.under_way = false;
 		dw_reload_ask(&db->timer_news, discovery.from);
@@ -333,29 +322,11 @@ static void
 forget_prepared(void)
 {
 	int64		began = dw_uptime();
-	bool		ok = false;
+	bool		ok;
 
 	/* clear the flag before the snapshot, since processes set the flag after their commits */
 	(void) dw_news_take(&db->timer_news, DW_NEWS_PREPARED);
-
-	PG_TRY();
-	{
-		Relation	rel = dw_read_begin();
-
-		if (rel != NULL)
-		{
-			empty_prepared();
-			ok = true;
-		}
-		dw_read_end(rel);
-	}
-	PG_CATCH();
-	{
-		ok = false;
-		dw_read_failed(db, "forget prepared transactions");
-	}
-	PG_END_TRY();
-
+	ok = dw_read(db, "forget prepared transactions", empty_prepared, NULL) == DW_READ_DONE;
 	forget_prepared_after = dw_now() + FORGETTING_SHARE * (dw_uptime() - began);
 	if (!ok)
 	{
@@ -378,11 +349,19 @@ is_left_to_lease_watch(const DwLane *lane, DwLaneScan *scan, TimestampTz due)
 		dw_lease_watch_reads(db, due);
 }
 
+/* A load of a lane. */
+typedef struct Load
+{
+	DwLane	   *lane;
+	TimestampTz to;				/* end of the window */
+	TimestampTz first_left;		/* a lower bound of the due times of the remaining rows; DW_NEVER:
+								 * no row remains */
+} Load;
+
 /*
  * Loads rows that are due before "to", up to a limit, and moves the lane's cursor.  The cursor is
  * always the first key that is not in memory, even if this lane is cut to make room for a row.
- *
- * Returns a lower bound of the due times of the remaining rows, or DW_NEVER if no row remains.
+ * Returns first_left.
  */
 static TimestampTz
 scan_lane(Relation rel, DwLane *lane, TimestampTz to)
@@ -454,6 +433,19 @@ scan_lane(Relation rel, DwLane *lane, TimestampTz to)
 	return first_left;
 }
 
+/* For dw_read(): steps L4n and L5, and the rest of a load in its transaction. */
+static bool
+load_rows(Relation rel, void *arg)
+{
+	Load	   *load = arg;
+
+	DW_INJECT("load-after-snapshot");
+	dw_loaded_begin();
+	load->first_left = scan_lane(rel, load->lane, load->to);
+	DW_INJECT("load-after-scan");
+	return true;
+}
+
 /*
  * Loads a slice of the lane: steps L1 and L3 to L7 of the model.  The caller has applied the lane's
  * cuts before (L2), and checks the lane again afterwards.
@@ -463,54 +455,32 @@ load_lane(DwLane *lane)
 {
 	TimestampTz from_due = lane->cursor_due;
 	int64		from_id = lane->cursor_id;
-	TimestampTz to = Max(dw_time_add(dw_now(), dw_window_us()), from_due);
-	TimestampTz first_left = DW_NEVER;
-	bool		ok = false;
-	int64		retry = LOCKED_RETRY_US;
+	Load		load = {
+		.lane = lane, .to = Max(dw_time_add(dw_now(), dw_window_us()), from_due)
+	};
+	DwRead		result;
 
 	lane->refill_at = PG_UINT32_MAX;
 	/* L1 */
 	DW_INJECT("load-before-take");
 	(void) dw_atomic_take(&lane->next_far);
 	/* L3, B3: published before the snapshot is taken */
-	pg_atomic_write_u64(&lane->horizon, (uint64) to);
+	pg_atomic_write_u64(&lane->horizon, (uint64) load.to);
 	pg_memory_barrier();
 	DW_INJECT("load-after-publish");
-
-	PG_TRY();
-	{
-		Relation	rel = dw_read_begin();
-
-		if (rel != NULL)
-		{
-			DW_INJECT("load-after-snapshot");
-			dw_loaded_begin();
-			first_left = scan_lane(rel, lane, to);
-			DW_INJECT("load-after-scan");
-			ok = true;
-		}
-		dw_read_end(rel);
-	}
-	PG_CATCH();
-	{
-		ok = false;
-		retry = RETRY_US;
-		dw_read_failed(db, "load tasks");
-	}
-	PG_END_TRY();
-
-	if (!ok)
+	result = dw_read(db, "load tasks", load_rows, &load);
+	if (result != DW_READ_DONE)
 	{
 		/* L7: undo the load */
 		dw_near_cut(lane, from_due, from_id);
 		dw_near_apply_cuts();
-		lane->load_after = dw_now() + retry;
+		lane->load_after = dw_now() + (result == DW_READ_LOCKED ? LOCKED_RETRY_US : RETRY_US);
 		return;
 	}
 
 	/* L6 */
 	dw_near_set_cursor(lane, lane->cursor_due, lane->cursor_id);
-	dw_atomic_lower(&lane->next_far, first_left);
+	dw_atomic_lower(&lane->next_far, load.first_left);
 	DW_INJECT("load-after-cursor");
 }
 
@@ -560,6 +530,42 @@ load_time(DwLane *lane, TimestampTz now)
 
 /*---- Hints of tasks with groups ----*/
 
+/* Hints, and the entries and TIDs of their tasks. */
+typedef struct Hinted
+{
+	const DwHint *hints;
+	int			n;
+	DwEntry    *entries;
+	ItemPointerData *tids;
+} Hinted;
+
+/* For dw_read(): does the work of dw_load_hinted(). */
+static bool
+read_hinted(Relation rel, void *arg)
+{
+	const Hinted *h = arg;
+
+	for (int i = 0; i < h->n; i++)
+	{
+		HeapTuple	tuple = dw_task_find(rel, h->hints[i].id, GetActiveSnapshot());
+		DwTaskKey	key;
+
+		if (tuple == NULL)
+			continue;
+		dw_task_key(rel, tuple, &key);
+		if (key.due == h->hints[i].due)
+		{
+			h->entries[i].due = key.due;
+			h->entries[i].id = key.id;
+			h->entries[i].lane = h->hints[i].lane.index;
+			dw_entry_set_group(&h->entries[i], key.group);
+			h->tids[i] = key.tid;
+		}
+		heap_freetuple(tuple);
+	}
+	return true;
+}
+
 /*
  * Makes entries from n hints for grouped lanes.  Reads the rows, since a hint has no group, and
  * stores the TIDs in "tids".  If a task is gone or was moved, its entry gets the id 0.  The session
@@ -568,58 +574,54 @@ load_time(DwLane *lane, TimestampTz now)
 bool
 dw_load_hinted(const DwHint *hints, int n, DwEntry *entries, ItemPointerData *tids)
 {
-	volatile bool ok = false;
+	Hinted		hinted = {hints, n, entries, tids};
 
 	memset(entries, 0, n * sizeof(DwEntry));
-	PG_TRY();
-	{
-		Relation	rel = dw_read_begin();
-
-		ok = rel != NULL;
-		for (int i = 0; rel != NULL && i < n; i++)
-		{
-			HeapTuple	tuple = dw_task_find(rel, hints[i].id, GetActiveSnapshot());
-			DwTaskKey	key;
-
-			if (tuple == NULL)
-				continue;
-			dw_task_key(rel, tuple, &key);
-			if (key.due == hints[i].due)
-			{
-				entries[i].due = key.due;
-				entries[i].id = key.id;
-				entries[i].lane = hints[i].lane.index;
-				dw_entry_set_group(&entries[i], key.group);
-				tids[i] = key.tid;
-			}
-			heap_freetuple(tuple);
-		}
-		dw_read_end(rel);
-	}
-	PG_CATCH();
-	{
-		ok = false;
-		dw_read_failed(db, "load tasks");
-	}
-	PG_END_TRY();
-	return ok;
+	return dw_read(db, "load tasks", read_hinted, &hinted) == DW_READ_DONE;
 }
 
 /*---- Tasks of groups that were left in the table ----*/
 
+/* Tasks of a group that were left in the table, and how many of them may be loaded. */
+typedef struct Hungry
+{
+	DwLane	   *lane;
+	DwGroupLeft left;
+	uint32		room;
+} Hungry;
+
+/* Notes the first task of a group that remains in the table. */
+static void
+leave_out(DwLane *lane, const DwGroupLeft *left)
+{
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	dw_group_leave_out(db, lane, left);
+	LWLockRelease(dw_ready_lock(db));
+}
+
 /*
- * Loads up to "room" tasks of a group that were left in the table.  Notes the first remaining task.
+ * For dw_read(): loads tasks of a group that were left in the table.  Notes the first remaining
+ * task.
  *
  * Tasks that were left were ready, but may be due a little later than now: tasks are handed over a
  * little early, and the clock may have been set back a little.
  */
-static void
-load_group(Relation rel, DwLane *lane, DwGroupLeft left, uint32 room)
+static bool
+load_group(Relation rel, void *arg)
 {
-	DwGroupScan *scan = dw_group_scan_begin(rel, lane->queue, left.hash, left.due, left.id, GetActiveSnapshot());
+	const Hungry *hungry = arg;
+	DwLane	   *lane = hungry->lane;
+	DwGroupLeft left = hungry->left;
+	uint32		room = hungry->room;
+	DwGroupScan *scan;
 	int64		began = dw_uptime();
 	HeapTuple	tuple;
 
+	if (!ConditionalLockRelationOid(dw_catalog()->task_group_index, AccessShareLock))
+		return false;
+	dw_loaded_begin();
+	scan = dw_group_scan_begin(rel, lane->queue, left.hash, left.due, left.id,
+							   GetActiveSnapshot());
 	for (int n = 0; (tuple = dw_group_scan_next(scan)) != NULL; n++)
 	{
 		DwEntry		entry = {.lane = lane - dw_lanes};
@@ -639,9 +641,7 @@ load_group(Relation rel, DwLane *lane, DwGroupLeft left, uint32 room)
 		{
 			left.due = key.due;
 			left.id = key.id;
-			LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-			dw_group_leave_out(db, lane, &left);
-			LWLockRelease(dw_ready_lock(db));
+			leave_out(lane, &left);
 			break;
 		}
 		if (!ours)
@@ -651,39 +651,7 @@ load_group(Relation rel, DwLane *lane, DwGroupLeft left, uint32 room)
 		added++;
 	}
 	dw_group_scan_end(scan);
-}
-
-/* Calls load_group() in its own transaction.  Returns false if the timer must try again later. */
-static bool
-load_hungry(DwLane *lane, const DwGroupLeft *left, uint32 room)
-{
-	volatile bool ok = false;
-
-	PG_TRY();
-	{
-		Relation	rel = dw_read_begin();
-
-		if (rel != NULL && ConditionalLockRelationOid(dw_catalog()->task_group_index, AccessShareLock))
-		{
-			dw_loaded_begin();
-			load_group(rel, lane, *left, room);
-			ok = true;
-		}
-		dw_read_end(rel);
-	}
-	PG_CATCH();
-	{
-		ok = false;
-		dw_read_failed(db, "load tasks");
-	}
-	PG_END_TRY();
-	if (ok)
-		return true;
-	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	dw_group_leave_out(db, lane, left);
-	LWLockRelease(dw_ready_lock(db));
-	lane->load_after = dw_now() + LOCKED_RETRY_US;
-	return false;
+	return true;
 }
 
 /* Loads tasks of the lane's hungry groups (few tasks in memory), for about SLICE_US. */
@@ -693,16 +661,19 @@ feed_groups(DwLane *lane)
 	int64		began = dw_uptime();
 	bool		more = true;
 
-	while (more && dw_uptime() - began <= SLICE_US && lane->load_after <= dw_now() && !dw_extension_gone)
+	while (more && dw_uptime() - began <= SLICE_US && lane->load_after <= dw_now() &&
+		   !dw_extension_gone)
 	{
-		DwGroupLeft left;
-		uint32		room;
+		Hungry		hungry = {.lane = lane};
 
 		LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-		more = dw_groups_feed(db, lane, &left, &room);
+		more = dw_groups_feed(db, lane, &hungry.left, &hungry.room);
 		LWLockRelease(dw_ready_lock(db));
-		if (more)
-			(void) load_hungry(lane, &left, room);
+		if (more && dw_read(db, "load tasks", load_group, &hungry) != DW_READ_DONE)
+		{
+			leave_out(lane, &hungry.left);
+			lane->load_after = dw_now() + LOCKED_RETRY_US;
+		}
 	}
 }
 

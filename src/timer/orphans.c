@@ -74,9 +74,10 @@ static bool rows_locked = false;
 /* Number of rows of this orphan that committed slices have moved. */
 static int64 moved = 0;
 
-/* The result of a slice, used only after the slice has committed. */
+/* A slice.  Its result is used only after the slice has committed. */
 typedef struct Slice
 {
+	DwLane	   *lane;			/* the orphan whose tasks are moved, or NULL */
 	int64		moved;			/* number of rows */
 	bool		ended;			/* the lane's last row was reached */
 } Slice;
@@ -210,25 +211,6 @@ move_to_failed(Relation rel, Slice *slice)
 	dw_lane_scan_end(scan);
 }
 
-/*
- * Begins a transaction that may write, and locks its tables without waiting.  Returns the table of
- * tasks.  If a table is locked, ends the transaction and returns NULL.
- */
-static Relation
-begin_moving(void)
-{
-	Relation	rel = dw_read_begin();
-
-	if (rel != NULL &&
-		ConditionalLockRelationOid(AuthIdRelationId, AccessShareLock) &&
-		ConditionalLockRelationOid(RelationGetRelid(rel), RowExclusiveLock) &&
-		ConditionalLockRelationOid(dw_catalog()->failed, RowExclusiveLock) &&
-		ConditionalLockRelationOid(dw_catalog()->cancellation, AccessShareLock))
-		return rel;
-	dw_read_end(rel);
-	return NULL;
-}
-
 /* Begins to move the tasks of an orphan. */
 static void
 begin_lane(DwLane *lane)
@@ -292,8 +274,10 @@ dw_orphans_wanted(const DwLane *lane)
 
 /* Moves a slice of the orphan's tasks.  Does nothing if its role exists again. */
 static void
-empty_lane(Relation rel, DwLane *lane, Slice *slice)
+empty_lane(Relation rel, Slice *slice)
 {
+	DwLane	   *lane = slice->lane;
+
 	if (emptying == DW_NO_LANE)
 		begin_lane(lane);
 	if (dw_role_exists(lane->owner))
@@ -310,6 +294,26 @@ empty_lane(Relation rel, DwLane *lane, Slice *slice)
 }
 
 /*
+ * For dw_read(): checks a slice of the owners, and moves a slice of the orphan's tasks, if there is
+ * an orphan.  Locks the tables without waiting.
+ */
+static bool
+do_slice(Relation rel, void *arg)
+{
+	Slice	   *slice = arg;
+
+	if (!ConditionalLockRelationOid(AuthIdRelationId, AccessShareLock) ||
+		!ConditionalLockRelationOid(RelationGetRelid(rel), RowExclusiveLock) ||
+		!ConditionalLockRelationOid(dw_catalog()->failed, RowExclusiveLock) ||
+		!ConditionalLockRelationOid(dw_catalog()->cancellation, AccessShareLock))
+		return false;
+	check_owners();
+	if (slice->lane != NULL)
+		empty_lane(rel, slice);
+	return true;
+}
+
+/*
  * Checks a slice of the owners, and moves a slice of the orphans' tasks, in one transaction.
  * Returns true if the timer must call this again at once.
  */
@@ -317,9 +321,7 @@ bool
 dw_orphans_some(void)
 {
 	TimestampTz now = dw_now();
-	DwLane	   *lane;
 	Slice		slice = {0};
-	bool		ok = false;
 
 	if (dw_news_take(&db->timer_news, DW_NEWS_ROLES))
 	{
@@ -329,29 +331,8 @@ dw_orphans_some(void)
 	}
 	if (dw_orphans_next() > now)
 		return false;
-	lane = next_orphan();
-
-	PG_TRY();
-	{
-		Relation	rel = begin_moving();
-
-		if (rel != NULL)
-		{
-			check_owners();
-			if (lane != NULL)
-				empty_lane(rel, lane, &slice);
-			dw_read_end(rel);
-			ok = true;
-		}
-	}
-	PG_CATCH();
-	{
-		ok = false;
-		dw_read_failed(db, "move tasks of a dropped role");
-	}
-	PG_END_TRY();
-
-	if (!ok)
+	slice.lane = next_orphan();
+	if (dw_read(db, "move tasks of a dropped role", do_slice, &slice) != DW_READ_DONE)
 	{
 		/* the slice was rolled back: begin again with the first row of the lane */
 		if (emptying != DW_NO_LANE)
@@ -361,20 +342,18 @@ dw_orphans_some(void)
 		}
 		emptying = DW_NO_LANE;
 		check_after = now + RETRY_US;
+		return false;
 	}
-	else
+	moved += slice.moved;
+	dw_worker_progress(slice.moved);
+	if (slice.moved > 0)
 	{
-		moved += slice.moved;
-		dw_worker_progress(slice.moved);
-		if (slice.moved > 0)
-		{
-			dw_wings_doubt_ends(db);
-			dw_failed_recorded(db, slice.moved);
-		}
-		if (slice.ended)
-			end_lane(lane);
+		dw_wings_doubt_ends(db);
+		dw_failed_recorded(db, slice.moved);
 	}
-	return ok && dw_orphans_next() <= now;
+	if (slice.ended)
+		end_lane(slice.lane);
+	return dw_orphans_next() <= now;
 }
 
 /* Returns when dw_orphans_some() must be called next, if no other process reports a change. */

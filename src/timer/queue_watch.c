@@ -343,6 +343,19 @@ adopt_queues(void)
 	return any;
 }
 
+/* For dw_read(): reads the tables.  Sets *arg to true if a queue was changed. */
+static bool
+read_tables(Relation rel, void *arg)
+{
+	bool	   *adopted = arg;
+
+	if (!dw_read_also(dw_catalog()->queue) || !dw_read_also(dw_catalog()->pause))
+		return false;
+	dw_queue_tables_read(GetActiveSnapshot());
+	*adopted = adopt_queues();
+	return true;
+}
+
 /*
  * Updates queues and pauses in shared memory.  "changed" is true if their tables may have changed
  * since the last call.  If a table was locked or an error was raised, returns when the timer must
@@ -352,38 +365,20 @@ TimestampTz
 dw_queues_look(DwDatabase *db, bool changed)
 {
 	static TimestampTz look_at = DW_NEVER;
-	int64		retry = LOCKED_RETRY_US;
-	bool		ok = false;
 	bool		adopted = false;
+	DwRead		result;
 
 	if (!changed && dw_now() < look_at)
 		return look_at;
-
-	PG_TRY();
+	look_at = DW_NEVER;
+	result = dw_read(db, "read queues", read_tables, &adopted);
+	if (result == DW_READ_DONE)
 	{
-		Relation	rel = dw_read_begin();
-
-		if (rel != NULL &&
-			dw_read_also(dw_catalog()->queue) && dw_read_also(dw_catalog()->pause))
-		{
-			dw_queue_tables_read(GetActiveSnapshot());
-			adopted = adopt_queues();
-			ok = true;
-		}
-		dw_read_end(rel);
-	}
-	PG_CATCH();
-	{
-		ok = adopted = false;
-		retry = RETRY_US;
-		dw_read_failed(db, "read queues");
-	}
-	PG_END_TRY();
-
-	if (ok)
 		apply_tables(db);
-	if (adopted)
-		dw_control_raise(&db->timer_news);
-	look_at = ok || dw_extension_gone ? DW_NEVER : dw_now() + retry;
+		if (adopted)
+			dw_control_raise(&db->timer_news);
+	}
+	else if (!dw_extension_gone)
+		look_at = dw_now() + (result == DW_READ_LOCKED ? LOCKED_RETRY_US : RETRY_US);
 	return look_at;
 }
