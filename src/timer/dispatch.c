@@ -74,16 +74,10 @@
 /* The executors that this timer has started, by place. */
 static BackgroundWorkerHandle **handles = NULL;
 
-/* In a round, the timer checks all owners with ready tasks. */
-typedef struct Woken
-{
-	uint32		round;			/* the round in which the executors were woken */
-	uint32		count;			/* executors woken for tasks of the queue in this round */
-} Woken;
-
-/* Array; the index is the same as in dw_queues. */
-static Woken *woken = NULL;
+/* In a round, the timer checks all owners with ready tasks.  DwOwner.round is the owner's last. */
 static uint32 this_round = 0;
+/* For each place of dw_queues: executors that were woken for tasks of the queue in this round. */
+static uint32 *woken = NULL;
 
 /* The owner that has lacked a background worker longest.  executors_lack is its lack. */
 static Oid	first_lacking = InvalidOid;
@@ -161,25 +155,6 @@ reserve_place(DwDatabase *db, Oid owner)
 	return place;
 }
 
-/* Returns a hint for the log on how to unblock the owner, or NULL. */
-static const char *
-hint_for(DwBlock reason)
-{
-	switch (reason)
-	{
-		case DW_BLOCK_NO_WORKER:
-			return "You may need to increase \"max_worker_processes\".";
-		case DW_BLOCK_SUPERUSER:
-			return "Set \"delay_wheel.superuser_tasks\" to on, or cancel the tasks.";
-		case DW_BLOCK_NO_CONNECT:
-			return "Use GRANT CONNECT ON DATABASE, or cancel the tasks.";
-		case DW_BLOCK_CLOSED:
-			return "Use ALTER DATABASE ... ALLOW_CONNECTIONS true.";
-		default:
-			return NULL;
-	}
-}
-
 /*
  * Blocks the owner for this reason, for some time.  Logs the block if the reason is new
  * (dw_owner_blocked()).
@@ -187,6 +162,13 @@ hint_for(DwBlock reason)
 static void
 block_owner(DwDatabase *db, Oid owner, DwBlock reason)
 {
+	static const char *const hints[DW_BLOCK_ENDED + 1] = {
+		[DW_BLOCK_NO_WORKER] = "You may need to increase \"max_worker_processes\".",
+		[DW_BLOCK_SUPERUSER] =
+		"Set \"delay_wheel.superuser_tasks\" to on, or cancel the tasks.",
+		[DW_BLOCK_NO_CONNECT] = "Use GRANT CONNECT ON DATABASE, or cancel the tasks.",
+		[DW_BLOCK_CLOSED] = "Use ALTER DATABASE ... ALLOW_CONNECTIONS true."
+	};
 	char	   *name;
 	char	   *text;
 	bool		news;
@@ -208,39 +190,8 @@ block_owner(DwDatabase *db, Oid owner, DwBlock reason)
 			(errcode(reason == DW_BLOCK_NO_WORKER ? ERRCODE_CONFIGURATION_LIMIT_EXCEEDED :
 					 ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION),
 			 errmsg_internal("delay_wheel %s", text),
-			 hint_for(reason) ? errhint("%s", hint_for(reason)) : 0));
+			 hints[reason] ? errhint("%s", hints[reason]) : 0));
 	CommitTransactionCommand();
-}
-
-/*
- * Returns the reason why the role cannot have an executor, or DW_BLOCK_NONE.  Otherwise a login
- * would fail for this reason, at the cost of a process and an error in the log.
- *
- * Sets *can_log_in to true if the role has the attribute LOGIN.
- */
-static DwBlock
-ask_access(Oid owner, bool *can_log_in)
-{
-	DwAccess	access;
-
-	StartTransactionCommand();
-	access = dw_session_access(owner);
-	CommitTransactionCommand();
-
-	*can_log_in = access == DW_ACCESS_LOGIN;
-	switch (access)
-	{
-		case DW_ACCESS_NO_ROLE:
-			return DW_BLOCK_NO_ROLE;
-		case DW_ACCESS_SUPERUSER:
-			return DW_BLOCK_SUPERUSER;
-		case DW_ACCESS_NO_CONNECT:
-			return DW_BLOCK_NO_CONNECT;
-		case DW_ACCESS_CLOSED:
-			return DW_BLOCK_CLOSED;
-		default:
-			return DW_BLOCK_NONE;
-	}
 }
 
 /*
@@ -309,17 +260,28 @@ try_start(DwDatabase *db, Oid owner, bool lacks, bool can_log_in)
 /*
  * Starts an executor for the owner.  Returns false if no place or background worker is free.
  *
- * Blocks the owner if it cannot get an executor.  Exception: if only a background worker is
- * missing, an owner that lacks no executor goes on with its present executors.
+ * Blocks the owner if it cannot get an executor.  Otherwise a login would fail, at the cost of a
+ * process and an error in the log.  Exception: if only a background worker is missing, an owner
+ * that lacks no executor goes on with its present executors.
  */
 static bool
 start_executor(DwDatabase *db, Oid owner, bool lacks)
 {
+	static const DwBlock blocks[DW_ACCESS_CLOSED + 1] = {
+		[DW_ACCESS_NO_ROLE] = DW_BLOCK_NO_ROLE,
+		[DW_ACCESS_SUPERUSER] = DW_BLOCK_SUPERUSER,
+		[DW_ACCESS_NO_CONNECT] = DW_BLOCK_NO_CONNECT,
+		[DW_ACCESS_CLOSED] = DW_BLOCK_CLOSED
+	};
 	MemoryContext context = CurrentMemoryContext;
-	bool		can_log_in;
-	DwBlock		block = ask_access(owner, &can_log_in);
+	DwAccess	access;
+	DwBlock		block;
 
-	if (block == DW_BLOCK_NONE && !try_start(db, owner, lacks, can_log_in))
+	StartTransactionCommand();
+	access = dw_session_access(owner);
+	CommitTransactionCommand();
+	block = blocks[access];
+	if (block == DW_BLOCK_NONE && !try_start(db, owner, lacks, access == DW_ACCESS_LOGIN))
 		block = DW_BLOCK_NO_WORKER;
 	if (block == DW_BLOCK_NO_ROLE)
 		dw_owner_dropped(db, owner);
@@ -515,26 +477,6 @@ dw_dispatch_expect(DwDatabase *db, DwLane *lane)
 }
 
 /*
- * Returns the count of executors woken in this round for the lane's queue.  Returns NULL if the
- * queue has no place in dw_queues, and so no limits.
- */
-static uint32 *
-woken_for_queue(const DwLane *lane)
-{
-	Woken	   *w;
-
-	if (dw_lane_queue(lane) == NULL)
-		return NULL;
-	w = &woken[lane->queue_place];
-	if (w->round != this_round)
-	{
-		w->round = this_round;
-		w->count = 0;
-	}
-	return &w->count;
-}
-
-/*
  * Wakes idle executors for the tasks of the lane that may begin now.  Returns the number of tasks
  * for which executors are still missing.
  *
@@ -546,14 +488,13 @@ static uint32
 lane_lacks(DwDatabase *db, DwLane *lane, TimestampTz now, uint32 *coming, TimestampTz *look_again)
 {
 	uint32		unlimited = 0;
-	uint32	   *count = woken_for_queue(lane);
+	/* a queue without a place has no limits */
+	uint32	   *count = dw_lane_queue(lane) ? &woken[lane->queue_place] : &unlimited;
 	uint32		room;
 	TimestampTz until;
 	uint32		want = 0;
 
 	DW_COUNT("lanes-dispatched");
-	if (count == NULL)
-		count = &unlimited;
 	if (lane->running >= dw_lane_executors())
 		return 0;
 	if (dw_lane_limit(lane, now, &room, &until) == DW_LIMIT_NONE)
@@ -687,6 +628,7 @@ find_missing(DwDatabase *db, TimestampTz now, List **missing, bool *left_out,
 
 	this_round++;
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	memset(woken, 0, db->queue_places * sizeof(*woken));
 	dw_owners_retry(db);
 	first = note_lack(db);
 	if (first != NULL && dw_start_may_be_tried(&db->executors_lack, DW_START_OTHER))
@@ -823,7 +765,8 @@ dw_dispatch(DwDatabase *db)
 	LWLockRelease(dw_ready_lock(db));
 	dw_starving_set(&db->timer_news, starving);
 	if (lacking)
-		look_again = Min(look_again, dw_time_add(now, dw_start_wait(&db->executors_lack, DW_START_OTHER)));
+		look_again = Min(look_again, dw_time_add(now, dw_start_wait(&db->executors_lack,
+																	DW_START_OTHER)));
 
 	if (waiting > 0)
 		/* at this time more executors may be stuck, or may have been idle long enough to end */

@@ -40,13 +40,19 @@
 #include "../task/task.h"
 #include "timer.h"
 
-/* Returns true if this database's executor claimed its task at least DW_GIVE_WAY_US ago. */
+/* Returns true if this database's executor took its task at least DW_GIVE_WAY_US ago. */
+static bool
+is_busy_long(const DwDatabase *db, const DwExecutor *e, TimestampTz now)
+{
+	return e->database == db->oid && e->state == DW_EXECUTOR_BUSY &&
+		now - e->since >= DW_GIVE_WAY_US;
+}
+
+/* Returns true if is_busy_long(), and the executor has claimed its task. */
 static bool
 runs_long(const DwDatabase *db, DwExecutor *e, TimestampTz now)
 {
-	return e->database == db->oid && e->state == DW_EXECUTOR_BUSY &&
-		now - e->since >= DW_GIVE_WAY_US &&
-		pg_atomic_read_u32(&e->xid) != InvalidTransactionId;
+	return is_busy_long(db, e, now) && pg_atomic_read_u32(&e->xid) != InvalidTransactionId;
 }
 
 /*
@@ -56,21 +62,9 @@ runs_long(const DwDatabase *db, DwExecutor *e, TimestampTz now)
 static bool
 is_stuck(const DwDatabase *db, DwExecutor *e, TimestampTz now)
 {
-	return e->database == db->oid && e->state == DW_EXECUTOR_BUSY &&
-		now - e->since >= DW_GIVE_WAY_US &&
+	return is_busy_long(db, e, now) &&
 		pg_atomic_read_u64(&e->autonomous) == 0 && pg_atomic_read_u64(&e->keeps) == 0 &&
 		pg_atomic_read_u32(&e->xid) == InvalidTransactionId;
-}
-
-/* Returns true if test() is true for any executor. */
-static bool
-any_executor(bool (*test) (const DwDatabase *db, DwExecutor *e, TimestampTz now),
-			 const DwDatabase *db, TimestampTz now)
-{
-	dw_each_executor(e)
-		if (test(db, e, now))
-			return true;
-	return false;
 }
 
 /*
@@ -217,10 +211,18 @@ dw_give_way(DwDatabase *db)
 
 	if (next_look(db, looked, now) <= now)
 	{
+		bool		any_long = dw_receivers_oldest(db) <= now - DW_GIVE_WAY_US;
+		bool		any_stuck = false;
+
 		looked = now;
-		if (any_executor(runs_long, db, now) || dw_receivers_oldest(db) <= now - DW_GIVE_WAY_US)
+		dw_each_executor(e)
+		{
+			any_long |= runs_long(db, e, now);
+			any_stuck |= is_stuck(db, e, now);
+		}
+		if (any_long)
 			look_who_waits(db);
-		if (any_executor(is_stuck, db, now))
+		if (any_stuck)
 			dw_wings_doubt_ends(db);
 	}
 	return next_look(db, looked, now);
