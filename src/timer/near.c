@@ -61,6 +61,9 @@ typedef struct Key
 	int64		id;
 } Key;
 
+/* A key before all tasks. */
+static const Key first_key = {PG_INT64_MIN, PG_INT64_MIN};
+
 static DwDatabase *db = NULL;
 static DwRing *ring = NULL;
 
@@ -107,9 +110,7 @@ compare_entry_keys(const void *a, const void *b)
 
 	if (x->due != y->due)
 		return x->due < y->due ? -1 : 1;
-	if (x->id != y->id)
-		return x->id < y->id ? -1 : 1;
-	return 0;
+	return x->id < y->id ? -1 : x->id > y->id;
 }
 
 /*---- The heap of open slots, by due time and id ----*/
@@ -220,6 +221,13 @@ dw_near_set_cursor(DwLane *lane, TimestampTz due, int64 id)
 	pg_memory_barrier();
 }
 
+/* Returns true if this key is before the lane's cursor, so that its task must be in memory. */
+bool
+dw_near_is_before_cursor(const DwLane *lane, TimestampTz due, int64 id)
+{
+	return due < lane->cursor_due || (due == lane->cursor_due && id < lane->cursor_id);
+}
+
 /*
  * Makes the timer load the lane again from (due, id) on, because its entries from this key on are
  * out of date, or their memory is needed for other entries.
@@ -231,8 +239,7 @@ void
 dw_near_cut(DwLane *lane, TimestampTz due, int64 id)
 {
 	Key		   *cut = &cuts[lane - dw_lanes];
-	bool		cursor_moves = due < lane->cursor_due ||
-		(due == lane->cursor_due && id < lane->cursor_id);
+	bool		cursor_moves = dw_near_is_before_cursor(lane, due, id);
 
 	if (cursor_moves)
 		dw_near_set_cursor(lane, due, id);
@@ -272,6 +279,20 @@ ready_survives_cut(const DwEntry *entry, void *arg)
 	const Key  *cut = &cuts[entry->lane];
 
 	return dw_entry_is_before(entry, cut->due, cut->id);
+}
+
+/*
+ * Drops the entries of ring and heap for which keep() returns false.  Takes the ring lock.  A slot
+ * that is being opened is begun again.
+ */
+static void
+filter_waiting(DwKeep keep, void *arg)
+{
+	LWLockAcquire(dw_ring_lock(db), LW_EXCLUSIVE);
+	dw_ring_filter(ring, dw_pool, &db->account, keep, arg);
+	LWLockRelease(dw_ring_lock(db));
+	take.chunks_left = 0;
+	heap_filter(keep, arg);
 }
 
 /*
@@ -350,13 +371,7 @@ dw_near_apply_cuts(void)
 
 	/* L2 of the model, and M1, D4 */
 	if (any_cut_waits())
-	{
-		LWLockAcquire(dw_ring_lock(db), LW_EXCLUSIVE);
-		dw_ring_filter(ring, dw_pool, &db->account, survives_cut, NULL);
-		LWLockRelease(dw_ring_lock(db));
-		take.chunks_left = 0;
-		heap_filter(survives_cut, NULL);
-	}
+		filter_waiting(survives_cut, NULL);
 
 	for (uint32 i = 0; i < ncuts; i++)
 	{
@@ -418,12 +433,7 @@ take_sample(Sample *sample, DwLane *lane, Key from)
 	sample->from = from;
 	sample->seen = 0;
 	sample->n = 0;
-	LWLockAcquire(dw_ring_lock(db), LW_EXCLUSIVE);
-	dw_ring_filter(ring, dw_pool, &db->account, add_to_sample, sample);
-	LWLockRelease(dw_ring_lock(db));
-	take.chunks_left = 0;
-	for (uint32 i = 0; i < heap_count; i++)
-		(void) add_to_sample(&heap[i], sample);
+	filter_waiting(add_to_sample, sample);
 	if (lane)
 		(void) filter_ready(lane, add_to_sample, sample);
 	qsort(sample->keys, sample->n, sizeof(Key), compare_entry_keys);
@@ -485,13 +495,12 @@ wait_for_room(DwLane *lane)
 static bool
 make_room(Key wanted)
 {
-	const Key	first = {PG_INT64_MIN, PG_INT64_MIN};
 	Sample	   *sample = palloc(sizeof(Sample));
 	DwLane	   *lane = greediest_lane();
 	uint32		n;
 	Key			key;
 
-	take_sample(sample, lane, lane ? first : wanted);
+	take_sample(sample, lane, lane ? first_key : wanted);
 	if (sample->n == 0)
 	{
 		pfree(sample);
@@ -507,11 +516,7 @@ make_room(Key wanted)
 	else
 	{
 		key = sample->keys[sample->n / 2];
-		LWLockAcquire(dw_ring_lock(db), LW_EXCLUSIVE);
-		dw_ring_filter(ring, dw_pool, &db->account, cut_lanes_beyond, &key);
-		LWLockRelease(dw_ring_lock(db));
-		for (uint32 i = 0; i < heap_count; i++)
-			(void) cut_lanes_beyond(&heap[i], &key);
+		filter_waiting(cut_lanes_beyond, &key);
 	}
 	pfree(sample);
 	n = ncuts;
@@ -526,9 +531,7 @@ make_room(Key wanted)
 void
 dw_near_obey_quota(void)
 {
-	const Key	first = {PG_INT64_MIN, PG_INT64_MIN};
-
-	while (db->account.used > db->account.quota && make_room(first))
+	while (db->account.used > db->account.quota && make_room(first_key))
 		CHECK_FOR_INTERRUPTS();
 }
 
@@ -652,7 +655,7 @@ dw_near_add_hard(DwLane *lane, const DwEntry *entry, const ItemPointerData *tid)
 	{
 		/* if this lane was cut before the entry, the entry stays in the table */
 		if ((lane->cursor_due != cursor_due || lane->cursor_id != cursor_id) &&
-			!dw_entry_is_before(entry, lane->cursor_due, lane->cursor_id))
+			!dw_near_is_before_cursor(lane, entry->due, entry->id))
 			return false;
 		if (add_near(lane, entry, tid))
 			return true;
@@ -929,11 +932,7 @@ keep_none(const DwEntry *entry, void *arg)
 static void
 forget_waiting(void)
 {
-	LWLockAcquire(dw_ring_lock(db), LW_EXCLUSIVE);
-	dw_ring_filter(ring, dw_pool, &db->account, keep_none, NULL);
-	LWLockRelease(dw_ring_lock(db));
-	take.chunks_left = 0;
-	heap_count = 0;
+	filter_waiting(keep_none, NULL);
 	dw_lane_heap_reset(&spares);
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	dw_each_lane(lane, db)
@@ -953,10 +952,9 @@ forget_waiting(void)
 static void
 leave_first(DwLane *lane, uint32 keep)
 {
-	const Key	first = {PG_INT64_MIN, PG_INT64_MIN};
 	Sample	   *sample = palloc(sizeof(Sample));
 
-	take_sample(sample, lane, first);
+	take_sample(sample, lane, first_key);
 	if (sample->n > 1 && sample->seen > keep)
 	{
 		/* at least one task stays, so that a session takes this task and wakes the timer */

@@ -262,13 +262,6 @@ look_at_control(bool first)
 static DwHint to_read[INBOX_SLICE];
 static int	nto_read = 0;
 
-/* Returns true if this key is before the lane's cursor, so that its task must be in memory. */
-static bool
-is_before_cursor(const DwLane *lane, TimestampTz due, int64 id)
-{
-	return due < lane->cursor_due || (due == lane->cursor_due && id < lane->cursor_id);
-}
-
 /* Steps D2 to D4: puts a task before the cursor into memory.  "tid": see add_near(). */
 static void
 add_hinted(const DwEntry *entry, const ItemPointerData *tid)
@@ -276,7 +269,7 @@ add_hinted(const DwEntry *entry, const ItemPointerData *tid)
 	DwLane	   *lane = &dw_lanes[entry->lane];
 
 	/* D3: the task is beyond the cursor, so a later load will read it */
-	if (!is_before_cursor(lane, entry->due, entry->id))
+	if (!dw_near_is_before_cursor(lane, entry->due, entry->id))
 	{
 		dw_atomic_lower(&lane->next_far, entry->due);
 		dw_lane_dirty(db, lane);
@@ -325,6 +318,7 @@ take_hint(const DwHint *hint)
 {
 	DwLane	   *lane = &dw_lanes[hint->lane.index];
 	DwEntry		entry = {.due = hint->due, .id = hint->id, .lane = hint->lane.index};
+	bool		before_cursor;
 
 	if (pg_atomic_read_u32(&lane->generation) != hint->lane.generation ||
 		lane->database != db->oid)
@@ -333,14 +327,15 @@ take_hint(const DwHint *hint)
 		dw_reload_ask(&db->timer_news, hint->due);
 		return;
 	}
-	if (is_before_cursor(lane, hint->due, hint->id) && dw_loaded_has(hint))
+	before_cursor = dw_near_is_before_cursor(lane, hint->due, hint->id);
+	if (before_cursor && dw_loaded_has(hint))
 	{
 		DW_COUNT("hints-superfluous");
 		return;
 	}
 	entry.block = ItemPointerGetBlockNumberNoCheck(&hint->tid);
 	entry.offset = ItemPointerGetOffsetNumberNoCheck(&hint->tid);
-	if (!lane->grouped || !is_before_cursor(lane, hint->due, hint->id))
+	if (!lane->grouped || !before_cursor)
 		add_hinted(&entry, NULL);
 	else if (nto_read < INBOX_SLICE)
 		to_read[nto_read++] = *hint;

@@ -67,6 +67,7 @@ extern bool dw_loaded_has(const DwHint *hint);
 extern void dw_near_reset(DwDatabase *database);
 extern void dw_near_leave_ready(uint32 keep);
 extern bool dw_near_add_hard(DwLane *lane, const DwEntry *entry, const ItemPointerData *tid);
+extern bool dw_near_is_before_cursor(const DwLane *lane, TimestampTz due, int64 id);
 extern bool dw_near_is_behind(const DwLane *lane, TimestampTz due);
 extern uint32 dw_near_limit(void);
 extern void dw_near_cut(DwLane *lane, TimestampTz due, int64 id);
