@@ -173,10 +173,7 @@ plan_statement(const DwClaim *claim, const char *sql, RawStmt *raw, ParamListInf
 	List	   *plans;
 
 	PushActiveSnapshot(GetTransactionSnapshot());
-	*params = dw_args_params(sql,
-							 claim->values[Anum_task_args - 1], claim->nulls[Anum_task_args - 1],
-							 claim->values[Anum_task_arg_types - 1],
-							 claim->nulls[Anum_task_arg_types - 1]);
+	*params = dw_claim_params(claim, sql);
 	plans = pg_plan_queries(dw_args_analyze(raw, sql, *params), sql, CURSOR_OPT_PARALLEL_OK,
 							*params);
 	PopActiveSnapshot();
@@ -234,8 +231,7 @@ dw_autonomous_run(const DwClaim *claim, const char *sql)
 	 * rolled back
 	 */
 	if (search_path != NULL)
-		(void) set_config_option("search_path", search_path, PGC_USERSET, PGC_S_SESSION,
-								 GUC_ACTION_SET, true, 0, false);
+		dw_session_set_path(search_path, GUC_ACTION_SET);
 	SetCurrentStatementStartTimestamp();
 	dw_session_start_transaction();
 	MemoryContextSwitchTo(context);

@@ -97,7 +97,6 @@ static struct
 	}			current;		/* state of the executor's current task */
 	uint32		size;			/* limit of the number of members */
 	TimestampTz started;		/* now() of the batch's transaction */
-	char	   *search_path;	/* search_path of all members, or NULL */
 	char	   *sql;			/* SQL text of the current task */
 	uint32		n;				/* number of members */
 	DwRun		members[DW_BATCH_MAX];	/* the tasks that were claimed */
@@ -106,7 +105,7 @@ static struct
 /* Memory for one task of a batch, reset before the next task. */
 static MemoryContext batch_context = NULL;
 
-/* search_path of this executor's last batch, or NULL. */
+/* search_path of all members of this executor's last batch, or NULL. */
 static char *last_search_path = NULL;
 
 /* Tasks that may join */
@@ -165,17 +164,13 @@ is_plain(const char *sql)
 	return false;
 }
 
-/* Returns true if the task has the search_path of the batch, which is set once for all members. */
+/* Returns true if this is last_search_path, which is set once for all members of the batch. */
 static bool
-has_same_path(const DwClaim *claim)
+is_same_path(const char *path)
 {
-	char	   *path = dw_claim_text(claim, Anum_task_search_path);
-
-	if (batch.n == 0)
-		return true;
-	if (path == NULL || batch.search_path == NULL)
-		return path == batch.search_path;
-	return strcmp(path, batch.search_path) == 0;
+	if (path == NULL || last_search_path == NULL)
+		return path == last_search_path;
+	return strcmp(path, last_search_path) == 0;
 }
 
 /*
@@ -193,7 +188,7 @@ may_join(const DwClaim *claim, void *arg)
 		claim->key.due > GetCurrentTransactionStartTimestamp() ||
 		(claim->terms.timeout > 0 && claim->terms.timeout < life_ms()) ||
 		dw_more_has(claim->values, claim->nulls, Anum_task_more, DW_MORE_RECURRING) ||
-		!has_same_path(claim))
+		(batch.n > 0 && !is_same_path(dw_claim_text(claim, Anum_task_search_path))))
 		return false;
 	batch.sql = dw_claim_text(claim, Anum_task_sql);
 	return batch.sql != NULL && is_plain(batch.sql);
@@ -248,8 +243,7 @@ static void
 expect_search_path(void)
 {
 	if (last_search_path != NULL)
-		(void) set_config_option("search_path", last_search_path, PGC_USERSET, PGC_S_SESSION,
-								 GUC_ACTION_SET, true, 0, false);
+		dw_session_set_path(last_search_path, GUC_ACTION_SET);
 }
 
 /* Sets the search_path of the first member, for all members. */
@@ -258,13 +252,9 @@ set_batch_search_path(const DwClaim *claim)
 {
 	char	   *path = dw_claim_text(claim, Anum_task_search_path);
 
-	batch.search_path = path == NULL ? NULL : MemoryContextStrdup(TopTransactionContext, path);
-	if (path == last_search_path ||
-		(path != NULL && last_search_path != NULL && strcmp(path, last_search_path) == 0))
+	if (is_same_path(path))
 		return;
-	/* NULL: the value of the role, or of the server */
-	(void) set_config_option("search_path", path, PGC_USERSET, PGC_S_SESSION,
-							 GUC_ACTION_LOCAL, true, 0, false);
+	dw_session_set_path(path, GUC_ACTION_LOCAL);
 	if (last_search_path != NULL)
 		pfree(last_search_path);
 	last_search_path = path == NULL ? NULL : MemoryContextStrdup(TopMemoryContext, path);

@@ -109,25 +109,27 @@ dw_executor_install(void)
 }
 
 /*
- * Ends the current task in this executor's place, under the ready lock.  Sets *was_full to true if
- * the task's queue ran max_running tasks, so that another task may begin now.  Sets *stopped to
+ * Ends the current task in this executor's place, under the ready lock.  Returns the lane if its
+ * queue ran max_running tasks, so that another task may begin now, else NULL.  Sets *stopped to
  * true if a session wanted to stop the task, so that a cancel may still be pending.
  */
-static void
-finish_current(DwExecutor *me, bool *stopped, bool *was_full)
+static DwLane *
+finish_current(DwExecutor *me, bool *stopped)
 {
 	DwLane	   *lane = &dw_lanes[me->current.lane];
+	bool		was_full;
 
 	if (me->in_batch)
 		dw_batch_end(executor_db, me);
 	dw_autonomous_end(executor_db, me);
 	me->current.id = 0;
 	*stopped = dw_stop_over(me);
-	*was_full = dw_limits_end(lane, me->begun);
+	was_full = dw_limits_end(lane, me->begun);
 	dw_group_end(executor_db, &me->current, me->begun, me->settled);
 	/* the lane is empty, so the timer may free its place */
 	if (lane->running == 0 && lane->waiting == 0 && dw_ready_count(lane) == 0)
 		dw_lane_dirty(executor_db, lane);
+	return was_full ? lane : NULL;
 }
 
 /* Reports an unexpected end of this executor. task: the id of the running task, or 0. */
@@ -178,7 +180,6 @@ leave_place(int code, Datum arg)
 	bool		put_back_here = false;
 	bool		lost = false;
 	bool		stopped = false;
-	bool		was_full;
 	bool		put_back;
 	bool		gone;
 	DwHint		hint = {0};
@@ -200,7 +201,7 @@ leave_place(int code, Datum arg)
 		put_back_here = me->in_batch;
 		lost = dw_autonomous_is_lost(me);
 		hint = dw_entry_hint(&me->current);
-		finish_current(me, &stopped, &was_full);
+		(void) finish_current(me, &stopped);
 	}
 	put_back = me->put_back;
 
@@ -265,16 +266,13 @@ take_place(int place, const DwExecutorStart *start)
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	ours = me->state == DW_EXECUTOR_STARTING && me->generation == start->generation;
 	if (ours)
-	{
 		executor_db = dw_database_find(me->database);
-		if (executor_db == NULL || dw_database_is_held(executor_db))
-		{
-			me->state = DW_EXECUTOR_FREE;
-			me->database = InvalidOid;
-			ours = false;
-		}
+	if (ours && (executor_db == NULL || dw_database_is_held(executor_db)))
+	{
+		me->state = DW_EXECUTOR_FREE;
+		me->database = InvalidOid;
 	}
-	if (ours)
+	else if (ours)
 	{
 		me->state = DW_EXECUTOR_CONNECTING;
 		me->since = dw_now();
@@ -284,7 +282,7 @@ take_place(int place, const DwExecutorStart *start)
 		dw_this_executor = me;
 	}
 	LWLockRelease(dw_shared->table_lock);
-	return ours;
+	return dw_this_executor != NULL;
 }
 
 /*
@@ -375,13 +373,7 @@ next_task(DwExecutor *me, int64 turn_began)
 	too_much = uses_too_much_memory(false);
 	LWLockAcquire(dw_ready_lock(executor_db), LW_EXCLUSIVE);
 	if (me->state == DW_EXECUTOR_BUSY)
-	{
-		bool		full;
-
-		finish_current(me, &stopped, &full);
-		if (full)
-			was_full = &dw_lanes[me->current.lane];
-	}
+		was_full = finish_current(me, &stopped);
 	/* the executor has become stale meanwhile */
 	if (until == DW_NEVER && pg_atomic_read_u32(&me->stale) != DW_FRESH)
 		until = PG_INT64_MIN;

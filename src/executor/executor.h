@@ -11,6 +11,7 @@
 #include "postgres.h"
 
 #include "datatype/timestamp.h"
+#include "utils/guc.h"
 #include "utils/relcache.h"
 
 #include "../ending/ending.h"
@@ -59,6 +60,7 @@ extern void dw_group_order_waits(DwDatabase *db, const DwExecutor *me);
 
 extern void dw_run_task(DwDatabase *db, DwExecutor *me);
 extern void dw_fail_task(DwDatabase *db, DwExecutor *me, ErrorData *error);
+extern ParamListInfo dw_claim_params(const DwClaim *claim, const char *sql);
 extern DwSpiResult dw_run_sql(const DwClaim *claim, const char *sql);
 extern void dw_task_clean(bool used_temp);
 
@@ -70,6 +72,7 @@ extern bool dw_session_is_switched(void);
 extern void dw_session_start_transaction(void);
 extern void dw_session_commit_transaction(void);
 extern void dw_session_finish_work(void);
+extern void dw_session_set_path(const char *path, GucAction action);
 extern void dw_session_clean_within(void);
 extern void dw_session_clean(bool used_temp);
 

@@ -132,16 +132,43 @@ disarm_timeout(void)
 }
 
 /*
- * Ends the part of a transaction in which the task's own code runs.  Raises an error if the task
- * has written too much to the log, or if a session wants to stop it.  That cancel may have arrived
- * while cancels were held off, or the task may have caught it.
+ * Reads the text of the task's SQL, in task_context, since the log may quote it after the
+ * transaction.  Shows it in the log and in pg_stat_activity.
+ */
+static char *
+show_sql(const DwClaim *claimed)
+{
+	MemoryContext context = MemoryContextSwitchTo(task_context);
+	char	   *sql = dw_claim_text(claimed, Anum_task_sql);
+
+	debug_query_string = dw_logged_sql(sql);
+	MemoryContextSwitchTo(context);
+	pgstat_report_activity(STATE_RUNNING, sql);
+	return sql;
+}
+
+/* Begins the part of a transaction in which the task's own code runs, and may be cancelled. */
+static void
+begin_own_code(const DwClaim *claimed)
+{
+	dw_cancel_for_task(work.me);
+	RESUME_CANCEL_INTERRUPTS();
+	dw_timeout_arm(claimed->terms.timeout);
+	dw_task_log_begin();
+	DW_INJECT("run-before-sql");
+}
+
+/*
+ * Ends this part.  Raises an error if the task has written too much to the log, or if a session
+ * wants to stop it.  That cancel may have arrived while cancels were held off, or the task may have
+ * caught it.
  */
 static void
-end_work(const DwExecutor *me)
+end_own_code(void)
 {
 	disarm_timeout();
 	dw_task_log_end();
-	if (dw_stop_requested(me))
+	if (dw_stop_requested(work.me))
 		ereport(ERROR,
 				(errcode(ERRCODE_QUERY_CANCELED),
 				 errmsg("task was stopped")));
@@ -160,6 +187,16 @@ set_kept_settings(const DwClaim *claimed)
 	return settings == NULL || dw_kept_settings_set(settings, GUC_ACTION_LOCAL);
 }
 
+/* Returns the arguments of the task's SQL. */
+ParamListInfo
+dw_claim_params(const DwClaim *claimed, const char *sql)
+{
+	return dw_args_params(sql,
+						  claimed->values[Anum_task_args - 1], claimed->nulls[Anum_task_args - 1],
+						  claimed->values[Anum_task_arg_types - 1],
+						  claimed->nulls[Anum_task_arg_types - 1]);
+}
+
 /*
  * Runs the SQL of a claimed task in the current transaction, with its kept settings.  sql: the text
  * of the task's column, which the caller has already read.
@@ -168,12 +205,7 @@ DwSpiResult
 dw_run_sql(const DwClaim *claimed, const char *sql)
 {
 	bool		may_keep = !claimed->key.has_more || set_kept_settings(claimed);
-	ParamListInfo params = dw_args_params(sql,
-										  claimed->values[Anum_task_args - 1],
-										  claimed->nulls[Anum_task_args - 1],
-										  claimed->values[Anum_task_arg_types - 1],
-										  claimed->nulls[Anum_task_arg_types - 1]);
-
+	ParamListInfo params = dw_claim_params(claimed, sql);
 	int			max_row = dw_wings_max_result(claimed->key.queue);
 	DwSpiResult result;
 
@@ -192,37 +224,24 @@ dw_run_sql(const DwClaim *claimed, const char *sql)
  * the task's timeout has struck.
  */
 static ErrorData *
-run_task_sql(DwExecutor *me, const DwClaim *claimed, DwSpiResult *result, bool *timed_out)
+run_task_sql(const DwClaim *claimed, DwSpiResult *result, bool *timed_out)
 {
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
-	char	   *sql;
+	char	   *sql = show_sql(claimed);
 	char	   *search_path = dw_claim_text(claimed, Anum_task_search_path);
 	ErrorData  *error = NULL;
-
-	/* the log may quote the text after the transaction */
-	MemoryContextSwitchTo(task_context);
-	sql = dw_claim_text(claimed, Anum_task_sql);
-	debug_query_string = dw_logged_sql(sql);
-	MemoryContextSwitchTo(context);
-	pgstat_report_activity(STATE_RUNNING, sql);
 
 	BeginInternalSubTransaction(NULL);
 	PG_TRY();
 	{
 		MemoryContextSwitchTo(context);
-		/* only the task's own work may be cancelled */
-		dw_cancel_for_task(me);
-		RESUME_CANCEL_INTERRUPTS();
 		/* set for the whole transaction: the task's deferred triggers need it, too */
 		if (search_path)
-			(void) set_config_option("search_path", search_path, PGC_USERSET,
-									 PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
-		dw_timeout_arm(claimed->terms.timeout);
-		dw_task_log_begin();
-		DW_INJECT("run-before-sql");
+			dw_session_set_path(search_path, GUC_ACTION_LOCAL);
+		begin_own_code(claimed);
 		*result = dw_run_sql(claimed, sql);
-		end_work(me);
+		end_own_code();
 		HOLD_CANCEL_INTERRUPTS();
 		ReleaseCurrentSubTransaction();
 	}
@@ -352,13 +371,13 @@ may_repeat(void)
  * for a synchronous standby.
  */
 static void
-commit_run(const DwExecutor *me, const DwClaim *claimed)
+commit_run(const DwClaim *claimed)
 {
 	RESUME_CANCEL_INTERRUPTS();
 	dw_timeout_arm(claimed->terms.timeout);
 	dw_task_log_resume();
 	dw_session_finish_work();
-	end_work(me);
+	end_own_code();
 	dw_claim_commit_transaction();
 	HOLD_CANCEL_INTERRUPTS();
 }
@@ -368,8 +387,9 @@ commit_run(const DwExecutor *me, const DwClaim *claimed)
  * off interrupts; the caller ends the transaction, then calls RESUME_INTERRUPTS().
  */
 static ErrorData *
-catch_error(DwRun *run)
+catch_error(void)
 {
+	DwRun	   *run = &work.run;
 	ErrorData  *error;
 
 	HOLD_INTERRUPTS();
@@ -403,26 +423,19 @@ run_autonomous(DwClaim *claimed)
 	MemoryContextSwitchTo(task_context);
 	work.used_temp = true;
 	dw_count_begin(work.db, work.me, run->started - claimed->key.due);
-	sql = dw_claim_text(claimed, Anum_task_sql);
-	debug_query_string = dw_logged_sql(sql);
-	pgstat_report_activity(STATE_RUNNING, sql);
-
+	sql = show_sql(claimed);
 	PG_TRY();
 	{
-		dw_cancel_for_task(work.me);
-		RESUME_CANCEL_INTERRUPTS();
-		dw_timeout_arm(claimed->terms.timeout);
-		dw_task_log_begin();
-		DW_INJECT("run-before-sql");
+		begin_own_code(claimed);
 		run->result = dw_autonomous_run(claimed, sql);
 		dw_session_finish_work();
-		end_work(work.me);
+		end_own_code();
 		dw_session_commit_transaction();
 		HOLD_CANCEL_INTERRUPTS();
 	}
 	PG_CATCH();
 	{
-		run->error = catch_error(run);
+		run->error = catch_error();
 		/* the statement may have committed changes before its error */
 		run->undone = false;
 		AbortOutOfAnyTransaction();
@@ -556,7 +569,7 @@ claim_and_run(void)
 		{
 			if (!again)
 				dw_count_begin(work.db, work.me, run->started - claimed.key.due);
-			run->error = run_task_sql(work.me, &claimed, &run->result, &run->timed_out);
+			run->error = run_task_sql(&claimed, &run->result, &run->timed_out);
 			run->undone = run->error != NULL && dw_other_nodes_take_part();
 		}
 		run->outcome = run->error == NULL ? DW_DONE : DW_FAILED;
@@ -569,7 +582,7 @@ claim_and_run(void)
 	/* if a task did not run, an error in settling is not its own, so settling is tried again */
 	dw_settle(work.db, work.me, run, &claimed);
 	if (run->was_run && run->error == NULL)
-		commit_run(work.me, &claimed);
+		commit_run(&claimed);
 	else
 		dw_claim_commit_transaction();
 	/* read after the commit, since deferred triggers may have created objects, too */
@@ -639,7 +652,7 @@ take_step(Step step)
 	}
 	PG_CATCH();
 	{
-		error = catch_error(&work.run);
+		error = catch_error();
 		dw_autonomous_undone(work.db, work.me, &work.autonomous);
 		AbortCurrentTransaction();
 		RESUME_INTERRUPTS();

@@ -325,6 +325,14 @@ dw_session_finish_work(void)
 	while (PreCommit_Portals(false));
 }
 
+/* Sets search_path.  NULL: the value of the role, or of the server. */
+void
+dw_session_set_path(const char *path, GucAction action)
+{
+	(void) set_config_option("search_path", path, PGC_USERSET, PGC_S_SESSION, action, true, 0,
+							 false);
+}
+
 /*---- Cleaning between tasks ----*/
 
 /* Resets a setting that ResetAllOptions() does not reset, if it was set. */
