@@ -135,7 +135,7 @@ bool
 dw_batches_allowed(void)
 {
 	return dw_batch_tasks > 1 && lock_wait_ms() > 0 && !dw_crashes_are_recent() &&
-		!dw_task_snapshot_stays() &&
+		DefaultXactIsoLevel < XACT_REPEATABLE_READ &&
 		(dw_log_min_duration < 0 || dw_log_min_duration >= life_ms());
 }
 

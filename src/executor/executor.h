@@ -64,13 +64,15 @@ extern ParamListInfo dw_claim_params(const DwClaim *claim, const char *sql);
 extern DwSpiResult dw_run_sql(const DwClaim *claim, const char *sql);
 extern void dw_task_clean(bool used_temp);
 
-/*---- session.c: the session of an executor: its role, its settings, cleaning between tasks ----*/
+/*---- session.c: the session of an executor, and its transactions ----*/
 
 extern void dw_session_begin(Oid database, Oid owner, bool can_log_in);
 extern bool dw_session_interrupts(void);
 extern bool dw_session_is_switched(void);
 extern void dw_session_start_transaction(void);
 extern void dw_session_commit_transaction(void);
+extern void dw_claim_begin_transaction(bool settle);
+extern void dw_claim_commit_transaction(void);
 extern void dw_session_finish_work(void);
 extern void dw_session_set_path(const char *path, GucAction action);
 extern void dw_session_clean_within(void);
@@ -96,7 +98,7 @@ extern bool dw_is_to_be_run(DwRun *run, const DwClaim *claim);
 extern void dw_settle(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim);
 extern void dw_settled(DwDatabase *db, const DwRun *run);
 
-/* task_log.c: the limit for a task's messages in the server's log */
+/*---- task_limits.c: the limits of a run: its messages in the log, and its timeout ----*/
 
 extern void dw_task_log_install(void);
 extern void dw_task_log_begin(void);
@@ -106,17 +108,9 @@ extern bool dw_task_sql_runs(void);
 extern ErrorData *dw_task_error(void);
 extern const char *dw_logged_sql(const char *sql);
 
-/*---- task_timeout.c: the timeout of a task or a batch ----*/
-
 extern void dw_timeout_arm(int ms);
 extern void dw_timeout_disarm(void);
 extern bool dw_timeout_struck(void);
 extern bool dw_timeout_ends_process(void);
-
-/*---- transaction.c: the transaction in which an executor claims, runs and settles tasks ----*/
-
-extern bool dw_task_snapshot_stays(void);
-extern void dw_claim_begin_transaction(bool settle);
-extern void dw_claim_commit_transaction(void);
 
 #endif							/* DW_EXECUTOR_H */

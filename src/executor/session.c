@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * session.c
- *	  The session of an executor: its role, its settings, cleaning between tasks.
+ *	  The session of an executor: its role, its settings, its transactions, cleaning between tasks.
  *
  * Run by executors.
  *
@@ -31,6 +31,7 @@
 #include "commands/trigger.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
+#include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -40,6 +41,7 @@
 #include "utils/snapmgr.h"
 
 #include "../base/compat.h"
+#include "../base/inject.h"
 #include "../base/worker.h"
 #include "executor.h"
 
@@ -311,6 +313,49 @@ dw_session_commit_transaction(void)
 	if (OidIsValid(switch_to))
 		SetUserIdAndSecContext(session_user_id, session_context);
 #endif
+}
+
+/*
+ * Begins a transaction to claim and run tasks, or, if settle is true, to settle a task that has run
+ * in another transaction.  Locks the table of tasks and pushes an active snapshot, which sees all
+ * commits before the start of the transaction.  If the transaction keeps its first snapshot,
+ * dw_claim() takes that snapshot later.  After an error, AbortCurrentTransaction() is enough to end
+ * the transaction.
+ *
+ * The lock is taken before the snapshot: after a command that rewrites the table (REPACK
+ * CONCURRENTLY, some forms of ALTER TABLE), an older snapshot sees no row in the table, as if the
+ * task were gone.
+ *
+ * The transaction is an implicit transaction block.  Outside of a block, other extensions treat
+ * each statement as a whole transaction, and commit its changes on other nodes at once.
+ */
+void
+dw_claim_begin_transaction(bool settle)
+{
+	SetCurrentStatementStartTimestamp();
+	dw_session_start_transaction();
+	BeginImplicitTransactionBlock();
+	XactIsoLevel = settle ? XACT_READ_COMMITTED : DefaultXactIsoLevel;
+	XactReadOnly = false;
+	LockRelationOid(dw_catalog()->task, RowExclusiveLock);
+	PushActiveSnapshot(IsolationUsesXactSnapshot() ? GetCatalogSnapshot(InvalidOid) : GetTransactionSnapshot());
+}
+
+/*
+ * Commits the transaction of a claim.  Settings that the task has changed stay in force until the
+ * end of the commit.  So deferred triggers and the commit obey them (for example
+ * synchronous_commit).  dw_session_clean() undoes them later.
+ */
+void
+dw_claim_commit_transaction(void)
+{
+	dw_other_nodes_prepare();
+	if (ActiveSnapshotSet())
+		PopActiveSnapshot();
+	DW_INJECT("run-before-commit");
+	EndImplicitTransactionBlock();
+	dw_session_commit_transaction();
+	DW_INJECT("run-after-commit");
 }
 
 /*
