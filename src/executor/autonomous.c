@@ -40,7 +40,6 @@
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "miscadmin.h"
-#include "tcop/dest.h"
 #include "tcop/pquery.h"
 #include "tcop/tcopprot.h"
 #include "tcop/utility.h"
@@ -49,18 +48,9 @@
 #include "utils/relcache.h"
 #include "utils/snapmgr.h"
 
-#include "../base/clock.h"
 #include "../base/compat.h"
-#include "../base/errors.h"
-#include "../base/inject.h"
 #include "../base/wing.h"
-#include "../ending/ending.h"
-#include "../rows/catalog.h"
-#include "../rows/more.h"
 #include "../rows/task_rows.h"
-#include "../shmem/executors.h"
-#include "../shmem/shared.h"
-#include "../statement/statement.h"
 #include "executor.h"
 
 /*

@@ -13,16 +13,10 @@
 #include "storage/lwlock.h"
 #include "utils/snapmgr.h"
 
-#include "../base/clock.h"
-#include "../base/inject.h"
-#include "../ending/ending.h"
-#include "../rows/catalog.h"
 #include "../rows/task_rows.h"
-#include "../shmem/executors.h"
 #include "../shmem/groups.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/ready.h"
-#include "../shmem/shared.h"
 #include "executor.h"
 
 /* A task of an ordered group, and the decision on it. */

@@ -41,7 +41,6 @@
 #include "utils/snapmgr.h"
 
 #include "../base/compat.h"
-#include "../base/inject.h"
 #include "../base/worker.h"
 #include "executor.h"
 

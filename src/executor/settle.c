@@ -15,17 +15,9 @@
 
 #include "access/table.h"
 #include "miscadmin.h"
-#include "utils/timestamp.h"
 
-#include "../base/clock.h"
-#include "../base/errors.h"
-#include "../ending/ending.h"
-#include "../rows/catalog.h"
-#include "../rows/more.h"
-#include "../shmem/executors.h"
 #include "../shmem/stats.h"
 #include "../shmem/suspects.h"
-#include "../task/task.h"
 #include "executor.h"
 
 /* Returns the error of a task whose verdict is DW_REFUSE, in the current memory context. */

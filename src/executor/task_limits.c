@@ -15,8 +15,6 @@
 #include "tcop/tcopprot.h"
 #include "utils/timeout.h"
 
-#include "../base/errors.h"
-#include "../base/settings.h"
 #include "executor.h"
 
 /*---- Messages in the log ----*/

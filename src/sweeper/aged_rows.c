@@ -21,13 +21,8 @@
 #include "pgstat.h"
 #include "storage/lmgr.h"
 #include "utils/fmgroids.h"
-#include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-#include "../base/clock.h"
-#include "../rows/catalog.h"
-#include "../rows/task_rows.h"
-#include "../shmem/shared.h"
 #include "../task/task.h"
 #include "sweeper.h"
 

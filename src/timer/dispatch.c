@@ -46,11 +46,7 @@
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
-#include "../base/clock.h"
 #include "../base/compat.h"
-#include "../base/inject.h"
-#include "../base/settings.h"
-#include "../base/worker.h"
 #include "../ring/lane_heap.h"
 #include "../shmem/executors.h"
 #include "../shmem/groups.h"
@@ -58,7 +54,6 @@
 #include "../shmem/places.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/ready.h"
-#include "../shmem/shared.h"
 #include "../shmem/starts.h"
 #include "timer.h"
 

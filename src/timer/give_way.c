@@ -31,12 +31,9 @@
 #include "storage/lock.h"
 #include "utils/lsyscache.h"
 
-#include "../base/clock.h"
 #include "../base/wing.h"
-#include "../rows/catalog.h"
 #include "../shmem/executors.h"
 #include "../shmem/receivers.h"
-#include "../shmem/shared.h"
 #include "../task/task.h"
 #include "timer.h"
 

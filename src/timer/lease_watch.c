@@ -18,20 +18,14 @@
  */
 #include "postgres.h"
 
-#include "access/table.h"
-#include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/snapmgr.h"
 
-#include "../base/clock.h"
-#include "../rows/catalog.h"
 #include "../rows/lease_scan.h"
-#include "../rows/task_rows.h"
 #include "../shmem/lanes.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/ready.h"
 #include "../shmem/receivers.h"
-#include "../shmem/shared.h"
 #include "timer.h"
 
 /* Time before the next look if the table is locked, or after an error, in us. */

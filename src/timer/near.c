@@ -29,14 +29,9 @@
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
-#include "../base/clock.h"
-#include "../base/inject.h"
-#include "../base/settings.h"
 #include "../ring/lane_heap.h"
-#include "../ring/ring.h"
 #include "../shmem/groups.h"
 #include "../shmem/ready.h"
-#include "../shmem/shared.h"
 #include "timer.h"
 
 /* Maximum number of entries in the heap. */

@@ -24,15 +24,10 @@
 #include "utils/relcache.h"
 #include "utils/snapmgr.h"
 
-#include "../base/clock.h"
-#include "../base/settings.h"
-#include "../rows/catalog.h"
-#include "../rows/task_rows.h"
 #include "../shmem/groups.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/ready.h"
 #include "../shmem/receivers.h"
-#include "../shmem/shared.h"
 #include "../task/queues.h"
 #include "timer.h"
 

@@ -28,14 +28,9 @@
  */
 #include "postgres.h"
 
-#include "miscadmin.h"
-
-#include "../base/clock.h"
-#include "../base/settings.h"
 #include "../shmem/executors.h"
 #include "../shmem/places.h"
 #include "../shmem/receivers.h"
-#include "../shmem/shared.h"
 #include "timer.h"
 
 /* A timer with more tasks in memory does not rest, since reading them again would cost too much. */

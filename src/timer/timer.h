@@ -13,7 +13,12 @@
 #include "datatype/timestamp.h"
 #include "storage/itemptr.h"
 
+#include "../base/clock.h"
+#include "../base/inject.h"
+#include "../base/settings.h"
+#include "../base/worker.h"
 #include "../ring/ring.h"
+#include "../rows/catalog.h"
 #include "../rows/task_rows.h"
 #include "../shmem/shared.h"
 
