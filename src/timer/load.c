@@ -583,7 +583,7 @@ typedef struct Hungry
 
 /* Notes the first task of a group that remains in the table. */
 static void
-leave_out(DwLane *lane, const DwGroupLeft *left)
+leave_rest_out(DwLane *lane, const DwGroupLeft *left)
 {
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	dw_group_leave_out(db, lane, left);
@@ -632,7 +632,7 @@ load_group(Relation rel, void *arg)
 		{
 			left.due = key.due;
 			left.id = key.id;
-			leave_out(lane, &left);
+			leave_rest_out(lane, &left);
 			break;
 		}
 		if (!ours)
@@ -662,7 +662,7 @@ feed_groups(DwLane *lane)
 		LWLockRelease(dw_ready_lock(db));
 		if (more && dw_read(db, "load tasks", load_group, &hungry) != DW_READ_DONE)
 		{
-			leave_out(lane, &hungry.left);
+			leave_rest_out(lane, &hungry.left);
 			lane->load_after = dw_now() + LOCKED_RETRY_US;
 		}
 	}

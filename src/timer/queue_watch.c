@@ -340,7 +340,7 @@ adopt_queues(void)
 
 /* For dw_read(): reads the tables.  Sets *arg to true if a queue was changed. */
 static bool
-read_tables(Relation rel, void *arg)
+read_queue_rows(Relation rel, void *arg)
 {
 	bool	   *adopted = arg;
 
@@ -366,7 +366,7 @@ dw_queues_look(DwDatabase *db, bool changed)
 	if (!changed && dw_now() < look_at)
 		return look_at;
 	look_at = DW_NEVER;
-	result = dw_read(db, "read queues", read_tables, &adopted);
+	result = dw_read(db, "read queues", read_queue_rows, &adopted);
 	if (result == DW_READ_DONE)
 	{
 		apply_tables(db);
