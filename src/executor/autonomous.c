@@ -7,27 +7,13 @@
  *
  * VACUUM, CREATE INDEX CONCURRENTLY, procedures that commit, and similar statements begin and end
  * transactions themselves.  So the executor runs such a statement at top level, like a client's
- * statement.  The claim (the deletion of the task's row) cannot belong to the statement's
- * transactions, and cannot commit together with its effects.  After the statement, a second
- * transaction settles the run.  The task's mode decides what happens if the server or the executor
- * ends before this:
+ * statement.  After the statement, a second transaction settles the run.  README.md describes the
+ * two modes, and how other processes find a task that has no row, or whose row must stay
+ * (dw_executor_runs_autonomous(), dw_executor_keeps()).
  *
- * at_most_once The claim is committed before the statement.  The same transaction records the task
- *					as failed, because its end is not known.  The settling transaction deletes this
- *					record.  After a crash the record stays, and a person decides.
- * at_least_once The claim is undone after the verdict, and the settling transaction deletes the
- *					row.  After a crash the row still exists, so the task runs again.
- *
- * While an at_most_once task runs, the table has no row of the task; a copy is in the executor's
- * memory.  A process that finds no row calls dw_executor_runs_autonomous() to check if an executor
- * runs the task.
- *
- * While an at_least_once task runs, its row exists, and is not locked.  So a process that wants to
- * delete such a row first takes an advisory lock on the task's id (dw_autonomous_enter() in
- * row_lock.c).  Then it calls dw_executor_keeps() to check if an executor runs the task, deletes
- * the row, and releases the lock.  The executor takes the same lock before its claim, and releases
- * it when its place in shared memory shows the running task.  Plain SQL that deletes or locks the
- * row does not wait.
+ * If the server or the executor ends before the run is settled, the record of an at_most_once task,
+ * as failed, stays, and a person decides.  The row of an at_least_once task stays, so the task runs
+ * again.
  *
  *-------------------------------------------------------------------------
  */

@@ -3,35 +3,12 @@
  * batch.c
  *	  Several tasks of a lane in one transaction.
  *
- * Run by executors, under a backlog.  Most of the cost of a quick task is its transaction.  So if
- * several tasks of a lane (the tasks of one owner, queue and priority) are due, a batch takes the
- * tasks one by one from the lane's ready list, until the list is empty.  A batch does not fetch
- * tasks ahead, and does not wait for tasks.
+ * Run by executors, under a backlog.  A lane has the tasks of one owner, queue and priority.
  *
- * A task must not notice that other tasks share its transaction.  These are the rules:
- *
- * - A task joins only if it is one plain statement and has not failed before (may_join).  The task
- *	 is due when the transaction starts, so now() is never before the due time.
- * - There are no subtransactions.  Any error undoes the whole batch.  The tasks go back to the
- *	 front of the lane's ready list.  The task that caused the error is flagged to run alone, so
- *	 that its errors affect no other task.  If this task is not known, as after a failed commit, all
- *	 tasks are flagged.  So each task fails at most one batch.
- * - Deferred triggers fire at the end of each task, as if the task committed.  So each task's
- *	 constraints are checked separately, with the task's settings.  Then the settings are undone,
- *	 and the session is cleaned.  If a part of the session cannot be cleaned within the transaction,
- *	 or the task has used a foreign table, the batch ends.
- * - If a task meets a limit of the batch, the batch is undone, even if the task has
- *	 caught the error.
- * - A batch lives at most MAX_LIFE_MS, and waits for a lock at most MAX_LOCK_WAIT_MS.  These limits
- *	 are well below deadlock_timeout.  So the batch has ended before a session that waits for it
- *	 looks for a deadlock.  A task that waited for a lock then runs alone, without locks of other
- *	 tasks.
- * - A cancel by another session is meant for the running task, which then fails.
- * - A suspect (a task that may have crashed the server) does not join.
- *
- * To other sessions a batch is an ordinary open transaction: a session that needs the row of a
- * member waits for the end of the transaction.  Only a task that runs alone can take long, so only
- * such a task is reported as running.
+ * A task must not notice that other tasks share its transaction.  README.md has the rules for this:
+ * which tasks join, that any error undoes the whole batch, what is done at the end of each task,
+ * and the limits of time, which are well below deadlock_timeout.  There are no subtransactions.
+ * Only a task that runs alone can take long, so only such a task is reported as running.
  *
  *-------------------------------------------------------------------------
  */

@@ -3,12 +3,10 @@
  * executor.c
  *	  The main loop, start and exit of executors, the processes that run tasks.
  *
- * Run by executors.
- *
- * An executor is a session of one database and one role (session.c).  It takes due tasks of its
- * role from the ready lists by itself.  The timer starts executors, wakes them and makes them end.
- * An executor ends after delay_wheel.executor_idle_timeout without work, after an hour, or when it
- * is stale: a new login would find other rights or settings (recycle.c).
+ * Run by executors.  An executor is a session of one database and one role (session.c).  It takes
+ * due tasks of its role from the ready lists by itself.  The timer starts executors, wakes them and
+ * makes them end.  An executor also ends when it is stale: a new login would find other rights or
+ * settings (recycle.c).
  *
  * A stale executor that has run no task takes one task before it ends, if the task was due at the
  * login of the executor, and the role may still log in.  Otherwise permanent changes of settings
@@ -16,9 +14,8 @@
  *
  * An executor's place is its struct DwExecutor in shared memory.  The place names the running task
  * until the outcome is committed.  If the executor is terminated before this, its exit callback
- * gives a hint of this task, after the abort (A1, A2 of the model).  The hint makes the timer look
- * at the task's row.  If the executor runs a batch, the callback puts the batch's tasks back
- * instead.
+ * gives a hint of this task, after the abort (A1, A2 of the model), or puts the tasks of its batch
+ * back.
  *
  *-------------------------------------------------------------------------
  */

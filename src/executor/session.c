@@ -3,11 +3,9 @@
  * session.c
  *	  The session of an executor: its role, its settings, its transactions, cleaning between tasks.
  *
- * Run by executors.
- *
- * An executor is a session of the role that owns the tasks, as if the role had logged in.  The role
- * is session user and current user, and the settings of ALTER ROLE and ALTER DATABASE are in force.
- * So a task cannot return to the rights of another role, since the session never had such rights.
+ * Run by executors, as if the role that owns the tasks had logged in.  The role is session user and
+ * current user, and the settings of ALTER ROLE and ALTER DATABASE are in force.  So a task cannot
+ * return to the rights of another role, since the session never had such rights.
  *
  * A role without LOGIN also gets executors, since it often owns functions with SECURITY DEFINER
  * that schedule tasks.  From PostgreSQL 17 on background workers may connect as such a role.

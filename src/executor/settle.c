@@ -3,11 +3,9 @@
  * settle.c
  *	  Settling a run: recording its outcome, or putting its task back.
  *
- * Run by executors.  A run has an outcome (struct DwRun).  The executor settles the run with
- * dw_settle() in the transaction that has deleted the task's row (the claim).  dw_settle()
- * concludes the task (ending/conclude.c), records it as failed, or puts it back for another attempt
- * (ending/attempt_end.c).  After the commit, dw_settled() counts the outcome.  This file settles
- * all kinds of tasks: alone, in a batch, or with a mode.
+ * Run by executors, for all kinds of tasks: alone, in a batch, or with a mode.  An executor settles
+ * a run with dw_settle() in the transaction that has deleted the task's row (the claim).  After the
+ * commit, dw_settled() counts the outcome.
  *
  *-------------------------------------------------------------------------
  */

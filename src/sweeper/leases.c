@@ -5,8 +5,8 @@
  *
  * Run by the sweeper.  If a lease ends before its receiver has reported a result, the message is
  * due again, and the next receiver gets it.  After the last attempt the message has failed.  The
- * sweeper writes the row of failed_task, and does all other work at the end of the message, since a
- * receiver may roll back or lack the rights.
+ * sweeper does all work at the end of such a message, since a receiver may roll back or lack the
+ * rights.
  *
  * The session that begins a last lease requests this job for the end of the lease.  A session that
  * finds a message after its last lease in a ready list requests the job, too.  After a restart the

@@ -8,27 +8,14 @@
  * numbers from one sequence.  A mark hits a task that matches it and has a lower number.
  *
  * The sweeper scans the index of lanes (all lanes, of any origin) in passes.  A pass consists of
- * slices of some milliseconds.  Each slice is a transaction with its own snapshot, and removes rows
- * that the marks of this pass hit.  A pass skips parts of the index where no mark can hit a task
- * (other owners, queues, due times).  The sweeper waits for no lock, except PostgreSQL's lock for
- * notifications.  If another process has locked a row, the row is left for another pass.
+ * slices.  Each slice removes rows that the marks of this pass hit.  The sweeper waits for no lock,
+ * except PostgreSQL's lock for notifications.  If another process has locked a row, the row is left
+ * for another pass.
  *
- * A mark can be removed when it hits no row, and no transaction can write a row that it hits.  A
- * transaction can write such a row only if, before the commit of the mark, it had drawn a lower
- * number, or had begun to move a task or to run a task that is tried again.  Each of these
- * transactions, including prepared transactions, holds a lock on the task table until its end, and
- * has published for which owners it may write tasks (writers.c).  Therefore:
- *
- * 1.  When the sweeper first sees a mark, after the mark's commit, it reads the holders of this
- *    lock from the lock manager.  It ignores holders that write tasks of other owners only, and
- *    waits for the end of the remaining holders.
- * 2.  A holder may have claimed a task of mode at_most_once.  A task of this mode has no row and no
- *    lock while it runs, and may be put back.  So the sweeper also waits for executors that run a
- *    task of this mode.
- * 3.  A pass that begins after these waits, and can remove all rows that the mark hits, is the
- *    mark's last pass.  The last pass cannot miss a row, since these rows do not move any more.
- *
- * If the sweeper ends before this, the next sweeper begins again.
+ * README.md shows when a mark can be removed.  A pass that begins after the waits that it lists,
+ * and can remove all rows that the mark hits, is the mark's last pass.  The last pass cannot miss a
+ * row, since these rows do not move any more.  If the sweeper ends before this, the next sweeper
+ * begins again.
  *
  * If the history records cancelled tasks, a slice writes the records in the transaction that
  * removes the rows.  If the history's table is locked, the rows are left for another pass.

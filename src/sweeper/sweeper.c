@@ -3,19 +3,13 @@
  * sweeper.c
  *	  The sweeper: the process that removes old rows, and does other slow work of a database.
  *
- * Run by the sweeper.  Each database has at most one sweeper: a session of the bootstrap superuser
- * that runs no SQL.  The sweeper removes rows of cancelled tasks, old failed tasks, the oldest
- * history, old rows of the audit, and keys that were unique for a period.  It ends messages after
- * their last lease, counts attempts whose transactions were rolled back, and notifies channels of
- * queues.  It moves tasks after changes of time zones, and checks that recurring tasks have their
- * next runs.
+ * Run by the sweeper: in a database at most one session of the bootstrap superuser that runs no
+ * SQL.  The timer starts the sweeper when there is work, and the sweeper ends when there is none.
  *
- * The timer starts the sweeper when there are rows to remove, and the sweeper ends when there are
- * none.  The sweeper works in slices of some milliseconds (sweep.c, and the jobs that use
- * aged_rows.c).  After each slice it rests twice as long, so that it slows tasks down only a
- * little.  While the sweeper waits for the end of transactions, it checks them after pauses of up
- * to a minute.  If an owner lacks a background worker during such a pause, the sweeper ends, and
- * the timer starts another sweeper some time later.
+ * The sweeper works in slices (sweep.c, and the jobs that use aged_rows.c), and rests after each
+ * slice.  While it waits for the end of transactions, it checks them after pauses of up to a
+ * minute.  If an owner lacks a background worker during such a pause, the sweeper ends, and the
+ * timer starts another sweeper some time later.
  *
  * The sweeper pins the place of its database, since it may outlive the timer.  Like the timer, the
  * sweeper ends when a command needs the database without sessions (hold.c), or when settings have

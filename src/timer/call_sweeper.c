@@ -3,9 +3,8 @@
  * call_sweeper.c
  *	  Starts the sweeper when there are rows to remove.
  *
- * Run by the timer.  The timer reads the marks (rows in which delay_cancel_all() notes which tasks
- * it cancels), and the times at which old rows must be removed.  If the sweeper has work, the timer
- * starts or wakes the sweeper.
+ * Run by the timer.  The sweeper has work if there are marks (rows in which delay_cancel_all()
+ * notes which tasks it cancels), or if the time of a job has come.
  *
  *-------------------------------------------------------------------------
  */

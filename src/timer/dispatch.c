@@ -3,40 +3,21 @@
  * dispatch.c
  *	  Decides which executors are woken, started and ended.
  *
- * Run by the timer.  An executor is a background worker that runs the tasks of one role (their
- * owner) in one database.  Each executor needs a place, an element of the array dw_executors.
- *
- * If an owner has ready tasks, the timer first wakes the owner's idle executors, and then starts a
- * new executor.  The timer starts only one executor at a time for each owner.  Owners without
- * executors come first, and the last place is only for them.  If all places are taken, the executor
- * that has been idle longest must end, and busy executors end after their turn
- * (dw_starving_take()).
+ * Run by the timer.  README.md has the rules for executors.  An executor, a dynamic background
+ * worker, runs the tasks of one role (their owner) in one database.  Each executor needs a place,
+ * an element of the array dw_executors.
  *
  * A database may have thousands of owners, each with many lanes, and few executors.  In each round,
  * the timer stops when it has found as many owners as could get an executor.  It checks an owner's
  * lanes only up to the first lane that needs an executor.
  *
- * A task may run for ever, and a running task cannot be moved to another process.  If all executors
- * are stuck, each with one task for more than a second, an owner without executors gets an extra
- * executor, up to twice max_executors in total.  So owners whose tasks hang do not delay other
- * owners.  If few background workers are free (starts.c), an owner whose only executor is stuck has
- * turns like an owner without executors, so that its other tasks run.
- *
- * An executor may fail to answer, because its process is stopped or waits in vain.  The timer does
- * not wait for such an executor.  If a woken executor is late (DW_LATE_US), it counts as stuck, and
- * the timer wakes or starts another executor.  An executor also counts as stuck if it does not end
- * when told to, or does not start for STUCK_US.  The timer wakes up for these limits only while an
- * answer is missing.  Executors take their tasks themselves, so a stuck executor that answers later
- * finds only the tasks that are left.
+ * If few background workers are free (starts.c), an owner whose only executor is stuck has turns
+ * like an owner without executors, so that its other tasks run.  Executors take their tasks
+ * themselves, so a stuck executor that answers later finds only the tasks that are left.
  *
  * A lane that is paused, or whose queue is at a limit, needs no executor (queue_limits.c).  When
  * the queue's rate allows the next task, the timer checks the lane again.  Other processes report
  * all other changes to the timer.
- *
- * Executors are dynamic background workers, which the postmaster never restarts.  If an owner
- * cannot get an executor (no background worker is free, or the role may not connect), the owner is
- * blocked: its lanes wait until the timer tries again, after pauses that become longer.  The timer
- * checks the role's rights before it starts a process.
  *
  *-------------------------------------------------------------------------
  */

@@ -5,15 +5,10 @@
  *
  * Run by the timer, every DW_GIVE_WAY_US while tasks run.
  *
- * An executor claims a task by deleting its row, so a running task holds a lock on
- * delay_wheel_data.task until its end.  A task may hold more locks, for example on the sequence if
- * the task schedules tasks.  A session that needs the table exclusively (VACUUM FULL, ALTER TABLE,
- * DROP EXTENSION) waits for the end of all running tasks.  Sessions that schedule tasks queue up
- * behind this session, and would wait for the longest task.  So the timer terminates tasks that
- * have run for DW_GIVE_WAY_US.  Such a task is put back, and runs again later.
- *
- * The timer first tries to take each lock that a task may hold, without waiting.  Only if a lock is
- * not free, it reads from the lock manager which processes wait for which.
+ * A running task holds locks until its end: on delay_wheel_data.task, and perhaps on more
+ * relations, for example on the sequence if the task schedules tasks.  The timer first tries to
+ * take each lock that a task may hold, without waiting.  Only if a lock is not free, it reads from
+ * the lock manager which processes wait for which.
  *
  * If the transaction of a session in delay_wait() has read or written tasks, it holds a lock on the
  * tables, too.  This lock may cause a deadlock that PostgreSQL cannot detect: a command waits for

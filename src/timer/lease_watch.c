@@ -3,16 +3,7 @@
  * lease_watch.c
  *	  Looks for leases that have ended.
  *
- * Run by the timer.  The row of a leased message is due when the lease ends.  Usually the receiver
- * has ended the message by then, and the row is gone.  So a session that leases a message sends no
- * hint, since an entry in memory would be useless.  Instead the session lowers one time for the
- * whole database, at which the first lease ends.  At this time the timer reads the leases that have
- * ended since its last look, by an index of leases.  The timer adds their messages to memory like
- * hinted tasks.
- *
- * A load skips leased rows, since their entries would be useless, or duplicates.
- *
- * The model in test/model calls these steps V2 to V5.
+ * Run by the timer.  The model in test/model calls these steps V2 to V5.
  *
  *-------------------------------------------------------------------------
  */
@@ -140,13 +131,7 @@ dw_lease_watch(DwDatabase *db, DwTakeHint take)
 	return dw_lease_end_asked(&db->timer_news);
 }
 
-/*---- Waking sessions that wait for a message ----*/
-
-/*
- * Run by the timer, whenever something may have become ready, and when a limit of a queue has
- * ended.  The timer wakes one session for each external queue with a message that can be taken (see
- * shmem/receivers.c).  The sweeper notifies the queue's channel, since a timer commits nothing.
- */
+/*---- Waking sessions that wait for a message (shmem/receivers.c) ----*/
 
 /* Step Q4 of the model: wakes a session for one queue, see dw_wake_receivers(). */
 static TimestampTz
@@ -165,7 +150,8 @@ wake_for_queue(DwDatabase *db, DwQueue *queue)
 
 /*
  * Sets *ask to true if a message that can be taken has become ready: then the sweeper must notify
- * the queue's channel.  Returns the time at which a limit ends and the timer must look again.
+ * the queue's channel, since a timer commits nothing.  Returns the time at which a limit ends and
+ * the timer must look again.
  */
 static TimestampTz
 notify_for_queue(DwDatabase *db, DwQueue *queue, bool *ask)

@@ -4,25 +4,15 @@
  *	  Loads tasks of the near future from the table into memory.
  *
  * Run by the timer.  The timer never waits for a lock, since it must hand over due tasks in time.
- *
- * Each lane has a cursor: its first key (due time and id) that is not in memory.  The cursor's due
- * time is published as the lane's horizon.  If a task is due by the horizon, the session that
- * commits the task sends a hint to the timer.  Otherwise the session lowers the lane's next_far.
- *
- * A load reads the table from the cursor on.  The load ends at the end of the window (the time
- * ahead of now for which tasks are in memory), when the lane has used its share of memory, or after
- * about a millisecond.  Between two loads the timer empties its inbox and hands over due tasks.
+ * README.md describes cursors, loads and cuts.
  *
  * A database may have thousands of lanes.  The timer looks only at lanes that another process has
  * marked as dirty (dw_lane_dirty), and at lanes whose time in the agenda has come.
  *
  * A process sets a lane's reload_from if the tasks from this due time on must be read again: an
- * inbox was full, plain SQL wrote rows, or an error was raised.  The timer then cuts the lane
- * (drops its entries from this due time on, see near.c), and loads the lane.
+ * inbox was full, plain SQL wrote rows, or an error was raised.
  *
  * The order of the steps, L1 to L7 of the model in test/model, guarantees that no task is missed.
- * Either the row is visible to the load's snapshot, or the session that commits the row sees the
- * horizon, which was published before the snapshot was taken.
  *
  * Rows of another origin came with a copy of another database.  Such rows are in the same index,
  * but in no lane.  Loads skip them.
@@ -209,10 +199,10 @@ enter_lanes_of_table(Relation rel)
 }
 
 /*
- * For dw_read(): deletes the rows of delay_wheel_data.prepared.  For each lane that a transaction has touched,
- * PREPARE TRANSACTION writes a row with the due time from which the lane must be read again.  A
- * visible row belongs to a committed transaction, and is not needed any more: the session that
- * committed has read it, or the timer reads all tasks.  Does nothing if the table is locked.
+ * For dw_read(): deletes the rows of delay_wheel_data.prepared.  For each lane that a transaction
+ * has touched, PREPARE TRANSACTION writes a row with the due time from which the lane must be read
+ * again.  A visible row belongs to a committed transaction, and is not needed any more: the session
+ * that committed has read it, or the timer reads all tasks.  Does nothing if the table is locked.
  */
 static bool
 empty_prepared(Relation tasks, void *arg)

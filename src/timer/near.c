@@ -7,20 +7,16 @@
  * change ready lists and spares, but never both locks at once.
  *
  * An entry is a task in memory.  First an entry waits in a slot of the ring (each slot contains the
- * tasks of one tick) until the timer opens the slot.  Then the entry waits in a heap in the timer's
- * own memory, which orders the entries of open slots by microsecond.  At the due time the timer
- * hands the entry over: it moves the entry to the lane's ready list.  The heap has a fixed size.
- * Entries that do not fit into the heap stay in their slot, and the timer tries again each
- * millisecond.
+ * tasks of one tick) until the timer opens the slot.  Then it waits in a heap, which orders the
+ * entries of open slots by microsecond.  At the due time the timer hands the entry over: it moves
+ * the entry to the lane's ready list.  Entries that do not fit into the heap stay in their slot,
+ * and the timer tries again each millisecond.
  *
  * The functions here use a clock that is DW_HEAD_START_US fast, since the wake-ups of the timer and
  * then of an executor take about this time.  An executor that is early waits for the due time.
  *
- * Entries are a cache of the table delay_wheel_data.task.  A lane's cursor is its first key (due
- * time and id) that is not in memory.  When memory is short, the timer cuts lanes: it moves a
- * lane's cursor back and drops the entries from the cursor on.  Dropped entries can be loaded again
- * at any time.  A lane without other entries in memory can store one entry in its own record (its
- * spare).  So each lane makes progress even if memory is full.
+ * A lane without other entries in memory can store one entry in its own record (its spare).  So
+ * each lane makes progress even if memory is full.
  *
  *-------------------------------------------------------------------------
  */

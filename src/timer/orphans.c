@@ -5,18 +5,15 @@
  *
  * Run by the timer.  The timer never waits for a lock, and skips locked rows until later.
  *
- * DROP ROLE does not change delay_wheel's rows.  When a role is gone, the timer marks the role's
- * lanes as orphans.  An orphan has no tasks in memory, is not loaded, and gets no executor.  The
- * timer moves the rows of orphans to delay_wheel_data.failed_task, in slices of about a
- * millisecond.
+ * When a role was dropped, the timer marks the role's lanes as orphans.  An orphan has no tasks in
+ * memory, is not loaded, and gets no executor.  The timer moves its rows to
+ * delay_wheel_data.failed_task, in slices.
  *
  * The timer detects a dropped role in three ways: the session that drops the role wakes the timer,
- * the timer reads the table for lanes, or the timer is about to start an executor.  Connected
- * sessions of the role may still schedule tasks.  An orphan's horizon is before all times, so a new
- * task lowers the lane's next_far, and the timer moves this task, too.
- *
- * The timer checks in pg_authid whether a role exists.  Its caches may be older than the commit of
- * DROP ROLE.
+ * the timer reads the table for lanes, or the timer is about to start an executor.  It looks into
+ * pg_authid, since its caches may be older than the commit of DROP ROLE.  Connected sessions of the
+ * role may still schedule tasks.  An orphan's horizon is before all times, so a new task lowers the
+ * lane's next_far, and the timer moves this task, too.
  *
  *-------------------------------------------------------------------------
  */

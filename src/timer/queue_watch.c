@@ -5,7 +5,7 @@
  *
  * Run by the timer.  When a transaction has changed queues or pauses, the timer reads their tables,
  * gives each declared queue a place (an element of the array dw_queues), and pauses or resumes
- * lanes.  The timer also gives queues of a dropped role to the bootstrap superuser.
+ * lanes.
  *
  *-------------------------------------------------------------------------
  */

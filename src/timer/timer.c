@@ -3,18 +3,14 @@
  * timer.c
  *	  The timer: the process that hands over tasks of one database when they are due.
  *
- * Run by the timer.  Each database with the extension has a timer: a session of the bootstrap
- * superuser that runs no SQL and no task.
+ * Run by the timer: in each database with the extension, a session of the bootstrap superuser that
+ * runs no SQL and no task.
  *
- * The timer takes hints of committed tasks from its inbox, loads the tasks of the near future from
- * the table, moves due tasks to the ready lists, and starts executors.  Between these steps the
- * timer sleeps exactly until the next work is due.  The timer does not poll: the handshake in
- * sleep_until_needed(), steps H1 to H3 of the model in test/model, ensures that no event is missed.
- *
- * If the timer ends for any reason, the launcher starts another timer, which begins without entries
- * and reads the table.  Commands that need the database without sessions (hold.c), and changes of
- * the database's settings, make the timer end.  The timer also ends after the clock was set back,
- * since times in its memory and in shared memory are too late by the new clock.
+ * The timer does not poll: the handshake in sleep_until_needed(), steps H1 to H3 of the model in
+ * test/model, ensures that no event is missed.  If the timer ends for any reason, the launcher
+ * starts another timer, which begins without entries and reads the table.  The timer itself ends
+ * when a command needs the database without sessions (hold.c), when settings of the database have
+ * changed, and when the clock was set back.
  *
  *-------------------------------------------------------------------------
  */
