@@ -47,10 +47,7 @@ static bool row_is_gone = false;
 
 /*---- Before the statement ----*/
 
-/*
- * Records an at_most_once task as failed before it runs.  The settling transaction deletes the
- * record.
- */
+/* Records an at_most_once task as failed, until the settling transaction deletes the record. */
 static void
 record_begun(const DwClaim *claim, TimestampTz begun_at)
 {
@@ -126,8 +123,7 @@ result_code(const QueryCompletion *qc)
 }
 
 /*
- * Returns the result to report for a statement.  If rules have rewritten it to several statements,
- * qc belongs to the replacement of the original statement.
+ * Returns the result to report.  If rules have rewritten the statement, qc is of its replacement.
  */
 static DwSpiResult
 result_of(const List *plans, const QueryCompletion *qc)
@@ -139,10 +135,7 @@ result_of(const List *plans, const QueryCompletion *qc)
 	return result;
 }
 
-/*
- * Analyzes and plans the statement, which needs a snapshot.  No snapshot may be active when the
- * statement is executed.
- */
+/* Analyzes and plans the statement.  Only this needs a snapshot, not its execution. */
 static List *
 plan_statement(const DwClaim *claim, const char *sql, RawStmt *raw, ParamListInfo *params)
 {
@@ -238,10 +231,7 @@ dw_autonomous_run(const DwClaim *claim, const char *sql)
 
 /* ---- After the statement ---- */
 
-/*
- * Deletes the row of an at_least_once task after its run.  Waits for transactions that have locked
- * the row by plain SQL.  Returns false if the row is gone.
- */
+/* Deletes the row of an at_least_once task.  Waits for locks.  Returns false if the row is gone. */
 static bool
 delete_kept(Relation rel, int64 id)
 {
@@ -260,9 +250,8 @@ delete_kept(Relation rel, int64 id)
 }
 
 /*
- * Claims the task again, in the transaction that settles its run, and fills in *claim.  Returns
- * false if nothing can be settled, since plain SQL has deleted the row, or the extension was
- * dropped.
+ * Claims the task again, to settle its run, and fills in *claim.  Returns false if plain SQL has
+ * deleted the row, or the extension was dropped.
  */
 bool
 dw_autonomous_reclaim(DwDatabase *db, DwExecutor *me, const DwAutonomous *task, DwClaim *claim)
@@ -308,10 +297,7 @@ dw_autonomous_undone(DwDatabase *db, DwExecutor *me, const DwAutonomous *task)
 		dw_autonomous_end(db, me);
 }
 
-/*
- * Returns true if an exit of this executor would lose its task: the row is deleted, and the run is
- * not settled.  Only the record of an unknown end would remain.
- */
+/* Returns true if the row is deleted, and the run is not settled: an exit would lose the task. */
 bool
 dw_autonomous_is_lost(DwExecutor *me)
 {

@@ -167,10 +167,7 @@ life_is_over(void)
 	return !get_timeout_active(STATEMENT_TIMEOUT);
 }
 
-/*
- * Begins a batch with the current task of this executor.  To be called under the
- * ready lock, when the task has been taken.
- */
+/* Begins a batch with the current task, under the ready lock. */
 void
 dw_batch_begin(DwDatabase *db, DwExecutor *me)
 {
@@ -396,10 +393,7 @@ fail_some(void)
 #endif
 }
 
-/*
- * Runs the batch's transaction, beginning with the current task.  Counts the outcomes of the
- * members after the commit.  A batch may have one member or no member.
- */
+/* Runs the batch's transaction.  Counts the outcomes of the members after the commit. */
 static void
 run_and_commit(void)
 {
@@ -475,9 +469,8 @@ undo_batch(void)
 
 /*
  * Runs the current task, and then other tasks of its lane, in one transaction.  Returns false if
- * the batch has ended and the caller must run the current task alone.  Otherwise the caller
- * continues with the next task.  If me->in_batch is still set, the caller first calls
- * dw_batch_end().
+ * the caller must run the current task alone.  If me->in_batch is still set, the caller calls
+ * dw_batch_end() before the next task.
  */
 bool
 dw_run_batch(DwDatabase *db, DwExecutor *me)
@@ -522,10 +515,7 @@ dw_run_batch(DwDatabase *db, DwExecutor *me)
 
 /*---- The end, under the ready lock ----*/
 
-/*
- * Puts all tasks of an undone batch back.  Begins with the last task, which keeps the former order
- * in the ready list.
- */
+/* Puts all tasks of an undone batch back, the last first, which keeps their order in the list. */
 static void
 put_all_back(DwDatabase *db, DwExecutor *me)
 {
@@ -540,10 +530,7 @@ put_all_back(DwDatabase *db, DwExecutor *me)
 	dw_ask_dispatch(db, DW_AWAKE);
 }
 
-/*
- * Counts the end of all members for their groups, except the current task, which the executor
- * counts when it ends the task.
- */
+/* Counts the end of members for their groups.  The executor counts the current task later. */
 static void
 end_members(DwDatabase *db)
 {

@@ -137,10 +137,7 @@ report_end(DwExecutor *me, bool connecting, int64 task)
 	dw_problem(&executor_db->problem, text);
 }
 
-/*
- * Counts and logs the failure of an at_most_once task that this executor leaves.  The row of
- * failed_task was written when the task began.
- */
+/* Counts and logs the failure of an at_most_once task.  Its record was written when it began. */
 static void
 report_lost(const DwHint *hint)
 {
@@ -242,10 +239,7 @@ leave_place(int code, Datum arg)
 	dw_ask_dispatch(executor_db, DW_AWAKE);
 }
 
-/*
- * Takes the place that the timer has prepared for this process.  Returns false if another executor
- * has the place now, or the database must have no executors.
- */
+/* Takes the prepared place.  Returns false if another executor has it, or none must run here. */
 static bool
 take_place(int place, const DwExecutorStart *start)
 {
@@ -321,10 +315,7 @@ check_access(DwExecutor *me)
 		pg_atomic_write_u32(&me->stale, DW_STALE_END);
 }
 
-/*
- * Returns the latest due time of a task that this executor may take; DW_NEVER if the executor is
- * not stale.
- */
+/* Returns the latest due time of a task to take; DW_NEVER if the executor is not stale. */
 static TimestampTz
 latest_due(DwExecutor *me)
 {
@@ -336,8 +327,8 @@ latest_due(DwExecutor *me)
 
 /*
  * Ends the current task, if any, and takes the next task.  Begins a batch, unless the task is not
- * due yet, or runs alone after a failed batch.  Returns false if there is no task, or the executor
- * must not take a task.  Then other processes see the executor as idle.
+ * due yet, or runs alone after a failed batch.  Returns false, as an idle executor, if there is no
+ * task to take.
  */
 static bool
 next_task(DwExecutor *me, int64 turn_began)
@@ -431,10 +422,7 @@ obey_interrupts(DwExecutor *me)
 		pg_atomic_write_u32(&me->stale, DW_STALE_END);
 }
 
-/*
- * Returns true if another process has work for this executor, or wants it to check its role or to
- * end.  Such a process sets the latch, which may have been reset meanwhile.
- */
+/* Returns true if another process has called this executor.  The latch may have been reset. */
 static bool
 is_called(DwExecutor *me)
 {

@@ -95,10 +95,7 @@ dw_group_order_keeps(DwDatabase *db, DwExecutor *me)
 	return decision != DW_GROUP_WAIT;
 }
 
-/*
- * Puts the executor's current task back and holds its group.  The task comes first, but another
- * transaction has locked its row.  Its end may not be noticed.  Takes the ready lock.
- */
+/* Puts the current task back and holds its group: a lock on its row may end without a hint. */
 void
 dw_group_order_waits(DwDatabase *db, const DwExecutor *me)
 {

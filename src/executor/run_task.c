@@ -158,10 +158,7 @@ end_own_code(void)
 				 errmsg("task was stopped")));
 }
 
-/*
- * Sets the settings that are kept for the task, for the transaction.  Returns true if a cached plan
- * can still run the SQL.
- */
+/* Sets the task's kept settings for the transaction.  True if a cached plan can run the SQL. */
 static bool
 set_kept_settings(const DwClaim *claimed)
 {
@@ -181,10 +178,7 @@ dw_claim_params(const DwClaim *claimed, const char *sql)
 						  claimed->nulls[Anum_task_arg_types - 1]);
 }
 
-/*
- * Runs the SQL of a claimed task in the current transaction, with its kept settings.  sql: the text
- * of the task's column, which the caller has already read.
- */
+/* Runs the SQL, which the caller has read, in this transaction, with the task's kept settings. */
 DwSpiResult
 dw_run_sql(const DwClaim *claimed, const char *sql)
 {
@@ -331,10 +325,7 @@ is_stray_cancel(void)
 		dw_other_nodes_exist() && dw_now() - work.begun < STRAY_US;
 }
 
-/*
- * Returns true if the failed run must be undone and repeated at once.  Then no session can stop the
- * task until the repeat begins.
- */
+/* Returns true if the failed run is undone and repeated.  Then no session can stop the task. */
 static bool
 may_repeat(void)
 {
@@ -391,10 +382,7 @@ catch_error(void)
 	return error;
 }
 
-/*
- * Runs a claimed task with a mode: ends the claim's transaction, then runs the statement.
- * STEP_SETTLE settles the run in another transaction.
- */
+/* Runs a task with a mode after the claim's transaction.  STEP_SETTLE settles the run. */
 static Step
 run_autonomous(DwClaim *claimed)
 {
@@ -445,9 +433,8 @@ hint_again(void)
 }
 
 /*
- * Begins a transaction and claims the task in it.  If there is nothing to do for the task, aborts
- * the transaction, which is cheaper than a commit, and returns false.  Then timer or sweeper get a
- * hint of a pending or cancelled task.
+ * Begins a transaction and claims the task.  If there is nothing to do, aborts, which is cheaper
+ * than a commit, gives timer or sweeper a hint of a pending or cancelled task, and returns false.
  */
 static bool
 claim_task(DwClaim *claimed)
@@ -577,10 +564,7 @@ claim_and_run(void)
 
 /*---- Step by step ----*/
 
-/*
- * Reports an error that is not the task's.  Writes one message for each task to the log.  The view
- * status shows the error each time.
- */
+/* Reports an error that is not the task's: in the log once for each task, in the view each time. */
 static void
 report_problem(Step step, const ErrorData *error)
 {
@@ -695,10 +679,7 @@ pause_before_repeat(void)
 	dw_executor_obey_exit(work.db, work.me);
 }
 
-/*
- * Logs a task that took delay_wheel.log_min_duration or longer, from its claim until the commit of
- * its outcome.
- */
+/* Logs a task that took log_min_duration or longer, from its claim until its last commit. */
 static void
 log_long_task(const DwRun *run)
 {
@@ -717,10 +698,7 @@ log_long_task(const DwRun *run)
 			 errhidestmt(true)));
 }
 
-/*
- * Removes everything that tasks have left in the session.  To be called after the end of their
- * transaction.  used_temp: the tasks may have created temporary objects.
- */
+/* Removes what tasks, perhaps with temporary objects, have left in the session. */
 void
 dw_task_clean(bool used_temp)
 {
@@ -781,9 +759,8 @@ finish_task(Step step)
 /*---- A task that was taken ----*/
 
 /*
- * Spins until the due time.  The timer hands over tasks up to DW_HEAD_START_US early, which is too
- * short for a sleep.  Returns false if the due time is later, because the clock was set back
- * meanwhile.
+ * Spins until the due time: DW_HEAD_START_US are too short for a sleep.  Returns false if the clock
+ * was set back meanwhile.
  */
 static bool
 await_due(TimestampTz due)
@@ -800,10 +777,7 @@ await_due(TimestampTz due)
 	}
 }
 
-/*
- * Reports a task whose claim alone crashes the server.  No executor runs the task.  Its row stays
- * until a person deletes it by plain SQL.
- */
+/* Reports a task whose claim alone crashes the server.  A person has to delete its row. */
 static void
 leave_alone(void)
 {
@@ -844,9 +818,8 @@ may_run(void)
 }
 
 /*
- * Claims the executor's current task and runs it alone, if it is still pending.  Returns when its
- * outcome is committed or there is nothing to do.  The caller has no lock and no transaction.
- * Catches errors.  The process may end.
+ * Claims the executor's current task and runs it alone, until its outcome is committed.  Called
+ * without lock and transaction.  Catches errors.  The process may end.
  */
 void
 dw_run_task(DwDatabase *db, DwExecutor *me)
@@ -865,10 +838,7 @@ dw_run_task(DwDatabase *db, DwExecutor *me)
 	finish_task(STEP_CLAIM_AND_RUN);
 }
 
-/*
- * Records the failure of a task that was cancelled while it ran in a batch.  The batch has been
- * undone, together with the task's claim.  error: the cancel.
- */
+/* Records the failure of a task that was cancelled in a batch, which has been undone. */
 void
 dw_fail_task(DwDatabase *db, DwExecutor *me, ErrorData *error)
 {

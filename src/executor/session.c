@@ -114,10 +114,7 @@ undo_settings(ArrayType *settings, const SettingValue *inherited, int n)
 	}
 }
 
-/*
- * Undoes the settings of the role as which the process connected, and applies the settings of the
- * owner.
- */
+/* Replaces the settings of the role that connected by the settings of the owner. */
 static void
 exchange_settings(Oid owner, const SettingValue *inherited, int n)
 {
@@ -149,10 +146,7 @@ exchange_settings(Oid owner, const SettingValue *inherited, int n)
 	table_close(rel, AccessShareLock);
 }
 
-/*
- * Connects as the bootstrap superuser and prepares switching to the owner.  Makes the same checks
- * as a login, and raises FATAL if the owner may not connect.
- */
+/* Connects as the bootstrap superuser, checks the owner as a login does, and prepares switching. */
 static void
 begin_switched(Oid database, Oid owner)
 {
@@ -245,10 +239,7 @@ dw_session_interrupts(void)
 	return may_go_on();
 }
 
-/*
- * Connects this process to the database as the role.  can_log_in: the role has LOGIN; only used for
- * PostgreSQL 15 and 16.  Raises FATAL if the role may not connect.
- */
+/* Connects as the role, or raises FATAL.  can_log_in, the role's LOGIN, matters before 17. */
 void
 dw_session_begin(Oid database, Oid owner, bool can_log_in)
 {
@@ -267,10 +258,7 @@ dw_session_begin(Oid database, Oid owner, bool can_log_in)
 	SetConfigOption("idle_session_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
 }
 
-/*
- * Returns true if the process is connected as another role, and switches to the tasks' role within
- * transactions.  Then no SQL of the role may end a transaction.
- */
+/* Returns true if the process switches to the role, whose SQL then must not end a transaction. */
 bool
 dw_session_is_switched(void)
 {
@@ -283,10 +271,7 @@ dw_session_is_switched(void)
 
 /*---- Transactions ----*/
 
-/*
- * Starts a transaction that runs SQL of the role.  dw_session_commit_transaction() commits it.
- * PostgreSQL's own functions are enough to abort it.
- */
+/* Starts a transaction of the role.  PostgreSQL's own functions are enough to abort it. */
 void
 dw_session_start_transaction(void)
 {
@@ -402,9 +387,8 @@ dw_session_clean_within(void)
 }
 
 /*
- * Removes everything that tasks may have left in the session, except the state of procedural
- * languages.  To be called outside of a transaction.  used_temp: tasks may have left temporary
- * objects.
+ * Removes what tasks may have left in the session, except the state of procedural languages.
+ * Called outside of a transaction. used_temp: tasks may have left temporary objects.
  */
 void
 dw_session_clean(bool used_temp)

@@ -31,10 +31,7 @@ refusal(const DwClaim *claim)
 	return error;
 }
 
-/*
- * Returns true if the verdict of the claim allows the task to run.  Otherwise fills in the outcome
- * in *run.  For a refusal, also fills in the error, in the current memory context.
- */
+/* Returns true if the verdict allows the run.  Otherwise fills in the outcome, and the error. */
 bool
 dw_is_to_be_run(DwRun *run, const DwClaim *claim)
 {
@@ -87,10 +84,7 @@ conclude(const DwRun *run, const DwClaim *claim)
 
 /*---- Failures ----*/
 
-/*
- * Makes *error name the role that has stopped the task.  If the task had failed before it was
- * stopped, the detail has this first error.
- */
+/* Makes *error name the role that stopped the task.  An earlier error becomes the detail. */
 static void
 explain_stop(DwDatabase *db, DwExecutor *me, ErrorData *error)
 {
@@ -125,10 +119,7 @@ next_connection(const DwRun *run, const DwClaim *claim, const DwRetry *retry, in
 	return dw_next_connection(*lost, run->error->sqlerrcode);
 }
 
-/*
- * Returns true if the failed task's key allows another run.  Otherwise sets *newer to the id of a
- * newer task.
- */
+/* Returns false if a newer task of the key (*newer) forbids another run. */
 static bool
 key_allows_retry(const DwClaim *claim, int64 *newer)
 {
@@ -243,10 +234,7 @@ dw_settle(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)
 	}
 }
 
-/*
- * To be called after the commit of the transaction that has settled the run.  Counts
- * the outcome, and clears the task of the suspicion that it crashed the server.
- */
+/* Counts the committed outcome, and ends the suspicion that the task crashed the server. */
 void
 dw_settled(DwDatabase *db, const DwRun *run)
 {

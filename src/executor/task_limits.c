@@ -47,10 +47,7 @@ size_of(const ErrorData *error)
 		(error->hide_stmt ? 0 : length_of(debug_query_string));
 }
 
-/*
- * emit_log_hook: counts a message that is about to be written.  FATAL messages are not counted,
- * since they are the last messages of the process.
- */
+/* emit_log_hook: counts a message, but not FATAL, the last message of the process. */
 static void
 count_message(ErrorData *error)
 {
@@ -78,10 +75,7 @@ dw_task_log_install(void)
 	emit_log_hook = count_message;
 }
 
-/*
- * Begins to count.  The task's own code runs from now on, until dw_task_log_end() or
- * dw_task_error().
- */
+/* Begins to count: the task's own code runs, until dw_task_log_end() or dw_task_error(). */
 void
 dw_task_log_begin(void)
 {
@@ -133,9 +127,8 @@ ask_for_reason(ErrorData *error)
 }
 
 /*
- * For PG_CATCH: stops counting, and returns the current error of the task, in the current memory
- * context.  If the task has exceeded the limit, returns an error for this.  Otherwise another
- * extension may explain a cancel.
+ * For PG_CATCH: stops counting, and returns the task's error, in this memory context.  If the task
+ * has exceeded the limit, this is the error.  Otherwise another extension may explain a cancel.
  */
 ErrorData *
 dw_task_error(void)
@@ -155,10 +148,7 @@ dw_task_error(void)
 	return error;
 }
 
-/*
- * Returns the running task's SQL for the log and views, limited to DW_MAX_ERROR_TEXT bytes, in the
- * current memory context.
- */
+/* Returns SQL for log and views, cut to DW_MAX_ERROR_TEXT bytes, in this memory context. */
 const char *
 dw_logged_sql(const char *sql)
 {

@@ -145,10 +145,8 @@ dw_periods_end(DwDatabase *db, bool *more)
  */
 
 /*
- * Calls work() in a transaction.  Does not call work() if the extension is gone.
- *
- * Returns true if the transaction was committed.  If work() returned false, or after an error,
- * which was reported, returns false: then the caller must try again later.
+ * Calls work() in a transaction, unless the extension is gone.  Returns false if work() did, or
+ * after an error, which was reported: then the caller must try again later.
  */
 bool
 dw_slice_do(DwDatabase *db, DwSliceWork work, void *state)
@@ -206,10 +204,7 @@ dw_slice_close(Relation rel)
 	PopActiveSnapshot();
 }
 
-/*
- * Opens a table like dw_slice_open(), and its index.  Returns false if table or index is locked or
- * gone.
- */
+/* Opens table and index like dw_slice_open().  Returns false if one is locked or gone. */
 bool
 dw_slice_open_both(Oid table, Oid index, Relation *rel, Relation *index_rel)
 {

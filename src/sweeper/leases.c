@@ -134,9 +134,7 @@ end_slice(DwDatabase *db, const DwCatalog *cat, void *state)
 }
 
 /*
- * Ends a slice of the messages whose last lease has ended, in its own transaction.  If more
- * messages may have to be ended, sets *more to true: then the caller must call this again at once.
- * Otherwise returns when to call this again, or DW_NEVER if no last lease is left.
+ * Ends a slice of the messages whose last lease has ended.  Result and *more: see dw_aged_remove().
  */
 TimestampTz
 dw_leases_end(DwDatabase *db, bool *more)
@@ -209,10 +207,7 @@ notify_flagged(DwDatabase *db, const DwCatalog *cat, void *state)
 	return true;
 }
 
-/*
- * Notifies the channels of queues with messages that can be received, in its own transaction.
- * Returns the time of the next try after an error, otherwise DW_NEVER.
- */
+/* Notifies channels of queues.  Returns when to try again after an error, else DW_NEVER. */
 TimestampTz
 dw_queues_notify(DwDatabase *db, bool *more)
 {
@@ -297,11 +292,7 @@ settle_one(DwDatabase *db, const DwCatalog *cat, void *state)
 	return true;
 }
 
-/*
- * Ends the attempt of one message whose receivers were rolled back, in its own transaction.  If
- * more messages may be left, sets *more to true: then the caller must call this again at once.
- * Otherwise returns when to call this again, or DW_NEVER.
- */
+/* Ends an attempt that was rolled back, if any.  Result and *more: see dw_aged_remove(). */
 TimestampTz
 dw_rollbacks_end(DwDatabase *db, bool *more)
 {

@@ -159,10 +159,7 @@ may_bring_more(VirtualTransactionId holder, const DwMark *mark)
 		(!OidIsValid(owner) || dw_mark_hits_owner(mark, owner));
 }
 
-/*
- * Stores the transactions that may write more tasks that the mark hits.  Such a transaction holds a
- * lock for writing on the task table, and may write tasks of an owner that the mark hits.
- */
+/* Stores the holders of a lock for writing on the task table that may write tasks the mark hits. */
 static void
 note_holders(Sweep *sweep, const DwMark *mark)
 {
@@ -369,10 +366,7 @@ begin_sweep_pass(bool waited)
 	return true;
 }
 
-/*
- * Ends the pass, and deletes the marks that had their last pass, in the transaction that has
- * removed the last rows of the pass.
- */
+/* Ends the pass, and deletes marks, in the transaction that has removed the last rows. */
 static void
 end_sweep_pass(void)
 {
@@ -568,10 +562,7 @@ sweep_slice(Relation rel)
 	return ended;
 }
 
-/*
- * Begins a transaction that may write, and locks its tables without waiting.  Returns the table of
- * tasks.  If a table is locked, ends the transaction and returns NULL.
- */
+/* Begins a transaction, and locks its tables without waiting.  NULL: a table is locked. */
 static Relation
 begin_sweeping(void)
 {
@@ -588,10 +579,7 @@ begin_sweeping(void)
 	return NULL;
 }
 
-/*
- * Does a slice of the work, in its own transaction.  Returns when to call this again, or DW_NEVER
- * if this database has no marks.  After a new mark, it must be called earlier.
- */
+/* Does a slice, in its own transaction.  Returns when to call it again; DW_NEVER: without marks. */
 TimestampTz
 dw_sweep_some(void)
 {

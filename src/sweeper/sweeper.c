@@ -91,10 +91,7 @@ end_serving(int code, Datum arg)
 	dw_wake_launcher();
 }
 
-/*
- * Takes over the database that the timer has chosen, and connects to it.  Exits if this sweeper is
- * not needed any more, or a command needs the database without sessions (hold.c).
- */
+/* Takes over the database.  Exits if no sweeper is needed, or a command holds the database. */
 static void
 begin_serving(Datum number)
 {
@@ -202,10 +199,7 @@ rest_until(int64 now, int64 until)
 	return (events & WL_LATCH_SET) != 0;
 }
 
-/*
- * Rests until more work is due, or another process wakes the sweeper.  If an owner lacks a
- * background worker, returns false without a rest: then the sweeper must end.
- */
+/* Rests until this time, or a call.  If an owner lacks a worker, returns false without a rest. */
 static bool
 rest_long(TimestampTz more_at)
 {

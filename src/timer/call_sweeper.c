@@ -62,10 +62,7 @@ look_for_marks(Relation tasks, void *arg)
 	return true;
 }
 
-/*
- * Checks whether the sweeper has failed, has not started, or has ended to free its background
- * worker.  If so, delays the next sweeper.
- */
+/* Delays the next sweeper if the last one has failed, did not start, or made way. */
 static void
 notice_end(DwDatabase *db)
 {
@@ -132,10 +129,7 @@ no_worker(DwDatabase *db)
 	}
 }
 
-/*
- * Starts a sweeper.  Returns false if no background worker is free, or other processes wait for
- * one.
- */
+/* Starts a sweeper.  Returns false if no worker is free, or other processes wait for one. */
 static bool
 start_sweeper(DwDatabase *db)
 {

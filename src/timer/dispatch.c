@@ -96,23 +96,18 @@ free_if_dead(DwDatabase *db, uint32 place)
 	LWLockRelease(dw_shared->table_lock);
 }
 
-/*
- * Reserves a place for an executor of the owner.  Returns the number of the place, or -1 if no
- * place is free.
- */
-static int
+/* Reserves a place for an executor of the owner.  Returns NULL if no place is free. */
+static DwExecutor *
 reserve_place(DwDatabase *db, Oid owner)
 {
-	int			place = -1;
+	DwExecutor *place = NULL;
 
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-	for (uint32 i = 0; i < dw_shared->nexecutors && place < 0; i++)
-		if (dw_executors[i].state == DW_EXECUTOR_FREE)
-			place = i;
-	if (place >= 0)
+	dw_each_executor(e)
 	{
-		DwExecutor *e = &dw_executors[place];
-
+		if (e->state != DW_EXECUTOR_FREE)
+			continue;
+		place = e;
 		e->database = db->oid;
 		e->owner = owner;
 		e->generation++;
@@ -126,15 +121,13 @@ reserve_place(DwDatabase *db, Oid owner)
 		pg_atomic_write_u32(&e->xid, InvalidTransactionId);
 		pg_atomic_write_u32(&e->stale, DW_FRESH);
 		e->state = DW_EXECUTOR_STARTING;
+		break;
 	}
 	LWLockRelease(dw_shared->table_lock);
 	return place;
 }
 
-/*
- * Blocks the owner for this reason, for some time.  Logs the block if the reason is new
- * (dw_owner_blocked()).
- */
+/* Blocks the owner for some time.  Logs a new reason (dw_owner_blocked()). */
 static void
 block_owner(DwDatabase *db, Oid owner, DwBlock reason)
 {
@@ -170,26 +163,25 @@ block_owner(DwDatabase *db, Oid owner, DwBlock reason)
 	CommitTransactionCommand();
 }
 
-/*
- * Reserves a place and asks the postmaster for a background worker.  Returns false if no
- * place or no background worker is free.
- */
+/* Registers an executor.  Returns false if no place or no background worker is free. */
 static bool
 register_executor(DwDatabase *db, Oid owner, bool can_log_in)
 {
-	int			place = reserve_place(db, owner);
+	DwExecutor *place = reserve_place(db, owner);
 	DwExecutorStart start = {.can_log_in = can_log_in};
+	int			number;
 
-	if (place < 0)
+	if (place == NULL)
 		return false;
-	start.generation = dw_executors[place].generation;
-	if (dw_worker_start("executor", place, &start, sizeof(start), &handles[place]))
+	number = place - dw_executors;
+	start.generation = place->generation;
+	if (dw_worker_start("executor", number, &start, sizeof(start), &handles[number]))
 		return true;
 
-	/* handles[place] is still needed: count_ended_workers() checks it for the end of the worker */
+	/* handles[number] is still needed: count_ended_workers() checks it for the end of the worker */
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-	dw_executors[place].state = DW_EXECUTOR_FREE;
-	dw_executors[place].database = InvalidOid;
+	place->state = DW_EXECUTOR_FREE;
+	place->database = InvalidOid;
 	LWLockRelease(dw_shared->table_lock);
 	return false;
 }
@@ -365,10 +357,7 @@ is_in_service(DwDatabase *db, const DwExecutor *e)
 	return e->database == db->oid && e->state != DW_EXECUTOR_FREE && !e->must_exit;
 }
 
-/*
- * Ends the executor that has been idle longest, if it has been idle for "idle_for" microseconds.
- * Skips executors of the owner "not_of".
- */
+/* Ends the executor that has been idle longest, at least "idle_for" us, and not of this owner. */
 static void
 end_idle_executor(DwDatabase *db, Oid not_of, int64 idle_for)
 {
@@ -521,10 +510,7 @@ lane_in_need(DwDatabase *db, DwOwner *owner, int32 from, TimestampTz now, Timest
 	return NULL;
 }
 
-/*
- * Wakes idle executors of all owners, including owners far back in the list, and blocked owners,
- * which get no further executor.
- */
+/* Wakes idle executors of all owners, even of blocked owners, which get no further executor. */
 static void
 wake_idle(DwDatabase *db, TimestampTz now, TimestampTz *look_again)
 {
@@ -562,10 +548,7 @@ count_ended_workers(DwDatabase *db)
 	return n;
 }
 
-/*
- * Returns the number of owners that lack an executor because no background worker is free.  The
- * result is at most the number of places.
- */
+/* Returns the number of owners that lack a background worker, at most the number of places. */
 static uint32
 count_without_worker(DwDatabase *db)
 {
@@ -777,10 +760,7 @@ forget_times(DwDatabase *db)
 	LWLockRelease(dw_ready_lock(db));
 }
 
-/*
- * Initializes this file for a new timer, before any other function is called.  Executors that a
- * former timer has started are not affected.
- */
+/* Initializes this file.  Executors that a former timer has started are not affected. */
 void
 dw_dispatch_begin(DwDatabase *db)
 {

@@ -120,10 +120,7 @@ make_give_way(DwDatabase *db, pid_t pid, pid_t waiter, Oid relation)
 			 errmsg_internal("delay_wheel %s", text)));
 }
 
-/*
- * Terminates the session with this pid if its transaction received messages at least DW_GIVE_WAY_US
- * ago, so that the messages are due again.
- */
+/* Terminates the session with this pid if it received messages DW_GIVE_WAY_US ago. */
 static void
 make_receiver_give_way(DwDatabase *db, pid_t pid, pid_t waiter, Oid relation)
 {
@@ -139,10 +136,7 @@ make_receiver_give_way(DwDatabase *db, pid_t pid, pid_t waiter, Oid relation)
 			 errmsg_internal("delay_wheel: %s", text)));
 }
 
-/*
- * Puts back long tasks, and messages of long transactions, if they hold a lock on one of these
- * relations for which other processes wait.
- */
+/* Calls make_give_way() for the holders of locks on these relations that others wait for. */
 static void
 put_back_blockers(DwDatabase *db, const Oid *relations, int n)
 {

@@ -90,10 +90,7 @@ static TimestampTz forget_prepared_after = PG_INT64_MIN;
 /* True if this timer has logged that there are tasks of another origin. */
 static bool unarmed_announced = false;
 
-/*
- * Initializes this file without loaded lanes, and requests discovery.  The timer must call this
- * after dw_near_reset() and before any other function of this file.
- */
+/* Initializes this file, and requests discovery.  Called after dw_near_reset(). */
 void
 dw_load_reset(DwDatabase *database)
 {
@@ -223,10 +220,7 @@ empty_prepared(Relation tasks, void *arg)
 	return true;
 }
 
-/*
- * Starts a reload of all lanes from the database's reload_from: cuts all lanes at this due time,
- * and starts discovery.
- */
+/* Cuts all lanes at the database's reload_from, and starts discovery. */
 static void
 begin_discovery(void)
 {
@@ -318,10 +312,7 @@ forget_prepared(void)
 
 /*---- Loading one lane ----*/
 
-/*
- * Returns true if the row that was read last is a message whose lease has not ended.  lease_watch.c
- * adds the message to memory when the lease ends.
- */
+/* Returns true if the row read last is a leased message, which lease_watch.c will add. */
 static bool
 is_left_to_lease_watch(const DwLane *lane, DwLaneScan *scan, TimestampTz due)
 {
@@ -727,10 +718,7 @@ note_dirty_lanes(void)
 	DW_INJECT("dirty-after-take");
 }
 
-/*
- * Handles the lanes whose time in the agenda has come: cuts lanes that must be read again, and
- * schedules the load of each lane.
- */
+/* Cuts the lanes that must be read again, and schedules loads, for the agenda's lanes. */
 static void
 look_at_lanes(TimestampTz now)
 {
@@ -866,10 +854,7 @@ dw_load_first_due(void)
 	return first;
 }
 
-/*
- * Prepares a rest until this time.  During the rest no entry is in memory, so lowers next_far of
- * lanes that have waiting entries.
- */
+/* Prepares a rest until this time: waiting entries will be dropped, so lowers next_far. */
 void
 dw_load_rest(TimestampTz until)
 {

@@ -248,10 +248,7 @@ dw_near_cut(DwLane *lane, TimestampTz due, int64 id)
 	cut->id = lane->cursor_id;
 }
 
-/*
- * Returns true if the entry stays in ring or heap.  Otherwise subtracts the entry from the waiting
- * entries.
- */
+/* Returns true if the entry stays in ring or heap.  Otherwise counts it as dropped. */
 static bool
 survives_cut(const DwEntry *entry, void *arg)
 {
@@ -337,10 +334,7 @@ cut_spare(DwLane *lane)
 	lane->spare_state = DW_SPARE_FREE;
 }
 
-/*
- * Returns true if a lane with a cut has entries in the ring, the heap or its spare.  If false, the
- * ring, which may be large, need not be scanned.
- */
+/* Returns false if no lane with a cut waits in ring, heap or spare: no scan is needed. */
 static bool
 any_cut_waits(void)
 {
@@ -528,10 +522,7 @@ dw_near_obey_quota(void)
 
 /*---- Placing ----*/
 
-/*
- * Adds the entry to the lane's ready list.  Returns false if memory is full.  "tid":
- * dw_ready_push().
- */
+/* Adds the entry to the lane's ready list.  Returns false if memory is full. */
 static bool
 push_ready(DwLane *lane, const DwEntry *entry, const ItemPointerData *tid)
 {
@@ -593,10 +584,7 @@ dw_near_is_behind(const DwLane *lane, TimestampTz due)
 	return lane->waiting > 0 && due <= ahead_now();
 }
 
-/*
- * Puts the entry into the lane's spare.  Returns false if the lane has other entries: then it must
- * not use its spare.
- */
+/* Puts the entry into the lane's spare.  Returns false if the lane has other entries. */
 static bool
 put_into_spare(DwLane *lane, const DwEntry *entry)
 {
@@ -785,10 +773,7 @@ expect(DwLane *lane)
 		expected[nexpected++] = lane;
 }
 
-/*
- * Removes a lane with a task due soon from expected[], and returns it, or returns NULL.
- * dw_near_hand_over() adds such lanes when it opens a slot.
- */
+/* Takes a lane with a task due soon out of expected[], or returns NULL. */
 DwLane *
 dw_near_expected(void)
 {
@@ -977,10 +962,7 @@ dw_near_leave_ready(uint32 keep)
 	}
 }
 
-/*
- * Removes all entries that a former timer has left in memory.  The timer must call this before any
- * other function of this file.
- */
+/* Removes all entries that a former timer has left in memory.  Called before other functions. */
 void
 dw_near_reset(DwDatabase *database)
 {

@@ -72,10 +72,7 @@ typedef struct Slice
 	bool		ended;			/* the lane's last row was reached */
 } Slice;
 
-/*
- * Resets this file, and requests a check of all owners.  The timer must call this before any other
- * function of this file.
- */
+/* Initializes this file, and requests a check of all owners. */
 void
 dw_orphans_reset(DwDatabase *database)
 {
@@ -160,10 +157,7 @@ record_orphan(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 	dw_failed_write(values, nulls, key->attempts, dw_now(), &error);
 }
 
-/*
- * Moves rows of the lane to delay_wheel_data.failed_task, from "reached" on, for about SLICE_US.
- * Cancelled tasks are only deleted.
- */
+/* Moves rows of the lane, from "reached" on, for about SLICE_US.  Only deletes cancelled tasks. */
 static void
 move_to_failed(Relation rel, Slice *slice)
 {
@@ -252,10 +246,7 @@ next_orphan(void)
 	return NULL;
 }
 
-/*
- * Called for a lane with tasks in the table.  If the lane is an orphan, requests the move of these
- * tasks.
- */
+/* Called for a lane with tasks in the table.  Requests their move if it is an orphan. */
 void
 dw_orphans_wanted(const DwLane *lane)
 {
@@ -283,10 +274,7 @@ empty_lane(Relation rel, Slice *slice)
 	move_to_failed(rel, slice);
 }
 
-/*
- * For dw_read(): checks a slice of the owners, and moves a slice of the orphan's tasks, if there is
- * an orphan.  Locks the tables without waiting.
- */
+/* For dw_read(): locks the tables without waiting, checks owners, and moves tasks. */
 static bool
 do_slice(Relation rel, void *arg)
 {
@@ -303,10 +291,7 @@ do_slice(Relation rel, void *arg)
 	return true;
 }
 
-/*
- * Checks a slice of the owners, and moves a slice of the orphans' tasks, in one transaction.
- * Returns true if the timer must call this again at once.
- */
+/* Does a slice.  Returns true if the timer must call this again at once. */
 bool
 dw_orphans_some(void)
 {
@@ -353,10 +338,7 @@ dw_orphans_next(void)
 	return check_at < dw_max_lanes || next_orphan() != NULL ? check_after : DW_NEVER;
 }
 
-/*
- * Returns true if tasks of the lane are being moved.  During the move the lane must not be given
- * back.
- */
+/* Returns true if tasks of the lane are being moved, so that it must not be given back. */
 bool
 dw_orphans_holds(const DwLane *lane)
 {

@@ -65,10 +65,7 @@ set_queue(DwQueue *place, const DwDeclaredQueue *queue)
 	place->running = 0;
 }
 
-/*
- * Frees the places of dropped queues, and gives each declared queue a place, if a place is free.
- * Returns true if a place was freed.
- */
+/* Gives places to declared queues, and frees those of dropped queues.  True if one was freed. */
 static bool
 place_queues(DwDatabase *db)
 {
@@ -231,10 +228,7 @@ dw_queues_attach_new_lane(DwDatabase *db, DwLane *lane)
 	LWLockRelease(dw_ready_lock(db));
 }
 
-/*
- * Returns true if the role exists.  *known caches the last existing role, so that the same role is
- * not looked up for each queue.
- */
+/* Returns true if the role exists.  *known caches the last existing role. */
 static bool
 role_exists(Oid role, Oid *known)
 {
@@ -265,10 +259,7 @@ roles_that_exist(Datum all, Oid *known)
 	return construct_array(roles, left, REGROLEOID, sizeof(Oid), true, TYPALIGN_INT);
 }
 
-/*
- * Gives this queue to the bootstrap superuser if its owner was dropped.  Removes dropped roles from
- * its users and receivers.  Returns true if the row was changed.  The table is locked for writing.
- */
+/* Replaces dropped roles in this row.  Returns true if the row was changed. */
 static bool
 adopt_queue(Relation rel, HeapTuple tuple, Oid *known)
 {

@@ -88,10 +88,7 @@ reread_messages(DwDatabase *db)
 	dw_near_apply_cuts();
 }
 
-/*
- * From time to time checks waiting messages, or sessions that wait for messages, since they prevent
- * the timer from resting.  Lowers *look_at to the time of the next check.
- */
+/* From time to time reads waiting messages again, since they prevent a rest.  Lowers *look_at. */
 static void
 look_at_messages(DwDatabase *db, TimestampTz *look_at)
 {
@@ -132,10 +129,7 @@ dw_rest_is_due(DwDatabase *db, DwCanRest how, TimestampTz *look_at)
 	return false;
 }
 
-/*
- * Step Z4: drops all entries before a rest until this time.  The next timer does not need the
- * entries, and other databases need the memory.
- */
+/* Step Z4: drops all entries before a rest until this time, since others need the memory. */
 void
 dw_rest_give_up(DwDatabase *db, DwCanRest how, TimestampTz until)
 {
