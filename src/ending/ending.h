@@ -76,6 +76,7 @@ extern void dw_claim_read(DwDatabase *db, Relation rel, HeapTuple tuple, DwClaim
 extern TimestampTz dw_claim_first_due(const DwClaim *claim);
 extern TimestampTz dw_claim_leased_at(const DwClaim *claim);
 extern char *dw_claim_text(const DwClaim *claim, AttrNumber column);
+extern ParamListInfo dw_claim_params(const DwClaim *claim, const char *sql);
 
 /* attempt_end.c: the end of an attempt without success */
 

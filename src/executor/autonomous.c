@@ -195,10 +195,7 @@ dw_autonomous_run(const DwClaim *claim, const char *sql)
 
 	if (claim->key.has_more)
 		set_settings_of(claim);
-	/*
-	 * set outside of a transaction, so that it outlives all transactions of the statement, even if
-	 * rolled back
-	 */
+	/* set outside of a transaction, so that no transaction of the statement undoes it */
 	if (search_path != NULL)
 		dw_session_set_path(search_path, GUC_ACTION_SET);
 	SetCurrentStatementStartTimestamp();

@@ -199,16 +199,11 @@ leave_place(int code, Datum arg)
 	if (unfinished && !put_back_here && !lost &&
 		(stopped || (!put_back && !terminated && code > 0 && dw_task_sql_runs())))
 		dw_quit_note(executor_db->oid, hint.id, stopped);
-	if (put_back)
-		;						/* another process of ours has ended it: the owner is not blocked */
-	else if (terminated && (connecting || (unfinished && !executor_proved)))
-		/* terminated by another session or, if this happens repeatedly, by the task */
-		(void) dw_owner_blocked(executor_db, me->owner, DW_BLOCK_TERMINATED);
-	else if (connecting)
-		(void) dw_owner_blocked(executor_db, me->owner, DW_BLOCK_NOT_CONNECTED);
-	else if (unfinished && !executor_proved)
-		/* the task itself may have ended the executor, so the owner's tasks wait a while */
-		(void) dw_owner_blocked(executor_db, me->owner, DW_BLOCK_ENDED);
+	/* the task may have ended the executor, so the owner waits a while; if we did, it does not */
+	if (!put_back && (connecting || (unfinished && !executor_proved)))
+		(void) dw_owner_blocked(executor_db, me->owner,
+								terminated ? DW_BLOCK_TERMINATED :
+								connecting ? DW_BLOCK_NOT_CONNECTED : DW_BLOCK_ENDED);
 	gone = executor_db->absent;
 	pg_atomic_write_u32(&me->xid, InvalidTransactionId);
 	me->state = DW_EXECUTOR_FREE;

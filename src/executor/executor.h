@@ -66,7 +66,6 @@ extern void dw_group_order_waits(DwDatabase *db, const DwExecutor *me);
 
 extern void dw_run_task(DwDatabase *db, DwExecutor *me);
 extern void dw_fail_task(DwDatabase *db, DwExecutor *me, ErrorData *error);
-extern ParamListInfo dw_claim_params(const DwClaim *claim, const char *sql);
 extern DwSpiResult dw_run_sql(const DwClaim *claim, const char *sql);
 extern void dw_task_clean(bool used_temp);
 

@@ -66,10 +66,7 @@ dw_group_order_keeps(DwDatabase *db, DwExecutor *me)
 	DwGroupDecision decision = DW_GROUP_WAIT;
 	bool		reload = false;
 
-	/*
-	 * group and lane of a current task do not change, but options of its queue may change at any
-	 * time
-	 */
+	/* group and lane of a current task do not change, but options of its queue may, at any time */
 	if (!dw_entry_has_group(&me->current) || me->current.block == DW_NO_GROUP ||
 		queue == NULL || !queue->group_order)
 		return true;

@@ -168,16 +168,6 @@ set_kept_settings(const DwClaim *claimed)
 	return settings == NULL || dw_kept_settings_set(settings, GUC_ACTION_LOCAL);
 }
 
-/* Returns the arguments of the task's SQL. */
-ParamListInfo
-dw_claim_params(const DwClaim *claimed, const char *sql)
-{
-	return dw_args_params(sql,
-						  claimed->values[Anum_task_args - 1], claimed->nulls[Anum_task_args - 1],
-						  claimed->values[Anum_task_arg_types - 1],
-						  claimed->nulls[Anum_task_arg_types - 1]);
-}
-
 /* Runs the SQL, which the caller has read, in this transaction, with the task's kept settings. */
 DwSpiResult
 dw_run_sql(const DwClaim *claimed, const char *sql)

@@ -161,9 +161,7 @@ dw_slice_do(DwDatabase *db, DwSliceWork work, void *state)
 
 		SetCurrentStatementStartTimestamp();
 		StartTransactionCommand();
-		/*
-		 * default_transaction_isolation may be serializable, which could make slices wait or fail
-		 */
+		/* default_transaction_isolation may be a level at which slices wait or fail */
 		XactIsoLevel = XACT_READ_COMMITTED;
 		/* notes for the end of the transaction need a pin of the database's place */
 		(void) dw_my_database();

@@ -285,9 +285,9 @@ publish_waits(bool waits)
 	{
 		for (int j = 0; j < sweeps[i].nholders; j++)
 			add_pid(pids, &n, holder_pid(sweeps[i].holders[j]));
-		for (uint32 j = 0; j < dw_shared->nexecutors; j++)
-			if (may_put_back(&dw_executors[j], sweeps[i].mark))
-				add_pid(pids, &n, dw_executors[j].pid);
+		dw_each_executor(e)
+			if (may_put_back(e, sweeps[i].mark))
+				add_pid(pids, &n, e->pid);
 	}
 
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
@@ -491,10 +491,7 @@ sweep_row(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 
 		if (!dw_mark_hits(sweep->mark, &task))
 			continue;
-		/*
-		 * only the first mark that hits the row counts the row; if the row stays, all marks that
-		 * hit it note this
-		 */
+		/* the first mark that hits the row counts it; if the row stays, all marks note this */
 		if (result == TM_Invisible)
 		{
 			bool		recorded = dw_wings_want_end(key->queue, DW_CANCELLED);
@@ -613,10 +610,7 @@ dw_sweep_some(void)
 	}
 	else if (begin_sweep_pass(waited))
 	{
-		/*
-		 * slices run in later transactions, so that their snapshots come after this check of the
-		 * holders
-		 */
+		/* slices run in later transactions, with snapshots after this check of the holders */
 		publish_waits(false);
 		waited = false;
 	}

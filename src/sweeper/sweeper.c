@@ -47,10 +47,8 @@
 #define LINGER_US		USECS_PER_SEC
 
 static DwDatabase *my_db = NULL;
-/* True if the sweeper ends regularly: not by an error or a SIGTERM. */
-static bool finished = false;
-/* True if the sweeper ends to free its background worker. */
-static bool made_way = false;
+/* How the sweeper ends, unless it gets a SIGTERM. */
+static DwProcessEnd end_of_sweeper = DW_PROCESS_FAILED;
 static uint32 wait_event = 0;
 
 /* Wakes the timer, if there is one, since the sweeper has ended. */
@@ -65,24 +63,24 @@ tell_timer_of_end(DwDatabase *db)
 static void
 end_serving(int code, Datum arg)
 {
-	bool		failed = !finished && !dw_worker_terminated();
+	bool		regular = end_of_sweeper != DW_PROCESS_FAILED;
 
 	/* after an error this process may still hold LWLocks */
 	LWLockReleaseAll();
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-	dw_process_ends(&my_db->sweeper, failed ? DW_PROCESS_FAILED :
-					made_way ? DW_PROCESS_MADE_WAY : DW_PROCESS_FINISHED);
+	dw_process_ends(&my_db->sweeper, !regular && dw_worker_terminated() ? DW_PROCESS_FINISHED :
+					end_of_sweeper);
 	(void) dw_sweeper_take(&my_db->sweeper_news, DW_SWEEPER_RESTS);
 	dw_sweeper_waits(&my_db->sweeper_news, false, NULL, 0);
 	LWLockRelease(dw_shared->table_lock);
-	if (!finished)
+	if (!regular)
 	{
 		/* repeat all requests, since the sweeper may have taken requests without doing the work */
 		dw_sweeper_tell(&my_db->sweeper_news, DW_LOOK_AT_RECURRING);
 		for (int i = 0; i < DW_JOBS; i++)
 			(void) dw_job_ask(&my_db->sweeper_news, i, PG_INT64_MIN);
 	}
-	if (failed)
+	if (!regular && !dw_worker_terminated())
 		dw_problem(&my_db->problem, "the sweeper ended by an error, see the server's log");
 	tell_timer_of_end(my_db);
 	dw_database_unpin(my_db);
@@ -205,10 +203,7 @@ rest_long(TimestampTz more_at)
 {
 	bool		stays;
 
-	/*
-	 * either the sweeper sees the owner's lack of a worker, or the timer sees that the sweeper
-	 * rests
-	 */
+	/* either the sweeper sees the owner's lack, or the timer sees that the sweeper rests */
 	dw_sweeper_tell(&my_db->sweeper_news, DW_SWEEPER_RESTS);
 	stays = !dw_starts_are_awaited();
 	if (stays)
@@ -290,18 +285,15 @@ dw_sweeper_main(Datum number)
 				break;
 			continue;
 		}
-		made_way = !rest(began, calls, Min(Min(sweep_at, job_at), wings_at));
-		if (made_way)
+		if (!rest(began, calls, Min(Min(sweep_at, job_at), wings_at)))
 		{
-			/*
-			 * The timer reads the times of other work from shared memory, but not the times of work
-			 * for wings.
-			 */
+			/* the timer reads times of work from shared memory, but not those of wings */
 			if (wings_at != DW_NEVER)
 				dw_sweeper_tell(&my_db->sweeper_news, DW_LOOK_AT_RECURRING);
-			break;
+			end_of_sweeper = DW_PROCESS_MADE_WAY;
+			proc_exit(0);
 		}
 	}
-	finished = true;
+	end_of_sweeper = DW_PROCESS_FINISHED;
 	proc_exit(0);
 }

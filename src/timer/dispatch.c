@@ -475,10 +475,7 @@ lane_lacks(DwDatabase *db, DwLane *lane, TimestampTz now, uint32 *coming, Timest
 		n = want > 0 ? wake_executors(db, dw_lane_owner(lane), want) : 0;
 		want -= n;
 		*count += n;
-		/*
-		 * if executors were woken, their tasks use the rate, and the timer checks the rate
-		 * afterwards
-		 */
+		/* tasks of woken executors use the rate, and the timer checks the rate afterwards */
 		if (n == 0)
 			until = DW_NEVER;
 	}

@@ -38,11 +38,8 @@
 
 static DwDatabase *db = NULL;
 
-/* True if this timer ends because another process has requested its end. */
-static bool let_go = false;
-
-/* True if this timer ends because it goes to rest. */
-static bool rests = false;
+/* How this timer ends, unless it gets a SIGTERM. */
+static DwProcessEnd ends_as = DW_PROCESS_FAILED;
 
 /* Value of "control" before the timer last looked at queues, pauses and marks. */
 static uint32 control_seen = 0;
@@ -91,8 +88,8 @@ give_database_back(int code, Datum arg)
 		dw_executors_end(db, InvalidOid);
 
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-	dw_process_ends(&db->timer, rests ? DW_PROCESS_RESTS :
-					let_go || dw_worker_terminated() ? DW_PROCESS_FINISHED : DW_PROCESS_FAILED);
+	dw_process_ends(&db->timer, ends_as == DW_PROCESS_FAILED && dw_worker_terminated() ?
+					DW_PROCESS_FINISHED : ends_as);
 	db->absent = dw_extension_gone;
 	if (dw_extension_gone)
 		dw_quits_forget_database(db->oid);
@@ -146,8 +143,10 @@ take_database(Datum number)
 static bool
 timer_asked_to_end(void)
 {
-	let_go = dw_database_is_held(db) || dw_restart_at(db) <= dw_now();
-	return let_go;
+	if (!dw_database_is_held(db) && dw_restart_at(db) > dw_now())
+		return false;
+	ends_as = DW_PROCESS_FINISHED;
+	return true;
 }
 
 /* If the clock was set back, makes this timer end, since the next timer has no outdated times. */
@@ -427,17 +426,14 @@ go_to_rest(DwCanRest how, TimestampTz until)
 	/* Z3 */
 	if (anything_new() || !dw_rest_is_undisturbed(db, how))
 	{
-		/*
-		 * publish the timer first: before this, a session that finds no timer lowers the end of the
-		 * rest
-		 */
+		/* the timer first: until then a session that finds no timer lowers the end of the rest */
 		dw_process_publish(&db->timer);
 		dw_rest_publish(&db->timer_news, DW_AWAKE);
 		return false;
 	}
 	DW_INJECT("rest-before-end");
 	dw_rest_give_up(db, how, until);
-	rests = true;
+	ends_as = DW_PROCESS_RESTS;
 	return true;
 }
 
