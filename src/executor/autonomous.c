@@ -170,15 +170,12 @@ set_settings_of(const DwClaim *claim)
 }
 
 /*
- * Runs the statement of a task with a mode, which may end and begin transactions.
- * Begins the first transaction; the caller commits the last transaction.
+ * Runs the statement of a task with a mode, which may end and begin transactions, like
+ * exec_simple_query().  Begins the first transaction; the caller commits the last one.  Parse tree
+ * and plans are in the current memory context, which must outlive all transactions, the state of
+ * execution is in the portal's.
  *
- * Works like exec_simple_query().  The statement's parse tree and plans are in the current memory
- * context, which must outlive all transactions.  The state of execution is in the portal's context,
- * which also outlives the transactions.
- *
- * Checks the text once more, since plain SQL may have written it.  For example, BEGIN would leave a
- * transaction block open.
+ * Checks the text once more, since plain SQL may have written it: BEGIN would leave a block open.
  */
 DwSpiResult
 dw_autonomous_run(const DwClaim *claim, const char *sql)
@@ -280,9 +277,9 @@ dw_autonomous_reclaim(DwDatabase *db, DwExecutor *me, const DwAutonomous *task, 
 }
 
 /*
- * To be called after an error in the claim's transaction or the settling transaction, before the
- * abort.  Publishes the state after the abort: the row of an at_least_once task stays.  A task
- * whose claim was not committed is not running.
+ * Called after an error in the claim's or the settling transaction, before its abort.  Publishes
+ * the state after the abort: the row of an at_least_once task stays, and a task without a committed
+ * claim is not running.
  */
 void
 dw_autonomous_undone(DwDatabase *db, DwExecutor *me, const DwAutonomous *task)

@@ -91,9 +91,8 @@ lock_wait_ms(void)
 /*
  * Returns true if the settings allow batches, and no task has crashed the server recently.
  * log_min_duration does not log tasks of a batch, so it must be longer than a batch's life.  If
- * transactions keep their first snapshot, each task needs a separate transaction.  Otherwise the
- * second task would not see the changes of the first task, and its serialization failure would undo
- * the first task.
+ * transactions keep their first snapshot, the second task would not see the changes of the first,
+ * and its serialization failure would undo the first.
  */
 bool
 dw_batches_allowed(void)
@@ -138,11 +137,8 @@ is_same_path(const char *path)
 }
 
 /*
- * For dw_claim().  Returns true if the task may join the batch.
- *
- * A task with a timeout below the batch's life may not join, since it needs its own timer.  A run
- * of a recurring task may not join, since its end may wait for a session that changes the recurring
- * task.
+ * For dw_claim().  Returns true if the task may join the batch.  A short timeout needs its own
+ * timer.  The end of a recurring run may wait for a session that changes the recurring task.
  */
 static bool
 may_join(const DwClaim *claim, void *arg)
@@ -303,12 +299,9 @@ do_member(DwRun *member, DwClaim *claim)
 }
 
 /*
- * Takes the next task for the batch.  Returns false if the batch must end.
- *
- * A batch ends after a task that has used temporary objects, which can be removed only after the
- * transaction.  It also ends after a task that has changed queues, pauses or marks.  Otherwise this
- * change could decide the next task's verdict.  If the batch is then undone, the task would be
- * forgotten without a reason.
+ * Takes the next task for the batch.  Returns false if the batch must end: temporary objects can be
+ * removed only after the transaction, and a change of queues, pauses or marks could decide the next
+ * task's verdict.  If the batch is then undone, that task would be forgotten without a reason.
  */
 static bool
 take_next_member(void)
@@ -540,12 +533,9 @@ end_members(DwDatabase *db)
 }
 
 /*
- * Ends the batch, under the ready lock: puts the tasks of an undone batch back, and
- * adapts the size of the lane's next batches.
- *
- * The size grows by one with each full batch that is committed, and halves with each batch that is
- * undone.  If one of N tasks fails, the size approaches the square root of N, where the cost is
- * lowest.
+ * Ends the batch, under the ready lock: puts the tasks of an undone batch back, and adapts the size
+ * of the lane's next batches: plus one after a full batch, half after an undone batch.  If one of N
+ * tasks fails, the size approaches the square root of N, where the cost is lowest.
  */
 void
 dw_batch_end(DwDatabase *db, DwExecutor *me)

@@ -152,9 +152,8 @@ report_lost(const DwHint *hint)
 }
 
 /*
- * Exit callback: ends the current task, if any, and frees the executor's place.  Registered before
- * the session is set up, so that the callback runs after the abort of the transaction.  Also notes
- * if the task may have ended the executor.
+ * Exit callback: ends the current task, and frees the place.  Registered before the session is set
+ * up, so that it runs after the abort of the transaction.
  */
 static void
 leave_place(int code, Datum arg)
@@ -322,8 +321,7 @@ latest_due(DwExecutor *me)
 
 /*
  * Ends the current task, if any, and takes the next task.  Begins a batch, unless the task is not
- * due yet, or runs alone after a failed batch.  Returns false, as an idle executor, if there is no
- * task to take.
+ * due yet, or runs alone after a failed batch.  Returns false, as an idle executor, without a task.
  */
 static bool
 next_task(DwExecutor *me, int64 turn_began)

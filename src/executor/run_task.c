@@ -260,9 +260,9 @@ is_settled(void)
 }
 
 /*
- * STEP_SETTLE: claims the task again and settles its run.  The run was outside of a transaction, or
- * was undone together with its claim.  The verdict of the new claim is not used.  If another
- * process has changed the task meanwhile, records nothing.
+ * STEP_SETTLE: claims the task again and settles its run, whose claim was undone, or whose
+ * transaction is over.  Ignores the new verdict.  Records nothing if the task was changed
+ * meanwhile.
  */
 static Step
 settle_again(void)
@@ -303,10 +303,9 @@ settle_again(void)
 /*---- Running ----*/
 
 /*
- * Returns true if the run was ended by a stray cancel, probably meant for the last transaction.  To
- * end a deadlock among nodes, Citus cancels the process of a transaction, and notes the reason.
- * When the cancel arrives, the transaction and its note may be gone, and a new run may just have
- * begun.
+ * Returns true if the run was ended by a stray cancel.  To end a deadlock among nodes, Citus
+ * cancels the process of a transaction, and notes the reason.  When the cancel arrives, the
+ * transaction and its note may be gone, and a new run may just have begun.
  */
 static bool
 is_stray_cancel(void)
@@ -648,11 +647,11 @@ rest_before_retry(void)
  * STEP_REPEAT: sleeps for a random time, so that conflicting transactions do not conflict again.  A
  * cancel that arrives now takes effect in the next run.
  *
- * On Citus, this function forgets such a cancel.  Soon after a deadlock, Citus looks for deadlocks
- * again.  If the other nodes are still undoing the victim, Citus finds the same deadlock, and
- * cancels the victim again.  This cancel is held off.  At the end of the transaction, Citus forgets
- * the reason of the cancel.  Then the cancel would end the next run like a user's cancel.  No
- * session can stop the task now, so the cancel does not come from delay_cancel().
+ * On Citus, this function forgets such a cancel.  Soon after a deadlock, Citus may find the same
+ * deadlock again, and cancel the victim again, while other nodes are still undoing it.  At the end
+ * of the transaction, Citus forgets the reason.  Then the cancel would end the next run like a
+ * user's cancel.  No session can stop the task now, so the cancel does not come from
+ * delay_cancel().
  */
 static void
 pause_before_repeat(void)
@@ -781,12 +780,10 @@ leave_alone(void)
 }
 
 /*
- * Returns false if this executor must not run the task, since the task is a suspect.  Then the task
- * is not touched, or it is put back for another executor and this executor ends.
- *
- * Soon after a crash, only a process that has run nothing before takes a suspect, since no other
- * task can have damaged its memory.  If other lanes always come first, the suspect would wait
- * forever, so later any executor takes it.
+ * Returns false if the task is a suspect that this executor must not run.  Then the task is not
+ * touched, or it is put back for another executor and this executor ends: soon after a crash, only
+ * a process that has run nothing before takes a suspect, since no other task can have damaged its
+ * memory.  Later any executor takes it, since other lanes might always come first.
  */
 static bool
 may_run(void)

@@ -299,17 +299,15 @@ dw_session_commit_transaction(void)
 
 /*
  * Begins a transaction to claim and run tasks, or, if settle is true, to settle a task that has run
- * in another transaction.  Locks the table of tasks and pushes an active snapshot, which sees all
- * commits before the start of the transaction.  If the transaction keeps its first snapshot,
- * dw_claim() takes that snapshot later.  After an error, AbortCurrentTransaction() is enough to end
- * the transaction.
+ * in another transaction.  It sees all commits before its start.  If it keeps its first snapshot,
+ * dw_claim() takes that snapshot later.  AbortCurrentTransaction() is enough to end it.
  *
  * The lock is taken before the snapshot: after a command that rewrites the table (REPACK
  * CONCURRENTLY, some forms of ALTER TABLE), an older snapshot sees no row in the table, as if the
  * task were gone.
  *
- * The transaction is an implicit transaction block.  Outside of a block, other extensions treat
- * each statement as a whole transaction, and commit its changes on other nodes at once.
+ * The transaction is an implicit block.  Outside of a block, other extensions treat each statement
+ * as a whole transaction, and commit its changes on other nodes at once.
  */
 void
 dw_claim_begin_transaction(bool settle)

@@ -201,10 +201,10 @@ settle_snoozed_run(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)
 /*---- All outcomes ----*/
 
 /*
- * Records the outcome of a run and its consequences, in the transaction that has deleted the task's
- * row.  If the task is put back, sets run->outcome to DW_RETRIED after a failure, or to
- * DW_NOT_ENDED after delay_snooze().  An error undoes the transaction.  The caller may then claim
- * the task and settle the run again in another transaction.
+ * Records the outcome of a run, in the transaction that has deleted the task's row.  If the task is
+ * put back, sets run->outcome to DW_RETRIED after a failure, or to DW_NOT_ENDED after
+ * delay_snooze().  After an error, the caller may claim the task and settle the run again in
+ * another transaction.
  */
 void
 dw_settle(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)

@@ -104,9 +104,9 @@ delete_slice(DwDatabase *db, const DwCatalog *cat, void *state)
 }
 
 /*
- * Does a slice: removes rows that are older than "age", in us.  If more old rows may exist, sets
- * *more to true: then the caller must call this again at once.  Otherwise returns when to call this
- * again, or DW_NEVER if no row is left.
+ * Does a slice: removes rows that are older than "age", in us.  Sets *more to true if the caller
+ * must call this again at once.  Otherwise returns when to call this again, or DW_NEVER if no row
+ * is left.
  */
 TimestampTz
 dw_aged_remove(DwDatabase *db, DwAged *kind, int64 age, bool *more)

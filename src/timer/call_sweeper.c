@@ -157,11 +157,7 @@ start_sweeper(DwDatabase *db)
 	return false;
 }
 
-/*
- * Starts or wakes the sweeper if there is work for it.  "changed" is true if marks may have changed
- * since the last call.  Returns when the timer must call this again.  If "control" is incremented
- * before, the timer calls this earlier.
- */
+/* Starts or wakes the sweeper for work.  "changed": marks may have changed since the last call. */
 TimestampTz
 dw_sweeper_look(DwDatabase *db, bool changed)
 {

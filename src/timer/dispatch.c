@@ -226,11 +226,9 @@ try_start(DwDatabase *db, Oid owner, bool lacks, bool can_log_in)
 }
 
 /*
- * Starts an executor for the owner.  Returns false if no place or background worker is free.
- *
- * Blocks the owner if it cannot get an executor.  Otherwise a login would fail, at the cost of a
- * process and an error in the log.  Exception: if only a background worker is missing, an owner
- * that lacks no executor goes on with its present executors.
+ * Starts an executor.  Returns false if no place or background worker is free.  Blocks the owner if
+ * it cannot get an executor, since a login would fail, at the cost of a process and an error in the
+ * log.  But an owner that lacks no executor goes on if only a background worker is missing.
  */
 static bool
 start_executor(DwDatabase *db, Oid owner, bool lacks)
@@ -397,12 +395,10 @@ dw_dispatch_end_surplus(DwDatabase *db)
 }
 
 /*
- * Starts another executor for the owner if the owner may have one.  Otherwise ends an idle executor
- * of another owner, if fewer executors are already ending than this owner and the "waiting" owners
- * before it need.  If this owner has executors, only executors that have been idle for STUCK_US may
- * end.
- *
- * Returns false if the owner has to wait.
+ * Starts another executor for the owner, or ends an idle executor of another owner, if fewer
+ * executors are already ending than this owner and the "waiting" owners before it need.  For an
+ * owner with executors, only executors that have been idle for STUCK_US end.  Returns false if the
+ * owner has to wait.
  */
 static bool
 provide_executor(DwDatabase *db, Oid owner, uint32 waiting)
@@ -442,12 +438,10 @@ dw_dispatch_expect(DwDatabase *db, DwLane *lane)
 }
 
 /*
- * Wakes idle executors for the tasks of the lane that may begin now.  Returns the number of tasks
- * for which executors are still missing.
- *
- * *coming is the number of executors that are about to take tasks of the owner.  Subtracts from
- * *coming the executors that the lane uses.  Lowers *look_again to the time when limits allow more
- * tasks of the lane.
+ * Wakes idle executors for the tasks of the lane that may begin now.  Returns how many executors
+ * are missing.  Subtracts from *coming, the executors that are about to take tasks of the owner,
+ * those that the lane uses.  Lowers *look_again to the time when limits allow more tasks of the
+ * lane.
  */
 static uint32
 lane_lacks(DwDatabase *db, DwLane *lane, TimestampTz now, uint32 *coming, TimestampTz *look_again)
@@ -567,11 +561,9 @@ count_without_worker(DwDatabase *db)
 
 /*
  * Wakes idle executors, and appends the owners that need another executor to *missing: first owners
- * without executors, then other owners, each part in the order of turns.
- *
- * If more owners without executors exist than could get a place, sets *left_out to true, and does
- * not append the surplus.  Lowers *look_again to the time when limits allow more tasks.  Returns
- * the number of owners that lack a background worker.
+ * without executors, then other owners, each part in the order of turns.  Sets *left_out to true if
+ * more owners without executors exist than could get a place.  Lowers *look_again to the time when
+ * limits allow more tasks.  Returns the number of owners that lack a background worker.
  */
 static uint32
 find_missing(DwDatabase *db, TimestampTz now, List **missing, bool *left_out,
@@ -668,10 +660,7 @@ forget_lacks(DwDatabase *db)
 	dw_lack_ends(&db->executors_lack);
 }
 
-/*
- * Wakes, starts and ends executors, so that ready tasks get an executor.  Returns when the timer
- * must call this again.  If a change is reported, the timer calls this earlier.
- */
+/* Wakes, starts and ends executors, so that ready tasks get an executor. */
 TimestampTz
 dw_dispatch(DwDatabase *db)
 {

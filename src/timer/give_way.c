@@ -60,10 +60,9 @@ is_stuck(const DwDatabase *db, DwExecutor *e, TimestampTz now)
 }
 
 /*
- * Returns when to look next: when the first present task will have run for DW_GIVE_WAY_US, but at
- * least DW_GIVE_WAY_US after the last look ("looked").  Includes tasks that are about to run, and
- * transactions that have received messages.  Returns DW_NEVER if no such task or transaction
- * exists.
+ * Returns when the first present task will have run for DW_GIVE_WAY_US, but at least DW_GIVE_WAY_US
+ * after the last look ("looked").  Includes tasks that are about to run, and transactions that have
+ * received messages.  Returns DW_NEVER without such a task or transaction.
  */
 static TimestampTz
 next_look(DwDatabase *db, TimestampTz looked, TimestampTz now)
@@ -87,9 +86,8 @@ next_look(DwDatabase *db, TimestampTz looked, TimestampTz now)
 }
 
 /*
- * Terminates the executor with this pid if its task has run for DW_GIVE_WAY_US, so that the task is
- * put back.  The process "waiter" waits for a lock on this relation.  The log line names process
- * and relation.
+ * Terminates the executor with this pid if its task has run long, so that the task is put back for
+ * the process "waiter", which waits for a lock on this relation.
  */
 static void
 make_give_way(DwDatabase *db, pid_t pid, pid_t waiter, Oid relation)
@@ -185,9 +183,8 @@ look_who_waits(DwDatabase *db)
 }
 
 /*
- * If the time has come, puts back long tasks for whose locks other processes wait, and makes
- * sessions in delay_wait() check for deadlocks.  Returns when to call this again.  Returns DW_NEVER
- * if no task runs and no transaction has received messages.
+ * If the time has come, puts long tasks back for whose locks other processes wait, and makes
+ * sessions in delay_wait() check for deadlocks.
  */
 TimestampTz
 dw_give_way(DwDatabase *db)

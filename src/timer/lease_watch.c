@@ -36,9 +36,8 @@ dw_lease_watch_begin(DwDatabase *db)
 }
 
 /*
- * Called by a load that reads a leased row.  Returns false if leases with this end were read
- * already.  Otherwise the watch reads the row when its lease ends, even if plain SQL has changed
- * the end.
+ * For a load that reads a leased row.  Returns false if leases with this end were read already.
+ * Otherwise reads the row at its end, which plain SQL may have changed.
  */
 bool
 dw_lease_watch_reads(DwDatabase *db, TimestampTz end)
@@ -105,11 +104,7 @@ read_ended(Relation rel, void *arg)
 	return true;
 }
 
-/*
- * If the time has come, adds messages whose leases have ended to memory.  Returns when the timer
- * must call this again.  If a session leases a message for a shorter time, the timer calls this
- * earlier.
- */
+/* If the time has come, adds messages whose leases have ended to memory. */
 TimestampTz
 dw_lease_watch(DwDatabase *db, DwTakeHint take)
 {
@@ -149,9 +144,8 @@ wake_for_queue(DwDatabase *db, DwQueue *queue)
 }
 
 /*
- * Sets *ask to true if a message that can be taken has become ready: then the sweeper must notify
- * the queue's channel, since a timer commits nothing.  Returns the time at which a limit ends and
- * the timer must look again.
+ * Sets *ask to true if the sweeper must notify the queue's channel of a message that has become
+ * ready, since a timer commits nothing.  Returns when a limit ends and the timer must look again.
  */
 static TimestampTz
 notify_for_queue(DwDatabase *db, DwQueue *queue, bool *ask)
@@ -168,8 +162,7 @@ notify_for_queue(DwDatabase *db, DwQueue *queue, bool *ask)
 
 /*
  * Wakes a session for each external queue with a message that can be taken, and requests the
- * notification of its channel.  Returns when the timer must call this again.  If a message becomes
- * ready, the timer calls this earlier.
+ * notification of its channel.
  */
 TimestampTz
 dw_wake_receivers(DwDatabase *db)

@@ -153,11 +153,9 @@ enter_found_lane(const DwTaskKey *first)
 }
 
 /*
- * Enters lanes of the table into shared memory, for about SLICE_US.  Reads the index by a skip
- * scan: from the first key of a lane to the first key of the next lane.  Also checks whether tasks
- * of another origin exist.
- *
- * Returns true if the table's end was reached.
+ * Enters lanes of the table into shared memory, for about SLICE_US.  A skip scan of the index reads
+ * the first key of each lane.  Also checks for tasks of another origin.  Returns true at the
+ * table's end.
  */
 static bool
 enter_lanes_of_table(Relation rel)
@@ -287,11 +285,9 @@ go_on_discovering(void)
 }
 
 /*
- * Deletes the rows of ended transactions in delay_wheel_data.prepared.  After a failure, the timer
- * tries again later.
- *
- * If a session has an old snapshot, dead rows stay, and each scan of the table takes longer.  So
- * the pause before the next scan grows with the duration of the scan.
+ * Deletes the rows of ended transactions.  If a session has an old snapshot, dead rows stay, and
+ * each scan of the table takes longer.  So the pause before the next scan grows with the duration
+ * of the scan.
  */
 static void
 forget_prepared(void)
@@ -473,10 +469,8 @@ recheck_locked(DwLane *lane, TimestampTz now)
 }
 
 /*
- * Returns when the lane must be loaded.  DW_NEVER means: after a report of another process.
- *
- * If the lane has enough entries in memory, executors wake the timer when fewer than load_below
- * entries are left.  The timer also looks at each lane that was cut.
+ * Returns when the lane must be loaded.  DW_NEVER means: after a report of another process.  If the
+ * lane has enough entries, executors wake the timer when fewer than load_below are left.
  */
 static TimestampTz
 load_time(DwLane *lane, TimestampTz now)
@@ -572,11 +566,9 @@ leave_rest_out(DwLane *lane, const DwGroupLeft *left)
 }
 
 /*
- * For dw_read(): loads tasks of a group that were left in the table.  Notes the first remaining
- * task.
- *
- * Tasks that were left were ready, but may be due a little later than now: tasks are handed over a
- * little early, and the clock may have been set back a little.
+ * For dw_read(): loads tasks of a group that were left in the table, and notes the first remaining
+ * task.  Tasks that were left were ready, but may be due a little later than now: tasks are handed
+ * over a little early, and the clock may have been set back a little.
  */
 static bool
 load_group(Relation rel, void *arg)
@@ -664,10 +656,9 @@ is_hungry(DwLane *lane)
 /*---- The agenda: times at which the timer looks at lanes ----*/
 
 /*
- * Computes when the lane must be loaded, and puts the lane into the agenda or into to_load.
- *
- * Lanes in to_load are loaded in the order in which they were added.  Otherwise an owner that
- * pauses and resumes thousands of lanes again and again could prevent loads of other lanes.
+ * Puts the lane into the agenda or into to_load.  Lanes in to_load are loaded in the order in which
+ * they were added.  Otherwise an owner that pauses and resumes thousands of lanes again and again
+ * could prevent loads of other lanes.
  */
 static void
 schedule_load(DwLane *lane, TimestampTz now)
@@ -888,11 +879,8 @@ leave_if_idle(DwLane *lane)
 }
 
 /*
- * Gives empty lanes back if places for lanes are short.
- *
- * Keeps empty lanes while at least half of all places are free, since their owners will probably
- * schedule more tasks.  Removes lanes that are not empty from the bitmap.  schedule_load() adds a
- * lane again when the lane is empty.
+ * Gives empty lanes back if less than half of all places for lanes are free.  Otherwise keeps them,
+ * since their owners will probably schedule more tasks.
  */
 void
 dw_load_tidy(void)

@@ -187,10 +187,8 @@ add_to_waiting(DwLane *lane, int by)
 }
 
 /*
- * Returns a lane's share of the database's part of the pool, in entries.
- *
- * A lane may have more entries than its share, in memory that other lanes do not use.  When the
- * pool is empty, the lane must give the surplus back.
+ * Returns a lane's share of the database's part of the pool, in entries.  A lane may have more, but
+ * must give the surplus back when the pool is empty.
  */
 uint32
 dw_near_limit(void)
@@ -221,10 +219,8 @@ dw_near_is_before_cursor(const DwLane *lane, TimestampTz due, int64 id)
 
 /*
  * Makes the timer load the lane again from (due, id) on, because its entries from this key on are
- * out of date, or their memory is needed for other entries.
- *
- * If the lane's cursor is after (due, id), moves it back.  The entries from the cursor on are still
- * in memory: the caller must call dw_near_apply_cuts(), which drops them for all lanes in one pass.
+ * out of date, or their memory is needed.  If this moves the lane's cursor back, the caller must
+ * call dw_near_apply_cuts(), which drops these entries for all lanes in one pass.
  */
 void
 dw_near_cut(DwLane *lane, TimestampTz due, int64 id)
@@ -284,11 +280,9 @@ filter_waiting(DwKeep keep, void *arg)
 }
 
 /*
- * Drops entries of the lane's ready list and groups if keep() returns false for them.  Returns the
- * number of dropped entries.  The caller must not hold the ready lock.
- *
- * A long list is removed from the lane and filtered without the lock, so that executors do not
- * wait, and take tasks of other lanes.
+ * Drops entries of the lane's ready list and groups if keep() returns false.  Returns their number.
+ * The caller must not hold the ready lock: a long list is removed from the lane and filtered
+ * without the lock, so that executors do not wait, and take tasks of other lanes.
  */
 static uint32
 filter_ready(DwLane *lane, DwKeep keep, void *arg)
@@ -471,11 +465,9 @@ wait_for_room(DwLane *lane)
 }
 
 /*
- * Makes room in the pool for an entry with the key "wanted".  If a lane has more entries than its
- * share, cuts the lane with most entries to half of its share.  Otherwise drops half of all entries
- * in ring and heap from the key "wanted" on.
- *
- * Returns false if no entry could be dropped.
+ * Makes room in the pool for an entry with the key "wanted": cuts the lane with most entries to
+ * half of its share, if it has more than its share.  Otherwise drops half of all entries in ring
+ * and heap from this key on.  Returns false if no entry could be dropped.
  */
 static bool
 make_room(Key wanted)
@@ -538,13 +530,9 @@ push_ready(DwLane *lane, const DwEntry *entry, const ItemPointerData *tid)
 }
 
 /*
- * Puts an entry, by its due time, into the lane's ready list, the heap, or the ring.  Takes the
- * ready lock or the ring lock.
- *
- * "tid" is the TID of a grouped task, whose entry has no TID, or NULL if it is not known.  The TID
- * is not stored if the task is not due yet.
- *
- * Returns false, and changes nothing, if memory has no room for the entry.
+ * Puts an entry, by its due time, into the lane's ready list, the heap, or the ring.  "tid" is the
+ * TID of a grouped task, whose entry has no TID, or NULL.  It is not stored if the task is not due
+ * yet.  Returns false, and changes nothing, if memory has no room.
  */
 static bool
 add_near(DwLane *lane, const DwEntry *entry, const ItemPointerData *tid)
@@ -613,9 +601,7 @@ put_into_spare(DwLane *lane, const DwEntry *entry)
 }
 
 /*
- * Adds an entry like add_near().  If memory is full, drops other entries to make room, or puts the
- * entry into the lane's spare.
- *
+ * Adds an entry like add_near().  If memory is full, drops other entries, or uses the lane's spare.
  * If the result is false, the caller must ensure that the lane's cursor is not after the entry.
  * The entry's own lane may have been cut to make room.
  */
@@ -744,11 +730,9 @@ slot_of(TimestampTz due)
 }
 
 /*
- * Returns the due time up to which entries are taken out of the slot of "due".
- *
- * If the heap has no room for all entries, chooses the time so that evenly distributed entries
- * would fill half of the room.  So even a slot with a million entries is scanned at most a few
- * hundred times.
+ * Returns the due time up to which entries are taken out of the slot of "due".  If the heap has no
+ * room for all entries, evenly distributed entries would fill half of the room.  So even a slot
+ * with a million entries is scanned at most a few hundred times.
  */
 static TimestampTz
 take_until(TimestampTz due, TimestampTz now)
@@ -781,9 +765,8 @@ dw_near_expected(void)
 }
 
 /*
- * Returns when the timer must look at the ring next, by the fast clock.  The timer opens a slot
- * early, so that entries are sorted and an executor is started in time.  If the heap has no room
- * for all entries of the slot, the timer opens the slot later.
+ * Returns when to look at the ring next, by the fast clock.  The timer opens a slot early, so that
+ * an executor is started in time, unless the heap has no room for all entries.
  */
 static TimestampTz
 ring_next(void)

@@ -300,12 +300,9 @@ adopt_queue(Relation rel, HeapTuple tuple, Oid *known)
 }
 
 /*
- * Gives queues of dropped roles to the bootstrap superuser, and removes dropped roles from the
- * users and receivers of queues.  Otherwise a dump would contain the OID of the role, which may
- * belong to another role on another server.
- *
- * Runs in the caller's transaction, which has read the tables.  Does nothing if a table is locked.
- * Returns true if a row was changed.
+ * Gives queues of dropped roles to the bootstrap superuser, and removes dropped roles from users
+ * and receivers.  Otherwise a dump would contain the OID of the role, which may belong to another
+ * role on another server.  Does nothing if a table is locked.  Returns true if a row was changed.
  */
 static bool
 adopt_queues(void)
@@ -342,11 +339,7 @@ read_queue_rows(Relation rel, void *arg)
 	return true;
 }
 
-/*
- * Updates queues and pauses in shared memory.  "changed" is true if their tables may have changed
- * since the last call.  If a table was locked or an error was raised, returns when the timer must
- * call this again.  Otherwise returns DW_NEVER.
- */
+/* Updates queues and pauses in shared memory.  "changed": their tables may have changed. */
 TimestampTz
 dw_queues_look(DwDatabase *db, bool changed)
 {

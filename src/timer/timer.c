@@ -178,9 +178,8 @@ obey_settings(void)
 }
 
 /*
- * Exits if the database does not have the extension.  The launcher also starts timers for this
- * check.  A timer without the extension ends before its state is DW_PROCESS_RUNNING, and the
- * launcher continues with the next database.
+ * Exits if the database does not have the extension, before the state is DW_PROCESS_RUNNING.  The
+ * launcher also starts timers for this check, and continues with the next database.
  */
 static void
 require_extension(void)
@@ -223,9 +222,7 @@ begin_service(void)
 }
 
 /*
- * Reads queues, pauses and marks of delay_cancel_all(), if they were changed or it is time.
- * "first" is true at the first call of this timer.  Returns when the timer must call this again.
- * After a change, the timer calls this earlier.
+ * Reads queues, pauses and marks of delay_cancel_all(), if they were changed, or at the first call.
  */
 static TimestampTz
 look_at_control(bool first)
@@ -380,11 +377,10 @@ anything_new(void)
 }
 
 /*
- * Sleeps until this time, or until another process wakes this timer.
- *
- * The handshake: the timer publishes until when it sleeps, and then checks again for work.  A
- * committing session stores its work, and then reads until when the timer sleeps.  So the timer
- * sees the work, or the session sees that the timer sleeps.
+ * Sleeps until this time, or until another process wakes this timer.  The timer publishes until
+ * when it sleeps, and then checks again for work.  A committing session stores its work, and then
+ * reads until when the timer sleeps.  So the timer sees the work, or the session sees that the
+ * timer sleeps.
  */
 static void
 sleep_until_needed(TimestampTz until)

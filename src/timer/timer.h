@@ -3,6 +3,9 @@
  * timer.h
  *	  Functions that the files of the timer share.
  *
+ * If a function returns a time, the timer must call it again then, and earlier if another process
+ * reports a change.
+ *
  *-------------------------------------------------------------------------
  */
 #ifndef DW_TIMER_H
