@@ -244,13 +244,6 @@ claim_once(DwClaim *claimed)
 
 /*---- Settling a run whose transaction is over ----*/
 
-/* Returns true if the task has a mode, and the transaction of its claim has ended. */
-static bool
-is_begun_outside(void)
-{
-	return work.autonomous.mode != DW_IN_TRANSACTION;
-}
-
 /* Notes that the run is settled and committed. */
 static void
 is_settled(void)
@@ -267,7 +260,7 @@ is_settled(void)
 static Step
 settle_again(void)
 {
-	bool		outside = is_begun_outside();
+	bool		outside = work.autonomous.mode != DW_IN_TRANSACTION;
 	bool		found;
 	DwClaim		claimed;
 
@@ -573,7 +566,7 @@ step_after_error(Step step, ErrorData *error)
 {
 	DwRun	   *run = &work.run;
 
-	if (step == STEP_CLAIM_AND_RUN && (work.claimed || is_begun_outside()))
+	if (step == STEP_CLAIM_AND_RUN && (work.claimed || work.autonomous.mode != DW_IN_TRANSACTION))
 	{
 		/* the run's error counts, not an error in settling */
 		if (run->error == NULL)
@@ -717,28 +710,20 @@ begin_work(DwDatabase *db, DwExecutor *me)
 static void
 finish_task(Step step)
 {
-	Step		tried = step;
+	Step		next;
 
-	while (step != STEP_OVER)
-		switch (step)
+	while ((next = take_step(step)) != STEP_OVER)
+	{
+		if (next == STEP_REST)
+			rest_before_retry();
+		else if (next == STEP_REPEAT)
 		{
-			case STEP_CLAIM_AND_RUN:
-			case STEP_SETTLE:
-				tried = step;
-				step = take_step(step);
-				break;
-			case STEP_REPEAT:
-				pause_before_repeat();
-				step = STEP_CLAIM_AND_RUN;
-				break;
-			case STEP_REST:
-				rest_before_retry();
-				step = tried;
-				break;
-			case STEP_OVER:
-				break;
+			pause_before_repeat();
+			step = STEP_CLAIM_AND_RUN;
 		}
-
+		else
+			step = next;
+	}
 	if (debug_query_string != NULL)
 		log_long_task(&work.run);
 	dw_task_clean(work.used_temp);

@@ -95,7 +95,6 @@ begin_serving(Datum number)
 {
 	DwDatabase *db = dw_database(DatumGetInt32(number));
 	Oid			oid;
-	bool		held;
 
 	memcpy(&oid, MyBgworkerEntry->bgw_extra, sizeof(oid));
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
@@ -104,21 +103,17 @@ begin_serving(Datum number)
 		LWLockRelease(dw_shared->table_lock);
 		proc_exit(0);
 	}
-	held = dw_database_is_held(db);
-	if (held)
+	if (dw_database_is_held(db))
+	{
 		dw_process_ends(&db->sweeper, DW_PROCESS_FINISHED);
-	else
-	{
-		dw_process_takes_over(&db->sweeper);
-		dw_process_runs(&db->sweeper);
-	}
-	LWLockRelease(dw_shared->table_lock);
-	if (held)
-	{
+		LWLockRelease(dw_shared->table_lock);
 		tell_timer_of_end(db);
 		dw_database_unpin(db);
 		proc_exit(0);
 	}
+	dw_process_takes_over(&db->sweeper);
+	dw_process_runs(&db->sweeper);
+	LWLockRelease(dw_shared->table_lock);
 	my_db = db;
 	before_shmem_exit(end_serving, (Datum) 0);
 	BackgroundWorkerInitializeConnectionByOid(oid, InvalidOid, 0);

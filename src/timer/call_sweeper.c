@@ -67,28 +67,23 @@ static void
 notice_end(DwDatabase *db)
 {
 	int64		now = dw_uptime();
+	DwProcessEnd end;
 
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	if (db->sweeper.state == DW_PROCESS_STARTING &&
 		(handle ? dw_worker_has_ended(handle) :
 		 now - db->sweeper.started > START_LIMIT_US))
 		dw_process_is_lost(&db->sweeper);
-	switch (dw_process_take_end(&db->sweeper))
+	end = dw_process_take_end(&db->sweeper);
+	if (end == DW_PROCESS_FAILED)
 	{
-		case DW_PROCESS_FAILED:
-			if (now - db->sweeper.started > HEALTHY_US)
-				backoff = 0;
-			backoff = backoff == 0 ? BACKOFF_MIN_US : Min(backoff * 2, BACKOFF_MAX_US);
-			not_before = dw_now() + backoff;
-			break;
-		case DW_PROCESS_MADE_WAY:
-			not_before = dw_now() + STAY_AWAY_US;
-			break;
-		case DW_PROCESS_FINISHED:
-		case DW_PROCESS_RESTS:
-		case DW_PROCESS_NOTED:
-			break;
+		if (now - db->sweeper.started > HEALTHY_US)
+			backoff = 0;
+		backoff = backoff == 0 ? BACKOFF_MIN_US : Min(backoff * 2, BACKOFF_MAX_US);
+		not_before = dw_now() + backoff;
 	}
+	else if (end == DW_PROCESS_MADE_WAY)
+		not_before = dw_now() + STAY_AWAY_US;
 	LWLockRelease(dw_shared->table_lock);
 }
 
