@@ -71,7 +71,7 @@
 /* The sweeper's state of a mark. */
 typedef struct Sweep
 {
-	int64		id;				/* number of the mark */
+	int64		id;				/* number of the mark; must be the first member */
 	const DwMark *mark;			/* valid during a slice */
 	VirtualTransactionId *holders;	/* transactions that may write more tasks that the mark hits */
 	int			nholders;
@@ -124,29 +124,14 @@ dw_sweep_begin(DwDatabase *database)
 
 /*---- Marks, and transactions that may write more tasks ----*/
 
+/* Compares the numbers of two sweeps, which are their first members. */
 static int
-compare_marks(const void *a, const void *b)
+compare_numbers(const void *a, const void *b)
 {
-	int64		left = (*(const DwMark *const *) a)->id;
-	int64		right = (*(const DwMark *const *) b)->id;
+	int64		left = *(const int64 *) a;
+	int64		right = *(const int64 *) b;
 
 	return left < right ? -1 : left > right;
-}
-
-/* Returns the marks of this database, in order of their numbers.  Sets *n to their number. */
-static const DwMark **
-list_marks(int *n)
-{
-	int			nall;
-	const DwMark *all = dw_marks(&nall);
-	const DwMark **list = palloc(Max(nall, 1) * sizeof(DwMark *));
-
-	*n = 0;
-	for (int i = 0; i < nall; i++)
-		if (all[i].ours)
-			list[(*n)++] = &all[i];
-	qsort(list, *n, sizeof(DwMark *), compare_marks);
-	return list;
 }
 
 /* Returns true if the transaction may write tasks of an owner whose tasks the mark hits. */
@@ -180,38 +165,45 @@ note_holders(Sweep *sweep, const DwMark *mark)
 static void
 follow_marks(void)
 {
-	int			n;
-	const DwMark **list = list_marks(&n);
-	Sweep	   *old = sweeps;
-	int			nold = nsweeps;
-	int			j = 0;
+	int			nmarks;
+	const DwMark *marks = dw_marks(&nmarks);
+	Sweep	   *present = MemoryContextAllocZero(sweep_context, Max(nmarks, 1) * sizeof(Sweep));
+	int			n = 0;
 
-	sweeps = MemoryContextAllocZero(sweep_context, Max(n, 1) * sizeof(Sweep));
-	for (nsweeps = 0; nsweeps < n; nsweeps++)
+	for (int i = 0; i < nmarks; i++)
 	{
-		Sweep	   *sweep = &sweeps[nsweeps];
-		const DwMark *mark = list[nsweeps];
+		Sweep	   *known = NULL;
 
-		for (; j < nold && old[j].id < mark->id; j++)
-			pfree(old[j].holders);
-		if (j < nold && old[j].id == mark->id)
-			*sweep = old[j++];
+		if (!marks[i].ours)
+			continue;
+		if (nsweeps > 0)
+			known = bsearch(&marks[i].id, sweeps, nsweeps, sizeof(Sweep), compare_numbers);
+		if (known != NULL)
+		{
+			present[n] = *known;
+			known->holders = NULL;
+		}
 		else
 		{
-			sweep->id = mark->id;
-			note_holders(sweep, mark);
+			present[n].id = marks[i].id;
+			note_holders(&present[n], &marks[i]);
 			wait_us = WAIT_MIN_US;
 		}
-		sweep->mark = mark;
+		present[n++].mark = &marks[i];
 	}
-	for (; j < nold; j++)
-		pfree(old[j].holders);
-	if (old != NULL)
-		pfree(old);
-	if (lane_sweeps != NULL)
+	qsort(present, n, sizeof(Sweep), compare_numbers);
+
+	for (int i = 0; i < nsweeps; i++)
+		if (sweeps[i].holders != NULL)
+			pfree(sweeps[i].holders);
+	if (sweeps != NULL)
+	{
+		pfree(sweeps);
 		pfree(lane_sweeps);
+	}
+	sweeps = present;
+	nsweeps = n;
 	lane_sweeps = MemoryContextAlloc(sweep_context, Max(n, 1) * sizeof(Sweep *));
-	pfree(list);
 }
 
 /* Removes transactions that have ended from the mark's holders. */
