@@ -92,6 +92,15 @@ dw_claim_text(const DwClaim *claim, AttrNumber column)
 	return TextDatumGetCString(claim->values[column - 1]);
 }
 
+/* Returns the arguments of the task's SQL. */
+ParamListInfo
+dw_claim_params(const DwClaim *claim, const char *sql)
+{
+	return dw_args_params(sql, claim->values[Anum_task_args - 1], claim->nulls[Anum_task_args - 1],
+						  claim->values[Anum_task_arg_types - 1],
+						  claim->nulls[Anum_task_arg_types - 1]);
+}
+
 /* Returns when the lease of a message began; 0 if it was not leased. */
 TimestampTz
 dw_claim_leased_at(const DwClaim *claim)

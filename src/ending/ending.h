@@ -79,6 +79,7 @@ extern DwVerdict dw_judge_lateness(DwClaim *claim);
 extern void dw_claim_read(DwDatabase *db, Relation rel, HeapTuple tuple, DwClaim *claim);
 extern TimestampTz dw_claim_leased_at(const DwClaim *claim);
 extern char *dw_claim_text(const DwClaim *claim, AttrNumber column);
+extern ParamListInfo dw_claim_params(const DwClaim *claim, const char *sql);
 
 /*---- conclude.c: the end of a task, or of an attempt ----*/
 

@@ -7,27 +7,13 @@
  *
  * VACUUM, CREATE INDEX CONCURRENTLY, procedures that commit, and similar statements begin and end
  * transactions themselves.  So the executor runs such a statement at top level, like a client's
- * statement.  The claim (the deletion of the task's row) cannot belong to the statement's
- * transactions, and cannot commit together with its effects.  After the statement, a second
- * transaction settles the run.  The task's mode decides what happens if the server or the executor
- * ends before this:
+ * statement.  After the statement, a second transaction settles the run.  README.md describes the
+ * two modes, and how other processes find a task that has no row, or whose row must stay
+ * (dw_executor_runs_autonomous(), dw_executor_keeps()).
  *
- * at_most_once The claim is committed before the statement.  The same transaction records the task
- *					as failed, because its end is not known.  The settling transaction deletes this
- *					record.  After a crash the record stays, and a person decides.
- * at_least_once The claim is undone after the verdict, and the settling transaction deletes the
- *					row.  After a crash the row still exists, so the task runs again.
- *
- * While an at_most_once task runs, the table has no row of the task; a copy is in the executor's
- * memory.  A process that finds no row calls dw_executor_runs_autonomous() to check if an executor
- * runs the task.
- *
- * While an at_least_once task runs, its row exists, and is not locked.  So a process that wants to
- * delete such a row first takes an advisory lock on the task's id (dw_autonomous_enter() in
- * row_lock.c).  Then it calls dw_executor_keeps() to check if an executor runs the task, deletes
- * the row, and releases the lock.  The executor takes the same lock before its claim, and releases
- * it when its place in shared memory shows the running task.  Plain SQL that deletes or locks the
- * row does not wait.
+ * If the server or the executor ends before the run is settled, the record of an at_most_once task,
+ * as failed, stays, and a person decides.  The row of an at_least_once task stays, so the task runs
+ * again.
  *
  *-------------------------------------------------------------------------
  */
@@ -40,7 +26,6 @@
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "miscadmin.h"
-#include "tcop/dest.h"
 #include "tcop/pquery.h"
 #include "tcop/tcopprot.h"
 #include "tcop/utility.h"
@@ -49,18 +34,9 @@
 #include "utils/relcache.h"
 #include "utils/snapmgr.h"
 
-#include "../base/clock.h"
 #include "../base/compat.h"
-#include "../base/errors.h"
-#include "../base/inject.h"
 #include "../base/wing.h"
-#include "../ending/ending.h"
-#include "../rows/catalog.h"
-#include "../rows/more.h"
 #include "../rows/task_rows.h"
-#include "../shmem/executors.h"
-#include "../shmem/shared.h"
-#include "../statement/statement.h"
 #include "executor.h"
 
 /*
@@ -71,10 +47,7 @@ static bool row_is_gone = false;
 
 /*---- Before the statement ----*/
 
-/*
- * Records an at_most_once task as failed before it runs.  The settling transaction deletes the
- * record.
- */
+/* Records an at_most_once task as failed, until the settling transaction deletes the record. */
 static void
 record_begun(const DwClaim *claim, TimestampTz begun_at)
 {
@@ -150,8 +123,7 @@ result_code(const QueryCompletion *qc)
 }
 
 /*
- * Returns the result to report for a statement.  If rules have rewritten it to several statements,
- * qc belongs to the replacement of the original statement.
+ * Returns the result to report.  If rules have rewritten the statement, qc is of its replacement.
  */
 static DwSpiResult
 result_of(const List *plans, const QueryCompletion *qc)
@@ -163,20 +135,14 @@ result_of(const List *plans, const QueryCompletion *qc)
 	return result;
 }
 
-/*
- * Analyzes and plans the statement, which needs a snapshot.  No snapshot may be active when the
- * statement is executed.
- */
+/* Analyzes and plans the statement.  Only this needs a snapshot, not its execution. */
 static List *
 plan_statement(const DwClaim *claim, const char *sql, RawStmt *raw, ParamListInfo *params)
 {
 	List	   *plans;
 
 	PushActiveSnapshot(GetTransactionSnapshot());
-	*params = dw_args_params(sql,
-							 claim->values[Anum_task_args - 1], claim->nulls[Anum_task_args - 1],
-							 claim->values[Anum_task_arg_types - 1],
-							 claim->nulls[Anum_task_arg_types - 1]);
+	*params = dw_claim_params(claim, sql);
 	plans = pg_plan_queries(dw_args_analyze(raw, sql, *params), sql, CURSOR_OPT_PARALLEL_OK,
 							*params);
 	PopActiveSnapshot();
@@ -204,15 +170,12 @@ set_settings_of(const DwClaim *claim)
 }
 
 /*
- * Runs the statement of a task with a mode, which may end and begin transactions.
- * Begins the first transaction; the caller commits the last transaction.
+ * Runs the statement of a task with a mode, which may end and begin transactions, like
+ * exec_simple_query().  Begins the first transaction; the caller commits the last one.  Parse tree
+ * and plans are in the current memory context, which must outlive all transactions, the state of
+ * execution is in the portal's.
  *
- * Works like exec_simple_query().  The statement's parse tree and plans are in the current memory
- * context, which must outlive all transactions.  The state of execution is in the portal's context,
- * which also outlives the transactions.
- *
- * Checks the text once more, since plain SQL may have written it.  For example, BEGIN would leave a
- * transaction block open.
+ * Checks the text once more, since plain SQL may have written it: BEGIN would leave a block open.
  */
 DwSpiResult
 dw_autonomous_run(const DwClaim *claim, const char *sql)
@@ -229,13 +192,9 @@ dw_autonomous_run(const DwClaim *claim, const char *sql)
 
 	if (claim->key.has_more)
 		set_settings_of(claim);
-	/*
-	 * set outside of a transaction, so that it outlives all transactions of the statement, even if
-	 * rolled back
-	 */
+	/* set outside of a transaction, so that no transaction of the statement undoes it */
 	if (search_path != NULL)
-		(void) set_config_option("search_path", search_path, PGC_USERSET, PGC_S_SESSION,
-								 GUC_ACTION_SET, true, 0, false);
+		dw_session_set_path(search_path, GUC_ACTION_SET);
 	SetCurrentStatementStartTimestamp();
 	dw_session_start_transaction();
 	MemoryContextSwitchTo(context);
@@ -266,10 +225,7 @@ dw_autonomous_run(const DwClaim *claim, const char *sql)
 
 /* ---- After the statement ---- */
 
-/*
- * Deletes the row of an at_least_once task after its run.  Waits for transactions that have locked
- * the row by plain SQL.  Returns false if the row is gone.
- */
+/* Deletes the row of an at_least_once task.  Waits for locks.  Returns false if the row is gone. */
 static bool
 delete_kept(Relation rel, int64 id)
 {
@@ -288,9 +244,8 @@ delete_kept(Relation rel, int64 id)
 }
 
 /*
- * Claims the task again, in the transaction that settles its run, and fills in *claim.  Returns
- * false if nothing can be settled, since plain SQL has deleted the row, or the extension was
- * dropped.
+ * Claims the task again, to settle its run, and fills in *claim.  Returns false if plain SQL has
+ * deleted the row, or the extension was dropped.
  */
 bool
 dw_autonomous_reclaim(DwDatabase *db, DwExecutor *me, const DwAutonomous *task, DwClaim *claim)
@@ -322,9 +277,9 @@ dw_autonomous_reclaim(DwDatabase *db, DwExecutor *me, const DwAutonomous *task, 
 }
 
 /*
- * To be called after an error in the claim's transaction or the settling transaction, before the
- * abort.  Publishes the state after the abort: the row of an at_least_once task stays.  A task
- * whose claim was not committed is not running.
+ * Called after an error in the claim's or the settling transaction, before its abort.  Publishes
+ * the state after the abort: the row of an at_least_once task stays, and a task without a committed
+ * claim is not running.
  */
 void
 dw_autonomous_undone(DwDatabase *db, DwExecutor *me, const DwAutonomous *task)
@@ -336,10 +291,7 @@ dw_autonomous_undone(DwDatabase *db, DwExecutor *me, const DwAutonomous *task)
 		dw_autonomous_end(db, me);
 }
 
-/*
- * Returns true if an exit of this executor would lose its task: the row is deleted, and the run is
- * not settled.  Only the record of an unknown end would remain.
- */
+/* Returns true if the row is deleted, and the run is not settled: an exit would lose the task. */
 bool
 dw_autonomous_is_lost(DwExecutor *me)
 {

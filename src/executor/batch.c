@@ -3,35 +3,12 @@
  * batch.c
  *	  Several tasks of a lane in one transaction.
  *
- * Run by executors, under a backlog.  Most of the cost of a quick task is its transaction.  So if
- * several tasks of a lane (the tasks of one owner, queue and priority) are due, a batch takes the
- * tasks one by one from the lane's ready list, until the list is empty.  A batch does not fetch
- * tasks ahead, and does not wait for tasks.
+ * Run by executors, under a backlog.  A lane has the tasks of one owner, queue and priority.
  *
- * A task must not notice that other tasks share its transaction.  These are the rules:
- *
- * - A task joins only if it is one plain statement and has not failed before (may_join).  The task
- *	 is due when the transaction starts, so now() is never before the due time.
- * - There are no subtransactions.  Any error undoes the whole batch.  The tasks go back to the
- *	 front of the lane's ready list.  The task that caused the error is flagged to run alone, so
- *	 that its errors affect no other task.  If this task is not known, as after a failed commit, all
- *	 tasks are flagged.  So each task fails at most one batch.
- * - Deferred triggers fire at the end of each task, as if the task committed.  So each task's
- *	 constraints are checked separately, with the task's settings.  Then the settings are undone,
- *	 and the session is cleaned.  If a part of the session cannot be cleaned within the transaction,
- *	 or the task has used a foreign table, the batch ends.
- * - If a task meets a limit of the batch, the batch is undone, even if the task has
- *	 caught the error.
- * - A batch lives at most MAX_LIFE_MS, and waits for a lock at most MAX_LOCK_WAIT_MS.  These limits
- *	 are well below deadlock_timeout.  So the batch has ended before a session that waits for it
- *	 looks for a deadlock.  A task that waited for a lock then runs alone, without locks of other
- *	 tasks.
- * - A cancel by another session is meant for the running task, which then fails.
- * - A suspect (a task that may have crashed the server) does not join.
- *
- * To other sessions a batch is an ordinary open transaction: a session that needs the row of a
- * member waits for the end of the transaction.  Only a task that runs alone can take long, so only
- * such a task is reported as running.
+ * A task must not notice that other tasks share its transaction.  README.md has the rules for this:
+ * which tasks join, that any error undoes the whole batch, what is done at the end of each task,
+ * and the limits of time, which are well below deadlock_timeout.  There are no subtransactions.
+ * Only a task that runs alone can take long, so only such a task is reported as running.
  *
  *-------------------------------------------------------------------------
  */
@@ -45,19 +22,10 @@
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
-#include "utils/rel.h"
 #include "utils/timeout.h"
 
-#include "../base/clock.h"
-#include "../base/inject.h"
-#include "../base/settings.h"
 #include "../base/wing.h"
-#include "../ending/ending.h"
-#include "../ring/ring.h"
-#include "../rows/catalog.h"
-#include "../rows/more.h"
 #include "../rows/task_finder.h"
-#include "../shmem/executors.h"
 #include "../shmem/groups.h"
 #include "../shmem/outcome.h"
 #include "../shmem/shared.h"
@@ -94,7 +62,6 @@ static struct
 	}			current;		/* state of the executor's current task */
 	uint32		size;			/* limit of the number of members */
 	TimestampTz started;		/* now() of the batch's transaction */
-	char	   *search_path;	/* search_path of all members, or NULL */
 	char	   *sql;			/* SQL text of the current task */
 	uint32		n;				/* number of members */
 	DwRun		members[DW_BATCH_MAX];	/* the tasks that were claimed */
@@ -103,7 +70,7 @@ static struct
 /* Memory for one task of a batch, reset before the next task. */
 static MemoryContext batch_context = NULL;
 
-/* search_path of this executor's last batch, or NULL. */
+/* search_path of all members of this executor's last batch, or NULL. */
 static char *last_search_path = NULL;
 
 /* Tasks that may join */
@@ -125,15 +92,14 @@ lock_wait_ms(void)
 /*
  * Returns true if the settings allow batches, and no task has crashed the server recently.
  * log_min_duration does not log tasks of a batch, so it must be longer than a batch's life.  If
- * transactions keep their first snapshot, each task needs a separate transaction.  Otherwise the
- * second task would not see the changes of the first task, and its serialization failure would undo
- * the first task.
+ * transactions keep their first snapshot, the second task would not see the changes of the first,
+ * and its serialization failure would undo the first.
  */
 bool
 dw_batches_allowed(void)
 {
 	return dw_batch_tasks > 1 && lock_wait_ms() > 0 && !dw_crashes_are_recent() &&
-		!dw_task_snapshot_stays() &&
+		DefaultXactIsoLevel < XACT_REPEATABLE_READ &&
 		(dw_log_min_duration < 0 || dw_log_min_duration >= life_ms());
 }
 
@@ -162,25 +128,18 @@ is_plain(const char *sql)
 	return false;
 }
 
-/* Returns true if the task has the search_path of the batch, which is set once for all members. */
+/* Returns true if this is last_search_path, which is set once for all members of the batch. */
 static bool
-has_same_path(const DwClaim *claim)
+is_same_path(const char *path)
 {
-	char	   *path = dw_claim_text(claim, Anum_task_search_path);
-
-	if (batch.n == 0)
-		return true;
-	if (path == NULL || batch.search_path == NULL)
-		return path == batch.search_path;
-	return strcmp(path, batch.search_path) == 0;
+	if (path == NULL || last_search_path == NULL)
+		return path == last_search_path;
+	return strcmp(path, last_search_path) == 0;
 }
 
 /*
- * For dw_claim().  Returns true if the task may join the batch.
- *
- * A task with a timeout below the batch's life may not join, since it needs its own timer.  A run
- * of a recurring task may not join, since its end may wait for a session that changes the recurring
- * task.
+ * For dw_claim().  Returns true if the task may join the batch.  A short timeout needs its own
+ * timer.  The end of a recurring run may wait for a session that changes the recurring task.
  */
 static bool
 may_join(const DwClaim *claim, void *arg)
@@ -190,7 +149,7 @@ may_join(const DwClaim *claim, void *arg)
 		claim->key.due > GetCurrentTransactionStartTimestamp() ||
 		(claim->terms.timeout > 0 && claim->terms.timeout < life_ms()) ||
 		dw_more_has(claim->values, claim->nulls, Anum_task_more, DW_MORE_RECURRING) ||
-		!has_same_path(claim))
+		(batch.n > 0 && !is_same_path(dw_claim_text(claim, Anum_task_search_path))))
 		return false;
 	batch.sql = dw_claim_text(claim, Anum_task_sql);
 	return batch.sql != NULL && is_plain(batch.sql);
@@ -205,10 +164,7 @@ life_is_over(void)
 	return !get_timeout_active(STATEMENT_TIMEOUT);
 }
 
-/*
- * Begins a batch with the current task of this executor.  To be called under the
- * ready lock, when the task has been taken.
- */
+/* Begins a batch with the current task, under the ready lock. */
 void
 dw_batch_begin(DwDatabase *db, DwExecutor *me)
 {
@@ -245,8 +201,7 @@ static void
 expect_search_path(void)
 {
 	if (last_search_path != NULL)
-		(void) set_config_option("search_path", last_search_path, PGC_USERSET, PGC_S_SESSION,
-								 GUC_ACTION_SET, true, 0, false);
+		dw_session_set_path(last_search_path, GUC_ACTION_SET);
 }
 
 /* Sets the search_path of the first member, for all members. */
@@ -255,13 +210,9 @@ set_batch_search_path(const DwClaim *claim)
 {
 	char	   *path = dw_claim_text(claim, Anum_task_search_path);
 
-	batch.search_path = path == NULL ? NULL : MemoryContextStrdup(TopTransactionContext, path);
-	if (path == last_search_path ||
-		(path != NULL && last_search_path != NULL && strcmp(path, last_search_path) == 0))
+	if (is_same_path(path))
 		return;
-	/* NULL: the value of the role, or of the server */
-	(void) set_config_option("search_path", path, PGC_USERSET, PGC_S_SESSION,
-							 GUC_ACTION_LOCAL, true, 0, false);
+	dw_session_set_path(path, GUC_ACTION_LOCAL);
 	if (last_search_path != NULL)
 		pfree(last_search_path);
 	last_search_path = path == NULL ? NULL : MemoryContextStrdup(TopMemoryContext, path);
@@ -349,12 +300,9 @@ do_member(DwRun *member, DwClaim *claim)
 }
 
 /*
- * Takes the next task for the batch.  Returns false if the batch must end.
- *
- * A batch ends after a task that has used temporary objects, which can be removed only after the
- * transaction.  It also ends after a task that has changed queues, pauses or marks.  Otherwise this
- * change could decide the next task's verdict.  If the batch is then undone, the task would be
- * forgotten without a reason.
+ * Takes the next task for the batch.  Returns false if the batch must end: temporary objects can be
+ * removed only after the transaction, and a change of queues, pauses or marks could decide the next
+ * task's verdict.  If the batch is then undone, that task would be forgotten without a reason.
  */
 static bool
 take_next_member(void)
@@ -439,10 +387,7 @@ fail_some(void)
 #endif
 }
 
-/*
- * Runs the batch's transaction, beginning with the current task.  A batch may have
- * one member or no member.
- */
+/* Runs the batch's transaction. */
 static void
 run_and_commit(void)
 {
@@ -517,9 +462,8 @@ undo_batch(void)
 
 /*
  * Runs the current task, and then other tasks of its lane, in one transaction.  Returns false if
- * the batch has ended and the caller must run the current task alone.  Otherwise the caller
- * continues with the next task.  If me->in_batch is still set, the caller first calls
- * dw_batch_end().
+ * the caller must run the current task alone.  If me->in_batch is still set, the caller calls
+ * dw_batch_end() before the next task.
  */
 bool
 dw_run_batch(DwDatabase *db, DwExecutor *me)
@@ -564,10 +508,7 @@ dw_run_batch(DwDatabase *db, DwExecutor *me)
 
 /*---- The end, under the ready lock ----*/
 
-/*
- * Puts all tasks of an undone batch back.  Begins with the last task, which keeps the former order
- * in the ready list.
- */
+/* Puts all tasks of an undone batch back, the last first, which keeps their order in the list. */
 static void
 put_all_back(DwDatabase *db, DwExecutor *me)
 {
@@ -582,10 +523,7 @@ put_all_back(DwDatabase *db, DwExecutor *me)
 	dw_ask_dispatch(db, DW_AWAKE);
 }
 
-/*
- * Counts the end of all members for their groups, except the current task, which the executor
- * counts when it ends the task.
- */
+/* Counts the end of members for their groups.  The executor counts the current task later. */
 static void
 end_members(DwDatabase *db)
 {
@@ -595,12 +533,9 @@ end_members(DwDatabase *db)
 }
 
 /*
- * Ends the batch, under the ready lock: puts the tasks of an undone batch back, and
- * adapts the size of the lane's next batches.
- *
- * The size grows by one with each full batch that is committed, and halves with each batch that is
- * undone.  If one of N tasks fails, the size approaches the square root of N, where the cost is
- * lowest.
+ * Ends the batch, under the ready lock: puts the tasks of an undone batch back, and adapts the size
+ * of the lane's next batches: plus one after a full batch, half after an undone batch.  If one of N
+ * tasks fails, the size approaches the square root of N, where the cost is lowest.
  */
 void
 dw_batch_end(DwDatabase *db, DwExecutor *me)

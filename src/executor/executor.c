@@ -3,12 +3,10 @@
  * executor.c
  *	  The main loop, start and exit of executors, the processes that run tasks.
  *
- * Run by executors.
- *
- * An executor is a session of one database and one role (session.c).  It takes due tasks of its
- * role from the ready lists by itself.  The timer starts executors, wakes them and makes them end.
- * An executor ends after delay_wheel.executor_idle_timeout without work, after an hour, or when it
- * is stale: a new login would find other rights or settings (recycle.c).
+ * Run by executors.  An executor is a session of one database and one role (session.c).  It takes
+ * due tasks of its role from the ready lists by itself.  The timer starts executors, wakes them and
+ * makes them end.  An executor also ends when it is stale: a new login would find other rights or
+ * settings (recycle.c).
  *
  * A stale executor that has run no task takes one task before it ends, if the task was due at the
  * login of the executor, and the role may still log in.  Otherwise permanent changes of settings
@@ -16,9 +14,8 @@
  *
  * An executor's place is its struct DwExecutor in shared memory.  The place names the running task
  * until the outcome is committed.  If the executor is terminated before this, its exit callback
- * gives a hint of this task, after the abort (A1, A2 of the model).  The hint makes the timer look
- * at the task's row.  If the executor runs a batch, the callback puts the batch's tasks back
- * instead.
+ * gives a hint of this task, after the abort (A1, A2 of the model), or puts the tasks of its batch
+ * back.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,14 +29,9 @@
 #include "storage/proc.h"
 #include "utils/guc.h"
 
-#include "../base/clock.h"
 #include "../base/compat.h"
-#include "../base/errors.h"
-#include "../base/inject.h"
-#include "../base/settings.h"
 #include "../base/wing.h"
 #include "../base/worker.h"
-#include "../shmem/executors.h"
 #include "../shmem/groups.h"
 #include "../shmem/outcome.h"
 #include "../shmem/queue_limits.h"
@@ -102,25 +94,27 @@ dw_executor_install(void)
 }
 
 /*
- * Ends the current task in this executor's place, under the ready lock.  Sets *was_full to true if
- * the task's queue ran max_running tasks, so that another task may begin now.  Sets *stopped to
+ * Ends the current task in this executor's place, under the ready lock.  Returns the lane if its
+ * queue ran max_running tasks, so that another task may begin now, else NULL.  Sets *stopped to
  * true if a session wanted to stop the task, so that a cancel may still be pending.
  */
-static void
-finish_current(DwExecutor *me, bool *stopped, bool *was_full)
+static DwLane *
+finish_current(DwExecutor *me, bool *stopped)
 {
 	DwLane	   *lane = &dw_lanes[me->current.lane];
+	bool		was_full;
 
 	if (me->in_batch)
 		dw_batch_end(executor_db, me);
 	dw_autonomous_end(executor_db, me);
 	me->current.id = 0;
 	*stopped = dw_stop_over(me);
-	*was_full = dw_limits_end(lane, me->begun);
+	was_full = dw_limits_end(lane, me->begun);
 	dw_group_end(executor_db, &me->current, me->begun, me->settled);
 	/* the lane is empty, so the timer may free its place */
 	if (lane->running == 0 && lane->waiting == 0 && dw_ready_count(lane) == 0)
 		dw_lane_dirty(executor_db, lane);
+	return was_full ? lane : NULL;
 }
 
 /* Reports an unexpected end of this executor. task: the id of the running task, or 0. */
@@ -139,10 +133,7 @@ report_end(DwExecutor *me, bool connecting, int64 task)
 	dw_problem(&executor_db->problem, text);
 }
 
-/*
- * Counts and logs the failure of an at_most_once task that this executor leaves.  The row of
- * failed_task was written when the task began.
- */
+/* Counts and logs the failure of an at_most_once task.  Its record was written when it began. */
 static void
 report_lost(const DwHint *hint)
 {
@@ -157,9 +148,8 @@ report_lost(const DwHint *hint)
 }
 
 /*
- * Exit callback: ends the current task, if any, and frees the executor's place.  Registered before
- * the session is set up, so that the callback runs after the abort of the transaction.  Also notes
- * if the task may have ended the executor.
+ * Exit callback: ends the current task, and frees the place.  Registered before the session is set
+ * up, so that it runs after the abort of the transaction.
  */
 static void
 leave_place(int code, Datum arg)
@@ -171,7 +161,6 @@ leave_place(int code, Datum arg)
 	bool		put_back_here = false;
 	bool		lost = false;
 	bool		stopped = false;
-	bool		was_full;
 	bool		put_back;
 	bool		gone;
 	DwHint		hint = {0};
@@ -193,7 +182,7 @@ leave_place(int code, Datum arg)
 		put_back_here = me->in_batch;
 		lost = dw_autonomous_is_lost(me);
 		hint = dw_entry_hint(&me->current);
-		finish_current(me, &stopped, &was_full);
+		(void) finish_current(me, &stopped);
 	}
 	put_back = me->put_back;
 
@@ -205,16 +194,11 @@ leave_place(int code, Datum arg)
 	if (unfinished && !put_back_here && !lost &&
 		(stopped || (!put_back && !terminated && code > 0 && dw_task_sql_runs())))
 		dw_quit_note(executor_db->oid, hint.id, stopped);
-	if (put_back)
-		;						/* another process of ours has ended it: the owner is not blocked */
-	else if (terminated && (connecting || (unfinished && !executor_proved)))
-		/* terminated by another session or, if this happens repeatedly, by the task */
-		(void) dw_owner_blocked(executor_db, me->owner, DW_BLOCK_TERMINATED);
-	else if (connecting)
-		(void) dw_owner_blocked(executor_db, me->owner, DW_BLOCK_NOT_CONNECTED);
-	else if (unfinished && !executor_proved)
-		/* the task itself may have ended the executor, so the owner's tasks wait a while */
-		(void) dw_owner_blocked(executor_db, me->owner, DW_BLOCK_ENDED);
+	/* the task may have ended the executor, so the owner waits a while; if we did, it does not */
+	if (!put_back && (connecting || (unfinished && !executor_proved)))
+		(void) dw_owner_blocked(executor_db, me->owner,
+								terminated ? DW_BLOCK_TERMINATED :
+								connecting ? DW_BLOCK_NOT_CONNECTED : DW_BLOCK_ENDED);
 	gone = executor_db->absent;
 	pg_atomic_write_u32(&me->xid, InvalidTransactionId);
 	me->state = DW_EXECUTOR_FREE;
@@ -245,10 +229,7 @@ leave_place(int code, Datum arg)
 	dw_ask_dispatch(executor_db, DW_AWAKE);
 }
 
-/*
- * Takes the place that the timer has prepared for this process.  Returns false if another executor
- * has the place now, or the database must have no executors.
- */
+/* Takes the prepared place.  Returns false if another executor has it, or none must run here. */
 static bool
 take_place(int place, const DwExecutorStart *start)
 {
@@ -258,16 +239,13 @@ take_place(int place, const DwExecutorStart *start)
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	ours = me->state == DW_EXECUTOR_STARTING && me->generation == start->generation;
 	if (ours)
-	{
 		executor_db = dw_database_find(me->database);
-		if (executor_db == NULL || dw_database_is_held(executor_db))
-		{
-			me->state = DW_EXECUTOR_FREE;
-			me->database = InvalidOid;
-			ours = false;
-		}
+	if (ours && (executor_db == NULL || dw_database_is_held(executor_db)))
+	{
+		me->state = DW_EXECUTOR_FREE;
+		me->database = InvalidOid;
 	}
-	if (ours)
+	else if (ours)
 	{
 		me->state = DW_EXECUTOR_CONNECTING;
 		me->since = dw_now();
@@ -277,7 +255,7 @@ take_place(int place, const DwExecutorStart *start)
 		dw_this_executor = me;
 	}
 	LWLockRelease(dw_shared->table_lock);
-	return ours;
+	return dw_this_executor != NULL;
 }
 
 /*
@@ -327,10 +305,7 @@ check_access(DwExecutor *me)
 		pg_atomic_write_u32(&me->stale, DW_STALE_END);
 }
 
-/*
- * Returns the latest due time of a task that this executor may take; DW_NEVER if the executor is
- * not stale.
- */
+/* Returns the latest due time of a task to take; DW_NEVER if the executor is not stale. */
 static TimestampTz
 latest_due(DwExecutor *me)
 {
@@ -342,8 +317,7 @@ latest_due(DwExecutor *me)
 
 /*
  * Ends the current task, if any, and takes the next task.  Begins a batch, unless the task is not
- * due yet, or runs alone after a failed batch.  Returns false if there is no task, or the executor
- * must not take a task.  Then other processes see the executor as idle.
+ * due yet, or runs alone after a failed batch.  Returns false, as an idle executor, without a task.
  */
 static bool
 next_task(DwExecutor *me, int64 turn_began)
@@ -368,13 +342,7 @@ next_task(DwExecutor *me, int64 turn_began)
 	too_much = uses_too_much_memory(false);
 	LWLockAcquire(dw_ready_lock(executor_db), LW_EXCLUSIVE);
 	if (me->state == DW_EXECUTOR_BUSY)
-	{
-		bool		full;
-
-		finish_current(me, &stopped, &full);
-		if (full)
-			was_full = &dw_lanes[me->current.lane];
-	}
+		was_full = finish_current(me, &stopped);
 	/* the executor has become stale meanwhile */
 	if (until == DW_NEVER && pg_atomic_read_u32(&me->stale) != DW_FRESH)
 		until = PG_INT64_MIN;
@@ -443,10 +411,7 @@ obey_interrupts(DwExecutor *me)
 		pg_atomic_write_u32(&me->stale, DW_STALE_END);
 }
 
-/*
- * Returns true if another process has work for this executor, or wants it to check its role or to
- * end.  Such a process sets the latch, which may have been reset meanwhile.
- */
+/* Returns true if another process has called this executor.  The latch may have been reset. */
 static bool
 is_called(DwExecutor *me)
 {

@@ -11,15 +11,22 @@
 #include "postgres.h"
 
 #include "datatype/timestamp.h"
+#include "utils/guc.h"
 #include "utils/relcache.h"
 
+#include "../base/clock.h"
+#include "../base/errors.h"
+#include "../base/inject.h"
+#include "../base/settings.h"
 #include "../ending/ending.h"
 #include "../ring/ring.h"
+#include "../rows/catalog.h"
 #include "../rows/more.h"
 #include "../shmem/executors.h"
 #include "../shmem/outcome.h"
 #include "../shmem/shared.h"
 #include "../statement/statement.h"
+#include "../task/task.h"
 
 extern void dw_executor_install(void);
 extern PGDLLEXPORT void dw_executor_main(Datum place);
@@ -62,17 +69,6 @@ extern void dw_fail_task(DwDatabase *db, DwExecutor *me, ErrorData *error);
 extern DwSpiResult dw_run_sql(const DwClaim *claim, const char *sql);
 extern void dw_task_clean(bool used_temp);
 
-/*---- session.c: the session of an executor: its role, its settings, cleaning between tasks ----*/
-
-extern void dw_session_begin(Oid database, Oid owner, bool can_log_in);
-extern bool dw_session_interrupts(void);
-extern bool dw_session_is_switched(void);
-extern void dw_session_start_transaction(void);
-extern void dw_session_commit_transaction(void);
-extern void dw_session_finish_work(void);
-extern void dw_session_clean_within(void);
-extern void dw_session_clean(bool used_temp);
-
 /*---- settle.c: settling a run: recording its outcome, or putting its task back ----*/
 
 /* One run of a task, and its outcome.  The executor that runs the task fills it in. */
@@ -93,7 +89,22 @@ extern bool dw_is_to_be_run(DwRun *run, const DwClaim *claim);
 extern void dw_settle(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim);
 extern void dw_settled(DwDatabase *db, const DwRun *run);
 
-/* task_log.c: the limit for a task's messages in the server's log */
+/*---- session.c: the session of an executor, and its transactions ----*/
+
+extern void dw_session_begin(Oid database, Oid owner, bool can_log_in);
+extern bool dw_session_interrupts(void);
+extern bool dw_session_is_switched(void);
+extern void dw_session_start_transaction(void);
+extern void dw_session_commit_transaction(void);
+extern void dw_claim_begin_transaction(bool settle);
+extern void dw_claim_commit_transaction(DwDatabase *db, const DwRun *runs, uint32 n);
+extern void dw_settled_watch_commits(void);
+extern void dw_session_finish_work(void);
+extern void dw_session_set_path(const char *path, GucAction action);
+extern void dw_session_clean_within(void);
+extern void dw_session_clean(bool used_temp);
+
+/*---- task_limits.c: the limits of a run: its messages in the log, and its timeout ----*/
 
 extern void dw_task_log_install(void);
 extern void dw_task_log_begin(void);
@@ -103,18 +114,9 @@ extern bool dw_task_sql_runs(void);
 extern ErrorData *dw_task_error(void);
 extern const char *dw_logged_sql(const char *sql);
 
-/*---- task_timeout.c: the timeout of a task or a batch ----*/
-
 extern void dw_timeout_arm(int ms);
 extern void dw_timeout_disarm(void);
 extern bool dw_timeout_struck(void);
 extern bool dw_timeout_ends_process(void);
-
-/*---- transaction.c: the transaction in which an executor claims, runs and settles tasks ----*/
-
-extern bool dw_task_snapshot_stays(void);
-extern void dw_claim_begin_transaction(bool settle);
-extern void dw_claim_commit_transaction(DwDatabase *db, const DwRun *runs, uint32 n);
-extern void dw_settled_watch_commits(void);
 
 #endif							/* DW_EXECUTOR_H */

@@ -13,39 +13,29 @@
 #include "storage/lwlock.h"
 #include "utils/snapmgr.h"
 
-#include "../base/clock.h"
-#include "../base/inject.h"
-#include "../ending/ending.h"
-#include "../rows/catalog.h"
 #include "../rows/task_rows.h"
-#include "../shmem/executors.h"
 #include "../shmem/groups.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
 #include "executor.h"
 
-/* Calls dw_group_decide() in a transaction.  Returns DW_GROUP_WAIT if the table cannot be read. */
-static DwGroupDecision
-look(DwDatabase *db, const DwEntry *entry, DwTaskKey *first, TimestampTz *until)
+/* A task of an ordered group, and the decision on it. */
+typedef struct Look
 {
-	volatile DwGroupDecision decision = DW_GROUP_WAIT;
+	const DwEntry *entry;
+	DwGroupDecision decision;
+	DwTaskKey	first;			/* the first task of the group */
+	TimestampTz until;			/* until when the group must wait; DW_NEVER: not known */
+} Look;
 
-	*until = DW_NEVER;
-	PG_TRY();
-	{
-		Relation	rel = dw_read_begin();
+/* For dw_read(). */
+static bool
+look(Relation rel, void *arg)
+{
+	Look	   *l = arg;
 
-		if (rel != NULL)
-			decision = dw_group_decide(rel, GetActiveSnapshot(), entry, NULL, first, until);
-		dw_read_end(rel);
-	}
-	PG_CATCH();
-	{
-		decision = DW_GROUP_WAIT;
-		dw_read_failed(db, "look for the first task of a group");
-	}
-	PG_END_TRY();
-	return decision;
+	l->decision = dw_group_decide(rel, GetActiveSnapshot(), l->entry, NULL, &l->first, &l->until);
+	return true;
 }
 
 /*
@@ -72,29 +62,27 @@ bool
 dw_group_order_keeps(DwDatabase *db, DwExecutor *me)
 {
 	const DwQueue *queue = dw_lane_queue(&dw_lanes[me->current.lane]);
-	DwGroupDecision decision;
-	DwTaskKey	first;
-	TimestampTz until;
+	Look		found = {.entry = &me->current, .until = DW_NEVER};
+	DwGroupDecision decision = DW_GROUP_WAIT;
 	bool		reload = false;
 
-	/*
-	 * group and lane of a current task do not change, but options of its queue may change at any
-	 * time
-	 */
+	/* group and lane of a current task do not change, but options of its queue may, at any time */
 	if (!dw_entry_has_group(&me->current) || me->current.block == DW_NO_GROUP ||
 		queue == NULL || !queue->group_order)
 		return true;
-	decision = look(db, &me->current, &first, &until);
+	/* if the table cannot be read, the group waits */
+	if (dw_read(db, "look for the first task of a group", look, &found) == DW_READ_DONE)
+		decision = found.decision;
 	if (decision == DW_GROUP_RUN_IT)
 		return true;
 	DW_INJECT("order-before-hold");
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	if (decision == DW_GROUP_TAKE_OTHER &&
-		(!dw_group_try_other(&me->current, first.id) ||
-		 !dw_ready_exchange(db, &me->current, first.due, first.id)))
+		(!dw_group_try_other(&me->current, found.first.id) ||
+		 !dw_ready_exchange(db, &me->current, found.first.due, found.first.id)))
 		decision = DW_GROUP_WAIT;
 	if (decision == DW_GROUP_WAIT)
-		reload = put_back_first(db, me, until);
+		reload = put_back_first(db, me, found.until);
 	LWLockRelease(dw_ready_lock(db));
 	/* this was the TID of the former task */
 	if (decision == DW_GROUP_TAKE_OTHER)
@@ -104,10 +92,7 @@ dw_group_order_keeps(DwDatabase *db, DwExecutor *me)
 	return decision != DW_GROUP_WAIT;
 }
 
-/*
- * Puts the executor's current task back and holds its group.  The task comes first, but another
- * transaction has locked its row.  Its end may not be noticed.  Takes the ready lock.
- */
+/* Puts the current task back and holds its group: a lock on its row may end without a hint. */
 void
 dw_group_order_waits(DwDatabase *db, const DwExecutor *me)
 {

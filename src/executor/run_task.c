@@ -44,20 +44,13 @@
 #include "pgstat.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
-#include "storage/lmgr.h"
 #include "storage/s_lock.h"
 #include "tcop/tcopprot.h"
 #include "utils/memutils.h"
 #include "utils/portal.h"
-#include "utils/rel.h"
-#include "utils/snapmgr.h"
 #include "utils/timeout.h"
 
-#include "../base/clock.h"
 #include "../base/compat.h"
-#include "../base/errors.h"
-#include "../base/inject.h"
-#include "../base/settings.h"
 #include "../base/wing.h"
 #include "../ending/ending.h"
 #include "../ring/ring.h"
@@ -69,7 +62,6 @@
 #include "../shmem/shared.h"
 #include "../statement/statement.h"
 #include "../task/queues.h"
-#include "../task/task.h"
 #include "../task/touched.h"
 #include "executor.h"
 
@@ -129,25 +121,49 @@ disarm_timeout(void)
 }
 
 /*
- * Ends the part of a transaction in which the task's own code runs.  Raises an error if the task
- * has written too much to the log, or if a session wants to stop it.  That cancel may have arrived
- * while cancels were held off, or the task may have caught it.
+ * Reads the text of the task's SQL, in task_context, since the log may quote it after the
+ * transaction.  Shows it in the log and in pg_stat_activity.
+ */
+static char *
+show_sql(const DwClaim *claimed)
+{
+	MemoryContext context = MemoryContextSwitchTo(task_context);
+	char	   *sql = dw_claim_text(claimed, Anum_task_sql);
+
+	debug_query_string = dw_logged_sql(sql);
+	MemoryContextSwitchTo(context);
+	pgstat_report_activity(STATE_RUNNING, sql);
+	return sql;
+}
+
+/* Begins the part of a transaction in which the task's own code runs, and may be cancelled. */
+static void
+begin_own_code(const DwClaim *claimed)
+{
+	dw_cancel_for_task(work.me);
+	RESUME_CANCEL_INTERRUPTS();
+	dw_timeout_arm(claimed->terms.timeout);
+	dw_task_log_begin();
+	DW_INJECT("run-before-sql");
+}
+
+/*
+ * Ends this part.  Raises an error if the task has written too much to the log, or if a session
+ * wants to stop it.  That cancel may have arrived while cancels were held off, or the task may have
+ * caught it.
  */
 static void
-end_work(const DwExecutor *me)
+end_own_code(void)
 {
 	disarm_timeout();
 	dw_task_log_end();
-	if (dw_stop_requested(me))
+	if (dw_stop_requested(work.me))
 		ereport(ERROR,
 				(errcode(ERRCODE_QUERY_CANCELED),
 				 errmsg("task was stopped")));
 }
 
-/*
- * Sets the settings that are kept for the task, for the transaction.  Returns true if a cached plan
- * can still run the SQL.
- */
+/* Sets the task's kept settings for the transaction.  True if a cached plan can run the SQL. */
 static bool
 set_kept_settings(const DwClaim *claimed)
 {
@@ -157,20 +173,12 @@ set_kept_settings(const DwClaim *claimed)
 	return settings == NULL || dw_kept_settings_set(settings, GUC_ACTION_LOCAL);
 }
 
-/*
- * Runs the SQL of a claimed task in the current transaction, with its kept settings.  sql: the text
- * of the task's column, which the caller has already read.
- */
+/* Runs the SQL, which the caller has read, in this transaction, with the task's kept settings. */
 DwSpiResult
 dw_run_sql(const DwClaim *claimed, const char *sql)
 {
 	bool		may_keep = !claimed->key.has_more || set_kept_settings(claimed);
-	ParamListInfo params = dw_args_params(sql,
-										  claimed->values[Anum_task_args - 1],
-										  claimed->nulls[Anum_task_args - 1],
-										  claimed->values[Anum_task_arg_types - 1],
-										  claimed->nulls[Anum_task_arg_types - 1]);
-
+	ParamListInfo params = dw_claim_params(claimed, sql);
 	int			max_row = dw_wings_max_result(claimed->key.queue);
 	DwSpiResult result;
 
@@ -189,37 +197,24 @@ dw_run_sql(const DwClaim *claimed, const char *sql)
  * the task's timeout has struck.
  */
 static ErrorData *
-run_task_sql(DwExecutor *me, const DwClaim *claimed, DwSpiResult *result, bool *timed_out)
+run_task_sql(const DwClaim *claimed, DwSpiResult *result, bool *timed_out)
 {
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
-	char	   *sql;
+	char	   *sql = show_sql(claimed);
 	char	   *search_path = dw_claim_text(claimed, Anum_task_search_path);
 	ErrorData  *error = NULL;
-
-	/* the log may quote the text after the transaction */
-	MemoryContextSwitchTo(task_context);
-	sql = dw_claim_text(claimed, Anum_task_sql);
-	debug_query_string = dw_logged_sql(sql);
-	MemoryContextSwitchTo(context);
-	pgstat_report_activity(STATE_RUNNING, sql);
 
 	BeginInternalSubTransaction(NULL);
 	PG_TRY();
 	{
 		MemoryContextSwitchTo(context);
-		/* only the task's own work may be cancelled */
-		dw_cancel_for_task(me);
-		RESUME_CANCEL_INTERRUPTS();
 		/* set for the whole transaction: the task's deferred triggers need it, too */
 		if (search_path)
-			(void) set_config_option("search_path", search_path, PGC_USERSET,
-									 PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
-		dw_timeout_arm(claimed->terms.timeout);
-		dw_task_log_begin();
-		DW_INJECT("run-before-sql");
+			dw_session_set_path(search_path, GUC_ACTION_LOCAL);
+		begin_own_code(claimed);
 		*result = dw_run_sql(claimed, sql);
-		end_work(me);
+		end_own_code();
 		HOLD_CANCEL_INTERRUPTS();
 		ReleaseCurrentSubTransaction();
 	}
@@ -254,13 +249,6 @@ claim_once(DwClaim *claimed)
 
 /*---- Settling a run whose transaction is over ----*/
 
-/* Returns true if the task has a mode, and the transaction of its claim has ended. */
-static bool
-is_begun_outside(void)
-{
-	return work.autonomous.mode != DW_IN_TRANSACTION;
-}
-
 /* Commits the transaction that settles the run. */
 static void
 commit_settled(void)
@@ -269,14 +257,14 @@ commit_settled(void)
 }
 
 /*
- * STEP_SETTLE: claims the task again and settles its run.  The run was outside of a transaction, or
- * was undone together with its claim.  The verdict of the new claim is not used.  If another
- * process has changed the task meanwhile, records nothing.
+ * STEP_SETTLE: claims the task again and settles its run, whose claim was undone, or whose
+ * transaction is over.  Ignores the new verdict.  Records nothing if the task was changed
+ * meanwhile.
  */
 static Step
 settle_again(void)
 {
-	bool		outside = is_begun_outside();
+	bool		outside = work.autonomous.mode != DW_IN_TRANSACTION;
 	bool		found;
 	DwClaim		claimed;
 
@@ -312,10 +300,9 @@ settle_again(void)
 /*---- Running ----*/
 
 /*
- * Returns true if the run was ended by a stray cancel, probably meant for the last transaction.  To
- * end a deadlock among nodes, Citus cancels the process of a transaction, and notes the reason.
- * When the cancel arrives, the transaction and its note may be gone, and a new run may just have
- * begun.
+ * Returns true if the run was ended by a stray cancel.  To end a deadlock among nodes, Citus
+ * cancels the process of a transaction, and notes the reason.  When the cancel arrives, the
+ * transaction and its note may be gone, and a new run may just have begun.
  */
 static bool
 is_stray_cancel(void)
@@ -324,10 +311,7 @@ is_stray_cancel(void)
 		dw_other_nodes_exist() && dw_now() - work.begun < STRAY_US;
 }
 
-/*
- * Returns true if the failed run must be undone and repeated at once.  Then no session can stop the
- * task until the repeat begins.
- */
+/* Returns true if the failed run is undone and repeated.  Then no session can stop the task. */
 static bool
 may_repeat(void)
 {
@@ -348,13 +332,13 @@ may_repeat(void)
  * for a synchronous standby.
  */
 static void
-commit_run(const DwExecutor *me, const DwClaim *claimed)
+commit_run(const DwClaim *claimed)
 {
 	RESUME_CANCEL_INTERRUPTS();
 	dw_timeout_arm(claimed->terms.timeout);
 	dw_task_log_resume();
 	dw_session_finish_work();
-	end_work(me);
+	end_own_code();
 	commit_settled();
 	HOLD_CANCEL_INTERRUPTS();
 }
@@ -364,8 +348,9 @@ commit_run(const DwExecutor *me, const DwClaim *claimed)
  * off interrupts; the caller ends the transaction, then calls RESUME_INTERRUPTS().
  */
 static ErrorData *
-catch_error(DwRun *run)
+catch_error(void)
 {
+	DwRun	   *run = &work.run;
 	ErrorData  *error;
 
 	HOLD_INTERRUPTS();
@@ -383,10 +368,7 @@ catch_error(DwRun *run)
 	return error;
 }
 
-/*
- * Runs a claimed task with a mode: ends the claim's transaction, then runs the statement.
- * STEP_SETTLE settles the run in another transaction.
- */
+/* Runs a task with a mode after the claim's transaction.  STEP_SETTLE settles the run. */
 static Step
 run_autonomous(DwClaim *claimed)
 {
@@ -399,26 +381,19 @@ run_autonomous(DwClaim *claimed)
 	MemoryContextSwitchTo(task_context);
 	work.used_temp = true;
 	dw_count_begin(work.db, work.me, run->started - claimed->key.due);
-	sql = dw_claim_text(claimed, Anum_task_sql);
-	debug_query_string = dw_logged_sql(sql);
-	pgstat_report_activity(STATE_RUNNING, sql);
-
+	sql = show_sql(claimed);
 	PG_TRY();
 	{
-		dw_cancel_for_task(work.me);
-		RESUME_CANCEL_INTERRUPTS();
-		dw_timeout_arm(claimed->terms.timeout);
-		dw_task_log_begin();
-		DW_INJECT("run-before-sql");
+		begin_own_code(claimed);
 		run->result = dw_autonomous_run(claimed, sql);
 		dw_session_finish_work();
-		end_work(work.me);
+		end_own_code();
 		dw_session_commit_transaction();
 		HOLD_CANCEL_INTERRUPTS();
 	}
 	PG_CATCH();
 	{
-		run->error = catch_error(run);
+		run->error = catch_error();
 		/* the statement may have committed changes before its error */
 		run->undone = false;
 		AbortOutOfAnyTransaction();
@@ -444,9 +419,8 @@ hint_again(void)
 }
 
 /*
- * Begins a transaction and claims the task in it.  If there is nothing to do for the task, aborts
- * the transaction, which is cheaper than a commit, and returns false.  Then timer or sweeper get a
- * hint of a pending or cancelled task.
+ * Begins a transaction and claims the task.  If there is nothing to do, aborts, which is cheaper
+ * than a commit, gives timer or sweeper a hint of a pending or cancelled task, and returns false.
  */
 static bool
 claim_task(DwClaim *claimed)
@@ -552,7 +526,7 @@ claim_and_run(void)
 		{
 			if (!again)
 				dw_count_begin(work.db, work.me, run->started - claimed.key.due);
-			run->error = run_task_sql(work.me, &claimed, &run->result, &run->timed_out);
+			run->error = run_task_sql(&claimed, &run->result, &run->timed_out);
 			run->undone = run->error != NULL && dw_other_nodes_phases() != DW_NO_PART;
 		}
 		run->outcome = run->error == NULL ? DW_DONE : DW_FAILED;
@@ -565,7 +539,7 @@ claim_and_run(void)
 	/* if a task did not run, an error in settling is not its own, so settling is tried again */
 	dw_settle(work.db, work.me, run, &claimed);
 	if (run->was_run && run->error == NULL)
-		commit_run(work.me, &claimed);
+		commit_run(&claimed);
 	else
 		commit_settled();
 	/* read after the commit, since deferred triggers may have created objects, too */
@@ -576,10 +550,7 @@ claim_and_run(void)
 
 /*---- Step by step ----*/
 
-/*
- * Reports an error that is not the task's.  Writes one message for each task to the log.  The view
- * status shows the error each time.
- */
+/* Reports an error that is not the task's: in the log once for each task, in the view each time. */
 static void
 report_problem(Step step, const ErrorData *error)
 {
@@ -599,7 +570,7 @@ step_after_error(Step step, ErrorData *error)
 {
 	DwRun	   *run = &work.run;
 
-	if (step == STEP_CLAIM_AND_RUN && (work.claimed || is_begun_outside()))
+	if (step == STEP_CLAIM_AND_RUN && (work.claimed || work.autonomous.mode != DW_IN_TRANSACTION))
 	{
 		/* the run's error counts, not an error in settling */
 		if (run->error == NULL)
@@ -635,7 +606,7 @@ take_step(Step step)
 	}
 	PG_CATCH();
 	{
-		error = catch_error(&work.run);
+		error = catch_error();
 		dw_autonomous_undone(work.db, work.me, &work.autonomous);
 		AbortCurrentTransaction();
 		RESUME_INTERRUPTS();
@@ -673,11 +644,11 @@ rest_before_retry(void)
  * STEP_REPEAT: sleeps for a random time, so that conflicting transactions do not conflict again.  A
  * cancel that arrives now takes effect in the next run.
  *
- * On Citus, this function forgets such a cancel.  Soon after a deadlock, Citus looks for deadlocks
- * again.  If the other nodes are still undoing the victim, Citus finds the same deadlock, and
- * cancels the victim again.  This cancel is held off.  At the end of the transaction, Citus forgets
- * the reason of the cancel.  Then the cancel would end the next run like a user's cancel.  No
- * session can stop the task now, so the cancel does not come from delay_cancel().
+ * On Citus, this function forgets such a cancel.  Soon after a deadlock, Citus may find the same
+ * deadlock again, and cancel the victim again, while other nodes are still undoing it.  At the end
+ * of the transaction, Citus forgets the reason.  Then the cancel would end the next run like a
+ * user's cancel.  No session can stop the task now, so the cancel does not come from
+ * delay_cancel().
  */
 static void
 pause_before_repeat(void)
@@ -694,10 +665,7 @@ pause_before_repeat(void)
 	dw_executor_obey_exit(work.db, work.me);
 }
 
-/*
- * Logs a task that took delay_wheel.log_min_duration or longer, from its claim until the commit of
- * its outcome.
- */
+/* Logs a task that took log_min_duration or longer, from its claim until its last commit. */
 static void
 log_long_task(const DwRun *run)
 {
@@ -716,10 +684,7 @@ log_long_task(const DwRun *run)
 			 errhidestmt(true)));
 }
 
-/*
- * Removes everything that tasks have left in the session.  To be called after the end of their
- * transaction.  used_temp: the tasks may have created temporary objects.
- */
+/* Removes what tasks, perhaps with temporary objects, have left in the session. */
 void
 dw_task_clean(bool used_temp)
 {
@@ -749,28 +714,20 @@ begin_work(DwDatabase *db, DwExecutor *me)
 static void
 finish_task(Step step)
 {
-	Step		tried = step;
+	Step		next;
 
-	while (step != STEP_OVER)
-		switch (step)
+	while ((next = take_step(step)) != STEP_OVER)
+	{
+		if (next == STEP_REST)
+			rest_before_retry();
+		else if (next == STEP_REPEAT)
 		{
-			case STEP_CLAIM_AND_RUN:
-			case STEP_SETTLE:
-				tried = step;
-				step = take_step(step);
-				break;
-			case STEP_REPEAT:
-				pause_before_repeat();
-				step = STEP_CLAIM_AND_RUN;
-				break;
-			case STEP_REST:
-				rest_before_retry();
-				step = tried;
-				break;
-			case STEP_OVER:
-				break;
+			pause_before_repeat();
+			step = STEP_CLAIM_AND_RUN;
 		}
-
+		else
+			step = next;
+	}
 	if (debug_query_string != NULL)
 		log_long_task(&work.run);
 	dw_task_clean(work.used_temp);
@@ -780,9 +737,8 @@ finish_task(Step step)
 /*---- A task that was taken ----*/
 
 /*
- * Spins until the due time.  The timer hands over tasks up to DW_HEAD_START_US early, which is too
- * short for a sleep.  Returns false if the due time is later, because the clock was set back
- * meanwhile.
+ * Spins until the due time: DW_HEAD_START_US are too short for a sleep.  Returns false if the clock
+ * was set back meanwhile.
  */
 static bool
 await_due(TimestampTz due)
@@ -799,10 +755,7 @@ await_due(TimestampTz due)
 	}
 }
 
-/*
- * Reports a task whose claim alone crashes the server.  No executor runs the task.  Its row stays
- * until a person deletes it by plain SQL.
- */
+/* Reports a task whose claim alone crashes the server.  A person has to delete its row. */
 static void
 leave_alone(void)
 {
@@ -816,12 +769,10 @@ leave_alone(void)
 }
 
 /*
- * Returns false if this executor must not run the task, since the task is a suspect.  Then the task
- * is not touched, or it is put back for another executor and this executor ends.
- *
- * Soon after a crash, only a process that has run nothing before takes a suspect, since no other
- * task can have damaged its memory.  If other lanes always come first, the suspect would wait
- * forever, so later any executor takes it.
+ * Returns false if the task is a suspect that this executor must not run.  Then the task is not
+ * touched, or it is put back for another executor and this executor ends: soon after a crash, only
+ * a process that has run nothing before takes a suspect, since no other task can have damaged its
+ * memory.  Later any executor takes it, since other lanes might always come first.
  */
 static bool
 may_run(void)
@@ -843,9 +794,8 @@ may_run(void)
 }
 
 /*
- * Claims the executor's current task and runs it alone, if it is still pending.  Returns when its
- * outcome is committed or there is nothing to do.  The caller has no lock and no transaction.
- * Catches errors.  The process may end.
+ * Claims the executor's current task and runs it alone, until its outcome is committed.  Called
+ * without lock and transaction.  Catches errors.  The process may end.
  */
 void
 dw_run_task(DwDatabase *db, DwExecutor *me)
@@ -864,10 +814,7 @@ dw_run_task(DwDatabase *db, DwExecutor *me)
 	finish_task(STEP_CLAIM_AND_RUN);
 }
 
-/*
- * Records the failure of a task that was cancelled while it ran in a batch.  The batch has been
- * undone, together with the task's claim.  error: the cancel.
- */
+/* Records the failure of a task that was cancelled in a batch, which has been undone. */
 void
 dw_fail_task(DwDatabase *db, DwExecutor *me, ErrorData *error)
 {

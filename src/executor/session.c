@@ -1,13 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * session.c
- *	  The session of an executor: its role, its settings, cleaning between tasks.
+ *	  The session of an executor: its role, its settings, its transactions, cleaning between tasks.
  *
- * Run by executors.
- *
- * An executor is a session of the role that owns the tasks, as if the role had logged in.  The role
- * is session user and current user, and the settings of ALTER ROLE and ALTER DATABASE are in force.
- * So a task cannot return to the rights of another role, since the session never had such rights.
+ * Run by executors, as if the role that owns the tasks had logged in.  The role is session user and
+ * current user, and the settings of ALTER ROLE and ALTER DATABASE are in force.  So a task cannot
+ * return to the rights of another role, since the session never had such rights.
  *
  * A role without LOGIN also gets executors, since it often owns functions with SECURITY DEFINER
  * that schedule tasks.  From PostgreSQL 17 on background workers may connect as such a role.
@@ -31,6 +29,7 @@
 #include "commands/trigger.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
+#include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -115,10 +114,7 @@ undo_settings(ArrayType *settings, const SettingValue *inherited, int n)
 	}
 }
 
-/*
- * Undoes the settings of the role as which the process connected, and applies the settings of the
- * owner.
- */
+/* Replaces the settings of the role that connected by the settings of the owner. */
 static void
 exchange_settings(Oid owner, const SettingValue *inherited, int n)
 {
@@ -150,10 +146,7 @@ exchange_settings(Oid owner, const SettingValue *inherited, int n)
 	table_close(rel, AccessShareLock);
 }
 
-/*
- * Connects as the bootstrap superuser and prepares switching to the owner.  Makes the same checks
- * as a login, and raises FATAL if the owner may not connect.
- */
+/* Connects as the bootstrap superuser, checks the owner as a login does, and prepares switching. */
 static void
 begin_switched(Oid database, Oid owner)
 {
@@ -246,10 +239,7 @@ dw_session_interrupts(void)
 	return may_go_on();
 }
 
-/*
- * Connects this process to the database as the role.  can_log_in: the role has LOGIN; only used for
- * PostgreSQL 15 and 16.  Raises FATAL if the role may not connect.
- */
+/* Connects as the role, or raises FATAL.  can_log_in, the role's LOGIN, matters before 17. */
 void
 dw_session_begin(Oid database, Oid owner, bool can_log_in)
 {
@@ -268,10 +258,7 @@ dw_session_begin(Oid database, Oid owner, bool can_log_in)
 	SetConfigOption("idle_session_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
 }
 
-/*
- * Returns true if the process is connected as another role, and switches to the tasks' role within
- * transactions.  Then no SQL of the role may end a transaction.
- */
+/* Returns true if the process switches to the role, whose SQL then must not end a transaction. */
 bool
 dw_session_is_switched(void)
 {
@@ -284,10 +271,7 @@ dw_session_is_switched(void)
 
 /*---- Transactions ----*/
 
-/*
- * Starts a transaction that runs SQL of the role.  dw_session_commit_transaction() commits it.
- * PostgreSQL's own functions are enough to abort it.
- */
+/* Starts a transaction of the role.  PostgreSQL's own functions are enough to abort it. */
 void
 dw_session_start_transaction(void)
 {
@@ -314,6 +298,79 @@ dw_session_commit_transaction(void)
 }
 
 /*
+ * Begins a transaction to claim and run tasks, or, if settle is true, to settle a task that has run
+ * in another transaction.  It sees all commits before its start.  If it keeps its first snapshot,
+ * dw_claim() takes that snapshot later.  AbortCurrentTransaction() is enough to end it.
+ *
+ * The lock is taken before the snapshot: after a command that rewrites the table (REPACK
+ * CONCURRENTLY, some forms of ALTER TABLE), an older snapshot sees no row in the table, as if the
+ * task were gone.
+ *
+ * The transaction is an implicit block.  Outside of a block, other extensions treat each statement
+ * as a whole transaction, and commit its changes on other nodes at once.
+ */
+void
+dw_claim_begin_transaction(bool settle)
+{
+	SetCurrentStatementStartTimestamp();
+	dw_session_start_transaction();
+	BeginImplicitTransactionBlock();
+	XactIsoLevel = settle ? XACT_READ_COMMITTED : DefaultXactIsoLevel;
+	XactReadOnly = false;
+	LockRelationOid(dw_catalog()->task, RowExclusiveLock);
+	PushActiveSnapshot(IsolationUsesXactSnapshot() ? GetCatalogSnapshot(InvalidOid) : GetTransactionSnapshot());
+}
+
+/* The runs that the transaction settles, if it commits */
+static struct
+{
+	DwDatabase *db;
+	const DwRun *runs;
+	uint32		n;
+}			settling;
+
+/*
+ * Counts the outcomes of the settled runs at the commit.  A session that waits for a task returns
+ * only after that, so it sees the task in the counts.
+ */
+static void
+settling_xact_callback(XactEvent event, void *arg)
+{
+	if (event == XACT_EVENT_COMMIT)
+		for (uint32 i = 0; i < settling.n; i++)
+			dw_settled(settling.db, &settling.runs[i]);
+	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT)
+		settling.n = 0;
+}
+
+/* Installs the count of settled runs.  To be called once by each executor. */
+void
+dw_settled_watch_commits(void)
+{
+	RegisterXactCallback(settling_xact_callback, NULL);
+}
+
+/*
+ * Commits the transaction of a claim, which settles n runs.  Settings that the task has changed stay
+ * in force until the end of the commit.  So deferred triggers and the commit obey them (for example
+ * synchronous_commit).  dw_session_clean() undoes them later.
+ */
+void
+dw_claim_commit_transaction(DwDatabase *db, const DwRun *runs, uint32 n)
+{
+	settling.db = db;
+	settling.runs = runs;
+	settling.n = n;
+	dw_other_nodes_prepare();
+	if (ActiveSnapshotSet())
+		PopActiveSnapshot();
+	DW_INJECT("run-before-commit");
+	EndImplicitTransactionBlock();
+	dw_session_commit_transaction();
+	DW_INJECT("run-after-commit");
+}
+
+/*
  * Runs all of a task's own code that the commit would run: deferred triggers, and the queries of
  * cursors WITH HOLD.  Triggers may open such cursors, and their queries may fire triggers.
  */
@@ -323,6 +380,14 @@ dw_session_finish_work(void)
 	do
 		AfterTriggerFireDeferred();
 	while (PreCommit_Portals(false));
+}
+
+/* Sets search_path.  NULL: the value of the role, or of the server. */
+void
+dw_session_set_path(const char *path, GucAction action)
+{
+	(void) set_config_option("search_path", path, PGC_USERSET, PGC_S_SESSION, action, true, 0,
+							 false);
 }
 
 /*---- Cleaning between tasks ----*/
@@ -352,9 +417,8 @@ dw_session_clean_within(void)
 }
 
 /*
- * Removes everything that tasks may have left in the session, except the state of procedural
- * languages.  To be called outside of a transaction.  used_temp: tasks may have left temporary
- * objects.
+ * Removes what tasks may have left in the session, except the state of procedural languages.
+ * Called outside of a transaction. used_temp: tasks may have left temporary objects.
  */
 void
 dw_session_clean(bool used_temp)

@@ -3,11 +3,9 @@
  * settle.c
  *	  Settling a run: recording its outcome, or putting its task back.
  *
- * Run by executors.  A run has an outcome (struct DwRun).  The executor settles the run with
- * dw_settle() in the transaction that has deleted the task's row (the claim).  dw_settle()
- * concludes the task (ending/conclude.c), records it as failed, or puts it back for another attempt
- * (ending/conclude.c).  The commit counts the outcome (transaction.c).  This file settles all kinds
- * of tasks: alone, in a batch, or with a mode.
+ * Run by executors, for all kinds of tasks: alone, in a batch, or with a mode.  An executor settles
+ * a run with dw_settle() in the transaction that has deleted the task's row (the claim).  The commit
+ * counts the outcome (session.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -15,7 +13,6 @@
 
 #include "access/table.h"
 #include "miscadmin.h"
-#include "utils/timestamp.h"
 
 #include "../base/clock.h"
 #include "../base/errors.h"
@@ -39,10 +36,7 @@ refusal(const DwClaim *claim)
 	return error;
 }
 
-/*
- * Returns true if the verdict of the claim allows the task to run.  Otherwise fills in the outcome
- * in *run.  For a refusal, also fills in the error, in the current memory context.
- */
+/* Returns true if the verdict allows the run.  Otherwise fills in the outcome, and the error. */
 bool
 dw_is_to_be_run(DwRun *run, const DwClaim *claim)
 {
@@ -95,10 +89,7 @@ conclude(const DwRun *run, const DwClaim *claim)
 
 /*---- Failures ----*/
 
-/*
- * Makes *error name the role that has stopped the task.  If the task had failed before it was
- * stopped, the detail has this first error.
- */
+/* Makes *error name the role that stopped the task.  An earlier error becomes the detail. */
 static void
 explain_stop(DwDatabase *db, DwExecutor *me, ErrorData *error)
 {
@@ -133,10 +124,7 @@ next_connection(const DwRun *run, const DwClaim *claim, const DwRetry *retry, in
 	return dw_next_connection(*lost, run->error->sqlerrcode);
 }
 
-/*
- * Returns true if the failed task's key allows another run.  Otherwise sets *newer to the id of a
- * newer task.
- */
+/* Returns false if a newer task of the key (*newer) forbids another run. */
 static bool
 key_allows_retry(const DwClaim *claim, int64 *newer)
 {
@@ -218,10 +206,10 @@ settle_snoozed_run(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)
 /*---- All outcomes ----*/
 
 /*
- * Records the outcome of a run and its consequences, in the transaction that has deleted the task's
- * row.  If the task is put back, sets run->outcome to DW_RETRIED after a failure, or to
- * DW_NOT_ENDED after delay_snooze().  An error undoes the transaction.  The caller may then claim
- * the task and settle the run again in another transaction.
+ * Records the outcome of a run, in the transaction that has deleted the task's row.  If the task is
+ * put back, sets run->outcome to DW_RETRIED after a failure, or to DW_NOT_ENDED after
+ * delay_snooze().  After an error, the caller may claim the task and settle the run again in
+ * another transaction.
  */
 void
 dw_settle(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)
@@ -253,7 +241,7 @@ dw_settle(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)
 
 /*
  * To be called at the commit of the transaction that has settled the run.  Counts the outcome, and
- * clears the task of the suspicion that it crashed the server.  Cannot fail.
+ * ends the suspicion that the task crashed the server.  Cannot fail.
  */
 void
 dw_settled(DwDatabase *db, const DwRun *run)

@@ -133,10 +133,10 @@ dw_end_failed_transaction(MemoryContext context)
 
 /*
  * For PG_CATCH: aborts the transaction and reports the error, but the same error at most once in
- * EPISODE_US.  what: the failed work, which the view "status" shows after "could not".
+ * EPISODE_US.
  */
-void
-dw_read_failed(DwDatabase *database, const char *what)
+static void
+read_failed(DwDatabase *database, const char *what)
 {
 	static int	last_sqlstate = 0;
 	static TimestampTz last_at = 0;
@@ -155,6 +155,32 @@ dw_read_failed(DwDatabase *database, const char *what)
 					   error->message);
 	FreeErrorData(error);
 	MemoryContextSwitchTo(context);
+}
+
+/*
+ * Calls work() in a transaction of dw_read_begin().  what: the work, which the view "status" shows
+ * after "could not" if an error is raised.
+ */
+DwRead
+dw_read(DwDatabase *database, const char *what, DwReadWork work, void *arg)
+{
+	volatile DwRead result = DW_READ_LOCKED;
+
+	PG_TRY();
+	{
+		Relation	tasks = dw_read_begin();
+
+		if (tasks != NULL && work(tasks, arg))
+			result = DW_READ_DONE;
+		dw_read_end(tasks);
+	}
+	PG_CATCH();
+	{
+		result = DW_READ_FAILED;
+		read_failed(database, what);
+	}
+	PG_END_TRY();
+	return result;
 }
 
 /* Returns true if the active snapshot sees the role.  The caller has locked pg_authid. */

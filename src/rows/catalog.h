@@ -304,12 +304,23 @@ extern bool dw_extension_gone;
  */
 extern bool dw_tables_being_written;
 
+/* The result of dw_read(). */
+typedef enum DwRead
+{
+	DW_READ_DONE,
+	DW_READ_LOCKED,				/* a table is locked, or the extension is gone */
+	DW_READ_FAILED				/* an error was raised, which is reported */
+} DwRead;
+
+/* Reads, with an active snapshot.  Returns false if another table that it needs is locked. */
+typedef bool (*DwReadWork) (Relation tasks, void *arg);
+
 extern Relation dw_read_begin(void);
 extern void dw_renew_snapshot(void);
 extern bool dw_read_also(Oid table);
 extern void dw_read_end(Relation rel);
 extern void dw_end_failed_transaction(MemoryContext context);
-extern void dw_read_failed(DwDatabase *database, const char *what);
+extern DwRead dw_read(DwDatabase *database, const char *what, DwReadWork work, void *arg);
 extern bool dw_role_exists(Oid role);
 extern void dw_require_writable(const char *function);
 extern bool dw_catalog_lookup(DwCatalog *catalog);

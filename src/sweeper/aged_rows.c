@@ -21,13 +21,8 @@
 #include "pgstat.h"
 #include "storage/lmgr.h"
 #include "utils/fmgroids.h"
-#include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-#include "../base/clock.h"
-#include "../rows/catalog.h"
-#include "../rows/task_rows.h"
-#include "../shmem/shared.h"
 #include "../task/task.h"
 #include "sweeper.h"
 
@@ -109,9 +104,9 @@ delete_slice(DwDatabase *db, const DwCatalog *cat, void *state)
 }
 
 /*
- * Does a slice: removes rows that are older than "age", in us.  If more old rows may exist, sets
- * *more to true: then the caller must call this again at once.  Otherwise returns when to call this
- * again, or DW_NEVER if no row is left.
+ * Does a slice: removes rows that are older than "age", in us.  Sets *more to true if the caller
+ * must call this again at once.  Otherwise returns when to call this again, or DW_NEVER if no row
+ * is left.
  */
 TimestampTz
 dw_aged_remove(DwDatabase *db, DwAged *kind, int64 age, bool *more)
@@ -150,10 +145,8 @@ dw_periods_end(DwDatabase *db, bool *more)
  */
 
 /*
- * Calls work() in a transaction.  Does not call work() if the extension is gone.
- *
- * Returns true if the transaction was committed.  If work() returned false, or after an error,
- * which was reported, returns false: then the caller must try again later.
+ * Calls work() in a transaction, unless the extension is gone.  Returns false if work() did, or
+ * after an error, which was reported: then the caller must try again later.
  */
 bool
 dw_slice_do(DwDatabase *db, DwSliceWork work, void *state)
@@ -168,9 +161,7 @@ dw_slice_do(DwDatabase *db, DwSliceWork work, void *state)
 
 		SetCurrentStatementStartTimestamp();
 		StartTransactionCommand();
-		/*
-		 * default_transaction_isolation may be serializable, which could make slices wait or fail
-		 */
+		/* default_transaction_isolation may be a level at which slices wait or fail */
 		XactIsoLevel = XACT_READ_COMMITTED;
 		/* notes for the end of the transaction need a pin of the database's place */
 		(void) dw_my_database();
@@ -211,10 +202,7 @@ dw_slice_close(Relation rel)
 	PopActiveSnapshot();
 }
 
-/*
- * Opens a table like dw_slice_open(), and its index.  Returns false if table or index is locked or
- * gone.
- */
+/* Opens table and index like dw_slice_open().  Returns false if one is locked or gone. */
 bool
 dw_slice_open_both(Oid table, Oid index, Relation *rel, Relation *index_rel)
 {

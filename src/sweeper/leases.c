@@ -5,8 +5,8 @@
  *
  * Run by the sweeper.  If a lease ends before its receiver has reported a result, the message is
  * due again, and the next receiver gets it.  After the last attempt the message has failed.  The
- * sweeper writes the row of failed_task, and does all other work at the end of the message, since a
- * receiver may roll back or lack the rights.
+ * sweeper does all work at the end of such a message, since a receiver may roll back or lack the
+ * rights.
  *
  * The session that begins a last lease requests this job for the end of the lease.  A session that
  * finds a message after its last lease in a ready list requests the job, too.  After a restart the
@@ -21,14 +21,11 @@
 #include "access/xact.h"
 #include "commands/async.h"
 #include "utils/memutils.h"
-#include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-#include "../base/clock.h"
 #include "../base/errors.h"
 #include "../base/inject.h"
 #include "../ending/ending.h"
-#include "../rows/catalog.h"
 #include "../rows/lease_scan.h"
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
@@ -137,9 +134,7 @@ end_slice(DwDatabase *db, const DwCatalog *cat, void *state)
 }
 
 /*
- * Ends a slice of the messages whose last lease has ended, in its own transaction.  If more
- * messages may have to be ended, sets *more to true: then the caller must call this again at once.
- * Otherwise returns when to call this again, or DW_NEVER if no last lease is left.
+ * Ends a slice of the messages whose last lease has ended.  Result and *more: see dw_aged_remove().
  */
 TimestampTz
 dw_leases_end(DwDatabase *db, bool *more)
@@ -212,10 +207,7 @@ notify_flagged(DwDatabase *db, const DwCatalog *cat, void *state)
 	return true;
 }
 
-/*
- * Notifies the channels of queues with messages that can be received, in its own transaction.
- * Returns the time of the next try after an error, otherwise DW_NEVER.
- */
+/* Notifies channels of queues.  Returns when to try again after an error, else DW_NEVER. */
 TimestampTz
 dw_queues_notify(DwDatabase *db, bool *more)
 {
@@ -300,11 +292,7 @@ settle_one(DwDatabase *db, const DwCatalog *cat, void *state)
 	return true;
 }
 
-/*
- * Ends the attempt of one message whose receivers were rolled back, in its own transaction.  If
- * more messages may be left, sets *more to true: then the caller must call this again at once.
- * Otherwise returns when to call this again, or DW_NEVER.
- */
+/* Ends an attempt that was rolled back, if any.  Result and *more: see dw_aged_remove(). */
 TimestampTz
 dw_rollbacks_end(DwDatabase *db, bool *more)
 {

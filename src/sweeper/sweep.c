@@ -8,27 +8,14 @@
  * numbers from one sequence.  A mark hits a task that matches it and has a lower number.
  *
  * The sweeper scans the index of lanes (all lanes, of any origin) in passes.  A pass consists of
- * slices of some milliseconds.  Each slice is a transaction with its own snapshot, and removes rows
- * that the marks of this pass hit.  A pass skips parts of the index where no mark can hit a task
- * (other owners, queues, due times).  The sweeper waits for no lock, except PostgreSQL's lock for
- * notifications.  If another process has locked a row, the row is left for another pass.
+ * slices.  Each slice removes rows that the marks of this pass hit.  The sweeper waits for no lock,
+ * except PostgreSQL's lock for notifications.  If another process has locked a row, the row is left
+ * for another pass.
  *
- * A mark can be removed when it hits no row, and no transaction can write a row that it hits.  A
- * transaction can write such a row only if, before the commit of the mark, it had drawn a lower
- * number, or had begun to move a task or to run a task that is tried again.  Each of these
- * transactions, including prepared transactions, holds a lock on the task table until its end, and
- * has published for which owners it may write tasks (writers.c).  Therefore:
- *
- * 1.  When the sweeper first sees a mark, after the mark's commit, it reads the holders of this
- *    lock from the lock manager.  It ignores holders that write tasks of other owners only, and
- *    waits for the end of the remaining holders.
- * 2.  A holder may have claimed a task of mode at_most_once.  A task of this mode has no row and no
- *    lock while it runs, and may be put back.  So the sweeper also waits for executors that run a
- *    task of this mode.
- * 3.  A pass that begins after these waits, and can remove all rows that the mark hits, is the
- *    mark's last pass.  The last pass cannot miss a row, since these rows do not move any more.
- *
- * If the sweeper ends before this, the next sweeper begins again.
+ * README.md shows when a mark can be removed.  A pass that begins after the waits that it lists,
+ * and can remove all rows that the mark hits, is the mark's last pass.  The last pass cannot miss a
+ * row, since these rows do not move any more.  If the sweeper ends before this, the next sweeper
+ * begins again.
  *
  * If the history records cancelled tasks, a slice writes the records in the transaction that
  * removes the rows.  If the history's table is locked, the rows are left for another pass.
@@ -47,13 +34,11 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-#include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/inject.h"
 #include "../base/wing.h"
 #include "../base/worker.h"
 #include "../ending/ending.h"
-#include "../rows/catalog.h"
 #include "../rows/lane_scan.h"
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
@@ -86,7 +71,7 @@
 /* The sweeper's state of a mark. */
 typedef struct Sweep
 {
-	int64		id;				/* number of the mark */
+	int64		id;				/* number of the mark; must be the first member */
 	const DwMark *mark;			/* valid during a slice */
 	VirtualTransactionId *holders;	/* transactions that may write more tasks that the mark hits */
 	int			nholders;
@@ -139,29 +124,14 @@ dw_sweep_begin(DwDatabase *database)
 
 /*---- Marks, and transactions that may write more tasks ----*/
 
+/* Compares the numbers of two sweeps, which are their first members. */
 static int
-compare_marks(const void *a, const void *b)
+compare_numbers(const void *a, const void *b)
 {
-	int64		left = (*(const DwMark *const *) a)->id;
-	int64		right = (*(const DwMark *const *) b)->id;
+	int64		left = *(const int64 *) a;
+	int64		right = *(const int64 *) b;
 
 	return left < right ? -1 : left > right;
-}
-
-/* Returns the marks of this database, in order of their numbers.  Sets *n to their number. */
-static const DwMark **
-list_marks(int *n)
-{
-	int			nall;
-	const DwMark *all = dw_marks(&nall);
-	const DwMark **list = palloc(Max(nall, 1) * sizeof(DwMark *));
-
-	*n = 0;
-	for (int i = 0; i < nall; i++)
-		if (all[i].ours)
-			list[(*n)++] = &all[i];
-	qsort(list, *n, sizeof(DwMark *), compare_marks);
-	return list;
 }
 
 /* Returns true if the transaction may write tasks of an owner whose tasks the mark hits. */
@@ -174,10 +144,7 @@ may_bring_more(VirtualTransactionId holder, const DwMark *mark)
 		(!OidIsValid(owner) || dw_mark_hits_owner(mark, owner));
 }
 
-/*
- * Stores the transactions that may write more tasks that the mark hits.  Such a transaction holds a
- * lock for writing on the task table, and may write tasks of an owner that the mark hits.
- */
+/* Stores the holders of a lock for writing on the task table that may write tasks the mark hits. */
 static void
 note_holders(Sweep *sweep, const DwMark *mark)
 {
@@ -198,38 +165,45 @@ note_holders(Sweep *sweep, const DwMark *mark)
 static void
 follow_marks(void)
 {
-	int			n;
-	const DwMark **list = list_marks(&n);
-	Sweep	   *old = sweeps;
-	int			nold = nsweeps;
-	int			j = 0;
+	int			nmarks;
+	const DwMark *marks = dw_marks(&nmarks);
+	Sweep	   *present = MemoryContextAllocZero(sweep_context, Max(nmarks, 1) * sizeof(Sweep));
+	int			n = 0;
 
-	sweeps = MemoryContextAllocZero(sweep_context, Max(n, 1) * sizeof(Sweep));
-	for (nsweeps = 0; nsweeps < n; nsweeps++)
+	for (int i = 0; i < nmarks; i++)
 	{
-		Sweep	   *sweep = &sweeps[nsweeps];
-		const DwMark *mark = list[nsweeps];
+		Sweep	   *known = NULL;
 
-		for (; j < nold && old[j].id < mark->id; j++)
-			pfree(old[j].holders);
-		if (j < nold && old[j].id == mark->id)
-			*sweep = old[j++];
+		if (!marks[i].ours)
+			continue;
+		if (nsweeps > 0)
+			known = bsearch(&marks[i].id, sweeps, nsweeps, sizeof(Sweep), compare_numbers);
+		if (known != NULL)
+		{
+			present[n] = *known;
+			known->holders = NULL;
+		}
 		else
 		{
-			sweep->id = mark->id;
-			note_holders(sweep, mark);
+			present[n].id = marks[i].id;
+			note_holders(&present[n], &marks[i]);
 			wait_us = WAIT_MIN_US;
 		}
-		sweep->mark = mark;
+		present[n++].mark = &marks[i];
 	}
-	for (; j < nold; j++)
-		pfree(old[j].holders);
-	if (old != NULL)
-		pfree(old);
-	if (lane_sweeps != NULL)
+	qsort(present, n, sizeof(Sweep), compare_numbers);
+
+	for (int i = 0; i < nsweeps; i++)
+		if (sweeps[i].holders != NULL)
+			pfree(sweeps[i].holders);
+	if (sweeps != NULL)
+	{
+		pfree(sweeps);
 		pfree(lane_sweeps);
+	}
+	sweeps = present;
+	nsweeps = n;
 	lane_sweeps = MemoryContextAlloc(sweep_context, Max(n, 1) * sizeof(Sweep *));
-	pfree(list);
 }
 
 /* Removes transactions that have ended from the mark's holders. */
@@ -303,9 +277,9 @@ publish_waits(bool waits)
 	{
 		for (int j = 0; j < sweeps[i].nholders; j++)
 			add_pid(pids, &n, holder_pid(sweeps[i].holders[j]));
-		for (uint32 j = 0; j < dw_shared->nexecutors; j++)
-			if (may_put_back(&dw_executors[j], sweeps[i].mark))
-				add_pid(pids, &n, dw_executors[j].pid);
+		dw_each_executor(e)
+			if (may_put_back(e, sweeps[i].mark))
+				add_pid(pids, &n, e->pid);
 	}
 
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
@@ -384,10 +358,7 @@ begin_sweep_pass(bool waited)
 	return true;
 }
 
-/*
- * Ends the pass, and deletes the marks that had their last pass, in the transaction that has
- * removed the last rows of the pass.
- */
+/* Ends the pass, and deletes marks, in the transaction that has removed the last rows. */
 static void
 end_sweep_pass(void)
 {
@@ -512,10 +483,7 @@ sweep_row(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 
 		if (!dw_mark_hits(sweep->mark, &task))
 			continue;
-		/*
-		 * only the first mark that hits the row counts the row; if the row stays, all marks that
-		 * hit it note this
-		 */
+		/* the first mark that hits the row counts it; if the row stays, all marks note this */
 		if (result == TM_Invisible)
 		{
 			bool		recorded = dw_wings_want_end(key->queue, DW_CANCELLED);
@@ -583,10 +551,7 @@ sweep_slice(Relation rel)
 	return ended;
 }
 
-/*
- * Begins a transaction that may write, and locks its tables without waiting.  Returns the table of
- * tasks.  If a table is locked, ends the transaction and returns NULL.
- */
+/* Begins a transaction, and locks its tables without waiting.  NULL: a table is locked. */
 static Relation
 begin_sweeping(void)
 {
@@ -603,10 +568,7 @@ begin_sweeping(void)
 	return NULL;
 }
 
-/*
- * Does a slice of the work, in its own transaction.  Returns when to call this again, or DW_NEVER
- * if this database has no marks.  After a new mark, it must be called earlier.
- */
+/* Does a slice, in its own transaction.  Returns when to call it again; DW_NEVER: without marks. */
 TimestampTz
 dw_sweep_some(void)
 {
@@ -640,10 +602,7 @@ dw_sweep_some(void)
 	}
 	else if (begin_sweep_pass(waited))
 	{
-		/*
-		 * slices run in later transactions, so that their snapshots come after this check of the
-		 * holders
-		 */
+		/* slices run in later transactions, with snapshots after this check of the holders */
 		publish_waits(false);
 		waited = false;
 	}

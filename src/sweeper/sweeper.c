@@ -3,19 +3,13 @@
  * sweeper.c
  *	  The sweeper: the process that removes old rows, and does other slow work of a database.
  *
- * Run by the sweeper.  Each database has at most one sweeper: a session of the bootstrap superuser
- * that runs no SQL.  The sweeper removes rows of cancelled tasks, old failed tasks, the oldest
- * history, old rows of the audit, and keys that were unique for a period.  It ends messages after
- * their last lease, counts attempts whose transactions were rolled back, and notifies channels of
- * queues.  It moves tasks after changes of time zones, and checks that recurring tasks have their
- * next runs.
+ * Run by the sweeper: in a database at most one session of the bootstrap superuser that runs no
+ * SQL.  The timer starts the sweeper when there is work, and the sweeper ends when there is none.
  *
- * The timer starts the sweeper when there are rows to remove, and the sweeper ends when there are
- * none.  The sweeper works in slices of some milliseconds (sweep.c, and the jobs that use
- * aged_rows.c).  After each slice it rests twice as long, so that it slows tasks down only a
- * little.  While the sweeper waits for the end of transactions, it checks them after pauses of up
- * to a minute.  If an owner lacks a background worker during such a pause, the sweeper ends, and
- * the timer starts another sweeper some time later.
+ * The sweeper works in slices (sweep.c, and the jobs that use aged_rows.c), and rests after each
+ * slice.  While it waits for the end of transactions, it checks them after pauses of up to a
+ * minute.  If an owner lacks a background worker during such a pause, the sweeper ends, and the
+ * timer starts another sweeper some time later.
  *
  * The sweeper pins the place of its database, since it may outlive the timer.  Like the timer, the
  * sweeper ends when a command needs the database without sessions (hold.c), or when settings have
@@ -32,7 +26,6 @@
 #include "storage/latch.h"
 #include "utils/memutils.h"
 
-#include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/wing.h"
 #include "../base/worker.h"
@@ -54,10 +47,8 @@
 #define LINGER_US		USECS_PER_SEC
 
 static DwDatabase *my_db = NULL;
-/* True if the sweeper ends regularly: not by an error or a SIGTERM. */
-static bool finished = false;
-/* True if the sweeper ends to free its background worker. */
-static bool made_way = false;
+/* How the sweeper ends, unless it gets a SIGTERM. */
+static DwProcessEnd end_of_sweeper = DW_PROCESS_FAILED;
 static uint32 wait_event = 0;
 
 /* Wakes the timer, if there is one, since the sweeper has ended. */
@@ -72,24 +63,24 @@ tell_timer_of_end(DwDatabase *db)
 static void
 end_serving(int code, Datum arg)
 {
-	bool		failed = !finished && !dw_worker_terminated();
+	bool		regular = end_of_sweeper != DW_PROCESS_FAILED;
 
 	/* after an error this process may still hold LWLocks */
 	LWLockReleaseAll();
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-	dw_process_ends(&my_db->sweeper, failed ? DW_PROCESS_FAILED :
-					made_way ? DW_PROCESS_MADE_WAY : DW_PROCESS_FINISHED);
+	dw_process_ends(&my_db->sweeper, !regular && dw_worker_terminated() ? DW_PROCESS_FINISHED :
+					end_of_sweeper);
 	(void) dw_sweeper_take(&my_db->sweeper_news, DW_SWEEPER_RESTS);
 	dw_sweeper_waits(&my_db->sweeper_news, false, NULL, 0);
 	LWLockRelease(dw_shared->table_lock);
-	if (!finished)
+	if (!regular)
 	{
 		/* repeat all requests, since the sweeper may have taken requests without doing the work */
 		dw_sweeper_tell(&my_db->sweeper_news, DW_LOOK_AT_RECURRING);
 		for (int i = 0; i < DW_JOBS; i++)
 			(void) dw_job_ask(&my_db->sweeper_news, i, PG_INT64_MIN);
 	}
-	if (failed)
+	if (!regular && !dw_worker_terminated())
 		dw_problem(&my_db->problem, "the sweeper ended by an error, see the server's log");
 	tell_timer_of_end(my_db);
 	dw_database_unpin(my_db);
@@ -98,16 +89,12 @@ end_serving(int code, Datum arg)
 	dw_wake_launcher();
 }
 
-/*
- * Takes over the database that the timer has chosen, and connects to it.  Exits if this sweeper is
- * not needed any more, or a command needs the database without sessions (hold.c).
- */
+/* Takes over the database.  Exits if no sweeper is needed, or a command holds the database. */
 static void
 begin_serving(Datum number)
 {
 	DwDatabase *db = dw_database(DatumGetInt32(number));
 	Oid			oid;
-	bool		held;
 
 	memcpy(&oid, MyBgworkerEntry->bgw_extra, sizeof(oid));
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
@@ -116,21 +103,17 @@ begin_serving(Datum number)
 		LWLockRelease(dw_shared->table_lock);
 		proc_exit(0);
 	}
-	held = dw_database_is_held(db);
-	if (held)
+	if (dw_database_is_held(db))
+	{
 		dw_process_ends(&db->sweeper, DW_PROCESS_FINISHED);
-	else
-	{
-		dw_process_takes_over(&db->sweeper);
-		dw_process_set_state(&db->sweeper, DW_PROCESS_RUNNING);
-	}
-	LWLockRelease(dw_shared->table_lock);
-	if (held)
-	{
+		LWLockRelease(dw_shared->table_lock);
 		tell_timer_of_end(db);
 		dw_database_unpin(db);
 		proc_exit(0);
 	}
+	dw_process_takes_over(&db->sweeper);
+	dw_process_set_state(&db->sweeper, DW_PROCESS_RUNNING);
+	LWLockRelease(dw_shared->table_lock);
 	my_db = db;
 	before_shmem_exit(end_serving, (Datum) 0);
 	BackgroundWorkerInitializeConnectionByOid(oid, InvalidOid, 0);
@@ -209,19 +192,13 @@ rest_until(int64 now, int64 until)
 	return (events & WL_LATCH_SET) != 0;
 }
 
-/*
- * Rests until more work is due, or another process wakes the sweeper.  If an owner lacks a
- * background worker, returns false without a rest: then the sweeper must end.
- */
+/* Rests until this time, or a call.  If an owner lacks a worker, returns false without a rest. */
 static bool
 rest_long(TimestampTz more_at)
 {
 	bool		stays;
 
-	/*
-	 * either the sweeper sees the owner's lack of a worker, or the timer sees that the sweeper
-	 * rests
-	 */
+	/* either the sweeper sees the owner's lack, or the timer sees that the sweeper rests */
 	dw_sweeper_tell(&my_db->sweeper_news, DW_SWEEPER_RESTS);
 	stays = !dw_starts_are_awaited();
 	if (stays)
@@ -303,18 +280,15 @@ dw_sweeper_main(Datum number)
 				break;
 			continue;
 		}
-		made_way = !rest(began, calls, Min(Min(sweep_at, job_at), wings_at));
-		if (made_way)
+		if (!rest(began, calls, Min(Min(sweep_at, job_at), wings_at)))
 		{
-			/*
-			 * The timer reads the times of other work from shared memory, but not the times of work
-			 * for wings.
-			 */
+			/* the timer reads times of work from shared memory, but not those of wings */
 			if (wings_at != DW_NEVER)
 				dw_sweeper_tell(&my_db->sweeper_news, DW_LOOK_AT_RECURRING);
-			break;
+			end_of_sweeper = DW_PROCESS_MADE_WAY;
+			proc_exit(0);
 		}
 	}
-	finished = true;
+	end_of_sweeper = DW_PROCESS_FINISHED;
 	proc_exit(0);
 }

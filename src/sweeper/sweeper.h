@@ -13,7 +13,9 @@
 #include "datatype/timestamp.h"
 #include "utils/relcache.h"
 
+#include "../base/clock.h"
 #include "../rows/catalog.h"
+#include "../rows/task_rows.h"
 #include "../shmem/shared.h"
 
 extern PGDLLEXPORT void dw_sweeper_main(Datum number);

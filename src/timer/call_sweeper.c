@@ -3,9 +3,8 @@
  * call_sweeper.c
  *	  Starts the sweeper when there are rows to remove.
  *
- * Run by the timer.  The timer reads the marks (rows in which delay_cancel_all() notes which tasks
- * it cancels), and the times at which old rows must be removed.  If the sweeper has work, the timer
- * starts or wakes the sweeper.
+ * Run by the timer.  The sweeper has work if there are marks (rows in which delay_cancel_all()
+ * notes which tasks it cancels), or if the time of a job has come.
  *
  *-------------------------------------------------------------------------
  */
@@ -51,68 +50,42 @@ static int64 backoff = 0;
 /* True if the present lack of a background worker has been logged. */
 static bool told_no_worker = false;
 
-/* Returns true if marks exist.  Sets *known to false after an error, or if a table is locked. */
+/* For dw_read(): sets sweeper_needed to true if marks exist. */
 static bool
-any_marks(DwDatabase *db, bool *known)
+look_for_marks(Relation tasks, void *arg)
 {
-	bool		found = false;
+	Relation	marks;
 
-	*known = false;
-	PG_TRY();
-	{
-		Relation	rel = dw_read_begin();
-
-		if (dw_extension_gone)
-			*known = true;
-		else if (rel != NULL && dw_read_also(dw_catalog()->cancellation))
-		{
-			Relation	marks = table_open(dw_catalog()->cancellation, NoLock);
-
-			found = dw_sweep_needed(marks);
-			table_close(marks, NoLock);
-			*known = true;
-		}
-		dw_read_end(rel);
-	}
-	PG_CATCH();
-	{
-		found = *known = false;
-		dw_read_failed(db, "look for cancellations");
-	}
-	PG_END_TRY();
-	return found;
+	if (!dw_read_also(dw_catalog()->cancellation))
+		return false;
+	marks = table_open(dw_catalog()->cancellation, NoLock);
+	sweeper_needed = dw_sweep_needed(marks);
+	table_close(marks, NoLock);
+	return true;
 }
 
-/*
- * Checks whether the sweeper has failed, has not started, or has ended to free its background
- * worker.  If so, delays the next sweeper.
- */
+/* Delays the next sweeper if the last one has failed, did not start, or made way. */
 static void
 notice_end(DwDatabase *db)
 {
 	int64		now = dw_uptime();
+	DwProcessEnd end;
 
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	if (db->sweeper.state == DW_PROCESS_STARTING &&
 		(handle ? dw_worker_has_ended(handle) :
 		 now - db->sweeper.started > START_LIMIT_US))
 		dw_process_is_lost(&db->sweeper);
-	switch (dw_process_take_end(&db->sweeper))
+	end = dw_process_take_end(&db->sweeper);
+	if (end == DW_PROCESS_FAILED)
 	{
-		case DW_PROCESS_FAILED:
-			if (now - db->sweeper.started > HEALTHY_US)
-				backoff = 0;
-			backoff = backoff == 0 ? BACKOFF_MIN_US : Min(backoff * 2, BACKOFF_MAX_US);
-			not_before = dw_now() + backoff;
-			break;
-		case DW_PROCESS_MADE_WAY:
-			not_before = dw_now() + STAY_AWAY_US;
-			break;
-		case DW_PROCESS_FINISHED:
-		case DW_PROCESS_RESTS:
-		case DW_PROCESS_NOTED:
-			break;
+		if (now - db->sweeper.started > HEALTHY_US)
+			backoff = 0;
+		backoff = backoff == 0 ? BACKOFF_MIN_US : Min(backoff * 2, BACKOFF_MAX_US);
+		not_before = dw_now() + backoff;
 	}
+	else if (end == DW_PROCESS_MADE_WAY)
+		not_before = dw_now() + STAY_AWAY_US;
 	LWLockRelease(dw_shared->table_lock);
 }
 
@@ -153,10 +126,7 @@ no_worker(DwDatabase *db)
 	}
 }
 
-/*
- * Starts a sweeper.  Returns false if no background worker is free, or other processes wait for
- * one.
- */
+/* Starts a sweeper.  Returns false if no worker is free, or other processes wait for one. */
 static bool
 start_sweeper(DwDatabase *db)
 {
@@ -185,11 +155,7 @@ start_sweeper(DwDatabase *db)
 	return false;
 }
 
-/*
- * Starts or wakes the sweeper if there is work for it.  "changed" is true if marks may have changed
- * since the last call.  Returns when the timer must call this again.  If "control" is incremented
- * before, the timer calls this earlier.
- */
+/* Starts or wakes the sweeper for work.  "changed": marks may have changed since the last call. */
 TimestampTz
 dw_sweeper_look(DwDatabase *db, bool changed)
 {
@@ -198,15 +164,11 @@ dw_sweeper_look(DwDatabase *db, bool changed)
 
 	look_needed |= changed;
 	notice_end(db);
-	if (look_needed)
-	{
-		bool		known;
-
-		sweeper_needed = any_marks(db, &known);
-		if (!known)
-			return now + RETRY_US;
-		look_needed = false;
-	}
+	if (look_needed &&
+		dw_read(db, "look for cancellations", look_for_marks, NULL) != DW_READ_DONE &&
+		!dw_extension_gone)
+		return now + RETRY_US;
+	look_needed = false;
 	/* during a restart a sweeper would end at once; the next timer starts a sweeper */
 	if (dw_restart_at(db) != DW_NEVER)
 		return DW_NEVER;

@@ -3,40 +3,21 @@
  * dispatch.c
  *	  Decides which executors are woken, started and ended.
  *
- * Run by the timer.  An executor is a background worker that runs the tasks of one role (their
- * owner) in one database.  Each executor needs a place, an element of the array dw_executors.
- *
- * If an owner has ready tasks, the timer first wakes the owner's idle executors, and then starts a
- * new executor.  The timer starts only one executor at a time for each owner.  Owners without
- * executors come first, and the last place is only for them.  If all places are taken, the executor
- * that has been idle longest must end, and busy executors end after their turn
- * (dw_starving_take()).
+ * Run by the timer.  README.md has the rules for executors.  An executor, a dynamic background
+ * worker, runs the tasks of one role (their owner) in one database.  Each executor needs a place,
+ * an element of the array dw_executors.
  *
  * A database may have thousands of owners, each with many lanes, and few executors.  In each round,
  * the timer stops when it has found as many owners as could get an executor.  It checks an owner's
  * lanes only up to the first lane that needs an executor.
  *
- * A task may run for ever, and a running task cannot be moved to another process.  If all executors
- * are stuck, each with one task for more than a second, an owner without executors gets an extra
- * executor, up to twice max_executors in total.  So owners whose tasks hang do not delay other
- * owners.  If few background workers are free (starts.c), an owner whose only executor is stuck has
- * turns like an owner without executors, so that its other tasks run.
- *
- * An executor may fail to answer, because its process is stopped or waits in vain.  The timer does
- * not wait for such an executor.  If a woken executor is late (DW_LATE_US), it counts as stuck, and
- * the timer wakes or starts another executor.  An executor also counts as stuck if it does not end
- * when told to, or does not start for STUCK_US.  The timer wakes up for these limits only while an
- * answer is missing.  Executors take their tasks themselves, so a stuck executor that answers later
- * finds only the tasks that are left.
+ * If few background workers are free (starts.c), an owner whose only executor is stuck has turns
+ * like an owner without executors, so that its other tasks run.  Executors take their tasks
+ * themselves, so a stuck executor that answers later finds only the tasks that are left.
  *
  * A lane that is paused, or whose queue is at a limit, needs no executor (queue_limits.c).  When
  * the queue's rate allows the next task, the timer checks the lane again.  Other processes report
  * all other changes to the timer.
- *
- * Executors are dynamic background workers, which the postmaster never restarts.  If an owner
- * cannot get an executor (no background worker is free, or the role may not connect), the owner is
- * blocked: its lanes wait until the timer tries again, after pauses that become longer.  The timer
- * checks the role's rights before it starts a process.
  *
  *-------------------------------------------------------------------------
  */
@@ -46,7 +27,6 @@
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
-#include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/inject.h"
 #include "../base/settings.h"
@@ -70,16 +50,10 @@
 /* The executors that this timer has started, by place. */
 static BackgroundWorkerHandle **handles = NULL;
 
-/* In a round, the timer checks all owners with ready tasks. */
-typedef struct Woken
-{
-	uint32		round;			/* the round in which the executors were woken */
-	uint32		count;			/* executors woken for tasks of the queue in this round */
-} Woken;
-
-/* Array; the index is the same as in dw_queues. */
-static Woken *woken = NULL;
+/* In a round, the timer checks all owners with ready tasks.  DwOwner.round is the owner's last. */
 static uint32 this_round = 0;
+/* For each place of dw_queues: executors that were woken for tasks of the queue in this round. */
+static uint32 *woken = NULL;
 
 /* The owner that has lacked a background worker longest.  executors_lack is its lack. */
 static Oid	first_lacking = InvalidOid;
@@ -122,23 +96,18 @@ free_if_dead(DwDatabase *db, uint32 place)
 	LWLockRelease(dw_shared->table_lock);
 }
 
-/*
- * Reserves a place for an executor of the owner.  Returns the number of the place, or -1 if no
- * place is free.
- */
-static int
+/* Reserves a place for an executor of the owner.  Returns NULL if no place is free. */
+static DwExecutor *
 reserve_place(DwDatabase *db, Oid owner)
 {
-	int			place = -1;
+	DwExecutor *place = NULL;
 
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-	for (uint32 i = 0; i < dw_shared->nexecutors && place < 0; i++)
-		if (dw_executors[i].state == DW_EXECUTOR_FREE)
-			place = i;
-	if (place >= 0)
+	dw_each_executor(e)
 	{
-		DwExecutor *e = &dw_executors[place];
-
+		if (e->state != DW_EXECUTOR_FREE)
+			continue;
+		place = e;
 		e->database = db->oid;
 		e->owner = owner;
 		e->generation++;
@@ -152,37 +121,23 @@ reserve_place(DwDatabase *db, Oid owner)
 		pg_atomic_write_u32(&e->xid, InvalidTransactionId);
 		pg_atomic_write_u32(&e->stale, DW_FRESH);
 		e->state = DW_EXECUTOR_STARTING;
+		break;
 	}
 	LWLockRelease(dw_shared->table_lock);
 	return place;
 }
 
-/* Returns a hint for the log on how to unblock the owner, or NULL. */
-static const char *
-hint_for(DwBlock reason)
-{
-	switch (reason)
-	{
-		case DW_BLOCK_NO_WORKER:
-			return "You may need to increase \"max_worker_processes\".";
-		case DW_BLOCK_SUPERUSER:
-			return "Set \"delay_wheel.superuser_tasks\" to on, or cancel the tasks.";
-		case DW_BLOCK_NO_CONNECT:
-			return "Use GRANT CONNECT ON DATABASE, or cancel the tasks.";
-		case DW_BLOCK_CLOSED:
-			return "Use ALTER DATABASE ... ALLOW_CONNECTIONS true.";
-		default:
-			return NULL;
-	}
-}
-
-/*
- * Blocks the owner for this reason, for some time.  Logs the block if the reason is new
- * (dw_owner_blocked()).
- */
+/* Blocks the owner for some time.  Logs a new reason (dw_owner_blocked()). */
 static void
 block_owner(DwDatabase *db, Oid owner, DwBlock reason)
 {
+	static const char *const hints[DW_BLOCK_ENDED + 1] = {
+		[DW_BLOCK_NO_WORKER] = "You may need to increase \"max_worker_processes\".",
+		[DW_BLOCK_SUPERUSER] =
+		"Set \"delay_wheel.superuser_tasks\" to on, or cancel the tasks.",
+		[DW_BLOCK_NO_CONNECT] = "Use GRANT CONNECT ON DATABASE, or cancel the tasks.",
+		[DW_BLOCK_CLOSED] = "Use ALTER DATABASE ... ALLOW_CONNECTIONS true."
+	};
 	char	   *name;
 	char	   *text;
 	bool		news;
@@ -204,61 +159,29 @@ block_owner(DwDatabase *db, Oid owner, DwBlock reason)
 			(errcode(reason == DW_BLOCK_NO_WORKER ? ERRCODE_CONFIGURATION_LIMIT_EXCEEDED :
 					 ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION),
 			 errmsg_internal("delay_wheel %s", text),
-			 hint_for(reason) ? errhint("%s", hint_for(reason)) : 0));
+			 hints[reason] ? errhint("%s", hints[reason]) : 0));
 	CommitTransactionCommand();
 }
 
-/*
- * Returns the reason why the role cannot have an executor, or DW_BLOCK_NONE.  Otherwise a login
- * would fail for this reason, at the cost of a process and an error in the log.
- *
- * Sets *can_log_in to true if the role has the attribute LOGIN.
- */
-static DwBlock
-ask_access(Oid owner, bool *can_log_in)
-{
-	DwAccess	access;
-
-	StartTransactionCommand();
-	access = dw_session_access(owner);
-	CommitTransactionCommand();
-
-	*can_log_in = access == DW_ACCESS_LOGIN;
-	switch (access)
-	{
-		case DW_ACCESS_NO_ROLE:
-			return DW_BLOCK_NO_ROLE;
-		case DW_ACCESS_SUPERUSER:
-			return DW_BLOCK_SUPERUSER;
-		case DW_ACCESS_NO_CONNECT:
-			return DW_BLOCK_NO_CONNECT;
-		case DW_ACCESS_CLOSED:
-			return DW_BLOCK_CLOSED;
-		default:
-			return DW_BLOCK_NONE;
-	}
-}
-
-/*
- * Reserves a place and asks the postmaster for a background worker.  Returns false if no
- * place or no background worker is free.
- */
+/* Registers an executor.  Returns false if no place or no background worker is free. */
 static bool
 register_executor(DwDatabase *db, Oid owner, bool can_log_in)
 {
-	int			place = reserve_place(db, owner);
+	DwExecutor *place = reserve_place(db, owner);
 	DwExecutorStart start = {.can_log_in = can_log_in};
+	int			number;
 
-	if (place < 0)
+	if (place == NULL)
 		return false;
-	start.generation = dw_executors[place].generation;
-	if (dw_worker_start("executor", place, &start, sizeof(start), &handles[place]))
+	number = place - dw_executors;
+	start.generation = place->generation;
+	if (dw_worker_start("executor", number, &start, sizeof(start), &handles[number]))
 		return true;
 
-	/* handles[place] is still needed: count_ended_workers() checks it for the end of the worker */
+	/* handles[number] is still needed: count_ended_workers() checks it for the end of the worker */
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-	dw_executors[place].state = DW_EXECUTOR_FREE;
-	dw_executors[place].database = InvalidOid;
+	place->state = DW_EXECUTOR_FREE;
+	place->database = InvalidOid;
 	LWLockRelease(dw_shared->table_lock);
 	return false;
 }
@@ -303,19 +226,28 @@ try_start(DwDatabase *db, Oid owner, bool lacks, bool can_log_in)
 }
 
 /*
- * Starts an executor for the owner.  Returns false if no place or background worker is free.
- *
- * Blocks the owner if it cannot get an executor.  Exception: if only a background worker is
- * missing, an owner that lacks no executor goes on with its present executors.
+ * Starts an executor.  Returns false if no place or background worker is free.  Blocks the owner if
+ * it cannot get an executor, since a login would fail, at the cost of a process and an error in the
+ * log.  But an owner that lacks no executor goes on if only a background worker is missing.
  */
 static bool
 start_executor(DwDatabase *db, Oid owner, bool lacks)
 {
+	static const DwBlock blocks[DW_ACCESS_CLOSED + 1] = {
+		[DW_ACCESS_NO_ROLE] = DW_BLOCK_NO_ROLE,
+		[DW_ACCESS_SUPERUSER] = DW_BLOCK_SUPERUSER,
+		[DW_ACCESS_NO_CONNECT] = DW_BLOCK_NO_CONNECT,
+		[DW_ACCESS_CLOSED] = DW_BLOCK_CLOSED
+	};
 	MemoryContext context = CurrentMemoryContext;
-	bool		can_log_in;
-	DwBlock		block = ask_access(owner, &can_log_in);
+	DwAccess	access;
+	DwBlock		block;
 
-	if (block == DW_BLOCK_NONE && !try_start(db, owner, lacks, can_log_in))
+	StartTransactionCommand();
+	access = dw_session_access(owner);
+	CommitTransactionCommand();
+	block = blocks[access];
+	if (block == DW_BLOCK_NONE && !try_start(db, owner, lacks, access == DW_ACCESS_LOGIN))
 		block = DW_BLOCK_NO_WORKER;
 	if (block == DW_BLOCK_NO_ROLE)
 		dw_owner_dropped(db, owner);
@@ -423,10 +355,7 @@ is_in_service(DwDatabase *db, const DwExecutor *e)
 	return e->database == db->oid && e->state != DW_EXECUTOR_FREE && !e->must_exit;
 }
 
-/*
- * Ends the executor that has been idle longest, if it has been idle for "idle_for" microseconds.
- * Skips executors of the owner "not_of".
- */
+/* Ends the executor that has been idle longest, at least "idle_for" us, and not of this owner. */
 static void
 end_idle_executor(DwDatabase *db, Oid not_of, int64 idle_for)
 {
@@ -466,12 +395,10 @@ dw_dispatch_end_surplus(DwDatabase *db)
 }
 
 /*
- * Starts another executor for the owner if the owner may have one.  Otherwise ends an idle executor
- * of another owner, if fewer executors are already ending than this owner and the "waiting" owners
- * before it need.  If this owner has executors, only executors that have been idle for STUCK_US may
- * end.
- *
- * Returns false if the owner has to wait.
+ * Starts another executor for the owner, or ends an idle executor of another owner, if fewer
+ * executors are already ending than this owner and the "waiting" owners before it need.  For an
+ * owner with executors, only executors that have been idle for STUCK_US end.  Returns false if the
+ * owner has to wait.
  */
 static bool
 provide_executor(DwDatabase *db, Oid owner, uint32 waiting)
@@ -511,45 +438,22 @@ dw_dispatch_expect(DwDatabase *db, DwLane *lane)
 }
 
 /*
- * Returns the count of executors woken in this round for the lane's queue.  Returns NULL if the
- * queue has no place in dw_queues, and so no limits.
- */
-static uint32 *
-woken_for_queue(const DwLane *lane)
-{
-	Woken	   *w;
-
-	if (dw_lane_queue(lane) == NULL)
-		return NULL;
-	w = &woken[lane->queue_place];
-	if (w->round != this_round)
-	{
-		w->round = this_round;
-		w->count = 0;
-	}
-	return &w->count;
-}
-
-/*
- * Wakes idle executors for the tasks of the lane that may begin now.  Returns the number of tasks
- * for which executors are still missing.
- *
- * *coming is the number of executors that are about to take tasks of the owner.  Subtracts from
- * *coming the executors that the lane uses.  Lowers *look_again to the time when limits allow more
- * tasks of the lane.
+ * Wakes idle executors for the tasks of the lane that may begin now.  Returns how many executors
+ * are missing.  Subtracts from *coming, the executors that are about to take tasks of the owner,
+ * those that the lane uses.  Lowers *look_again to the time when limits allow more tasks of the
+ * lane.
  */
 static uint32
 lane_lacks(DwDatabase *db, DwLane *lane, TimestampTz now, uint32 *coming, TimestampTz *look_again)
 {
 	uint32		unlimited = 0;
-	uint32	   *count = woken_for_queue(lane);
+	/* a queue without a place has no limits */
+	uint32	   *count = dw_lane_queue(lane) ? &woken[lane->queue_place] : &unlimited;
 	uint32		room;
 	TimestampTz until;
 	uint32		want = 0;
 
 	DW_COUNT("lanes-dispatched");
-	if (count == NULL)
-		count = &unlimited;
 	if (lane->running >= dw_lane_executors())
 		return 0;
 	if (dw_lane_limit(lane, now, &room, &until) == DW_LIMIT_NONE)
@@ -565,10 +469,7 @@ lane_lacks(DwDatabase *db, DwLane *lane, TimestampTz now, uint32 *coming, Timest
 		n = want > 0 ? wake_executors(db, dw_lane_owner(lane), want) : 0;
 		want -= n;
 		*count += n;
-		/*
-		 * if executors were woken, their tasks use the rate, and the timer checks the rate
-		 * afterwards
-		 */
+		/* tasks of woken executors use the rate, and the timer checks the rate afterwards */
 		if (n == 0)
 			until = DW_NEVER;
 	}
@@ -600,10 +501,7 @@ lane_in_need(DwDatabase *db, DwOwner *owner, int32 from, TimestampTz now, Timest
 	return NULL;
 }
 
-/*
- * Wakes idle executors of all owners, including owners far back in the list, and blocked owners,
- * which get no further executor.
- */
+/* Wakes idle executors of all owners, even of blocked owners, which get no further executor. */
 static void
 wake_idle(DwDatabase *db, TimestampTz now, TimestampTz *look_again)
 {
@@ -641,10 +539,7 @@ count_ended_workers(DwDatabase *db)
 	return n;
 }
 
-/*
- * Returns the number of owners that lack an executor because no background worker is free.  The
- * result is at most the number of places.
- */
+/* Returns the number of owners that lack a background worker, at most the number of places. */
 static uint32
 count_without_worker(DwDatabase *db)
 {
@@ -666,11 +561,9 @@ count_without_worker(DwDatabase *db)
 
 /*
  * Wakes idle executors, and appends the owners that need another executor to *missing: first owners
- * without executors, then other owners, each part in the order of turns.
- *
- * If more owners without executors exist than could get a place, sets *left_out to true, and does
- * not append the surplus.  Lowers *look_again to the time when limits allow more tasks.  Returns
- * the number of owners that lack a background worker.
+ * without executors, then other owners, each part in the order of turns.  Sets *left_out to true if
+ * more owners without executors exist than could get a place.  Lowers *look_again to the time when
+ * limits allow more tasks.  Returns the number of owners that lack a background worker.
  */
 static uint32
 find_missing(DwDatabase *db, TimestampTz now, List **missing, bool *left_out,
@@ -683,6 +576,7 @@ find_missing(DwDatabase *db, TimestampTz now, List **missing, bool *left_out,
 
 	this_round++;
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	memset(woken, 0, db->queue_places * sizeof(*woken));
 	dw_owners_retry(db);
 	first = note_lack(db);
 	if (first != NULL && dw_start_may_be_tried(&db->executors_lack, DW_START_OTHER))
@@ -766,10 +660,7 @@ forget_lacks(DwDatabase *db)
 	dw_lack_ends(&db->executors_lack);
 }
 
-/*
- * Wakes, starts and ends executors, so that ready tasks get an executor.  Returns when the timer
- * must call this again.  If a change is reported, the timer calls this earlier.
- */
+/* Wakes, starts and ends executors, so that ready tasks get an executor. */
 TimestampTz
 dw_dispatch(DwDatabase *db)
 {
@@ -819,7 +710,8 @@ dw_dispatch(DwDatabase *db)
 	LWLockRelease(dw_ready_lock(db));
 	dw_starving_set(&db->timer_news, starving);
 	if (lacking)
-		look_again = Min(look_again, dw_time_add(now, dw_start_wait(&db->executors_lack, DW_START_OTHER)));
+		look_again = Min(look_again, dw_time_add(now, dw_start_wait(&db->executors_lack,
+																	DW_START_OTHER)));
 
 	if (waiting > 0)
 		/* at this time more executors may be stuck, or may have been idle long enough to end */
@@ -854,10 +746,7 @@ forget_times(DwDatabase *db)
 	LWLockRelease(dw_ready_lock(db));
 }
 
-/*
- * Initializes this file for a new timer, before any other function is called.  Executors that a
- * former timer has started are not affected.
- */
+/* Initializes this file.  Executors that a former timer has started are not affected. */
 void
 dw_dispatch_begin(DwDatabase *db)
 {

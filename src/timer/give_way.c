@@ -5,15 +5,10 @@
  *
  * Run by the timer, every DW_GIVE_WAY_US while tasks run.
  *
- * An executor claims a task by deleting its row, so a running task holds a lock on
- * delay_wheel_data.task until its end.  A task may hold more locks, for example on the sequence if
- * the task schedules tasks.  A session that needs the table exclusively (VACUUM FULL, ALTER TABLE,
- * DROP EXTENSION) waits for the end of all running tasks.  Sessions that schedule tasks queue up
- * behind this session, and would wait for the longest task.  So the timer terminates tasks that
- * have run for DW_GIVE_WAY_US.  Such a task is put back, and runs again later.
- *
- * The timer first tries to take each lock that a task may hold, without waiting.  Only if a lock is
- * not free, it reads from the lock manager which processes wait for which.
+ * A running task holds locks until its end: on delay_wheel_data.task, and perhaps on more
+ * relations, for example on the sequence if the task schedules tasks.  The timer first tries to
+ * take each lock that a task may hold, without waiting.  Only if a lock is not free, it reads from
+ * the lock manager which processes wait for which.
  *
  * If the transaction of a session in delay_wait() has read or written tasks, it holds a lock on the
  * tables, too.  This lock may cause a deadlock that PostgreSQL cannot detect: a command waits for
@@ -31,22 +26,26 @@
 #include "storage/lock.h"
 #include "utils/lsyscache.h"
 
-#include "../base/clock.h"
 #include "../base/wing.h"
-#include "../rows/catalog.h"
 #include "../shmem/executors.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
 #include "../task/task.h"
 #include "timer.h"
 
-/* Returns true if this database's executor claimed its task at least DW_GIVE_WAY_US ago. */
+/* Returns true if this database's executor took its task at least DW_GIVE_WAY_US ago. */
+static bool
+is_busy_long(const DwDatabase *db, const DwExecutor *e, TimestampTz now)
+{
+	return e->database == db->oid && e->state == DW_EXECUTOR_BUSY &&
+		now - e->since >= DW_GIVE_WAY_US;
+}
+
+/* Returns true if is_busy_long(), and the executor has claimed its task. */
 static bool
 runs_long(const DwDatabase *db, DwExecutor *e, TimestampTz now)
 {
-	return e->database == db->oid && e->state == DW_EXECUTOR_BUSY &&
-		now - e->since >= DW_GIVE_WAY_US &&
-		pg_atomic_read_u32(&e->xid) != InvalidTransactionId;
+	return is_busy_long(db, e, now) && pg_atomic_read_u32(&e->xid) != InvalidTransactionId;
 }
 
 /*
@@ -56,28 +55,15 @@ runs_long(const DwDatabase *db, DwExecutor *e, TimestampTz now)
 static bool
 is_stuck(const DwDatabase *db, DwExecutor *e, TimestampTz now)
 {
-	return e->database == db->oid && e->state == DW_EXECUTOR_BUSY &&
-		now - e->since >= DW_GIVE_WAY_US &&
+	return is_busy_long(db, e, now) &&
 		pg_atomic_read_u64(&e->autonomous) == 0 && pg_atomic_read_u64(&e->keeps) == 0 &&
 		pg_atomic_read_u32(&e->xid) == InvalidTransactionId;
 }
 
-/* Returns true if test() is true for any executor. */
-static bool
-any_executor(bool (*test) (const DwDatabase *db, DwExecutor *e, TimestampTz now),
-			 const DwDatabase *db, TimestampTz now)
-{
-	dw_each_executor(e)
-		if (test(db, e, now))
-			return true;
-	return false;
-}
-
 /*
- * Returns when to look next: when the first present task will have run for DW_GIVE_WAY_US, but at
- * least DW_GIVE_WAY_US after the last look ("looked").  Includes tasks that are about to run, and
- * transactions that have received messages.  Returns DW_NEVER if no such task or transaction
- * exists.
+ * Returns when the first present task will have run for DW_GIVE_WAY_US, but at least DW_GIVE_WAY_US
+ * after the last look ("looked").  Includes tasks that are about to run, and transactions that have
+ * received messages.  Returns DW_NEVER without such a task or transaction.
  */
 static TimestampTz
 next_look(DwDatabase *db, TimestampTz looked, TimestampTz now)
@@ -101,9 +87,8 @@ next_look(DwDatabase *db, TimestampTz looked, TimestampTz now)
 }
 
 /*
- * Terminates the executor with this pid if its task has run for DW_GIVE_WAY_US, so that the task is
- * put back.  The process "waiter" waits for a lock on this relation.  The log line names process
- * and relation.
+ * Terminates the executor with this pid if its task has run long, so that the task is put back for
+ * the process "waiter", which waits for a lock on this relation.
  */
 static void
 make_give_way(DwDatabase *db, pid_t pid, pid_t waiter, Oid relation)
@@ -134,10 +119,7 @@ make_give_way(DwDatabase *db, pid_t pid, pid_t waiter, Oid relation)
 			 errmsg_internal("delay_wheel %s", text)));
 }
 
-/*
- * Terminates the session with this pid if its transaction received messages at least DW_GIVE_WAY_US
- * ago, so that the messages are due again.
- */
+/* Terminates the session with this pid if it received messages DW_GIVE_WAY_US ago. */
 static void
 make_receiver_give_way(DwDatabase *db, pid_t pid, pid_t waiter, Oid relation)
 {
@@ -153,10 +135,7 @@ make_receiver_give_way(DwDatabase *db, pid_t pid, pid_t waiter, Oid relation)
 			 errmsg_internal("delay_wheel: %s", text)));
 }
 
-/*
- * Puts back long tasks, and messages of long transactions, if they hold a lock on one of these
- * relations for which other processes wait.
- */
+/* Calls make_give_way() for the holders of locks on these relations that others wait for. */
 static void
 put_back_blockers(DwDatabase *db, const Oid *relations, int n)
 {
@@ -205,9 +184,8 @@ look_who_waits(DwDatabase *db)
 }
 
 /*
- * If the time has come, puts back long tasks for whose locks other processes wait, and makes
- * sessions in delay_wait() check for deadlocks.  Returns when to call this again.  Returns DW_NEVER
- * if no task runs and no transaction has received messages.
+ * If the time has come, puts long tasks back for whose locks other processes wait, and makes
+ * sessions in delay_wait() check for deadlocks.
  */
 TimestampTz
 dw_give_way(DwDatabase *db)
@@ -217,10 +195,18 @@ dw_give_way(DwDatabase *db)
 
 	if (next_look(db, looked, now) <= now)
 	{
+		bool		any_long = dw_receivers_oldest(db) <= now - DW_GIVE_WAY_US;
+		bool		any_stuck = false;
+
 		looked = now;
-		if (any_executor(runs_long, db, now) || dw_receivers_oldest(db) <= now - DW_GIVE_WAY_US)
+		dw_each_executor(e)
+		{
+			any_long |= runs_long(db, e, now);
+			any_stuck |= is_stuck(db, e, now);
+		}
+		if (any_long)
 			look_who_waits(db);
-		if (any_executor(is_stuck, db, now))
+		if (any_stuck)
 			dw_wings_doubt_ends(db);
 	}
 	return next_look(db, looked, now);

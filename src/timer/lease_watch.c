@@ -3,28 +3,15 @@
  * lease_watch.c
  *	  Looks for leases that have ended.
  *
- * Run by the timer.  The row of a leased message is due when the lease ends.  Usually the receiver
- * has ended the message by then, and the row is gone.  So a session that leases a message sends no
- * hint, since an entry in memory would be useless.  Instead the session lowers one time for the
- * whole database, at which the first lease ends.  At this time the timer reads the leases that have
- * ended since its last look, by an index of leases.  The timer adds their messages to memory like
- * hinted tasks.
- *
- * A load skips leased rows, since their entries would be useless, or duplicates.
- *
- * The model in test/model calls these steps V2 to V5.
+ * Run by the timer.  The model in test/model calls these steps V2 to V5.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/table.h"
-#include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/snapmgr.h"
 
-#include "../base/clock.h"
-#include "../rows/catalog.h"
 #include "../rows/lease_scan.h"
 #include "../rows/task_rows.h"
 #include "../shmem/groups.h"
@@ -49,9 +36,8 @@ dw_lease_watch_begin(DwDatabase *db)
 }
 
 /*
- * Called by a load that reads a leased row.  Returns false if leases with this end were read
- * already.  Otherwise the watch reads the row when its lease ends, even if plain SQL has changed
- * the end.
+ * For a load that reads a leased row.  Returns false if leases with this end were read already.
+ * Otherwise reads the row at its end, which plain SQL may have changed.
  */
 bool
 dw_lease_watch_reads(DwDatabase *db, TimestampTz end)
@@ -62,24 +48,39 @@ dw_lease_watch_reads(DwDatabase *db, TimestampTz end)
 	return true;
 }
 
-/* Reads up to SLICE leases that ended between "from" and "now".  Returns when to look again. */
-static TimestampTz
-read_ended(DwDatabase *db, Relation rel, TimestampTz from, TimestampTz now, DwTakeHint take)
+/* A look of the watch. */
+typedef struct Look
 {
-	DwLeaseScan *scan = dw_lease_scan_begin(rel, from, GetActiveSnapshot());
-	TimestampTz next = DW_NEVER;
+	DwDatabase *db;
+	TimestampTz from;			/* reads the leases that ended between "from" and "now" */
+	TimestampTz now;
+	DwTakeHint	take;
+	TimestampTz next;			/* when to look again */
+} Look;
+
+/* For dw_read(), step V3: reads up to SLICE leases. */
+static bool
+read_ended(Relation rel, void *arg)
+{
+	Look	   *look = arg;
+	DwDatabase *db = look->db;
+	DwLeaseScan *scan;
 	HeapTuple	tuple;
 	int			n = 0;
 
+	if (!ConditionalLockRelationOid(dw_catalog()->task_lease_index, AccessShareLock))
+		return false;
+	look->next = DW_NEVER;
+	scan = dw_lease_scan_begin(rel, look->from, GetActiveSnapshot());
 	while ((tuple = dw_lease_scan_next(scan)) != NULL)
 	{
 		DwTaskKey	key;
 		DwHint		hint;
 
 		dw_task_key(rel, tuple, &key);
-		if (key.due > now || ++n > SLICE)
+		if (key.due > look->now || ++n > SLICE)
 		{
-			next = key.due;
+			look->next = key.due;
 			break;
 		}
 		if (key.origin != dw_origin_stamp())
@@ -95,66 +96,37 @@ read_ended(DwDatabase *db, Relation rel, TimestampTz from, TimestampTz now, DwTa
 		hint.tid = key.tid;
 		/* with this number the hint is not dropped: the entry of an earlier load may be gone */
 		hint.loads = (uint16) dw_loads_read(&db->timer_news);
-		take(&hint);
+		look->take(&hint);
 	}
 	dw_lease_scan_end(scan);
 	/* V4 */
-	looked_until = Min(next, now);
-	return next;
+	looked_until = Min(look->next, look->now);
+	return true;
 }
 
-/*
- * If the time has come, adds messages whose leases have ended to memory.  Returns when the timer
- * must call this again.  If a session leases a message for a shorter time, the timer calls this
- * earlier.
- */
+/* If the time has come, adds messages whose leases have ended to memory. */
 TimestampTz
 dw_lease_watch(DwDatabase *db, DwTakeHint take)
 {
-	TimestampTz now = dw_now();
-	TimestampTz from;
-	volatile TimestampTz next = now + RETRY_US;
+	Look		look = {.db = db, .now = dw_now(), .take = take};
 
-	if (dw_atomic_read(&db->timer_news.lease_end) > now)
+	if (dw_atomic_read(&db->timer_news.lease_end) > look.now)
 		return dw_atomic_read(&db->timer_news.lease_end);
 	/* V2: before the snapshot is taken, so that no lease that is committed later is missed */
-	from = dw_lease_end_take(&db->timer_news);
+	look.from = dw_lease_end_take(&db->timer_news);
 	/* a lease may have ended before its commit, so the timer could not see it */
-	from = Min(from, looked_until);
-	PG_TRY();
+	look.from = Min(look.from, looked_until);
+	if (dw_read(db, "read leases", read_ended, &look) != DW_READ_DONE)
 	{
-		Relation	rel = dw_read_begin();
-
-		if (dw_extension_gone)
-			next = DW_NEVER;
-		else if (rel != NULL &&
-				 ConditionalLockRelationOid(dw_catalog()->task_lease_index, AccessShareLock))
-		{
-			/* V3 */
-			next = read_ended(db, rel, from, now, take);
-			from = now;
-		}
-		dw_read_end(rel);
+		/* V5: the next look begins at the same time as this look */
+		looked_until = look.from;
+		look.next = dw_extension_gone ? DW_NEVER : look.now + RETRY_US;
 	}
-	PG_CATCH();
-	{
-		dw_read_failed(db, "read leases");
-	}
-	PG_END_TRY();
-	/* V5: if nothing was read, the next look begins at the same time as this look */
-	looked_until = Min(looked_until, from);
-	if (next != DW_NEVER)
-		(void) dw_lease_end_ask(&db->timer_news, next);
+	(void) dw_lease_end_ask(&db->timer_news, look.next);
 	return dw_atomic_read(&db->timer_news.lease_end);
 }
 
-/*---- Waking sessions that wait for a message ----*/
-
-/*
- * Run by the timer, whenever something may have become ready, and when a limit of a queue has
- * ended.  The timer wakes one session for each external queue with a message that can be taken (see
- * shmem/receivers.c).  The sweeper notifies the queue's channel, since a timer commits nothing.
- */
+/*---- Waking sessions that wait for a message (shmem/receivers.c) ----*/
 
 /* Step Q4 of the model: wakes a session for one queue, see dw_wake_receivers(). */
 static TimestampTz
@@ -172,8 +144,8 @@ wake_for_queue(DwDatabase *db, DwQueue *queue)
 }
 
 /*
- * Sets *ask to true if a message that can be taken has become ready: then the sweeper must notify
- * the queue's channel.  Returns the time at which a limit ends and the timer must look again.
+ * Sets *ask to true if the sweeper must notify the queue's channel of a message that has become
+ * ready, since a timer commits nothing.  Returns when a limit ends and the timer must look again.
  */
 static TimestampTz
 notify_for_queue(DwDatabase *db, DwQueue *queue, bool *ask)
@@ -190,8 +162,7 @@ notify_for_queue(DwDatabase *db, DwQueue *queue, bool *ask)
 
 /*
  * Wakes a session for each external queue with a message that can be taken, and requests the
- * notification of its channel.  Returns when the timer must call this again.  If a message becomes
- * ready, the timer calls this earlier.
+ * notification of its channel.
  */
 TimestampTz
 dw_wake_receivers(DwDatabase *db)

@@ -4,25 +4,15 @@
  *	  Loads tasks of the near future from the table into memory.
  *
  * Run by the timer.  The timer never waits for a lock, since it must hand over due tasks in time.
- *
- * Each lane has a cursor: its first key (due time and id) that is not in memory.  The cursor's due
- * time is published as the lane's horizon.  If a task is due by the horizon, the session that
- * commits the task sends a hint to the timer.  Otherwise the session lowers the lane's next_far.
- *
- * A load reads the table from the cursor on.  The load ends at the end of the window (the time
- * ahead of now for which tasks are in memory), when the lane has used its share of memory, or after
- * about a millisecond.  Between two loads the timer empties its inbox and hands over due tasks.
+ * README.md describes cursors, loads and cuts.
  *
  * A database may have thousands of lanes.  The timer looks only at lanes that another process has
  * marked as dirty (dw_lane_dirty), and at lanes whose time in the agenda has come.
  *
  * A process sets a lane's reload_from if the tasks from this due time on must be read again: an
- * inbox was full, plain SQL wrote rows, or an error was raised.  The timer then cuts the lane
- * (drops its entries from this due time on, see near.c), and loads the lane.
+ * inbox was full, plain SQL wrote rows, or an error was raised.
  *
  * The order of the steps, L1 to L7 of the model in test/model, guarantees that no task is missed.
- * Either the row is visible to the load's snapshot, or the session that commits the row sees the
- * horizon, which was published before the snapshot was taken.
  *
  * Rows of another origin came with a copy of another database.  Such rows are in the same index,
  * but in no lane.  Loads skip them.
@@ -38,20 +28,15 @@
 #include "storage/lmgr.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
-#include "utils/rel.h"
 #include "utils/relcache.h"
 #include "utils/snapmgr.h"
 
-#include "../base/clock.h"
 #include "../base/compat.h"
-#include "../base/inject.h"
-#include "../base/settings.h"
 #include "../base/wing.h"
 #include "../base/worker.h"
 #include "../ring/ring.h"
 #include "../rows/catalog.h"
 #include "../rows/lane_scan.h"
-#include "../rows/task_rows.h"
 #include "../shmem/groups.h"
 #include "../shmem/shared.h"
 #include "timer.h"
@@ -106,10 +91,7 @@ static TimestampTz forget_prepared_after = PG_INT64_MIN;
 /* True if this timer has logged that there are tasks of another origin. */
 static bool unarmed_announced = false;
 
-/*
- * Initializes this file without loaded lanes, and requests discovery.  The timer must call this
- * after dw_near_reset() and before any other function of this file.
- */
+/* Initializes this file, and requests discovery.  Called after dw_near_reset(). */
 void
 dw_load_reset(DwDatabase *database)
 {
@@ -172,11 +154,9 @@ enter_found_lane(const DwTaskKey *first)
 }
 
 /*
- * Enters lanes of the table into shared memory, for about SLICE_US.  Reads the index by a skip
- * scan: from the first key of a lane to the first key of the next lane.  Also checks whether tasks
- * of another origin exist.
- *
- * Returns true if the table's end was reached.
+ * Enters lanes of the table into shared memory, for about SLICE_US.  A skip scan of the index reads
+ * the first key of each lane.  Also checks for tasks of another origin.  Returns true at the
+ * table's end.
  */
 static bool
 enter_lanes_of_table(Relation rel)
@@ -215,13 +195,13 @@ enter_lanes_of_table(Relation rel)
 }
 
 /*
- * Deletes the rows of delay_wheel_data.prepared.  For each lane that a transaction has touched,
- * PREPARE TRANSACTION writes a row with the due time from which the lane must be read again.  A
- * visible row belongs to a committed transaction, and is not needed any more: the session that
- * committed has read it, or the timer reads all tasks.  Does nothing if the table is locked.
+ * For dw_read(): deletes the rows of delay_wheel_data.prepared.  For each lane that a transaction
+ * has touched, PREPARE TRANSACTION writes a row with the due time from which the lane must be read
+ * again.  A visible row belongs to a committed transaction, and is not needed any more: the session
+ * that committed has read it, or the timer reads all tasks.  Does nothing if the table is locked.
  */
-static void
-empty_prepared(void)
+static bool
+empty_prepared(Relation tasks, void *arg)
 {
 	Oid			oid = dw_catalog()->prepared;
 	Relation	rel;
@@ -229,19 +209,17 @@ empty_prepared(void)
 	HeapTuple	tuple;
 
 	if (!ConditionalLockRelationOid(oid, RowExclusiveLock))
-		return;
+		return true;
 	rel = table_open(oid, NoLock);
 	scan = systable_beginscan(rel, InvalidOid, false, GetActiveSnapshot(), 0, NULL);
 	while ((tuple = systable_getnext(scan)) != NULL)
 		(void) dw_heap_delete(rel, &tuple->t_self, false);
 	systable_endscan(scan);
 	table_close(rel, NoLock);
+	return true;
 }
 
-/*
- * Starts a reload of all lanes from the database's reload_from: cuts all lanes at this due time,
- * and starts discovery.
- */
+/* Cuts all lanes at the database's reload_from, and starts discovery. */
 static void
 begin_discovery(void)
 {
@@ -271,6 +249,23 @@ wings_have_unarmed(void)
 	return false;
 }
 
+/* For dw_read(): does a slice of discovery. */
+static bool
+discover(Relation rel, void *arg)
+{
+	bool		ended = enter_lanes_of_table(rel);
+
+	DW_INJECT("reload-after-scan");
+	if (ended)
+	{
+		lanes_missing = discovery.lanes_missing;
+		report_unarmed(discovery.unarmed || wings_have_unarmed());
+		(void) empty_prepared(rel, NULL);
+	}
+	discovery.under_way = !ended;
+	return true;
+}
+
 /*
  * Does a slice of discovery, with its own snapshot.  If a session commits a row that discovery has
  * passed, the session has entered the row's lane, or lowers reload_from again.
@@ -278,36 +273,7 @@ wings_have_unarmed(void)
 static void
 go_on_discovering(void)
 {
-	bool		ok = false;
-
-	PG_TRY();
-	{
-		Relation	rel = dw_read_begin();
-
-		if (rel != NULL)
-		{
-			bool		ended = enter_lanes_of_table(rel);
-
-			DW_INJECT("reload-after-scan");
-			if (ended)
-			{
-				lanes_missing = discovery.lanes_missing;
-				report_unarmed(discovery.unarmed || wings_have_unarmed());
-				empty_prepared();
-			}
-			discovery.under_way = !ended;
-			ok = true;
-		}
-		dw_read_end(rel);
-	}
-	PG_CATCH();
-	{
-		ok = false;
-		dw_read_failed(db, "look for lanes");
-	}
-	PG_END_TRY();
-
-	if (!ok)
+	if (dw_read(db, "look for lanes", discover, NULL) != DW_READ_DONE)
 	{
 		discovery.under_way = false;
 		dw_reload_ask(&db->timer_news, discovery.from);
@@ -320,39 +286,19 @@ go_on_discovering(void)
 }
 
 /*
- * Deletes the rows of ended transactions in delay_wheel_data.prepared.  After a failure, the timer
- * tries again later.
- *
- * If a session has an old snapshot, dead rows stay, and each scan of the table takes longer.  So
- * the pause before the next scan grows with the duration of the scan.
+ * Deletes the rows of ended transactions.  If a session has an old snapshot, dead rows stay, and
+ * each scan of the table takes longer.  So the pause before the next scan grows with the duration
+ * of the scan.
  */
 static void
 forget_prepared(void)
 {
 	int64		began = dw_uptime();
-	bool		ok = false;
+	bool		ok;
 
 	/* clear the flag before the snapshot, since processes set the flag after their commits */
 	(void) dw_news_take(&db->timer_news, DW_NEWS_PREPARED);
-
-	PG_TRY();
-	{
-		Relation	rel = dw_read_begin();
-
-		if (rel != NULL)
-		{
-			empty_prepared();
-			ok = true;
-		}
-		dw_read_end(rel);
-	}
-	PG_CATCH();
-	{
-		ok = false;
-		dw_read_failed(db, "forget prepared transactions");
-	}
-	PG_END_TRY();
-
+	ok = dw_read(db, "forget prepared transactions", empty_prepared, NULL) == DW_READ_DONE;
 	forget_prepared_after = dw_now() + FORGETTING_SHARE * (dw_uptime() - began);
 	if (!ok)
 	{
@@ -363,10 +309,7 @@ forget_prepared(void)
 
 /*---- Loading one lane ----*/
 
-/*
- * Returns true if the row that was read last is a message whose lease has not ended.  lease_watch.c
- * adds the message to memory when the lease ends.
- */
+/* Returns true if the row read last is a leased message, which lease_watch.c will add. */
 static bool
 is_left_to_lease_watch(const DwLane *lane, DwLaneScan *scan, TimestampTz due)
 {
@@ -375,11 +318,19 @@ is_left_to_lease_watch(const DwLane *lane, DwLaneScan *scan, TimestampTz due)
 		dw_lease_watch_reads(db, due);
 }
 
+/* A load of a lane. */
+typedef struct Load
+{
+	DwLane	   *lane;
+	TimestampTz to;				/* end of the window */
+	TimestampTz first_left;		/* a lower bound of the due times of the remaining rows; DW_NEVER:
+								 * no row remains */
+} Load;
+
 /*
  * Loads rows that are due before "to", up to a limit, and moves the lane's cursor.  The cursor is
  * always the first key that is not in memory, even if this lane is cut to make room for a row.
- *
- * Returns a lower bound of the due times of the remaining rows, or DW_NEVER if no row remains.
+ * Returns first_left.
  */
 static TimestampTz
 scan_lane(Relation rel, DwLane *lane, TimestampTz to)
@@ -451,6 +402,19 @@ scan_lane(Relation rel, DwLane *lane, TimestampTz to)
 	return first_left;
 }
 
+/* For dw_read(): steps L4n and L5, and the rest of a load in its transaction. */
+static bool
+load_rows(Relation rel, void *arg)
+{
+	Load	   *load = arg;
+
+	DW_INJECT("load-after-snapshot");
+	dw_loaded_begin();
+	load->first_left = scan_lane(rel, load->lane, load->to);
+	DW_INJECT("load-after-scan");
+	return true;
+}
+
 /*
  * Loads a slice of the lane: steps L1 and L3 to L7 of the model.  The caller has applied the lane's
  * cuts before (L2), and checks the lane again afterwards.
@@ -460,54 +424,32 @@ load_lane(DwLane *lane)
 {
 	TimestampTz from_due = lane->cursor_due;
 	int64		from_id = lane->cursor_id;
-	TimestampTz to = Max(dw_time_add(dw_now(), dw_window_us()), from_due);
-	TimestampTz first_left = DW_NEVER;
-	bool		ok = false;
-	int64		retry = LOCKED_RETRY_US;
+	Load		load = {
+		.lane = lane, .to = Max(dw_time_add(dw_now(), dw_window_us()), from_due)
+	};
+	DwRead		result;
 
 	lane->refill_at = PG_UINT32_MAX;
 	/* L1 */
 	DW_INJECT("load-before-take");
 	(void) dw_atomic_take(&lane->next_far);
 	/* L3, B3: published before the snapshot is taken */
-	pg_atomic_write_u64(&lane->horizon, (uint64) to);
+	pg_atomic_write_u64(&lane->horizon, (uint64) load.to);
 	pg_memory_barrier();
 	DW_INJECT("load-after-publish");
-
-	PG_TRY();
-	{
-		Relation	rel = dw_read_begin();
-
-		if (rel != NULL)
-		{
-			DW_INJECT("load-after-snapshot");
-			dw_loaded_begin();
-			first_left = scan_lane(rel, lane, to);
-			DW_INJECT("load-after-scan");
-			ok = true;
-		}
-		dw_read_end(rel);
-	}
-	PG_CATCH();
-	{
-		ok = false;
-		retry = RETRY_US;
-		dw_read_failed(db, "load tasks");
-	}
-	PG_END_TRY();
-
-	if (!ok)
+	result = dw_read(db, "load tasks", load_rows, &load);
+	if (result != DW_READ_DONE)
 	{
 		/* L7: undo the load */
 		dw_near_cut(lane, from_due, from_id);
 		dw_near_apply_cuts();
-		lane->load_after = dw_now() + retry;
+		lane->load_after = dw_now() + (result == DW_READ_LOCKED ? LOCKED_RETRY_US : RETRY_US);
 		return;
 	}
 
 	/* L6 */
 	dw_near_set_cursor(lane, lane->cursor_due, lane->cursor_id);
-	dw_atomic_lower(&lane->next_far, first_left);
+	dw_atomic_lower(&lane->next_far, load.first_left);
 	DW_INJECT("load-after-cursor");
 }
 
@@ -528,10 +470,8 @@ recheck_locked(DwLane *lane, TimestampTz now)
 }
 
 /*
- * Returns when the lane must be loaded.  DW_NEVER means: after a report of another process.
- *
- * If the lane has enough entries in memory, executors wake the timer when fewer than load_below
- * entries are left.  The timer also looks at each lane that was cut.
+ * Returns when the lane must be loaded.  DW_NEVER means: after a report of another process.  If the
+ * lane has enough entries, executors wake the timer when fewer than load_below are left.
  */
 static TimestampTz
 load_time(DwLane *lane, TimestampTz now)
@@ -557,6 +497,42 @@ load_time(DwLane *lane, TimestampTz now)
 
 /*---- Hints of tasks with groups ----*/
 
+/* Hints, and the entries and TIDs of their tasks. */
+typedef struct Hinted
+{
+	const DwHint *hints;
+	int			n;
+	DwEntry    *entries;
+	ItemPointerData *tids;
+} Hinted;
+
+/* For dw_read(): does the work of dw_load_hinted(). */
+static bool
+read_hinted(Relation rel, void *arg)
+{
+	const Hinted *h = arg;
+
+	for (int i = 0; i < h->n; i++)
+	{
+		HeapTuple	tuple = dw_task_find(rel, h->hints[i].id, GetActiveSnapshot());
+		DwTaskKey	key;
+
+		if (tuple == NULL)
+			continue;
+		dw_task_key(rel, tuple, &key);
+		if (key.due == h->hints[i].due)
+		{
+			h->entries[i].due = key.due;
+			h->entries[i].id = key.id;
+			h->entries[i].lane = h->hints[i].lane.index;
+			dw_entry_set_group(&h->entries[i], key.group);
+			h->tids[i] = key.tid;
+		}
+		heap_freetuple(tuple);
+	}
+	return true;
+}
+
 /*
  * Makes entries from n hints for grouped lanes.  Reads the rows, since a hint has no group, and
  * stores the TIDs in "tids".  If a task is gone or was moved, its entry gets the id 0.  The session
@@ -565,58 +541,52 @@ load_time(DwLane *lane, TimestampTz now)
 bool
 dw_load_hinted(const DwHint *hints, int n, DwEntry *entries, ItemPointerData *tids)
 {
-	volatile bool ok = false;
+	Hinted		hinted = {hints, n, entries, tids};
 
 	memset(entries, 0, n * sizeof(DwEntry));
-	PG_TRY();
-	{
-		Relation	rel = dw_read_begin();
-
-		ok = rel != NULL;
-		for (int i = 0; rel != NULL && i < n; i++)
-		{
-			HeapTuple	tuple = dw_task_find(rel, hints[i].id, GetActiveSnapshot());
-			DwTaskKey	key;
-
-			if (tuple == NULL)
-				continue;
-			dw_task_key(rel, tuple, &key);
-			if (key.due == hints[i].due)
-			{
-				entries[i].due = key.due;
-				entries[i].id = key.id;
-				entries[i].lane = hints[i].lane.index;
-				dw_entry_set_group(&entries[i], key.group);
-				tids[i] = key.tid;
-			}
-			heap_freetuple(tuple);
-		}
-		dw_read_end(rel);
-	}
-	PG_CATCH();
-	{
-		ok = false;
-		dw_read_failed(db, "load tasks");
-	}
-	PG_END_TRY();
-	return ok;
+	return dw_read(db, "load tasks", read_hinted, &hinted) == DW_READ_DONE;
 }
 
 /*---- Tasks of groups that were left in the table ----*/
 
-/*
- * Loads up to "room" tasks of a group that were left in the table.  Notes the first remaining task.
- *
- * Tasks that were left were ready, but may be due a little later than now: tasks are handed over a
- * little early, and the clock may have been set back a little.
- */
-static void
-load_group(Relation rel, DwLane *lane, DwGroupLeft left, uint32 room)
+/* Tasks of a group that were left in the table, and how many of them may be loaded. */
+typedef struct Hungry
 {
-	DwGroupScan *scan = dw_group_scan_begin(rel, lane->queue, left.hash, left.due, left.id, GetActiveSnapshot());
+	DwLane	   *lane;
+	DwGroupLeft left;
+	uint32		room;
+} Hungry;
+
+/* Notes the first task of a group that remains in the table. */
+static void
+leave_rest_out(DwLane *lane, const DwGroupLeft *left)
+{
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	dw_group_leave_out(db, lane, left);
+	LWLockRelease(dw_ready_lock(db));
+}
+
+/*
+ * For dw_read(): loads tasks of a group that were left in the table, and notes the first remaining
+ * task.  Tasks that were left were ready, but may be due a little later than now: tasks are handed
+ * over a little early, and the clock may have been set back a little.
+ */
+static bool
+load_group(Relation rel, void *arg)
+{
+	const Hungry *hungry = arg;
+	DwLane	   *lane = hungry->lane;
+	DwGroupLeft left = hungry->left;
+	uint32		room = hungry->room;
+	DwGroupScan *scan;
 	int64		began = dw_uptime();
 	HeapTuple	tuple;
 
+	if (!ConditionalLockRelationOid(dw_catalog()->task_group_index, AccessShareLock))
+		return false;
+	dw_loaded_begin();
+	scan = dw_group_scan_begin(rel, lane->queue, left.hash, left.due, left.id,
+							   GetActiveSnapshot());
 	for (int n = 0; (tuple = dw_group_scan_next(scan)) != NULL; n++)
 	{
 		DwEntry		entry = {.lane = lane - dw_lanes};
@@ -636,9 +606,7 @@ load_group(Relation rel, DwLane *lane, DwGroupLeft left, uint32 room)
 		{
 			left.due = key.due;
 			left.id = key.id;
-			LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-			dw_group_leave_out(db, lane, &left);
-			LWLockRelease(dw_ready_lock(db));
+			leave_rest_out(lane, &left);
 			break;
 		}
 		if (!ours)
@@ -648,39 +616,7 @@ load_group(Relation rel, DwLane *lane, DwGroupLeft left, uint32 room)
 		added++;
 	}
 	dw_group_scan_end(scan);
-}
-
-/* Calls load_group() in its own transaction.  Returns false if the timer must try again later. */
-static bool
-load_hungry(DwLane *lane, const DwGroupLeft *left, uint32 room)
-{
-	volatile bool ok = false;
-
-	PG_TRY();
-	{
-		Relation	rel = dw_read_begin();
-
-		if (rel != NULL && ConditionalLockRelationOid(dw_catalog()->task_group_index, AccessShareLock))
-		{
-			dw_loaded_begin();
-			load_group(rel, lane, *left, room);
-			ok = true;
-		}
-		dw_read_end(rel);
-	}
-	PG_CATCH();
-	{
-		ok = false;
-		dw_read_failed(db, "load tasks");
-	}
-	PG_END_TRY();
-	if (ok)
-		return true;
-	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	dw_group_leave_out(db, lane, left);
-	LWLockRelease(dw_ready_lock(db));
-	lane->load_after = dw_now() + LOCKED_RETRY_US;
-	return false;
+	return true;
 }
 
 /* Loads tasks of the lane's hungry groups (few tasks in memory), for about SLICE_US. */
@@ -690,16 +626,19 @@ feed_groups(DwLane *lane)
 	int64		began = dw_uptime();
 	bool		more = true;
 
-	while (more && dw_uptime() - began <= SLICE_US && lane->load_after <= dw_now() && !dw_extension_gone)
+	while (more && dw_uptime() - began <= SLICE_US && lane->load_after <= dw_now() &&
+		   !dw_extension_gone)
 	{
-		DwGroupLeft left;
-		uint32		room;
+		Hungry		hungry = {.lane = lane};
 
 		LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-		more = dw_groups_feed(db, lane, &left, &room);
+		more = dw_groups_feed(db, lane, &hungry.left, &hungry.room);
 		LWLockRelease(dw_ready_lock(db));
-		if (more)
-			(void) load_hungry(lane, &left, room);
+		if (more && dw_read(db, "load tasks", load_group, &hungry) != DW_READ_DONE)
+		{
+			leave_rest_out(lane, &hungry.left);
+			lane->load_after = dw_now() + LOCKED_RETRY_US;
+		}
 	}
 }
 
@@ -718,10 +657,9 @@ is_hungry(DwLane *lane)
 /*---- The agenda: times at which the timer looks at lanes ----*/
 
 /*
- * Computes when the lane must be loaded, and puts the lane into the agenda or into to_load.
- *
- * Lanes in to_load are loaded in the order in which they were added.  Otherwise an owner that
- * pauses and resumes thousands of lanes again and again could prevent loads of other lanes.
+ * Puts the lane into the agenda or into to_load.  Lanes in to_load are loaded in the order in which
+ * they were added.  Otherwise an owner that pauses and resumes thousands of lanes again and again
+ * could prevent loads of other lanes.
  */
 static void
 schedule_load(DwLane *lane, TimestampTz now)
@@ -772,10 +710,7 @@ note_dirty_lanes(void)
 	DW_INJECT("dirty-after-take");
 }
 
-/*
- * Handles the lanes whose time in the agenda has come: cuts lanes that must be read again, and
- * schedules the load of each lane.
- */
+/* Cuts the lanes that must be read again, and schedules loads, for the agenda's lanes. */
 static void
 look_at_lanes(TimestampTz now)
 {
@@ -911,10 +846,7 @@ dw_load_first_due(void)
 	return first;
 }
 
-/*
- * Prepares a rest until this time.  During the rest no entry is in memory, so lowers next_far of
- * lanes that have waiting entries.
- */
+/* Prepares a rest until this time: waiting entries will be dropped, so lowers next_far. */
 void
 dw_load_rest(TimestampTz until)
 {
@@ -948,11 +880,8 @@ leave_if_idle(DwLane *lane)
 }
 
 /*
- * Gives empty lanes back if places for lanes are short.
- *
- * Keeps empty lanes while at least half of all places are free, since their owners will probably
- * schedule more tasks.  Removes lanes that are not empty from the bitmap.  schedule_load() adds a
- * lane again when the lane is empty.
+ * Gives empty lanes back if less than half of all places for lanes are free.  Otherwise keeps them,
+ * since their owners will probably schedule more tasks.
  */
 void
 dw_load_tidy(void)

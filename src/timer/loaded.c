@@ -4,20 +4,17 @@
  *	  Stores which rows loads have read recently, to drop superfluous hints of these rows.
  *
  * Run by the timer.  A load reads a row as soon as its commit is visible.  The session that commits
- * sends its hint a moment later, so the task would be in memory twice.  If an executor took the
- * task a second time, it would find no row.  But a message that waits for a receiver, or a task
- * that waits in a paused queue, would be counted twice.
+ * sends its hint a moment later, so the task would be in memory twice.  An executor that took the
+ * task a second time would find no row.  But a message that waits for a receiver, or a task that
+ * waits in a paused queue, would be counted twice.
  *
- * So the timer stores which rows were loaded, and drops hints of these rows.  This is safe only if
- * the load has seen all changes that the hint reports.  So loads are numbered.  After a session has
- * written its rows, and before its commit is visible, it reads the number of the last load
- * (DwHint.loads).  If a later load has read a row of this task at this TID, the load has read the
- * committed row and not an older row.  All further loads read the row, too, if it still exists.  A
- * hint can report another change than a written row, such as the end of a lock.  Such a hint gets
- * the number of the last load when it is sent, so no stored load is later.
- *
- * Only the last rows are stored, by id.  If a superfluous hint is not dropped, its task is in
- * memory twice, as described above.
+ * The timer may drop a hint only if the load has seen all changes that the hint reports.  So loads
+ * are numbered.  After a session has written its rows, and before its commit is visible, it reads
+ * the number of the last load (DwHint.loads).  If a later load has read a row of this task at this
+ * TID, the load has read the committed row and not an older row.  All further loads read the row,
+ * too, if it still exists.  A hint can report another change than a written row, such as the end of
+ * a lock.  Such a hint gets the number of the last load when it is sent, so no stored load is
+ * later.
  *
  *-------------------------------------------------------------------------
  */
@@ -28,7 +25,7 @@
 #include "../shmem/news.h"
 #include "timer.h"
 
-/* Number of rows that are stored. */
+/* Number of rows that are stored: the last ones, by id. */
 #define NREMEMBERED		4096
 
 typedef struct Loaded

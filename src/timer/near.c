@@ -7,20 +7,16 @@
  * change ready lists and spares, but never both locks at once.
  *
  * An entry is a task in memory.  First an entry waits in a slot of the ring (each slot contains the
- * tasks of one tick) until the timer opens the slot.  Then the entry waits in a heap in the timer's
- * own memory, which orders the entries of open slots by microsecond.  At the due time the timer
- * hands the entry over: it moves the entry to the lane's ready list.  The heap has a fixed size.
- * Entries that do not fit into the heap stay in their slot, and the timer tries again each
- * millisecond.
+ * tasks of one tick) until the timer opens the slot.  Then it waits in a heap, which orders the
+ * entries of open slots by microsecond.  At the due time the timer hands the entry over: it moves
+ * the entry to the lane's ready list.  Entries that do not fit into the heap stay in their slot,
+ * and the timer tries again each millisecond.
  *
  * The functions here use a clock that is DW_HEAD_START_US fast, since the wake-ups of the timer and
  * then of an executor take about this time.  An executor that is early waits for the due time.
  *
- * Entries are a cache of the table delay_wheel_data.task.  A lane's cursor is its first key (due
- * time and id) that is not in memory.  When memory is short, the timer cuts lanes: it moves a
- * lane's cursor back and drops the entries from the cursor on.  Dropped entries can be loaded again
- * at any time.  A lane without other entries in memory can store one entry in its own record (its
- * spare).  So each lane makes progress even if memory is full.
+ * A lane without other entries in memory can store one entry in its own record (its spare).  So
+ * each lane makes progress even if memory is full.
  *
  *-------------------------------------------------------------------------
  */
@@ -58,6 +54,9 @@ typedef struct Key
 	TimestampTz due;
 	int64		id;
 } Key;
+
+/* A key before all tasks. */
+static const Key first_key = {PG_INT64_MIN, PG_INT64_MIN};
 
 static DwDatabase *db = NULL;
 static DwRing *ring = NULL;
@@ -105,9 +104,7 @@ compare_entry_keys(const void *a, const void *b)
 
 	if (x->due != y->due)
 		return x->due < y->due ? -1 : 1;
-	if (x->id != y->id)
-		return x->id < y->id ? -1 : 1;
-	return 0;
+	return x->id < y->id ? -1 : x->id > y->id;
 }
 
 /*---- The heap of open slots, by due time and id ----*/
@@ -193,10 +190,8 @@ add_to_waiting(DwLane *lane, int by)
 }
 
 /*
- * Returns a lane's share of the database's part of the pool, in entries.
- *
- * A lane may have more entries than its share, in memory that other lanes do not use.  When the
- * pool is empty, the lane must give the surplus back.
+ * Returns a lane's share of the database's part of the pool, in entries.  A lane may have more, but
+ * must give the surplus back when the pool is empty.
  */
 uint32
 dw_near_limit(void)
@@ -218,19 +213,23 @@ dw_near_set_cursor(DwLane *lane, TimestampTz due, int64 id)
 	pg_memory_barrier();
 }
 
+/* Returns true if this key is before the lane's cursor, so that its task must be in memory. */
+bool
+dw_near_is_before_cursor(const DwLane *lane, TimestampTz due, int64 id)
+{
+	return due < lane->cursor_due || (due == lane->cursor_due && id < lane->cursor_id);
+}
+
 /*
  * Makes the timer load the lane again from (due, id) on, because its entries from this key on are
- * out of date, or their memory is needed for other entries.
- *
- * If the lane's cursor is after (due, id), moves it back.  The entries from the cursor on are still
- * in memory: the caller must call dw_near_apply_cuts(), which drops them for all lanes in one pass.
+ * out of date, or their memory is needed.  If this moves the lane's cursor back, the caller must
+ * call dw_near_apply_cuts(), which drops these entries for all lanes in one pass.
  */
 void
 dw_near_cut(DwLane *lane, TimestampTz due, int64 id)
 {
 	Key		   *cut = &cuts[lane - dw_lanes];
-	bool		cursor_moves = due < lane->cursor_due ||
-		(due == lane->cursor_due && id < lane->cursor_id);
+	bool		cursor_moves = dw_near_is_before_cursor(lane, due, id);
 
 	if (cursor_moves)
 		dw_near_set_cursor(lane, due, id);
@@ -248,10 +247,7 @@ dw_near_cut(DwLane *lane, TimestampTz due, int64 id)
 	cut->id = lane->cursor_id;
 }
 
-/*
- * Returns true if the entry stays in ring or heap.  Otherwise subtracts the entry from the waiting
- * entries.
- */
+/* Returns true if the entry stays in ring or heap.  Otherwise counts it as dropped. */
 static bool
 survives_cut(const DwEntry *entry, void *arg)
 {
@@ -273,11 +269,23 @@ ready_survives_cut(const DwEntry *entry, void *arg)
 }
 
 /*
- * Drops entries of the lane's ready list and groups if keep() returns false for them.  Returns the
- * number of dropped entries.  The caller must not hold the ready lock.
- *
- * A long list is removed from the lane and filtered without the lock, so that executors do not
- * wait, and take tasks of other lanes.
+ * Drops the entries of ring and heap for which keep() returns false.  Takes the ring lock.  A slot
+ * that is being opened is begun again.
+ */
+static void
+filter_waiting(DwKeep keep, void *arg)
+{
+	LWLockAcquire(dw_ring_lock(db), LW_EXCLUSIVE);
+	dw_ring_filter(ring, dw_pool, &db->account, keep, arg);
+	LWLockRelease(dw_ring_lock(db));
+	take.chunks_left = 0;
+	heap_filter(keep, arg);
+}
+
+/*
+ * Drops entries of the lane's ready list and groups if keep() returns false.  Returns their number.
+ * The caller must not hold the ready lock: a long list is removed from the lane and filtered
+ * without the lock, so that executors do not wait, and take tasks of other lanes.
  */
 static uint32
 filter_ready(DwLane *lane, DwKeep keep, void *arg)
@@ -323,10 +331,7 @@ cut_spare(DwLane *lane)
 	lane->spare_state = DW_SPARE_FREE;
 }
 
-/*
- * Returns true if a lane with a cut has entries in the ring, the heap or its spare.  If false, the
- * ring, which may be large, need not be scanned.
- */
+/* Returns false if no lane with a cut waits in ring, heap or spare: no scan is needed. */
 static bool
 any_cut_waits(void)
 {
@@ -348,13 +353,7 @@ dw_near_apply_cuts(void)
 
 	/* L2 of the model, and M1, D4 */
 	if (any_cut_waits())
-	{
-		LWLockAcquire(dw_ring_lock(db), LW_EXCLUSIVE);
-		dw_ring_filter(ring, dw_pool, &db->account, survives_cut, NULL);
-		LWLockRelease(dw_ring_lock(db));
-		take.chunks_left = 0;
-		heap_filter(survives_cut, NULL);
-	}
+		filter_waiting(survives_cut, NULL);
 
 	for (uint32 i = 0; i < ncuts; i++)
 	{
@@ -416,12 +415,7 @@ take_sample(Sample *sample, DwLane *lane, Key from)
 	sample->from = from;
 	sample->seen = 0;
 	sample->n = 0;
-	LWLockAcquire(dw_ring_lock(db), LW_EXCLUSIVE);
-	dw_ring_filter(ring, dw_pool, &db->account, add_to_sample, sample);
-	LWLockRelease(dw_ring_lock(db));
-	take.chunks_left = 0;
-	for (uint32 i = 0; i < heap_count; i++)
-		(void) add_to_sample(&heap[i], sample);
+	filter_waiting(add_to_sample, sample);
 	if (lane)
 		(void) filter_ready(lane, add_to_sample, sample);
 	qsort(sample->keys, sample->n, sizeof(Key), compare_entry_keys);
@@ -474,22 +468,19 @@ wait_for_room(DwLane *lane)
 }
 
 /*
- * Makes room in the pool for an entry with the key "wanted".  If a lane has more entries than its
- * share, cuts the lane with most entries to half of its share.  Otherwise drops half of all entries
- * in ring and heap from the key "wanted" on.
- *
- * Returns false if no entry could be dropped.
+ * Makes room in the pool for an entry with the key "wanted": cuts the lane with most entries to
+ * half of its share, if it has more than its share.  Otherwise drops half of all entries in ring
+ * and heap from this key on.  Returns false if no entry could be dropped.
  */
 static bool
 make_room(Key wanted)
 {
-	const Key	first = {PG_INT64_MIN, PG_INT64_MIN};
 	Sample	   *sample = palloc(sizeof(Sample));
 	DwLane	   *lane = greediest_lane();
 	uint32		n;
 	Key			key;
 
-	take_sample(sample, lane, lane ? first : wanted);
+	take_sample(sample, lane, lane ? first_key : wanted);
 	if (sample->n == 0)
 	{
 		pfree(sample);
@@ -505,11 +496,7 @@ make_room(Key wanted)
 	else
 	{
 		key = sample->keys[sample->n / 2];
-		LWLockAcquire(dw_ring_lock(db), LW_EXCLUSIVE);
-		dw_ring_filter(ring, dw_pool, &db->account, cut_lanes_beyond, &key);
-		LWLockRelease(dw_ring_lock(db));
-		for (uint32 i = 0; i < heap_count; i++)
-			(void) cut_lanes_beyond(&heap[i], &key);
+		filter_waiting(cut_lanes_beyond, &key);
 	}
 	pfree(sample);
 	n = ncuts;
@@ -524,18 +511,13 @@ make_room(Key wanted)
 void
 dw_near_obey_quota(void)
 {
-	const Key	first = {PG_INT64_MIN, PG_INT64_MIN};
-
-	while (db->account.used > db->account.quota && make_room(first))
+	while (db->account.used > db->account.quota && make_room(first_key))
 		CHECK_FOR_INTERRUPTS();
 }
 
 /*---- Placing ----*/
 
-/*
- * Adds the entry to the lane's ready list.  Returns false if memory is full.  "tid":
- * dw_ready_push().
- */
+/* Adds the entry to the lane's ready list.  Returns false if memory is full. */
 static bool
 push_ready(DwLane *lane, const DwEntry *entry, const ItemPointerData *tid)
 {
@@ -551,13 +533,9 @@ push_ready(DwLane *lane, const DwEntry *entry, const ItemPointerData *tid)
 }
 
 /*
- * Puts an entry, by its due time, into the lane's ready list, the heap, or the ring.  Takes the
- * ready lock or the ring lock.
- *
- * "tid" is the TID of a grouped task, whose entry has no TID, or NULL if it is not known.  The TID
- * is not stored if the task is not due yet.
- *
- * Returns false, and changes nothing, if memory has no room for the entry.
+ * Puts an entry, by its due time, into the lane's ready list, the heap, or the ring.  "tid" is the
+ * TID of a grouped task, whose entry has no TID, or NULL.  It is not stored if the task is not due
+ * yet.  Returns false, and changes nothing, if memory has no room.
  */
 static bool
 add_near(DwLane *lane, const DwEntry *entry, const ItemPointerData *tid)
@@ -597,10 +575,7 @@ dw_near_is_behind(const DwLane *lane, TimestampTz due)
 	return lane->waiting > 0 && due <= ahead_now();
 }
 
-/*
- * Puts the entry into the lane's spare.  Returns false if the lane has other entries: then it must
- * not use its spare.
- */
+/* Puts the entry into the lane's spare.  Returns false if the lane has other entries. */
 static bool
 put_into_spare(DwLane *lane, const DwEntry *entry)
 {
@@ -629,9 +604,7 @@ put_into_spare(DwLane *lane, const DwEntry *entry)
 }
 
 /*
- * Adds an entry like add_near().  If memory is full, drops other entries to make room, or puts the
- * entry into the lane's spare.
- *
+ * Adds an entry like add_near().  If memory is full, drops other entries, or uses the lane's spare.
  * If the result is false, the caller must ensure that the lane's cursor is not after the entry.
  * The entry's own lane may have been cut to make room.
  */
@@ -650,7 +623,7 @@ dw_near_add_hard(DwLane *lane, const DwEntry *entry, const ItemPointerData *tid)
 	{
 		/* if this lane was cut before the entry, the entry stays in the table */
 		if ((lane->cursor_due != cursor_due || lane->cursor_id != cursor_id) &&
-			!dw_entry_is_before(entry, lane->cursor_due, lane->cursor_id))
+			!dw_near_is_before_cursor(lane, entry->due, entry->id))
 			return false;
 		if (add_near(lane, entry, tid))
 			return true;
@@ -760,11 +733,9 @@ slot_of(TimestampTz due)
 }
 
 /*
- * Returns the due time up to which entries are taken out of the slot of "due".
- *
- * If the heap has no room for all entries, chooses the time so that evenly distributed entries
- * would fill half of the room.  So even a slot with a million entries is scanned at most a few
- * hundred times.
+ * Returns the due time up to which entries are taken out of the slot of "due".  If the heap has no
+ * room for all entries, evenly distributed entries would fill half of the room.  So even a slot
+ * with a million entries is scanned at most a few hundred times.
  */
 static TimestampTz
 take_until(TimestampTz due, TimestampTz now)
@@ -789,10 +760,7 @@ expect(DwLane *lane)
 		expected[nexpected++] = lane;
 }
 
-/*
- * Removes a lane with a task due soon from expected[], and returns it, or returns NULL.
- * dw_near_hand_over() adds such lanes when it opens a slot.
- */
+/* Takes a lane with a task due soon out of expected[], or returns NULL. */
 DwLane *
 dw_near_expected(void)
 {
@@ -800,9 +768,8 @@ dw_near_expected(void)
 }
 
 /*
- * Returns when the timer must look at the ring next, by the fast clock.  The timer opens a slot
- * early, so that entries are sorted and an executor is started in time.  If the heap has no room
- * for all entries of the slot, the timer opens the slot later.
+ * Returns when to look at the ring next, by the fast clock.  The timer opens a slot early, so that
+ * an executor is started in time, unless the heap has no room for all entries.
  */
 static TimestampTz
 ring_next(void)
@@ -927,11 +894,7 @@ keep_none(const DwEntry *entry, void *arg)
 static void
 forget_waiting(void)
 {
-	LWLockAcquire(dw_ring_lock(db), LW_EXCLUSIVE);
-	dw_ring_filter(ring, dw_pool, &db->account, keep_none, NULL);
-	LWLockRelease(dw_ring_lock(db));
-	take.chunks_left = 0;
-	heap_count = 0;
+	filter_waiting(keep_none, NULL);
 	dw_lane_heap_reset(&spares);
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	dw_each_lane(lane, db)
@@ -951,10 +914,9 @@ forget_waiting(void)
 static void
 leave_first(DwLane *lane, uint32 keep)
 {
-	const Key	first = {PG_INT64_MIN, PG_INT64_MIN};
 	Sample	   *sample = palloc(sizeof(Sample));
 
-	take_sample(sample, lane, first);
+	take_sample(sample, lane, first_key);
 	if (sample->n > 1 && sample->seen > keep)
 	{
 		/* at least one task stays, so that a session takes this task and wakes the timer */
@@ -986,10 +948,7 @@ dw_near_leave_ready(uint32 keep)
 	}
 }
 
-/*
- * Removes all entries that a former timer has left in memory.  The timer must call this before any
- * other function of this file.
- */
+/* Removes all entries that a former timer has left in memory.  Called before other functions. */
 void
 dw_near_reset(DwDatabase *database)
 {

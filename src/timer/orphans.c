@@ -5,18 +5,15 @@
  *
  * Run by the timer.  The timer never waits for a lock, and skips locked rows until later.
  *
- * DROP ROLE does not change delay_wheel's rows.  When a role is gone, the timer marks the role's
- * lanes as orphans.  An orphan has no tasks in memory, is not loaded, and gets no executor.  The
- * timer moves the rows of orphans to delay_wheel_data.failed_task, in slices of about a
- * millisecond.
+ * When a role was dropped, the timer marks the role's lanes as orphans.  An orphan has no tasks in
+ * memory, is not loaded, and gets no executor.  The timer moves its rows to
+ * delay_wheel_data.failed_task, in slices.
  *
  * The timer detects a dropped role in three ways: the session that drops the role wakes the timer,
- * the timer reads the table for lanes, or the timer is about to start an executor.  Connected
- * sessions of the role may still schedule tasks.  An orphan's horizon is before all times, so a new
- * task lowers the lane's next_far, and the timer moves this task, too.
- *
- * The timer checks in pg_authid whether a role exists.  Its caches may be older than the commit of
- * DROP ROLE.
+ * the timer reads the table for lanes, or the timer is about to start an executor.  It looks into
+ * pg_authid, since its caches may be older than the commit of DROP ROLE.  Connected sessions of the
+ * role may still schedule tasks.  An orphan's horizon is before all times, so a new task lowers the
+ * lane's next_far, and the timer moves this task, too.
  *
  *-------------------------------------------------------------------------
  */
@@ -29,15 +26,11 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-#include "../base/clock.h"
-#include "../base/inject.h"
-#include "../base/settings.h"
 #include "../base/wing.h"
 #include "../base/worker.h"
 #include "../ring/ring.h"
 #include "../rows/catalog.h"
 #include "../rows/lane_scan.h"
-#include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../shmem/groups.h"
 #include "../shmem/shared.h"
@@ -73,17 +66,15 @@ static bool rows_locked = false;
 /* Number of rows of this orphan that committed slices have moved. */
 static int64 moved = 0;
 
-/* The result of a slice, used only after the slice has committed. */
+/* A slice.  Its result is used only after the slice has committed. */
 typedef struct Slice
 {
+	DwLane	   *lane;			/* the orphan whose tasks are moved, or NULL */
 	int64		moved;			/* number of rows */
 	bool		ended;			/* the lane's last row was reached */
 } Slice;
 
-/*
- * Resets this file, and requests a check of all owners.  The timer must call this before any other
- * function of this file.
- */
+/* Initializes this file, and requests a check of all owners. */
 void
 dw_orphans_reset(DwDatabase *database)
 {
@@ -168,10 +159,7 @@ record_orphan(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 	dw_failed_write(values, nulls, key->attempts, dw_now(), &error);
 }
 
-/*
- * Moves rows of the lane to delay_wheel_data.failed_task, from "reached" on, for about SLICE_US.
- * Cancelled tasks are only deleted.
- */
+/* Moves rows of the lane, from "reached" on, for about SLICE_US.  Only deletes cancelled tasks. */
 static void
 move_to_failed(Relation rel, Slice *slice)
 {
@@ -207,25 +195,6 @@ move_to_failed(Relation rel, Slice *slice)
 			rows_locked = true;
 	}
 	dw_lane_scan_end(scan);
-}
-
-/*
- * Begins a transaction that may write, and locks its tables without waiting.  Returns the table of
- * tasks.  If a table is locked, ends the transaction and returns NULL.
- */
-static Relation
-begin_moving(void)
-{
-	Relation	rel = dw_read_begin();
-
-	if (rel != NULL &&
-		ConditionalLockRelationOid(AuthIdRelationId, AccessShareLock) &&
-		ConditionalLockRelationOid(RelationGetRelid(rel), RowExclusiveLock) &&
-		ConditionalLockRelationOid(dw_catalog()->failed, RowExclusiveLock) &&
-		ConditionalLockRelationOid(dw_catalog()->cancellation, AccessShareLock))
-		return rel;
-	dw_read_end(rel);
-	return NULL;
 }
 
 /* Begins to move the tasks of an orphan. */
@@ -279,10 +248,7 @@ next_orphan(void)
 	return NULL;
 }
 
-/*
- * Called for a lane with tasks in the table.  If the lane is an orphan, requests the move of these
- * tasks.
- */
+/* Called for a lane with tasks in the table.  Requests their move if it is an orphan. */
 void
 dw_orphans_wanted(const DwLane *lane)
 {
@@ -291,8 +257,10 @@ dw_orphans_wanted(const DwLane *lane)
 
 /* Moves a slice of the orphan's tasks.  Does nothing if its role exists again. */
 static void
-empty_lane(Relation rel, DwLane *lane, Slice *slice)
+empty_lane(Relation rel, Slice *slice)
 {
+	DwLane	   *lane = slice->lane;
+
 	if (emptying == DW_NO_LANE)
 		begin_lane(lane);
 	if (dw_role_exists(lane->owner))
@@ -308,17 +276,29 @@ empty_lane(Relation rel, DwLane *lane, Slice *slice)
 	move_to_failed(rel, slice);
 }
 
-/*
- * Checks a slice of the owners, and moves a slice of the orphans' tasks, in one transaction.
- * Returns true if the timer must call this again at once.
- */
+/* For dw_read(): locks the tables without waiting, checks owners, and moves tasks. */
+static bool
+do_slice(Relation rel, void *arg)
+{
+	Slice	   *slice = arg;
+
+	if (!ConditionalLockRelationOid(AuthIdRelationId, AccessShareLock) ||
+		!ConditionalLockRelationOid(RelationGetRelid(rel), RowExclusiveLock) ||
+		!ConditionalLockRelationOid(dw_catalog()->failed, RowExclusiveLock) ||
+		!ConditionalLockRelationOid(dw_catalog()->cancellation, AccessShareLock))
+		return false;
+	check_owners();
+	if (slice->lane != NULL)
+		empty_lane(rel, slice);
+	return true;
+}
+
+/* Does a slice.  Returns true if the timer must call this again at once. */
 bool
 dw_orphans_some(void)
 {
 	TimestampTz now = dw_now();
-	DwLane	   *lane;
 	Slice		slice = {0};
-	bool		ok = false;
 
 	if (dw_news_take(&db->timer_news, DW_NEWS_ROLES))
 	{
@@ -328,29 +308,8 @@ dw_orphans_some(void)
 	}
 	if (dw_orphans_next() > now)
 		return false;
-	lane = next_orphan();
-
-	PG_TRY();
-	{
-		Relation	rel = begin_moving();
-
-		if (rel != NULL)
-		{
-			check_owners();
-			if (lane != NULL)
-				empty_lane(rel, lane, &slice);
-			dw_read_end(rel);
-			ok = true;
-		}
-	}
-	PG_CATCH();
-	{
-		ok = false;
-		dw_read_failed(db, "move tasks of a dropped role");
-	}
-	PG_END_TRY();
-
-	if (!ok)
+	slice.lane = next_orphan();
+	if (dw_read(db, "move tasks of a dropped role", do_slice, &slice) != DW_READ_DONE)
 	{
 		/* the slice was rolled back: begin again with the first row of the lane */
 		if (emptying != DW_NO_LANE)
@@ -360,20 +319,18 @@ dw_orphans_some(void)
 		}
 		emptying = DW_NO_LANE;
 		check_after = now + RETRY_US;
+		return false;
 	}
-	else
+	moved += slice.moved;
+	dw_worker_progress(slice.moved);
+	if (slice.moved > 0)
 	{
-		moved += slice.moved;
-		dw_worker_progress(slice.moved);
-		if (slice.moved > 0)
-		{
-			dw_wings_doubt_ends(db);
-			dw_failed_recorded(db, slice.moved);
-		}
-		if (slice.ended)
-			end_lane(lane);
+		dw_wings_doubt_ends(db);
+		dw_failed_recorded(db, slice.moved);
 	}
-	return ok && dw_orphans_next() <= now;
+	if (slice.ended)
+		end_lane(slice.lane);
+	return dw_orphans_next() <= now;
 }
 
 /* Returns when dw_orphans_some() must be called next, if no other process reports a change. */
@@ -383,10 +340,7 @@ dw_orphans_next(void)
 	return check_at < dw_max_lanes || next_orphan() != NULL ? check_after : DW_NEVER;
 }
 
-/*
- * Returns true if tasks of the lane are being moved.  During the move the lane must not be given
- * back.
- */
+/* Returns true if tasks of the lane are being moved, so that it must not be given back. */
 bool
 dw_orphans_holds(const DwLane *lane)
 {

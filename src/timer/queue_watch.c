@@ -5,7 +5,7 @@
  *
  * Run by the timer.  When a transaction has changed queues or pauses, the timer reads their tables,
  * gives each declared queue a place (an element of the array dw_queues), and pauses or resumes
- * lanes.  The timer also gives queues of a dropped role to the bootstrap superuser.
+ * lanes.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,10 +24,6 @@
 #include "utils/relcache.h"
 #include "utils/snapmgr.h"
 
-#include "../base/clock.h"
-#include "../base/settings.h"
-#include "../rows/catalog.h"
-#include "../rows/task_rows.h"
 #include "../shmem/groups.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
@@ -70,10 +66,7 @@ set_queue(DwQueue *place, const DwDeclaredQueue *queue)
 	place->running = 0;
 }
 
-/*
- * Frees the places of dropped queues, and gives each declared queue a place, if a place is free.
- * Returns true if a place was freed.
- */
+/* Gives places to declared queues, and frees those of dropped queues.  True if one was freed. */
 static bool
 place_queues(DwDatabase *db)
 {
@@ -236,10 +229,7 @@ dw_queues_attach_new_lane(DwDatabase *db, DwLane *lane)
 	LWLockRelease(dw_ready_lock(db));
 }
 
-/*
- * Returns true if the role exists.  *known caches the last existing role, so that the same role is
- * not looked up for each queue.
- */
+/* Returns true if the role exists.  *known caches the last existing role. */
 static bool
 role_exists(Oid role, Oid *known)
 {
@@ -270,10 +260,7 @@ roles_that_exist(Datum all, Oid *known)
 	return construct_array(roles, left, REGROLEOID, sizeof(Oid), true, TYPALIGN_INT);
 }
 
-/*
- * Gives this queue to the bootstrap superuser if its owner was dropped.  Removes dropped roles from
- * its users and receivers.  Returns true if the row was changed.  The table is locked for writing.
- */
+/* Replaces dropped roles in this row.  Returns true if the row was changed. */
 static bool
 adopt_queue(Relation rel, HeapTuple tuple, Oid *known)
 {
@@ -314,12 +301,9 @@ adopt_queue(Relation rel, HeapTuple tuple, Oid *known)
 }
 
 /*
- * Gives queues of dropped roles to the bootstrap superuser, and removes dropped roles from the
- * users and receivers of queues.  Otherwise a dump would contain the OID of the role, which may
- * belong to another role on another server.
- *
- * Runs in the caller's transaction, which has read the tables.  Does nothing if a table is locked.
- * Returns true if a row was changed.
+ * Gives queues of dropped roles to the bootstrap superuser, and removes dropped roles from users
+ * and receivers.  Otherwise a dump would contain the OID of the role, which may belong to another
+ * role on another server.  Does nothing if a table is locked.  Returns true if a row was changed.
  */
 static bool
 adopt_queues(void)
@@ -343,47 +327,38 @@ adopt_queues(void)
 	return any;
 }
 
-/*
- * Updates queues and pauses in shared memory.  "changed" is true if their tables may have changed
- * since the last call.  If a table was locked or an error was raised, returns when the timer must
- * call this again.  Otherwise returns DW_NEVER.
- */
+/* For dw_read(): reads the tables.  Sets *arg to true if a queue was changed. */
+static bool
+read_queue_rows(Relation rel, void *arg)
+{
+	bool	   *adopted = arg;
+
+	if (!dw_read_also(dw_catalog()->queue) || !dw_read_also(dw_catalog()->pause))
+		return false;
+	dw_queue_tables_read(GetActiveSnapshot());
+	*adopted = adopt_queues();
+	return true;
+}
+
+/* Updates queues and pauses in shared memory.  "changed": their tables may have changed. */
 TimestampTz
 dw_queues_look(DwDatabase *db, bool changed)
 {
 	static TimestampTz look_at = DW_NEVER;
-	int64		retry = LOCKED_RETRY_US;
-	bool		ok = false;
 	bool		adopted = false;
+	DwRead		result;
 
 	if (!changed && dw_now() < look_at)
 		return look_at;
-
-	PG_TRY();
+	look_at = DW_NEVER;
+	result = dw_read(db, "read queues", read_queue_rows, &adopted);
+	if (result == DW_READ_DONE)
 	{
-		Relation	rel = dw_read_begin();
-
-		if (rel != NULL &&
-			dw_read_also(dw_catalog()->queue) && dw_read_also(dw_catalog()->pause))
-		{
-			dw_queue_tables_read(GetActiveSnapshot());
-			adopted = adopt_queues();
-			ok = true;
-		}
-		dw_read_end(rel);
-	}
-	PG_CATCH();
-	{
-		ok = adopted = false;
-		retry = RETRY_US;
-		dw_read_failed(db, "read queues");
-	}
-	PG_END_TRY();
-
-	if (ok)
 		apply_tables(db);
-	if (adopted)
-		dw_control_raise(&db->timer_news);
-	look_at = ok || dw_extension_gone ? DW_NEVER : dw_now() + retry;
+		if (adopted)
+			dw_control_raise(&db->timer_news);
+	}
+	else if (!dw_extension_gone)
+		look_at = dw_now() + (result == DW_READ_LOCKED ? LOCKED_RETRY_US : RETRY_US);
 	return look_at;
 }

@@ -4,34 +4,18 @@
  *	  Ends a timer for a while if it has little work.
  *
  * Run by the timer.  A server may have a thousand databases, of which few are busy.  If a timer had
- * no work for delay_wheel.timer_idle_timeout, and will have none for some time, it goes to rest: it
- * publishes the end of its rest (DwTimerNews.rest_until), and its process ends.  The launcher
- * starts a timer again before this time, or when a session lowers the time.  The handshake in
- * timer.c ensures that no change that sessions store at this moment is lost.
+ * no work for delay_wheel.timer_idle_timeout, and will have none for some time, it goes to rest, as
+ * control/README.md describes.  The handshake in timer.c ensures that no change that sessions store
+ * at this moment is lost.
  *
  * A timer that rests drops all entries, and the next timer reads the table again.  So a timer with
- * many entries does not rest.
- *
- * A timer with due messages does not rest, since sessions receive these messages from memory.  But
- * if another database lacks a background worker, a timer without work gives way (DW_CAN_GIVE_WAY):
- * it rests, and leaves the ready messages in memory.  Sessions still receive them.  Sessions
- * request a timer when few messages are left, when a message must come back, and after they have
- * received some messages.  So no message waits for ever.  But while the next timer reads the table,
- * a session may find no message.
- *
- * A server may have fewer background workers than databases.  If few workers are free
- * (dw_workers_are_few()), a timer that can rest rests at once, and a process that starts a worker
- * asks a sleeping timer to rest (dw_timers_make_way()).  When the server starts, the databases get
- * timers one after the other.  A timer without near tasks ends after it has read the table.
+ * many entries does not rest.  If few workers are free (dw_workers_are_few()), a timer that can
+ * rest rests at once.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "miscadmin.h"
-
-#include "../base/clock.h"
-#include "../base/settings.h"
 #include "../shmem/executors.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
@@ -104,10 +88,7 @@ reread_messages(DwDatabase *db)
 	dw_near_apply_cuts();
 }
 
-/*
- * From time to time checks waiting messages, or sessions that wait for messages, since they prevent
- * the timer from resting.  Lowers *look_at to the time of the next check.
- */
+/* From time to time reads waiting messages again, since they prevent a rest.  Lowers *look_at. */
 static void
 look_at_messages(DwDatabase *db, TimestampTz *look_at)
 {
@@ -148,10 +129,7 @@ dw_rest_is_due(DwDatabase *db, DwCanRest how, TimestampTz *look_at)
 	return false;
 }
 
-/*
- * Step Z4: drops all entries before a rest until this time.  The next timer does not need the
- * entries, and other databases need the memory.
- */
+/* Step Z4: drops all entries before a rest until this time, since others need the memory. */
 void
 dw_rest_give_up(DwDatabase *db, DwCanRest how, TimestampTz until)
 {

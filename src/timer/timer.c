@@ -3,18 +3,14 @@
  * timer.c
  *	  The timer: the process that hands over tasks of one database when they are due.
  *
- * Run by the timer.  Each database with the extension has a timer: a session of the bootstrap
- * superuser that runs no SQL and no task.
+ * Run by the timer: in each database with the extension, a session of the bootstrap superuser that
+ * runs no SQL and no task.
  *
- * The timer takes hints of committed tasks from its inbox, loads the tasks of the near future from
- * the table, moves due tasks to the ready lists, and starts executors.  Between these steps the
- * timer sleeps exactly until the next work is due.  The timer does not poll: the handshake in
- * sleep_until_needed(), steps H1 to H3 of the model in test/model, ensures that no event is missed.
- *
- * If the timer ends for any reason, the launcher starts another timer, which begins without entries
- * and reads the table.  Commands that need the database without sessions (hold.c), and changes of
- * the database's settings, make the timer end.  The timer also ends after the clock was set back,
- * since times in its memory and in shared memory are too late by the new clock.
+ * The timer does not poll: the handshake in sleep_until_needed(), steps H1 to H3 of the model in
+ * test/model, ensures that no event is missed.  If the timer ends for any reason, the launcher
+ * starts another timer, which begins without entries and reads the table.  The timer itself ends
+ * when a command needs the database without sessions (hold.c), when settings of the database have
+ * changed, and when the clock was set back.
  *
  *-------------------------------------------------------------------------
  */
@@ -29,11 +25,7 @@
 #include "utils/snapmgr.h"
 
 #include "../base/alarm.h"
-#include "../base/clock.h"
 #include "../base/compat.h"
-#include "../base/inject.h"
-#include "../base/settings.h"
-#include "../base/worker.h"
 #include "../ending/ending.h"
 #include "../ring/ring.h"
 #include "../rows/catalog.h"
@@ -48,11 +40,8 @@
 
 static DwDatabase *db = NULL;
 
-/* True if this timer ends because another process has requested its end. */
-static bool let_go = false;
-
-/* True if this timer ends because it goes to rest. */
-static bool rests = false;
+/* How this timer ends, unless it gets a SIGTERM. */
+static DwProcessEnd ends_as = DW_PROCESS_FAILED;
 
 /* Value of "control" before the timer last looked at queues, pauses and marks. */
 static uint32 control_seen = 0;
@@ -101,8 +90,8 @@ give_database_back(int code, Datum arg)
 		dw_executors_end(db, InvalidOid);
 
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-	dw_process_ends(&db->timer, rests ? DW_PROCESS_RESTS :
-					let_go || dw_worker_terminated() ? DW_PROCESS_FINISHED : DW_PROCESS_FAILED);
+	dw_process_ends(&db->timer, ends_as == DW_PROCESS_FAILED && dw_worker_terminated() ?
+					DW_PROCESS_FINISHED : ends_as);
 	db->absent = dw_extension_gone;
 	if (dw_extension_gone)
 		dw_quits_forget_database(db->oid);
@@ -156,8 +145,10 @@ take_database(Datum number)
 static bool
 timer_asked_to_end(void)
 {
-	let_go = dw_database_is_held(db) || dw_restart_at(db) <= dw_now();
-	return let_go;
+	if (!dw_database_is_held(db) && dw_restart_at(db) > dw_now())
+		return false;
+	ends_as = DW_PROCESS_FINISHED;
+	return true;
 }
 
 /* If the clock was set back, makes this timer end, since the next timer has no outdated times. */
@@ -189,9 +180,8 @@ obey_settings(void)
 }
 
 /*
- * Exits if the database does not have the extension.  The launcher also starts timers for this
- * check.  A timer without the extension ends before its state is DW_PROCESS_RUNNING, and the
- * launcher continues with the next database.
+ * Exits if the database does not have the extension, before the state is DW_PROCESS_RUNNING.  The
+ * launcher also starts timers for this check, and continues with the next database.
  */
 static void
 require_extension(void)
@@ -234,9 +224,7 @@ begin_service(void)
 }
 
 /*
- * Reads queues, pauses and marks of delay_cancel_all(), if they were changed or it is time.
- * "first" is true at the first call of this timer.  Returns when the timer must call this again.
- * After a change, the timer calls this earlier.
+ * Reads queues, pauses and marks of delay_cancel_all(), if they were changed, or at the first call.
  */
 static TimestampTz
 look_at_control(bool first)
@@ -260,13 +248,6 @@ look_at_control(bool first)
 static DwHint to_read[INBOX_SLICE];
 static int	nto_read = 0;
 
-/* Returns true if this key is before the lane's cursor, so that its task must be in memory. */
-static bool
-is_before_cursor(const DwLane *lane, TimestampTz due, int64 id)
-{
-	return due < lane->cursor_due || (due == lane->cursor_due && id < lane->cursor_id);
-}
-
 /* Steps D2 to D4: puts a task before the cursor into memory.  "tid": see add_near(). */
 static void
 add_hinted(const DwEntry *entry, const ItemPointerData *tid)
@@ -274,7 +255,7 @@ add_hinted(const DwEntry *entry, const ItemPointerData *tid)
 	DwLane	   *lane = &dw_lanes[entry->lane];
 
 	/* D3: the task is beyond the cursor, so a later load will read it */
-	if (!is_before_cursor(lane, entry->due, entry->id))
+	if (!dw_near_is_before_cursor(lane, entry->due, entry->id))
 	{
 		dw_atomic_lower(&lane->next_far, entry->due);
 		dw_lane_dirty(db, lane);
@@ -323,6 +304,7 @@ take_hint(const DwHint *hint)
 {
 	DwLane	   *lane = &dw_lanes[hint->lane.index];
 	DwEntry		entry = {.due = hint->due, .id = hint->id, .lane = hint->lane.index};
+	bool		before_cursor;
 
 	if (pg_atomic_read_u32(&lane->generation) != hint->lane.generation ||
 		lane->database != db->oid)
@@ -331,14 +313,15 @@ take_hint(const DwHint *hint)
 		dw_reload_ask(&db->timer_news, hint->due);
 		return;
 	}
-	if (is_before_cursor(lane, hint->due, hint->id) && dw_loaded_has(hint))
+	before_cursor = dw_near_is_before_cursor(lane, hint->due, hint->id);
+	if (before_cursor && dw_loaded_has(hint))
 	{
 		DW_COUNT("hints-superfluous");
 		return;
 	}
 	entry.block = ItemPointerGetBlockNumberNoCheck(&hint->tid);
 	entry.offset = ItemPointerGetOffsetNumberNoCheck(&hint->tid);
-	if (!lane->grouped || !is_before_cursor(lane, hint->due, hint->id))
+	if (!lane->grouped || !before_cursor)
 		add_hinted(&entry, NULL);
 	else if (nto_read < INBOX_SLICE)
 		to_read[nto_read++] = *hint;
@@ -397,11 +380,10 @@ anything_new(void)
 }
 
 /*
- * Sleeps until this time, or until another process wakes this timer.
- *
- * The handshake: the timer publishes until when it sleeps, and then checks again for work.  A
- * committing session stores its work, and then reads until when the timer sleeps.  So the timer
- * sees the work, or the session sees that the timer sleeps.
+ * Sleeps until this time, or until another process wakes this timer.  The timer publishes until
+ * when it sleeps, and then checks again for work.  A committing session stores its work, and then
+ * reads until when the timer sleeps.  So the timer sees the work, or the session sees that the
+ * timer sleeps.
  */
 static void
 sleep_until_needed(TimestampTz until)
@@ -443,17 +425,14 @@ go_to_rest(DwCanRest how, TimestampTz until)
 	/* Z3 */
 	if (anything_new() || !dw_rest_is_undisturbed(db, how))
 	{
-		/*
-		 * publish the timer first: before this, a session that finds no timer lowers the end of the
-		 * rest
-		 */
+		/* the timer first: until then a session that finds no timer lowers the end of the rest */
 		dw_process_publish(&db->timer);
 		dw_rest_publish(&db->timer_news, DW_AWAKE);
 		return false;
 	}
 	DW_INJECT("rest-before-end");
 	dw_rest_give_up(db, how, until);
-	rests = true;
+	ends_as = DW_PROCESS_RESTS;
 	return true;
 }
 

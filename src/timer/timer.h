@@ -3,6 +3,9 @@
  * timer.h
  *	  Functions that the files of the timer share.
  *
+ * If a function returns a time, the timer must call it again then, and earlier if another process
+ * reports a change.
+ *
  *-------------------------------------------------------------------------
  */
 #ifndef DW_TIMER_H
@@ -13,7 +16,12 @@
 #include "datatype/timestamp.h"
 #include "storage/itemptr.h"
 
+#include "../base/clock.h"
+#include "../base/inject.h"
+#include "../base/settings.h"
+#include "../base/worker.h"
 #include "../ring/ring.h"
+#include "../rows/catalog.h"
 #include "../rows/task_rows.h"
 #include "../shmem/shared.h"
 
@@ -67,6 +75,7 @@ extern bool dw_loaded_has(const DwHint *hint);
 extern void dw_near_reset(DwDatabase *database);
 extern void dw_near_leave_ready(uint32 keep);
 extern bool dw_near_add_hard(DwLane *lane, const DwEntry *entry, const ItemPointerData *tid);
+extern bool dw_near_is_before_cursor(const DwLane *lane, TimestampTz due, int64 id);
 extern bool dw_near_is_behind(const DwLane *lane, TimestampTz due);
 extern uint32 dw_near_limit(void);
 extern void dw_near_cut(DwLane *lane, TimestampTz due, int64 id);

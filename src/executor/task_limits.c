@@ -1,14 +1,9 @@
 /*-------------------------------------------------------------------------
  *
- * task_log.c
- *	  The limit for a task's messages in the server's log.
+ * task_limits.c
+ *	  The limits of a run: its messages in the server's log, and its timeout.
  *
  * Run by executors.
- *
- * An executor has no client that gets notices, but a task can write to the server's log: by RAISE
- * WARNING or LOG, debug_print_plan, VERBOSE.  Messages beyond delay_wheel.max_task_log are left out
- * of the log, and the task is cancelled.  A task that catches the cancel fails at its end.  So no
- * work of a task takes effect without its messages, and auditing can rely on the messages.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,11 +11,20 @@
 
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
+#include "storage/latch.h"
 #include "tcop/tcopprot.h"
+#include "utils/timeout.h"
 
-#include "../base/errors.h"
-#include "../base/settings.h"
 #include "executor.h"
+
+/*---- Messages in the log ----*/
+
+/*
+ * An executor has no client that gets notices, but a task can write to the server's log: by RAISE
+ * WARNING or LOG, debug_print_plan, VERBOSE.  Messages beyond delay_wheel.max_task_log are left out
+ * of the log, and the task is cancelled.  A task that catches the cancel fails at its end.  So no
+ * work of a task takes effect without its messages, and auditing can rely on the messages.
+ */
 
 static emit_log_hook_type prev_hook = NULL;
 static bool counting = false;	/* true while the task's own code runs */
@@ -43,10 +47,7 @@ size_of(const ErrorData *error)
 		(error->hide_stmt ? 0 : length_of(debug_query_string));
 }
 
-/*
- * emit_log_hook: counts a message that is about to be written.  FATAL messages are not counted,
- * since they are the last messages of the process.
- */
+/* emit_log_hook: counts a message, but not FATAL, the last message of the process. */
 static void
 count_message(ErrorData *error)
 {
@@ -74,10 +75,7 @@ dw_task_log_install(void)
 	emit_log_hook = count_message;
 }
 
-/*
- * Begins to count.  The task's own code runs from now on, until dw_task_log_end() or
- * dw_task_error().
- */
+/* Begins to count: the task's own code runs, until dw_task_log_end() or dw_task_error(). */
 void
 dw_task_log_begin(void)
 {
@@ -129,9 +127,8 @@ ask_for_reason(ErrorData *error)
 }
 
 /*
- * For PG_CATCH: stops counting, and returns the current error of the task, in the current memory
- * context.  If the task has exceeded the limit, returns an error for this.  Otherwise another
- * extension may explain a cancel.
+ * For PG_CATCH: stops counting, and returns the task's error, in this memory context.  If the task
+ * has exceeded the limit, this is the error.  Otherwise another extension may explain a cancel.
  */
 ErrorData *
 dw_task_error(void)
@@ -151,10 +148,7 @@ dw_task_error(void)
 	return error;
 }
 
-/*
- * Returns the running task's SQL for the log and views, limited to DW_MAX_ERROR_TEXT bytes, in the
- * current memory context.
- */
+/* Returns SQL for log and views, cut to DW_MAX_ERROR_TEXT bytes, in this memory context. */
 const char *
 dw_logged_sql(const char *sql)
 {
@@ -168,4 +162,90 @@ dw_logged_sql(const char *sql)
 	memcpy(begin, sql, length);
 	strcpy(begin + length, "...");
 	return begin;
+}
+
+/*---- The timeout of a task or a batch ----*/
+
+/*
+ * PostgreSQL does not use the timer of statement_timeout in background workers, so this file can
+ * use it.
+ *
+ * A timeout sends one cancel.  SQL can catch the cancel (WHEN query_canceled) and continue forever.
+ * So if the task has not ended GRACE_MS after its timeout, the process ends itself.  While the
+ * cancel is still pending, the process does not end itself: the task is in code that cannot be
+ * interrupted, and the cancel takes effect after this code.
+ */
+
+/* Time in ms from the timeout until the process ends itself, if the task continues. */
+#define GRACE_MS		5000
+
+static bool armed = false;
+static volatile sig_atomic_t ends_process = false;
+
+/* Timeout handler: terminates this process, unless the cancel is still pending. */
+static void
+end_process(void)
+{
+	if (QueryCancelPending)
+		return;
+	ends_process = true;
+	ProcDiePending = true;
+	InterruptPending = true;
+	SetLatch(MyLatch);
+}
+
+/* Returns the id of the timeout that ends the process.  The first call registers the timeout. */
+static TimeoutId
+end_timeout(void)
+{
+	static TimeoutId id = MAX_TIMEOUTS;
+
+	if (id == MAX_TIMEOUTS)
+		id = RegisterTimeout(USER_TIMEOUT, end_process);
+	return id;
+}
+
+/*
+ * Begins a timeout, which cancels this process's work after ms milliseconds.  0 means no timeout.
+ */
+void
+dw_timeout_arm(int ms)
+{
+	EnableTimeoutParams both[2] = {
+		{.id = STATEMENT_TIMEOUT, .type = TMPARAM_AFTER, .delay_ms = ms},
+		{.type = TMPARAM_EVERY, .delay_ms = (int) Min((int64) ms + GRACE_MS, PG_INT32_MAX)}
+	};
+
+	armed = ms > 0;
+	if (!armed)
+		return;
+	both[1].id = end_timeout();
+	enable_timeouts(both, lengthof(both));
+}
+
+/* Disables the timeout, if dw_timeout_arm() has enabled it. */
+void
+dw_timeout_disarm(void)
+{
+	if (armed)
+	{
+		DisableTimeoutParams both[2] = {{.id = STATEMENT_TIMEOUT}, {.id = end_timeout()}};
+
+		disable_timeouts(both, lengthof(both));
+	}
+	armed = false;
+}
+
+/* Returns true if the timeout was armed and has expired.  To be called before it is disarmed. */
+bool
+dw_timeout_struck(void)
+{
+	return armed && !get_timeout_active(STATEMENT_TIMEOUT);
+}
+
+/* Returns true if this process ends because a task went on after its timeout. */
+bool
+dw_timeout_ends_process(void)
+{
+	return ends_process;
 }
