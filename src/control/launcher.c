@@ -59,7 +59,6 @@
 #include "utils/memutils.h"
 #include "utils/relcache.h"
 #include "utils/snapmgr.h"
-#include "utils/timestamp.h"
 
 #include "../base/alarm.h"
 #include "../base/clock.h"

@@ -20,15 +20,12 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
 #include "access/htup.h"
-#include "access/htup_details.h"
 #include "access/table.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
 #include "utils/memutils.h"
-#include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 

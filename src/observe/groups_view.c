@@ -11,14 +11,11 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "access/table.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "storage/lwlock.h"
-#include "utils/builtins.h"
-#include "utils/rel.h"
 #include "utils/snapmgr.h"
 
 #include "../base/clock.h"

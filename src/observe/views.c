@@ -27,7 +27,6 @@
 #include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/array.h"
-#include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/relcache.h"
 #include "utils/snapmgr.h"

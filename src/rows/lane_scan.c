@@ -27,7 +27,6 @@
 #include "access/tableam.h"
 #include "access/visibilitymap.h"
 #include "executor/tuptable.h"
-#include "storage/block.h"
 #include "storage/bufmgr.h"
 #include "utils/fmgroids.h"
 #include "utils/relcache.h"

@@ -14,13 +14,7 @@
 #include "access/genam.h"
 #include "access/skey.h"
 #include "access/stratnum.h"
-#include "access/table.h"
-#include "access/xact.h"
-#include "storage/bufmgr.h"
-#include "storage/lmgr.h"
 #include "utils/fmgroids.h"
-#include "utils/rel.h"
-#include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
 #include "../base/clock.h"
