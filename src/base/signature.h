@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * signature.h
- *	  Checks of rows that functions return, and of calls by triggers.
+ *	  Checks of rows that functions return, and of calls by triggers; own SQL.
  *
  *-------------------------------------------------------------------------
  */
@@ -52,5 +52,7 @@ extern Datum dw_make_row(FunctionCallInfo fcinfo, const DwColumn *row, int n);
 extern bool dw_is_our_schema(Oid schema);
 extern bool dw_is_channel(const char *name);
 extern TriggerData *dw_require_trigger(FunctionCallInfo fcinfo, const char *function, bool for_row);
+extern int	dw_own_sql_begin(void);
+extern void dw_own_sql_end(int nest_level);
 
 #endif							/* DW_SIGNATURE_H */

@@ -60,7 +60,6 @@
 #include "utils/relcache.h"
 #include "utils/snapmgr.h"
 
-#include "../base/alarm.h"
 #include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/inject.h"

@@ -56,7 +56,7 @@
 #include "utils/snapmgr.h"
 
 #include "../base/compat.h"
-#include "../base/own_sql.h"
+#include "../base/signature.h"
 #include "../shmem/executors.h"
 #include "task.h"
 

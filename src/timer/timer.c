@@ -28,7 +28,6 @@
 #include "storage/latch.h"
 #include "utils/snapmgr.h"
 
-#include "../base/alarm.h"
 #include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/inject.h"
