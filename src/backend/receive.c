@@ -58,7 +58,7 @@
 #include "../ending/ending.h"
 #include "../rows/catalog.h"
 #include "../rows/more.h"
-#include "../rows/lease_scan.h"
+#include "../rows/scans.h"
 #include "../rows/task_rows.h"
 #include "../shmem/groups.h"
 #include "../shmem/lanes.h"

@@ -32,7 +32,7 @@
 #include "../base/inject.h"
 #include "../base/wing.h"
 #include "../rows/catalog.h"
-#include "../rows/lane_scan.h"
+#include "../rows/scans.h"
 #include "../rows/task_rows.h"
 #include "../shmem/committing.h"
 #include "../shmem/lanes.h"

@@ -38,7 +38,7 @@
 #include "../base/settings.h"
 #include "../base/worker.h"
 #include "../rows/catalog.h"
-#include "../rows/lane_scan.h"
+#include "../rows/scans.h"
 #include "../shmem/shared.h"
 #include "../shmem/stats.h"
 #include "../sweeper/sweeper.h"
@@ -233,7 +233,7 @@ share_room(void)
 static void
 count_rows(Relation rel)
 {
-	DwFailedScan *scan = dw_failed_scan_begin(rel, BackwardScanDirection, pass.reached.failed_at,
+	DwRowScan *scan = dw_failed_scan_begin(rel, BackwardScanDirection, pass.reached.failed_at,
 											  pass.reached.id, GetActiveSnapshot());
 	int64		began = dw_uptime();
 	bool		ended = false;
@@ -252,7 +252,7 @@ count_rows(Relation rel)
 		pass.counted++;
 		pass.reached = at;
 	}
-	dw_failed_scan_end(scan);
+	dw_row_scan_end(scan);
 	if (ended)
 	{
 		int64		room = Max(dw_failed_max_count - pass.counted, 0) + dw_failed_max_count / 100;
@@ -270,7 +270,7 @@ count_rows(Relation rel)
 static bool
 delete_oldest(Relation rel)
 {
-	DwFailedScan *scan = dw_failed_scan_begin(rel, ForwardScanDirection, pass.reached.failed_at,
+	DwRowScan *scan = dw_failed_scan_begin(rel, ForwardScanDirection, pass.reached.failed_at,
 											  pass.reached.id, GetActiveSnapshot());
 	int64		began = dw_uptime();
 	TimestampTz now = dw_now();
@@ -320,7 +320,7 @@ delete_oldest(Relation rel)
 			pass.surplus--;
 		}
 	}
-	dw_failed_scan_end(scan);
+	dw_row_scan_end(scan);
 	pass.deleted += deleted;
 	return ended;
 }

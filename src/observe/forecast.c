@@ -38,7 +38,7 @@
 #include "../base/compat.h"
 #include "../base/signature.h"
 #include "../rows/catalog.h"
-#include "../rows/lane_scan.h"
+#include "../rows/scans.h"
 #include "../rows/task_rows.h"
 #include "../shmem/shared.h"
 #include "../task/marks.h"

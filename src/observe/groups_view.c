@@ -22,7 +22,7 @@
 #include "../base/signature.h"
 #include "../ring/lane_heap.h"
 #include "../rows/catalog.h"
-#include "../rows/lane_scan.h"
+#include "../rows/scans.h"
 #include "../rows/task_rows.h"
 #include "../shmem/groups.h"
 #include "../shmem/shared.h"
@@ -127,7 +127,7 @@ name_of(Relation rel, const Shown *shown)
 {
 	char	   *name = NULL;
 	HeapTuple	tuple;
-	DwGroupScan *scan;
+	DwRowScan *scan;
 
 	if (shown->group.ready > 0)
 	{
@@ -138,9 +138,9 @@ name_of(Relation rel, const Shown *shown)
 		return name;
 	scan = dw_group_scan_begin(rel, shown->queue, shown->group.hash, PG_INT64_MIN, PG_INT64_MIN,
 							   GetActiveSnapshot());
-	for (int i = 0; i < MOST_ROWS && name == NULL && (tuple = dw_group_scan_next(scan)) != NULL; i++)
+	for (int i = 0; i < MOST_ROWS && name == NULL && (tuple = dw_row_scan_next(scan)) != NULL; i++)
 		name = name_in_row(rel, tuple, shown);
-	dw_group_scan_end(scan);
+	dw_row_scan_end(scan);
 	return name;
 }
 

@@ -40,7 +40,7 @@
 #include "../ring/lane_heap.h"
 #include "../ring/ring.h"
 #include "../rows/catalog.h"
-#include "../rows/lease_scan.h"
+#include "../rows/scans.h"
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../shmem/groups.h"

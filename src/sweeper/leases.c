@@ -29,7 +29,7 @@
 #include "../base/inject.h"
 #include "../ending/ending.h"
 #include "../rows/catalog.h"
-#include "../rows/lease_scan.h"
+#include "../rows/scans.h"
 #include "../rows/task_rows.h"
 #include "../shmem/committing.h"
 #include "../shmem/groups.h"

@@ -54,7 +54,7 @@
 #include "../base/worker.h"
 #include "../ending/ending.h"
 #include "../rows/catalog.h"
-#include "../rows/lane_scan.h"
+#include "../rows/scans.h"
 #include "../rows/task_rows.h"
 #include "../shmem/committing.h"
 #include "../shmem/executors.h"

@@ -25,7 +25,7 @@
 
 #include "../base/clock.h"
 #include "../rows/catalog.h"
-#include "../rows/lease_scan.h"
+#include "../rows/scans.h"
 #include "../rows/task_rows.h"
 #include "../shmem/lanes.h"
 #include "../shmem/queue_limits.h"

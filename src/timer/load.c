@@ -51,7 +51,7 @@
 #include "../ring/lane_heap.h"
 #include "../ring/ring.h"
 #include "../rows/catalog.h"
-#include "../rows/lane_scan.h"
+#include "../rows/scans.h"
 #include "../rows/task_rows.h"
 #include "../shmem/groups.h"
 #include "../shmem/lanes.h"
@@ -616,11 +616,11 @@ dw_load_hinted(const DwHint *hints, int n, DwEntry *entries, ItemPointerData *ti
 static void
 load_group(Relation rel, DwLane *lane, DwGroupLeft left, uint32 room)
 {
-	DwGroupScan *scan = dw_group_scan_begin(rel, lane->queue, left.hash, left.due, left.id, GetActiveSnapshot());
+	DwRowScan *scan = dw_group_scan_begin(rel, lane->queue, left.hash, left.due, left.id, GetActiveSnapshot());
 	int64		began = dw_uptime();
 	HeapTuple	tuple;
 
-	for (int n = 0; (tuple = dw_group_scan_next(scan)) != NULL; n++)
+	for (int n = 0; (tuple = dw_row_scan_next(scan)) != NULL; n++)
 	{
 		DwEntry		entry = {.lane = lane - dw_lanes};
 		DwTaskKey	key;
@@ -650,7 +650,7 @@ load_group(Relation rel, DwLane *lane, DwGroupLeft left, uint32 room)
 		room--;
 		added++;
 	}
-	dw_group_scan_end(scan);
+	dw_row_scan_end(scan);
 }
 
 /* Calls load_group() in its own transaction.  Returns false if the timer must try again later. */

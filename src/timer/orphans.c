@@ -36,7 +36,7 @@
 #include "../base/worker.h"
 #include "../ring/lane_heap.h"
 #include "../rows/catalog.h"
-#include "../rows/lane_scan.h"
+#include "../rows/scans.h"
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../shmem/ready.h"
