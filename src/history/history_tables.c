@@ -86,18 +86,11 @@ typedef struct Tables
 } Tables;
 
 /* The result of a step. */
-typedef enum Turn
-{
-	TURN_NOT_YET,				/* no step is due */
-	TURN_DONE,					/* a step was done; the next step may be due */
-	TURN_LOCKED,				/* a table is locked */
-	TURN_GONE					/* the extension does not exist */
-} Turn;
-
 typedef struct Step
 {
-	Turn		turn;
-	TimestampTz next;			/* for TURN_NOT_YET: when the next step is due */
+	bool		looked;			/* false: the extension does not exist */
+	bool		done;			/* a step was done; the next step may be due */
+	TimestampTz next;			/* if no step was done: when the next step is due */
 } Step;
 
 /*
@@ -172,6 +165,7 @@ empty_table(Oid table)
 	Relation	rel;
 	Oid			toast;
 
+	dw_worker_activity(STATE_RUNNING, "delay_wheel: emptying the oldest table of the history");
 	if (!ConditionalLockRelationOid(table, AccessExclusiveLock))
 		return false;
 	rel = table_open(table, NoLock);
@@ -190,16 +184,6 @@ empty_table(Oid table)
 	pgstat_count_truncate(rel);
 	table_close(rel, NoLock);
 	return true;
-}
-
-/* Empties the table with this number.  Returns TURN_DONE or TURN_LOCKED. */
-static Turn
-empty_oldest(const DwCatalog *cat, int number)
-{
-	dw_worker_activity(STATE_RUNNING, "delay_wheel: emptying the oldest table of the history");
-	if (!empty_table(cat->history[number]))
-		return TURN_LOCKED;
-	return TURN_DONE;
 }
 
 /*
@@ -230,11 +214,11 @@ next_time(const Tables *tables)
 }
 
 /*
- * Does a step, if a step is due, and publishes the state of the tables.  For TURN_NOT_YET, sets
- * *next to the time of the next step.
+ * Does a step, if a step is due, and publishes the state of the tables.  Returns false if a table
+ * is locked.
  */
-static Turn
-look_at_tables(DwDatabase *db, const DwCatalog *cat, TimestampTz *next)
+static bool
+look_at_tables(DwDatabase *db, const DwCatalog *cat, Step *step)
 {
 	TimestampTz now = dw_now();
 	Tables		tables;
@@ -243,26 +227,28 @@ look_at_tables(DwDatabase *db, const DwCatalog *cat, TimestampTz *next)
 	bool		turns;
 
 	if (!read_tables(cat, now, &tables))
-		return TURN_LOCKED;
+		return false;
 	publish(db, &tables);
 
 	oldest = next_table(tables.current);
 	older = next_table(oldest);
 	turns = tables.table[tables.current].pages >= dw_history_turn_pages(room_of_current(&tables)) ||
 		dw_time_add(tables.table[tables.current].first, dw_history_turn_us()) <= now;
+	step->done = true;
 	if (has_expired(&tables, oldest, now) || (turns && tables.table[oldest].pages > 0))
-		return empty_oldest(cat, oldest);
+		return empty_table(cat->history[oldest]);
 	if (has_expired(&tables, older, now))
-		return empty_oldest(cat, older);
+		return empty_table(cat->history[older]);
 	if (turns)
 	{
 		(void) DirectFunctionCall2(setval_oid, ObjectIdGetDatum(cat->history_seq), Int64GetDatum(oldest));
 		tables.current = oldest;
 		publish(db, &tables);
-		return TURN_DONE;
+		return true;
 	}
-	*next = next_time(&tables);
-	return TURN_NOT_YET;
+	step->done = false;
+	step->next = next_time(&tables);
+	return true;
 }
 
 /* Does a step in the transaction of dw_slice_do(). */
@@ -270,12 +256,14 @@ static bool
 do_step(DwDatabase *db, const DwCatalog *cat, void *state)
 {
 	Step	   *step = state;
+	bool		unlocked;
 
+	step->looked = true;
 	PushActiveSnapshot(GetTransactionSnapshot());
-	step->turn = look_at_tables(db, cat, &step->next);
+	unlocked = look_at_tables(db, cat, step);
 	PopActiveSnapshot();
 	DW_INJECT("history-before-commit");
-	return step->turn != TURN_LOCKED;
+	return unlocked;
 }
 
 /*
@@ -286,11 +274,9 @@ static TimestampTz
 put_turn_off(DwDatabase *db)
 {
 	TimestampTz now = dw_now();
-	TimestampTz again;
-	int64		lasts;
+	int64		lasts = dw_history_locked_for(&db->sweeper_news, now);
+	TimestampTz again = now + Min(Max(lasts, RETRY_MIN_US), RETRY_MAX_US);
 
-	lasts = dw_history_locked_for(&db->sweeper_news, now);
-	again = now + Min(Max(lasts, RETRY_MIN_US), RETRY_MAX_US);
 	dw_job_put_off(&db->sweeper_news, DW_JOB_HISTORY, again);
 	if (lasts > PROBLEM_US)
 		dw_problem(&db->problem, "cannot empty the oldest table of delay_wheel.history: other sessions have locked it");
@@ -305,15 +291,15 @@ put_turn_off(DwDatabase *db)
 TimestampTz
 dw_history_turn(DwDatabase *db, bool *more)
 {
-	Step		step = {.turn = TURN_GONE, .next = DW_NEVER};
+	Step		step = {.next = DW_NEVER};
 
 	*more = false;
 	if (!dw_slice_do(db, do_step, &step))
 		return put_turn_off(db);
 	DW_INJECT("history-after-commit");
-	if (step.turn != TURN_GONE)
+	if (step.looked)
 		dw_history_unlocked(&db->sweeper_news);
 	pgstat_report_stat(true);
-	*more = step.turn == TURN_DONE;
+	*more = step.done;
 	return step.next;
 }

@@ -602,8 +602,8 @@ end_run(int64 id, const DwEnded *ended)
  * If an executor ends its own task, lock_timeout does not limit this wait, since the task's SQL has
  * ended.
  */
-void
-dw_recurring_ended(const DwEnded *ended)
+static void
+run_ended(const DwEnded *ended)
 {
 	int64		id = ended->outcome == DW_RETRIED ? 0 :
 		definition_of(ended->values, ended->nulls);
@@ -630,8 +630,8 @@ dw_recurring_ended(const DwEnded *ended)
  * if another transaction has this lock.  The caller has locked the table of recurring tasks
  * (RowExclusiveLock).
  */
-bool
-dw_recurring_may_end(Relation rel, HeapTuple tuple)
+static bool
+may_end_run(Relation rel, HeapTuple tuple)
 {
 	Datum	   *values;
 	bool	   *nulls;
@@ -673,8 +673,8 @@ dw_recurring_has_run(const DwDefinition *def)
  *
  * Run by the timer, which does not wait: returns false if the table is locked.
  */
-bool
-dw_recurring_unarmed(void)
+static bool
+has_unarmed_definition(void)
 {
 	Oid			oid = dw_catalog()->recurring;
 	int64		origin = dw_origin_stamp();
@@ -701,8 +701,8 @@ dw_recurring_unarmed(void)
 }
 
 /* Raises an error if the definition of a recurring task names this queue. */
-void
-dw_recurring_require_unused(int16 queue, const char *name)
+static void
+require_unused_by_runs(int16 queue, const char *name)
 {
 	Relation	rel = table_open(dw_catalog()->recurring, AccessShareLock);
 	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
@@ -727,8 +727,8 @@ dw_recurring_require_unused(int16 queue, const char *name)
 }
 
 /* Asks the sweeper to look for lost runs and for definitions of dropped roles. */
-void
-dw_recurring_ask(DwDatabase *db)
+static void
+ask_for_repair(DwDatabase *db)
 {
 	dw_sweeper_tell(&db->sweeper_news, DW_LOOK_AT_RECURRING);
 	/* the timer notices the request when control has changed, and calls the sweeper */
@@ -737,15 +737,15 @@ dw_recurring_ask(DwDatabase *db)
 }
 
 /*
- * Calls dw_recurring_ask() if there may be recurring tasks.  Run by the timer, outside of a
+ * Calls ask_for_repair() if there may be recurring tasks.  Run by the timer, outside of a
  * transaction, after a scan of all tasks (at its start, and after plain SQL), and after a role was
  * dropped.
  */
-void
-dw_recurring_begin(DwDatabase *db)
+static void
+doubt_runs(DwDatabase *db)
 {
 	if (dw_any_may_have_rows(offsetof(DwCatalog, recurring), 1))
-		dw_recurring_ask(db);
+		ask_for_repair(db);
 }
 
 /*---- delay_wheel.arm() ----*/
@@ -754,8 +754,8 @@ dw_recurring_begin(DwDatabase *db)
  * Arms the definitions of all recurring tasks.  Sets *left to true if a definition stays unarmed,
  * since the current user lacks the owner's rights, or the owner does not exist.
  */
-void
-dw_recurring_arm(bool *left)
+static void
+arm_definitions(bool *left)
 {
 	Relation	rel = table_open(dw_catalog()->recurring, RowExclusiveLock);
 	bool		changed;
@@ -797,3 +797,32 @@ dw_recurring_arm(bool *left)
 	} while (changed);
 	table_close(rel, NoLock);
 }
+
+/*---- The wing ----*/
+
+/*
+ * If there are tasks at local times, asks the sweeper to check them, since time zones may have new
+ * rules.
+ */
+static void
+doubt_local_times(DwDatabase *db, bool settings)
+{
+	if (!settings && dw_index_may_have_rows(offsetof(DwCatalog, task_local_index)))
+		dw_ask_sweeper(db, DW_JOB_LOCAL, dw_now());
+}
+
+static const DwWingJob jobs[] = {{DW_JOB_LOCAL, dw_local_times_follow}};
+
+const DwWing dw_recurring_wing = {
+	.task_ended = run_ended,
+	.may_remove = may_end_run,
+	.task_lost = ask_for_repair,
+	.rows_in_doubt = doubt_runs,
+	.has_unarmed = has_unarmed_definition,
+	.arm = arm_definitions,
+	.require_unused = require_unused_by_runs,
+	.jobs_in_doubt = doubt_local_times,
+	.sweep = dw_recurring_repair,
+	.jobs = jobs,
+	.njobs = lengthof(jobs)
+};

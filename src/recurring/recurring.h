@@ -159,15 +159,6 @@ extern void dw_recurrence_begin_by(DwRecurrence *recurrence, TimestampTz at);
 extern bool dw_intervals_after(TimestampTz from, int64 n, const Interval *every, pg_tz *zone,
 							   TimestampTz *result);
 
-/* Called by the engine. */
-extern void dw_recurring_ended(const DwEnded *ended);
-extern bool dw_recurring_may_end(Relation rel, HeapTuple tuple);
-extern void dw_recurring_ask(DwDatabase *db);
-extern void dw_recurring_begin(DwDatabase *db);
-extern bool dw_recurring_unarmed(void);
-extern void dw_recurring_arm(bool *left);
-extern void dw_recurring_require_unused(int16 queue, const char *name);
-
 /*---- repair.c: lost runs ----*/
 
 extern TimestampTz dw_recurring_repair(DwDatabase *db);

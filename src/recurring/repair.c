@@ -10,7 +10,7 @@
  * Each run of a recurring task inserts the next run when it ends (definition.c).  This chain breaks
  * if plain SQL deletes the row of a run, if a copy of the tables lacks this row, or if an executor
  * dies during a run outside of a transaction.  So the timer asks the sweeper to check
- * (dw_recurring_ask()) after a scan of all tasks, and an executor asks when it dies in this way.
+ * after a scan of all tasks, and an executor asks when it dies in this way.
  *
  * A run is lost if no executor runs it, and a snapshot, taken while the definition is locked, has
  * no row with its id.  The snapshot still shows a row that an open or prepared transaction has
