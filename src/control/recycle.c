@@ -3,11 +3,8 @@
  * recycle.c
  *	  Restarts workers when the rights or settings of their login change.
  *
- * Run by the backend of a command that changes such rights or settings.
- *
- * An executor is a session of the tasks' owner, and lasts for many tasks.  At its login it gets the
- * settings of ALTER ROLE and ALTER DATABASE, and its role may later lose the right to log in.  So
- * when these settings or rights change, executors end after their current task.
+ * Run by the backend of a command that changes such rights or settings.  README.md lists the
+ * commands and their effects.
  *
  * A concern is a database, a role or both whose rights or settings a command changes.  The backend
  * finds the concerns before the command, since the role may not exist afterwards (ddl.c).  This
@@ -18,15 +15,9 @@
  * mistakes an executor for an executor of another role, this executor ends without need, which is
  * harmless.  An executor that gets its place later connects after the commit.
  *
- * Memberships take effect in all sessions at once, so executors only check if their role could
- * still log in.  If executors ended, a role that may grant any role could recycle the executors of
- * all other roles again and again.
- *
  * Timers retry owners whose tasks wait for a right.  This retry, and the check of executors, begin
  * after the commit has sent its invalidation messages.  Otherwise timer and executors would see old
  * copies of the catalogs.
- *
- * The callbacks cannot fail, wait or allocate memory.
  *
  *-------------------------------------------------------------------------
  */

@@ -3,18 +3,12 @@
  * arm.c
  *	  delay_wheel.arm(): arms tasks that came with a copy of another database.
  *
- * Run by sessions, and by executors whose tasks call it.
+ * Run by sessions, and by executors whose tasks call it.  README.md describes unarmed tasks, and
+ * the passes that arm them.
  *
- * Each row of a task has an origin, the stamp of the database in which the task was scheduled.  A
- * task with another origin came with a copy (a restored dump, a TEMPLATE copy, logical replication,
- * pg_upgrade).  Such a task is not "armed": it does not run, since the original task may run in the
- * other database.  delay_wheel.arm() gives such tasks, and rows of wings, this database's stamp.
- *
- * The rows are read lane by lane.  A lane has the tasks of one owner, queue and priority (here also
- * of one origin) in the order of their due times.  Each row is deleted and inserted again with this
- * database's stamp, as delay_reschedule() does.  If another transaction is changing a row,
- * delay_wheel.arm() waits for the transaction's end, as UPDATE would.  The row may then have moved,
- * so all rows are read again until a pass finds no changed row.
+ * The rows are read lane by lane: a lane has the tasks of one owner, queue and priority (here also
+ * of one origin).  If another transaction is changing a row, delay_wheel.arm() waits for the
+ * transaction's end, as UPDATE would.  The row may then have moved, so another pass follows.
  *
  *-------------------------------------------------------------------------
  */

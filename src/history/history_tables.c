@@ -3,31 +3,17 @@
  * history_tables.c
  *	  The tables of delay_wheel.history: choosing the current table, and removing old rows.
  *
- * Run by the sweeper.  There are three tables, which are written in turn.  So old rows are removed
- * by truncation, without a scan, dead rows, or work for vacuum.  The sequence history_seq has the
- * number of the current table, which is written now.  Shared memory also has this number after a
- * sweeper has read it.  A session that has read the old number may still write to the previous
- * table.  This is harmless, since the previous table is the last table to be emptied.
+ * Run by the sweeper.  README.md describes the three tables and the steps.
  *
  * When the current table has reached a quarter of delay_wheel.history_max_size, or is a third of
- * delay_wheel.history_max_age old, the next table becomes current.  The next table is the oldest
- * table, and is emptied first.  So a full history has between a half and three quarters of the
- * maximum size.  Rows are removed at an age between two thirds of the maximum age and the full
+ * delay_wheel.history_max_age old, the oldest table is emptied and becomes current.  So a full
+ * history has between a half and three quarters of the maximum size.  Rows are removed at an age
+ * between two thirds of the maximum age and the full maximum age; with only two tables, at half the
  * maximum age.  Tables are also emptied if they have expired without new rows being written, or if
  * a limit was lowered.
  *
- * The sweeper does one step at a time, a truncation or a turn to the next table, each in a separate
- * transaction.  The tables show which step is due, so nothing must be cleaned up after a crash
- * between two steps.  The sweeper does not poll: a step is due at the time of DW_JOB_HISTORY
- * (sweeper_news.c), and sessions that write lower this time.
- *
- * On servers that run many tasks, deleting single rows would cost as much as writing them, and
- * would leave a bloated table.  With only two tables, rows would be removed at half the maximum
- * age.
- *
- * If another session has locked a table, even for reading, the sweeper does not wait but tries
- * again later.  Meanwhile the current table grows, until the three tables have reached the maximum
- * size.  Then no more history is recorded, which the view "status" shows.
+ * The sweeper does not poll: a step is due at the time of DW_JOB_HISTORY (sweeper_news.c), and
+ * sessions that write lower this time.
  *
  *-------------------------------------------------------------------------
  */

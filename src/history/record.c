@@ -4,20 +4,12 @@
  *	  The record of the ends of tasks, delay_wheel.history.
  *
  * Run by the process that ends a task, usually an executor, in the transaction of the end.  For a
- * cancelled task this is the session that cancels it, or the sweeper that removes its row.  So the
- * row exists if, and only if, the end was committed.  The rows are written without SQL.
- *
- * There are three tables.  One of them, the current table, is written.  When this table is old or
- * large, the sweeper empties the oldest table and makes that table current (history_tables.c).  The
- * number of the current table is in a sequence, and usually also in shared memory.
+ * cancelled task this is the session that cancels it, or the sweeper that removes its row.
+ * README.md describes the tables, and why writing must not fail.
  *
  * The rows of a batch, or of a slice of the sweeper, are collected, and written together just
- * before the commit, with one WAL record for each page instead of each row.  A task of a batch may
- * run other tasks by delay_run() in a subtransaction that is undone alone.  So rows of
- * subtransactions are not collected.
- *
- * Writing the history must not fail, since the task would fail, too.  So lock_timeout does not
- * apply here, except in a batch, whose tasks can be run again alone.
+ * before the commit.  A task of a batch may run other tasks by delay_run() in a subtransaction that
+ * is undone alone.  So rows of subtransactions are not collected.
  *
  *-------------------------------------------------------------------------
  */

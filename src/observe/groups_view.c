@@ -3,9 +3,7 @@
  * groups_view.c
  *	  The function behind the view "groups".
  *
- * Run by sessions.  At most MOST_LOOKED_AT groups of a lane are copied at once, under the shared
- * ready lock.  This takes a millisecond.  Names of groups are not in memory.  The names are read
- * from rows of tasks afterwards, and only for the groups that are shown.
+ * Run by sessions.  README.md describes what is copied, and where names come from.
  *
  *-------------------------------------------------------------------------
  */

@@ -5,11 +5,6 @@
  *
  * Run by sessions.  The functions copy data under its lock, and make rows from the copy afterwards.
  *
- * Due tasks wait in the ready list of their lane (a combination of owner, queue and priority) until
- * an executor takes them.  Tasks that are in memory but not due yet count as "near"; other pending
- * tasks are only in the table.  The horizon of a lane is the due time before which all its tasks
- * are in memory.
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"

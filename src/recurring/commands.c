@@ -3,28 +3,8 @@
  * commands.c
  *	  SQL functions that declare, change, remove, pause and resume recurring tasks.
  *
- * Run by sessions, and by executors whose tasks call these functions.
- *
- * The definition of a recurring task is a row of delay_wheel_data.recurring_task, which describes
- * the task and its times.  A run is an ordinary task, whose row names the definition (key
- * "recurring" of the column "more").  The definition names its current run, a pending or running
- * task.  The transaction that ends the current run (ending/conclude.c) deletes the run's row,
- * inserts the next run, and writes the id of this run into the definition (recurring/definition.c).
- * So a definition has one run at any time, runs never overlap, and the death of a process neither
- * loses nor doubles a run.
- *
- * A task that the definition does not name is no longer a run: for example a failed run that was
- * put back, or a run that a change of the definition replaced.
- *
- * Locks are taken in this order: first the row of the run (ending/pending.c), then the row of the
- * definition.  So a session that changes a definition first takes the run: it deletes the run's
- * row.  If an executor is running the run, the session does not touch the run: at the run's end,
- * the executor waits for the change of the definition, and obeys it.  The definition may get
- * another run before its row is locked, so the session reads the run again under the lock.
- *
- * A session looks for a definition by its name as for a task by its key (ending/keys.c): with a
- * dirty snapshot, under a lock on the name.  The lock lasts only for the search and, for a new
- * name, the insertion.
+ * Run by sessions, and by executors whose tasks call these functions.  README.md describes
+ * definitions, their runs, and the order of locks.
  *
  *-------------------------------------------------------------------------
  */

@@ -104,14 +104,8 @@ dw_cron_times(PG_FUNCTION_ARGS)
 /*---- Tasks that are due at a local time of a time zone ----*/
 
 /*
- * Run by sessions that schedule, and by the sweeper.
- *
- * The rules of time zones change, sometimes at short notice.  So the row of such a task has the
- * local time, the zone, and their instant when the row was written.  If the rules later give
- * another instant, the sweeper moves the due time by the difference (local_times.c).  The due time
- * itself may be later than the instant, by the spread of the queue.
- *
- * A process reads the rules of a zone only once, when it first needs them.
+ * Run by sessions that schedule, and by the sweeper (local_times.c).  The due time of such a task
+ * may be later than the instant of its local time, by the spread of the queue.
  */
 
 /* The keys of the object DW_MORE_LOCAL, and its place in an array of one column. */

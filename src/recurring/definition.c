@@ -3,15 +3,11 @@
  * definition.c
  *	  The definitions of recurring tasks, and the runs that they name.
  *
- * Run by sessions, executors, timers and the sweeper.
+ * Run by sessions, executors, timers and the sweeper.  README.md describes definitions, their runs,
+ * and the locks and their order.
  *
- * A definition is a row of delay_wheel_data.recurring_task, which describes the task and its times.
- * A run is an ordinary task that names its definition.  The definition names its current run, which
- * is pending or running.  Ideal times are the times of the interval or the cron schedule.  next_due
- * is the ideal time of the current run.
- *
- * This file finds, locks and writes definitions, computes next_due, and inserts the next
- * run when a run ends.  README.md describes the locks and their order.
+ * This file finds, locks and writes definitions, computes next_due, the ideal time of the current
+ * run, and inserts the next run when a run ends.
  *
  *-------------------------------------------------------------------------
  */

@@ -4,14 +4,13 @@
  *	  The sweeper moves tasks whose local time now is another instant.
  *
  * Run by the sweeper.  PostgreSQL does not report that the rules of time zones have changed.  So
- * the sweeper checks the tasks that are due at a local time (recurring/cron_times.c) when the timer
- * starts, and once a day while such tasks exist.  Usually the sweeper is a new process, which reads
- * the current rules.
+ * the sweeper checks the tasks that are due at a local time when the timer starts, and once a day
+ * while such tasks exist.  Usually the sweeper is a new process, which reads the current rules.
  *
- * A partial index has these tasks in the order of ids.  A pass scans this index in slices.  Each
- * slice is a transaction, which compares times, and rarely writes a row again, like
- * delay_reschedule().  The slice also sees the rows of open and prepared transactions.  These rows
- * may be committed after the pass, so then another pass must follow.
+ * A pass scans the partial index of these tasks in slices.  Each slice is a transaction, which
+ * compares times, and rarely writes a row again, like delay_reschedule().  The slice also sees the
+ * rows of open and prepared transactions.  These rows may be committed after the pass, so then
+ * another pass must follow.
  *
  *-------------------------------------------------------------------------
  */

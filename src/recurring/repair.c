@@ -5,21 +5,7 @@
  *	  back, definitions of dropped roles.
  *
  * Run by the sweeper, which does not wait for locks here: it skips locked rows and tables, and
- * tries again later.
- *
- * Each run of a recurring task inserts the next run when it ends (definition.c).  This chain breaks
- * if plain SQL deletes the row of a run, if a copy of the tables lacks this row, or if an executor
- * dies during a run outside of a transaction.  So the timer asks the sweeper to check
- * after a scan of all tasks, and an executor asks when it dies in this way.
- *
- * A run is lost if no executor runs it, and a snapshot, taken while the definition is locked, has
- * no row with its id.  The snapshot still shows a row that an open or prepared transaction has
- * deleted.  The lock prevents other processes from giving the definition another run.
- *
- * If the clock was set back, a run may be pending for a time that is far away.  Then the timer
- * ends, and the next timer asks the sweeper to check.  Runs that are too far away for their
- * schedule (dw_definition_follow_clock()) are moved forward, by the same time as the ideal time.
- * The process that ends a running run moves the next run forward.
+ * tries again later.  README.md describes how runs are lost, and which runs are too far away.
  *
  *-------------------------------------------------------------------------
  */

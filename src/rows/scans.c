@@ -4,12 +4,7 @@
  *	  Scans of pending tasks by lane or group, of leases, and of failed tasks by time.
  *
  * Run by the timer (to load tasks and look for lanes), by executors, by the sweeper, and by
- * sessions that receive, read views, arm or retry tasks.
- *
- * A lane is one combination of owner, queue and priority.  The index of lanes is on (owner, origin,
- * queue, priority, due, id); origin is the stamp of the database where a row was written, see
- * dw_origin_stamp().  So the tasks of one lane and one origin are a range of the index, in the
- * order of their due times.
+ * sessions that receive, read views, arm or retry tasks.  README.md lists the indexes.
  *
  * A long scan is divided into slices, each with a new snapshot: the caller remembers the last key
  * of a slice, and begins the next scan there.

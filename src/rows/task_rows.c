@@ -3,13 +3,9 @@
  * task_rows.c
  *	  Writing and finding rows of delay_wheel's tables.
  *
- * Run by sessions that schedule, by executors, the timer and the sweeper.  The code executes no
- * SQL: scheduling must be fast, and an executor must not run SQL with more rights than its role
- * has.  The tables are created USING heap, so this code calls functions of heap directly.  This
- * code ignores CHECK constraints and triggers, so callers check values themselves.
- *
- * Tasks that have failed for good are in delay_wheel_data.failed_task.  The history is in
- * several tables that are written in turn.
+ * Run by sessions that schedule, by executors, the timer and the sweeper.  The tables are created
+ * USING heap, so this code calls functions of heap directly, without SQL (see README.md).  It
+ * ignores CHECK constraints and triggers, so callers check values themselves.
  *
  *-------------------------------------------------------------------------
  */
