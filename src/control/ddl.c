@@ -59,7 +59,6 @@
 #include "utils/fmgroids.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
-#include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
@@ -121,12 +120,10 @@ who_prepared(TransactionId xid)
 static void
 touch_prepared_row(Relation rel, HeapTuple tuple, Oid whose)
 {
-	TupleDesc	desc = RelationGetDescr(rel);
-	bool		isnull;
-	Oid			owner = DatumGetObjectId(heap_getattr(tuple, Anum_prepared_owner, desc, &isnull));
-	int16		queue = DatumGetInt16(heap_getattr(tuple, Anum_prepared_queue, desc, &isnull));
-	int16		priority = DatumGetInt16(heap_getattr(tuple, Anum_prepared_priority, desc, &isnull));
-	TimestampTz due = DatumGetTimestampTz(heap_getattr(tuple, Anum_prepared_due, desc, &isnull));
+	Oid			owner = DatumGetObjectId(dw_row_column(rel, tuple, Anum_prepared_owner));
+	int16		queue = DatumGetInt16(dw_row_column(rel, tuple, Anum_prepared_queue));
+	int16		priority = DatumGetInt16(dw_row_column(rel, tuple, Anum_prepared_priority));
+	TimestampTz due = DatumGetTimestampTz(dw_row_column(rel, tuple, Anum_prepared_due));
 	DwDatabase *db = dw_my_database();
 	DwLaneRef	lane;
 
@@ -506,9 +503,9 @@ has_tasks_here(Oid role)
 	Relation	rel;
 	bool		result;
 
-	if (!dw_catalog_lookup(&cat) || !ConditionalLockRelationOid(cat.task, AccessShareLock))
+	rel = dw_catalog_lookup(&cat) ? dw_open_if_free(cat.task) : NULL;
+	if (rel == NULL)
 		return false;
-	rel = table_open(cat.task, NoLock);
 	result = dw_task_of_owner(rel, cat.task_lane_index, role);
 	table_close(rel, AccessShareLock);
 	return result;

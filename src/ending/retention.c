@@ -28,7 +28,7 @@ dw_retention_begin(DwDatabase *db)
 	dw_job_put_off(&db->sweeper_news, DW_JOB_PERIODS, PG_INT64_MIN);
 	if (dw_any_may_have_rows(offsetof(DwCatalog, unique_key), 1))
 		dw_ask_sweeper(db, DW_JOB_PERIODS, dw_now());
-	if (dw_index_may_have_rows(offsetof(DwCatalog, task_lease_index)))
+	if (dw_any_may_have_rows(offsetof(DwCatalog, task_lease_index), 1))
 		dw_ask_sweeper(db, DW_JOB_LEASES, dw_now());
 	dw_each_wing(wing, jobs_in_doubt)
 		wing->jobs_in_doubt(db, false);

@@ -20,7 +20,6 @@
 #include "postgres.h"
 
 #include "access/genam.h"
-#include "access/htup_details.h"
 #include "access/table.h"
 #include "commands/tablecmds.h"
 #include "pgstat.h"
@@ -38,6 +37,7 @@
 #include "../base/inject.h"
 #include "../base/worker.h"
 #include "../rows/catalog.h"
+#include "../rows/task_rows.h"
 #include "../shmem/shared.h"
 #include "../sweeper/sweeper.h"
 #include "history.h"
@@ -89,11 +89,9 @@ first_ended(Relation rel, TimestampTz now)
 	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, GetActiveSnapshot(), 0, NULL);
 	HeapTuple	tuple = systable_getnext(scan);
 	TimestampTz first = now;
-	bool		isnull;
 
 	if (tuple != NULL)
-		first = DatumGetTimestampTz(heap_getattr(tuple, Anum_history_ended,
-												 RelationGetDescr(rel), &isnull));
+		first = DatumGetTimestampTz(dw_row_column(rel, tuple, Anum_history_ended));
 	systable_endscan(scan);
 	return first;
 }
@@ -105,12 +103,8 @@ read_tables(const DwCatalog *cat, TimestampTz now, Tables *tables)
 	tables->pages = 0;
 	for (int i = 0; i < DW_HISTORY_TABLES; i++)
 	{
-		Relation	rel;
+		Relation	rel = dw_open_if_free(cat->history[i]);
 
-		if (!ConditionalLockRelationOid(cat->history[i], AccessShareLock))
-			return false;
-		/* the table may have been dropped before we had the lock */
-		rel = try_table_open(cat->history[i], NoLock);
 		if (rel == NULL)
 			return false;
 		tables->table[i].pages = RelationGetNumberOfBlocks(rel);

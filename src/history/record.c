@@ -17,7 +17,6 @@
 
 #include "access/genam.h"
 #include "access/heapam.h"
-#include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/pg_am.h"
@@ -105,11 +104,10 @@ dw_history_read_current(Oid sequence)
 	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
 	HeapTuple	tuple = systable_getnext(scan);
 	int64		value = 0;
-	bool		isnull;
 
 	/* last_value is its first column */
 	if (tuple != NULL)
-		value = DatumGetInt64(heap_getattr(tuple, 1, RelationGetDescr(rel), &isnull));
+		value = DatumGetInt64(dw_row_column(rel, tuple, 1));
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
 	return (int) (value % DW_HISTORY_TABLES);
@@ -513,12 +511,10 @@ write_collected(void)
 static DwOutcome
 outcome_in(Relation rel, HeapTuple tuple, int64 id)
 {
-	TupleDesc	desc = RelationGetDescr(rel);
-	bool		isnull;
 	char	   *outcome;
 
-	if (DatumGetInt64(heap_getattr(tuple, Anum_history_task, desc, &isnull)) != id ||
-		!dw_may_read(DatumGetObjectId(heap_getattr(tuple, Anum_history_owner, desc, &isnull))))
+	if (DatumGetInt64(dw_row_column(rel, tuple, Anum_history_task)) != id ||
+		!dw_may_read(DatumGetObjectId(dw_row_column(rel, tuple, Anum_history_owner))))
 		return DW_NOT_ENDED;
 	outcome = dw_row_text(rel, tuple, Anum_history_outcome);
 	for (int end = DW_DONE; end <= DW_CANCELLED; end++)
@@ -539,20 +535,16 @@ add_row(Relation rel, HeapTuple tuple, int64 id, DwHistoryEnd *end)
 {
 	DwOutcome	outcome = outcome_in(rel, tuple, id);
 	bool		is_end = outcome != DW_RETRIED && outcome != DW_FAILED;
-	TupleDesc	desc = RelationGetDescr(rel);
-	bool		isnull;
 	TimestampTz ended;
 
 	if (outcome == DW_NOT_ENDED || (!is_end && end->outcome != DW_NOT_ENDED))
 		return;
-	ended = DatumGetTimestampTz(heap_getattr(tuple, Anum_history_ended, desc, &isnull));
+	ended = DatumGetTimestampTz(dw_row_column(rel, tuple, Anum_history_ended));
 	if (is_end == (end->outcome != DW_NOT_ENDED) && ended < end->ended)
 		return;
 	end->outcome = is_end ? outcome : DW_NOT_ENDED;
 	end->ended = ended;
-	end->attempt = DatumGetInt16(heap_getattr(tuple, Anum_history_attempt, desc, &isnull));
-	if (isnull)
-		end->attempt = 0;
+	end->attempt = DatumGetInt16(dw_row_column(rel, tuple, Anum_history_attempt));
 	end->sqlstate = dw_row_text(rel, tuple, Anum_history_sqlstate);
 	end->message = dw_row_text(rel, tuple, Anum_history_message);
 }
@@ -566,14 +558,13 @@ static void
 read_newest(int64 id, Snapshot snapshot, DwHistoryEnd *end)
 {
 	Oid			table = dw_catalog()->history[current_table(dw_my_database())];
-	Relation	rel;
+	Relation	rel = dw_open_if_free(table);
 	TableScanDesc scan;
 	HeapTuple	tuple;
 	BlockNumber pages;
 
-	if (!ConditionalLockRelationOid(table, AccessShareLock))
+	if (rel == NULL)
 		return;
-	rel = table_open(table, NoLock);
 	pages = RelationGetNumberOfBlocks(rel);
 	scan = table_beginscan_strat(rel, snapshot, 0, NULL, true, false);
 	if (pages > NEWEST_PAGES)

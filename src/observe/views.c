@@ -22,7 +22,6 @@
 #include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/array.h"
-#include "utils/rel.h"
 #include "utils/relcache.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
@@ -208,13 +207,7 @@ may_see_task(int64 id)
 	bool		result = false;
 
 	if (tuple != NULL)
-	{
-		bool		isnull;
-
-		result = dw_may_read(DatumGetObjectId(heap_getattr(tuple, Anum_task_owner,
-														   RelationGetDescr(rel), &isnull)));
-		heap_freetuple(tuple);
-	}
+		result = dw_may_read(DatumGetObjectId(dw_row_column(rel, tuple, Anum_task_owner)));
 	table_close(rel, AccessShareLock);
 	return result;
 }
@@ -680,14 +673,12 @@ static QueueSum *
 visible_sum(Relation rel, HeapTuple tuple, QueueSum *sums, int n)
 {
 	QueueSum	key = {0};
-	bool		isnull;
 
 	if (!has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) &&
 		!has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_DATA) &&
 		!dw_queue_is_usable(rel, tuple))
 		return NULL;
-	key.queue.id = DatumGetInt16(heap_getattr(tuple, Anum_queue_id, RelationGetDescr(rel),
-											  &isnull));
+	key.queue.id = DatumGetInt16(dw_row_column(rel, tuple, Anum_queue_id));
 	return n > 0 ? bsearch(&key, sums, n, sizeof(QueueSum), compare_sums) : NULL;
 }
 

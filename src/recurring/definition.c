@@ -24,7 +24,6 @@
 #include "miscadmin.h"
 #include "nodes/lockoptions.h"
 #include "storage/bufmgr.h"
-#include "storage/lmgr.h"
 #include "storage/proc.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -672,25 +671,18 @@ dw_recurring_has_run(const DwDefinition *def)
 static bool
 has_unarmed_definition(void)
 {
-	Oid			oid = dw_catalog()->recurring;
 	int64		origin = dw_origin_stamp();
-	Relation	rel;
+	Relation	rel = dw_open_if_free(dw_catalog()->recurring);
 	SysScanDesc scan;
 	HeapTuple	tuple;
 	bool		found = false;
 
-	if (!ConditionalLockRelationOid(oid, AccessShareLock))
+	if (rel == NULL)
 		return false;
-	rel = table_open(oid, NoLock);
 	scan = systable_beginscan(rel, InvalidOid, false, GetActiveSnapshot(), 0, NULL);
 	for (int n = 0; !found && n < UNARMED_LOOK && (tuple = systable_getnext(scan)) != NULL; n++)
-	{
-		TupleDesc	desc = RelationGetDescr(rel);
-		bool		isnull;
-
-		found = DatumGetInt64(heap_getattr(tuple, Anum_recurring_origin, desc, &isnull)) != origin &&
-			!heap_attisnull(tuple, Anum_recurring_next_due, desc);
-	}
+		found = DatumGetInt64(dw_row_column(rel, tuple, Anum_recurring_origin)) != origin &&
+			!heap_attisnull(tuple, Anum_recurring_next_due, RelationGetDescr(rel));
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
 	return found;
@@ -706,12 +698,7 @@ require_unused_by_runs(int16 queue, const char *name)
 	bool		found = false;
 
 	while (!found && (tuple = systable_getnext(scan)) != NULL)
-	{
-		bool		isnull;
-
-		found = queue == DatumGetInt16(heap_getattr(tuple, Anum_recurring_queue,
-													RelationGetDescr(rel), &isnull));
-	}
+		found = queue == DatumGetInt16(dw_row_column(rel, tuple, Anum_recurring_queue));
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
 	if (found)
@@ -803,7 +790,7 @@ arm_definitions(bool *left)
 static void
 doubt_local_times(DwDatabase *db, bool settings)
 {
-	if (!settings && dw_index_may_have_rows(offsetof(DwCatalog, task_local_index)))
+	if (!settings && dw_any_may_have_rows(offsetof(DwCatalog, task_local_index), 1))
 		dw_ask_sweeper(db, DW_JOB_LOCAL, dw_now());
 }
 

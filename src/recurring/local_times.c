@@ -122,8 +122,6 @@ follow_some(Relation rel, Relation index, Slice *slice)
 	scan = systable_beginscan_ordered(rel, index, &dirty, 1, &key);
 	for (int n = 0; n < SLICE; n++)
 	{
-		bool		isnull;
-
 		CHECK_FOR_INTERRUPTS();
 		tuple = systable_getnext_ordered(scan, ForwardScanDirection);
 		if (tuple == NULL)
@@ -131,7 +129,7 @@ follow_some(Relation rel, Relation index, Slice *slice)
 		/*
 		 * set before the row is moved, so that after an error the pass continues with the next row
 		 */
-		pass.reached = DatumGetInt64(dw_row_column(rel, tuple, Anum_task_id, &isnull));
+		pass.reached = DatumGetInt64(dw_row_column(rel, tuple, Anum_task_id));
 		pass.any = true;
 		if (!TransactionIdIsValid(dirty.xmin) && follow(rel, heap_copytuple(tuple)))
 			slice->moved++;

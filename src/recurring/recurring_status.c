@@ -65,9 +65,8 @@ read_status(Relation rel, HeapTuple tuple, Status *status)
 	bool		nulls[Natts_recurring];
 	char	   *outcome = NULL;
 	bool		ends;
-	bool		isnull;
 
-	status->owner = DatumGetObjectId(dw_row_column(rel, tuple, Anum_recurring_owner, &isnull));
+	status->owner = DatumGetObjectId(dw_row_column(rel, tuple, Anum_recurring_owner));
 	if (!dw_may_watch(status->owner))
 		return false;
 	heap_deform_tuple(tuple, RelationGetDescr(rel), values, nulls);

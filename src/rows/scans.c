@@ -377,12 +377,11 @@ dw_failed_scan_next(DwRowScan *scan, TimestampTz *failed_at, int64 *id)
 {
 	HeapTuple	tuple = dw_row_scan_next(scan);
 	Relation	rel = scan->scan->heapRelation;
-	bool		isnull;
 
 	if (tuple == NULL)
 		return NULL;
-	*failed_at = DatumGetTimestampTz(dw_row_column(rel, tuple, Anum_failed_failed_at, &isnull));
-	*id = DatumGetInt64(dw_row_column(rel, tuple, Anum_failed_id, &isnull));
+	*failed_at = DatumGetTimestampTz(dw_row_column(rel, tuple, Anum_failed_failed_at));
+	*id = DatumGetInt64(dw_row_column(rel, tuple, Anum_failed_id));
 	return tuple;
 }
 
@@ -513,12 +512,11 @@ dw_leases_of_group(Relation rel, int16 queue, uint32 hash, Snapshot snapshot, Dw
 	while ((tuple = systable_getnext(scan)) != NULL)
 	{
 		DwLapsed	lease;
-		bool		isnull;
 
 		dw_task_key(rel, tuple, &lease.key);
 		if (!counts(rel, tuple, &lease.key))
 			continue;
-		lease.first_due = DatumGetTimestampTz(dw_row_column(rel, tuple, Anum_task_first_due, &isnull));
+		lease.first_due = DatumGetTimestampTz(dw_row_column(rel, tuple, Anum_task_first_due));
 		if (dw_task_lease_lasts(&lease.key))
 		{
 			leases->next_end = Min(leases->next_end, lease.key.due);

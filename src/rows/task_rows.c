@@ -519,33 +519,31 @@ dw_row_end_lease(bool *nulls)
 
 /*---- Reading and finding rows ----*/
 
-/* Returns one column of a row. */
+/* Returns one column of a row; 0 if it is null. */
 Datum
-dw_row_column(Relation rel, HeapTuple tuple, AttrNumber attnum, bool *isnull)
+dw_row_column(Relation rel, HeapTuple tuple, AttrNumber attnum)
 {
-	return heap_getattr(tuple, attnum, RelationGetDescr(rel), isnull);
+	bool		isnull;
+
+	return heap_getattr(tuple, attnum, RelationGetDescr(rel), &isnull);
 }
 
 /* Fills *key from a row of delay_wheel_data.task (rel). */
 void
 dw_task_key(Relation rel, HeapTuple tuple, DwTaskKey *key)
 {
-	bool		isnull;
-	Datum		attempts;
-
-	key->id = DatumGetInt64(dw_row_column(rel, tuple, Anum_task_id, &isnull));
-	key->due = DatumGetTimestampTz(dw_row_column(rel, tuple, Anum_task_due, &isnull));
-	key->origin = DatumGetInt64(dw_row_column(rel, tuple, Anum_task_origin, &isnull));
-	key->owner = DatumGetObjectId(dw_row_column(rel, tuple, Anum_task_owner, &isnull));
-	key->queue = DatumGetInt16(dw_row_column(rel, tuple, Anum_task_queue, &isnull));
-	key->priority = DatumGetInt16(dw_row_column(rel, tuple, Anum_task_priority, &isnull));
-	attempts = dw_row_column(rel, tuple, Anum_task_attempts, &isnull);
-	key->attempts = isnull ? 0 : DatumGetInt16(attempts);
+	key->id = DatumGetInt64(dw_row_column(rel, tuple, Anum_task_id));
+	key->due = DatumGetTimestampTz(dw_row_column(rel, tuple, Anum_task_due));
+	key->origin = DatumGetInt64(dw_row_column(rel, tuple, Anum_task_origin));
+	key->owner = DatumGetObjectId(dw_row_column(rel, tuple, Anum_task_owner));
+	key->queue = DatumGetInt16(dw_row_column(rel, tuple, Anum_task_queue));
+	key->priority = DatumGetInt16(dw_row_column(rel, tuple, Anum_task_priority));
+	key->attempts = DatumGetInt16(dw_row_column(rel, tuple, Anum_task_attempts));
 	key->has_more = !heap_attisnull(tuple, Anum_task_more, RelationGetDescr(rel));
 	key->is_message = heap_attisnull(tuple, Anum_task_sql, RelationGetDescr(rel));
 	key->is_leased = !heap_attisnull(tuple, Anum_task_token, RelationGetDescr(rel));
 	key->group = heap_attisnull(tuple, Anum_task_group_hash, RelationGetDescr(rel)) ? DW_NO_GROUP :
-		DatumGetUInt32(dw_row_column(rel, tuple, Anum_task_group_hash, &isnull));
+		DatumGetUInt32(dw_row_column(rel, tuple, Anum_task_group_hash));
 	key->tid = tuple->t_self;
 }
 

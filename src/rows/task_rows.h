@@ -103,6 +103,6 @@ extern HeapTuple dw_task_find(Relation rel, int64 id, Snapshot snapshot);
 extern List *dw_failed_rows(Relation rel, int64 id, Snapshot snapshot);
 extern int	dw_task_count(Oid owner, int limit, bool (*counts) (Relation, HeapTuple));
 extern char *dw_row_text(Relation rel, HeapTuple tuple, AttrNumber column);
-extern Datum dw_row_column(Relation rel, HeapTuple tuple, AttrNumber attnum, bool *isnull);
+extern Datum dw_row_column(Relation rel, HeapTuple tuple, AttrNumber attnum);
 
 #endif							/* DW_TASK_ROWS_H */
