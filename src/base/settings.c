@@ -105,9 +105,6 @@ static const struct config_enum_entry check_options[] = {
 	{NULL, 0, false}
 };
 
-/* The names of history levels, from DW_HISTORY_OFF on */
-static const char *const history_levels[] = {"off", "errors", "sample", "all"};
-
 /* The settings that are numbers.  Each default is the initial value of the setting's variable. */
 static const struct
 {
@@ -301,9 +298,9 @@ dw_retention_settings(int settings[DW_RETENTION_SETTINGS])
 DwHistoryLevel
 dw_history_level(const char *text)
 {
-	for (int i = DW_HISTORY_OFF; i <= DW_HISTORY_ALL; i++)
-		if (strcmp(text, history_levels[i]) == 0)
-			return i;
+	for (const struct config_enum_entry *option = history_options; !option->hidden; option++)
+		if (strcmp(text, option->name) == 0)
+			return option->val;
 	return DW_HISTORY_UNSET;
 }
 

@@ -27,6 +27,7 @@ typedef enum DwAuditLevel
 	DW_AUDIT_CONTROL,			/* all actions except scheduling and sending */
 	DW_AUDIT_ALL
 } DwAuditLevel;
+
 /* How the SQL of a task is checked when the task is scheduled */
 typedef enum DwCheck
 {

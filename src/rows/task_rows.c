@@ -493,12 +493,12 @@ void
 dw_recurring_update(Relation rel, ItemPointer tid, Datum *values, bool *nulls)
 {
 	HeapTuple	tuple = heap_form_tuple(RelationGetDescr(rel), values, nulls);
-	DwIndexesToUpdate indexes;
+	TU_UpdateIndexes indexes;
 
 	if (dw_heap_update(rel, tid, tuple, &indexes) != TM_Ok)
 		elog(ERROR, "could not update a recurring task that is locked");
-	if (indexes != DW_INDEXES_NONE)
-		insert_into_indexes(rel, tuple, values, nulls, NULL, 0, indexes == DW_INDEXES_SUMMARIZING);
+	if (indexes != TU_None)
+		insert_into_indexes(rel, tuple, values, nulls, NULL, 0, indexes == TU_Summarizing);
 	heap_freetuple(tuple);
 	CommandCounterIncrement();
 }
