@@ -198,15 +198,12 @@ Datum
 dw_get_groups(PG_FUNCTION_ARGS)
 {
 	int32		most = PG_GETARG_INT32(0);
-	DwDatabase *db;
+	DwDatabase *db = dw_view_begin(fcinfo);
 	Collection	all = {0};
 	int32	   *counts;			/* number of rows of each queue so far, by the queue's id */
 	TimestampTz now;
 	Relation	rel;
 
-	InitMaterializedSRF(fcinfo, 0);
-	dw_require_shared();
-	db = dw_watched_database();
 	if (db == NULL)
 		return (Datum) 0;
 	all.copies = palloc(MOST_LOOKED_AT * sizeof(DwGroupCopy));
