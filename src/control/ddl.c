@@ -681,9 +681,7 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 		AcceptInvalidationMessages();
 	if ((may_create || was_prepared) && dw_catalog_lookup(&cat))
 		dw_touch_extension();
-	dw_recycle(concerns);
-	if (changes_databases)
-		dw_recycle_databases();
+	dw_recycle(concerns, changes_databases);
 	if (drops)
 		dw_touch_roles();
 	if (allows)

@@ -110,15 +110,17 @@ remember_concern(Concerns *all, const Concern *concern)
 }
 
 /*
- * Remembers the concerns of a command that has succeeded.  If this transaction commits, executors
- * of these concerns run no other task, or check their role (DW_STALE_LOOK).  Timers whose settings
- * have changed are restarted, and timers retry owners whose tasks wait for a right.
+ * Remembers the concerns of a command that has succeeded, and whether it may have changed the list
+ * of databases.  If this transaction commits, executors of these concerns run no other task, or
+ * check their role (DW_STALE_LOOK).  Timers whose settings have changed are restarted, timers retry
+ * owners whose tasks wait for a right, and the launcher lists the databases again.
  */
 void
-dw_recycle(const List *found)
+dw_recycle(const List *found, bool databases)
 {
 	ListCell   *lc;
 
+	databases_changed |= databases;
 	foreach(lc, found)
 	{
 		Concern    *concern = lfirst(lc);
@@ -170,13 +172,6 @@ dw_concern_members(List *found, Oid role)
 			is_member_of_role_nosuper(dw_owners[i].role, role))
 			found = add_concern(found, InvalidOid, dw_owners[i].role, false, DW_STALE_LOOK);
 	return found;
-}
-
-/* Makes the launcher list the databases again if this transaction commits. */
-void
-dw_recycle_databases(void)
-{
-	databases_changed = true;
 }
 
 /* Returns the duty of executors of a role in a database; DW_FRESH if no concern includes them. */
