@@ -311,7 +311,7 @@ read_limits(const DwOptions *options, DwDefinition *def)
 			ereport(ERROR,
 					(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
 					 errmsg("%s must not be infinite", "starts")));
-		dw_definition_set_time(def, Anum_recurring_starts, starts);
+		dw_definition_set(def, Anum_recurring_starts, TimestampTzGetDatum(starts));
 	}
 	if (dw_given(options, UNTIL))
 		dw_definition_set(def, Anum_recurring_until, dw_option(options, UNTIL));
@@ -410,7 +410,7 @@ create(DwDefinition *def)
 	dw_definition_set(def, Anum_recurring_runs, Int64GetDatum(0));
 	dw_definition_set(def, Anum_recurring_failures, Int64GetDatum(0));
 	dw_definition_set(def, Anum_recurring_skipped, Int64GetDatum(0));
-	dw_definition_set_first(def);
+	dw_definition_set_first(def, false);
 	if (def->nulls[Anum_recurring_next_due - 1])
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -447,7 +447,7 @@ change(Relation rel, DwDefinition *def, const DwDefinition *wanted, DwRecurringR
 	if (!run->running)
 	{
 		if (!same_times)
-			dw_definition_set_first(def);
+			dw_definition_set_first(def, false);
 		dw_definition_insert_run(def);
 	}
 	dw_definition_write(rel, def);
@@ -480,7 +480,7 @@ declare(DwDefinition *wanted)
 		if (!find_name(rel, name, true, &def))
 		{
 			if (!starts_given)
-				dw_definition_set_time(wanted, Anum_recurring_starts, default_starts(wanted));
+				dw_definition_set(wanted, Anum_recurring_starts, TimestampTzGetDatum(default_starts(wanted)));
 			if (dw_max_pending >= 0)
 				dw_require_room(GetUserId());
 			result = create(wanted);
@@ -490,7 +490,7 @@ declare(DwDefinition *wanted)
 		if (!starts_given && is_same(rel, &def, wanted, interval_columns))
 			dw_definition_set(wanted, Anum_recurring_starts, def.values[Anum_recurring_starts - 1]);
 		else if (!starts_given)
-			dw_definition_set_time(wanted, Anum_recurring_starts, default_starts(wanted));
+			dw_definition_set(wanted, Anum_recurring_starts, TimestampTzGetDatum(default_starts(wanted)));
 		if (dw_definition_is_armed(&def) && is_same(rel, &def, wanted, declared_columns))
 		{
 			result = dw_definition_number(&def, Anum_recurring_task);
@@ -616,24 +616,6 @@ dw_pause_recurring(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(true);
 }
 
-/*
- * Resumes a definition without a running run.  Its next run is at the first ideal time from now on
- * that is after the last run.
- */
-static void
-resume(DwDefinition *def)
-{
-	TimestampTz after = dw_schedule_now() - 1;
-
-	dw_definition_set(def, Anum_recurring_paused, BoolGetDatum(false));
-	if (def->nulls[Anum_recurring_next_due - 1])
-		return;
-	if (!def->nulls[Anum_recurring_last_due - 1])
-		after = Max(after, DatumGetTimestampTz(def->values[Anum_recurring_last_due - 1]));
-	dw_definition_set_next(def, after);
-	(void) dw_definition_follow_clock(def, dw_definition_clock_shown(def), true);
-}
-
 /* SQL function delay_resume_recurring().  Returns false if there is no such recurring task. */
 Datum
 dw_resume_recurring(PG_FUNCTION_ARGS)
@@ -646,11 +628,11 @@ dw_resume_recurring(PG_FUNCTION_ARGS)
 		PG_RETURN_BOOL(false);
 	if (dw_definition_is_paused(&def))
 	{
-		if (run.running)
-			dw_definition_set(&def, Anum_recurring_paused, BoolGetDatum(false));
-		else
+		dw_definition_set(&def, Anum_recurring_paused, BoolGetDatum(false));
+		if (!run.running)
 		{
-			resume(&def);
+			if (!def.nulls[Anum_recurring_next_due - 1])
+				dw_definition_set_first(&def, true);
 			if (dw_max_pending >= 0)
 				dw_require_room(GetUserId());
 			dw_definition_insert_run(&def);

@@ -78,13 +78,6 @@ dw_definition_set_null(DwDefinition *def, AttrNumber column)
 	def->nulls[column - 1] = true;
 }
 
-/* Sets a timestamptz column of a definition, in memory. */
-void
-dw_definition_set_time(DwDefinition *def, AttrNumber column, TimestampTz value)
-{
-	dw_definition_set(def, column, TimestampTzGetDatum(value));
-}
-
 static void
 add_one(DwDefinition *def, AttrNumber column)
 {
@@ -243,8 +236,8 @@ read_recurrence(const DwDefinition *def, DwRecurrence *r)
  * is no such time, or if the definition has ended (until, max_runs).  If the definition is invalid,
  * logs this, and sets next_due to null and last_error to the reason.
  */
-void
-dw_definition_set_next(DwDefinition *def, TimestampTz after)
+static void
+set_next_due(DwDefinition *def, TimestampTz after)
 {
 	DwRecurrence recurrence;
 	const char *problem = read_recurrence(def, &recurrence);
@@ -258,7 +251,7 @@ dw_definition_set_next(DwDefinition *def, TimestampTz after)
 		 dw_definition_number(def, Anum_recurring_runs) <
 		 dw_definition_number(def, Anum_recurring_max_runs));
 	if (found)
-		dw_definition_set_time(def, Anum_recurring_next_due, next);
+		dw_definition_set(def, Anum_recurring_next_due, TimestampTzGetDatum(next));
 	else
 		dw_definition_set_null(def, Anum_recurring_next_due);
 	if (problem != NULL)
@@ -331,8 +324,8 @@ dw_definition_follow_clock(DwDefinition *def, TimestampTz shown, bool with_start
 	pause = dw_recurrence_pause(&recurrence, due);
 	if (due - now <= dw_time_add(pause, pause) || due - pause > shown)
 		return false;
-	dw_definition_set_time(def, Anum_recurring_starts, recurrence.starts);
-	dw_definition_set_time(def, Anum_recurring_next_due, next);
+	dw_definition_set(def, Anum_recurring_starts, TimestampTzGetDatum(recurrence.starts));
+	dw_definition_set(def, Anum_recurring_next_due, TimestampTzGetDatum(next));
 	return true;
 }
 
@@ -340,22 +333,23 @@ dw_definition_follow_clock(DwDefinition *def, TimestampTz shown, bool with_start
 
 /*
  * Sets next_due, in memory, for a definition that is new, changed or resumed.  Skips ideal times
- * that had a run.  Unless the definition catches up, also skips ideal times in the past.
+ * that had a run.  Unless the definition catches up and is not resumed, also skips ideal times in
+ * the past.
  */
 void
-dw_definition_set_first(DwDefinition *def)
+dw_definition_set_first(DwDefinition *def, bool resumed)
 {
 	TimestampTz after = dw_schedule_now() - 1;
 
-	if (catches_up(def))
+	if (!resumed && catches_up(def))
 	{
 		after = DatumGetTimestampTz(def->values[Anum_recurring_starts - 1]) - 1;
 		after = Max(after, too_late(def));
 	}
 	if (!def->nulls[Anum_recurring_last_due - 1])
 		after = Max(after, DatumGetTimestampTz(def->values[Anum_recurring_last_due - 1]));
-	dw_definition_set_next(def, after);
-	(void) dw_definition_follow_clock(def, dw_definition_clock_shown(def), false);
+	set_next_due(def, after);
+	(void) dw_definition_follow_clock(def, dw_definition_clock_shown(def), resumed);
 }
 
 /* See recurring.h. */
@@ -434,10 +428,10 @@ dw_definition_note_end(DwDefinition *def, const DwEnded *ended)
 {
 	def->values[Anum_recurring_last_due - 1] = def->values[Anum_recurring_next_due - 1];
 	def->nulls[Anum_recurring_last_due - 1] = def->nulls[Anum_recurring_next_due - 1];
-	dw_definition_set_time(def, Anum_recurring_last_started, ended->started);
+	dw_definition_set(def, Anum_recurring_last_started, TimestampTzGetDatum(ended->started));
 	if (ended->started == 0)
 		dw_definition_set_null(def, Anum_recurring_last_started);
-	dw_definition_set_time(def, Anum_recurring_last_ended, dw_now());
+	dw_definition_set(def, Anum_recurring_last_ended, TimestampTzGetDatum(dw_now()));
 	dw_definition_set(def, Anum_recurring_last_outcome, CStringGetTextDatum(dw_outcome_names[ended->outcome]));
 	dw_definition_set_null(def, Anum_recurring_last_error);
 	if (ended->error != NULL && ended->error->message != NULL)
@@ -470,7 +464,7 @@ dw_definition_advance(DwDefinition *def)
 
 		after = Max(due, catches_up(def) ? too_late(def) : after);
 	}
-	dw_definition_set_next(def, after);
+	set_next_due(def, after);
 }
 
 /*

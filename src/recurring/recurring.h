@@ -86,7 +86,6 @@ typedef struct DwRecurringRun
 extern int64 dw_definition_number(const DwDefinition *def, AttrNumber column);
 extern void dw_definition_set(DwDefinition *def, AttrNumber column, Datum value);
 extern void dw_definition_set_null(DwDefinition *def, AttrNumber column);
-extern void dw_definition_set_time(DwDefinition *def, AttrNumber column, TimestampTz value);
 extern bool dw_definition_is_paused(const DwDefinition *def);
 extern void dw_definition_pause_for_crashes(DwDefinition *def);
 extern bool dw_definition_is_armed(const DwDefinition *def);
@@ -105,10 +104,9 @@ extern TM_Result dw_definition_lock(Relation rel, const DwDefinition *def, LockW
 extern void dw_definition_write(Relation rel, DwDefinition *def);
 extern void dw_definition_delete(Relation rel, const DwDefinition *def);
 
-extern void dw_definition_set_next(DwDefinition *def, TimestampTz after);
 extern TimestampTz dw_definition_clock_shown(const DwDefinition *def);
 extern bool dw_definition_follow_clock(DwDefinition *def, TimestampTz shown, bool with_start);
-extern void dw_definition_set_first(DwDefinition *def);
+extern void dw_definition_set_first(DwDefinition *def, bool resumed);
 extern void dw_definition_note_end(DwDefinition *def, const DwEnded *ended);
 extern void dw_definition_advance(DwDefinition *def);
 extern void dw_definition_insert_run(DwDefinition *def);

@@ -114,63 +114,43 @@ repair_run(Relation rel, DwDefinition *def)
 	dw_crashes_end(MyDatabaseId, lost, dw_definition_number(def, Anum_recurring_task));
 }
 
-/* Result of moving a pending run forward. */
-typedef enum Brought
+/*
+ * Moves the run of a definition forward by this time in microseconds, and writes the definition,
+ * whose next_due was moved in memory.  Does nothing if the run is running: the process that ends it
+ * moves the next run forward.  The caller has locked the definition.  Returns false if the run is
+ * locked.
+ */
+static bool
+bring_forward(Relation rel, DwDefinition *def, int64 by, Pass *pass)
 {
-	BROUGHT,
-	NOT_PENDING,				/* the process that ends it moves the next run forward */
-	LOCKED
-} Brought;
-
-/* Moves the pending run of a definition forward by this time in microseconds. */
-static Brought
-bring_run_forward(const DwDefinition *def, int64 by)
-{
-	Relation	rel = table_open(dw_catalog()->task, NoLock);
-	HeapTuple	tuple = dw_task_find(rel, dw_definition_number(def, Anum_recurring_task), NULL);
-	Brought		result = NOT_PENDING;
+	Relation	tasks = table_open(dw_catalog()->task, NoLock);
+	HeapTuple	tuple = dw_task_find(tasks, dw_definition_number(def, Anum_recurring_task), NULL);
+	bool		possible = true;
 	DwTaskKey	key;
 	Datum	   *values;
 	bool	   *nulls;
 	int64		not_before;
 
-	if (tuple != NULL && !dw_task_is_cancelled(rel, tuple))
+	if (tuple != NULL && !dw_task_is_cancelled(tasks, tuple))
 	{
-		dw_task_key(rel, tuple, &key);
-		dw_deform(rel, tuple, &values, &nulls);
+		dw_task_key(tasks, tuple, &key);
+		dw_deform(tasks, tuple, &values, &nulls);
 		dw_writes_for(key.owner);
-		if (dw_row_remove(rel, &key) == TM_Ok)
+		if (dw_row_remove(tasks, &key) == TM_Ok)
 		{
 			CommandCounterIncrement();
 			values[Anum_task_due - 1] = TimestampTzGetDatum(dw_time_add(key.due, -by));
 			if (dw_more_number(values, nulls, Anum_task_more, DW_MORE_NOT_BEFORE, &not_before))
 				dw_more_set_number(values, nulls, Anum_task_more, DW_MORE_NOT_BEFORE, not_before - by);
-			dw_pending_rewrite(rel, values, nulls, dw_lane_if_any(key.owner, key.queue, key.priority));
-			result = BROUGHT;
+			dw_pending_rewrite(tasks, values, nulls, dw_lane_if_any(key.owner, key.queue, key.priority));
+			dw_definition_write(rel, def);
+			pass->brought_forward++;
 		}
-		else if (!dw_row_is_claimed(rel, &key))
-			result = LOCKED;
+		else
+			possible = dw_row_is_claimed(tasks, &key);
 	}
-	table_close(rel, NoLock);
-	return result;
-}
-
-/*
- * Moves the run of a definition forward by this time in microseconds, and writes the definition,
- * whose next_due was moved in memory.  Does nothing if the run is running.  The caller has locked
- * the definition.  Returns false if the run is locked.
- */
-static bool
-bring_forward(Relation rel, DwDefinition *def, int64 by, Pass *pass)
-{
-	Brought		brought = bring_run_forward(def, by);
-
-	if (brought == BROUGHT)
-	{
-		dw_definition_write(rel, def);
-		pass->brought_forward++;
-	}
-	return brought != LOCKED;
+	table_close(tasks, NoLock);
+	return possible;
 }
 
 /*
