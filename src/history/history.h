@@ -34,6 +34,13 @@ typedef struct DwHistoryEnd
 	char	   *message;
 } DwHistoryEnd;
 
+extern int	dw_history_max_result(int16 queue);
+extern bool dw_history_wants(int16 queue, int outcome);
+extern void dw_history_record(const DwEnded *ended);
+extern bool dw_history_lock_if_free(void);
+extern void dw_history_collect(void);
+extern void dw_history_write_collected(void);
+extern void dw_history_forget(void);
 extern const char *dw_history_newest_end(int64 id);
 extern void dw_history_find(int64 id, Snapshot snapshot, DwHistoryEnd *end);
 extern int64 dw_history_max_age_us(void);

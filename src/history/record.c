@@ -191,8 +191,8 @@ is_planned(DwOutcome outcome)
 }
 
 /* Returns true if the level of the queue or setting records all or a share of such ends. */
-static bool
-wants_end(int16 queue, int outcome)
+bool
+dw_history_wants(int16 queue, int outcome)
 {
 	return level_of(queue) >= (is_planned(outcome) ? DW_HISTORY_SAMPLE : DW_HISTORY_ERRORS);
 }
@@ -201,10 +201,10 @@ wants_end(int16 queue, int outcome)
  * Returns the maximum size in bytes of a task's result in the history, for a task of the queue; 0
  * if no result, or no such end, is recorded.
  */
-static int
-max_recorded_result(int16 queue)
+int
+dw_history_max_result(int16 queue)
 {
-	return dw_history_result > 0 && wants_end(queue, DW_DONE) ? dw_history_result : 0;
+	return dw_history_result > 0 && dw_history_wants(queue, DW_DONE) ? dw_history_result : 0;
 }
 
 /*
@@ -215,7 +215,7 @@ static bool
 is_recorded(int16 queue, DwOutcome outcome, double *sample)
 {
 	*sample = 1;
-	if (!wants_end(queue, outcome))
+	if (!dw_history_wants(queue, outcome))
 		return false;
 	if (is_planned(outcome) && level_of(queue) == DW_HISTORY_SAMPLE)
 		*sample = dw_history_sample;
@@ -397,8 +397,8 @@ open_for_writing(DwDatabase *db)
  * For the sweeper, which does not wait for locks.  Locks the current table for writing.  Returns
  * false if the lock is not free.
  */
-static bool
-lock_if_free(void)
+bool
+dw_history_lock_if_free(void)
 {
 	return ConditionalLockRelationOid(dw_catalog()->history[current_table(dw_my_database())],
 									  RowExclusiveLock);
@@ -442,11 +442,11 @@ write_rows(List *rows)
 
 /*
  * Records the end of a task or an attempt, depending on the level of the history.  To be called in
- * the transaction of the end, by dw_conclude().  In a batch, write_collected() writes
+ * the transaction of the end, by dw_conclude().  In a batch, dw_history_write_collected() writes
  * the row.
  */
-static void
-record_end(const DwEnded *ended)
+void
+dw_history_record(const DwEnded *ended)
 {
 	MemoryContext context;
 	double		sample;
@@ -464,8 +464,8 @@ record_end(const DwEnded *ended)
 }
 
 /* Drops the collected rows, and ends collecting.  For batches that were undone. */
-static void
-forget_collected(void)
+void
+dw_history_forget(void)
 {
 	collecting = false;
 	collected = NIL;
@@ -474,22 +474,22 @@ forget_collected(void)
 }
 
 /*
- * Begins to collect rows, for batches and slices.  Ended by write_collected() or
- * forget_collected().
+ * Begins to collect rows, for batches and slices.  Ended by dw_history_write_collected() or
+ * dw_history_forget().
  */
-static void
-begin_collecting(void)
+void
+dw_history_collect(void)
 {
 	if (collected_context == NULL)
 		collected_context = AllocSetContextCreate(TopMemoryContext, "delay_wheel history",
 												  ALLOCSET_DEFAULT_SIZES);
-	forget_collected();
+	dw_history_forget();
 	collecting = true;
 }
 
 /* Writes the collected rows in the current transaction, and ends collecting. */
-static void
-write_collected(void)
+void
+dw_history_write_collected(void)
 {
 	MemoryContext context;
 
@@ -499,7 +499,7 @@ write_collected(void)
 		write_rows(collected);
 		MemoryContextSwitchTo(context);
 	}
-	forget_collected();
+	dw_history_forget();
 }
 
 /*---- Reading ----*/
@@ -670,52 +670,3 @@ dw_history_guard(PG_FUNCTION_ARGS)
 	return PointerGetDatum(TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ?
 						   trigger->tg_newtuple : trigger->tg_trigtuple);
 }
-
-/*---- The wing ----*/
-
-/* Returns true if the sweeper can record the end of a cancelled task without waiting for a lock. */
-static bool
-may_record(Relation rel, HeapTuple row)
-{
-	DwTaskKey	key;
-
-	dw_task_key(rel, row, &key);
-	return !wants_end(key.queue, DW_CANCELLED) || lock_if_free();
-}
-
-/*
- * Asks the sweeper to check the tables of the history and of the audit if they may have rows.  Also
- * asks for the history if shared memory still names a current table.
- */
-static void
-doubt_history(DwDatabase *db, bool settings)
-{
-	dw_job_put_off(&db->sweeper_news, DW_JOB_AUDIT, PG_INT64_MIN);
-	if (settings || dw_any_may_have_rows(offsetof(DwCatalog, audit), 1))
-		dw_ask_sweeper(db, DW_JOB_AUDIT, dw_now());
-	if (settings || dw_any_may_have_rows(offsetof(DwCatalog, history), DW_HISTORY_TABLES) ||
-		dw_history_known_table(&db->sweeper_news) >= 0)
-	{
-		dw_job_put_off(&db->sweeper_news, DW_JOB_HISTORY, PG_INT64_MIN);
-		dw_ask_sweeper(db, DW_JOB_HISTORY, dw_now());
-	}
-}
-
-static const DwWingJob jobs[] = {
-	{DW_JOB_HISTORY, dw_history_turn},
-	{DW_JOB_AUDIT, dw_audit_trim}
-};
-
-const DwWing dw_history_wing = {
-	.task_ended = record_end,
-	.wants_end = wants_end,
-	.max_result = max_recorded_result,
-	.batch_begins = begin_collecting,
-	.batch_ends = write_collected,
-	.batch_undone = forget_collected,
-	.may_remove = may_record,
-	.done = dw_audit_record,
-	.jobs_in_doubt = doubt_history,
-	.jobs = jobs,
-	.njobs = lengthof(jobs)
-};
