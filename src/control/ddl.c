@@ -124,16 +124,13 @@ touch_prepared_row(Relation rel, HeapTuple tuple, Oid whose)
 	int16		queue = DatumGetInt16(dw_row_column(rel, tuple, Anum_prepared_queue));
 	int16		priority = DatumGetInt16(dw_row_column(rel, tuple, Anum_prepared_priority));
 	TimestampTz due = DatumGetTimestampTz(dw_row_column(rel, tuple, Anum_prepared_due));
-	DwDatabase *db = dw_my_database();
-	DwLaneRef	lane;
 
 	/*
 	 * check the owner, since plain SQL can write such rows: a role must not fill the places for
 	 * lanes with other roles' lanes
 	 */
-	if (db != NULL && OidIsValid(owner) && has_privs_of_role(whose, owner) &&
-		dw_lane_enter(db, owner, queue, priority, &lane))
-		dw_touch_lane(lane, due);
+	if (OidIsValid(owner) && has_privs_of_role(whose, owner))
+		dw_touch_lane(dw_lane_if_any(owner, queue, priority), due);
 	else
 		dw_touch_all();
 	dw_touch_prepared();

@@ -29,7 +29,6 @@
 #include "../rows/scans.h"
 #include "../rows/task_rows.h"
 #include "../shmem/committing.h"
-#include "../shmem/lanes.h"
 #include "../shmem/shared.h"
 #include "../task/marks.h"
 #include "../task/task.h"
@@ -52,21 +51,11 @@ typedef struct Arming
 	bool		changed;		/* true if other transactions changed rows: do another pass */
 } Arming;
 
-/*
- * Notes that the lane gets tasks of this database's origin, from the due time of the first row on.
- * The commit informs the timer.  If the lane has no place in shared memory, the timer looks at all
- * lanes.
- */
+/* Notes that a lane gets tasks of this database's origin.  The commit informs the timer. */
 static void
-touch_lane(const DwTaskKey *first)
+touch_lane(const DwTaskKey *task, TimestampTz due)
 {
-	DwDatabase *db = dw_my_database();
-	DwLaneRef	lane;
-
-	if (db != NULL && dw_lane_enter(db, first->owner, first->queue, first->priority, &lane))
-		dw_touch_lane(lane, first->due);
-	else
-		dw_touch_all();
+	dw_touch_lane(dw_lane_if_any(task->owner, task->queue, task->priority), due);
 }
 
 /*
@@ -96,11 +85,8 @@ arm_row(Arming *arming, DwLaneScan *scan, DwTaskKey *key)
 	/* the receivers of the other database cannot finish its leases here */
 	if (!nulls[Anum_task_first_due - 1])
 	{
-		DwTaskKey	moved = *key;
-
 		values[Anum_task_due - 1] = values[Anum_task_first_due - 1];
-		moved.due = DatumGetTimestampTz(values[Anum_task_due - 1]);
-		touch_lane(&moved);
+		touch_lane(key, DatumGetTimestampTz(values[Anum_task_due - 1]));
 		dw_touch_leases();
 	}
 	dw_row_end_lease(nulls);
@@ -125,7 +111,7 @@ arm_lane(Arming *arming, const DwTaskKey *first)
 		return;
 	}
 	if (has_owner)
-		touch_lane(first);
+		touch_lane(first, first->due);
 	else
 		arming->left = true;
 
