@@ -11,7 +11,6 @@
 
 #include "access/table.h"
 #include "fmgr.h"
-#include "funcapi.h"
 #include "miscadmin.h"
 #include "storage/lwlock.h"
 #include "utils/snapmgr.h"
