@@ -123,20 +123,6 @@ extern DwRunRow dw_definition_find_run(Relation tasks, const DwDefinition *def);
 extern bool dw_runs_without_row(int64 id);
 extern bool dw_recurring_has_run(const DwDefinition *def);
 
-/*---- cron_times.c: tasks that are due at a local time of a time zone ----*/
-
-/* The local due time of a task, stored in the column "more" of its row. */
-typedef struct DwLocalTime
-{
-	Timestamp	time;			/* the time on the clocks of the zone */
-	char	   *zone;
-	TimestampTz instant;		/* instant of this time when the row was written */
-} DwLocalTime;
-
-extern bool dw_local_instant(Timestamp time, pg_tz *zone, TimestampTz *instant);
-extern bool dw_local_time_read(const Datum *values, const bool *nulls, DwLocalTime *local);
-extern void dw_local_time_write(Datum *values, bool *nulls, const DwLocalTime *local);
-
 /*---- recurrence.c: the ideal times of a recurring task ----*/
 
 /* The rule for ideal times: an interval counted from a first time, or a cron schedule. */
