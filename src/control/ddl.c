@@ -490,20 +490,24 @@ typedef struct Dropped
 } Dropped;
 
 /*
- * Returns true if the role has tasks in this database.  Does not wait: returns false if the table
- * is locked.
+ * Returns true if the role has tasks in this database, with any origin.  Does not wait: returns
+ * false if the table is locked.
  */
 static bool
 has_tasks_here(Oid role)
 {
 	DwCatalog	cat;
-	Relation	rel;
+	Relation	rel = dw_catalog_lookup(&cat) ? dw_open_if_free(cat.task) : NULL;
+	ScanKeyData key;
+	SysScanDesc scan;
 	bool		result;
 
-	rel = dw_catalog_lookup(&cat) ? dw_open_if_free(cat.task) : NULL;
 	if (rel == NULL)
 		return false;
-	result = dw_task_of_owner(rel, cat.task_lane_index, role);
+	ScanKeyInit(&key, Anum_task_owner, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(role));
+	scan = systable_beginscan(rel, cat.task_lane_index, true, NULL, 1, &key);
+	result = HeapTupleIsValid(systable_getnext(scan));
+	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
 	return result;
 }

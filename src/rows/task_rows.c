@@ -648,24 +648,6 @@ dw_task_count(Oid owner, int limit, bool (*counts) (Relation, HeapTuple))
 	return n;
 }
 
-/*
- * Returns true if the table of tasks (rel) has a row of the owner, with any origin.  index is the
- * index of lanes.
- */
-bool
-dw_task_of_owner(Relation rel, Oid index, Oid owner)
-{
-	ScanKeyData key;
-	SysScanDesc scan;
-	bool		found;
-
-	ScanKeyInit(&key, Anum_task_owner, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(owner));
-	scan = systable_beginscan(rel, index, true, NULL, 1, &key);
-	found = HeapTupleIsValid(systable_getnext(scan));
-	systable_endscan(scan);
-	return found;
-}
-
 /* Returns a text column of a row as a C string; NULL if it is null. */
 char *
 dw_row_text(Relation rel, HeapTuple tuple, AttrNumber column)

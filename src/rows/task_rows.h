@@ -97,7 +97,6 @@ extern bool dw_task_lease_lasts(const DwTaskKey *task);
 extern void dw_row_end_lease(bool *nulls);
 extern TimestampTz dw_task_not_before(Relation rel, HeapTuple tuple, const DwTaskKey *key);
 extern void dw_task_key(Relation rel, HeapTuple tuple, DwTaskKey *key);
-extern bool dw_task_of_owner(Relation rel, Oid index, Oid owner);
 extern HeapTuple dw_row_find(Relation rel, Oid index, ScanKey key, Snapshot snapshot);
 extern HeapTuple dw_task_find(Relation rel, int64 id, Snapshot snapshot);
 extern List *dw_failed_rows(Relation rel, int64 id, Snapshot snapshot);
