@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * history_tables.c
- *	  The tables of delay_wheel.history: choosing the current table, and removing old rows.
+ *	  The tables of delay_wheel.history: choosing the current table, and removing old rows.  At the
+ *	  end, the functions of the wing that the engine calls.
  *
  * Run by the sweeper.  README.md describes the three tables and the steps.
  *
@@ -268,8 +269,8 @@ put_turn_off(DwDatabase *db)
  * *more to true if the caller must call again at once.  Otherwise returns the probable time of the
  * next call; DW_NEVER if nothing must be removed.
  */
-TimestampTz
-dw_history_turn(DwDatabase *db, bool *more)
+static TimestampTz
+turn_history(DwDatabase *db, bool *more)
 {
 	Step		step = {.next = DW_NEVER};
 
@@ -283,3 +284,52 @@ dw_history_turn(DwDatabase *db, bool *more)
 	*more = step.done;
 	return step.next;
 }
+
+/*---- The wing ----*/
+
+/* Returns true if the sweeper can record the end of a cancelled task without waiting for a lock. */
+static bool
+may_record(Relation rel, HeapTuple row)
+{
+	DwTaskKey	key;
+
+	dw_task_key(rel, row, &key);
+	return !dw_history_wants(key.queue, DW_CANCELLED) || dw_history_lock_if_free();
+}
+
+/*
+ * Asks the sweeper to check the tables of the history and of the audit if they may have rows.  Also
+ * asks for the history if shared memory still names a current table.
+ */
+static void
+doubt_history(DwDatabase *db, bool settings)
+{
+	dw_job_put_off(&db->sweeper_news, DW_JOB_AUDIT, PG_INT64_MIN);
+	if (settings || dw_any_may_have_rows(offsetof(DwCatalog, audit), 1))
+		dw_ask_sweeper(db, DW_JOB_AUDIT, dw_now());
+	if (settings || dw_any_may_have_rows(offsetof(DwCatalog, history), DW_HISTORY_TABLES) ||
+		dw_history_known_table(&db->sweeper_news) >= 0)
+	{
+		dw_job_put_off(&db->sweeper_news, DW_JOB_HISTORY, PG_INT64_MIN);
+		dw_ask_sweeper(db, DW_JOB_HISTORY, dw_now());
+	}
+}
+
+static const DwWingJob jobs[] = {
+	{DW_JOB_HISTORY, turn_history},
+	{DW_JOB_AUDIT, dw_audit_trim}
+};
+
+const DwWing dw_history_wing = {
+	.task_ended = dw_history_record,
+	.wants_end = dw_history_wants,
+	.max_result = dw_history_max_result,
+	.batch_begins = dw_history_collect,
+	.batch_ends = dw_history_write_collected,
+	.batch_undone = dw_history_forget,
+	.may_remove = may_record,
+	.done = dw_audit_record,
+	.jobs_in_doubt = doubt_history,
+	.jobs = jobs,
+	.njobs = lengthof(jobs)
+};
