@@ -283,15 +283,21 @@ dw_define_settings(void)
 	MarkGUCPrefixReserved("delay_wheel");
 }
 
-/* Fills "settings" with the retention settings of failed tasks, the history and the audit. */
-void
-dw_retention_settings(int settings[DW_RETENTION_SETTINGS])
+/*
+ * Returns true if a retention setting of failed tasks, the history or the audit has changed since
+ * the last call in this process.  The first call only remembers the settings.
+ */
+bool
+dw_retention_changed(void)
 {
-	settings[0] = dw_failed_max_age;
-	settings[1] = dw_failed_max_count;
-	settings[2] = dw_history_max_age;
-	settings[3] = dw_history_max_size;
-	settings[4] = dw_audit_max_age;
+	static int	known[5] = {INT_MIN};
+	const int	set[5] = {
+		dw_failed_max_age, dw_failed_max_count, dw_history_max_age, dw_history_max_size, dw_audit_max_age
+	};
+	bool		changed = known[0] != INT_MIN && memcmp(known, set, sizeof(set)) != 0;
+
+	memcpy(known, set, sizeof(set));
+	return changed;
 }
 
 /* Returns the history level with this name, or DW_HISTORY_UNSET if no level has this name. */

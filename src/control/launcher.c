@@ -545,17 +545,17 @@ clock_was_set_back(int64 back)
 static void
 obey_reload(void)
 {
-	static int	known[DW_RETENTION_SETTINGS + 2] = {INT_MIN};
-	int			set[DW_RETENTION_SETTINGS + 2];
+	static int	known_timeout = INT_MIN;
+	static bool known_enabled;
 
 	dw_logins_publish(&dw_shared->logins);
-	dw_retention_settings(set);
-	set[DW_RETENTION_SETTINGS] = dw_timer_idle_timeout;
-	/* a database may have its own value, which only its timer can read */
-	set[DW_RETENTION_SETTINGS + 1] = dw_enabled;
-	if (known[0] != INT_MIN && memcmp(known, set, sizeof(set)) != 0)
+	/* a database may have its own value of "enabled", which only its timer can read */
+	if (dw_retention_changed() ||
+		(known_timeout != INT_MIN &&
+		 (known_timeout != dw_timer_idle_timeout || known_enabled != dw_enabled)))
 		end_all_rests();
-	memcpy(known, set, sizeof(set));
+	known_timeout = dw_timer_idle_timeout;
+	known_enabled = dw_enabled;
 }
 
 /* If the timer of this place has ended, decides when the next timer may start. */

@@ -12,7 +12,6 @@
 #include "postgres.h"
 
 #include "../base/clock.h"
-#include "../base/settings.h"
 #include "../base/wing.h"
 #include "../rows/catalog.h"
 #include "../shmem/shared.h"
@@ -36,19 +35,12 @@ dw_retention_begin(DwDatabase *db)
 
 /*
  * Makes the sweeper look at rows of wings, if settings have changed since the last call in this
- * process.  The first call only remembers the settings.
+ * process.
  */
 void
 dw_retention_obey_settings(DwDatabase *db)
 {
-	static int	known[DW_RETENTION_SETTINGS] = {INT_MIN};
-	int			set[DW_RETENTION_SETTINGS];
-	bool		changed;
-
-	dw_retention_settings(set);
-	changed = known[0] != INT_MIN && memcmp(known, set, sizeof(set)) != 0;
-	memcpy(known, set, sizeof(set));
-	if (changed)
+	if (dw_retention_changed())
 		dw_each_wing(wing, jobs_in_doubt)
 			wing->jobs_in_doubt(db, true);
 }
