@@ -120,6 +120,11 @@ SELECT sqlstate, message FROM delay_wheel.failed WHERE id = :failing;
 DELETE FROM delay_wheel_data.failed_task WHERE id = :failing;
 ALTER TABLE delay_wheel_data.task DROP COLUMN note;
 ALTER TABLE delay_wheel_data.failed_task DROP COLUMN note;
+SELECT delay_every('altered', '1 hour', 'SELECT 1') > 0 AS ok;
+SELECT 'ALTER TABLE delay_wheel_data.recurring_task ' || string_agg('ADD COLUMN note' || n || ' text', ', ') FROM generate_series(1, 20) n \gexec
+SELECT tasks > 0 AS seen FROM delay_wheel.recurring_status WHERE owner = current_user;
+SELECT 'ALTER TABLE delay_wheel_data.recurring_task ' || string_agg('DROP COLUMN note' || n, ', ') FROM generate_series(1, 20) n \gexec
+SELECT delay_unschedule('altered');
 
 -- a column of ours that is not what it was
 BEGIN;

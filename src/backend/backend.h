@@ -17,7 +17,7 @@
 #include "utils/relcache.h"
 
 #include "../ending/ending.h"
-#include "../rows/lease_scan.h"
+#include "../rows/scans.h"
 #include "../rows/task_rows.h"
 #include "../shmem/groups.h"
 #include "../shmem/shared.h"

@@ -44,7 +44,7 @@
 #include "../base/signature.h"
 #include "../base/wing.h"
 #include "../rows/catalog.h"
-#include "../rows/lane_scan.h"
+#include "../rows/scans.h"
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../shmem/queue_limits.h"

@@ -83,7 +83,6 @@ take_leased(Relation rel, int64 id, int64 token, bool extends, DwClaim *claim)
 	do
 	{
 		DwTaskKey	key;
-		bool		isnull;
 
 		CHECK_FOR_INTERRUPTS();
 		/* K1 */
@@ -91,7 +90,7 @@ take_leased(Relation rel, int64 id, int64 token, bool extends, DwClaim *claim)
 		if (tuple == NULL)
 			return false;
 		dw_task_key(rel, tuple, &key);
-		if (!key.is_leased || token != DatumGetInt64(dw_row_column(rel, tuple, Anum_task_token, &isnull)))
+		if (!key.is_leased || token != DatumGetInt64(dw_row_column(rel, tuple, Anum_task_token)))
 			return false;
 		/* the caller has the token, but may have lost the right in the meantime */
 		dw_queue_require_receiver(key.queue);

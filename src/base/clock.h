@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * clock.h
- *	  The clocks, arithmetic with times, and times in shared memory.
+ *	  The clocks, sleeping, arithmetic with times, and times in shared memory.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,6 +25,8 @@
 extern int64 dw_interval_us(const Interval *interval);
 extern TimestampTz dw_now(void);
 extern int64 dw_uptime(void);
+extern void dw_alarm_create(void);
+extern void dw_alarm_wait(TimestampTz until, int64 uptime, uint32 wait_event);
 
 /* Reads a shared time. */
 static inline int64

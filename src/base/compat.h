@@ -348,70 +348,61 @@ dw_push_jsonb(JsonbInState *state, JsonbIteratorToken token, JsonbValue *value)
 #define DW_CONNECT_FLAGS		0
 #endif
 
+/*
+ * dw_can_set_role() is true if a role may become another role by SET ROLE: from 16 on a membership
+ * may exclude this.  dw_check_table_rights() raises an error if the current user lacks the rights
+ * on the tables of a plan.  dw_new_storage() gives a table new, empty storage; the old storage is
+ * removed when the transaction commits.  Summarizing indexes (BRIN) are new in 16.
+ */
 #if PG_VERSION_NUM >= 160000
 #define dw_database_aclcheck(database, role, mode) object_aclcheck(DatabaseRelationId, database, role, mode)
 #define dw_schema_aclcheck(schema, role, mode) object_aclcheck(NamespaceRelationId, schema, role, mode)
 #define dw_function_aclcheck(function, role, mode) object_aclcheck(ProcedureRelationId, function, role, mode)
+#define dw_owns_database(database, role) object_ownercheck(DatabaseRelationId, database, role)
+#define dw_owns_relation(relation, role) object_ownercheck(RelationRelationId, relation, role)
+#define dw_can_set_role(member, role) member_can_set_role(member, role)
+#define dw_check_table_rights(plan) ExecCheckPermissions((plan)->rtable, (plan)->permInfos, true)
+#define dw_new_storage(rel)	RelationSetNewRelfilenumber(rel, (rel)->rd_rel->relpersistence)
+#define dw_index_is_summarizing(index)	((index)->rd_indam->amsummarizing)
 #else
 #define dw_database_aclcheck(database, role, mode) pg_database_aclcheck(database, role, mode)
 #define dw_schema_aclcheck(schema, role, mode) pg_namespace_aclcheck(schema, role, mode)
 #define dw_function_aclcheck(function, role, mode) pg_proc_aclcheck(function, role, mode)
-#endif
-
-/*
- * True if a role may become another role by SET ROLE.  From 16 on a membership may exclude SET
- * ROLE.  Before 16 each member can use SET ROLE.
- */
-#if PG_VERSION_NUM >= 160000
-#define dw_can_set_role(member, role) member_can_set_role(member, role)
-#else
+#define dw_owns_database(database, role) pg_database_ownercheck(database, role)
+#define dw_owns_relation(relation, role) pg_class_ownercheck(relation, role)
 #define dw_can_set_role(member, role) is_member_of_role(member, role)
-#endif
-
-/* Raises an error if the current user lacks the rights on the tables of a plan. */
-#if PG_VERSION_NUM >= 160000
-#define dw_check_table_rights(plan) ExecCheckPermissions((plan)->rtable, (plan)->permInfos, true)
-#else
 #define dw_check_table_rights(plan) ExecCheckRTPerms((plan)->rtable, true)
-#endif
+#define dw_new_storage(rel)	RelationSetNewRelfilenode(rel, (rel)->rd_rel->relpersistence)
+#define dw_index_is_summarizing(index)	false
 
-/*
- * Indexes that need new entries after an update of a row.  From 16 on an update may affect only
- * summarizing indexes (BRIN).
- */
-typedef enum DwIndexesToUpdate
+/* the indexes that need new entries after an update of a row */
+typedef enum TU_UpdateIndexes
 {
-	DW_INDEXES_NONE,
-	DW_INDEXES_SUMMARIZING,
-	DW_INDEXES_ALL
-} DwIndexesToUpdate;
+	TU_None,
+	TU_All,
+	TU_Summarizing
+} TU_UpdateIndexes;
+#endif
 
 /* Updates a row like heap_update(), and sets *indexes to the indexes that need new entries. */
 static inline TM_Result
-dw_heap_update(Relation rel, ItemPointer tid, HeapTuple tuple, DwIndexesToUpdate *indexes)
+dw_heap_update(Relation rel, ItemPointer tid, HeapTuple tuple, TU_UpdateIndexes *indexes)
 {
 	TM_FailureData failure;
 	LockTupleMode mode;
-	TM_Result	result;
-#if PG_VERSION_NUM >= 160000
-	TU_UpdateIndexes which;
-
 #if PG_VERSION_NUM >= 190000
-	result = heap_update(rel, tid, tuple, GetCurrentCommandId(true), 0, InvalidSnapshot, true,
-						 &failure, &mode, &which);
+	return heap_update(rel, tid, tuple, GetCurrentCommandId(true), 0, InvalidSnapshot, true,
+					   &failure, &mode, indexes);
+#elif PG_VERSION_NUM >= 160000
+	return heap_update(rel, tid, tuple, GetCurrentCommandId(true), InvalidSnapshot, true,
+					   &failure, &mode, indexes);
 #else
-	result = heap_update(rel, tid, tuple, GetCurrentCommandId(true), InvalidSnapshot, true,
-						 &failure, &mode, &which);
-#endif
-	*indexes = which == TU_None ? DW_INDEXES_NONE :
-		which == TU_Summarizing ? DW_INDEXES_SUMMARIZING : DW_INDEXES_ALL;
-#else
+	TM_Result	result = heap_update(rel, tid, tuple, GetCurrentCommandId(true), InvalidSnapshot,
+									 true, &failure, &mode);
 
-	result = heap_update(rel, tid, tuple, GetCurrentCommandId(true), InvalidSnapshot, true,
-						 &failure, &mode);
-	*indexes = HeapTupleIsHeapOnly(tuple) ? DW_INDEXES_NONE : DW_INDEXES_ALL;
-#endif
+	*indexes = HeapTupleIsHeapOnly(tuple) ? TU_None : TU_All;
 	return result;
+#endif
 }
 
 /*
@@ -428,12 +419,6 @@ dw_try_heap_delete(Relation rel, ItemPointer tid, bool wait, TM_FailureData *fai
 #endif
 }
 
-#if PG_VERSION_NUM >= 160000
-#define dw_index_is_summarizing(index)	((index)->rd_indam->amsummarizing)
-#else
-#define dw_index_is_summarizing(index)	false
-#endif
-
 /* Returns all settings.  The caller must not free the array, since on 15 PostgreSQL owns it. */
 static inline struct config_generic **
 dw_all_settings(int *n)
@@ -445,14 +430,6 @@ dw_all_settings(int *n)
 	return get_guc_variables();
 #endif
 }
-
-#if PG_VERSION_NUM >= 160000
-#define dw_owns_database(database, role) object_ownercheck(DatabaseRelationId, database, role)
-#define dw_owns_relation(relation, role) object_ownercheck(RelationRelationId, relation, role)
-#else
-#define dw_owns_database(database, role) pg_database_ownercheck(database, role)
-#define dw_owns_relation(relation, role) pg_class_ownercheck(relation, role)
-#endif
 
 /*
  * Runs a statement for each background worker that is registered with the postmaster.  "worker"
@@ -475,13 +452,6 @@ dw_all_settings(int *n)
 /* MERGE has RETURNING from 17 on. */
 #ifndef SPI_OK_MERGE_RETURNING
 #define SPI_OK_MERGE_RETURNING	19
-#endif
-
-/* Gives a table new, empty storage.  The old storage is removed when the transaction commits. */
-#if PG_VERSION_NUM >= 160000
-#define dw_new_storage(rel)	RelationSetNewRelfilenumber(rel, (rel)->rd_rel->relpersistence)
-#else
-#define dw_new_storage(rel)	RelationSetNewRelfilenode(rel, (rel)->rd_rel->relpersistence)
 #endif
 
 /* Rebuilds the indexes of a table and of its TOAST table. */

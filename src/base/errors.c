@@ -4,12 +4,7 @@
  *	  Catches errors of tasks in a form that can be stored, and raises common argument errors.
  *
  * Run by executors, which catch the errors of tasks, and by sessions that call the
- * extension's functions.
- *
- * The code of a task chooses the texts of its error.  A text may be as long as memory allows.  A
- * text may be invalid in the database's encoding, for example if it contains the name of a file.
- * The texts are stored in tables, and from there copied to dumps, notifications, follow-up tasks
- * and the log.  So dw_take_error() cuts and repairs the texts once, where the error is caught.
+ * extension's functions.  README.md explains why texts are cut and made valid.
  *
  *-------------------------------------------------------------------------
  */

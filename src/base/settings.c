@@ -105,9 +105,6 @@ static const struct config_enum_entry check_options[] = {
 	{NULL, 0, false}
 };
 
-/* The names of history levels, from DW_HISTORY_OFF on */
-static const char *const history_levels[] = {"off", "errors", "sample", "all"};
-
 /* The settings that are numbers.  Each default is the initial value of the setting's variable. */
 static const struct
 {
@@ -286,24 +283,30 @@ dw_define_settings(void)
 	MarkGUCPrefixReserved("delay_wheel");
 }
 
-/* Fills "settings" with the retention settings of failed tasks, the history and the audit. */
-void
-dw_retention_settings(int settings[DW_RETENTION_SETTINGS])
+/*
+ * Returns true if a retention setting of failed tasks, the history or the audit has changed since
+ * the last call in this process.  The first call only remembers the settings.
+ */
+bool
+dw_retention_changed(void)
 {
-	settings[0] = dw_failed_max_age;
-	settings[1] = dw_failed_max_count;
-	settings[2] = dw_history_max_age;
-	settings[3] = dw_history_max_size;
-	settings[4] = dw_audit_max_age;
+	static int	known[5] = {INT_MIN};
+	const int	set[5] = {
+		dw_failed_max_age, dw_failed_max_count, dw_history_max_age, dw_history_max_size, dw_audit_max_age
+	};
+	bool		changed = known[0] != INT_MIN && memcmp(known, set, sizeof(set)) != 0;
+
+	memcpy(known, set, sizeof(set));
+	return changed;
 }
 
 /* Returns the history level with this name, or DW_HISTORY_UNSET if no level has this name. */
 DwHistoryLevel
 dw_history_level(const char *text)
 {
-	for (int i = DW_HISTORY_OFF; i <= DW_HISTORY_ALL; i++)
-		if (strcmp(text, history_levels[i]) == 0)
-			return i;
+	for (const struct config_enum_entry *option = history_options; !option->hidden; option++)
+		if (strcmp(text, option->name) == 0)
+			return option->val;
 	return DW_HISTORY_UNSET;
 }
 

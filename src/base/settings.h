@@ -27,6 +27,7 @@ typedef enum DwAuditLevel
 	DW_AUDIT_CONTROL,			/* all actions except scheduling and sending */
 	DW_AUDIT_ALL
 } DwAuditLevel;
+
 /* How the SQL of a task is checked when the task is scheduled */
 typedef enum DwCheck
 {
@@ -105,11 +106,8 @@ extern int	dw_audit_max_age;	/* minutes, -1 = for ever */
 /* Upper limit of delay_wheel.batch_tasks, in tasks */
 #define DW_BATCH_MAX	256
 
-/* The number of retention settings for failed tasks, the history and the audit. */
-#define DW_RETENTION_SETTINGS	5
-
 extern void dw_define_settings(void);
-extern void dw_retention_settings(int settings[DW_RETENTION_SETTINGS]);
+extern bool dw_retention_changed(void);
 extern DwHistoryLevel dw_history_level(const char *text);
 extern bool dw_check_named(const char *name, DwCheck *check);
 

@@ -1,10 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * signature.c
- *	  Checks the declared columns of rows that SQL functions return, reads arrays, and checks that
- *	  a trigger function is called by a trigger of delay_wheel.
+ *	  Between SQL and C: checks the declared columns of rows that SQL functions return, checks that
+ *	  a trigger function is called by a trigger of delay_wheel, reads arrays, and executes
+ *	  delay_wheel's own SQL.
  *
- * Run by sessions, in calls of the extension's functions.
+ * Run by sessions, in calls of the extension's functions, and by processes that execute own SQL.
  *
  * A query may declare the columns of a function's result.  If these columns differed from the
  * columns that the C code makes, PostgreSQL would read rows beyond their end.  The arguments of a
@@ -17,9 +18,11 @@
 #include "access/htup_details.h"
 #include "catalog/namespace.h"
 #include "commands/trigger.h"
+#include "executor/spi.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "utils/builtins.h"
+#include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/regproc.h"
 #include "utils/rel.h"
@@ -164,4 +167,30 @@ dw_elements_not_null(ArrayType *array, const char *what, int *n)
 	for (int i = 0; i < *n; i++)
 		dw_refuse_null(nulls[i], what);
 	return elements;
+}
+
+/*---- Own SQL, in a session of any user, outside of functions with a search_path ----*/
+
+/*
+ * Connects to SPI, with a search_path that no user controls.  Returns a nest level for
+ * dw_own_sql_end().  The end of the transaction cleans up after an error.
+ */
+int
+dw_own_sql_begin(void)
+{
+	int			nest_level = NewGUCNestLevel();
+
+	(void) set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "could not connect to the SPI manager");
+	return nest_level;
+}
+
+/* Disconnects from SPI, and restores the search_path. */
+void
+dw_own_sql_end(int nest_level)
+{
+	SPI_finish();
+	AtEOXact_GUC(true, nest_level);
 }

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * signature.h
- *	  Arguments and rows of SQL functions, and calls by triggers.
+ *	  Arguments and rows of SQL functions, calls by triggers, and own SQL.
  *
  *-------------------------------------------------------------------------
  */
@@ -55,5 +55,7 @@ extern bool dw_is_channel(const char *name);
 extern Datum *dw_elements(ArrayType *array, bool **nulls, int *n);
 extern Datum *dw_elements_not_null(ArrayType *array, const char *what, int *n);
 extern TriggerData *dw_require_trigger(FunctionCallInfo fcinfo, const char *function, bool for_row);
+extern int	dw_own_sql_begin(void);
+extern void dw_own_sql_end(int nest_level);
 
 #endif							/* DW_SIGNATURE_H */

@@ -59,7 +59,6 @@
 #include "utils/fmgroids.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
-#include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
@@ -119,22 +118,17 @@ who_prepared(TransactionId xid)
 static void
 touch_prepared_row(Relation rel, HeapTuple tuple, Oid whose)
 {
-	TupleDesc	desc = RelationGetDescr(rel);
-	bool		isnull;
-	Oid			owner = DatumGetObjectId(heap_getattr(tuple, Anum_prepared_owner, desc, &isnull));
-	int16		queue = DatumGetInt16(heap_getattr(tuple, Anum_prepared_queue, desc, &isnull));
-	int16		priority = DatumGetInt16(heap_getattr(tuple, Anum_prepared_priority, desc, &isnull));
-	TimestampTz due = DatumGetTimestampTz(heap_getattr(tuple, Anum_prepared_due, desc, &isnull));
-	DwDatabase *db = dw_my_database();
-	DwLaneRef	lane;
+	Oid			owner = DatumGetObjectId(dw_row_column(rel, tuple, Anum_prepared_owner));
+	int16		queue = DatumGetInt16(dw_row_column(rel, tuple, Anum_prepared_queue));
+	int16		priority = DatumGetInt16(dw_row_column(rel, tuple, Anum_prepared_priority));
+	TimestampTz due = DatumGetTimestampTz(dw_row_column(rel, tuple, Anum_prepared_due));
 
 	/*
 	 * check the owner, since plain SQL can write such rows: a role must not fill the places for
 	 * lanes with other roles' lanes
 	 */
-	if (db != NULL && OidIsValid(owner) && has_privs_of_role(whose, owner) &&
-		dw_lane_enter(db, owner, queue, priority, &lane))
-		dw_touch_lane(lane, due);
+	if (OidIsValid(owner) && has_privs_of_role(whose, owner))
+		dw_touch_lane(dw_lane_if_any(owner, queue, priority), due);
 	else
 		dw_touch_all();
 	dw_touch_prepared();
@@ -494,20 +488,24 @@ typedef struct Dropped
 } Dropped;
 
 /*
- * Returns true if the role has tasks in this database.  Does not wait: returns false if the table
- * is locked.
+ * Returns true if the role has tasks in this database, with any origin.  Does not wait: returns
+ * false if the table is locked.
  */
 static bool
 has_tasks_here(Oid role)
 {
 	DwCatalog	cat;
-	Relation	rel;
+	Relation	rel = dw_catalog_lookup(&cat) ? dw_open_if_free(cat.task) : NULL;
+	ScanKeyData key;
+	SysScanDesc scan;
 	bool		result;
 
-	if (!dw_catalog_lookup(&cat) || !ConditionalLockRelationOid(cat.task, AccessShareLock))
+	if (rel == NULL)
 		return false;
-	rel = table_open(cat.task, NoLock);
-	result = dw_task_of_owner(rel, cat.task_lane_index, role);
+	ScanKeyInit(&key, Anum_task_owner, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(role));
+	scan = systable_beginscan(rel, cat.task_lane_index, true, NULL, 1, &key);
+	result = HeapTupleIsValid(systable_getnext(scan));
+	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
 	return result;
 }
@@ -682,9 +680,7 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 		AcceptInvalidationMessages();
 	if ((may_create || was_prepared) && dw_catalog_lookup(&cat))
 		dw_touch_extension();
-	dw_recycle(concerns);
-	if (changes_databases)
-		dw_recycle_databases();
+	dw_recycle(concerns, changes_databases);
 	if (drops)
 		dw_touch_roles();
 	if (allows)

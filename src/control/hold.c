@@ -3,25 +3,12 @@
  * hold.c
  *	  Keeps our workers out of a database, for commands that need a database without sessions.
  *
- * Run by the backend of such a command (DROP DATABASE and the like), before the command.
- *
- * These commands fail while any session is connected to the database.  So the backend begins a
- * hold: it pins the place of the database in shared memory, so that the launcher cannot give the
- * place to another database, and increments DwDatabase.holds.  Then no timer, sweeper or executor
- * connects, and connected processes end.  Timer, sweeper and idle executors end on request.
- * Executors that run a task get SIGTERM after a short time, and put the task back.
+ * Run by the backend of such a command (DROP DATABASE and the like), before the command.  README.md
+ * describes the steps of a hold.
  *
  * If the database has no place, and no place is free, there is no hold: the database has no such
  * workers.  But a worker of the launcher may be connected for a moment, to look for the extension
  * (dw_look_main()).  The backend waits for the end of this worker.
- *
- * The hold ends with the transaction or subtransaction, after success and after failure.  Then the
- * launcher checks if the database still exists.  The callbacks that end the hold cannot fail, wait
- * or allocate memory.
- *
- * Before a worker connects, it takes the table lock, checks that its database is not held, notes
- * its pid, and releases the lock.  A backend takes the table lock after it has begun the hold.  So
- * it finds the pids of all workers that are or will be connected.
  *
  *-------------------------------------------------------------------------
  */

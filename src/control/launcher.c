@@ -5,31 +5,11 @@
  *
  * Run by the launcher, except dw_look_main(), which another background worker runs.  The postmaster
  * starts the only launcher of the server when recovery has finished, and restarts it if it ends.
- * The launcher is connected only to the shared catalogs, so it blocks no command on a database.
+ * README.md describes which databases have a place and are served, and how timers rest.
  *
- * A served database has a place, its part of shared memory.  There are delay_wheel.max_databases
- * places.  The launcher cannot see which databases have the extension.  So at its start it gives
- * places to databases that were served before, by its file.  Then it starts a timer in each other
- * database, one by one.  A timer that finds no extension ends at once.  This is called a probe.
- * Later the launcher probes new databases, which may be copies of a database with the extension.
- * The launcher also starts a timer at the request of a process (DW_NEWS_START): after CREATE
- * EXTENSION, and when a task is scheduled while there is no timer.  A timer that ends for another
- * reason is started again, unless a command holds the database (hold.c).  Otherwise the launcher
- * sleeps on its latch.
- *
- * A timer may rest: it has ended because it has nothing to do until a time that it has published
- * (timer/rest.c).  The launcher starts a timer dw_rest_margin() before this time.  Sessions that
- * have news lower the time, and wake the launcher.  This is a wall-clock time, so the launcher
- * sleeps like timers, and notices when the clock is set forward.  If the clock is set back, all
- * timers start, since their next work may now be due earlier.  A change of a retention setting, of
- * timer_idle_timeout or of enabled also starts all timers.
- *
- * If more databases have the extension than there are places, some databases wait.  A session that
- * finds no place for its database sets DwShared.turned_away.  When a place is free again, the
- * launcher probes all databases without a place.  While no place is free, the launcher cannot start
- * timers to probe databases.  Instead it starts a worker that needs no place, looks for the
- * extension and ends (dw_look_main()).  So the log reports databases that wait for a place, even if
- * no client connects to them after a restart.
+ * The launcher starts a timer in a database to find out if the database has the extension.  This is
+ * called a probe.  While no place is free, it starts a worker that needs no place instead
+ * (dw_look_main()).  If there is nothing to start, the launcher sleeps on its latch.
  *
  * A server that came out of recovery may have to wait for its DBA before it serves any
  * database, see copies/recovery.c.
@@ -59,9 +39,7 @@
 #include "utils/memutils.h"
 #include "utils/relcache.h"
 #include "utils/snapmgr.h"
-#include "utils/timestamp.h"
 
-#include "../base/alarm.h"
 #include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/inject.h"
@@ -135,15 +113,9 @@ static int64 look_after = 0;
 /*---- The file of databases that were served ----*/
 
 /*
- * With the file, the launcher can compute at its start how many background workers the databases
- * may need, and remembers a database whose timer cannot be started.
- *
- * The file is a hint.  The launcher probes databases that are not in the file, and removes
- * databases without the extension and dropped databases.  A copy of the data directory has the same
- * OIDs.
+ * The file, in the data directory, and its first line.  Each further line has an OID.  A copy of
+ * the data directory has the same OIDs.
  */
-
-/* The file, in the data directory, and its first line.  Each further line has an OID. */
 #define FILE_NAME		"delay_wheel.databases"
 #define FILE_NEW		FILE_NAME ".tmp"
 #define FILE_HEADER		"delay_wheel databases 1: OIDs of those that were served"
@@ -570,17 +542,17 @@ clock_was_set_back(int64 back)
 static void
 obey_reload(void)
 {
-	static int	known[DW_RETENTION_SETTINGS + 2] = {INT_MIN};
-	int			set[DW_RETENTION_SETTINGS + 2];
+	static int	known_timeout = INT_MIN;
+	static bool known_enabled;
 
 	dw_logins_publish(&dw_shared->logins);
-	dw_retention_settings(set);
-	set[DW_RETENTION_SETTINGS] = dw_timer_idle_timeout;
-	/* a database may have its own value, which only its timer can read */
-	set[DW_RETENTION_SETTINGS + 1] = dw_enabled;
-	if (known[0] != INT_MIN && memcmp(known, set, sizeof(set)) != 0)
+	/* a database may have its own value of "enabled", which only its timer can read */
+	if (dw_retention_changed() ||
+		(known_timeout != INT_MIN &&
+		 (known_timeout != dw_timer_idle_timeout || known_enabled != dw_enabled)))
 		end_all_rests();
-	memcpy(known, set, sizeof(set));
+	known_timeout = dw_timer_idle_timeout;
+	known_enabled = dw_enabled;
 }
 
 /* If the timer of this place has ended, decides when the next timer may start. */

@@ -3,11 +3,8 @@
  * recycle.c
  *	  Restarts workers when the rights or settings of their login change.
  *
- * Run by the backend of a command that changes such rights or settings.
- *
- * An executor is a session of the tasks' owner, and lasts for many tasks.  At its login it gets the
- * settings of ALTER ROLE and ALTER DATABASE, and its role may later lose the right to log in.  So
- * when these settings or rights change, executors end after their current task.
+ * Run by the backend of a command that changes such rights or settings.  README.md lists the
+ * commands and their effects.
  *
  * A concern is a database, a role or both whose rights or settings a command changes.  The backend
  * finds the concerns before the command, since the role may not exist afterwards (ddl.c).  This
@@ -18,15 +15,9 @@
  * mistakes an executor for an executor of another role, this executor ends without need, which is
  * harmless.  An executor that gets its place later connects after the commit.
  *
- * Memberships take effect in all sessions at once, so executors only check if their role could
- * still log in.  If executors ended, a role that may grant any role could recycle the executors of
- * all other roles again and again.
- *
  * Timers retry owners whose tasks wait for a right.  This retry, and the check of executors, begin
  * after the commit has sent its invalidation messages.  Otherwise timer and executors would see old
  * copies of the catalogs.
- *
- * The callbacks cannot fail, wait or allocate memory.
  *
  *-------------------------------------------------------------------------
  */
@@ -117,15 +108,17 @@ remember_concern(Concerns *all, const Concern *concern)
 }
 
 /*
- * Remembers the concerns of a command that has succeeded.  If this transaction commits, executors
- * of these concerns run no other task, or check their role (DW_STALE_LOOK).  Timers whose settings
- * have changed are restarted, and timers retry owners whose tasks wait for a right.
+ * Remembers the concerns of a command that has succeeded, and whether it may have changed the list
+ * of databases.  If this transaction commits, executors of these concerns run no other task, or
+ * check their role (DW_STALE_LOOK).  Timers whose settings have changed are restarted, timers retry
+ * owners whose tasks wait for a right, and the launcher lists the databases again.
  */
 void
-dw_recycle(const List *found)
+dw_recycle(const List *found, bool databases)
 {
 	ListCell   *lc;
 
+	databases_changed |= databases;
 	foreach(lc, found)
 	{
 		Concern    *concern = lfirst(lc);
@@ -177,13 +170,6 @@ dw_concern_members(List *found, Oid role)
 			is_member_of_role_nosuper(dw_owners[i].role, role))
 			found = add_concern(found, InvalidOid, dw_owners[i].role, false, DW_STALE_LOOK);
 	return found;
-}
-
-/* Makes the launcher list the databases again if this transaction commits. */
-void
-dw_recycle_databases(void)
-{
-	databases_changed = true;
 }
 
 /* Returns the duty of executors of a role in a database; DW_FRESH if no concern includes them. */

@@ -13,7 +13,6 @@
 #include "postgres.h"
 
 #include "access/transam.h"
-#include "miscadmin.h"
 #include "port/atomics.h"
 #include "postmaster/bgworker_internals.h"
 #include "storage/lwlock.h"

@@ -3,39 +3,30 @@
  * arm.c
  *	  delay_wheel.arm(): arms tasks that came with a copy of another database.
  *
- * Run by sessions, and by executors whose tasks call it.
+ * Run by sessions, and by executors whose tasks call it.  README.md describes unarmed tasks, and
+ * the passes that arm them.
  *
- * Each row of a task has an origin, the stamp of the database in which the task was scheduled.  A
- * task with another origin came with a copy (a restored dump, a TEMPLATE copy, logical replication,
- * pg_upgrade).  Such a task is not "armed": it does not run, since the original task may run in the
- * other database.  delay_wheel.arm() gives such tasks, and rows of wings, this database's stamp.
- *
- * The rows are read lane by lane.  A lane has the tasks of one owner, queue and priority (here also
- * of one origin) in the order of their due times.  Each row is deleted and inserted again with this
- * database's stamp, as delay_reschedule() does.  If another transaction is changing a row,
- * delay_wheel.arm() waits for the transaction's end, as UPDATE would.  The row may then have moved,
- * so all rows are read again until a pass finds no changed row.
+ * The rows are read lane by lane: a lane has the tasks of one owner, queue and priority (here also
+ * of one origin).  If another transaction is changing a row, delay_wheel.arm() waits for the
+ * transaction's end, as UPDATE would.  The row may then have moved, so another pass follows.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/genam.h"
 #include "access/htup.h"
-#include "access/htup_details.h"
 #include "access/table.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
 #include "utils/memutils.h"
-#include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
 #include "../base/inject.h"
 #include "../base/wing.h"
 #include "../rows/catalog.h"
-#include "../rows/lane_scan.h"
+#include "../rows/scans.h"
 #include "../rows/task_rows.h"
 #include "../shmem/shared.h"
 #include "../task/marks.h"
@@ -59,21 +50,11 @@ typedef struct Arming
 	bool		changed;		/* true if other transactions changed rows: do another pass */
 } Arming;
 
-/*
- * Notes that the lane gets tasks of this database's origin, from the due time of the first row on.
- * The commit informs the timer.  If the lane has no place in shared memory, the timer looks at all
- * lanes.
- */
+/* Notes that a lane gets tasks of this database's origin.  The commit informs the timer. */
 static void
-touch_lane(const DwTaskKey *first)
+touch_lane(const DwTaskKey *task, TimestampTz due)
 {
-	DwDatabase *db = dw_my_database();
-	DwLaneRef	lane;
-
-	if (db != NULL && dw_lane_enter(db, first->owner, first->queue, first->priority, &lane))
-		dw_touch_lane(lane, first->due);
-	else
-		dw_touch_all();
+	dw_touch_lane(dw_lane_if_any(task->owner, task->queue, task->priority), due);
 }
 
 /*
@@ -103,11 +84,8 @@ arm_row(Arming *arming, DwLaneScan *scan, DwTaskKey *key)
 	/* the receivers of the other database cannot finish its leases here */
 	if (!nulls[Anum_task_first_due - 1])
 	{
-		DwTaskKey	moved = *key;
-
 		values[Anum_task_due - 1] = values[Anum_task_first_due - 1];
-		moved.due = DatumGetTimestampTz(values[Anum_task_due - 1]);
-		touch_lane(&moved);
+		touch_lane(key, DatumGetTimestampTz(values[Anum_task_due - 1]));
 		dw_touch_leases();
 	}
 	dw_row_end_lease(nulls);
@@ -132,7 +110,7 @@ arm_lane(Arming *arming, const DwTaskKey *first)
 		return;
 	}
 	if (has_owner)
-		touch_lane(first);
+		touch_lane(first, first->due);
 	else
 		arming->left = true;
 

@@ -3,18 +3,9 @@
  * recovery.c
  *	  Holds tasks on a server that came out of recovery, depending on the setting.
  *
- * Run by the postmaster and the launcher; sessions ask is_held().
- *
- * A physical copy of a server (a base backup restored for staging, a snapshot of a standby) looks
- * like a failover.  In both cases, the server comes out of archive recovery, or is promoted.  The
- * setting delay_wheel.start_after_recovery distinguishes the two cases.  With "on" (a failover),
- * tasks run at once.  With "hold", no task runs before a DBA has set it to "on".
- *
- * The launcher starts after recovery, when the files that request recovery no longer exist.  So if
- * the postmaster finds these files at its start, it writes another file, the mark, whatever the
- * setting is.  The launcher removes the mark when it begins to serve.  Until then, the mark
- * survives restarts, crashes and copies.  No mark exists after crash recovery, or when tasks have
- * run.
+ * Run by the postmaster and the launcher; sessions ask is_held().  README.md describes the mark, a
+ * file that the postmaster creates if the server recovers, whatever the setting is.  No mark exists
+ * after crash recovery, or when tasks have run.
  *
  *-------------------------------------------------------------------------
  */

@@ -16,7 +16,7 @@
 #include "utils/snapshot.h"
 
 #include "../ring/ring.h"
-#include "../rows/lease_scan.h"
+#include "../rows/scans.h"
 #include "../rows/task_finder.h"
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"

@@ -24,7 +24,8 @@
 #include "miscadmin.h"
 
 #include "../base/clock.h"
-#include "../rows/lane_scan.h"
+#include "../rows/scans.h"
+#include "../shmem/shared.h"
 #include "../task/marks.h"
 #include "../task/queues.h"
 #include "ending.h"
@@ -39,12 +40,12 @@ static bool
 find_first_of_group(Relation rel, Snapshot snapshot, const DwLane *lane, uint32 hash,
 					DwTaskKey *first, TimestampTz *not_before)
 {
-	DwGroupScan *scan = dw_group_scan_begin(rel, lane->queue, hash, PG_INT64_MIN, PG_INT64_MIN, snapshot);
+	DwRowScan *scan = dw_group_scan_begin(rel, lane->queue, hash, PG_INT64_MIN, PG_INT64_MIN, snapshot);
 	TimestampTz passed = DW_NEVER;
 	HeapTuple	tuple;
 	bool		found = false;
 
-	while (!found && (tuple = dw_group_scan_next(scan)) != NULL)
+	while (!found && (tuple = dw_row_scan_next(scan)) != NULL)
 	{
 		CHECK_FOR_INTERRUPTS();
 		dw_task_key(rel, tuple, first);
@@ -58,7 +59,7 @@ find_first_of_group(Relation rel, Snapshot snapshot, const DwLane *lane, uint32 
 			found = false;
 		}
 	}
-	dw_group_scan_end(scan);
+	dw_row_scan_end(scan);
 	if (!found)
 		*not_before = passed == DW_NEVER ? 0 : passed;
 	return found;

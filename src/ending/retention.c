@@ -12,7 +12,6 @@
 #include "postgres.h"
 
 #include "../base/clock.h"
-#include "../base/settings.h"
 #include "../base/wing.h"
 #include "../rows/catalog.h"
 #include "ending.h"
@@ -27,7 +26,7 @@ dw_retention_begin(DwDatabase *db)
 	dw_job_put_off(&db->sweeper_news, DW_JOB_PERIODS, PG_INT64_MIN);
 	if (dw_any_may_have_rows(offsetof(DwCatalog, unique_key), 1))
 		dw_ask_sweeper(db, DW_JOB_PERIODS, dw_now());
-	if (dw_index_may_have_rows(offsetof(DwCatalog, task_lease_index)))
+	if (dw_any_may_have_rows(offsetof(DwCatalog, task_lease_index), 1))
 		dw_ask_sweeper(db, DW_JOB_LEASES, dw_now());
 	dw_each_wing(wing, jobs_in_doubt)
 		wing->jobs_in_doubt(db, false);
@@ -35,19 +34,12 @@ dw_retention_begin(DwDatabase *db)
 
 /*
  * Makes the sweeper look at rows of wings, if settings have changed since the last call in this
- * process.  The first call only remembers the settings.
+ * process.
  */
 void
 dw_retention_obey_settings(DwDatabase *db)
 {
-	static int	known[DW_RETENTION_SETTINGS] = {INT_MIN};
-	int			set[DW_RETENTION_SETTINGS];
-	bool		changed;
-
-	dw_retention_settings(set);
-	changed = known[0] != INT_MIN && memcmp(known, set, sizeof(set)) != 0;
-	memcpy(known, set, sizeof(set));
-	if (changed)
+	if (dw_retention_changed())
 		dw_each_wing(wing, jobs_in_doubt)
 			wing->jobs_in_doubt(db, true);
 }

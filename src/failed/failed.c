@@ -30,7 +30,7 @@
 #include "../base/settings.h"
 #include "../base/worker.h"
 #include "../rows/catalog.h"
-#include "../rows/lane_scan.h"
+#include "../rows/scans.h"
 #include "../shmem/executors.h"
 #include "../shmem/shared.h"
 #include "../sweeper/sweeper.h"
@@ -207,7 +207,7 @@ share_room(void)
 static void
 count_rows(Relation rel)
 {
-	DwFailedScan *scan = dw_failed_scan_begin(rel, BackwardScanDirection, pass.reached.failed_at,
+	DwRowScan *scan = dw_failed_scan_begin(rel, BackwardScanDirection, pass.reached.failed_at,
 											  pass.reached.id, GetActiveSnapshot());
 	int64		began = dw_uptime();
 
@@ -226,7 +226,7 @@ count_rows(Relation rel)
 		pass.counted++;
 		pass.reached = at;
 	}
-	dw_failed_scan_end(scan);
+	dw_row_scan_end(scan);
 }
 
 /*
@@ -236,7 +236,7 @@ count_rows(Relation rel)
 static void
 delete_oldest(Relation rel)
 {
-	DwFailedScan *scan = dw_failed_scan_begin(rel, ForwardScanDirection, pass.reached.failed_at,
+	DwRowScan *scan = dw_failed_scan_begin(rel, ForwardScanDirection, pass.reached.failed_at,
 											  pass.reached.id, GetActiveSnapshot());
 	int64		began = dw_uptime();
 	TimestampTz now = dw_now();
@@ -285,7 +285,7 @@ delete_oldest(Relation rel)
 			pass.surplus--;
 		}
 	}
-	dw_failed_scan_end(scan);
+	dw_row_scan_end(scan);
 	pass.deleted += deleted;
 }
 

@@ -36,7 +36,7 @@
 #include "../base/settings.h"
 #include "../ending/ending.h"
 #include "../rows/catalog.h"
-#include "../rows/lane_scan.h"
+#include "../rows/scans.h"
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../shmem/shared.h"
@@ -491,7 +491,7 @@ deal_with_many(FunctionCallInfo fcinfo, const char *function, bool discards, int
 	int64		max = PG_ARGISNULL(5) ? PG_INT64_MAX : PG_GETARG_INT32(5);
 	Retrying	retrying;
 	Snapshot	snapshot;
-	DwFailedScan *scan;
+	DwRowScan *scan;
 	HeapTuple	tuple;
 	TimestampTz failed_at;
 	int64		id;
@@ -531,7 +531,7 @@ deal_with_many(FunctionCallInfo fcinfo, const char *function, bool discards, int
 		MemoryContextSwitchTo(outer);
 		MemoryContextReset(row_context);
 	}
-	dw_failed_scan_end(scan);
+	dw_row_scan_end(scan);
 	UnregisterSnapshot(snapshot);
 	if (done > 0 && dw_audits(DW_AUDIT_CONTROL))
 		audit_many(&filter, done, discards);

@@ -14,11 +14,9 @@
  */
 #include "postgres.h"
 
-#include "access/htup.h"
 #include "commands/sequence.h"
 #include "fmgr.h"
 #include "miscadmin.h"
-#include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/guc.h"
 

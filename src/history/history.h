@@ -49,10 +49,6 @@ extern BlockNumber dw_history_turn_pages(BlockNumber room);
 extern int dw_history_read_current(Oid sequence);
 extern void dw_history_set_full(DwDatabase *db, bool full);
 
-/* history_tables.c: the tables of delay_wheel.history */
-
-extern TimestampTz dw_history_turn(DwDatabase *db, bool *more);
-
 /*---- audit.c: delay_wheel.audit ----*/
 
 extern void dw_audit_record(const DwAction *action);

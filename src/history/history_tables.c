@@ -1,40 +1,26 @@
 /*-------------------------------------------------------------------------
  *
  * history_tables.c
- *	  The tables of delay_wheel.history: choosing the current table, and removing old rows.
+ *	  The tables of delay_wheel.history: choosing the current table, and removing old rows.  At the
+ *	  end, the functions of the wing that the engine calls.
  *
- * Run by the sweeper.  There are three tables, which are written in turn.  So old rows are removed
- * by truncation, without a scan, dead rows, or work for vacuum.  The sequence history_seq has the
- * number of the current table, which is written now.  Shared memory also has this number after a
- * sweeper has read it.  A session that has read the old number may still write to the previous
- * table.  This is harmless, since the previous table is the last table to be emptied.
+ * Run by the sweeper.  README.md describes the three tables and the steps.
  *
  * When the current table has reached a quarter of delay_wheel.history_max_size, or is a third of
- * delay_wheel.history_max_age old, the next table becomes current.  The next table is the oldest
- * table, and is emptied first.  So a full history has between a half and three quarters of the
- * maximum size.  Rows are removed at an age between two thirds of the maximum age and the full
+ * delay_wheel.history_max_age old, the oldest table is emptied and becomes current.  So a full
+ * history has between a half and three quarters of the maximum size.  Rows are removed at an age
+ * between two thirds of the maximum age and the full maximum age; with only two tables, at half the
  * maximum age.  Tables are also emptied if they have expired without new rows being written, or if
  * a limit was lowered.
  *
- * The sweeper does one step at a time, a truncation or a turn to the next table, each in a separate
- * transaction.  The tables show which step is due, so nothing must be cleaned up after a crash
- * between two steps.  The sweeper does not poll: a step is due at the time of DW_JOB_HISTORY
- * (news.c), and sessions that write lower this time.
- *
- * On servers that run many tasks, deleting single rows would cost as much as writing them, and
- * would leave a bloated table.  With only two tables, rows would be removed at half the maximum
- * age.
- *
- * If another session has locked a table, even for reading, the sweeper does not wait but tries
- * again later.  Meanwhile the current table grows, until the three tables have reached the maximum
- * size.  Then no more history is recorded, which the view "status" shows.
+ * The sweeper does not poll: a step is due at the time of DW_JOB_HISTORY (news.c), and
+ * sessions that write lower this time.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "access/genam.h"
-#include "access/htup_details.h"
 #include "access/table.h"
 #include "commands/tablecmds.h"
 #include "pgstat.h"
@@ -52,6 +38,7 @@
 #include "../base/inject.h"
 #include "../base/worker.h"
 #include "../rows/catalog.h"
+#include "../rows/task_rows.h"
 #include "../shmem/shared.h"
 #include "../sweeper/sweeper.h"
 #include "history.h"
@@ -86,18 +73,11 @@ typedef struct Tables
 } Tables;
 
 /* The result of a step. */
-typedef enum Turn
-{
-	TURN_NOT_YET,				/* no step is due */
-	TURN_DONE,					/* a step was done; the next step may be due */
-	TURN_LOCKED,				/* a table is locked */
-	TURN_GONE					/* the extension does not exist */
-} Turn;
-
 typedef struct Step
 {
-	Turn		turn;
-	TimestampTz next;			/* for TURN_NOT_YET: when the next step is due */
+	bool		looked;			/* false: the extension does not exist */
+	bool		done;			/* a step was done; the next step may be due */
+	TimestampTz next;			/* if no step was done: when the next step is due */
 } Step;
 
 /*
@@ -110,11 +90,9 @@ first_ended(Relation rel, TimestampTz now)
 	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, GetActiveSnapshot(), 0, NULL);
 	HeapTuple	tuple = systable_getnext(scan);
 	TimestampTz first = now;
-	bool		isnull;
 
 	if (tuple != NULL)
-		first = DatumGetTimestampTz(heap_getattr(tuple, Anum_history_ended,
-												 RelationGetDescr(rel), &isnull));
+		first = DatumGetTimestampTz(dw_row_column(rel, tuple, Anum_history_ended));
 	systable_endscan(scan);
 	return first;
 }
@@ -126,12 +104,8 @@ read_tables(const DwCatalog *cat, TimestampTz now, Tables *tables)
 	tables->pages = 0;
 	for (int i = 0; i < DW_HISTORY_TABLES; i++)
 	{
-		Relation	rel;
+		Relation	rel = dw_open_if_free(cat->history[i]);
 
-		if (!ConditionalLockRelationOid(cat->history[i], AccessShareLock))
-			return false;
-		/* the table may have been dropped before we had the lock */
-		rel = try_table_open(cat->history[i], NoLock);
 		if (rel == NULL)
 			return false;
 		tables->table[i].pages = RelationGetNumberOfBlocks(rel);
@@ -172,6 +146,7 @@ empty_table(Oid table)
 	Relation	rel;
 	Oid			toast;
 
+	dw_worker_activity(STATE_RUNNING, "delay_wheel: emptying the oldest table of the history");
 	if (!ConditionalLockRelationOid(table, AccessExclusiveLock))
 		return false;
 	rel = table_open(table, NoLock);
@@ -190,16 +165,6 @@ empty_table(Oid table)
 	pgstat_count_truncate(rel);
 	table_close(rel, NoLock);
 	return true;
-}
-
-/* Empties the table with this number.  Returns TURN_DONE or TURN_LOCKED. */
-static Turn
-empty_oldest(const DwCatalog *cat, int number)
-{
-	dw_worker_activity(STATE_RUNNING, "delay_wheel: emptying the oldest table of the history");
-	if (!empty_table(cat->history[number]))
-		return TURN_LOCKED;
-	return TURN_DONE;
 }
 
 /*
@@ -230,11 +195,11 @@ next_time(const Tables *tables)
 }
 
 /*
- * Does a step, if a step is due, and publishes the state of the tables.  For TURN_NOT_YET, sets
- * *next to the time of the next step.
+ * Does a step, if a step is due, and publishes the state of the tables.  Returns false if a table
+ * is locked.
  */
-static Turn
-look_at_tables(DwDatabase *db, const DwCatalog *cat, TimestampTz *next)
+static bool
+look_at_tables(DwDatabase *db, const DwCatalog *cat, Step *step)
 {
 	TimestampTz now = dw_now();
 	Tables		tables;
@@ -243,26 +208,28 @@ look_at_tables(DwDatabase *db, const DwCatalog *cat, TimestampTz *next)
 	bool		turns;
 
 	if (!read_tables(cat, now, &tables))
-		return TURN_LOCKED;
+		return false;
 	publish(db, &tables);
 
 	oldest = next_table(tables.current);
 	older = next_table(oldest);
 	turns = tables.table[tables.current].pages >= dw_history_turn_pages(room_of_current(&tables)) ||
 		dw_time_add(tables.table[tables.current].first, dw_history_turn_us()) <= now;
+	step->done = true;
 	if (has_expired(&tables, oldest, now) || (turns && tables.table[oldest].pages > 0))
-		return empty_oldest(cat, oldest);
+		return empty_table(cat->history[oldest]);
 	if (has_expired(&tables, older, now))
-		return empty_oldest(cat, older);
+		return empty_table(cat->history[older]);
 	if (turns)
 	{
 		(void) DirectFunctionCall2(setval_oid, ObjectIdGetDatum(cat->history_seq), Int64GetDatum(oldest));
 		tables.current = oldest;
 		publish(db, &tables);
-		return TURN_DONE;
+		return true;
 	}
-	*next = next_time(&tables);
-	return TURN_NOT_YET;
+	step->done = false;
+	step->next = next_time(&tables);
+	return true;
 }
 
 /* Does a step in the transaction of dw_slice_do(). */
@@ -270,12 +237,14 @@ static bool
 do_step(DwDatabase *db, const DwCatalog *cat, void *state)
 {
 	Step	   *step = state;
+	bool		unlocked;
 
+	step->looked = true;
 	PushActiveSnapshot(GetTransactionSnapshot());
-	step->turn = look_at_tables(db, cat, &step->next);
+	unlocked = look_at_tables(db, cat, step);
 	PopActiveSnapshot();
 	DW_INJECT("history-before-commit");
-	return step->turn != TURN_LOCKED;
+	return unlocked;
 }
 
 /*
@@ -286,11 +255,9 @@ static TimestampTz
 put_turn_off(DwDatabase *db)
 {
 	TimestampTz now = dw_now();
-	TimestampTz again;
-	int64		lasts;
+	int64		lasts = dw_history_locked_for(&db->sweeper_news, now);
+	TimestampTz again = now + Min(Max(lasts, RETRY_MIN_US), RETRY_MAX_US);
 
-	lasts = dw_history_locked_for(&db->sweeper_news, now);
-	again = now + Min(Max(lasts, RETRY_MIN_US), RETRY_MAX_US);
 	dw_job_put_off(&db->sweeper_news, DW_JOB_HISTORY, again);
 	if (lasts > PROBLEM_US)
 		dw_problem(&db->problem, "cannot empty the oldest table of delay_wheel.history: other sessions have locked it");
@@ -302,18 +269,67 @@ put_turn_off(DwDatabase *db)
  * *more to true if the caller must call again at once.  Otherwise returns the probable time of the
  * next call; DW_NEVER if nothing must be removed.
  */
-TimestampTz
-dw_history_turn(DwDatabase *db, bool *more)
+static TimestampTz
+turn_history(DwDatabase *db, bool *more)
 {
-	Step		step = {.turn = TURN_GONE, .next = DW_NEVER};
+	Step		step = {.next = DW_NEVER};
 
 	*more = false;
 	if (!dw_slice_do(db, do_step, &step))
 		return put_turn_off(db);
 	DW_INJECT("history-after-commit");
-	if (step.turn != TURN_GONE)
+	if (step.looked)
 		dw_history_unlocked(&db->sweeper_news);
 	pgstat_report_stat(true);
-	*more = step.turn == TURN_DONE;
+	*more = step.done;
 	return step.next;
 }
+
+/*---- The wing ----*/
+
+/* Returns true if the sweeper can record the end of a cancelled task without waiting for a lock. */
+static bool
+may_record(Relation rel, HeapTuple row)
+{
+	DwTaskKey	key;
+
+	dw_task_key(rel, row, &key);
+	return !dw_history_wants(key.queue, DW_CANCELLED) || dw_history_lock_if_free();
+}
+
+/*
+ * Asks the sweeper to check the tables of the history and of the audit if they may have rows.  Also
+ * asks for the history if shared memory still names a current table.
+ */
+static void
+doubt_history(DwDatabase *db, bool settings)
+{
+	dw_job_put_off(&db->sweeper_news, DW_JOB_AUDIT, PG_INT64_MIN);
+	if (settings || dw_any_may_have_rows(offsetof(DwCatalog, audit), 1))
+		dw_ask_sweeper(db, DW_JOB_AUDIT, dw_now());
+	if (settings || dw_any_may_have_rows(offsetof(DwCatalog, history), DW_HISTORY_TABLES) ||
+		dw_history_known_table(&db->sweeper_news) >= 0)
+	{
+		dw_job_put_off(&db->sweeper_news, DW_JOB_HISTORY, PG_INT64_MIN);
+		dw_ask_sweeper(db, DW_JOB_HISTORY, dw_now());
+	}
+}
+
+static const DwWingJob jobs[] = {
+	{DW_JOB_HISTORY, turn_history},
+	{DW_JOB_AUDIT, dw_audit_trim}
+};
+
+const DwWing dw_history_wing = {
+	.task_ended = dw_history_record,
+	.wants_end = dw_history_wants,
+	.max_result = dw_history_max_result,
+	.batch_begins = dw_history_collect,
+	.batch_ends = dw_history_write_collected,
+	.batch_undone = dw_history_forget,
+	.may_remove = may_record,
+	.done = dw_audit_record,
+	.jobs_in_doubt = doubt_history,
+	.jobs = jobs,
+	.njobs = lengthof(jobs)
+};

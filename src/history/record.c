@@ -4,20 +4,12 @@
  *	  The record of the ends of tasks, delay_wheel.history.
  *
  * Run by the process that ends a task, usually an executor, in the transaction of the end.  For a
- * cancelled task this is the session that cancels it, or the sweeper that removes its row.  So the
- * row exists if, and only if, the end was committed.  The rows are written without SQL.
- *
- * There are three tables.  One of them, the current table, is written.  When this table is old or
- * large, the sweeper empties the oldest table and makes that table current (history_tables.c).  The
- * number of the current table is in a sequence, and usually also in shared memory.
+ * cancelled task this is the session that cancels it, or the sweeper that removes its row.
+ * README.md describes the tables, and why writing must not fail.
  *
  * The rows of a batch, or of a slice of the sweeper, are collected, and written together just
- * before the commit, with one WAL record for each page instead of each row.  A task of a batch may
- * run other tasks by delay_run() in a subtransaction that is undone alone.  So rows of
- * subtransactions are not collected.
- *
- * Writing the history must not fail, since the task would fail, too.  So lock_timeout does not
- * apply here, except in a batch, whose tasks can be run again alone.
+ * before the commit.  A task of a batch may run other tasks by delay_run() in a subtransaction that
+ * is undone alone.  So rows of subtransactions are not collected.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,7 +17,6 @@
 
 #include "access/genam.h"
 #include "access/heapam.h"
-#include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/pg_am.h"
@@ -113,11 +104,10 @@ dw_history_read_current(Oid sequence)
 	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
 	HeapTuple	tuple = systable_getnext(scan);
 	int64		value = 0;
-	bool		isnull;
 
 	/* last_value is its first column */
 	if (tuple != NULL)
-		value = DatumGetInt64(heap_getattr(tuple, 1, RelationGetDescr(rel), &isnull));
+		value = DatumGetInt64(dw_row_column(rel, tuple, 1));
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
 	return (int) (value % DW_HISTORY_TABLES);
@@ -467,6 +457,16 @@ dw_history_record(const DwEnded *ended)
 	MemoryContextSwitchTo(context);
 }
 
+/* Drops the collected rows, and ends collecting.  For batches that were undone. */
+void
+dw_history_forget(void)
+{
+	collecting = false;
+	collected = NIL;
+	if (collected_context != NULL)
+		MemoryContextReset(collected_context);
+}
+
 /*
  * Begins to collect rows, for batches and slices.  Ended by dw_history_write_collected() or
  * dw_history_forget().
@@ -479,16 +479,6 @@ dw_history_collect(void)
 												  ALLOCSET_DEFAULT_SIZES);
 	dw_history_forget();
 	collecting = true;
-}
-
-/* Drops the collected rows, and ends collecting.  For batches that were undone. */
-void
-dw_history_forget(void)
-{
-	collecting = false;
-	collected = NIL;
-	if (collected_context != NULL)
-		MemoryContextReset(collected_context);
 }
 
 /* Writes the collected rows in the current transaction, and ends collecting. */
@@ -515,12 +505,10 @@ dw_history_write_collected(void)
 static DwOutcome
 outcome_in(Relation rel, HeapTuple tuple, int64 id)
 {
-	TupleDesc	desc = RelationGetDescr(rel);
-	bool		isnull;
 	char	   *outcome;
 
-	if (DatumGetInt64(heap_getattr(tuple, Anum_history_task, desc, &isnull)) != id ||
-		!dw_may_read(DatumGetObjectId(heap_getattr(tuple, Anum_history_owner, desc, &isnull))))
+	if (DatumGetInt64(dw_row_column(rel, tuple, Anum_history_task)) != id ||
+		!dw_may_read(DatumGetObjectId(dw_row_column(rel, tuple, Anum_history_owner))))
 		return DW_NOT_ENDED;
 	outcome = dw_row_text(rel, tuple, Anum_history_outcome);
 	for (int end = DW_DONE; end <= DW_CANCELLED; end++)
@@ -541,20 +529,16 @@ add_row(Relation rel, HeapTuple tuple, int64 id, DwHistoryEnd *end)
 {
 	DwOutcome	outcome = outcome_in(rel, tuple, id);
 	bool		is_end = outcome != DW_RETRIED && outcome != DW_FAILED;
-	TupleDesc	desc = RelationGetDescr(rel);
-	bool		isnull;
 	TimestampTz ended;
 
 	if (outcome == DW_NOT_ENDED || (!is_end && end->outcome != DW_NOT_ENDED))
 		return;
-	ended = DatumGetTimestampTz(heap_getattr(tuple, Anum_history_ended, desc, &isnull));
+	ended = DatumGetTimestampTz(dw_row_column(rel, tuple, Anum_history_ended));
 	if (is_end == (end->outcome != DW_NOT_ENDED) && ended < end->ended)
 		return;
 	end->outcome = is_end ? outcome : DW_NOT_ENDED;
 	end->ended = ended;
-	end->attempt = DatumGetInt16(heap_getattr(tuple, Anum_history_attempt, desc, &isnull));
-	if (isnull)
-		end->attempt = 0;
+	end->attempt = DatumGetInt16(dw_row_column(rel, tuple, Anum_history_attempt));
 	end->sqlstate = dw_row_text(rel, tuple, Anum_history_sqlstate);
 	end->message = dw_row_text(rel, tuple, Anum_history_message);
 }
@@ -568,14 +552,13 @@ static void
 read_newest(int64 id, Snapshot snapshot, DwHistoryEnd *end)
 {
 	Oid			table = dw_catalog()->history[current_table(dw_my_database())];
-	Relation	rel;
+	Relation	rel = dw_open_if_free(table);
 	TableScanDesc scan;
 	HeapTuple	tuple;
 	BlockNumber pages;
 
-	if (!ConditionalLockRelationOid(table, AccessShareLock))
+	if (rel == NULL)
 		return;
-	rel = table_open(table, NoLock);
 	pages = RelationGetNumberOfBlocks(rel);
 	scan = table_beginscan_strat(rel, snapshot, 0, NULL, true, false);
 	if (pages > NEWEST_PAGES)

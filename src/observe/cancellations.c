@@ -16,15 +16,12 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "catalog/pg_type.h"
-#include "datatype/timestamp.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
-#include "storage/spin.h"
 #include "utils/array.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
-#include "utils/timestamp.h"
 
 #include "../base/compat.h"
 #include "../base/signature.h"
@@ -177,10 +174,9 @@ dw_get_cancellations(PG_FUNCTION_ARGS)
 	scan = systable_beginscan(rel, InvalidOid, false, GetActiveSnapshot(), 0, NULL);
 	while ((tuple = systable_getnext(scan)) != NULL)
 	{
-		bool		isnull;
-		Datum		id = heap_getattr(tuple, Anum_cancellation_id, RelationGetDescr(rel), &isnull);
+		int64		id = DatumGetInt64(dw_row_column(rel, tuple, Anum_cancellation_id));
 
-		put_cancellation(fcinfo, rel, tuple, &sweep, count_hits(DatumGetInt64(id), tasks, ntasks));
+		put_cancellation(fcinfo, rel, tuple, &sweep, count_hits(id, tasks, ntasks));
 	}
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);

@@ -3,10 +3,9 @@
  * forecast.c
  *	  Number of tasks that will be due in each period, and the next tasks.
  *
- * A hundred million tasks may be pending, so not all tasks are counted.  Small numbers are counted
- * by scans of the index of lanes, from the earliest period to the last.  A period with more than
- * PERIOD_ROWS entries is estimated from a sample: some evenly spread pages of the table.  If the
- * sample is the whole table, the number is exact, too.
+ * A hundred million tasks may be pending, so not all tasks are counted.  A period with more than
+ * PERIOD_ROWS entries in the index of lanes is estimated from a sample: some evenly spread pages of
+ * the table.  If the sample is the whole table, the number is exact, too.
  *
  * The ring cannot be used: only the timer may read its entries, which are hints and include
  * cancelled tasks.  A standby has no ring.  PostgreSQL's statistics cannot be used, since they
@@ -31,7 +30,6 @@
 #include "storage/bufmgr.h"
 #include "utils/acl.h"
 #include "utils/array.h"
-#include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
@@ -39,7 +37,7 @@
 #include "../base/compat.h"
 #include "../base/signature.h"
 #include "../rows/catalog.h"
-#include "../rows/lane_scan.h"
+#include "../rows/scans.h"
 #include "../rows/task_rows.h"
 #include "../shmem/shared.h"
 #include "../task/marks.h"

@@ -3,29 +3,23 @@
  * groups_view.c
  *	  The function behind the view "groups".
  *
- * Run by sessions.  At most MOST_LOOKED_AT groups of a lane are copied at once, under the shared
- * ready lock.  This takes a millisecond.  Names of groups are not in memory.  The names are read
- * from rows of tasks afterwards, and only for the groups that are shown.
+ * Run by sessions.  README.md describes what is copied, and where names come from.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "access/table.h"
 #include "fmgr.h"
-#include "funcapi.h"
 #include "miscadmin.h"
 #include "storage/lwlock.h"
-#include "utils/builtins.h"
-#include "utils/rel.h"
 #include "utils/snapmgr.h"
 
 #include "../base/clock.h"
 #include "../base/signature.h"
 #include "../ring/ring.h"
 #include "../rows/catalog.h"
-#include "../rows/lane_scan.h"
+#include "../rows/scans.h"
 #include "../rows/task_rows.h"
 #include "../shmem/groups.h"
 #include "../shmem/shared.h"
@@ -130,7 +124,7 @@ name_of(Relation rel, const Shown *shown)
 {
 	char	   *name = NULL;
 	HeapTuple	tuple;
-	DwGroupScan *scan;
+	DwRowScan *scan;
 
 	if (shown->group.ready > 0)
 	{
@@ -141,9 +135,9 @@ name_of(Relation rel, const Shown *shown)
 		return name;
 	scan = dw_group_scan_begin(rel, shown->queue, shown->group.hash, PG_INT64_MIN, PG_INT64_MIN,
 							   GetActiveSnapshot());
-	for (int i = 0; i < MOST_ROWS && name == NULL && (tuple = dw_group_scan_next(scan)) != NULL; i++)
+	for (int i = 0; i < MOST_ROWS && name == NULL && (tuple = dw_row_scan_next(scan)) != NULL; i++)
 		name = name_in_row(rel, tuple, shown);
-	dw_group_scan_end(scan);
+	dw_row_scan_end(scan);
 	return name;
 }
 
@@ -203,15 +197,12 @@ Datum
 dw_get_groups(PG_FUNCTION_ARGS)
 {
 	int32		most = PG_GETARG_INT32(0);
-	DwDatabase *db;
+	DwDatabase *db = dw_view_begin(fcinfo);
 	Collection	all = {0};
 	int32	   *counts;			/* number of rows of each queue so far, by the queue's id */
 	TimestampTz now;
 	Relation	rel;
 
-	InitMaterializedSRF(fcinfo, 0);
-	dw_require_shared();
-	db = dw_watched_database();
 	if (db == NULL)
 		return (Datum) 0;
 	all.copies = palloc(MOST_LOOKED_AT * sizeof(DwGroupCopy));

@@ -23,7 +23,6 @@
 
 #include "../base/clock.h"
 #include "../base/compat.h"
-#include "../base/own_sql.h"
 #include "../base/settings.h"
 #include "../base/signature.h"
 #include "../ring/ring.h"

@@ -5,11 +5,6 @@
  *
  * Run by sessions.  The functions copy data under its lock, and make rows from the copy afterwards.
  *
- * Due tasks wait in the ready list of their lane (a combination of owner, queue and priority) until
- * an executor takes them.  Tasks that are in memory but not due yet count as "near"; other pending
- * tasks are only in the table.  The horizon of a lane is the due time before which all its tasks
- * are in memory.
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -27,8 +22,6 @@
 #include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/array.h"
-#include "utils/memutils.h"
-#include "utils/rel.h"
 #include "utils/relcache.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
@@ -40,7 +33,7 @@
 #include "../base/wing.h"
 #include "../ring/ring.h"
 #include "../rows/catalog.h"
-#include "../rows/lease_scan.h"
+#include "../rows/scans.h"
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../shmem/groups.h"
@@ -209,13 +202,7 @@ may_see_task(int64 id)
 	bool		result = false;
 
 	if (tuple != NULL)
-	{
-		bool		isnull;
-
-		result = dw_may_read(DatumGetObjectId(heap_getattr(tuple, Anum_task_owner,
-														   RelationGetDescr(rel), &isnull)));
-		heap_freetuple(tuple);
-	}
+		result = dw_may_read(DatumGetObjectId(dw_row_column(rel, tuple, Anum_task_owner)));
 	table_close(rel, AccessShareLock);
 	return result;
 }
@@ -262,12 +249,14 @@ dw_get_running(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* Returns this database's place in shared memory; NULL: no place. */
+/* Begins a view.  Returns this database's place in shared memory; NULL: no place. */
 DwDatabase *
-dw_watched_database(void)
+dw_view_begin(FunctionCallInfo fcinfo)
 {
 	DwDatabase *db;
 
+	InitMaterializedSRF(fcinfo, 0);
+	dw_require_shared();
 	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
 	db = dw_database_find(MyDatabaseId);
 	LWLockRelease(dw_shared->table_lock);
@@ -278,14 +267,11 @@ dw_watched_database(void)
 Datum
 dw_get_ring(PG_FUNCTION_ARGS)
 {
-	DwDatabase *db;
+	DwDatabase *db = dw_view_begin(fcinfo);
 	DwSlot	   *slots;
 	DwRing		shape = ring_shape();
 	int32		current = dw_ring_index(&shape, shape.current_tick);
 
-	InitMaterializedSRF(fcinfo, 0);
-	dw_require_shared();
-	db = dw_watched_database();
 	if (db == NULL)
 		return (Datum) 0;
 	slots = palloc_extended(sizeof(DwSlot) * dw_slots, MCXT_ALLOC_HUGE);
@@ -476,11 +462,8 @@ dw_lane_after(const DwDatabase *db, int32 place)
 Datum
 dw_get_lanes(PG_FUNCTION_ARGS)
 {
-	DwDatabase *db;
+	DwDatabase *db = dw_view_begin(fcinfo);
 
-	InitMaterializedSRF(fcinfo, 0);
-	dw_require_shared();
-	db = dw_watched_database();
 	if (db == NULL)
 		return (Datum) 0;
 	for (int32 i = dw_lane_after(db, -1); i != DW_NO_LANE; i = dw_lane_after(db, i))
@@ -519,6 +502,15 @@ static int
 compare_sums(const void *a, const void *b)
 {
 	return (int) ((const QueueSum *) a)->queue.id - (int) ((const QueueSum *) b)->queue.id;
+}
+
+/* Returns the sums of a queue; NULL if the queue has none. */
+static QueueSum *
+find_sum(QueueSum *sums, int n, int16 queue)
+{
+	QueueSum	key = {.queue.id = queue};
+
+	return bsearch(&key, sums, n, sizeof(QueueSum), compare_sums);
 }
 
 /*
@@ -587,8 +579,7 @@ sum_queues(DwDatabase *db, int *n)
 	for (int32 lane = dw_lane_after(db, -1); lane != DW_NO_LANE && *n > 0;
 		 lane = dw_lane_after(db, lane))
 	{
-		QueueSum	key = {.queue.id = dw_lanes[lane].queue};
-		QueueSum   *sum = bsearch(&key, sums, *n, sizeof(QueueSum), compare_sums);
+		QueueSum   *sum = find_sum(sums, *n, dw_lanes[lane].queue);
 
 		if (sum != NULL)
 			add_lane_to_queue(db, &dw_lanes[lane], now, sum);
@@ -623,13 +614,11 @@ count_leased(QueueSum *sums, int n)
 		while ((tuple = dw_lease_scan_next(scan)) != NULL)
 		{
 			DwTaskKey	key;
-			QueueSum	wanted = {0};
 			QueueSum   *sum;
 
 			CHECK_FOR_INTERRUPTS();
 			dw_task_key(rel, tuple, &key);
-			wanted.queue.id = key.queue;
-			sum = bsearch(&wanted, sums, n, sizeof(QueueSum), compare_sums);
+			sum = find_sum(sums, n, key.queue);
 			if (sum != NULL && key.origin == dw_origin_stamp())
 				sum->leased++;
 		}
@@ -680,32 +669,24 @@ put_queue(FunctionCallInfo fcinfo, QueueSum *sum)
 static QueueSum *
 visible_sum(Relation rel, HeapTuple tuple, QueueSum *sums, int n)
 {
-	QueueSum	key = {0};
-	bool		isnull;
-
 	if (!has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) &&
 		!has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_DATA) &&
 		!dw_queue_is_usable(rel, tuple))
 		return NULL;
-	key.queue.id = DatumGetInt16(heap_getattr(tuple, Anum_queue_id, RelationGetDescr(rel),
-											  &isnull));
-	return n > 0 ? bsearch(&key, sums, n, sizeof(QueueSum), compare_sums) : NULL;
+	return find_sum(sums, n, DatumGetInt16(dw_row_column(rel, tuple, Anum_queue_id)));
 }
 
 /* The view "queues": the declared queues of this database that have a place in shared memory. */
 Datum
 dw_get_queues(PG_FUNCTION_ARGS)
 {
-	DwDatabase *db;
+	DwDatabase *db = dw_view_begin(fcinfo);
 	QueueSum   *sums;
 	Relation	rel;
 	SysScanDesc scan;
 	HeapTuple	tuple;
 	int			n;
 
-	InitMaterializedSRF(fcinfo, 0);
-	dw_require_shared();
-	db = dw_watched_database();
 	if (db == NULL)
 		return (Datum) 0;
 	sums = sum_queues(db, &n);
@@ -930,12 +911,12 @@ put_status(FunctionCallInfo fcinfo, DwDatabase *db)
 Datum
 dw_get_status(PG_FUNCTION_ARGS)
 {
-	InitMaterializedSRF(fcinfo, 0);
-	dw_require_shared();
+	bool		has_place = dw_view_begin(fcinfo) != NULL;
+
 	dw_each_database(db)
 		if (dw_may_see_database(db))
 			put_status(fcinfo, db);
-	if (dw_watched_database() == NULL)
+	if (!has_place)
 	{
 		const char *state = service_state(NULL);
 

@@ -3,28 +3,8 @@
  * commands.c
  *	  SQL functions that declare, change, remove, pause and resume recurring tasks.
  *
- * Run by sessions, and by executors whose tasks call these functions.
- *
- * The definition of a recurring task is a row of delay_wheel_data.recurring_task, which describes
- * the task and its times.  A run is an ordinary task, whose row names the definition (key
- * "recurring" of the column "more").  The definition names its current run, a pending or running
- * task.  The transaction that ends the current run (ending/conclude.c) deletes the run's row,
- * inserts the next run, and writes the id of this run into the definition (recurring/definition.c).
- * So a definition has one run at any time, runs never overlap, and the death of a process neither
- * loses nor doubles a run.
- *
- * A task that the definition does not name is no longer a run: for example a failed run that was
- * put back, or a run that a change of the definition replaced.
- *
- * Locks are taken in this order: first the row of the run (ending/pending.c), then the row of the
- * definition.  So a session that changes a definition first takes the run: it deletes the run's
- * row.  If an executor is running the run, the session does not touch the run: at the run's end,
- * the executor waits for the change of the definition, and obeys it.  The definition may get
- * another run before its row is locked, so the session reads the run again under the lock.
- *
- * A session looks for a definition by its name as for a task by its key (ending/keys.c): with a
- * dirty snapshot, under a lock on the name.  The lock lasts only for the search and, for a new
- * name, the insertion.
+ * Run by sessions, and by executors whose tasks call these functions.  README.md describes
+ * definitions, their runs, and the order of locks.
  *
  *-------------------------------------------------------------------------
  */
@@ -331,7 +311,7 @@ read_limits(const DwOptions *options, DwDefinition *def)
 			ereport(ERROR,
 					(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
 					 errmsg("%s must not be infinite", "starts")));
-		dw_definition_set_time(def, Anum_recurring_starts, starts);
+		dw_definition_set(def, Anum_recurring_starts, TimestampTzGetDatum(starts));
 	}
 	if (dw_given(options, UNTIL))
 		dw_definition_set(def, Anum_recurring_until, dw_option(options, UNTIL));
@@ -430,7 +410,7 @@ create(DwDefinition *def)
 	dw_definition_set(def, Anum_recurring_runs, Int64GetDatum(0));
 	dw_definition_set(def, Anum_recurring_failures, Int64GetDatum(0));
 	dw_definition_set(def, Anum_recurring_skipped, Int64GetDatum(0));
-	dw_definition_set_first(def);
+	dw_definition_set_first(def, false);
 	if (def->nulls[Anum_recurring_next_due - 1])
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -467,7 +447,7 @@ change(Relation rel, DwDefinition *def, const DwDefinition *wanted, DwRecurringR
 	if (!run->running)
 	{
 		if (!same_times)
-			dw_definition_set_first(def);
+			dw_definition_set_first(def, false);
 		dw_definition_insert_run(def);
 	}
 	dw_definition_write(rel, def);
@@ -500,7 +480,7 @@ declare(DwDefinition *wanted)
 		if (!find_name(rel, name, true, &def))
 		{
 			if (!starts_given)
-				dw_definition_set_time(wanted, Anum_recurring_starts, default_starts(wanted));
+				dw_definition_set(wanted, Anum_recurring_starts, TimestampTzGetDatum(default_starts(wanted)));
 			if (dw_max_pending >= 0)
 				dw_require_room(GetUserId());
 			result = create(wanted);
@@ -510,7 +490,7 @@ declare(DwDefinition *wanted)
 		if (!starts_given && is_same(rel, &def, wanted, interval_columns))
 			dw_definition_set(wanted, Anum_recurring_starts, def.values[Anum_recurring_starts - 1]);
 		else if (!starts_given)
-			dw_definition_set_time(wanted, Anum_recurring_starts, default_starts(wanted));
+			dw_definition_set(wanted, Anum_recurring_starts, TimestampTzGetDatum(default_starts(wanted)));
 		if (dw_definition_is_armed(&def) && is_same(rel, &def, wanted, declared_columns))
 		{
 			result = dw_definition_number(&def, Anum_recurring_task);
@@ -636,24 +616,6 @@ dw_pause_recurring(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(true);
 }
 
-/*
- * Resumes a definition without a running run.  Its next run is at the first ideal time from now on
- * that is after the last run.
- */
-static void
-resume(DwDefinition *def)
-{
-	TimestampTz after = dw_schedule_now() - 1;
-
-	dw_definition_set(def, Anum_recurring_paused, BoolGetDatum(false));
-	if (def->nulls[Anum_recurring_next_due - 1])
-		return;
-	if (!def->nulls[Anum_recurring_last_due - 1])
-		after = Max(after, DatumGetTimestampTz(def->values[Anum_recurring_last_due - 1]));
-	dw_definition_set_next(def, after);
-	(void) dw_definition_follow_clock(def, dw_definition_clock_shown(def), true);
-}
-
 /* SQL function delay_resume_recurring().  Returns false if there is no such recurring task. */
 Datum
 dw_resume_recurring(PG_FUNCTION_ARGS)
@@ -666,11 +628,11 @@ dw_resume_recurring(PG_FUNCTION_ARGS)
 		PG_RETURN_BOOL(false);
 	if (dw_definition_is_paused(&def))
 	{
-		if (run.running)
-			dw_definition_set(&def, Anum_recurring_paused, BoolGetDatum(false));
-		else
+		dw_definition_set(&def, Anum_recurring_paused, BoolGetDatum(false));
+		if (!run.running)
 		{
-			resume(&def);
+			if (!def.nulls[Anum_recurring_next_due - 1])
+				dw_definition_set_first(&def, true);
 			if (dw_max_pending >= 0)
 				dw_require_room(GetUserId());
 			dw_definition_insert_run(&def);

@@ -7,14 +7,9 @@
  * Run by sessions, executors and the sweeper.  The functions here use neither the clock
  * nor a catalog, and raise no error.
  *
- * A schedule consists of local times, and local clocks are set forward and back (summer time).
- * There are two kinds of schedule, as in Vixie's cron:
- *
- * fixed hours each local time is due once: when the clock first shows this time or a later time.
- *				So skipped local times are due together at the end of the gap, and a local time that
- *				occurs twice is due the first time.
- * any hour (the field "hour" begins with *) each instant at which the clock shows a matching time
- *				is due.  So *:00, *:15 ... are always 15 minutes apart, even if the clock changes.
+ * There are two kinds of schedule, as in Vixie's cron: with fixed hours, and for any hour (the
+ * field "hour" begins with *).  README.md describes which times are due if local clocks are set
+ * forward or back.
  *
  * This file counts in seconds.  Instants are counted from the Unix epoch.  Local times are also
  * counted from the epoch, as if the clock showed UTC.  The offset is local time minus UTC.

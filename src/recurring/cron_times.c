@@ -9,19 +9,15 @@
  */
 #include "postgres.h"
 
-#include "catalog/pg_type.h"
 #include "funcapi.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/datetime.h"
-#include "utils/jsonb.h"
 #include "utils/timestamp.h"
 
 #include "../base/errors.h"
 #include "../base/signature.h"
-#include "../rows/catalog.h"
-#include "../rows/more.h"
 #include "recurring.h"
 
 /* Maximum number of times in the result of cron_times(). */
@@ -100,74 +96,4 @@ dw_cron_times(PG_FUNCTION_ARGS)
 		dw_put_row(fcinfo, DW_TIME(t));
 	}
 	return (Datum) 0;
-}
-
-/*---- Tasks that are due at a local time of a time zone ----*/
-
-/*
- * Run by sessions that schedule, and by the sweeper.
- *
- * The rules of time zones change, sometimes at short notice.  So the row of such a task has the
- * local time, the zone, and their instant when the row was written.  If the rules later give
- * another instant, the sweeper moves the due time by the difference (local_times.c).  The due time
- * itself may be later than the instant, by the spread of the queue.
- *
- * A process reads the rules of a zone only once, when it first needs them.
- */
-
-/* The keys of the object DW_MORE_LOCAL, and its place in an array of one column. */
-#define TIME			"time"
-#define ZONE			"zone"
-#define INSTANT			"instant"
-#define COLUMN			1
-
-/*
- * Finds the instant at which the clocks of a zone show a local time.  Returns false if the instant
- * is out of range.  Like AT TIME ZONE, takes the second instant of a time that occurs twice, and
- * uses the earlier offset for a time that the clocks skip.
- */
-bool
-dw_local_instant(Timestamp time, pg_tz *zone, TimestampTz *instant)
-{
-	struct pg_tm tm;
-	fsec_t		fsec;
-	int			tz;
-
-	if (timestamp2tm(time, NULL, &tm, &fsec, NULL, NULL) != 0)
-		return false;
-	tz = DetermineTimeZoneOffset(&tm, zone);
-	return tm2timestamp(&tm, fsec, &tz, instant) == 0 && IS_VALID_TIMESTAMP(*instant);
-}
-
-/*
- * Reads the local time of a task's row.  Returns false if the task has no local time, or plain SQL
- * wrote an invalid value.
- */
-bool
-dw_local_time_read(const Datum *values, const bool *nulls, DwLocalTime *local)
-{
-	Jsonb	   *object = dw_more_object(values, nulls, Anum_task_more, DW_MORE_LOCAL);
-	const Datum column = PointerGetDatum(object);
-	const bool	isnull = false;
-
-	if (object == NULL ||
-		!dw_more_number(&column, &isnull, COLUMN, TIME, &local->time) ||
-		!dw_more_number(&column, &isnull, COLUMN, INSTANT, &local->instant) ||
-		!IS_VALID_TIMESTAMP(local->time) || !IS_VALID_TIMESTAMP(local->instant))
-		return false;
-	local->zone = dw_more_text(&column, &isnull, COLUMN, ZONE);
-	return local->zone != NULL;
-}
-
-/* Sets the local time of a task's row. */
-void
-dw_local_time_write(Datum *values, bool *nulls, const DwLocalTime *local)
-{
-	Datum		column = (Datum) 0;
-	bool		isnull = true;
-
-	dw_more_set_number(&column, &isnull, COLUMN, TIME, local->time);
-	dw_more_set_text(&column, &isnull, COLUMN, ZONE, local->zone);
-	dw_more_set_number(&column, &isnull, COLUMN, INSTANT, local->instant);
-	dw_more_set_object(values, nulls, Anum_task_more, DW_MORE_LOCAL, DatumGetJsonbP(column));
 }

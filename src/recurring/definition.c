@@ -3,15 +3,11 @@
  * definition.c
  *	  The definitions of recurring tasks, and the runs that they name.
  *
- * Run by sessions, executors, timers and the sweeper.
+ * Run by sessions, executors, timers and the sweeper.  README.md describes definitions, their runs,
+ * and the locks and their order.
  *
- * A definition is a row of delay_wheel_data.recurring_task, which describes the task and its times.
- * A run is an ordinary task that names its definition.  The definition names its current run, which
- * is pending or running.  Ideal times are the times of the interval or the cron schedule.  next_due
- * is the ideal time of the current run.
- *
- * This file finds, locks and writes definitions, computes next_due, and inserts the next
- * run when a run ends.  README.md describes the locks and their order.
+ * This file finds, locks and writes definitions, computes next_due, the ideal time of the current
+ * run, and inserts the next run when a run ends.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,7 +16,6 @@
 #include "access/genam.h"
 #include "access/heapam.h"
 #include "access/htup.h"
-#include "access/htup_details.h"
 #include "access/stratnum.h"
 #include "access/table.h"
 #include "access/tableam.h"
@@ -28,15 +23,9 @@
 #include "miscadmin.h"
 #include "nodes/lockoptions.h"
 #include "storage/bufmgr.h"
-#include "storage/lmgr.h"
-#include "storage/proc.h"
-#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
-#include "utils/rel.h"
 #include "utils/relcache.h"
-#include "utils/snapmgr.h"
-#include "utils/syscache.h"
 #include "utils/timestamp.h"
 
 #include "../base/clock.h"
@@ -54,9 +43,6 @@
 
 /* Maximum length of a definition's last_error, in bytes. */
 #define MAX_ERROR		1000
-
-/* Maximum number of rows that the timer reads to find a row of another origin. */
-#define UNARMED_LOOK	1000
 
 /*---- Definitions ----*/
 
@@ -80,13 +66,6 @@ void
 dw_definition_set_null(DwDefinition *def, AttrNumber column)
 {
 	def->nulls[column - 1] = true;
-}
-
-/* Sets a timestamptz column of a definition, in memory. */
-void
-dw_definition_set_time(DwDefinition *def, AttrNumber column, TimestampTz value)
-{
-	dw_definition_set(def, column, TimestampTzGetDatum(value));
 }
 
 static void
@@ -247,8 +226,8 @@ read_recurrence(const DwDefinition *def, DwRecurrence *r)
  * is no such time, or if the definition has ended (until, max_runs).  If the definition is invalid,
  * logs this, and sets next_due to null and last_error to the reason.
  */
-void
-dw_definition_set_next(DwDefinition *def, TimestampTz after)
+static void
+set_next_due(DwDefinition *def, TimestampTz after)
 {
 	DwRecurrence recurrence;
 	const char *problem = read_recurrence(def, &recurrence);
@@ -262,7 +241,7 @@ dw_definition_set_next(DwDefinition *def, TimestampTz after)
 		 dw_definition_number(def, Anum_recurring_runs) <
 		 dw_definition_number(def, Anum_recurring_max_runs));
 	if (found)
-		dw_definition_set_time(def, Anum_recurring_next_due, next);
+		dw_definition_set(def, Anum_recurring_next_due, TimestampTzGetDatum(next));
 	else
 		dw_definition_set_null(def, Anum_recurring_next_due);
 	if (problem != NULL)
@@ -335,8 +314,8 @@ dw_definition_follow_clock(DwDefinition *def, TimestampTz shown, bool with_start
 	pause = dw_recurrence_pause(&recurrence, due);
 	if (due - now <= dw_time_add(pause, pause) || due - pause > shown)
 		return false;
-	dw_definition_set_time(def, Anum_recurring_starts, recurrence.starts);
-	dw_definition_set_time(def, Anum_recurring_next_due, next);
+	dw_definition_set(def, Anum_recurring_starts, TimestampTzGetDatum(recurrence.starts));
+	dw_definition_set(def, Anum_recurring_next_due, TimestampTzGetDatum(next));
 	return true;
 }
 
@@ -344,22 +323,23 @@ dw_definition_follow_clock(DwDefinition *def, TimestampTz shown, bool with_start
 
 /*
  * Sets next_due, in memory, for a definition that is new, changed or resumed.  Skips ideal times
- * that had a run.  Unless the definition catches up, also skips ideal times in the past.
+ * that had a run.  Unless the definition catches up and is not resumed, also skips ideal times in
+ * the past.
  */
 void
-dw_definition_set_first(DwDefinition *def)
+dw_definition_set_first(DwDefinition *def, bool resumed)
 {
 	TimestampTz after = dw_schedule_now() - 1;
 
-	if (catches_up(def))
+	if (!resumed && catches_up(def))
 	{
 		after = DatumGetTimestampTz(def->values[Anum_recurring_starts - 1]) - 1;
 		after = Max(after, too_late(def));
 	}
 	if (!def->nulls[Anum_recurring_last_due - 1])
 		after = Max(after, DatumGetTimestampTz(def->values[Anum_recurring_last_due - 1]));
-	dw_definition_set_next(def, after);
-	(void) dw_definition_follow_clock(def, dw_definition_clock_shown(def), false);
+	set_next_due(def, after);
+	(void) dw_definition_follow_clock(def, dw_definition_clock_shown(def), resumed);
 }
 
 /* See recurring.h. */
@@ -438,10 +418,10 @@ dw_definition_note_end(DwDefinition *def, const DwEnded *ended)
 {
 	def->values[Anum_recurring_last_due - 1] = def->values[Anum_recurring_next_due - 1];
 	def->nulls[Anum_recurring_last_due - 1] = def->nulls[Anum_recurring_next_due - 1];
-	dw_definition_set_time(def, Anum_recurring_last_started, ended->started);
+	dw_definition_set(def, Anum_recurring_last_started, TimestampTzGetDatum(ended->started));
 	if (ended->started == 0)
 		dw_definition_set_null(def, Anum_recurring_last_started);
-	dw_definition_set_time(def, Anum_recurring_last_ended, dw_now());
+	dw_definition_set(def, Anum_recurring_last_ended, TimestampTzGetDatum(dw_now()));
 	dw_definition_set(def, Anum_recurring_last_outcome, CStringGetTextDatum(dw_outcome_names[ended->outcome]));
 	dw_definition_set_null(def, Anum_recurring_last_error);
 	if (ended->error != NULL && ended->error->message != NULL)
@@ -474,7 +454,7 @@ dw_definition_advance(DwDefinition *def)
 
 		after = Max(due, catches_up(def) ? too_late(def) : after);
 	}
-	dw_definition_set_next(def, after);
+	set_next_due(def, after);
 }
 
 /*
@@ -498,161 +478,6 @@ dw_runs_without_row(int64 id)
 	return found;
 }
 
-/* Returns the id of the definition that a task's row names, or 0. */
-static int64
-definition_of(const Datum *values, const bool *nulls)
-{
-	int64		id;
-
-	return dw_more_number(values, nulls, Anum_task_more, DW_MORE_RECURRING, &id) ? id : 0;
-}
-
-/*
- * Finds the newest version of a definition and locks its row, if the task is its current run;
- * otherwise returns false.  With LockWaitSkip, if another transaction has locked the row, returns
- * false and sets *busy to true.
- */
-static bool
-lock_of_run(Relation rel, int64 id, const DwTaskKey *task, LockWaitPolicy wait, DwDefinition *def,
-			bool *busy)
-{
-	*busy = false;
-	for (;;)
-	{
-		TM_Result	result;
-
-		CHECK_FOR_INTERRUPTS();
-		/* compare owners, since plain SQL can write any definition's id into a task */
-		if (!dw_definition_find(rel, id, def) ||
-			dw_definition_number(def, Anum_recurring_task) != task->id ||
-			dw_definition_owner(def) != task->owner)
-			return false;
-		result = dw_definition_lock(rel, def, wait);
-		if (result == TM_Ok)
-			return true;
-		if (result == TM_WouldBlock)
-		{
-			*busy = true;
-			return false;
-		}
-		/* plain SQL in the current command has deleted the row */
-		if (result == TM_SelfModified || result == TM_Invisible)
-			return false;
-	}
-}
-
-/*
- * Locks the definition as lock_of_run() does, but waits for a transaction that changes it.
- *
- * If the run has succeeded in this transaction, a cancel interrupts the wait and undoes the run.
- * If the run has failed, or has committed its work (a run with a mode), a cancel does not interrupt
- * the wait, since the end of the run must be recorded.
- */
-static bool
-wait_for_definition(Relation rel, int64 id, const DwEnded *ended, DwDefinition *def)
-{
-	bool		cancellable = QueryCancelHoldoffCount > 0 && ended->outcome == DW_DONE &&
-		!dw_more_has(ended->values, ended->nulls, Anum_task_more, DW_MORE_MODE);
-	bool		found;
-	bool		busy;
-
-	if (cancellable)
-		RESUME_CANCEL_INTERRUPTS();
-	found = lock_of_run(rel, id, ended->key, LockWaitBlock, def, &busy);
-	if (cancellable)
-		HOLD_CANCEL_INTERRUPTS();
-	return found;
-}
-
-/*
- * Notes the end of a run in its definition and inserts the next run, if the task is the
- * definition's current run.
- */
-static void
-end_run(int64 id, const DwEnded *ended)
-{
-	Relation	rel = table_open(dw_catalog()->recurring, RowExclusiveLock);
-	DwDefinition def;
-
-	if (wait_for_definition(rel, id, ended, &def))
-	{
-		TimestampTz shown = Max(ended->started, dw_definition_clock_shown(&def));
-		int64		next;
-
-		dw_definition_note_end(&def, ended);
-		if (ended->error != NULL && ended->error->sqlerrcode == DW_ERRCODE_CRASHED)
-			dw_definition_pause_for_crashes(&def);
-		dw_definition_advance(&def);
-		(void) dw_definition_follow_clock(&def, shown, true);
-		dw_definition_insert_run(&def);
-		dw_definition_write(rel, &def);
-		next = dw_definition_number(&def, Anum_recurring_task);
-		/* after a skipped run, the next run is the suspect: otherwise runs could crash forever */
-		if (ended->started == 0 && ended->outcome != DW_CANCELLED && next != 0)
-			dw_crashes_end(MyDatabaseId, ended->key->id, next);
-	}
-	table_close(rel, NoLock);
-}
-
-/*
- * Called for each task that ends, by dw_conclude(): if the task is the current run of a recurring
- * task, inserts the next run.  Waits for transactions that change the definition.
- *
- * If an executor ends its own task, lock_timeout does not limit this wait, since the task's SQL has
- * ended.
- */
-void
-dw_recurring_ended(const DwEnded *ended)
-{
-	int64		id = ended->outcome == DW_RETRIED ? 0 :
-		definition_of(ended->values, ended->nulls);
-	int			lock_timeout = LockTimeout;
-
-	if (id == 0)
-		return;
-	if (dw_this_executor != NULL && QueryCancelHoldoffCount > 0)
-		LockTimeout = 0;
-	PG_TRY();
-	{
-		end_run(id, ended);
-	}
-	PG_FINALLY();
-	{
-		LockTimeout = lock_timeout;
-	}
-	PG_END_TRY();
-}
-
-/*
- * Returns true if the sweeper can delete the row of a task, and conclude the task, without waiting
- * for the lock of a definition.  If the task is a current run, locks its definition.  Returns false
- * if another transaction has this lock.  The caller has locked the table of recurring tasks
- * (RowExclusiveLock).
- */
-bool
-dw_recurring_may_end(Relation rel, HeapTuple tuple)
-{
-	Datum	   *values;
-	bool	   *nulls;
-	int64		id;
-	Relation	recurring;
-	DwTaskKey	key;
-	DwDefinition def;
-	bool		busy;
-
-	if (heap_attisnull(tuple, Anum_task_more, RelationGetDescr(rel)))
-		return true;
-	dw_deform(rel, tuple, &values, &nulls);
-	id = definition_of(values, nulls);
-	if (id == 0)
-		return true;
-	dw_task_key(rel, tuple, &key);
-	recurring = table_open(dw_catalog()->recurring, NoLock);
-	(void) lock_of_run(recurring, id, &key, LockWaitSkip, &def, &busy);
-	table_close(recurring, NoLock);
-	return !busy;
-}
-
 /* Returns true if the task that the definition names exists, and is a run of this definition. */
 bool
 dw_recurring_has_run(const DwDefinition *def)
@@ -662,137 +487,4 @@ dw_recurring_has_run(const DwDefinition *def)
 
 	table_close(rel, NoLock);
 	return run == DW_RUN_OF_IT;
-}
-
-/*---- All definitions ----*/
-
-/*
- * Returns true if a definition that came with a copy has a next time, but gets no run before
- * delay_wheel.arm().  Reads only the first rows of the table, where a copy puts such definitions.
- *
- * Run by the timer, which does not wait: returns false if the table is locked.
- */
-bool
-dw_recurring_unarmed(void)
-{
-	Oid			oid = dw_catalog()->recurring;
-	int64		origin = dw_origin_stamp();
-	Relation	rel;
-	SysScanDesc scan;
-	HeapTuple	tuple;
-	bool		found = false;
-
-	if (!ConditionalLockRelationOid(oid, AccessShareLock))
-		return false;
-	rel = table_open(oid, NoLock);
-	scan = systable_beginscan(rel, InvalidOid, false, GetActiveSnapshot(), 0, NULL);
-	for (int n = 0; !found && n < UNARMED_LOOK && (tuple = systable_getnext(scan)) != NULL; n++)
-	{
-		TupleDesc	desc = RelationGetDescr(rel);
-		bool		isnull;
-
-		found = DatumGetInt64(heap_getattr(tuple, Anum_recurring_origin, desc, &isnull)) != origin &&
-			!heap_attisnull(tuple, Anum_recurring_next_due, desc);
-	}
-	systable_endscan(scan);
-	table_close(rel, AccessShareLock);
-	return found;
-}
-
-/* Raises an error if the definition of a recurring task names this queue. */
-void
-dw_recurring_require_unused(int16 queue, const char *name)
-{
-	Relation	rel = table_open(dw_catalog()->recurring, AccessShareLock);
-	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
-	HeapTuple	tuple;
-	bool		found = false;
-
-	while (!found && (tuple = systable_getnext(scan)) != NULL)
-	{
-		bool		isnull;
-
-		found = queue == DatumGetInt16(heap_getattr(tuple, Anum_recurring_queue,
-													RelationGetDescr(rel), &isnull));
-	}
-	systable_endscan(scan);
-	table_close(rel, AccessShareLock);
-	if (found)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_IN_USE),
-				 errmsg("queue \"%s\" has recurring tasks", name),
-				 errhint("Give them another queue with %s, or remove them with %s.",
-						 "delay_every()", "delay_unschedule()")));
-}
-
-/* Asks the sweeper to look for lost runs and for definitions of dropped roles. */
-void
-dw_recurring_ask(DwDatabase *db)
-{
-	dw_sweeper_tell(&db->sweeper_news, DW_LOOK_AT_RECURRING);
-	/* the timer notices the request when control has changed, and calls the sweeper */
-	dw_control_raise(&db->timer_news);
-	dw_wake_timer(db, DW_AWAKE);
-}
-
-/*
- * Calls dw_recurring_ask() if there may be recurring tasks.  Run by the timer, outside of a
- * transaction, after a scan of all tasks (at its start, and after plain SQL), and after a role was
- * dropped.
- */
-void
-dw_recurring_begin(DwDatabase *db)
-{
-	if (dw_any_may_have_rows(offsetof(DwCatalog, recurring), 1))
-		dw_recurring_ask(db);
-}
-
-/*---- delay_wheel.arm() ----*/
-
-/*
- * Arms the definitions of all recurring tasks.  Sets *left to true if a definition stays unarmed,
- * since the current user lacks the owner's rights, or the owner does not exist.
- */
-void
-dw_recurring_arm(bool *left)
-{
-	Relation	rel = table_open(dw_catalog()->recurring, RowExclusiveLock);
-	bool		changed;
-
-	do
-	{
-		Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-		SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, snapshot, 0, NULL);
-		HeapTuple	tuple;
-
-		changed = false;
-		while ((tuple = systable_getnext(scan)) != NULL)
-		{
-			DwDefinition def;
-
-			CHECK_FOR_INTERRUPTS();
-			dw_definition_read(rel, heap_copytuple(tuple), &def);
-			if (dw_definition_is_armed(&def))
-				continue;
-			if (!has_privs_of_role(GetUserId(), dw_definition_owner(&def)) ||
-				!SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(dw_definition_owner(&def))))
-			{
-				*left = true;
-				continue;
-			}
-			/* another transaction has changed the definition since it was read */
-			if (dw_definition_lock(rel, &def, LockWaitBlock) != TM_Ok)
-			{
-				changed = true;
-				continue;
-			}
-			dw_definition_set(&def, Anum_recurring_origin, Int64GetDatum(dw_origin_stamp()));
-			if (!dw_recurring_has_run(&def))
-				dw_definition_insert_run(&def);
-			dw_definition_write(rel, &def);
-		}
-		systable_endscan(scan);
-		UnregisterSnapshot(snapshot);
-	} while (changed);
-	table_close(rel, NoLock);
 }

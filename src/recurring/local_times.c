@@ -1,17 +1,20 @@
 /*-------------------------------------------------------------------------
  *
  * local_times.c
- *	  The sweeper moves tasks whose local time now is another instant.
+ *	  Tasks that are due at a local time: delay_schedule_local(), and the sweeper's job that moves
+ *	  tasks whose local time now is another instant.
  *
- * Run by the sweeper.  PostgreSQL does not report that the rules of time zones have changed.  So
- * the sweeper checks the tasks that are due at a local time (recurring/cron_times.c) when the timer
- * starts, and once a day while such tasks exist.  Usually the sweeper is a new process, which reads
- * the current rules.
+ * Run by sessions, by executors whose tasks call the function, and by the sweeper.  The due time
+ * may be later than the instant of the local time, by the spread of the queue.
  *
- * A partial index has these tasks in the order of ids.  A pass scans this index in slices.  Each
- * slice is a transaction, which compares times, and rarely writes a row again, like
- * delay_reschedule().  The slice also sees the rows of open and prepared transactions.  These rows
- * may be committed after the pass, so then another pass must follow.
+ * PostgreSQL does not report that the rules of time zones have changed.  So
+ * the sweeper checks the tasks that are due at a local time when the timer starts, and once a day
+ * while such tasks exist.  Usually the sweeper is a new process, which reads the current rules.
+ *
+ * A pass scans the partial index of these tasks in slices.  Each slice is a transaction, which
+ * compares times, and rarely writes a row again, like delay_reschedule().  The slice also sees the
+ * rows of open and prepared transactions.  These rows may be committed after the pass, so then
+ * another pass must follow.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,8 +27,9 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
+#include "utils/datetime.h"
 #include "utils/fmgroids.h"
-#include "utils/rel.h"
+#include "utils/jsonb.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
@@ -35,6 +39,7 @@
 #include "../base/inject.h"
 #include "../ending/ending.h"
 #include "../rows/catalog.h"
+#include "../rows/more.h"
 #include "../rows/task_rows.h"
 #include "../shmem/shared.h"
 #include "../sweeper/sweeper.h"
@@ -67,6 +72,73 @@ static struct
 	int64		moved;
 }			pass = {.reached = PG_INT64_MIN};
 
+/* The local due time of a task, stored in the column "more" of its row. */
+typedef struct LocalTime
+{
+	Timestamp	time;			/* the time on the clocks of the zone */
+	char	   *zone;
+	TimestampTz instant;		/* instant of this time when the row was written */
+} LocalTime;
+
+/* The keys of the object DW_MORE_LOCAL, and its place in an array of one column. */
+#define TIME			"time"
+#define ZONE			"zone"
+#define INSTANT			"instant"
+#define COLUMN			1
+
+/*
+ * Finds the instant at which the clocks of a zone show a local time.  Returns false if the instant
+ * is out of range.  Like AT TIME ZONE, takes the second instant of a time that occurs twice, and
+ * uses the earlier offset for a time that the clocks skip.
+ */
+static bool
+local_instant(Timestamp time, pg_tz *zone, TimestampTz *instant)
+{
+	struct pg_tm tm;
+	fsec_t		fsec;
+	int			tz;
+
+	if (timestamp2tm(time, NULL, &tm, &fsec, NULL, NULL) != 0)
+		return false;
+	tz = DetermineTimeZoneOffset(&tm, zone);
+	return tm2timestamp(&tm, fsec, &tz, instant) == 0 && IS_VALID_TIMESTAMP(*instant);
+}
+
+/*
+ * Reads the local time of a task's row.  Returns false if the task has no local time, or plain SQL
+ * wrote an invalid value.
+ */
+static bool
+local_time_read(const Datum *values, const bool *nulls, LocalTime *local)
+{
+	Jsonb	   *object = dw_more_object(values, nulls, Anum_task_more, DW_MORE_LOCAL);
+	const Datum column = PointerGetDatum(object);
+	const bool	isnull = false;
+
+	if (object == NULL ||
+		!dw_more_number(&column, &isnull, COLUMN, TIME, &local->time) ||
+		!dw_more_number(&column, &isnull, COLUMN, INSTANT, &local->instant) ||
+		!IS_VALID_TIMESTAMP(local->time) || !IS_VALID_TIMESTAMP(local->instant))
+		return false;
+	local->zone = dw_more_text(&column, &isnull, COLUMN, ZONE);
+	return local->zone != NULL;
+}
+
+/* Sets the local time of a task's row. */
+static void
+local_time_write(Datum *values, bool *nulls, const LocalTime *local)
+{
+	Datum		column = (Datum) 0;
+	bool		isnull = true;
+
+	dw_more_set_number(&column, &isnull, COLUMN, TIME, local->time);
+	dw_more_set_text(&column, &isnull, COLUMN, ZONE, local->zone);
+	dw_more_set_number(&column, &isnull, COLUMN, INSTANT, local->instant);
+	dw_more_set_object(values, nulls, Anum_task_more, DW_MORE_LOCAL, DatumGetJsonbP(column));
+}
+
+/*---- Moving tasks.  Run by the sweeper ----*/
+
 /*
  * Moves the task of a row to the present instant of its local time.  Returns false if the task
  * stays unchanged.  Does not change the task if its zone no longer exists.
@@ -74,7 +146,7 @@ static struct
 static bool
 follow(Relation rel, HeapTuple tuple)
 {
-	DwLocalTime local;
+	LocalTime local;
 	TimestampTz instant;
 	TimestampTz due;
 	DwTaskKey	key;
@@ -84,10 +156,10 @@ follow(Relation rel, HeapTuple tuple)
 
 	dw_task_key(rel, tuple, &key);
 	dw_deform(rel, tuple, &values, &nulls);
-	if (key.origin != dw_origin_stamp() || !dw_local_time_read(values, nulls, &local))
+	if (key.origin != dw_origin_stamp() || !local_time_read(values, nulls, &local))
 		return false;
 	zone = pg_tzset(local.zone);
-	if (zone == NULL || !dw_local_instant(local.time, zone, &instant) || instant == local.instant)
+	if (zone == NULL || !local_instant(local.time, zone, &instant) || instant == local.instant)
 		return false;
 	due = dw_time_add(key.due, instant - local.instant);
 	if (!IS_VALID_TIMESTAMP(due) || dw_task_is_cancelled(rel, tuple))
@@ -103,7 +175,7 @@ follow(Relation rel, HeapTuple tuple)
 	}
 	CommandCounterIncrement();
 	local.instant = instant;
-	dw_local_time_write(values, nulls, &local);
+	local_time_write(values, nulls, &local);
 	values[Anum_task_due - 1] = TimestampTzGetDatum(due);
 	dw_pending_rewrite(rel, values, nulls, dw_lane_if_any(key.owner, key.queue, key.priority));
 	return true;
@@ -123,8 +195,6 @@ follow_some(Relation rel, Relation index, Slice *slice)
 	scan = systable_beginscan_ordered(rel, index, &dirty, 1, &key);
 	for (int n = 0; n < SLICE; n++)
 	{
-		bool		isnull;
-
 		CHECK_FOR_INTERRUPTS();
 		tuple = systable_getnext_ordered(scan, ForwardScanDirection);
 		if (tuple == NULL)
@@ -132,7 +202,7 @@ follow_some(Relation rel, Relation index, Slice *slice)
 		/*
 		 * set before the row is moved, so that after an error the pass continues with the next row
 		 */
-		pass.reached = DatumGetInt64(dw_row_column(rel, tuple, Anum_task_id, &isnull));
+		pass.reached = DatumGetInt64(dw_row_column(rel, tuple, Anum_task_id));
 		pass.any = true;
 		if (!TransactionIdIsValid(dirty.xmin) && follow(rel, heap_copytuple(tuple)))
 			slice->moved++;
@@ -210,7 +280,7 @@ PG_FUNCTION_INFO_V1(dw_schedule_local);
 
 /* Reads the local due time from the arguments. */
 static void
-read_local_time(FunctionCallInfo fcinfo, DwLocalTime *local)
+read_local_time(FunctionCallInfo fcinfo, LocalTime *local)
 {
 	dw_refuse_null(PG_ARGISNULL(LOCAL_TIME), "local time");
 	dw_refuse_null(PG_ARGISNULL(TIME_ZONE), "time zone");
@@ -220,7 +290,7 @@ read_local_time(FunctionCallInfo fcinfo, DwLocalTime *local)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
 				 errmsg("local time must not be infinite")));
-	if (!dw_local_instant(local->time, dw_time_zone(local->zone), &local->instant))
+	if (!local_instant(local->time, dw_time_zone(local->zone), &local->instant))
 		ereport(ERROR,
 				(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
 				 errmsg("local time is out of range")));
@@ -235,7 +305,7 @@ dw_schedule_local(PG_FUNCTION_ARGS)
 		DW_OPT_QUEUE, DW_OPT_TAG, DW_OPT_PRIORITY, DW_OPT_MAX_ATTEMPTS, DW_OPT_GROUP_KEY, DW_OPT_JSON
 	};
 	DwDatabase *db;
-	DwLocalTime local;
+	LocalTime local;
 	DwOptions	options;
 	DwNewTask	task;
 	int			nargs;
@@ -247,7 +317,7 @@ dw_schedule_local(PG_FUNCTION_ARGS)
 	dw_options_take(fcinfo, parameters, lengthof(parameters), DW_FOR_TASK, &options);
 	nargs = dw_options_task(&options, &task);
 	task.due = local.instant;
-	dw_local_time_write(task.values, task.nulls, &local);
+	local_time_write(task.values, task.nulls, &local);
 	id = dw_schedule_new(&task, nargs);
 	/* asks after the insertion, since the sweeper also sees rows of open transactions */
 	db = dw_my_database();

@@ -4,11 +4,7 @@
  *	  The ideal times of a recurring task.
  *
  * Run by sessions, executors and the sweeper.  The functions here use neither the clock
- * nor a catalog, and raise no error.
- *
- * The n-th time of an interval is computed from the first time, not from the previous time.  So 31
- * January plus n months is the 31st in each month with 31 days.  If a change to summer time moves
- * one ideal time, later ideal times do not change.
+ * nor a catalog, and raise no error.  The n-th time of an interval is computed from the first time.
  *
  *-------------------------------------------------------------------------
  */

@@ -86,7 +86,6 @@ typedef struct DwRecurringRun
 extern int64 dw_definition_number(const DwDefinition *def, AttrNumber column);
 extern void dw_definition_set(DwDefinition *def, AttrNumber column, Datum value);
 extern void dw_definition_set_null(DwDefinition *def, AttrNumber column);
-extern void dw_definition_set_time(DwDefinition *def, AttrNumber column, TimestampTz value);
 extern bool dw_definition_is_paused(const DwDefinition *def);
 extern void dw_definition_pause_for_crashes(DwDefinition *def);
 extern bool dw_definition_is_armed(const DwDefinition *def);
@@ -105,10 +104,9 @@ extern TM_Result dw_definition_lock(Relation rel, const DwDefinition *def, LockW
 extern void dw_definition_write(Relation rel, DwDefinition *def);
 extern void dw_definition_delete(Relation rel, const DwDefinition *def);
 
-extern void dw_definition_set_next(DwDefinition *def, TimestampTz after);
 extern TimestampTz dw_definition_clock_shown(const DwDefinition *def);
 extern bool dw_definition_follow_clock(DwDefinition *def, TimestampTz shown, bool with_start);
-extern void dw_definition_set_first(DwDefinition *def);
+extern void dw_definition_set_first(DwDefinition *def, bool resumed);
 extern void dw_definition_note_end(DwDefinition *def, const DwEnded *ended);
 extern void dw_definition_advance(DwDefinition *def);
 extern void dw_definition_insert_run(DwDefinition *def);
@@ -124,20 +122,6 @@ typedef enum DwRunRow
 extern DwRunRow dw_definition_find_run(Relation tasks, const DwDefinition *def);
 extern bool dw_runs_without_row(int64 id);
 extern bool dw_recurring_has_run(const DwDefinition *def);
-
-/*---- cron_times.c: tasks that are due at a local time of a time zone ----*/
-
-/* The local due time of a task, stored in the column "more" of its row. */
-typedef struct DwLocalTime
-{
-	Timestamp	time;			/* the time on the clocks of the zone */
-	char	   *zone;
-	TimestampTz instant;		/* instant of this time when the row was written */
-} DwLocalTime;
-
-extern bool dw_local_instant(Timestamp time, pg_tz *zone, TimestampTz *instant);
-extern bool dw_local_time_read(const Datum *values, const bool *nulls, DwLocalTime *local);
-extern void dw_local_time_write(Datum *values, bool *nulls, const DwLocalTime *local);
 
 /*---- recurrence.c: the ideal times of a recurring task ----*/
 
@@ -158,15 +142,6 @@ extern int64 dw_recurrence_pause(const DwRecurrence *recurrence, TimestampTz due
 extern void dw_recurrence_begin_by(DwRecurrence *recurrence, TimestampTz at);
 extern bool dw_intervals_after(TimestampTz from, int64 n, const Interval *every, pg_tz *zone,
 							   TimestampTz *result);
-
-/* Called by the engine. */
-extern void dw_recurring_ended(const DwEnded *ended);
-extern bool dw_recurring_may_end(Relation rel, HeapTuple tuple);
-extern void dw_recurring_ask(DwDatabase *db);
-extern void dw_recurring_begin(DwDatabase *db);
-extern bool dw_recurring_unarmed(void);
-extern void dw_recurring_arm(bool *left);
-extern void dw_recurring_require_unused(int16 queue, const char *name);
 
 /*---- repair.c: lost runs ----*/
 

@@ -5,21 +5,7 @@
  *	  back, definitions of dropped roles.
  *
  * Run by the sweeper, which does not wait for locks here: it skips locked rows and tables, and
- * tries again later.
- *
- * Each run of a recurring task inserts the next run when it ends (definition.c).  This chain breaks
- * if plain SQL deletes the row of a run, if a copy of the tables lacks this row, or if an executor
- * dies during a run outside of a transaction.  So the timer asks the sweeper to check
- * (dw_recurring_ask()) after a scan of all tasks, and an executor asks when it dies in this way.
- *
- * A run is lost if no executor runs it, and a snapshot, taken while the definition is locked, has
- * no row with its id.  The snapshot still shows a row that an open or prepared transaction has
- * deleted.  The lock prevents other processes from giving the definition another run.
- *
- * If the clock was set back, a run may be pending for a time that is far away.  Then the timer
- * ends, and the next timer asks the sweeper to check.  Runs that are too far away for their
- * schedule (dw_definition_follow_clock()) are moved forward, by the same time as the ideal time.
- * The process that ends a running run moves the next run forward.
+ * tries again later.  README.md describes how runs are lost, and which runs are too far away.
  *
  *-------------------------------------------------------------------------
  */
@@ -127,63 +113,43 @@ repair_run(Relation rel, DwDefinition *def)
 	dw_crashes_end(MyDatabaseId, lost, dw_definition_number(def, Anum_recurring_task));
 }
 
-/* Result of moving a pending run forward. */
-typedef enum Brought
+/*
+ * Moves the run of a definition forward by this time in microseconds, and writes the definition,
+ * whose next_due was moved in memory.  Does nothing if the run is running: the process that ends it
+ * moves the next run forward.  The caller has locked the definition.  Returns false if the run is
+ * locked.
+ */
+static bool
+bring_forward(Relation rel, DwDefinition *def, int64 by, Pass *pass)
 {
-	BROUGHT,
-	NOT_PENDING,				/* the process that ends it moves the next run forward */
-	LOCKED
-} Brought;
-
-/* Moves the pending run of a definition forward by this time in microseconds. */
-static Brought
-bring_run_forward(const DwDefinition *def, int64 by)
-{
-	Relation	rel = table_open(dw_catalog()->task, NoLock);
-	HeapTuple	tuple = dw_task_find(rel, dw_definition_number(def, Anum_recurring_task), NULL);
-	Brought		result = NOT_PENDING;
+	Relation	tasks = table_open(dw_catalog()->task, NoLock);
+	HeapTuple	tuple = dw_task_find(tasks, dw_definition_number(def, Anum_recurring_task), NULL);
+	bool		possible = true;
 	DwTaskKey	key;
 	Datum	   *values;
 	bool	   *nulls;
 	int64		not_before;
 
-	if (tuple != NULL && !dw_task_is_cancelled(rel, tuple))
+	if (tuple != NULL && !dw_task_is_cancelled(tasks, tuple))
 	{
-		dw_task_key(rel, tuple, &key);
-		dw_deform(rel, tuple, &values, &nulls);
+		dw_task_key(tasks, tuple, &key);
+		dw_deform(tasks, tuple, &values, &nulls);
 		dw_writes_for(key.owner);
-		if (dw_row_remove(rel, &key) == TM_Ok)
+		if (dw_row_remove(tasks, &key) == TM_Ok)
 		{
 			CommandCounterIncrement();
 			values[Anum_task_due - 1] = TimestampTzGetDatum(dw_time_add(key.due, -by));
 			if (dw_more_number(values, nulls, Anum_task_more, DW_MORE_NOT_BEFORE, &not_before))
 				dw_more_set_number(values, nulls, Anum_task_more, DW_MORE_NOT_BEFORE, not_before - by);
-			dw_pending_rewrite(rel, values, nulls, dw_lane_if_any(key.owner, key.queue, key.priority));
-			result = BROUGHT;
+			dw_pending_rewrite(tasks, values, nulls, dw_lane_if_any(key.owner, key.queue, key.priority));
+			dw_definition_write(rel, def);
+			pass->brought_forward++;
 		}
-		else if (!dw_row_is_claimed(rel, &key))
-			result = LOCKED;
+		else
+			possible = dw_row_is_claimed(tasks, &key);
 	}
-	table_close(rel, NoLock);
-	return result;
-}
-
-/*
- * Moves the run of a definition forward by this time in microseconds, and writes the definition,
- * whose next_due was moved in memory.  Does nothing if the run is running.  The caller has locked
- * the definition.  Returns false if the run is locked.
- */
-static bool
-bring_forward(Relation rel, DwDefinition *def, int64 by, Pass *pass)
-{
-	Brought		brought = bring_run_forward(def, by);
-
-	if (brought == BROUGHT)
-	{
-		dw_definition_write(rel, def);
-		pass->brought_forward++;
-	}
-	return brought != LOCKED;
+	table_close(tasks, NoLock);
+	return possible;
 }
 
 /*

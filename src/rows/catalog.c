@@ -12,9 +12,9 @@
 #include "postgres.h"
 
 #include "access/genam.h"
-#include "access/heapam.h"
 #include "access/htup.h"
 #include "access/htup_details.h"
+#include "access/relation.h"
 #include "access/skey.h"
 #include "access/stratnum.h"
 #include "access/table.h"
@@ -22,6 +22,7 @@
 #include "access/xlog.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_authid.h"
+#include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
 #include "commands/extension.h"
 #include "common/hashfn.h"
@@ -308,69 +309,42 @@ dw_catalog_lookup(DwCatalog *result)
 	return true;
 }
 
-/* Returns true if the table is locked, or its size shows that it may have rows. */
-static bool
-may_have_rows(Oid table)
+/*
+ * Opens a table or an index for reading.  Waits for no lock: returns NULL if another process has
+ * locked the relation, or has just dropped it.
+ */
+Relation
+dw_open_if_free(Oid oid)
 {
-	Relation	rel;
-	bool		may;
-
-	if (!ConditionalLockRelationOid(table, AccessShareLock))
-		return true;
-	/* the table may have been dropped just before it was locked */
-	rel = try_table_open(table, NoLock);
-	may = rel != NULL && RelationGetNumberOfBlocks(rel) > 0;
-	if (rel != NULL)
-		table_close(rel, NoLock);
-	return may;
+	return ConditionalLockRelationOid(oid, AccessShareLock) ? try_relation_open(oid, NoLock) : NULL;
 }
 
 /*
- * Returns true if one of n tables may have rows, or is locked (this function does not wait).  The
- * OIDs of the tables begin at this offset in DwCatalog.  To be called outside of a transaction.
+ * Returns true if the size of one of n tables or indexes shows that it may have rows, or if it is
+ * locked (this function does not wait).  The OIDs begin at this offset in DwCatalog.  To be called
+ * outside of a transaction.
  */
 bool
 dw_any_may_have_rows(size_t offset, int n)
 {
 	DwCatalog	cat;
-	const Oid  *tables = (Oid *) ((char *) &cat + offset);
+	const Oid  *relids = (Oid *) ((char *) &cat + offset);
 	bool		any = false;
 
 	StartTransactionCommand();
 	if (dw_catalog_lookup(&cat))
 		for (int i = 0; i < n && !any; i++)
-			any = may_have_rows(tables[i]);
-	CommitTransactionCommand();
-	return any;
-}
-
-/*
- * Returns true if an index of delay_wheel_data.task is locked, or has a size at which it may have
- * entries.  offset: the position of the index's OID in DwCatalog.  To be called outside of a
- * transaction.
- */
-bool
-dw_index_may_have_rows(size_t offset)
-{
-	DwCatalog	cat;
-	bool		may = false;
-
-	StartTransactionCommand();
-	if (dw_catalog_lookup(&cat))
-	{
-		may = true;
-		if (ConditionalLockRelationOid(cat.task, AccessShareLock) &&
-			ConditionalLockRelationOid(*(Oid *) ((char *) &cat + offset), AccessShareLock))
 		{
-			Relation	index = index_open(*(const Oid *) ((const char *) dw_catalog() + offset), NoLock);
+			Relation	rel = dw_open_if_free(relids[i]);
 
 			/* the first page of a B-tree has no entries */
-			may = RelationGetNumberOfBlocks(index) > 1;
-			index_close(index, NoLock);
+			any = rel == NULL ||
+				RelationGetNumberOfBlocks(rel) > (rel->rd_rel->relkind == RELKIND_INDEX ? 1 : 0);
+			if (rel != NULL)
+				relation_close(rel, NoLock);
 		}
-	}
 	CommitTransactionCommand();
-	return may;
+	return any;
 }
 
 /*
@@ -381,12 +355,11 @@ dw_index_may_have_rows(size_t offset)
 static void
 check_columns(Oid table, const Oid *types, int n)
 {
-	Relation	rel;
+	Relation	rel = dw_open_if_free(table);
 	TupleDesc	desc;
 
-	if (!ConditionalLockRelationOid(table, AccessShareLock))
+	if (rel == NULL)
 		return;
-	rel = table_open(table, NoLock);
 	desc = RelationGetDescr(rel);
 	for (int i = 0; i < n; i++)
 		if (i >= desc->natts || TupleDescAttr(desc, i)->attisdropped ||

@@ -324,8 +324,8 @@ extern DwRead dw_read(DwDatabase *database, const char *what, DwReadWork work, v
 extern bool dw_role_exists(Oid role);
 extern void dw_require_writable(const char *function);
 extern bool dw_catalog_lookup(DwCatalog *catalog);
+extern Relation dw_open_if_free(Oid oid);
 extern bool dw_any_may_have_rows(size_t offset, int n);
-extern bool dw_index_may_have_rows(size_t offset);
 extern const DwCatalog *dw_catalog(void);
 extern bool dw_catalog_is_there(void);
 extern Relation dw_tasks_open(void);

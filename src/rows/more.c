@@ -29,12 +29,6 @@
 /* Bytes of the object that are reserved for keys, numbers and overhead */
 #define SMALL_KEYS	4096
 
-static const struct
-{
-	const char *name;
-	DwMode		mode;
-}			modes[] = {{"at_most_once", DW_AT_MOST_ONCE}, {"at_least_once", DW_AT_LEAST_ONCE}};
-
 /* Looks up a key; *value points into the column.  Returns false if key or column is missing. */
 static bool
 find_key(const Datum *values, const bool *nulls, int column, const char *key, JsonbValue *value)
@@ -183,21 +177,16 @@ dw_more_remove(Datum *values, bool *nulls, int column, const char *key)
 static DwMode
 find_mode(const char *name)
 {
-	for (size_t i = 0; i < lengthof(modes); i++)
-		if (strcmp(modes[i].name, name) == 0)
-			return modes[i].mode;
-	return DW_IN_TRANSACTION;
+	return strcmp(name, "at_most_once") == 0 ? DW_AT_MOST_ONCE :
+		strcmp(name, "at_least_once") == 0 ? DW_AT_LEAST_ONCE : DW_IN_TRANSACTION;
 }
 
 /* Returns the mode of a task, by the columns of its row of delay_wheel_data.task. */
 DwMode
 dw_mode(const Datum *values, const bool *nulls)
 {
-	char	   *name;
+	char	   *name = dw_more_text(values, nulls, Anum_task_more, DW_MORE_MODE);
 
-	if (nulls[Anum_task_more - 1])
-		return DW_IN_TRANSACTION;
-	name = dw_more_text(values, nulls, Anum_task_more, DW_MORE_MODE);
 	return name == NULL ? DW_IN_TRANSACTION : find_mode(name);
 }
 

@@ -40,7 +40,7 @@
 											 * time; the task keeps its due time, and so its place
 											 * in its group */
 #define DW_MORE_LOCAL		"local" /* object: the task's local due time, see
-									 * recurring/cron_times.c; an index names this key */
+									 * recurring/local_times.c; an index names this key */
 #define DW_MORE_RECURRING	"recurring" /* number: id of the recurring task, if this task is one of
 										 * its runs */
 

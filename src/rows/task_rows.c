@@ -3,13 +3,9 @@
  * task_rows.c
  *	  Writing and finding rows of delay_wheel's tables.
  *
- * Run by sessions that schedule, by executors, the timer and the sweeper.  The code executes no
- * SQL: scheduling must be fast, and an executor must not run SQL with more rights than its role
- * has.  The tables are created USING heap, so this code calls functions of heap directly.  This
- * code ignores CHECK constraints and triggers, so callers check values themselves.
- *
- * Tasks that have failed for good are in delay_wheel_data.failed_task.  The history is in
- * several tables that are written in turn.
+ * Run by sessions that schedule, by executors, the timer and the sweeper.  The tables are created
+ * USING heap, so this code calls functions of heap directly, without SQL (see README.md).  It
+ * ignores CHECK constraints and triggers, so callers check values themselves.
  *
  *-------------------------------------------------------------------------
  */
@@ -497,12 +493,12 @@ void
 dw_recurring_update(Relation rel, ItemPointer tid, Datum *values, bool *nulls)
 {
 	HeapTuple	tuple = heap_form_tuple(RelationGetDescr(rel), values, nulls);
-	DwIndexesToUpdate indexes;
+	TU_UpdateIndexes indexes;
 
 	if (dw_heap_update(rel, tid, tuple, &indexes) != TM_Ok)
 		elog(ERROR, "could not update a recurring task that is locked");
-	if (indexes != DW_INDEXES_NONE)
-		insert_into_indexes(rel, tuple, values, nulls, NULL, 0, indexes == DW_INDEXES_SUMMARIZING);
+	if (indexes != TU_None)
+		insert_into_indexes(rel, tuple, values, nulls, NULL, 0, indexes == TU_Summarizing);
 	heap_freetuple(tuple);
 	CommandCounterIncrement();
 }
@@ -523,33 +519,31 @@ dw_row_end_lease(bool *nulls)
 
 /*---- Reading and finding rows ----*/
 
-/* Returns one column of a row. */
+/* Returns one column of a row; 0 if it is null. */
 Datum
-dw_row_column(Relation rel, HeapTuple tuple, AttrNumber attnum, bool *isnull)
+dw_row_column(Relation rel, HeapTuple tuple, AttrNumber attnum)
 {
-	return heap_getattr(tuple, attnum, RelationGetDescr(rel), isnull);
+	bool		isnull;
+
+	return heap_getattr(tuple, attnum, RelationGetDescr(rel), &isnull);
 }
 
 /* Fills *key from a row of delay_wheel_data.task (rel). */
 void
 dw_task_key(Relation rel, HeapTuple tuple, DwTaskKey *key)
 {
-	bool		isnull;
-	Datum		attempts;
-
-	key->id = DatumGetInt64(dw_row_column(rel, tuple, Anum_task_id, &isnull));
-	key->due = DatumGetTimestampTz(dw_row_column(rel, tuple, Anum_task_due, &isnull));
-	key->origin = DatumGetInt64(dw_row_column(rel, tuple, Anum_task_origin, &isnull));
-	key->owner = DatumGetObjectId(dw_row_column(rel, tuple, Anum_task_owner, &isnull));
-	key->queue = DatumGetInt16(dw_row_column(rel, tuple, Anum_task_queue, &isnull));
-	key->priority = DatumGetInt16(dw_row_column(rel, tuple, Anum_task_priority, &isnull));
-	attempts = dw_row_column(rel, tuple, Anum_task_attempts, &isnull);
-	key->attempts = isnull ? 0 : DatumGetInt16(attempts);
+	key->id = DatumGetInt64(dw_row_column(rel, tuple, Anum_task_id));
+	key->due = DatumGetTimestampTz(dw_row_column(rel, tuple, Anum_task_due));
+	key->origin = DatumGetInt64(dw_row_column(rel, tuple, Anum_task_origin));
+	key->owner = DatumGetObjectId(dw_row_column(rel, tuple, Anum_task_owner));
+	key->queue = DatumGetInt16(dw_row_column(rel, tuple, Anum_task_queue));
+	key->priority = DatumGetInt16(dw_row_column(rel, tuple, Anum_task_priority));
+	key->attempts = DatumGetInt16(dw_row_column(rel, tuple, Anum_task_attempts));
 	key->has_more = !heap_attisnull(tuple, Anum_task_more, RelationGetDescr(rel));
 	key->is_message = heap_attisnull(tuple, Anum_task_sql, RelationGetDescr(rel));
 	key->is_leased = !heap_attisnull(tuple, Anum_task_token, RelationGetDescr(rel));
 	key->group = heap_attisnull(tuple, Anum_task_group_hash, RelationGetDescr(rel)) ? DW_NO_GROUP :
-		DatumGetUInt32(dw_row_column(rel, tuple, Anum_task_group_hash, &isnull));
+		DatumGetUInt32(dw_row_column(rel, tuple, Anum_task_group_hash));
 	key->tid = tuple->t_self;
 }
 
@@ -652,24 +646,6 @@ dw_task_count(Oid owner, int limit, bool (*counts) (Relation, HeapTuple))
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
 	return n;
-}
-
-/*
- * Returns true if the table of tasks (rel) has a row of the owner, with any origin.  index is the
- * index of lanes.
- */
-bool
-dw_task_of_owner(Relation rel, Oid index, Oid owner)
-{
-	ScanKeyData key;
-	SysScanDesc scan;
-	bool		found;
-
-	ScanKeyInit(&key, Anum_task_owner, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(owner));
-	scan = systable_beginscan(rel, index, true, NULL, 1, &key);
-	found = HeapTupleIsValid(systable_getnext(scan));
-	systable_endscan(scan);
-	return found;
 }
 
 /* Returns a text column of a row as a C string; NULL if it is null. */

@@ -97,12 +97,11 @@ extern bool dw_task_lease_lasts(const DwTaskKey *task);
 extern void dw_row_end_lease(bool *nulls);
 extern TimestampTz dw_task_not_before(Relation rel, HeapTuple tuple, const DwTaskKey *key);
 extern void dw_task_key(Relation rel, HeapTuple tuple, DwTaskKey *key);
-extern bool dw_task_of_owner(Relation rel, Oid index, Oid owner);
 extern HeapTuple dw_row_find(Relation rel, Oid index, ScanKey key, Snapshot snapshot);
 extern HeapTuple dw_task_find(Relation rel, int64 id, Snapshot snapshot);
 extern List *dw_failed_rows(Relation rel, int64 id, Snapshot snapshot);
 extern int	dw_task_count(Oid owner, int limit, bool (*counts) (Relation, HeapTuple));
 extern char *dw_row_text(Relation rel, HeapTuple tuple, AttrNumber column);
-extern Datum dw_row_column(Relation rel, HeapTuple tuple, AttrNumber attnum, bool *isnull);
+extern Datum dw_row_column(Relation rel, HeapTuple tuple, AttrNumber attnum);
 
 #endif							/* DW_TASK_ROWS_H */

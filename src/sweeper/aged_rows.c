@@ -70,8 +70,7 @@ delete_some(DwAged *kind, Relation rel, Relation index, TimestampTz limit)
 	while (next == DW_NEVER &&
 		   (tuple = systable_getnext_ordered(scan, ForwardScanDirection)) != NULL)
 	{
-		bool		isnull;
-		TimestampTz at = DatumGetTimestampTz(dw_row_column(rel, tuple, kind->column, &isnull));
+		TimestampTz at = DatumGetTimestampTz(dw_row_column(rel, tuple, kind->column));
 
 		CHECK_FOR_INTERRUPTS();
 		if (at > limit || n == SLICE)

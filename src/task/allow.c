@@ -37,7 +37,7 @@
 
 #include "../base/compat.h"
 #include "../base/errors.h"
-#include "../base/own_sql.h"
+#include "../base/signature.h"
 #include "task.h"
 
 PG_FUNCTION_INFO_V1(dw_allow);

@@ -48,7 +48,8 @@
 #include "utils/snapmgr.h"
 
 #include "../base/compat.h"
-#include "../base/own_sql.h"
+#include "../base/signature.h"
+#include "../shmem/executors.h"
 #include "task.h"
 
 static ExecutorStart_hook_type prev_ExecutorStart = NULL;

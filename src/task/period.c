@@ -93,10 +93,8 @@ dw_period_find(const DwKey *key, int64 except, DwPeriod *period)
 	scan = systable_beginscan(rel, dw_catalog()->unique_key_index, true, &dirty, 3, keys);
 	while (!found && (tuple = systable_getnext(scan)) != NULL)
 	{
-		bool		isnull;
-
-		period->id = DatumGetInt64(dw_row_column(rel, tuple, Anum_unique_id, &isnull));
-		period->until = DatumGetTimestampTz(dw_row_column(rel, tuple, Anum_unique_until, &isnull));
+		period->id = DatumGetInt64(dw_row_column(rel, tuple, Anum_unique_id));
+		period->until = DatumGetTimestampTz(dw_row_column(rel, tuple, Anum_unique_until));
 		period->tid = tuple->t_self;
 		period->open = TransactionIdIsValid(dirty.xmin) ? dirty.xmin : dirty.xmax;
 		found = period->until > now && period->id != except;
@@ -221,11 +219,10 @@ end_periods(Relation tasks)
 
 	while ((tuple = systable_getnext(scan)) != NULL)
 	{
-		bool		isnull;
 		HeapTuple	task;
 
 		CHECK_FOR_INTERRUPTS();
-		task = dw_task_find(tasks, DatumGetInt64(dw_row_column(rel, tuple, Anum_unique_id, &isnull)),
+		task = dw_task_find(tasks, DatumGetInt64(dw_row_column(rel, tuple, Anum_unique_id)),
 							NULL);
 		if (task == NULL)
 			continue;

@@ -118,9 +118,7 @@ dw_queue_lock(Oid table, Oid id, LOCKMODE mode, bool wait)
 int16
 dw_queue_id(Relation rel, HeapTuple tuple)
 {
-	bool		isnull;
-
-	return DatumGetInt16(dw_row_column(rel, tuple, Anum_queue_id, &isnull));
+	return DatumGetInt16(dw_row_column(rel, tuple, Anum_queue_id));
 }
 
 /* Replaces *array by a long-lived copy of an array column; NULL if the column is null. */
@@ -569,12 +567,10 @@ dw_queue_tables_read(Snapshot snapshot)
 	scan = systable_beginscan(rel, InvalidOid, false, snapshot, 0, NULL);
 	while ((tuple = systable_getnext(scan)) != NULL)
 	{
-		bool		isnull;
-
 		dw_queue_tables.owners = dw_reserve(dw_queue_tables.owners, dw_queue_tables.nowners, &size,
 											sizeof(Oid), context);
 		dw_queue_tables.owners[dw_queue_tables.nowners++] =
-			DatumGetObjectId(dw_row_column(rel, tuple, Anum_pause_owner, &isnull));
+			DatumGetObjectId(dw_row_column(rel, tuple, Anum_pause_owner));
 	}
 	systable_endscan(scan);
 	table_close(rel, NoLock);

@@ -12,7 +12,9 @@
 #include "storage/lmgr.h"
 #include "utils/snapmgr.h"
 
-#include "../rows/lease_scan.h"
+#include "../base/clock.h"
+#include "../rows/catalog.h"
+#include "../rows/scans.h"
 #include "../rows/task_rows.h"
 #include "../shmem/groups.h"
 #include "../shmem/queue_limits.h"

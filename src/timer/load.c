@@ -36,7 +36,8 @@
 #include "../base/worker.h"
 #include "../ring/ring.h"
 #include "../rows/catalog.h"
-#include "../rows/lane_scan.h"
+#include "../rows/scans.h"
+#include "../rows/task_rows.h"
 #include "../shmem/groups.h"
 #include "../shmem/shared.h"
 #include "timer.h"
@@ -578,7 +579,7 @@ load_group(Relation rel, void *arg)
 	DwLane	   *lane = hungry->lane;
 	DwGroupLeft left = hungry->left;
 	uint32		room = hungry->room;
-	DwGroupScan *scan;
+	DwRowScan *scan;
 	int64		began = dw_uptime();
 	HeapTuple	tuple;
 
@@ -587,7 +588,7 @@ load_group(Relation rel, void *arg)
 	dw_loaded_begin();
 	scan = dw_group_scan_begin(rel, lane->queue, left.hash, left.due, left.id,
 							   GetActiveSnapshot());
-	for (int n = 0; (tuple = dw_group_scan_next(scan)) != NULL; n++)
+	for (int n = 0; (tuple = dw_row_scan_next(scan)) != NULL; n++)
 	{
 		DwEntry		entry = {.lane = lane - dw_lanes};
 		DwTaskKey	key;
@@ -615,7 +616,7 @@ load_group(Relation rel, void *arg)
 		room--;
 		added++;
 	}
-	dw_group_scan_end(scan);
+	dw_row_scan_end(scan);
 	return true;
 }
 

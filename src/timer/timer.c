@@ -24,7 +24,7 @@
 #include "storage/latch.h"
 #include "utils/snapmgr.h"
 
-#include "../base/alarm.h"
+#include "../base/clock.h"
 #include "../base/compat.h"
 #include "../ending/ending.h"
 #include "../ring/ring.h"

@@ -1,15 +1,10 @@
 /*-------------------------------------------------------------------------
  *
- * lane_scan.c
- *	  Scans of pending tasks by lane or group, and of failed tasks by time.
+ * scans.c
+ *	  Scans of pending tasks by lane or group, of leases, and of failed tasks by time.
  *
- * Run by the timer (to load tasks and look for lanes), by the sweeper, and by sessions
- * that read views, arm or retry tasks.
- *
- * A lane is one combination of owner, queue and priority.  The index of lanes is on (owner, origin,
- * queue, priority, due, id); origin is the stamp of the database where a row was written, see
- * dw_origin_stamp().  So the tasks of one lane and one origin are a range of the index, in the
- * order of their due times.
+ * Run by the timer (to load tasks and look for lanes), by executors, by the sweeper, and by
+ * sessions that receive, read views, arm or retry tasks.  README.md lists the indexes.
  *
  * A long scan is divided into slices, each with a new snapshot: the caller remembers the last key
  * of a slice, and begins the next scan there.
@@ -27,17 +22,17 @@
 #include "access/tableam.h"
 #include "access/visibilitymap.h"
 #include "executor/tuptable.h"
-#include "storage/block.h"
 #include "storage/bufmgr.h"
 #include "utils/fmgroids.h"
 #include "utils/relcache.h"
 #include "utils/snapshot.h"
 
+#include "../base/clock.h"
 #include "../base/compat.h"
 #include "../shmem/groups.h"
 #include "../shmem/shared.h"
 #include "catalog.h"
-#include "lane_scan.h"
+#include "scans.h"
 #include "task_rows.h"
 
 struct DwLaneScan
@@ -54,23 +49,20 @@ struct DwLaneScan
 	ScanKeyData members[6];		/* members of the row comparison in "keys" */
 };
 
-struct DwGroupScan
-{
-	Relation	index;
-	IndexScanDesc scan;
-	TupleTableSlot *slot;		/* the row of the last read */
-	ScanKeyData keys[4];
-	ScanKeyData members[2];		/* members of the row comparison in "keys" */
-};
-
-struct DwFailedScan
+struct DwRowScan
 {
 	Relation	index;
 	IndexScanDesc scan;
 	ScanDirection direction;
 	TupleTableSlot *slot;		/* the row of the last read */
-	ScanKeyData key;
-	ScanKeyData members[2];		/* members of the row comparison in "key" */
+	ScanKeyData keys[4];
+	ScanKeyData members[2];		/* members of the row comparison in "keys" */
+};
+
+struct DwLeaseScan
+{
+	Relation	index;
+	SysScanDesc rows;
 };
 
 /*---- Scan keys ----*/
@@ -312,102 +304,90 @@ dw_lane_scan_end(DwLaneScan *scan)
 	pfree(scan);
 }
 
-/*---- Pending tasks, by group ----*/
+/*---- Pending tasks by group, and failed tasks by time ----*/
+
+/*
+ * Begins a scan of an index whose last two columns are a time and an id.  The columns before have
+ * the values of n scan keys.  The strategy compares (time, id) with these values, and implies the
+ * direction.  rel is the table.
+ */
+static DwRowScan *
+begin_row_scan(Relation rel, Oid index, const ScanKeyData *equal, int n, StrategyNumber strategy,
+			   TimestampTz time, int64 id, Snapshot snapshot)
+{
+	DwRowScan  *scan = palloc(sizeof(DwRowScan));
+
+	scan->index = index_open(index, AccessShareLock);
+	scan->slot = table_slot_create(rel, NULL);
+	scan->direction = strategy == BTLessStrategyNumber ? BackwardScanDirection : ForwardScanDirection;
+	for (int i = 0; i < n; i++)
+		scan->keys[i] = equal[i];
+	init_row_member(&scan->members[0], 0, n + 1, strategy, F_TIMESTAMPTZ_CMP, TimestampTzGetDatum(time));
+	init_row_member(&scan->members[1], SK_ROW_END, n + 2, strategy, F_BTINT8CMP, Int64GetDatum(id));
+	init_row_header(&scan->keys[n], strategy, scan->members);
+	scan->scan = dw_index_beginscan(rel, scan->index, snapshot, n + 1);
+	index_rescan(scan->scan, scan->keys, n + 1, NULL, 0);
+	return scan;
+}
 
 /*
  * Begins a scan of the tasks of one group of a queue, from the key (due, id) on.  Returns tasks of
  * all owners and priorities, but only of this database's origin.  Groups with the same hash count
  * as one group.  rel is the table of tasks.
  */
-DwGroupScan *
+DwRowScan *
 dw_group_scan_begin(Relation rel, int16 queue, uint32 hash, TimestampTz due, int64 id,
 					Snapshot snapshot)
 {
-	DwGroupScan *scan = palloc(sizeof(DwGroupScan));
+	ScanKeyData keys[3];
 
-	scan->index = index_open(dw_catalog()->task_group_index, AccessShareLock);
-	scan->slot = table_slot_create(rel, NULL);
-	ScanKeyInit(&scan->keys[0], 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(dw_origin_stamp()));
-	ScanKeyInit(&scan->keys[1], 2, BTEqualStrategyNumber, F_INT2EQ, Int16GetDatum(queue));
-	ScanKeyInit(&scan->keys[2], 3, BTEqualStrategyNumber, F_INT4EQ, UInt32GetDatum(hash));
-	init_row_member(&scan->members[0], 0, 4, BTGreaterEqualStrategyNumber,
-					F_TIMESTAMPTZ_CMP, TimestampTzGetDatum(due));
-	init_row_member(&scan->members[1], SK_ROW_END, 5, BTGreaterEqualStrategyNumber,
-					F_BTINT8CMP, Int64GetDatum(id));
-	init_row_header(&scan->keys[3], BTGreaterEqualStrategyNumber, scan->members);
-	scan->scan = dw_index_beginscan(rel, scan->index, snapshot, 4);
-	index_rescan(scan->scan, scan->keys, 4, NULL, 0);
-	return scan;
+	ScanKeyInit(&keys[0], 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(dw_origin_stamp()));
+	ScanKeyInit(&keys[1], 2, BTEqualStrategyNumber, F_INT2EQ, Int16GetDatum(queue));
+	ScanKeyInit(&keys[2], 3, BTEqualStrategyNumber, F_INT4EQ, UInt32GetDatum(hash));
+	return begin_row_scan(rel, dw_catalog()->task_group_index, keys, lengthof(keys),
+						  BTGreaterEqualStrategyNumber, due, id, snapshot);
 }
-
-/* Returns the next row, which is valid until the next call; NULL after the last row. */
-HeapTuple
-dw_group_scan_next(DwGroupScan *scan)
-{
-	if (!index_getnext_slot(scan->scan, ForwardScanDirection, scan->slot))
-		return NULL;
-	return ExecFetchSlotHeapTuple(scan->slot, false, NULL);
-}
-
-/* Ends and frees the scan.  The index stays locked until the end of the transaction. */
-void
-dw_group_scan_end(DwGroupScan *scan)
-{
-	index_endscan(scan->scan);
-	ExecDropSingleTupleTableSlot(scan->slot);
-	index_close(scan->index, NoLock);
-	pfree(scan);
-}
-
-/*---- Failed tasks, by time ----*/
 
 /*
  * Begins a scan of failed tasks after (failed_at, id), or before this key if the direction is
  * backward.  With an infinite time the scan begins at one end of the table.  rel is
  * delay_wheel_data.failed_task.
  */
-DwFailedScan *
+DwRowScan *
 dw_failed_scan_begin(Relation rel, ScanDirection direction, TimestampTz failed_at, int64 id,
 					 Snapshot snapshot)
 {
-	DwFailedScan *scan = palloc(sizeof(DwFailedScan));
-	StrategyNumber strategy = ScanDirectionIsForward(direction) ?
-		BTGreaterStrategyNumber : BTLessStrategyNumber;
-
-	scan->index = index_open(dw_catalog()->failed_at_index, AccessShareLock);
-	scan->slot = table_slot_create(rel, NULL);
-	scan->direction = direction;
-	init_row_member(&scan->members[0], 0, 1, strategy, F_TIMESTAMPTZ_CMP,
-					TimestampTzGetDatum(failed_at));
-	init_row_member(&scan->members[1], SK_ROW_END, 2, strategy, F_BTINT8CMP, Int64GetDatum(id));
-	init_row_header(&scan->key, strategy, scan->members);
-	scan->scan = dw_index_beginscan(rel, scan->index, snapshot, 1);
-	index_rescan(scan->scan, &scan->key, 1, NULL, 0);
-	return scan;
+	return begin_row_scan(rel, dw_catalog()->failed_at_index, NULL, 0,
+						  ScanDirectionIsForward(direction) ? BTGreaterStrategyNumber : BTLessStrategyNumber,
+						  failed_at, id, snapshot);
 }
 
-/*
- * Returns the next row, or NULL.  The row is valid until the next call.  Sets *failed_at and *id to
- * the key of the row.
- */
+/* Returns the next row, which is valid until the next call; NULL after the last row. */
 HeapTuple
-dw_failed_scan_next(DwFailedScan *scan, TimestampTz *failed_at, int64 *id)
+dw_row_scan_next(DwRowScan *scan)
 {
-	HeapTuple	tuple;
-	bool		isnull;
-
 	if (!index_getnext_slot(scan->scan, scan->direction, scan->slot))
 		return NULL;
-	tuple = ExecFetchSlotHeapTuple(scan->slot, false, NULL);
-	*failed_at = DatumGetTimestampTz(dw_row_column(scan->scan->heapRelation, tuple,
-											Anum_failed_failed_at, &isnull));
-	*id = DatumGetInt64(dw_row_column(scan->scan->heapRelation, tuple, Anum_failed_id, &isnull));
+	return ExecFetchSlotHeapTuple(scan->slot, false, NULL);
+}
+
+/* Does the same for failed tasks, and sets *failed_at and *id to the key of the row. */
+HeapTuple
+dw_failed_scan_next(DwRowScan *scan, TimestampTz *failed_at, int64 *id)
+{
+	HeapTuple	tuple = dw_row_scan_next(scan);
+	Relation	rel = scan->scan->heapRelation;
+
+	if (tuple == NULL)
+		return NULL;
+	*failed_at = DatumGetTimestampTz(dw_row_column(rel, tuple, Anum_failed_failed_at));
+	*id = DatumGetInt64(dw_row_column(rel, tuple, Anum_failed_id));
 	return tuple;
 }
 
 /* Ends and frees the scan.  The index stays locked until the end of the transaction. */
 void
-dw_failed_scan_end(DwFailedScan *scan)
+dw_row_scan_end(DwRowScan *scan)
 {
 	index_endscan(scan->scan);
 	ExecDropSingleTupleTableSlot(scan->slot);
@@ -424,37 +404,130 @@ dw_failed_scan_end(DwFailedScan *scan)
 bool
 dw_next_lane(Relation rel, Snapshot snapshot, DwTaskKey *key, bool first)
 {
-	Relation	index = index_open(dw_catalog()->task_lane_index, AccessShareLock);
-	TupleTableSlot *slot = table_slot_create(rel, NULL);
-	IndexScanDesc scan;
-	ScanKeyData header;
-	ScanKeyData members[4];
+	DwLaneScan *scan;
 	bool		found;
 
-	init_row_member(&members[0], 0, 1, BTGreaterStrategyNumber,
-					F_BTOIDCMP, ObjectIdGetDatum(key->owner));
-	init_row_member(&members[1], 0, 2, BTGreaterStrategyNumber,
-					F_BTINT8CMP, Int64GetDatum(key->origin));
-	init_row_member(&members[2], 0, 3, BTGreaterStrategyNumber,
-					F_BTINT2CMP, Int16GetDatum(key->queue));
-	init_row_member(&members[3], SK_ROW_END, 4, BTGreaterStrategyNumber,
-					F_BTINT2CMP, Int16GetDatum(key->priority));
-	init_row_header(&header, BTGreaterStrategyNumber, members);
-
-	scan = dw_index_beginscan(rel, index, snapshot, first ? 0 : 1);
-	index_rescan(scan, &header, first ? 0 : 1, NULL, 0);
-	found = index_getnext_slot(scan, ForwardScanDirection, slot);
-	if (found)
-	{
-		bool		should_free;
-		HeapTuple	tuple = ExecFetchSlotHeapTuple(slot, false, &should_free);
-
-		dw_task_key(rel, tuple, key);
-		if (should_free)
-			heap_freetuple(tuple);
-	}
-	index_endscan(scan);
-	ExecDropSingleTupleTableSlot(slot);
-	index_close(index, NoLock);
+	if (first)
+		*key = (DwTaskKey) {
+			.origin = PG_INT64_MIN,.queue = PG_INT16_MIN,.priority = PG_INT16_MIN,
+			.due = PG_INT64_MIN,.id = PG_INT64_MIN
+		};
+	else
+		key->due = key->id = PG_INT64_MAX;
+	scan = dw_lanes_scan_begin(rel, key, snapshot);
+	found = dw_lane_scan_next(scan, key);
+	dw_lane_scan_end(scan);
 	return found;
+}
+
+/*---- Leased messages ----*/
+
+/*
+ * A partial index contains the end of the lease and the queue of each row of delay_wheel_data.task
+ * that has a token.  Another index contains the leases of groups.
+ */
+
+/*
+ * Begins a scan of messages whose lease ends, or has ended, at this time or later.  rel is
+ * delay_wheel_data.task, locked.
+ */
+DwLeaseScan *
+dw_lease_scan_begin(Relation rel, TimestampTz from, Snapshot snapshot)
+{
+	DwLeaseScan *scan = palloc(sizeof(DwLeaseScan));
+	ScanKeyData key;
+
+	ScanKeyInit(&key, Anum_task_due, BTGreaterEqualStrategyNumber, F_TIMESTAMPTZ_GE,
+				TimestampTzGetDatum(from));
+	scan->index = index_open(dw_catalog()->task_lease_index, AccessShareLock);
+	scan->rows = systable_beginscan_ordered(rel, scan->index, snapshot, 1, &key);
+	return scan;
+}
+
+/* Returns the next row, which is valid until the next call; NULL after the last row. */
+HeapTuple
+dw_lease_scan_next(DwLeaseScan *scan)
+{
+	return systable_getnext_ordered(scan->rows, ForwardScanDirection);
+}
+
+/* Ends the scan. */
+void
+dw_lease_scan_end(DwLeaseScan *scan)
+{
+	systable_endscan_ordered(scan->rows);
+	index_close(scan->index, AccessShareLock);
+	pfree(scan);
+}
+
+/*
+ * Counts the messages of the queue whose lease lasts beyond this time, by a new snapshot.  Sets
+ * *next_end to the first end of these leases; DW_NEVER if there is no lease.
+ */
+uint32
+dw_leases_count(Relation rel, int16 queue, TimestampTz now, TimestampTz *next_end)
+{
+	ScanKeyData keys[2];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	uint32		n = 0;
+
+	*next_end = DW_NEVER;
+	ScanKeyInit(&keys[0], Anum_task_due, BTGreaterStrategyNumber, F_TIMESTAMPTZ_GT,
+				TimestampTzGetDatum(now));
+	ScanKeyInit(&keys[1], Anum_task_queue, BTEqualStrategyNumber, F_INT2EQ, Int16GetDatum(queue));
+	scan = systable_beginscan(rel, dw_catalog()->task_lease_index, true, NULL, 2, keys);
+	while ((tuple = systable_getnext(scan)) != NULL)
+	{
+		DwTaskKey	key;
+
+		dw_task_key(rel, tuple, &key);
+		*next_end = Min(*next_end, key.due);
+		n++;
+	}
+	systable_endscan(scan);
+	return n;
+}
+
+/*
+ * Counts the leases of one group of a queue, for all owners and priorities, but only with this
+ * database's origin.  Leaves out leases for which counts() returns false.
+ */
+void
+dw_leases_of_group(Relation rel, int16 queue, uint32 hash, Snapshot snapshot, DwLeaseCounts counts,
+				   DwGroupLeases *leases)
+{
+	ScanKeyData keys[3];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	leases->n = 0;
+	leases->next_end = DW_NEVER;
+	leases->any_lapsed = false;
+	ScanKeyInit(&keys[0], Anum_task_origin, BTEqualStrategyNumber, F_INT8EQ,
+				Int64GetDatum(dw_origin_stamp()));
+	ScanKeyInit(&keys[1], Anum_task_queue, BTEqualStrategyNumber, F_INT2EQ, Int16GetDatum(queue));
+	ScanKeyInit(&keys[2], Anum_task_group_hash, BTEqualStrategyNumber, F_INT4EQ, UInt32GetDatum(hash));
+	scan = systable_beginscan(rel, dw_catalog()->task_group_lease_index, true, snapshot, 3, keys);
+	while ((tuple = systable_getnext(scan)) != NULL)
+	{
+		DwLapsed	lease;
+
+		dw_task_key(rel, tuple, &lease.key);
+		if (!counts(rel, tuple, &lease.key))
+			continue;
+		lease.first_due = DatumGetTimestampTz(dw_row_column(rel, tuple, Anum_task_first_due));
+		if (dw_task_lease_lasts(&lease.key))
+		{
+			leases->next_end = Min(leases->next_end, lease.key.due);
+			leases->n++;
+		}
+		else if (!leases->any_lapsed || lease.first_due < leases->lapsed.first_due ||
+				 (lease.first_due == leases->lapsed.first_due && lease.key.id < leases->lapsed.key.id))
+		{
+			leases->lapsed = lease;
+			leases->any_lapsed = true;
+		}
+	}
+	systable_endscan(scan);
 }
