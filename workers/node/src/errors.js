@@ -31,3 +31,15 @@ export function textOf(error) {
 	const text = error instanceof Error ? error.message || error.name : String(error);
 	return text.slice(0, 16384).replaceAll('\0', '\ufffd');
 }
+
+/**
+ * Where an unexpected error was thrown, as lines after one of the log: of what a handler throws on
+ * purpose, and of what is no error, nothing.  Of an error itself the stack only, since libraries
+ * keep secrets in errors.
+ */
+export function stackOf(error) {
+	if (!(error instanceof Error) || error instanceof Retry || error instanceof GiveUp || error instanceof Stopped) return '';
+	let text = '';
+	for (let e = error, depth = 0; e instanceof Error && depth < 5; e = e.cause, depth++) text += `\n${e === error ? '' : 'caused by '}${e.stack}`;
+	return text.slice(0, 16384);
+}

@@ -101,11 +101,14 @@ export class Worker extends EventEmitter {
 	constructor(options: WorkerOptions);
 	readonly name: string;
 	readonly stopping: boolean;
-	/** Works until SIGTERM, SIGINT or stop(). */
-	run(): Promise<void>;
+	/** Works until SIGTERM, SIGINT or stop(). After a signal handlers have `within` ms (30,000). */
+	run(options?: { within?: number }): Promise<void>;
 	/** Takes no new message; handlers have `within` ms (30,000) before they are told to stop. */
 	stop(options?: { within?: number }): Promise<void>;
-	/** For tests of an application: handles all that is due, and returns the number of messages. */
+	/**
+	 * For tests of an application: handles all that is due, and returns the number of messages. Fails if it
+	 * has no connection for 5 s, or may not receive from a queue.
+	 */
 	drain(): Promise<number>;
 	on<E extends keyof WorkerEvents>(event: E, listener: (...values: WorkerEvents[E]) => void): this;
 	once<E extends keyof WorkerEvents>(event: E, listener: (...values: WorkerEvents[E]) => void): this;

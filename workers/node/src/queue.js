@@ -1,7 +1,7 @@
 // What both kinds of queues have in common: places, the call of the handler, and what follows from
 // its end.
 
-import { GiveUp, Retry, Stopped, textOf } from './errors.js';
+import { GiveUp, Retry, Stopped, stackOf, textOf } from './errors.js';
 
 const PROBLEM_PAUSES = [1000, 2000, 4000, 8000, 10_000]; // ms, before a queue with a problem is tried again
 
@@ -11,6 +11,7 @@ export class Work {
 	told = null; // why the handler is told to stop
 	reason = null; // the same, for its signal
 	running = false; // the handler
+	traced = null; // the error whose stack is in the log
 
 	constructor(messages) {
 		this.messages = messages;
@@ -178,7 +179,7 @@ export class Queue {
 			if (Array.isArray(value) && value.length === messages.length) return messages.map((message, i) => (value[i] instanceof Error ? failure(value[i]) : this.#done(message, value[i])));
 			return messages.map(() => ({ kind: 'done', result: null }));
 		} catch (error) {
-			if (work.told === 'timeout') return messages.map(() => failure(error instanceof Retry || error instanceof GiveUp ? error : new Error('timeout')));
+			if (work.told === 'timeout') return messages.map(() => failure(error instanceof Retry || error instanceof GiveUp ? error : work.reason));
 			if (work.told) return messages.map(() => ({ kind: 'release' }));
 			return messages.map(() => failure(error));
 		} finally {
@@ -205,7 +206,11 @@ export class Queue {
 		const { worker } = this;
 		if (report.kind === 'done') return worker.tell('done', message);
 		if (report.kind === 'fail') {
-			worker.log('warning', `message ${message.id} of ${this.name}, attempt ${message.attempt}: ${report.error}`);
+			// delay_fail() does not tell whether this was the last attempt
+			const next = report.giveUp ? 'given up' : `comes again${report.retryIn === null ? '' : ` in ${report.retryIn}`} if attempts are left`;
+			const stack = report.cause === work.traced ? '' : stackOf(report.cause); // of a batch that fails once
+			work.traced = report.cause;
+			worker.log('warning', `message ${message.id} of ${this.name}, attempt ${message.attempt} failed, ${next}: ${report.error}${stack}`);
 			return worker.tell('failed', message, report.cause);
 		}
 		worker.log('info', `message ${message.id} of ${this.name}: released, ${work.reason?.message ?? 'the worker ends'}`);

@@ -52,10 +52,11 @@ export class Reports {
 	 * Sends what became of a leased message.  kind: 'done' (with result, JSON, or null), 'fail'
 	 * (error, retryIn, giveUp), 'release'.  Calls answer(true) when the server has taken it,
 	 * answer(false) if the lease was no longer ours, answer(null) if it could not be sent before the
-	 * lease had ended.
+	 * lease had ended.  What the server does not like is left out of the caller's report, too.
 	 */
-	send(lease, { kind, result = null, error = null, retryIn = null, giveUp = false }, answer) {
-		this.#add({ lease, kind, result, error, retryIn, giveUp, answer, failures: 0, mayHaveArrived: false });
+	send(lease, report, answer) {
+		const { result = null, error = null, retryIn = null, giveUp = false } = report;
+		this.#add(Object.assign(report, { lease, result, error, retryIn, giveUp, answer, failures: 0, mayHaveArrived: false }));
 	}
 
 	/** Extends leases.  Returns those that are ours no longer, and the error of those that are in doubt. */

@@ -7,6 +7,7 @@
 import { EventEmitter } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
+import { Outage } from './outage.js';
 
 const PAUSES = [0, 50, 100, 200, 400, 500]; // ms, of which 0.5 to 1
 const CONNECT_TIMEOUT = 5000;
@@ -19,7 +20,7 @@ const types = { getTypeParser: (oid, format) => (oid === 20 ? String : pg.types.
 export class Session extends EventEmitter {
 	#config;
 	#prepare;
-	#log;
+	#outage;
 	#named;
 	#names = null; // of prepared statements, by their texts; null without
 	#client = null;
@@ -33,7 +34,7 @@ export class Session extends EventEmitter {
 	 * prepare(client) runs when a connection is there, before anybody else uses it.  named: for few
 	 * texts of statements, which are sent often.
 	 */
-	constructor(name, config, { log, prepare = async () => {}, named = false, ownTypes = true }) {
+	constructor(name, config, { outage = new Outage(() => {}), prepare = async () => {}, named = false, ownTypes = true } = {}) {
 		super();
 		this.name = name;
 		this.#config = {
@@ -44,8 +45,9 @@ export class Session extends EventEmitter {
 			...(ownTypes && { types }),
 			...(typeof config === 'string' ? { connectionString: config } : config),
 		};
+		this.target = targetOf(new pg.Client(this.#config));
 		this.#prepare = prepare;
-		this.#log = log;
+		this.#outage = outage;
 		this.#named = named;
 		this.#expect();
 	}
@@ -110,6 +112,7 @@ export class Session extends EventEmitter {
 	/** Ends the session for good, within a second. */
 	async close() {
 		this.#closing.abort();
+		this.#outage.ends(this);
 		this.#arrived.promise.catch(() => {});
 		this.#arrived.reject(new NotConnected(this.name));
 		if (this.#client) await end(this.#client); // which fulfils "lost"
@@ -124,12 +127,7 @@ export class Session extends EventEmitter {
 
 	async #keep() {
 		let failures = 0;
-		let logged = null;
-		const complain = (error) => {
-			if (logged === error.message) return; // the same as before
-			logged = error.message;
-			this.#log('warning', `${this.name} session: ${error.message}`);
-		};
+		this.#outage.begins(this);
 		while (!this.closed) {
 			const client = this.#trying = new pg.Client(this.#config);
 			const lost = new Promise((resolve) => { this.#onLost = resolve; });
@@ -146,7 +144,8 @@ export class Session extends EventEmitter {
 					this.#arrived.reject(error);
 					break;
 				}
-				complain(error);
+				error.message ||= error.errors?.map((one) => one.message).join('; ') || error.name; // of each address of the host
+				this.#outage.tell(this, error, `cannot connect (${this.target}): ${error.message}`);
 				await this.#pause(failures++);
 				continue;
 			}
@@ -156,15 +155,14 @@ export class Session extends EventEmitter {
 			}
 			const since = performance.now();
 			this.#client = client;
+			this.#outage.ends(this, this.target);
 			this.#arrived.resolve(client);
 			this.emit('connected');
 			const reason = await lost;
 			if (this.closed) break;
-			if (performance.now() - since > 1000) {
-				failures = 0;
-				logged = null;
-			}
-			complain(reason);
+			if (performance.now() - since > 1000) failures = 0;
+			this.#outage.begins(this);
+			this.#outage.tell(this, reason, `lost (${this.target}): ${reason.message}`);
 			this.emit('disconnected', reason);
 			await this.#pause(failures++);
 		}
@@ -181,13 +179,19 @@ export class Session extends EventEmitter {
 
 	// A standby cannot give messages: its successor is looked for at the same address.
 	async #check(client) {
-		const timer = setTimeout(() => cut(client), CONNECT_TIMEOUT);
+		let late = false;
+		const timer = setTimeout(() => {
+			late = true;
+			cut(client);
+		}, CONNECT_TIMEOUT);
 		try {
 			const { rows: [row] } = await client.query('SELECT pg_is_in_recovery() AS standby, pg_backend_pid() AS pid');
 			if (row.standby) throw new Error('the server is a standby');
 			this.pid = row.pid === client.processID ? row.pid : null;
 			this.#names = this.#named && this.pid !== null ? new Map() : null;
 			await this.#prepare(client);
+		} catch (error) {
+			throw late ? new Error('the server does not answer') : error; // a pooler may have let us in
 		} finally {
 			clearTimeout(timer);
 		}
@@ -210,6 +214,11 @@ export class NotConnected extends Error {
 		this.name = 'NotConnected';
 		this.wasSent = cause !== undefined; // the statement; what became of it is not known
 	}
+}
+
+// Where a client connects, for the log: never the password.
+function targetOf({ host, port, database, user }) {
+	return `server ${host}, port ${port}, database ${database}, user ${user}`;
 }
 
 // Errors after which this session, or this server, is of no more use.

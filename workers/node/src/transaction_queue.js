@@ -27,7 +27,7 @@ export class TransactionQueue extends Queue {
 	}
 
 	#open() {
-		const session = new Session(`${this.name} transaction`, this.#connection, { log: (level, text) => this.worker.log(level, text), ownTypes: false });
+		const session = new Session(`${this.name} transaction`, this.#connection, { outage: this.worker.outage, ownTypes: false });
 		session.on('connected', () => {
 			this.worker.tell('connected', session.name);
 			this.look();
@@ -102,7 +102,8 @@ export class TransactionQueue extends Queue {
 		return reports;
 	}
 
-	async #fail(query, message, { error, retryIn, giveUp }) {
+	async #fail(query, message, report) {
+		const { error, retryIn, giveUp } = report;
 		const fail = (delay) => query('SELECT delay_fail($1, NULL, $2, $3::interval, $4)', [message.id, error, delay, giveUp]);
 		if (retryIn === null) return fail(null);
 		await query('SAVEPOINT delay_wheel_fail');
@@ -112,6 +113,7 @@ export class TransactionQueue extends Queue {
 			if (!reason.code?.startsWith('22')) throw reason;
 			this.worker.log('warning', `message ${message.id} of ${this.name}: its delay is left out: ${reason.message}`);
 			await query('ROLLBACK TO SAVEPOINT delay_wheel_fail');
+			report.retryIn = null;
 			await fail(null);
 		}
 	}

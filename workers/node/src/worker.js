@@ -10,6 +10,7 @@ import { LeaseQueue } from './lease_queue.js';
 import { TransactionQueue } from './transaction_queue.js';
 import { Reports } from './reports.js';
 import { NotConnected, Session } from './session.js';
+import { Outage } from './outage.js';
 import { checkOptions } from './options.js';
 
 const LONGEST_WAIT = 300_000; // ms: a wait that is longer begins again
@@ -17,6 +18,7 @@ const LAST_WORDS = 1000; // ms that handlers have after they were told to stop
 const EXIT_DELAY = 5000; // ms that the application has after run(), before the process is ended
 const PAUSES = [50, 100, 200, 400, 800, 1000]; // ms, after a wait has failed
 const QUIET = 200; // ms without a message, after which drain() believes that there is none
+const PATIENCE = 5000; // ms that drain() waits for a connection, or for messages that are due and do not come
 const END_WAIT_LIMIT = 5000; // ms, for the answer of a wait that is ended
 
 export class Worker extends EventEmitter {
@@ -34,6 +36,7 @@ export class Worker extends EventEmitter {
 	#running = null; // promise of run() or drain()
 	#ended;
 	#failed; // reject of run(): an option that the server refuses
+	#says = false; // run() tells the log how it begins and ends, drain() does not
 
 	constructor(options) {
 		super();
@@ -43,8 +46,9 @@ export class Worker extends EventEmitter {
 		this.#log = log || (() => {});
 		this.#around = around;
 		const logOf = (level, text) => this.log(level, text);
-		this.#wait = new Session('wait', waitConnection, { log: logOf });
-		this.#work = new Session('work', connection, { log: logOf, named: true, prepare: (client) => this.#prepare(client) });
+		this.outage = new Outage(logOf); // of all sessions
+		this.#wait = new Session('wait', waitConnection, { outage: this.outage });
+		this.#work = new Session('work', connection, { outage: this.outage, named: true, prepare: (client) => this.#prepare(client) });
 		this.#reports = new Reports(this.#work, logOf);
 		for (const [queue, own] of Object.entries(queues)) {
 			if (own.transaction) this.#queues.push(new TransactionQueue(this, queue, own, connection));
@@ -61,18 +65,23 @@ export class Worker extends EventEmitter {
 	}
 
 	/** Works until SIGTERM or SIGINT, or until stop().  Then the process ends, with 0. */
-	async run() {
+	async run({ within } = {}) {
 		if (this.#running) throw new Error('the worker is running already');
+		if (this.stopping) return;
 		let signals = 0;
 		const onSignal = (signal, number) => {
 			if (++signals > 1) process.exit(128 + number);
-			this.log('info', `${signal}: no new message is taken`);
-			this.stop();
+			this.#stopFor(signal, within);
 		};
 		process.on('SIGTERM', onSignal).on('SIGINT', onSignal);
+		this.#says = true;
+		const { target: wait } = this.#wait;
+		const { target } = this.#work;
+		this.log('info', `begins with ${this.#queues.map((queue) => queue.name).join(', ')} (${target}${wait === target ? '' : `; waits on ${wait}`})`);
 		try {
 			await this.#begin();
 		} finally {
+			this.log('info', 'ended');
 			// a second signal still ends the process; by default it would, too
 			process.off('SIGTERM', onSignal).off('SIGINT', onSignal);
 		}
@@ -87,10 +96,22 @@ export class Worker extends EventEmitter {
 		let handled = 0;
 		const count = () => { handled++; };
 		for (const event of ['done', 'failed']) this.on(event, count);
+		// a test is told what is wrong, and does not wait for it to be mended
+		const onProblem = (queue, error) => this.#failed(error);
+		this.once('problem', onProblem);
 		const end = this.#begin();
+		const watch = setInterval(() => {
+			const error = this.outage.errorAfter(PATIENCE);
+			if (error) this.#failed(error);
+		}, 100);
 		try {
-			await Promise.race([end, this.#drained()]);
+			await Promise.race([end, this.#drained().catch((error) => {
+				if (!this.stopping) throw error;
+				return end; // which tells why it is stopped
+			})]);
 		} finally {
+			clearInterval(watch);
+			this.off('problem', onProblem);
 			await this.stop();
 			for (const event of ['done', 'failed']) this.off(event, count);
 		}
@@ -99,7 +120,15 @@ export class Worker extends EventEmitter {
 	}
 
 	/** Takes no new message, and ends when handlers have ended, or have been told to. */
-	stop({ within = 30_000 } = {}) {
+	stop({ within } = {}) {
+		return this.#stopFor('stop()', within);
+	}
+
+	#stopFor(why, within = 30_000) {
+		if (this.#says && !this.stopping) {
+			const running = this.#queues.reduce((n, queue) => n + queue.works.size, 0);
+			this.log('info', `${why}: no new message is taken, handlers still running: ${running}`);
+		}
 		this.#stopping ??= this.#stop(within);
 		return this.#stopping;
 	}
@@ -205,7 +234,7 @@ export class Worker extends EventEmitter {
 			} catch (error) {
 				if (!(error instanceof NotConnected)) {
 					// a queue is no longer what it was: asked for messages, it says so itself
-					if (failures) this.log('warning', `cannot wait for messages: ${error.message}`);
+					if (failures === 1) this.log('warning', `cannot wait for messages: ${error.message}`);
 					await Promise.race([changed, pauseOf(PAUSES[Math.min(failures++, PAUSES.length - 1)])]);
 					found = queues;
 				}
@@ -263,7 +292,7 @@ export class Worker extends EventEmitter {
 		try {
 			await Promise.race([this.#running, failed]);
 		} catch (error) {
-			await this.stop({ within: 0 });
+			await this.#stopFor('an error', 0);
 			throw error;
 		}
 	}
@@ -298,23 +327,23 @@ export class Worker extends EventEmitter {
 	// sender's COMMIT, and shows them in delay_wheel.tasks to their sender only.
 	async #drained() {
 		let last = performance.now(); // when there was something to do
-		const onStarted = () => { last = performance.now(); };
-		this.on('started', onStarted);
+		const onWork = () => { last = performance.now(); };
+		for (const event of ['started', 'done', 'failed', 'connected']) this.on(event, onWork);
 		for (;;) {
-			await this.#work.arrived();
+			await Promise.all([this.#wait.arrived(), this.#work.arrived()]);
 			await Promise.all(this.#queues.map((queue) => queue.idle()));
 			const quiet = performance.now() - last;
 			if (quiet > QUIET) {
 				const due = await this.#countDue();
 				if (!due) break;
-				if (quiet > 10 * QUIET) {
-					this.log('warning', `drain: ${due} messages are due and cannot be received`);
+				if (quiet > PATIENCE) {
+					this.log('warning', `drain: due messages that cannot be received: ${due}`);
 					break;
 				}
 			}
 			await pauseOf(QUIET / 4);
 		}
-		this.off('started', onStarted);
+		for (const event of ['started', 'done', 'failed', 'connected']) this.off(event, onWork);
 	}
 
 	async #countDue() {

@@ -7,7 +7,7 @@ import { Session } from '../src/session.js';
 import { isGone, newGate, newQueue, pool, query, startPgBouncer, startProgram, until } from './harness.js';
 
 test('B46: prepared statements that are no longer there', async () => {
-	const session = new Session('test', {}, { log: () => {}, named: true }).start();
+	const session = new Session('test', {}, { named: true }).start();
 	await session.arrived();
 	await query('DROP FUNCTION IF EXISTS node_two; CREATE FUNCTION node_two(OUT a int, OUT b int) RETURNS record RETURN (1, 2)');
 	const text = 'SELECT * FROM node_two() WHERE a = $1';

@@ -74,7 +74,6 @@ for (const event of ['done', 'failed', 'released', 'lost'])
 	worker.on(event, (message, error) => write(event, { queue: message.queue, id: message.id, attempt: message.attempt, error: error === undefined ? undefined : String(error?.message ?? error) }));
 for (const event of ['connected', 'disconnected', 'problem']) worker.on(event, (name, error) => write(event, { name, error: error && error.message }));
 if (options.badListener) for (const event of ['started', 'done']) worker.on(event, () => { throw new Error('bad listener'); });
-if (options.within !== undefined) process.once('SIGTERM', () => worker.stop({ within: options.within })); // before the worker's own
-await worker.run();
+await worker.run({ within: options.within });
 write('ended');
 if (options.open) setInterval(() => {}, 1000); // an application that has forgotten something

@@ -138,14 +138,16 @@ test('the package: packed and installed, the programs of README.md', async () =>
 	url.searchParams.set('port', server.port);
 	const worker = spawn('bash', ['-c', `exec ${start}`], { cwd: app, env: { ...process.env, DATABASE_URL: String(url) }, stdio: ['ignore', 'pipe', 'pipe'] });
 	let output = '';
-	for (const stream of [worker.stdout, worker.stderr]) stream.on('data', (data) => { output += data; });
+	let log = '';
+	worker.stdout.on('data', (data) => { output += data; });
+	worker.stderr.on('data', (data) => { log += data; });
 	const exited = once(worker, 'close');
-	await until(`it has worked: ${output}`, () => output === 'to anna@example.com\n');
+	await until(`it has worked: ${log}`, () => output === 'to anna@example.com\n');
 	await until('the message is done', () => isGone(id));
 	await query("SELECT delay_send('mail', '{}')");
 	await until('it gives up what has no address', async () => (await query("SELECT FROM delay_wheel.failed WHERE queue = 'mail' AND message = 'no address'")).length === 1);
 	worker.kill('SIGTERM');
-	assert.equal((await exited)[0], 0, output);
+	assert.equal((await exited)[0], 0, log);
 
 	// a test of an application
 	fs.writeFileSync(path.join(app, 'mail.test.mjs'), `import assert from 'node:assert/strict'

@@ -59,7 +59,7 @@ class Messages(unittest.TestCase):
             row = h.row(id)
             self.assertEqual((row["attempts"], row["last_error"]), (1, "DW007: ValueError: mailbox\N{REPLACEMENT CHARACTER}full"))
             self.assertTrue(3500 <= row["due_in"] <= 4510, row["due_in"])
-            self.assertIn(f"message {id} of {queue}, attempt 1: ValueError: mailbox", self.worker.log)
+            self.assertIn(f"message {id} of {queue}, attempt 1 failed, comes again if attempts are left: ValueError: mailbox", self.worker.log)
         id = h.send(self.mail, {"raise": "x" * 20_000 + "~"})
         self.worker.until("failed", 1, id)
         self.assertTrue(h.row(id)["last_error"].startswith("DW007: ValueError: xxx"))

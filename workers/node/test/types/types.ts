@@ -33,10 +33,11 @@ const worker = new Worker({
 worker.on('failed', (message, error) => { message.attempt satisfies number; error satisfies unknown; });
 worker.on('problem', (queue, error) => { queue satisfies string; error.message satisfies string; });
 const handled: Promise<number> = worker.drain();
+const ran: Promise<void> = worker.run({ within: 10_000 });
 const ended: Promise<void> = worker.stop({ within: 1000 });
 const id: Promise<string> = send(new Pool(), 'mail', { to: 'anna@example.com' }, { delay: '30 minutes', key: 'order 7', headers: { traceparent: '00' } });
 const task: Promise<string> = schedule(new Pool(), 'UPDATE t SET n = :n', { n: 1 }, { due: new Date(), retryOn: ['40001'] });
-void [handled, ended, id, task];
+void [handled, ran, ended, id, task];
 
 // @ts-expect-error there are no queues
 new Worker({});

@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 import psycopg
 
+from .outage import Outage
 from .session import Lost, Session
 from .wire import array, numbers
 
@@ -57,12 +58,13 @@ class Lease:
 
 
 class Keeper:
-    def __init__(self, conninfo: str, lost: Callable[[Lease], None], log: Callable[[str], None]) -> None:
+    def __init__(self, conninfo: str, lost: Callable[[Lease], None], log: Callable[[str], None], outage: Outage) -> None:
         """lost is called, in the caller's event loop, if a lease is no longer ours."""
         self._conninfo = conninfo
         self._caller = asyncio.get_running_loop()
         self._lost = lost
         self._log = log
+        self._outage = outage
         self._held: dict[Lease, None] = {}
         self._sleeps_until = math.inf
         self._closing = False
@@ -143,7 +145,7 @@ class Keeper:
         # in one order in all statements, so that they cannot deadlock
         leases = sorted((lease for lease in leases if lease in self._held), key=lambda lease: lease.id)
         if self._session is None:
-            self._session = Session("lease", self._conninfo, log=self._log)
+            self._session = Session("lease", self._conninfo, outage=self._outage)
         try:
             answer = await self._session.execute(
                 EXTEND, (lock_timeout, array(lease.id for lease in leases), array(lease.token for lease in leases), f"{leases[0].length} s")

@@ -51,7 +51,7 @@ class Options:
 class Work:
     """Messages of one call of the handler. They hold one place."""
 
-    __slots__ = ("messages", "context", "task", "told", "running", "raised")
+    __slots__ = ("messages", "context", "task", "told", "running", "raised", "traced")
 
     def __init__(self, messages: list[Message]) -> None:
         self.messages = messages
@@ -60,6 +60,7 @@ class Work:
         self.told = ""  # why the handler is told to stop: lost, stop or timeout
         self.running = False
         self.raised = False
+        self.traced: BaseException | None = None  # whose traceback is in the log
 
     def tell_to_stop(self, why: str) -> None:
         if self.told or not self.running:
@@ -238,8 +239,15 @@ class Queue:
         if outcome.kind in (DONE, RESULT):
             self.service.emit("done", message)
         elif outcome.kind == FAIL:
-            self.service.log.warning("message %s of %s, attempt %s: %s", message.id, self.name, message.attempt, outcome.error)
-            self.service.log.debug("where it was raised", exc_info=outcome.cause)
+            # delay_fail() does not tell whether this was the last attempt
+            after = "" if outcome.retry_in is None else f" in {outcome.retry_in}"
+            next = "given up" if outcome.gives_up else f"comes again{after} if attempts are left"
+            cause = outcome.cause
+            # of a batch that fails once; what has no traceback was not raised by the handler
+            is_traced = cause is None or cause is work.traced or isinstance(cause, (Retry, GiveUp)) or cause.__traceback__ is None
+            work.traced = cause
+            self.service.log.warning("message %s of %s, attempt %s failed, %s: %s", message.id, self.name, message.attempt, next, outcome.error,
+                                     exc_info=None if is_traced else cause)
             self.service.emit("failed", message, outcome.cause)
         else:
             self.service.log.info("message %s of %s: released, %s", message.id, self.name, work.told or "the worker ends")

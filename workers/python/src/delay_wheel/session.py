@@ -12,11 +12,14 @@ import random
 import socket
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import Conninfo
 
+from .outage import Outage
 from .wire import AsyncConnection, Row, Wire
 
 PAUSES = (0, 0.05, 0.1, 0.2, 0.4, 0.5)  # s, times 0.5 to 1
@@ -63,18 +66,34 @@ def attempts(conninfo: str) -> list[dict[str, Any]]:
     return [{**common, "host": host, "port": ports[i % len(ports)] or None} for i, host in enumerate(hosts)]
 
 
+def target(parameters: dict[str, Any]) -> str:
+    """Where they lead, for the log: never the password."""
+    if "service" in parameters:
+        return f"service {parameters['service']}"  # libpq reads its file
+    known = {option.keyword.decode(): option.val.decode() for option in Conninfo.get_defaults() if option.val}
+    known |= {name: value for name, value in parameters.items() if value}
+    host, user = known.get("host") or known.get("hostaddr") or "local socket", known.get("user")
+    return f"server {host}, port {known.get('port')}, database {known.get('dbname') or user}, user {user}"
+
+
+def one_line(error: Exception) -> str:
+    """Of libpq's errors, which have a line for each address."""
+    return "; ".join(filter(None, map(str.strip, str(error).splitlines()))) or type(error).__name__
+
+
 class Session:
     def __init__(self, name: str, conninfo: str, *, waits: bool = False,
                  connected: Callable[[str], None] = lambda name: None,
                  disconnected: Callable[[str, Exception], None] = lambda name, error: None,
-                 log: Callable[[str], None] = lambda text: None) -> None:
+                 outage: Outage) -> None:
         self.name = name
+        self.target = target(conninfo_to_dict(conninfo))
         self.pid: int | None = None  # by which another session can end its wait; a pooler hides it
         self._attempts = attempts(conninfo)
         self._waits = waits
         self._connected = connected
         self._disconnected = disconnected
-        self._log = log
+        self._outage = outage
         self._connection: AsyncConnection | None = None
         self._wire: Wire | None = None  # if it runs statements
         self._trying: AsyncConnection | None = None  # it is not known yet whether it can be used
@@ -82,7 +101,6 @@ class Session:
         self._closing = asyncio.Event()
         self._failures = 0
         self._since = 0.0
-        self._logged: set[str] = set()
 
     async def execute(self, sql: str, values: Sequence[str | None] | Callable[[], Sequence[str | None] | None] = (),
                       timeout: float = ANSWER_TIMEOUT) -> Answer:
@@ -138,6 +156,7 @@ class Session:
     async def close(self) -> None:
         """Ends the session for good. A statement that is under way may end, unless that takes long."""
         self._closing.set()
+        self._outage.ends(self)
         cutting = asyncio.get_running_loop().call_later(CLOSE_TIMEOUT, self.cut)
         async with self._lock:
             cutting.cancel()
@@ -150,7 +169,7 @@ class Session:
             await self._connection.close()
         self._connection = self._wire = self.pid = None
 
-    async def _drop(self, error: Exception) -> None:
+    async def _drop(self, error: Exception, was_idle: bool = False) -> None:
         if self._connection is None:
             return
         await self._close_connection()
@@ -158,23 +177,39 @@ class Session:
             return
         if time.monotonic() - self._since > 1:  # otherwise the next pause is longer
             self._failures = 0
-            self._logged.clear()
-        self._complain(error)
+        self._outage.begins(self)
+        if not was_idle:  # an outage that ended long ago is no news
+            self._outage.tell(self, self.name, error, f"lost ({self.target}): {one_line(error)}")
         self._disconnected(self.name, error)
 
+    @property
+    def _has_ended(self) -> bool:
+        if self._connection is None or self._connection.closed:
+            return True
+        if self._wire is not None:
+            return self._wire.ended is not None
+        with suppress(psycopg.Error):
+            for _ in range(2):  # the server's last words, and the end
+                self._connection.pgconn.consume_input()
+            return False
+        return True
+
     async def _connect(self) -> AsyncConnection:
-        while self._connection is None or self._connection.closed or self._wire is not None and self._wire.ended:
-            await self._drop(self._wire and self._wire.ended or psycopg.OperationalError("the connection has ended"))
+        while self._connection is None or self._has_ended:
+            await self._drop(self._wire and self._wire.ended or psycopg.OperationalError("the connection has ended"), was_idle=True)
             if self._closing.is_set():
                 raise Lost("the session is closed")
+            self._outage.begins(self)
             await self._pause()
+            parameters = self._attempts[self._failures % len(self._attempts)]
             try:
-                self._connection = await self._try()
+                self._connection = await self._try(parameters)
             except (psycopg.Error, OSError, TimeoutError) as e:
                 if not self._closing.is_set():
-                    self._complain(e)
+                    self._outage.tell(self, self.name, e, f"cannot connect ({target(parameters)}): {one_line(e)}")
                 continue
             self._since = time.monotonic()
+            self._outage.ends(self, target(parameters))
             self._connected(self.name)
         return self._connection
 
@@ -188,8 +223,7 @@ class Session:
                 return
             raise Lost("the session is closed")
 
-    async def _try(self) -> AsyncConnection:
-        parameters = self._attempts[self._failures % len(self._attempts)]
+    async def _try(self, parameters: dict[str, Any]) -> AsyncConnection:
         # no statements are prepared, since a pooler may stand between
         connecting = asyncio.ensure_future(psycopg.AsyncConnection.connect(**parameters, autocommit=True, prepare_threshold=None))
         closing = asyncio.ensure_future(self._closing.wait())
@@ -205,11 +239,15 @@ class Session:
             await connection.close()
             raise Lost("the session is closed")
         self._trying = connection
-        timer = asyncio.get_running_loop().call_later(CONNECT_TIMEOUT, cut, connection)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + CONNECT_TIMEOUT
+        timer = loop.call_at(until, cut, connection)
         try:
             await self._check(connection)
-        except BaseException:
+        except BaseException as e:
             await connection.close()
+            if isinstance(e, psycopg.Error) and loop.time() >= until:  # a pooler may have let us in
+                raise psycopg.OperationalError("the server does not answer") from e
             raise
         finally:
             self._trying = None
@@ -226,9 +264,3 @@ class Session:
         if row is None or row[0]:
             raise psycopg.OperationalError("the server is a standby")
         self.pid = row[1] if row[1] == connection.pgconn.backend_pid else None
-
-    def _complain(self, error: Exception) -> None:
-        text = str(error) or type(error).__name__
-        if text not in self._logged:  # each kind of error of an episode once
-            self._logged.add(text)
-            self._log(f"{self.name} session: {text}")

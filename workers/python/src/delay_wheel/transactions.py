@@ -232,6 +232,7 @@ class TransactionQueue(Queue):
                 return
             except psycopg.DataError as e:
                 self.service.log.warning("message %s of %s: its delay is left out: %s", message.id, self.name, e)
+                outcome.retry_in = None
         await connection.execute("SELECT delay_fail(%s, NULL, %s, NULL, %s)", (message.id, outcome.error, outcome.gives_up))
 
     def tell_to_stop(self, work: Work, why: str) -> None:

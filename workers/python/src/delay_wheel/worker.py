@@ -21,6 +21,7 @@ import psycopg
 
 from .leases import Keeper, Lease
 from .message import Interval, Message, interval
+from .outage import Outage
 from .queues import Handler, LeaseQueue, Options, Queue
 from .reports import Reports
 from .session import Lost, Session
@@ -35,8 +36,10 @@ LAST_WORDS = 1.0  # s that handlers have after they were told to stop
 PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.0)  # s, after a wait has failed
 MOMENT = 0.003  # s that a wait is put off so that it need not be ended soon
 DOUBT = 5.0  # s after which a wait that cannot be ended is cut off
-DRAIN_PATIENCE = 5.0  # s: messages that are due and do not come are held by a pause, a limit or another receiver
-DUE = "SELECT count(*) FROM delay_wheel.tasks WHERE queue = ANY($1::text[]) AND due <= now() AND leased_until IS NULL"
+DRAIN_PATIENCE = 5.0  # s that drain() waits for a connection, or for messages that are due and do not come
+DUE = """
+    SELECT count(*) FROM delay_wheel.tasks AS t JOIN delay_wheel.queues AS q ON q.name = t.queue AND NOT q.paused
+    WHERE t.queue = ANY($1::text[]) AND t.due <= now() AND t.leased_until IS NULL"""
 
 Around = Callable[[Any, Callable[[], Awaitable[Any]]], Awaitable[Any]]
 H = TypeVar("H", bound=Handler)
@@ -131,11 +134,12 @@ class Worker:
         within seconds."""
         self._stopped = True
         if self._service is not None:
-            await self._service.stop(within)
+            await self._service.stop(within, "stop()")
 
     async def drain(self) -> int:
         """For tests of an application: handles all that is due, also what handlers send meanwhile.
-        Returns the number of messages that are done or have failed."""
+        Returns the number of messages that are done or have failed. Raises the error if it has no
+        connection for 5 s, or may not receive from a queue."""
         service = Service(self, drains=True)
         await self._serve(service)
         return service.handled
@@ -169,8 +173,7 @@ class Worker:
             self._stopped = True
             if self._service is not None:
                 self._service.stopping = True
-                self._service.start(self._service.stop(within))
-            self._log.info("%s: no new message is taken", signal.Signals(number).name)
+                self._service.start(self._service.stop(within, signal.Signals(number).name))
 
         before = {number: signal.signal(number, on_signal) for number in numbers}
         try:
@@ -197,10 +200,11 @@ class Service:
         self._connection = worker._connection
         self._drains = drains
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._outage = Outage(self.log)
         self._wait = self.session("wait", worker._wait_connection, waits=True)
         self._work = self.session("work")
         self._reports = Reports(self._work, self.log.warning)
-        self._keeper = Keeper(self._connection, self._refused, self.log.warning)
+        self._keeper = Keeper(self._connection, self._refused, self.log.warning, self._outage)
         self._queues: list[Queue] = [
             TransactionQueue(self, options) if options.transaction else LeaseQueue(self, options, self._work, self._reports, self._keeper)
             for options in worker._queues.values()]
@@ -213,19 +217,26 @@ class Service:
 
     def session(self, name: str, connection: str | None = None, waits: bool = False) -> Session:
         return Session(name, self._connection if connection is None else connection, waits=waits,
-                       connected=self._connected, disconnected=self._disconnected, log=self.log.warning)
+                       connected=self._connected, disconnected=self._disconnected, outage=self._outage)
 
     # Beginning and end
 
     async def run(self) -> None:
+        if self._drains:
+            self.start(self._watch_outage())
+        else:
+            wait, work = self._wait.target, self._work.target
+            self.log.info("begins with %s (%s)", ", ".join(queue.name for queue in self._queues), work if wait == work else f"{work}; waits on {wait}")
         try:
             self.start(self._begin())
             await self._ended
         except asyncio.CancelledError:
-            await self.stop(30)
+            await self.stop(30, "cancelled")
             raise
         finally:
-            await self.stop(0)
+            await self.stop(0, "an error")
+            if not self._drains:
+                self.log.info("ended")
 
     async def _begin(self) -> None:
         try:
@@ -263,8 +274,10 @@ class Service:
         if not self._ended.done():
             self._ended.set_exception(error)
 
-    async def stop(self, within: float) -> None:
+    async def stop(self, within: float, why: str) -> None:
         if self._end is None:
+            if not self._drains:
+                self.log.info("%s: no new message is taken, handlers still running: %s", why, sum(len(queue.works) for queue in self._queues))
             self._end = self.loop.create_task(self._stop(within))
         await asyncio.shield(self._end)
 
@@ -323,9 +336,20 @@ class Service:
                     continue  # a new connection has made the queues look again
                 if seen != (due, handled):
                     seen, since = (due, handled), self.loop.time()
-                if due == 0 or self.loop.time() - since > DRAIN_PATIENCE:
+                if due == 0:
                     break
-        self.start(self.stop(30))
+                if self.loop.time() - since > DRAIN_PATIENCE:
+                    self.log.warning("drain: due messages that cannot be received: %s", due)
+                    break
+        self.start(self.stop(30, "drain"))
+
+    async def _watch_outage(self) -> None:
+        """A test does not wait for a server that is not there, or does not let it in."""
+        while not self.stopping:
+            if (error := self._outage.error_after(DRAIN_PATIENCE)) is not None:
+                self._fail(error)
+                return
+            await asyncio.sleep(0.1)
 
     @property
     def _is_busy(self) -> bool:
