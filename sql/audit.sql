@@ -180,7 +180,8 @@ SELECT delay_pause_all();
 SET application_name = '';
 SELECT delay_resume_all();
 RESET SESSION AUTHORIZATION;
-SELECT action, login_role, role, owner, application_name, pid = pg_backend_pid() AS here, client_addr, at BETWEEN now() - interval '5 min' AND clock_timestamp() AS at
+SELECT action, login_role, role, owner, application_name, pid = pg_backend_pid() AS here,
+	client_addr IS NOT DISTINCT FROM CASE WHEN pid = pg_backend_pid() THEN host(inet_client_addr()) END AS client_addr, at BETWEEN now() - interval '5 min' AND clock_timestamp() AS at
 FROM delay_wheel.audit WHERE id > (SELECT id FROM seen) ORDER BY at, id;
 
 -- who sees it: what one did, and what was done to one's tasks

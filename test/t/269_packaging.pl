@@ -149,6 +149,19 @@ my $node = new_node('packaging', conf => "autovacuum = off\n");
 	  or diag(slurp_file("$root/regression.diffs"));
 }
 
+# As Debian's packages do: with the settings of test/run, and a server that lets the tests' roles in
+# without a password.
+my %settings = file('test/regress.conf') =~ /^(\w+) = '?(.*?)'?$/mg;
+delete $settings{log_line_prefix};
+cmp_ok(scalar keys %settings, '>', 5, 'there are settings');
+for my $name (qw(debian/rules debian/tests/installcheck))
+{
+	my $text = file($name);
+
+	is(join(' ', grep { $text !~ /-o $_=\Q$settings{$_}\E\s/ } sort keys %settings), '', "$name has the settings of test/regress.conf");
+	like($text, qr/-i --auth=trust\s/, 'and asks for no password');
+}
+
 #
 # The licence is PostgreSQL's, in the package, too.
 #

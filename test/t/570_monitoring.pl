@@ -17,6 +17,7 @@ use JSON::PP qw(decode_json);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Workers;
 
 my $dir = dirname(__FILE__) . '/../../monitoring';
 my $doc = slurp_file("$dir/../doc/monitoring.md") . slurp_file("$dir/../doc/http.md");
@@ -290,6 +291,9 @@ for my $panel (@{ $dashboard->{panels} })
 }
 is(complaints($_->{query}{query}), '', "variable $_->{name} uses what there is") for grep { ref $_->{query} } @{ $dashboard->{templating}{list} };
 
+my $dashboard_text = slurp_file("$dir/grafana.json");
+like($dashboard_text, qr/\b$_(?:_bucket)?\{/, "the dashboard shows $_") for sort grep { !/_bucket$/ } keys %http_labels_of;
+
 my $alerts = slurp_file("$dir/alerts.yml");
 my @alerts = $alerts =~ /^  - alert: (\w+)\n    expr: (.*?)\n    (?:for|labels):/msg;
 cmp_ok(scalar @alerts / 2, '==', () = $alerts =~ /- alert:/g, 'all alerts are found');
@@ -403,6 +407,22 @@ if (my $exporter = program('prometheus-sql-exporter'))
 }
 else { note('skipped: there is no prometheus-sql-exporter'); }
 
+# delay-wheel-http tells Prometheus its own
+my $http_port;
+if (!lacks_for_http())
+{
+	my $scratch = PostgreSQL::Test::Utils::tempdir();
+
+	system_or_bail('cp', '-R', "$dir/../workers/http", "$scratch/");
+	ok(works('make', '-s', '-C', "$scratch/http", 'clean', 'all'), 'delay-wheel-http is built');
+	$node->safe_psql('postgres', slurp_file("$scratch/http/setup.sql"));
+	$http_port = port();
+	start('delay_wheel_http', { PGHOST => $node->host, PGPORT => $node->port, PGDATABASE => 'postgres', PGUSER => 'delay_http_worker' },
+		"$scratch/http/delay-wheel-http", '--metrics-port', $http_port);
+	ok(wait_until(60, sub { 2 == (() = metrics_at($http_port) =~ /^delay_http_connected\{.*\} 1$/mg) }), 'and connected');
+}
+else { note('skipped: ' . lacks_for_http()); }
+
 # The query and the column of a metric.
 sub by_query
 {
@@ -434,6 +454,7 @@ SKIP:
 
 	$config =~ s/localhost:9187/'127.0.0.1:@{[ $ports{postgres} \/\/ 1 ]}'/;
 	$config =~ s/localhost:9237/'127.0.0.1:@{[ $ports{sql} \/\/ 1 ]}'/;
+	$config =~ s/localhost:9188/'127.0.0.1:@{[ $http_port \/\/ 1 ]}'/;
 	append_to_file("$base/prometheus.yml", $config);
 	append_to_file("$base/alerts.yml", $alerts =~ s/^    for: .*\n//mgr);
 	start('prometheus', {}, $prometheus, "--config.file=$base/prometheus.yml", "--storage.tsdb.path=$base/data", "--web.listen-address=127.0.0.1:$port");
@@ -451,7 +472,8 @@ SKIP:
 	{
 		for my $target (@{ $panel->{targets} })
 		{
-			my $expr = $target->{expr} =~ s/\$(instance|datname)/.*/gr =~ s/\$__rate_interval/1m/gr;
+			my $expr = $target->{expr} =~ s/\$(instance|datname|http)/.*/gr =~ s/\$__rate_interval/1m/gr;
+			next if $expr =~ /delay_http_/ && !$http_port;
 			# a rate takes two looks
 			ok(wait_until(60, sub { %{ ask($port, $expr, 'job') } }), "panel \"$panel->{title}\", $target->{refId}: there is an answer")
 			  or diag($expr);

@@ -30,7 +30,7 @@ BEGIN
 	-- It only receives: it can schedule nothing.
 	EXECUTE format('ALTER ROLE delay_http_worker IN DATABASE %I SET delay_wheel.max_pending = 0', current_database());
 	-- Each host is a group, so that a slow host holds up no other: at most 20 calls of a host
-	-- at a time.  18 attempts with pauses from 5 seconds to 6 hours: about two days.
+	-- at a time.  18 attempts with pauses from 5 seconds to 6 hours: within two days.
 	IF NOT EXISTS (SELECT FROM delay_wheel.queues WHERE name = 'http') THEN
 		PERFORM delay_wheel.create_queue('http', external => true, groups => true, max_attempts => 18,
 			users => '{delay_http_sender}', receivers => '{delay_http_worker}',

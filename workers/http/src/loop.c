@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <time.h>
 #include <unistd.h>
@@ -79,7 +80,7 @@ loop_watch(int fd, uint32_t events, LoopHandler handler, void *owner)
 	 */
 	if (epoll_ctl(epoll_fd, EPOLL_CTL_MOD, fd, &event) != 0 &&
 		(errno != ENOENT || epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0))
-		log_event(LOG_ERROR, "watch_failed", "error", "epoll refuses a descriptor");
+		log_event(LOG_ERROR, "watch_failed", "error", strerror(errno));
 	watches[fd].handler = handler;
 	watches[fd].owner = owner;
 }

@@ -16,6 +16,7 @@
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -53,6 +54,7 @@ on_signal(void *owner, uint32_t events)
 		}
 		log_begin(LOG_INFO, "stopping");
 		log_number("running", metrics.running);
+		log_number("within", settings.stop_within);
 		log_end();
 		is_stopping = true;
 		stop_at = now + settings.stop_within;
@@ -116,9 +118,19 @@ main(int argc, char **argv)
 		return 2;
 	if (settings.metrics_port && !metrics_listen())
 	{
-		log_event(LOG_ERROR, "no_metrics", "error", "the address and port cannot be used");
+		log_begin(LOG_ERROR, "no_metrics");
+		log_text("address", settings.metrics_address);
+		log_number("port", settings.metrics_port);
+		log_text("error", strerror(errno));
+		log_text("next", "the program ends");
+		log_end();
 		return 2;
 	}
+	log_begin(LOG_INFO, "started");
+	log_text("version", VERSION);
+	log_text("queue", settings.queue);
+	log_number("concurrency", settings.concurrency);
+	log_end();
 	request_init();
 	report_init();
 	receive_init();
@@ -140,9 +152,7 @@ main(int argc, char **argv)
 			break;
 		if (now >= stop_at + 5)
 		{
-			log_begin(LOG_ERROR, "not_reported");
-			log_number("messages", metrics.taken);
-			log_end();
+			request_log_unreported();
 			return 1;
 		}
 		receive_go_on();

@@ -85,7 +85,7 @@ write_all(FILE *out)
 	fprintf(out, "# HELP delay_http_connected Whether the session with the database is there\n# TYPE delay_http_connected gauge\n"
 			"delay_http_connected{session=\"wait\"} %d\ndelay_http_connected{session=\"report\"} %d\n", metrics.is_connected[0], metrics.is_connected[1]);
 	write_one(out, "delay_http_connects_total", "counter", "Connects of the session that reports", metrics.connects);
-	fprintf(out, "# HELP delay_http_requests_total Messages by what was reported of them\n# TYPE delay_http_requests_total counter\n"
+	fprintf(out, "# HELP delay_http_requests_total Attempts by what became of their messages\n# TYPE delay_http_requests_total counter\n"
 			"delay_http_requests_total{outcome=\"done\"} %lld\ndelay_http_requests_total{outcome=\"failed\"} %lld\n"
 			"delay_http_requests_total{outcome=\"given_up\"} %lld\ndelay_http_requests_total{outcome=\"released\"} %lld\n",
 			metrics.requests[WORD_DONE], metrics.requests[WORD_RETRY], metrics.requests[WORD_GIVE_UP], metrics.requests[WORD_RELEASE]);
@@ -163,7 +163,7 @@ on_listener(void *owner, uint32_t events)
 	loop_watch(fd, EPOLLIN, on_client, client);
 }
 
-/* Returns false if the port cannot be had. */
+/* Returns false, with errno, if the port cannot be had. */
 bool
 metrics_listen(void)
 {
@@ -174,7 +174,10 @@ metrics_listen(void)
 	int			fd;
 
 	if (!is_v4 && inet_pton(AF_INET6, settings.metrics_address, &v6.sin6_addr) != 1)
+	{
+		errno = EINVAL;
 		return false;
+	}
 	fd = socket(is_v4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return false;

@@ -36,8 +36,9 @@ TAILQ_HEAD(Words, Request);
 
 static void on_result(PGresult *result);
 static void on_lost(void);
+static void on_notice(const PGresult *notice);
 
-static Session session = {.name = "report", .on_result = on_result, .on_lost = on_lost};
+static Session session = {.name = "report", .on_result = on_result, .on_lost = on_lost, .on_notice = on_notice};
 static struct Words fresh = TAILQ_HEAD_INITIALIZER(fresh);
 static struct Words failed = TAILQ_HEAD_INITIALIZER(failed);	/* alone; they wait for their not_before */
 static Request *sent[MAX_BATCH];
@@ -48,7 +49,8 @@ static int	limit = MAX_BATCH;	/* of words in a statement */
 /*
  * Each row is one call.  The condition sets lock_timeout for this statement,
  * before the first call: a row that another session has locked must not hold
- * up the others, whose leases go on meanwhile.
+ * up the others, whose leases go on meanwhile.  client_min_messages is for
+ * on_notice().
  */
 static const char sql[] =
 "SELECT n, CASE word"
@@ -59,7 +61,7 @@ static const char sql[] =
 " WHEN 'e' THEN delay_extend(id, token, $7::interval) END"
 " FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::int[], $5::text[], $6::float8[])"
 " WITH ORDINALITY AS w (word, id, token, status, text, pause, n)"
-" WHERE set_config('lock_timeout', '500ms', true) IS NOT NULL";
+" WHERE set_config('lock_timeout', '500ms', true) IS NOT NULL AND set_config('client_min_messages', 'log', true) IS NOT NULL";
 
 /*---- An array, as text ----*/
 
@@ -154,6 +156,7 @@ add_to_batch(Request *request)
 	add_element(&arrays[4], request->word == WORD_EXTEND || request->is_textless ? NULL : request->text);
 	snprintf(pause, sizeof(pause), "%.3f", request->retry_in);
 	add_element(&arrays[5], isnan(request->retry_in) ? NULL : pause);
+	request->next[0] = '\0';
 	request->is_sent = true;
 	sent[n_sent++] = request;
 }
@@ -215,18 +218,58 @@ answered(Request *request, bool is_good)
 		request_extended(request, sent_at + settings.lease, is_good);
 		return;
 	}
+	if (word == WORD_RETRY && is_good)
+	{
+		bool		is_last = strcmp(request->next, "none") == 0;
+
+		if (is_last)
+			word = WORD_GIVE_UP;
+		request_log(is_last ? LOG_ERROR : LOG_WARNING, word_name(word), request, request->reason);
+		log_text("next", request->next[0] ? request->next : "again, if an attempt is left");
+		log_end();
+	}
 	metrics.requests[word]++;
 	if (!is_good)
 	{
 		/* If the word was sent before, it may have been heard then. */
 		if (!request->is_repeated)
 			metrics.lost++;
-		log_begin(request->is_repeated ? LOG_INFO : LOG_WARNING, request->is_repeated ? "heard_before_or_lost" : "lost");
-		log_number("id", request->id);
-		log_text("error", "the lease is over: cancelled, or another receiver has the message");
+		request_log(request->is_repeated ? LOG_INFO : LOG_WARNING, request->is_repeated ? "heard_before_or_lost" : "lost", request, request->reason);
+		log_text("report", word_name(word));
+		log_text("next", "the lease is over: cancelled, or another receiver has the message");
 		log_end();
 	}
 	request_finished(request);
+}
+
+/*
+ * delay_fail() does not return whether the message is tried again, but the server logs it
+ * (doc/reference/errors.md), and client_min_messages sends us its line.  The error's text, which a
+ * receiver can choose, comes after the words that are read here.
+ */
+static void
+on_notice(const PGresult *notice)
+{
+	const char *text = PQresultErrorField(notice, PG_DIAG_MESSAGE_PRIMARY);
+	const char *detail = PQresultErrorField(notice, PG_DIAG_MESSAGE_DETAIL);
+	long long	id;
+	int			n = 0,
+				attempt,
+				most;
+	char		due[48];
+
+	if (!text || sscanf(text, "delay_wheel task %lld failed%n", &id, &n) != 1 || n == 0)
+		return;
+	for (int i = 0; i < n_sent; i++)
+	{
+		if (sent[i]->id != id)
+			continue;
+		if (text[n] == ':')
+			strcpy(sent[i]->next, "none");
+		else if (detail && sscanf(detail, "This was attempt %d of %d; the next one is due at %47[^\n]", &attempt, &most, due) == 3)
+			/* without the full stop */
+			snprintf(sent[i]->next, sizeof(sent[i]->next), "attempt %d of %d at %.*s", attempt + 1, most, (int) strlen(due) - 1, due);
+	}
 }
 
 /*
@@ -236,10 +279,11 @@ answered(Request *request, bool is_good)
 static void
 put_aside(Request *request, const char *state, const char *error)
 {
-	log_begin(LOG_WARNING, "report_failed");
-	log_number("id", request->id);
-	log_text("error", error ? error : "");
-	log_end();
+	Word		word = request->word;
+	bool		is_lost;
+	double		pause;
+	char		next[64] = "its lease has ended: the message comes again";
+
 	request->is_sent = false;
 	request->is_textless |= strncmp(state, "22", 2) == 0 || strncmp(state, "54", 2) == 0;
 	request->tries++;
@@ -248,17 +292,21 @@ put_aside(Request *request, const char *state, const char *error)
 		request->word = request->last_word;
 		request->last_word = WORD_NONE;
 	}
-	if (now > request->lease_end && request->tries > 3 && !request->is_running)
+	is_lost = now > request->lease_end && request->tries > 3 && !request->is_running;
+	pause = fmin(30, 0.05 * pow(2, fmin(request->tries, 20)));
+	if (!is_lost)
+		snprintf(next, sizeof(next), "reported again in %.1f s", pause);
+	request_log(LOG_WARNING, is_lost ? "lost" : "report_failed", request, error);
+	log_text("report", word_name(word));
+	log_text("next", next);
+	log_end();
+	if (is_lost)
 	{
 		metrics.lost++;
-		log_begin(LOG_WARNING, "lost");
-		log_number("id", request->id);
-		log_text("error", "the lease has ended, and the server does not take the report");
-		log_end();
 		request_finished(request);
 		return;
 	}
-	request->not_before = now + fmin(30, 0.05 * pow(2, fmin(request->tries, 20)));
+	request->not_before = now + pause;
 	TAILQ_INSERT_TAIL(&failed, request, link);
 }
 

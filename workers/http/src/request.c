@@ -291,7 +291,8 @@ start(Request *request, const char *url)
 					text[32];
 		long long	timestamp = time(NULL);
 
-		wrong = sign_message(request->endpoint, request->host, request->message_id, timestamp, request->body ? request->body : "", signatures);
+		wrong = sign_message(request->endpoint, request->host, request->message_id, timestamp, request->body ? request->body : "", signatures,
+							 &request->lacks_secret);
 		if (wrong)
 			return wrong;
 		snprintf(text, sizeof(text), "%lld", timestamp);
@@ -311,7 +312,7 @@ start(Request *request, const char *url)
 	curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, request->error);
 	curl_easy_setopt(easy, CURLOPT_CURLU, request->parsed);
 	curl_easy_setopt(easy, CURLOPT_HTTPHEADER, request->lines);
-	curl_easy_setopt(easy, CURLOPT_USERAGENT, "delay-wheel-http/1.0");
+	curl_easy_setopt(easy, CURLOPT_USERAGENT, "delay-wheel-http/" VERSION);
 	if (request->body)
 	{
 		curl_easy_setopt(easy, CURLOPT_POST, 1L);
@@ -376,28 +377,63 @@ stop_transfer(Request *request)
 	metrics.running--;
 }
 
+const char *
+word_name(Word word)
+{
+	switch (word)
+	{
+		case WORD_DONE:
+			return "done";
+		case WORD_RETRY:
+			return "failed";
+		case WORD_GIVE_UP:
+			return "given_up";
+		case WORD_RELEASE:
+			return "released";
+		case WORD_EXTEND:
+			return "extended";
+		case WORD_NONE:
+			break;
+	}
+	return "none";
+}
+
+/* Begins a line about a message; the caller adds what follows ("next"), and ends it. */
+void
+request_log(LogLevel level, const char *event, const Request *request, const char *error)
+{
+	log_begin(level, event);
+	log_number("id", request->id);
+	log_number("attempt", request->attempt);
+	if (request->host)
+		log_text("host", request->host);
+	/* what is no name can be anything */
+	if (request->endpoint && guard_id(request->endpoint))
+		log_text("endpoint", request->endpoint);
+	if (request->status)
+		log_number("status", request->status);
+	if (error && *error)
+		log_text("error", error);
+	log_seconds("seconds", (request->ended > 0 ? request->ended : now) - request->began);
+}
+
 static void
 end(Request *request, Word word, int status, const char *error)
 {
-	LogLevel	level = word == WORD_DONE ? LOG_DEBUG : word == WORD_GIVE_UP ? LOG_ERROR : LOG_WARNING;
-
-	log_begin(level, word == WORD_DONE ? "done" : word == WORD_RETRY ? "failed" : word == WORD_GIVE_UP ? "given_up" : "released");
-	log_number("id", request->id);
-	log_text("host", request->host ? request->host : "");
-	log_number("attempt", request->attempt);
-	if (status)
-		log_number("status", status);
-	if (error)
-		log_text("error", error);
-	log_seconds("seconds", now - request->began);
-	if (!isnan(request->retry_in))
-		log_seconds("retry_in", request->retry_in);
-	log_end();
 	request->status = status;
+	request->ended = now;
+	snprintf(request->reason, sizeof(request->reason), "%s", error ? error : "");
 	if (request->status || word == WORD_RETRY)
 	{
 		metrics.responses[status / 100 % 6]++;
 		metrics_observe(&metrics.duration, now - request->began);
+	}
+	/* whether a failed one has attempts left only the server knows: report.c logs its answer */
+	if (word != WORD_RETRY)
+	{
+		request_log(word == WORD_DONE ? LOG_DEBUG : word == WORD_GIVE_UP ? LOG_ERROR : LOG_WARNING, word_name(word), request, error);
+		log_text("next", word == WORD_RELEASE ? "again at once" : "none");
+		log_end();
 	}
 	report_word(request, word);
 }
@@ -472,7 +508,7 @@ answered(Request *request, int status)
 		if (!wrong)
 			return;
 		request->text = strdup(wrong);
-		end(request, WORD_GIVE_UP, status, wrong);
+		end(request, request->lacks_secret ? WORD_RETRY : WORD_GIVE_UP, status, wrong);
 		return;
 	}
 
@@ -608,8 +644,7 @@ request_begin(PGresult *result, int row, double lease_end, bool is_too_late)
 	if (wrong)
 	{
 		request->text = strdup(wrong);
-		/* a secret that is missing may be put there; nothing else can be mended here */
-		end(request, strcmp(wrong, "the endpoint has no secret here") == 0 ? WORD_RETRY : WORD_GIVE_UP, 0, wrong);
+		end(request, request->lacks_secret ? WORD_RETRY : WORD_GIVE_UP, 0, wrong);
 		return;
 	}
 	check_due = fmin(check_due, request->extend_at);
@@ -629,10 +664,8 @@ request_extended(Request *request, double lease_end, bool is_still_ours)
 	}
 	metrics.lost++;
 	stop_transfer(request);
-	log_begin(LOG_WARNING, "lost");
-	log_number("id", request->id);
-	log_text("host", request->host);
-	log_text("error", "cancelled, or another receiver has the message");
+	request_log(LOG_WARNING, "lost", request, "the lease is over: cancelled, or another receiver has the message");
+	log_text("next", "the request is stopped");
 	log_end();
 	request_finished(request);
 }
@@ -720,5 +753,22 @@ request_stop_all(void)
 			continue;
 		stop_transfer(&requests[i]);
 		end(&requests[i], WORD_RELEASE, 0, "stopped");
+	}
+}
+
+/* The program ends, and the server does not know what became of these messages. */
+void
+request_log_unreported(void)
+{
+	for (int i = 0; i < settings.concurrency; i++)
+	{
+		const Request *request = &requests[i];
+
+		if (request->id == 0)
+			continue;
+		request_log(LOG_ERROR, "not_reported", request, request->reason);
+		log_text("report", word_name(request->last_word != WORD_NONE ? request->last_word : request->word));
+		log_text("next", "the message comes again when its lease ends");
+		log_end();
 	}
 }

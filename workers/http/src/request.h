@@ -7,6 +7,8 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "log.h"
+
 /* What the server is told of a leased message. */
 typedef enum Word
 {
@@ -55,6 +57,7 @@ typedef struct Request
 	char		error[CURL_ERROR_SIZE];
 	char		refused[64];	/* address to which we did not connect */
 	bool		has_tried;		/* another address */
+	bool		lacks_secret;	/* for its endpoint */
 	long long	answer_length;
 	long long	header_length;
 	bool		is_cut;			/* the answer was longer than we read */
@@ -67,6 +70,9 @@ typedef struct Request
 	Word		last_word;		/* waits for an extension that is on its way */
 	int			status;
 	char	   *text;			/* the answer's beginning, or the error */
+	char		reason[CURL_ERROR_SIZE + 128];	/* the error without the answer, for the log */
+	char		next[96];		/* what the server does after a failure; empty: not known */
+	double		ended;			/* 0: it runs */
 	double		retry_in;		/* NAN: the queue's pause */
 	int			tries;			/* that failed, without the others */
 	bool		is_textless;
@@ -84,6 +90,9 @@ extern void request_check_leases(void);
 extern void request_tick(void);
 extern double request_next(void);
 extern void request_stop_all(void);
+extern void request_log(LogLevel level, const char *event, const Request *request, const char *error);
+extern void request_log_unreported(void);
+extern const char *word_name(Word word);
 
 /* columns of request_begin()'s result */
 #define REQUEST_COLUMNS \

@@ -29,9 +29,24 @@ static void on_socket(void *owner, uint32_t events);
 
 /* The server's notices are no lines of our log. */
 static void
-ignore_notice(void *owner, const PGresult *notice)
+take_notice(void *owner, const PGresult *notice)
 {
-	(void) owner, (void) notice;
+	Session    *session = owner;
+
+	if (session->on_notice)
+		session->on_notice(notice);
+}
+
+/* Which server, as whom; the password is nowhere. */
+static void
+log_server(const Session *session)
+{
+	const char *const values[][2] = {{"server", PQhost(session->conn)}, {"port", PQport(session->conn)},
+	{"database", PQdb(session->conn)}, {"user", PQuser(session->conn)}};
+
+	log_text("session", session->name);
+	for (int i = 0; i < 4; i++)
+		log_text(values[i][0], values[i][1] ? values[i][1] : "");
 }
 
 /* Pause before the n-th connect of an episode: 0, 50 ms, doubling; a random part of it. */
@@ -75,24 +90,36 @@ session_fail(Session *session, const char *error, bool server_answers)
 	char		text[sizeof(session->last_error)];
 	double		longest = server_answers ? 10 : is_refused(session, error) ? 5 : 0.5;
 
-	/* libpq's messages have several lines, and often the same */
-	strncpy(text, error && *error ? error : "connection lost", sizeof(text) - 1);
-	text[sizeof(text) - 1] = '\0';
-	text[strcspn(text, "\n")] = '\0';
+	char	   *rest;
+	char		next[64];
+
+	/*
+	 * Of a connect all lines count: each is about one address.  Of a statement
+	 * only the first, since its context can show our parameters.
+	 */
+	snprintf(text, sizeof(text), "%s", error && *error ? error : "connection lost");
+	rest = session->state == SESSION_CONNECTING ? strstr(text, "\nLOCATION:") : strchr(text, '\n');
+	if (rest)
+		*rest = '\0';
+	rest = strrchr(text, '\n');
+	if (rest && !rest[1])
+		*rest = '\0';
+	/* one line for each kind of error of an episode */
+	if (strcmp(text, session->last_error) != 0)
+	{
+		log_begin(LOG_WARNING, "disconnected");
+		log_server(session);
+		log_text("error", text);
+		snprintf(next, sizeof(next), "tried again, at least every %g s", longest);
+		log_text("next", next);
+		log_end();
+		strcpy(session->last_error, text);
+	}
 	drop(session);
 	session->state = SESSION_OFF;
 	session->failures++;
 	session->server_answered = server_answers;
 	session->retry_at = now + pause_before(session->failures, longest);
-	/* one line for each kind of error of an episode */
-	if (strcmp(text, session->last_error) != 0)
-	{
-		log_begin(LOG_WARNING, "disconnected");
-		log_text("session", session->name);
-		log_text("error", text);
-		log_end();
-		strcpy(session->last_error, text);
-	}
 	session->on_lost();
 }
 
@@ -130,7 +157,7 @@ session_open(Session *session)
 	session->conn = PQconnectStartParams(keys, values, 1);
 	if (!session->conn)
 		abort();
-	PQsetNoticeReceiver(session->conn, ignore_notice, NULL);
+	PQsetNoticeReceiver(session->conn, take_notice, session);
 	PQsetErrorVerbosity(session->conn, PQERRORS_VERBOSE);	/* with the SQLSTATE */
 	if (PQstatus(session->conn) == CONNECTION_BAD)
 	{
@@ -207,7 +234,7 @@ check(Session *session, PGresult *result)
 	{
 		session->connects++;
 		log_begin(session->server_answered ? LOG_DEBUG : LOG_INFO, "connected");
-		log_text("session", session->name);
+		log_server(session);
 		log_number("pid", PQbackendPID(session->conn));
 		log_end();
 		/* after an error of a statement only its success ends the episode */

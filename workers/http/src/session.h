@@ -13,6 +13,7 @@ typedef struct Session
 	const char *conninfo;
 	void		(*on_result) (PGresult *result);	/* of a statement, errors included */
 	void		(*on_lost) (void);	/* the session has ended, and a statement may have been cut off */
+	void		(*on_notice) (const PGresult *notice);	/* NULL: they are ignored */
 
 	SessionState state;
 	PGconn	   *conn;
@@ -21,7 +22,7 @@ typedef struct Session
 	double		retry_at;
 	int			failures;		/* in a row */
 	bool		server_answered;	/* the last failure was an error of a statement */
-	char		last_error[256];	/* that was logged */
+	char		last_error[1024];	/* that was logged */
 	long long	connects;
 } Session;
 

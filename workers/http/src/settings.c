@@ -10,6 +10,7 @@
 
 #include <ctype.h>
 #include <getopt.h>
+#include <libpq-fe.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +20,6 @@
 #include "log.h"
 
 #define EXIT_USAGE 2
-#define VERSION "1.0"
 
 Settings	settings = {
 	.connection = "",
@@ -85,6 +85,26 @@ complain(const char *name, const char *value)
 	exit(EXIT_USAGE);
 }
 
+/*
+ * Is it a connection string, or the name of a database?  libpq would say what is wrong only when
+ * it connects, and its text can show the password.
+ */
+static void
+check_conninfo(const char *name, const char *value)
+{
+	PQconninfoOption *parsed;
+
+	if (!strchr(value, '=') && strncmp(value, "postgres://", 11) != 0 && strncmp(value, "postgresql://", 13) != 0)
+		return;
+	parsed = PQconninfoParse(value, NULL);
+	if (!parsed)
+	{
+		fprintf(stderr, "delay-wheel-http: option --%s is no connection string of libpq (not shown here, since it can have a password)\n", name);
+		exit(EXIT_USAGE);
+	}
+	PQconninfoFree(parsed);
+}
+
 static void
 set(const Option *option, const char *value)
 {
@@ -98,6 +118,7 @@ set(const Option *option, const char *value)
 			*(const char **) option->target = value;
 			break;
 		case CONNINFO:
+			check_conninfo(option->name, value);
 			*(const char **) option->target = strdup(value);
 			break;
 		case FLAG:

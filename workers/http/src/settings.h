@@ -4,6 +4,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#define VERSION "1.0"
+
 typedef struct Settings
 {
 	const char *connection;		/* conninfo */

@@ -19,6 +19,7 @@
 #include "sign.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
@@ -140,7 +141,7 @@ make_endpoint(const char *name, const char *hosts, char *words)
 	return endpoint;
 }
 
-/* Adds the endpoints of the environment.  Returns the name of a variable that is wrong, or NULL. */
+/* Adds the endpoints of the environment.  Returns a variable that is wrong, with its value, or NULL. */
 static const char *
 add_variables(Endpoint **list)
 {
@@ -169,23 +170,25 @@ add_variables(Endpoint **list)
 
 /*
  * Reads the environment and the file.  If they cannot be used, the secrets that were read before
- * stay, and the result is false.
+ * stay, and the result is false.  The log names a variable, never its value.
  */
 bool
 sign_load(const char *path)
 {
+	static bool has_some;		/* read before */
 	Endpoint   *list = NULL;
 	const char *wrong = NULL;
+	const char *variable = add_variables(&list);
 	char	   *line = NULL;
 	size_t		size = 0;
 	int			number = 0;
 	struct stat status;
 	FILE	   *file = path ? fopen(path, "re") : NULL;
 
-	if (add_variables(&list))
-		wrong = "a variable DELAY_HTTP_SECRET_... is not SECRET [SECRET...]; " SECRET_IS;
+	if (variable)
+		wrong = "the variable is not SECRET [SECRET...]; " SECRET_IS;
 	else if (path && !file)
-		wrong = "the file cannot be read";
+		wrong = strerror(errno);
 	else if (path && (fstat(fileno(file), &status) != 0 || (status.st_mode & 007) != 0))
 		wrong = "other users may read the file: chmod o= FILE";
 	while (!wrong && file && getline(&line, &size, file) >= 0)
@@ -220,14 +223,25 @@ sign_load(const char *path)
 	{
 		free_endpoints(list);
 		log_begin(LOG_ERROR, "secrets_not_read");
-		log_text("file", path ? path : "");
-		log_number("line", number);
+		if (variable)
+		{
+			char		name[128];
+
+			snprintf(name, sizeof(name), "%.*s", (int) strcspn(variable, "="), variable);
+			log_text("variable", name);
+		}
+		else
+			log_text("file", path);
+		if (number > 0)
+			log_number("line", number);
 		log_text("error", wrong);
+		log_text("next", has_some ? "the former secrets stay" : "the program ends");
 		log_end();
 		return false;
 	}
 	free_endpoints(endpoints);
 	endpoints = list;
+	has_some = true;
 	return true;
 }
 
@@ -260,20 +274,29 @@ may_go_to(const Endpoint *endpoint, const char *host)
 	return may;
 }
 
-/* Writes the value of webhook-signature.  Returns NULL, or what is wrong. */
+/*
+ * Writes the value of webhook-signature.  Returns NULL, or what is wrong.  A
+ * secret that is missing may be put there; nothing else can be mended here.
+ */
 const char *
-sign_message(const char *name, const char *host, const char *id, long long timestamp, const char *body, char *signatures)
+sign_message(const char *name, const char *host, const char *id, long long timestamp, const char *body, char *signatures, bool *lacks_secret)
 {
-	Endpoint   *endpoint = guard_id(name) ? find(name) : NULL;
+	static char wrong[160];
+	Endpoint   *endpoint;
 	size_t		size;
 	char	   *content;
 	int			length;
 	size_t		n = 0;
 
-	if (!endpoint)
-		return "the endpoint has no secret here";
-	if (!may_go_to(endpoint, host))
-		return "the endpoint is for other hosts";
+	if (!guard_id(name))
+		return "the name of the endpoint is not valid";
+	endpoint = find(name);
+	*lacks_secret = !endpoint;
+	if (!endpoint || !may_go_to(endpoint, host))
+	{
+		snprintf(wrong, sizeof(wrong), "endpoint \"%s\" %s", name, endpoint ? "is for other hosts" : "has no secret here");
+		return wrong;
+	}
 	size = strlen(id) + strlen(body) + 32;
 	content = malloc(size);
 	if (!content)

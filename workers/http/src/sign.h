@@ -9,6 +9,6 @@
 
 extern bool sign_load(const char *path);
 extern const char *sign_message(const char *endpoint, const char *host, const char *id, long long timestamp,
-								const char *body, char *signatures);
+								const char *body, char *signatures, bool *lacks_secret);
 
 #endif

@@ -188,11 +188,11 @@ class Signatures(Case):
         self.check("/200?two", SECRET, other)
         # not to where the endpoint is not
         kind, error = self.result(self.post("/200?else", endpoint="elsewhere"))
-        self.assertEqual((kind, error), ("given up", "the endpoint is for other hosts"))
+        self.assertEqual((kind, error), ("given up", 'endpoint "elsewhere" is for other hosts'))
         self.assertEqual(self.sink.lines(target="/200?else"), [])
         # never without a signature: it waits for the secret
         missing = self.post("/200?later", endpoint="later")
-        self.assertEqual(self.failure(missing), "the endpoint has no secret here")
+        self.assertEqual(self.failure(missing), 'endpoint "later" has no secret here')
         self.assertEqual(self.sink.lines(target="/200?later"), [])
         # a file that is wrong changes nothing
         write("shop 127.0.0.1 nosecret!\n")

@@ -67,14 +67,16 @@ class Running(Case):
             one.send(b"GET / HT")
         self.result(self.post("/200?metrics"))
         self.failure(self.post("/500?metrics"))
+        self.result(self.post("/500?metrics-last", max_attempts=1))
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
             text = answer.read().decode()
         for one in stuck:
             one.close()
         self.assertIn('delay_http_requests_total{outcome="done"} 1\n', text)
         self.assertIn('delay_http_requests_total{outcome="failed"} 1\n', text)
+        self.assertIn('delay_http_requests_total{outcome="given_up"} 1\n', text)
         self.assertIn('delay_http_connected{session="wait"} 1\n', text)
-        self.assertIn("delay_http_lateness_seconds_count 2\n", text)
+        self.assertIn("delay_http_lateness_seconds_count 3\n", text)
         for line in text.splitlines():
             self.assertRegex(line, r'^(# (HELP|TYPE) delay_http_\w+ .+|delay_http_\w+(\{\w+="[^"]+"\})? [0-9.]+)$')
 
