@@ -87,12 +87,11 @@ request_memory(void *unused)
 static int
 count_other_workers(void)
 {
-	const BackgroundWorker *worker;
+	DwWorkerIter iter;
 	int			n = 0;
 
-	/* cppcheck-suppress nullPointer ; the macro asks NULL for a type */
-	dw_foreach_registered_worker(worker)
-		if (strcmp(worker->bgw_library_name, "delay_wheel") != 0)
+	dw_foreach_worker(iter)
+		if (strcmp(dw_iter_worker(iter)->bgw_library_name, "delay_wheel") != 0)
 			n++;
 	return n;
 }

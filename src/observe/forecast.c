@@ -22,13 +22,11 @@
 
 #include "access/table.h"
 #include "access/tableam.h"
-#include "catalog/pg_authid.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
-#include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
@@ -41,6 +39,7 @@
 #include "../rows/task_rows.h"
 #include "../shmem/shared.h"
 #include "../task/marks.h"
+#include "../task/task.h"
 #include "views.h"
 
 #define MAX_BOUNDS		500
@@ -384,7 +383,6 @@ Datum
 dw_next_tasks(PG_FUNCTION_ARGS)
 {
 	int			n = Min(Max(PG_GETARG_INT32(0), 0), MAX_LISTED);
-	bool		all = has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_DATA);
 	DwTaskKey  *first = palloc(sizeof(DwTaskKey) * (n + 1));
 	int			length = 0;
 	Relation	rel;
@@ -399,7 +397,7 @@ dw_next_tasks(PG_FUNCTION_ARGS)
 	{
 		DwTaskKey  *lane = lfirst(cell);
 
-		if (n == 0 || walk.left <= 0 || !(all || has_privs_of_role(GetUserId(), lane->owner)))
+		if (n == 0 || walk.left <= 0 || !dw_may_read(lane->owner))
 			continue;
 		seek_lane(&walk, lane, PG_INT64_MIN);
 		while (next_pending(&walk, lane, length < n ? DW_NEVER : first[n - 1].due) && walk.left > 0)

@@ -767,7 +767,7 @@ service_state(DwDatabase *db)
 
 	if (RecoveryInProgress())
 		return "standby";
-	if (dw_wings_hold())
+	if (dw_wings_hold(false))
 		return "held";
 	if (db == NULL)
 		return dw_database_place_free() ? "stopped" : "no place";
