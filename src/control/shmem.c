@@ -35,13 +35,10 @@
 #include "../shmem/suspects.h"
 #include "control.h"
 
-static LWLockPadded *locks = NULL;
+/* the table lock, and two locks for each database */
+#define NUMBER_OF_LOCKS		(1 + 2 * dw_max_databases)
 
-static int
-number_of_locks(void)
-{
-	return 1 + 2 * dw_max_databases;
-}
+static LWLockPadded *locks = NULL;
 
 /* Requests all parts. */
 static void
@@ -51,7 +48,7 @@ request_memory(void *unused)
 					   .size = sizeof(DwShared),
 					   .ptr = (void **) &dw_shared);
 	ShmemRequestStruct(.name = "delay_wheel locks",
-					   .size = mul_size(number_of_locks(), sizeof(LWLockPadded)),
+					   .size = mul_size(NUMBER_OF_LOCKS, sizeof(LWLockPadded)),
 					   .ptr = (void **) &locks);
 	ShmemRequestStruct(.name = "delay_wheel pool",
 					   .size = dw_pool_size(dw_pool_chunks()),
@@ -102,7 +99,7 @@ init_memory(void *unused)
 {
 	int			tranche = LWLockNewTrancheId("delay_wheel");
 
-	for (int i = 0; i < number_of_locks(); i++)
+	for (int i = 0; i < NUMBER_OF_LOCKS; i++)
 		LWLockInitialize(&locks[i].lock, tranche);
 
 	memset(dw_shared, 0, sizeof(DwShared));
