@@ -3,10 +3,8 @@
  * shmem.c
  *	  Request and initialization of shared memory.
  *
- * Run by the postmaster, at its start and after a crash.  Each part of shared memory has a function
- * that requests the part and a function that initializes it.  This file calls these functions.  All
- * parts are in the main segment.  Their sizes follow from the settings at the start of the server,
- * and do not change while the server runs.
+ * Run by the postmaster, at its start and after a crash.  All parts are in the main segment.  Their
+ * sizes follow from the settings at the start of the server, and do not change while it runs.
  *
  *-------------------------------------------------------------------------
  */

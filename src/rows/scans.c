@@ -479,10 +479,7 @@ dw_leases_count(Relation rel, int16 queue, TimestampTz now, TimestampTz *next_en
 	scan = systable_beginscan(rel, dw_catalog()->task_lease_index, true, NULL, 2, keys);
 	while ((tuple = systable_getnext(scan)) != NULL)
 	{
-		DwTaskKey	key;
-
-		dw_task_key(rel, tuple, &key);
-		*next_end = Min(*next_end, key.due);
+		*next_end = Min(*next_end, DatumGetTimestampTz(dw_row_column(rel, tuple, Anum_task_due)));
 		n++;
 	}
 	systable_endscan(scan);
