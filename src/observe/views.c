@@ -304,16 +304,6 @@ lateness_column(double us)
 	return dw_null_if(us < 0, DW_FLOAT8(us / 1000.0));
 }
 
-/*
- * Returns true if shared memory has no tasks of the lane.  A transaction that declared a queue and
- * was rolled back leaves an empty lane.
- */
-static bool
-is_empty(const DwLane *lane)
-{
-	return lane->waiting == 0 && lane->running == 0 && dw_ready_count(lane) == 0;
-}
-
 /* Returns true if the database has no timer, but gets a timer as soon as this is necessary. */
 static bool
 timer_rests(const DwDatabase *db)
@@ -336,7 +326,9 @@ dw_lane_state(const DwDatabase *db, const DwLane *lane, const DwOwner *owner, Dw
 		*reason = "the database is not served";
 		return "blocked";
 	}
-	if (limit == DW_LIMIT_PAUSED && lane->paused == DW_PAUSED_NO_QUEUE && is_empty(lane))
+	/* a transaction that declared a queue and was rolled back leaves a lane without tasks */
+	if (limit == DW_LIMIT_PAUSED && lane->paused == DW_PAUSED_NO_QUEUE &&
+		lane->waiting == 0 && lane->running == 0 && dw_ready_count(lane) == 0)
 		return "idle";
 	if (limit == DW_LIMIT_PAUSED)
 	{

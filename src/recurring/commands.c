@@ -608,7 +608,7 @@ dw_pause_recurring(PG_FUNCTION_ARGS)
 		PG_RETURN_BOOL(false);
 	dw_definition_set(&def, Anum_recurring_paused, BoolGetDatum(true));
 	if (!run.running)
-		dw_definition_set_null(&def, Anum_recurring_task);
+		def.nulls[Anum_recurring_task - 1] = true;
 	dw_definition_write(rel, &def);
 	drop_run(&run);
 	audit_definition("pause_recurring", &def);
