@@ -433,11 +433,11 @@ dw_all_settings(int *n)
 #if PG_VERSION_NUM >= 180000
 #define DwWorkerIter	dlist_iter
 #define dw_foreach_worker(iter)	dlist_foreach(iter, &BackgroundWorkerList)
-#define dw_iter_worker(iter)	(&dlist_container(RegisteredBgWorker, rw_lnode, (iter).cur)->rw_worker)
+#define dw_iter_worker(i)	(&dlist_container(RegisteredBgWorker, rw_lnode, (i).cur)->rw_worker)
 #else
 #define DwWorkerIter	slist_iter
 #define dw_foreach_worker(iter)	slist_foreach(iter, &BackgroundWorkerList)
-#define dw_iter_worker(iter)	(&slist_container(RegisteredBgWorker, rw_lnode, (iter).cur)->rw_worker)
+#define dw_iter_worker(i)	(&slist_container(RegisteredBgWorker, rw_lnode, (i).cur)->rw_worker)
 #endif
 
 /* MERGE has RETURNING from 17 on. */

@@ -285,7 +285,8 @@ dw_retention_changed(void)
 {
 	static int	known[5] = {INT_MIN};
 	const int	set[5] = {
-		dw_failed_max_age, dw_failed_max_count, dw_history_max_age, dw_history_max_size, dw_audit_max_age
+		dw_failed_max_age, dw_failed_max_count, dw_history_max_age, dw_history_max_size,
+		dw_audit_max_age
 	};
 	bool		changed = known[0] != INT_MIN && memcmp(known, set, sizeof(set)) != 0;
 

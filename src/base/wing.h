@@ -34,8 +34,8 @@ typedef struct DwWing
 	/* Called by the postmaster after shared memory has been set up. */
 	void		(*memory_is_ready) (void);
 	/*
-	 * Returns true if no task may run on this server yet.  Changes nothing, unless the launcher calls
-	 * this: at its start, and at each wake-up until the result is false.
+	 * Returns true if no task may run on this server yet.  Changes nothing, unless the launcher
+	 * calls this: at its start, and at each wake-up until the result is false.
 	 */
 	bool		(*is_held) (bool launcher);
 	/* Called when a task or an attempt has ended, in the transaction that has deleted the row. */

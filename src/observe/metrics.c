@@ -282,7 +282,8 @@ dw_readable(PG_FUNCTION_ARGS)
 			 * such as the backslash before a quote.  For these encodings, replace each byte that is
 			 * not ASCII.
 			 */
-			length = PG_VALID_BE_ENCODING(encoding) ? pg_encoding_verifymbchar(encoding, c, left) : -1;
+			length = PG_VALID_BE_ENCODING(encoding) ?
+				pg_encoding_verifymbchar(encoding, c, left) : -1;
 			if (length < 0)
 			{
 				*c = '?';

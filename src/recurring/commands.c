@@ -480,7 +480,8 @@ declare(DwDefinition *wanted)
 		if (!find_name(rel, name, true, &def))
 		{
 			if (!starts_given)
-				dw_definition_set(wanted, Anum_recurring_starts, TimestampTzGetDatum(default_starts(wanted)));
+				dw_definition_set(wanted, Anum_recurring_starts,
+								  TimestampTzGetDatum(default_starts(wanted)));
 			if (dw_max_pending >= 0)
 				dw_require_room(GetUserId());
 			result = create(wanted);
@@ -490,7 +491,8 @@ declare(DwDefinition *wanted)
 		if (!starts_given && is_same(rel, &def, wanted, interval_columns))
 			dw_definition_set(wanted, Anum_recurring_starts, def.values[Anum_recurring_starts - 1]);
 		else if (!starts_given)
-			dw_definition_set(wanted, Anum_recurring_starts, TimestampTzGetDatum(default_starts(wanted)));
+			dw_definition_set(wanted, Anum_recurring_starts,
+							  TimestampTzGetDatum(default_starts(wanted)));
 		if (dw_definition_is_armed(&def) && is_same(rel, &def, wanted, declared_columns))
 		{
 			result = dw_definition_number(&def, Anum_recurring_task);
