@@ -82,7 +82,7 @@ is_watched(const DwTaskKey *key)
 
 /*---- The index of lanes ----*/
 
-/* Finds the lanes that the user may watch, by a skip scan.  Ended by end_walk(). */
+/* Finds the lanes that the user may watch, by a skip scan.  The caller calls end_walk(). */
 static Walk
 begin_walk(void)
 {
@@ -319,7 +319,6 @@ dw_count_due(PG_FUNCTION_ARGS)
 	Period	   *periods;
 	int			n;
 
-	dw_require_shared();
 	InitMaterializedSRF(fcinfo, 0);
 	bounds = read_bounds(PG_GETARG_ARRAYTYPE_P(0), &n);
 	periods = palloc0(sizeof(Period) * (n + 1));

@@ -474,7 +474,6 @@ dw_lane_first_due(const DwLane *lane)
 {
 	DwPosition	head = dw_list_head(dw_pool, &lane->ready);
 	const DwEntry *first = dw_list_first(dw_pool, &head);
-
 	TimestampTz due = dw_groups_first_due(lane);
 
 	if (first != NULL)

@@ -71,16 +71,14 @@ struct DwLeaseScan
 DwTaskKey
 dw_lane_begin(const DwLane *lane)
 {
-	DwTaskKey	key = {
+	return (DwTaskKey) {
 		.owner = lane->owner,
 		.origin = dw_origin_stamp(),
 		.queue = lane->queue,
 		.priority = lane->priority,
 		.due = PG_INT64_MIN,
-		.id = PG_INT64_MIN,
+		.id = PG_INT64_MIN
 	};
-
-	return key;
 }
 
 /* Fills the scan key of one column of a row comparison such as (due, id) >= ($1, $2). */
