@@ -12,7 +12,6 @@
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
-#include "catalog/pg_authid.h"
 #include "miscadmin.h"
 #include "nodes/lockoptions.h"
 #include "storage/proc.h"
