@@ -86,6 +86,7 @@ count_other_workers(void)
 	int			n = 0;
 
 	dw_foreach_worker(iter)
+		/* cppcheck-suppress nullPointer ; the macro asks NULL for a type */
 		if (strcmp(dw_iter_worker(iter)->bgw_library_name, "delay_wheel") != 0)
 			n++;
 	return n;
