@@ -431,22 +431,15 @@ dw_all_settings(int *n)
 #endif
 }
 
-/*
- * Runs a statement for each background worker that is registered with the postmaster.  "worker"
- * points to the BackgroundWorker.  Only for the postmaster.
- */
+/* The list of background workers that are registered.  Only for the postmaster. */
 #if PG_VERSION_NUM >= 180000
-#define dw_foreach_registered_worker(worker) \
-	for (dlist_node *dw_node = BackgroundWorkerList.head.next; \
-		 dw_node != NULL && dw_node != &BackgroundWorkerList.head && \
-		 ((worker) = &dlist_container(RegisteredBgWorker, rw_lnode, dw_node)->rw_worker) != NULL; \
-		 dw_node = dw_node->next)
+#define DwWorkerIter	dlist_iter
+#define dw_foreach_worker(iter)	dlist_foreach(iter, &BackgroundWorkerList)
+#define dw_iter_worker(i)	(&dlist_container(RegisteredBgWorker, rw_lnode, (i).cur)->rw_worker)
 #else
-#define dw_foreach_registered_worker(worker) \
-	for (slist_node *dw_node = BackgroundWorkerList.head.next; \
-		 dw_node != NULL && \
-		 ((worker) = &slist_container(RegisteredBgWorker, rw_lnode, dw_node)->rw_worker) != NULL; \
-		 dw_node = dw_node->next)
+#define DwWorkerIter	slist_iter
+#define dw_foreach_worker(iter)	slist_foreach(iter, &BackgroundWorkerList)
+#define dw_iter_worker(i)	(&slist_container(RegisteredBgWorker, rw_lnode, (i).cur)->rw_worker)
 #endif
 
 /* MERGE has RETURNING from 17 on. */

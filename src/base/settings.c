@@ -62,12 +62,13 @@ int			dw_audit_max_age = 90 * 24 * 60;
  * Other spellings of on and off are accepted but hidden (third column), as in PostgreSQL's own
  * enums: tools that store settings in YAML write 'True' for on.
  */
+#define SPELLINGS_OF_ON(value)	{"true", value, true}, {"yes", value, true}, {"1", value, true}
+#define SPELLINGS_OF_OFF(value) {"false", value, true}, {"no", value, true}, {"0", value, true}
+
 static const struct config_enum_entry start_after_recovery_options[] = {
 	{"on", DW_START_ON, false},
 	{"hold", DW_START_HOLD, false},
-	{"true", DW_START_ON, true},
-	{"yes", DW_START_ON, true},
-	{"1", DW_START_ON, true},
+	SPELLINGS_OF_ON(DW_START_ON),
 	{NULL, 0, false}
 };
 
@@ -76,9 +77,7 @@ static const struct config_enum_entry history_options[] = {
 	{"errors", DW_HISTORY_ERRORS, false},
 	{"sample", DW_HISTORY_SAMPLE, false},
 	{"all", DW_HISTORY_ALL, false},
-	{"false", DW_HISTORY_OFF, true},
-	{"no", DW_HISTORY_OFF, true},
-	{"0", DW_HISTORY_OFF, true},
+	SPELLINGS_OF_OFF(DW_HISTORY_OFF),
 	{NULL, 0, false}
 };
 
@@ -86,9 +85,7 @@ static const struct config_enum_entry audit_options[] = {
 	{"off", DW_AUDIT_OFF, false},
 	{"control", DW_AUDIT_CONTROL, false},
 	{"all", DW_AUDIT_ALL, false},
-	{"false", DW_AUDIT_OFF, true},
-	{"no", DW_AUDIT_OFF, true},
-	{"0", DW_AUDIT_OFF, true},
+	SPELLINGS_OF_OFF(DW_AUDIT_OFF),
 	{NULL, 0, false}
 };
 
@@ -96,12 +93,8 @@ static const struct config_enum_entry check_options[] = {
 	{"off", DW_CHECK_OFF, false},
 	{"on", DW_CHECK_ON, false},
 	{"plan", DW_CHECK_PLAN, false},
-	{"true", DW_CHECK_ON, true},
-	{"yes", DW_CHECK_ON, true},
-	{"1", DW_CHECK_ON, true},
-	{"false", DW_CHECK_OFF, true},
-	{"no", DW_CHECK_OFF, true},
-	{"0", DW_CHECK_OFF, true},
+	SPELLINGS_OF_ON(DW_CHECK_ON),
+	SPELLINGS_OF_OFF(DW_CHECK_OFF),
 	{NULL, 0, false}
 };
 
@@ -292,7 +285,8 @@ dw_retention_changed(void)
 {
 	static int	known[5] = {INT_MIN};
 	const int	set[5] = {
-		dw_failed_max_age, dw_failed_max_count, dw_history_max_age, dw_history_max_size, dw_audit_max_age
+		dw_failed_max_age, dw_failed_max_count, dw_history_max_age, dw_history_max_size,
+		dw_audit_max_age
 	};
 	bool		changed = known[0] != INT_MIN && memcmp(known, set, sizeof(set)) != 0;
 

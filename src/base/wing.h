@@ -33,12 +33,11 @@ typedef struct DwWing
 	void		(*request_memory) (void);
 	/* Called by the postmaster after shared memory has been set up. */
 	void		(*memory_is_ready) (void);
-	/* Returns true if no task may run on this server yet.  Changes nothing. */
-	bool		(*is_held) (void);
 	/*
-	 * Does the same for the launcher, at its start and at each wake-up until the result is false.
+	 * Returns true if no task may run on this server yet.  Changes nothing, unless the launcher
+	 * calls this: at its start, and at each wake-up until the result is false.
 	 */
-	bool		(*stays_held) (void);
+	bool		(*is_held) (bool launcher);
 	/* Called when a task or an attempt has ended, in the transaction that has deleted the row. */
 	void		(*task_ended) (const struct DwEnded *ended);
 	/* Returns true if task_ended() must be called for this outcome in this queue. */
@@ -115,14 +114,15 @@ dw_wings_max_result(int16 queue)
 	return max;
 }
 
-/* Returns true if is_held() of a wing returns true: no task may run on this server yet. */
+/* Calls is_held() of all wings.  Returns true if no task may run on this server yet. */
 static inline bool
-dw_wings_hold(void)
+dw_wings_hold(bool launcher)
 {
+	bool		held = false;
+
 	dw_each_wing(wing, is_held)
-		if (wing->is_held())
-			return true;
-	return false;
+		held |= wing->is_held(launcher);
+	return held;
 }
 
 #endif							/* DW_WING_H */

@@ -976,17 +976,6 @@ may_have_missed(uint32 calls)
 	return false;
 }
 
-/* Returns true if a wing does not yet allow tasks to run on this server. */
-static bool
-wings_hold(void)
-{
-	bool		held = false;
-
-	dw_each_wing(wing, stays_held)
-		held |= wing->stays_held();
-	return held;
-}
-
 /* Main function of the launcher. */
 void
 dw_launcher_main(Datum arg)
@@ -1022,7 +1011,7 @@ dw_launcher_main(Datum arg)
 		back = dw_worker_clock_set_back();
 		if (back > 0)
 			clock_was_set_back(back);
-		if (held && !(held = wings_hold()))
+		if (held && !(held = dw_wings_hold(true)))
 		{
 			enter_served();
 			list_databases();

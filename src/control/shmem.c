@@ -3,10 +3,8 @@
  * shmem.c
  *	  Request and initialization of shared memory.
  *
- * Run by the postmaster, at its start and after a crash.  Each part of shared memory has a function
- * that requests the part and a function that initializes it.  This file calls these functions.  All
- * parts are in the main segment.  Their sizes follow from the settings at the start of the server,
- * and do not change while the server runs.
+ * Run by the postmaster, at its start and after a crash.  All parts are in the main segment.  Their
+ * sizes follow from the settings at the start of the server, and do not change while it runs.
  *
  *-------------------------------------------------------------------------
  */
@@ -29,13 +27,10 @@
 #include "../shmem/shared.h"
 #include "control.h"
 
-static LWLockPadded *locks = NULL;
+/* the table lock, and two locks for each database */
+#define NUMBER_OF_LOCKS		(1 + 2 * dw_max_databases)
 
-static int
-number_of_locks(void)
-{
-	return 1 + 2 * dw_max_databases;
-}
+static LWLockPadded *locks = NULL;
 
 /* Requests all parts. */
 static void
@@ -45,7 +40,7 @@ request_memory(void *unused)
 					   .size = sizeof(DwShared),
 					   .ptr = (void **) &dw_shared);
 	ShmemRequestStruct(.name = "delay_wheel locks",
-					   .size = mul_size(number_of_locks(), sizeof(LWLockPadded)),
+					   .size = mul_size(NUMBER_OF_LOCKS, sizeof(LWLockPadded)),
 					   .ptr = (void **) &locks);
 	ShmemRequestStruct(.name = "delay_wheel pool",
 					   .size = dw_pool_size(dw_pool_chunks()),
@@ -81,12 +76,12 @@ request_memory(void *unused)
 static int
 count_other_workers(void)
 {
-	const BackgroundWorker *worker;
+	DwWorkerIter iter;
 	int			n = 0;
 
-	/* cppcheck-suppress nullPointer ; the macro asks NULL for a type */
-	dw_foreach_registered_worker(worker)
-		if (strcmp(worker->bgw_library_name, "delay_wheel") != 0)
+	dw_foreach_worker(iter)
+		/* cppcheck-suppress nullPointer ; the macro asks NULL for a type */
+		if (strcmp(dw_iter_worker(iter)->bgw_library_name, "delay_wheel") != 0)
 			n++;
 	return n;
 }
@@ -97,7 +92,7 @@ init_memory(void *unused)
 {
 	int			tranche = LWLockNewTrancheId("delay_wheel");
 
-	for (int i = 0; i < number_of_locks(); i++)
+	for (int i = 0; i < NUMBER_OF_LOCKS; i++)
 		LWLockInitialize(&locks[i].lock, tranche);
 
 	memset(dw_shared, 0, sizeof(DwShared));

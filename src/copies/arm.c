@@ -40,7 +40,6 @@ typedef struct Arming
 {
 	Relation	rel;			/* the table of tasks */
 	MemoryContext row_context;	/* reset after each row */
-	int64		origin;			/* this database's stamp */
 	int64		armed;			/* number of tasks armed so far */
 
 	/* the members below are for one pass over all rows */
@@ -80,7 +79,7 @@ arm_row(Arming *arming, DwLaneScan *scan, DwTaskKey *key)
 	if (cancelled)
 		return;
 	dw_deform(arming->rel, tuple, &values, &nulls);
-	values[Anum_task_origin - 1] = Int64GetDatum(arming->origin);
+	values[Anum_task_origin - 1] = Int64GetDatum(dw_origin_stamp());
 	/* the receivers of the other database cannot finish its leases here */
 	if (!nulls[Anum_task_first_due - 1])
 	{
@@ -145,7 +144,7 @@ arm_all(Arming *arming)
 	while (dw_next_lane(arming->rel, arming->snapshot, &key, first))
 	{
 		first = false;
-		if (key.origin != arming->origin)
+		if (key.origin != dw_origin_stamp())
 			arm_lane(arming, &key);
 	}
 	UnregisterSnapshot(arming->snapshot);
@@ -159,7 +158,6 @@ dw_arm(PG_FUNCTION_ARGS)
 
 	dw_require_writable("delay_wheel.arm()");
 	arming.rel = table_open(dw_catalog()->task, RowExclusiveLock);
-	arming.origin = dw_origin_stamp();
 	arming.row_context = AllocSetContextCreate(CurrentMemoryContext, "delay_wheel.arm",
 											   ALLOCSET_DEFAULT_SIZES);
 	do

@@ -86,10 +86,10 @@ note_recovery(void)
  * Returns true if the launcher must wait until a DBA sets delay_wheel.start_after_recovery to "on".
  *
  * The launcher calls this at its start and, while it must wait, after each reload of the settings.
- * Removes the mark if the launcher need not wait.
+ * Then removes the mark if the launcher need not wait.
  */
 static bool
-stays_held(void)
+is_held(bool launcher)
 {
 	static bool waited = false;
 
@@ -98,7 +98,7 @@ stays_held(void)
 
 	if (dw_start_after_recovery == DW_START_HOLD)
 	{
-		if (waited)
+		if (!launcher || waited)
 			return true;
 		waited = true;
 		leave_mark();
@@ -111,6 +111,8 @@ stays_held(void)
 		return true;
 	}
 
+	if (!launcher)
+		return false;
 	if (file_exists(MARK))
 		(void) durable_unlink(MARK, LOG);
 	dw_shared->recovered = false;
@@ -119,15 +121,7 @@ stays_held(void)
 	return false;
 }
 
-/* Returns true if the launcher waits.  For other processes.  Changes nothing. */
-static bool
-is_held(void)
-{
-	return dw_shared->recovered && dw_start_after_recovery == DW_START_HOLD;
-}
-
 const DwWing dw_copies_wing = {
 	.memory_is_ready = note_recovery,
-	.is_held = is_held,
-	.stays_held = stays_held
+	.is_held = is_held
 };

@@ -14,12 +14,17 @@
 #include "storage/block.h"
 #include "utils/snapshot.h"
 
+#include "../base/settings.h"
 #include "../base/wing.h"
 #include "../shmem/outcome.h"
 #include "../shmem/shared.h"
 #include "../task/task.h"
 
 /*---- record.c: delay_wheel.history ----*/
+
+/* The maximum age of rows, in us, and the maximum size of all tables, in pages. */
+#define dw_history_max_age_us()		((int64) dw_history_max_age * USECS_PER_MINUTE)
+#define dw_history_max_pages()		((BlockNumber) (dw_history_max_size / (BLCKSZ / 1024)))
 
 /* Age, in us, at which the next table replaces the current table. */
 #define dw_history_turn_us()		(dw_history_max_age_us() / 3)
@@ -43,8 +48,6 @@ extern void dw_history_write_collected(void);
 extern void dw_history_forget(void);
 extern const char *dw_history_newest_end(int64 id);
 extern void dw_history_find(int64 id, Snapshot snapshot, DwHistoryEnd *end);
-extern int64 dw_history_max_age_us(void);
-extern BlockNumber dw_history_max_pages(void);
 extern BlockNumber dw_history_turn_pages(BlockNumber room);
 extern int dw_history_read_current(Oid sequence);
 extern void dw_history_set_full(DwDatabase *db, bool full);

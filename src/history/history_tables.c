@@ -52,13 +52,6 @@
 /* Time in microseconds after which an obstacle is reported as a problem. */
 #define PROBLEM_US		(5 * USECS_PER_MINUTE)
 
-/* Returns the number of the table that is written after this table. */
-static int
-next_table(int number)
-{
-	return (number + 1) % DW_HISTORY_TABLES;
-}
-
 /* The state of the tables, read by one transaction. */
 typedef struct Tables
 {
@@ -211,8 +204,8 @@ look_at_tables(DwDatabase *db, const DwCatalog *cat, Step *step)
 		return false;
 	publish(db, &tables);
 
-	oldest = next_table(tables.current);
-	older = next_table(oldest);
+	oldest = (tables.current + 1) % DW_HISTORY_TABLES;
+	older = (oldest + 1) % DW_HISTORY_TABLES;
 	turns = tables.table[tables.current].pages >= dw_history_turn_pages(room_of_current(&tables)) ||
 		dw_time_add(tables.table[tables.current].first, dw_history_turn_us()) <= now;
 	step->done = true;

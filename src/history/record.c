@@ -70,20 +70,6 @@ static MemoryContext collected_context = NULL;
 
 /*---- Limits, and the current table ----*/
 
-/* Returns the setting delay_wheel.history_max_age, in us. */
-int64
-dw_history_max_age_us(void)
-{
-	return (int64) dw_history_max_age * USECS_PER_MINUTE;
-}
-
-/* Returns the setting delay_wheel.history_max_size, in pages. */
-BlockNumber
-dw_history_max_pages(void)
-{
-	return (BlockNumber) (dw_history_max_size / (BLCKSZ / 1024));
-}
-
 /*
  * Returns the size, in pages, at which the next table replaces the current table.  room: the number
  * of pages that the other tables leave to the current table.  Usually the size is a quarter of the
@@ -223,29 +209,22 @@ is_recorded(int16 queue, DwOutcome outcome, double *sample)
 static const char *
 command_tag_of(const DwSpiResult *result)
 {
-	switch (result->code)
-	{
-		case SPI_OK_SELECT:
-			return "SELECT";
-		case SPI_OK_SELINTO:
-			return "SELECT INTO";
-		case SPI_OK_INSERT:
-		case SPI_OK_INSERT_RETURNING:
-			return "INSERT";
-		case SPI_OK_UPDATE:
-		case SPI_OK_UPDATE_RETURNING:
-			return "UPDATE";
-		case SPI_OK_DELETE:
-		case SPI_OK_DELETE_RETURNING:
-			return "DELETE";
-		case SPI_OK_MERGE:
-		case SPI_OK_MERGE_RETURNING:
-			return "MERGE";
-		case SPI_OK_UTILITY:
-			return GetCommandTagName(result->utility);
-		default:
-			return NULL;
-	}
+	static const char *const tags[] = {
+		[SPI_OK_SELECT] = "SELECT",
+		[SPI_OK_SELINTO] = "SELECT INTO",
+		[SPI_OK_INSERT] = "INSERT",
+		[SPI_OK_INSERT_RETURNING] = "INSERT",
+		[SPI_OK_UPDATE] = "UPDATE",
+		[SPI_OK_UPDATE_RETURNING] = "UPDATE",
+		[SPI_OK_DELETE] = "DELETE",
+		[SPI_OK_DELETE_RETURNING] = "DELETE",
+		[SPI_OK_MERGE] = "MERGE",
+		[SPI_OK_MERGE_RETURNING] = "MERGE"
+	};
+
+	if (result->code == SPI_OK_UTILITY)
+		return GetCommandTagName(result->utility);
+	return result->code >= 0 && result->code < (int) lengthof(tags) ? tags[result->code] : NULL;
 }
 
 /*---- Rows ----*/

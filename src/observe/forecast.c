@@ -22,13 +22,11 @@
 
 #include "access/table.h"
 #include "access/tableam.h"
-#include "catalog/pg_authid.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
-#include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
@@ -41,6 +39,7 @@
 #include "../rows/task_rows.h"
 #include "../shmem/shared.h"
 #include "../task/marks.h"
+#include "../task/task.h"
 #include "views.h"
 
 #define MAX_BOUNDS		500
@@ -55,6 +54,7 @@ typedef struct Walk
 {
 	Relation	rel;
 	DwLaneScan *scan;
+	List	   *lanes;			/* the first key of each lane that the user may watch */
 	bool		marked;			/* there may be rows of cancelled tasks */
 	int			left;			/* number of entries that may still be read */
 } Walk;
@@ -82,31 +82,25 @@ is_watched(const DwTaskKey *key)
 
 /*---- The index of lanes ----*/
 
+/* Finds the lanes that the user may watch, by a skip scan.  The caller calls end_walk(). */
 static Walk
-begin_walk(Relation rel)
+begin_walk(void)
 {
 	static const DwTaskKey lowest = {.owner = InvalidOid};
-	Walk		walk = {.rel = rel, .left = MAX_ROWS};
+	Walk		walk = {.left = MAX_ROWS};
 	int			nmarks;
-
-	(void) dw_marks_anew(&nmarks);
-	walk.marked = nmarks > 0;
-	walk.scan = dw_lanes_scan_begin(rel, &lowest, GetActiveSnapshot());
-	/* only the row itself shows if the task is cancelled */
-	if (!walk.marked)
-		dw_lane_scan_keys_only(walk.scan, false);
-	return walk;
-}
-
-/* Returns the first key of each lane that the user may watch, by a skip scan. */
-static List *
-find_lanes(Walk *walk)
-{
-	List	   *lanes = NIL;
 	DwTaskKey	key;
 	bool		visible;
 
-	while (dw_lane_scan_step(walk->scan, &key, &visible))
+	dw_require_shared();
+	walk.rel = table_open(dw_catalog()->task, AccessShareLock);
+	(void) dw_marks_anew(&nmarks);
+	walk.marked = nmarks > 0;
+	walk.scan = dw_lanes_scan_begin(walk.rel, &lowest, GetActiveSnapshot());
+	/* only the row itself shows if the task is cancelled */
+	if (!walk.marked)
+		dw_lane_scan_keys_only(walk.scan, false);
+	while (dw_lane_scan_step(walk.scan, &key, &visible))
 	{
 		CHECK_FOR_INTERRUPTS();
 		if (is_watched(&key))
@@ -114,12 +108,19 @@ find_lanes(Walk *walk)
 			DwTaskKey  *lane = palloc(sizeof(DwTaskKey));
 
 			*lane = key;
-			lanes = lappend(lanes, lane);
+			walk.lanes = lappend(walk.lanes, lane);
 		}
 		key.due = key.id = PG_INT64_MAX;
-		dw_lanes_scan_seek(walk->scan, &key);
+		dw_lanes_scan_seek(walk.scan, &key);
 	}
-	return lanes;
+	return walk;
+}
+
+static void
+end_walk(Walk *walk)
+{
+	dw_lane_scan_end(walk->scan);
+	table_close(walk->rel, AccessShareLock);
 }
 
 /* Returns true if the visible row that was read last is not cancelled. */
@@ -178,10 +179,8 @@ seek_lane(Walk *walk, DwTaskKey *lane, TimestampTz from)
 
 /* Counts each period within the limits.  Returns true if all numbers are exact. */
 static bool
-count_periods(Relation rel, const TimestampTz *bounds, int n, Period *periods)
+count_periods(Walk *walk, const TimestampTz *bounds, int n, Period *periods)
 {
-	Walk		walk = begin_walk(rel);
-	List	   *lanes = find_lanes(&walk);
 	int			left = MAX_ROWS;
 	bool		exact = true;
 
@@ -191,22 +190,21 @@ count_periods(Relation rel, const TimestampTz *bounds, int n, Period *periods)
 		int			most = Min(left, PERIOD_ROWS);
 		ListCell   *cell;
 
-		walk.left = most;
-		foreach(cell, lanes)
+		walk->left = most;
+		foreach(cell, walk->lanes)
 		{
 			DwTaskKey  *lane = lfirst(cell);
 
-			if (lane->due >= until || walk.left <= 0)
+			if (lane->due >= until || walk->left <= 0)
 				continue;
-			seek_lane(&walk, lane, i > 0 ? bounds[i - 1] : PG_INT64_MIN);
-			while (next_pending(&walk, lane, until) && walk.left > 0)
+			seek_lane(walk, lane, i > 0 ? bounds[i - 1] : PG_INT64_MIN);
+			while (next_pending(walk, lane, until) && walk->left > 0)
 				periods[i].tasks++;
 		}
-		periods[i].exact = walk.left > 0;
+		periods[i].exact = walk->left > 0;
 		exact = exact && periods[i].exact;
-		left -= most - walk.left;
+		left -= most - walk->left;
 	}
-	dw_lane_scan_end(walk.scan);
 	return exact;
 }
 
@@ -317,18 +315,17 @@ Datum
 dw_count_due(PG_FUNCTION_ARGS)
 {
 	TimestampTz *bounds;
-	Relation	rel;
+	Walk		walk;
 	Period	   *periods;
 	int			n;
 
-	dw_require_shared();
 	InitMaterializedSRF(fcinfo, 0);
 	bounds = read_bounds(PG_GETARG_ARRAYTYPE_P(0), &n);
 	periods = palloc0(sizeof(Period) * (n + 1));
-	rel = table_open(dw_catalog()->task, AccessShareLock);
-	if (!count_periods(rel, bounds, n, periods))
-		estimate_periods(rel, bounds, n, periods);
-	table_close(rel, AccessShareLock);
+	walk = begin_walk();
+	if (!count_periods(&walk, bounds, n, periods))
+		estimate_periods(walk.rel, bounds, n, periods);
+	end_walk(&walk);
 	for (int i = 0; i <= n; i++)
 		dw_put_row(fcinfo, dw_null_if(i == 0, DW_TIME(i > 0 ? bounds[i - 1] : 0)),
 				   dw_null_if(i == n, DW_TIME(i < n ? bounds[i] : 0)),
@@ -340,14 +337,10 @@ Datum
 dw_next_due(PG_FUNCTION_ARGS)
 {
 	TimestampTz first = DW_NEVER;
-	Relation	rel;
-	Walk		walk;
+	Walk		walk = begin_walk();
 	ListCell   *cell;
 
-	dw_require_shared();
-	rel = table_open(dw_catalog()->task, AccessShareLock);
-	walk = begin_walk(rel);
-	foreach(cell, find_lanes(&walk))
+	foreach(cell, walk.lanes)
 	{
 		DwTaskKey  *lane = lfirst(cell);
 
@@ -357,8 +350,7 @@ dw_next_due(PG_FUNCTION_ARGS)
 		if (next_pending(&walk, lane, first))
 			first = lane->due;
 	}
-	dw_lane_scan_end(walk.scan);
-	table_close(rel, AccessShareLock);
+	end_walk(&walk);
 	if (first == DW_NEVER)
 		PG_RETURN_NULL();
 	PG_RETURN_TIMESTAMPTZ(first);
@@ -384,29 +376,23 @@ Datum
 dw_next_tasks(PG_FUNCTION_ARGS)
 {
 	int			n = Min(Max(PG_GETARG_INT32(0), 0), MAX_LISTED);
-	bool		all = has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_DATA);
 	DwTaskKey  *first = palloc(sizeof(DwTaskKey) * (n + 1));
 	int			length = 0;
-	Relation	rel;
-	Walk		walk;
+	Walk		walk = begin_walk();
 	ListCell   *cell;
 
-	dw_require_shared();
 	InitMaterializedSRF(fcinfo, 0);
-	rel = table_open(dw_catalog()->task, AccessShareLock);
-	walk = begin_walk(rel);
-	foreach(cell, find_lanes(&walk))
+	foreach(cell, walk.lanes)
 	{
 		DwTaskKey  *lane = lfirst(cell);
 
-		if (n == 0 || walk.left <= 0 || !(all || has_privs_of_role(GetUserId(), lane->owner)))
+		if (n == 0 || walk.left <= 0 || !dw_may_read(lane->owner))
 			continue;
 		seek_lane(&walk, lane, PG_INT64_MIN);
 		while (next_pending(&walk, lane, length < n ? DW_NEVER : first[n - 1].due) && walk.left > 0)
 			keep_first(first, &length, n, lane);
 	}
-	dw_lane_scan_end(walk.scan);
-	table_close(rel, AccessShareLock);
+	end_walk(&walk);
 	for (int i = 0; i < length; i++)
 		dw_put_row(fcinfo, DW_INT8(first[i].id), DW_TIME(first[i].due));
 	return (Datum) 0;

@@ -240,13 +240,8 @@ dw_get_nodes(PG_FUNCTION_ARGS)
 
 /*
  * Run by sessions, and by executors whose tasks call it, even if the library is not in
- * shared_preload_libraries.
- *
- * The page (delay_wheel.page_data()) shows texts of many roles.  In a database whose encoding is
- * SQL_ASCII, a text is a string of bytes that each role may choose.  PostgreSQL sends a text only
- * if it is valid in the client's encoding; otherwise the query fails.  So an invalid byte of one
- * role would break the page for all users.  A function that shortens a text may also cut a
- * character in two, and leave invalid bytes.
+ * shared_preload_libraries.  README.md explains why the page's document may have invalid bytes.  A
+ * function that shortens a text may also cut a character in two.
  */
 
 PG_FUNCTION_INFO_V1(dw_readable);
@@ -286,10 +281,8 @@ dw_readable(PG_FUNCTION_ARGS)
 			 * such as the backslash before a quote.  For these encodings, replace each byte that is
 			 * not ASCII.
 			 */
-			if (PG_VALID_BE_ENCODING(encoding))
-				length = pg_encoding_verifymbchar(encoding, c, left);
-			else
-				length = -1;
+			length = PG_VALID_BE_ENCODING(encoding) ?
+				pg_encoding_verifymbchar(encoding, c, left) : -1;
 			if (length < 0)
 			{
 				*c = '?';

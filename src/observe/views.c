@@ -299,16 +299,6 @@ lateness_column(double us)
 	return dw_null_if(us < 0, DW_FLOAT8(us / 1000.0));
 }
 
-/*
- * Returns true if shared memory has no tasks of the lane.  A transaction that declared a queue and
- * was rolled back leaves an empty lane.
- */
-static bool
-is_empty(const DwLane *lane)
-{
-	return lane->waiting == 0 && lane->running == 0 && dw_ready_count(lane) == 0;
-}
-
 /* Returns true if the database has no timer, but gets a timer as soon as this is necessary. */
 static bool
 timer_rests(const DwDatabase *db)
@@ -331,7 +321,9 @@ dw_lane_state(const DwDatabase *db, const DwLane *lane, const DwOwner *owner, Dw
 		*reason = "the database is not served";
 		return "blocked";
 	}
-	if (limit == DW_LIMIT_PAUSED && lane->paused == DW_PAUSED_NO_QUEUE && is_empty(lane))
+	/* a transaction that declared a queue and was rolled back leaves a lane without tasks */
+	if (limit == DW_LIMIT_PAUSED && lane->paused == DW_PAUSED_NO_QUEUE &&
+		lane->waiting == 0 && lane->running == 0 && dw_ready_count(lane) == 0)
 		return "idle";
 	if (limit == DW_LIMIT_PAUSED)
 	{
@@ -477,7 +469,6 @@ dw_lane_first_due(const DwLane *lane)
 {
 	DwPosition	head = dw_list_head(dw_pool, &lane->ready);
 	const DwEntry *first = dw_list_first(dw_pool, &head);
-
 	TimestampTz due = dw_groups_first_due(lane);
 
 	if (first != NULL)
@@ -762,7 +753,7 @@ service_state(DwDatabase *db)
 
 	if (RecoveryInProgress())
 		return "standby";
-	if (dw_wings_hold())
+	if (dw_wings_hold(false))
 		return "held";
 	if (db == NULL)
 		return dw_database_place_free() ? "stopped" : "no place";

@@ -480,7 +480,8 @@ declare(DwDefinition *wanted)
 		if (!find_name(rel, name, true, &def))
 		{
 			if (!starts_given)
-				dw_definition_set(wanted, Anum_recurring_starts, TimestampTzGetDatum(default_starts(wanted)));
+				dw_definition_set(wanted, Anum_recurring_starts,
+								  TimestampTzGetDatum(default_starts(wanted)));
 			if (dw_max_pending >= 0)
 				dw_require_room(GetUserId());
 			result = create(wanted);
@@ -490,7 +491,8 @@ declare(DwDefinition *wanted)
 		if (!starts_given && is_same(rel, &def, wanted, interval_columns))
 			dw_definition_set(wanted, Anum_recurring_starts, def.values[Anum_recurring_starts - 1]);
 		else if (!starts_given)
-			dw_definition_set(wanted, Anum_recurring_starts, TimestampTzGetDatum(default_starts(wanted)));
+			dw_definition_set(wanted, Anum_recurring_starts,
+							  TimestampTzGetDatum(default_starts(wanted)));
 		if (dw_definition_is_armed(&def) && is_same(rel, &def, wanted, declared_columns))
 		{
 			result = dw_definition_number(&def, Anum_recurring_task);
@@ -608,7 +610,7 @@ dw_pause_recurring(PG_FUNCTION_ARGS)
 		PG_RETURN_BOOL(false);
 	dw_definition_set(&def, Anum_recurring_paused, BoolGetDatum(true));
 	if (!run.running)
-		dw_definition_set_null(&def, Anum_recurring_task);
+		def.nulls[Anum_recurring_task - 1] = true;
 	dw_definition_write(rel, &def);
 	drop_run(&run);
 	audit_definition("pause_recurring", &def);

@@ -61,13 +61,6 @@ dw_definition_set(DwDefinition *def, AttrNumber column, Datum value)
 	def->nulls[column - 1] = false;
 }
 
-/* Sets a column of a definition to null, in memory. */
-void
-dw_definition_set_null(DwDefinition *def, AttrNumber column)
-{
-	def->nulls[column - 1] = true;
-}
-
 static void
 add_one(DwDefinition *def, AttrNumber column)
 {
@@ -243,7 +236,7 @@ set_next_due(DwDefinition *def, TimestampTz after)
 	if (found)
 		dw_definition_set(def, Anum_recurring_next_due, TimestampTzGetDatum(next));
 	else
-		dw_definition_set_null(def, Anum_recurring_next_due);
+		def->nulls[Anum_recurring_next_due - 1] = true;
 	if (problem != NULL)
 	{
 		ereport(LOG,
@@ -366,7 +359,7 @@ dw_definition_insert_run(DwDefinition *def)
 {
 	DwNewTask	task;
 
-	dw_definition_set_null(def, Anum_recurring_task);
+	def->nulls[Anum_recurring_task - 1] = true;
 	if (def->nulls[Anum_recurring_next_due - 1] || dw_definition_is_paused(def) ||
 		!dw_definition_is_armed(def))
 		return;
@@ -420,10 +413,10 @@ dw_definition_note_end(DwDefinition *def, const DwEnded *ended)
 	def->nulls[Anum_recurring_last_due - 1] = def->nulls[Anum_recurring_next_due - 1];
 	dw_definition_set(def, Anum_recurring_last_started, TimestampTzGetDatum(ended->started));
 	if (ended->started == 0)
-		dw_definition_set_null(def, Anum_recurring_last_started);
+		def->nulls[Anum_recurring_last_started - 1] = true;
 	dw_definition_set(def, Anum_recurring_last_ended, TimestampTzGetDatum(dw_now()));
 	dw_definition_set(def, Anum_recurring_last_outcome, CStringGetTextDatum(dw_outcome_names[ended->outcome]));
-	dw_definition_set_null(def, Anum_recurring_last_error);
+	def->nulls[Anum_recurring_last_error - 1] = true;
 	if (ended->error != NULL && ended->error->message != NULL)
 	{
 		const char *text = ended->error->message;

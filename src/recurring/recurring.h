@@ -85,7 +85,6 @@ typedef struct DwRecurringRun
 
 extern int64 dw_definition_number(const DwDefinition *def, AttrNumber column);
 extern void dw_definition_set(DwDefinition *def, AttrNumber column, Datum value);
-extern void dw_definition_set_null(DwDefinition *def, AttrNumber column);
 extern bool dw_definition_is_paused(const DwDefinition *def);
 extern void dw_definition_pause_for_crashes(DwDefinition *def);
 extern bool dw_definition_is_armed(const DwDefinition *def);

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * recurring_wing.c
- *	  The wing of recurring tasks, and of tasks at a local time: the functions that the engine calls.
+ *	  The wing of recurring tasks, and of tasks at a local time: what the engine calls.
  *
  * Run by sessions, executors, timers and the sweeper.
  *
@@ -12,7 +12,6 @@
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
-#include "catalog/pg_authid.h"
 #include "miscadmin.h"
 #include "nodes/lockoptions.h"
 #include "storage/proc.h"

@@ -141,7 +141,8 @@ bring_forward(Relation rel, DwDefinition *def, int64 by, Pass *pass)
 			values[Anum_task_due - 1] = TimestampTzGetDatum(dw_time_add(key.due, -by));
 			if (dw_more_number(values, nulls, Anum_task_more, DW_MORE_NOT_BEFORE, &not_before))
 				dw_more_set_number(values, nulls, Anum_task_more, DW_MORE_NOT_BEFORE, not_before - by);
-			dw_pending_rewrite(tasks, values, nulls, dw_lane_if_any(key.owner, key.queue, key.priority));
+			dw_pending_rewrite(tasks, values, nulls,
+							   dw_lane_if_any(key.owner, key.queue, key.priority));
 			dw_definition_write(rel, def);
 			pass->brought_forward++;
 		}

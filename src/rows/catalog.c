@@ -500,13 +500,6 @@ dw_tasks_open(void)
 	return table_open(dw_catalog()->task, dw_tables_being_written ? NoLock : RowExclusiveLock);
 }
 
-/* Called when the locks of dw_tasks_open() may be gone, at the end of a (sub)transaction. */
-void
-dw_tasks_unlocked(void)
-{
-	dw_tables_being_written = false;
-}
-
 /*---- Rows of any table ----*/
 
 /*

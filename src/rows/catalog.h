@@ -300,7 +300,8 @@ extern bool dw_extension_gone;
 
 /*
  * True if this transaction has locked the table of tasks, and the indexes that have an entry for
- * each task, to write to them.  A call of the lock manager for each row would be slower.
+ * each task, to write to them.  A call of the lock manager for each row would be slower.  False
+ * again when these locks may be gone, at the end of a (sub)transaction.
  */
 extern bool dw_tables_being_written;
 
@@ -329,7 +330,6 @@ extern bool dw_any_may_have_rows(size_t offset, int n);
 extern const DwCatalog *dw_catalog(void);
 extern bool dw_catalog_is_there(void);
 extern Relation dw_tasks_open(void);
-extern void dw_tasks_unlocked(void);
 extern int64 dw_origin_stamp(void);
 extern TM_Result dw_heap_delete(Relation rel, ItemPointer tid, bool wait);
 extern void dw_deform(Relation rel, HeapTuple tuple, Datum **values, bool **nulls);

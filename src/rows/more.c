@@ -91,12 +91,13 @@ dw_more_object(const Datum *values, const bool *nulls, int column, const char *k
 	return JB_ROOT_IS_OBJECT(object) ? object : NULL;
 }
 
-/* Returns a jsonb object with one key. */
-static Datum
-object_with_key(const char *key, JsonbValue *value)
+/* Sets a key of the row's column, in the current memory context. */
+static void
+set_option(Datum *values, bool *nulls, int column, const char *key, JsonbValue *value)
 {
 	JsonbInState state = {0};
 	JsonbValue	name = {.type = jbvString};
+	Datum		added;
 
 	name.val.string.val = (char *) key;
 	name.val.string.len = strlen(key);
@@ -104,19 +105,10 @@ object_with_key(const char *key, JsonbValue *value)
 	pushJsonbValue(&state, WJB_KEY, &name);
 	pushJsonbValue(&state, WJB_VALUE, value);
 	pushJsonbValue(&state, WJB_END_OBJECT, NULL);
-	return JsonbPGetDatum(JsonbValueToJsonb(state.result));
-}
-
-/* Sets a key of the row's column, in the current memory context. */
-static void
-set_option(Datum *values, bool *nulls, int column, const char *key, JsonbValue *value)
-{
-	Datum		added = object_with_key(key, value);
-
-	if (nulls[column - 1] || !JB_ROOT_IS_OBJECT(DatumGetJsonbP(values[column - 1])))
-		values[column - 1] = added;
-	else
-		values[column - 1] = DirectFunctionCall2(jsonb_concat, values[column - 1], added);
+	added = JsonbPGetDatum(JsonbValueToJsonb(state.result));
+	if (!nulls[column - 1] && JB_ROOT_IS_OBJECT(DatumGetJsonbP(values[column - 1])))
+		added = DirectFunctionCall2(jsonb_concat, values[column - 1], added);
+	values[column - 1] = added;
 	nulls[column - 1] = false;
 }
 

@@ -71,16 +71,14 @@ struct DwLeaseScan
 DwTaskKey
 dw_lane_begin(const DwLane *lane)
 {
-	DwTaskKey	key = {
+	return (DwTaskKey) {
 		.owner = lane->owner,
 		.origin = dw_origin_stamp(),
 		.queue = lane->queue,
 		.priority = lane->priority,
 		.due = PG_INT64_MIN,
-		.id = PG_INT64_MIN,
+		.id = PG_INT64_MIN
 	};
-
-	return key;
 }
 
 /* Fills the scan key of one column of a row comparison such as (due, id) >= ($1, $2). */
@@ -319,10 +317,12 @@ begin_row_scan(Relation rel, Oid index, const ScanKeyData *equal, int n, Strateg
 
 	scan->index = index_open(index, AccessShareLock);
 	scan->slot = table_slot_create(rel, NULL);
-	scan->direction = strategy == BTLessStrategyNumber ? BackwardScanDirection : ForwardScanDirection;
+	scan->direction = strategy == BTLessStrategyNumber ?
+		BackwardScanDirection : ForwardScanDirection;
 	for (int i = 0; i < n; i++)
 		scan->keys[i] = equal[i];
-	init_row_member(&scan->members[0], 0, n + 1, strategy, F_TIMESTAMPTZ_CMP, TimestampTzGetDatum(time));
+	init_row_member(&scan->members[0], 0, n + 1, strategy, F_TIMESTAMPTZ_CMP,
+					TimestampTzGetDatum(time));
 	init_row_member(&scan->members[1], SK_ROW_END, n + 2, strategy, F_BTINT8CMP, Int64GetDatum(id));
 	init_row_header(&scan->keys[n], strategy, scan->members);
 	scan->scan = dw_index_beginscan(rel, scan->index, snapshot, n + 1);
@@ -357,9 +357,11 @@ DwRowScan *
 dw_failed_scan_begin(Relation rel, ScanDirection direction, TimestampTz failed_at, int64 id,
 					 Snapshot snapshot)
 {
-	return begin_row_scan(rel, dw_catalog()->failed_at_index, NULL, 0,
-						  ScanDirectionIsForward(direction) ? BTGreaterStrategyNumber : BTLessStrategyNumber,
-						  failed_at, id, snapshot);
+	StrategyNumber strategy = ScanDirectionIsForward(direction) ?
+		BTGreaterStrategyNumber : BTLessStrategyNumber;
+
+	return begin_row_scan(rel, dw_catalog()->failed_at_index, NULL, 0, strategy, failed_at, id,
+						  snapshot);
 }
 
 /* Returns the next row, which is valid until the next call; NULL after the last row. */
@@ -479,10 +481,7 @@ dw_leases_count(Relation rel, int16 queue, TimestampTz now, TimestampTz *next_en
 	scan = systable_beginscan(rel, dw_catalog()->task_lease_index, true, NULL, 2, keys);
 	while ((tuple = systable_getnext(scan)) != NULL)
 	{
-		DwTaskKey	key;
-
-		dw_task_key(rel, tuple, &key);
-		*next_end = Min(*next_end, key.due);
+		*next_end = Min(*next_end, DatumGetTimestampTz(dw_row_column(rel, tuple, Anum_task_due)));
 		n++;
 	}
 	systable_endscan(scan);

@@ -138,7 +138,7 @@ why_not_served(DwDatabase *db)
 	if (db->timer.state != DW_PROCESS_NONE ||
 		(dw_process_rests(&db->timer) && dw_lack_since(&db->timer.lack) == 0))
 		return NULL;
-	if (dw_wings_hold())
+	if (dw_wings_hold(false))
 		return "The server came out of recovery, and \"delay_wheel.start_after_recovery\" is \"hold\".";
 	if (dw_lack_since(&db->timer.lack) != 0 && pg_atomic_read_u32(&dw_shared->timer_refused) != 0)
 		return "No background worker is free for its timer.";

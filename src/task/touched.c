@@ -342,7 +342,7 @@ forget_touched(void)
 	prepared_ended = roles_dropped = control_changed = leases_changed = false;
 	unarmed_news = UNARMED_NO_NEWS;
 	prepare_gid[0] = '\0';
-	dw_tasks_unlocked();
+	dw_tables_being_written = false;
 	dw_my_database_unpin();
 }
 
@@ -816,7 +816,7 @@ touched_subxact_callback(SubXactEvent event, SubTransactionId subid,
 
 	if (event != SUBXACT_EVENT_ABORT_SUB)
 		return;
-	dw_tasks_unlocked();
+	dw_tables_being_written = false;
 
 	/* this subtransaction may have armed the tasks of another origin */
 	if (unarmed_news == UNARMED_NONE_LEFT)
