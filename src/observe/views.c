@@ -354,19 +354,19 @@ dw_lane_state(const DwDatabase *db, const DwLane *lane, const DwOwner *owner, Dw
 		return "idle";
 	if (limit == DW_LIMIT_PAUSED)
 	{
-		*reason = dw_pause_text(lane->paused);
+		*reason = dw_pause_texts[lane->paused];
 		return "paused";
 	}
 	/* messages need no executor */
 	if (owner->block != DW_BLOCK_NONE && !lane->external)
-		*reason = dw_block_text(owner->block);
+		*reason = dw_block_texts[owner->block];
 	if (dw_ready_count(lane) == 0)
 		return lane->running > 0 ? "running" : "idle";
 	if (owner->retry_at > now && lane->running == 0 && !lane->external)
 		return "blocked";
 	if (limit != DW_LIMIT_NONE)
 	{
-		*reason = dw_limit_text(limit);
+		*reason = dw_limit_texts[limit];
 		return "limited";
 	}
 	if (lane->external)
@@ -658,7 +658,7 @@ put_queue(FunctionCallInfo fcinfo, QueueSum *sum)
 	else if (sum->limit != DW_LIMIT_NONE)
 	{
 		state = "limited";
-		reason = dw_limit_text(sum->limit);
+		reason = dw_limit_texts[sum->limit];
 	}
 	else if (running > 0)
 		state = "running";

@@ -50,6 +50,18 @@ typedef struct OwnerIndexEntry
 	int32		owner;
 } OwnerIndexEntry;
 
+const char *const dw_block_texts[] = {
+	[DW_BLOCK_NONE] = "",
+	[DW_BLOCK_NO_WORKER] = "no background worker is free",
+	[DW_BLOCK_NO_ROLE] = "the role does not exist",
+	[DW_BLOCK_SUPERUSER] = "tasks of superusers are switched off",
+	[DW_BLOCK_NO_CONNECT] = "the role does not have CONNECT privilege on the database",
+	[DW_BLOCK_CLOSED] = "the database does not accept connections",
+	[DW_BLOCK_NOT_CONNECTED] = "an executor could not connect, see the server log",
+	[DW_BLOCK_TERMINATED] = "an executor was terminated while it ran its first task",
+	[DW_BLOCK_ENDED] = "an executor ended while it ran a task, see the server log"
+};
+
 /* Hash table of the places in dw_owners, in shared memory, protected by the table lock. */
 static HTAB *owner_index = NULL;
 
@@ -421,32 +433,4 @@ dw_owners_retry_all(DwDatabase *db)
 		try_again(db, owner);
 	}
 	db->blocked_until = DW_NEVER;
-}
-
-/* Returns the reason as text, for views and the log. */
-const char *
-dw_block_text(DwBlock reason)
-{
-	switch (reason)
-	{
-		case DW_BLOCK_NONE:
-			break;
-		case DW_BLOCK_NO_WORKER:
-			return "no background worker is free";
-		case DW_BLOCK_NO_ROLE:
-			return "the role does not exist";
-		case DW_BLOCK_SUPERUSER:
-			return "tasks of superusers are switched off";
-		case DW_BLOCK_NO_CONNECT:
-			return "the role does not have CONNECT privilege on the database";
-		case DW_BLOCK_CLOSED:
-			return "the database does not accept connections";
-		case DW_BLOCK_NOT_CONNECTED:
-			return "an executor could not connect, see the server log";
-		case DW_BLOCK_TERMINATED:
-			return "an executor was terminated while it ran its first task";
-		case DW_BLOCK_ENDED:
-			return "an executor ended while it ran a task, see the server log";
-	}
-	return "";
 }

@@ -27,7 +27,9 @@ extern DwOwner *dw_owners_first_lacking(DwDatabase *db);
 extern bool dw_owners_are_blocked(DwDatabase *db);
 extern void dw_owner_retry_first(DwDatabase *db, DwOwner *owner);
 extern void dw_owner_gets_worker(DwDatabase *db, Oid role);
-extern const char *dw_block_text(DwBlock reason);
 extern void dw_owner_list(DwDatabase *db, DwOwner *owner);
+
+/* Reasons of blocks as texts, for views and the log. */
+extern const char *const dw_block_texts[];
 
 #endif							/* DW_OWNERS_H */

@@ -58,6 +58,24 @@ static uint32 rate_room(const DwRate *rate, const DwRateUse *use, TimestampTz no
 
 DwQueue    *dw_queues = NULL;
 
+const char *const dw_limit_texts[] = {
+	[DW_LIMIT_NONE] = "",
+	[DW_LIMIT_PAUSED] = "paused",
+	[DW_LIMIT_RUNNING] = "max_running",
+	[DW_LIMIT_RATE] = "rate",
+	[DW_LIMIT_TURN] = "another owner's turn",
+	[DW_LIMIT_GROUP] = "limits of groups"
+};
+
+const char *const dw_pause_texts[] = {
+	[DW_NOT_PAUSED] = "",
+	[DW_PAUSED_DATABASE] = "all tasks of the database are paused",
+	[DW_PAUSED_OWNER] = "all tasks of the role are paused",
+	[DW_PAUSED_QUEUE] = "the queue is paused",
+	[DW_PAUSED_NO_QUEUE] = "the queue is not declared",
+	[DW_PAUSED_NO_PLACE] = "too many queues are declared, see delay_wheel.max_queues"
+};
+
 /* Returns the declared queue of a lane, or NULL (default queue, or not declared). */
 DwQueue *
 dw_lane_queue(const DwLane *lane)
@@ -181,50 +199,6 @@ dw_queue_limit(const DwLane *lane, TimestampTz now, uint32 *room, TimestampTz *u
 		return DW_LIMIT_TURN;
 	}
 	return DW_LIMIT_NONE;
-}
-
-/* Returns the limit as text, for views. */
-const char *
-dw_limit_text(DwLimit limit)
-{
-	switch (limit)
-	{
-		case DW_LIMIT_NONE:
-			break;
-		case DW_LIMIT_PAUSED:
-			return "paused";
-		case DW_LIMIT_RUNNING:
-			return "max_running";
-		case DW_LIMIT_RATE:
-			return "rate";
-		case DW_LIMIT_TURN:
-			return "another owner's turn";
-		case DW_LIMIT_GROUP:
-			return "limits of groups";
-	}
-	return "";
-}
-
-/* Returns the reason as text, for views. */
-const char *
-dw_pause_text(DwPause reason)
-{
-	switch (reason)
-	{
-		case DW_NOT_PAUSED:
-			break;
-		case DW_PAUSED_DATABASE:
-			return "all tasks of the database are paused";
-		case DW_PAUSED_OWNER:
-			return "all tasks of the role are paused";
-		case DW_PAUSED_QUEUE:
-			return "the queue is paused";
-		case DW_PAUSED_NO_QUEUE:
-			return "the queue is not declared";
-		case DW_PAUSED_NO_PLACE:
-			return "too many queues are declared, see delay_wheel.max_queues";
-	}
-	return "";
 }
 
 /* Counts a task of the lane that an executor takes, or a message that a session takes. */

@@ -133,7 +133,6 @@ extern void dw_queue_enter(DwDatabase *db, DwQueue *place, int16 id);
 extern void dw_turns_init(DwTurns *turns);
 extern DwLimit dw_queue_limit(const DwLane *lane, TimestampTz now, uint32 *room,
 							  TimestampTz *until);
-extern const char *dw_limit_text(DwLimit limit);
 
 extern void dw_limits_take(DwLane *lane, TimestampTz now);
 extern bool dw_limits_end(DwLane *lane, bool begun);
@@ -160,7 +159,10 @@ extern void dw_queues_init(void);
 extern void dw_queues_leave(Oid database);
 
 extern void dw_queue_attach_lane(DwDatabase *db, DwLane *lane);
-extern const char *dw_pause_text(DwPause reason);
+
+/* Limits and reasons for a pause as texts, for views. */
+extern const char *const dw_limit_texts[];
+extern const char *const dw_pause_texts[];
 
 /* The dw_max_queues places for declared queues of all databases, in shared memory. */
 extern DwQueue *dw_queues;

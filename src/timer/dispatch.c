@@ -202,7 +202,7 @@ block_owner(DwDatabase *db, Oid owner, DwBlock reason)
 	StartTransactionCommand();
 	name = GetUserNameFromId(owner, true);
 	text = psprintf("cannot run tasks of role \"%s\": %s",
-					name ? name : psprintf("%u", owner), dw_block_text(reason));
+					name ? name : psprintf("%u", owner), dw_block_texts[reason]);
 	dw_problem(&db->problem, text);
 	ereport(LOG,
 			(errcode(reason == DW_BLOCK_NO_WORKER ? ERRCODE_CONFIGURATION_LIMIT_EXCEEDED :
