@@ -321,7 +321,7 @@ dw_extend(PG_FUNCTION_ARGS)
 	if (held)
 	{
 		TimestampTz until = dw_time_add(dw_now(), lease > 0 ? lease :
-										dw_lease_of_queue(dw_my_database(), claim.key.queue));
+										dw_queue_defaults(dw_my_database(), claim.key.queue).lease);
 
 		if (until < claim.key.due || !dw_task_lease_lasts(&claim.key))
 		{

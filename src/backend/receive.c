@@ -806,7 +806,7 @@ receive_or_lease(FunctionCallInfo fcinfo, int64 lease, bool leasing)
 		wish.receiver = text_to_cstring(receiver);
 	}
 	if (leasing)
-		wish.lease = lease > 0 ? lease : dw_lease_of_queue(db, wish.queue);
+		wish.lease = lease > 0 ? lease : dw_queue_defaults(db, wish.queue).lease;
 	if (taken == NULL)
 		taken = MemoryContextAlloc(TopMemoryContext, MAX_TAKEN * sizeof(Taken));
 	taken_db = db;

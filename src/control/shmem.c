@@ -149,7 +149,7 @@ init_memory(void *unused)
 		pg_atomic_init_u64(&e->keeps, 0);
 	}
 
-	dw_queues_init();
+	memset(dw_queues, 0, sizeof(DwQueue) * dw_max_queues);
 	dw_group_places_init();
 
 	dw_each_database(db)

@@ -7,10 +7,6 @@
  * database.  Each task is taken and counted under this lock, so the limits hold for all executors,
  * owners and lanes of a queue together.
  *
- * max_running: DwQueue.running is the number of tasks that executors have taken and not ended.
- * DwQueue.running is the sum of DwLane.running over the lanes of the queue.  The timer computes the
- * sum again when it reads the queues.
- *
  * In an external queue, max_running limits the messages that open transactions have received
  * (DwQueue.received) and the leased messages (DwQueue.leased).  The end of a transaction changes
  * both numbers in a callback, without a lock.
@@ -24,12 +20,7 @@
  * used.  Rare changes of leases (a shorter lease, a cancelled message) only put the number in
  * doubt.
  *
- * Rate: see "Rates" below.
- *
- * Turns: an executor that ends a task takes the next task at once, so the executors of one owner
- * could occupy a full queue for ever.  Therefore, at most every 100 ms, a turn (the right to start
- * the queue's next task) is reserved for the owner that has waited longest, if it has waited for
- * 100 ms.  The reservation ends when an executor of this owner takes a task, or after 100 ms.
+ * See "Limits and turns" in README.md.
  *
  *-------------------------------------------------------------------------
  */
@@ -43,9 +34,6 @@
 #include "../ring/lane_heap.h"
 #include "queue_limits.h"
 #include "shared.h"
-
-static uint32 rate_room(const DwRate *rate, const DwRateUse *use, TimestampTz now,
-						   TimestampTz *until);
 
 /*
  * An owner must wait for this time, in us, before a turn is reserved for it.  The reservation lasts
@@ -76,17 +64,116 @@ const char *const dw_pause_texts[] = {
 	[DW_PAUSED_NO_PLACE] = "too many queues are declared, see delay_wheel.max_queues"
 };
 
+/*---- Rates, which limit how many tasks start in a period ----*/
+
+/*
+ * next_start is never behind the clock by more than the tolerance: by per/starts or 100 ms,
+ * whichever is greater, or, if the rate has a burst, by the time of the starts that may be made up
+ * for.  So tasks that begin late do not lower the average, and bursts are limited.
+ */
+
+/* Tolerance of a rate without a burst, in us. */
+#define TOLERANCE_US	(100 * 1000)
+
+/* Returns the time between two tasks by the rate, in microseconds, rounded down. */
+static int64
+start_interval(const DwRate *rate)
+{
+	return rate->per / rate->starts;
+}
+
+/*
+ * Returns the tolerance of the rate in microseconds.  After a pause, the starts of this time, plus
+ * one start, may happen at once.
+ */
+static int64
+tolerance(const DwRate *rate)
+{
+	int64		interval = start_interval(rate);
+
+	return rate->burst > 0 ? (rate->burst - 1) * interval : Max(interval, TOLERANCE_US);
+}
+
+/*
+ * Returns when the rate allows the next task: at most one interval from now, even if the rate was
+ * raised or the clock was set back.
+ */
+TimestampTz
+dw_rate_next(const DwRate *rate, const DwRateUse *use, TimestampTz now)
+{
+	return Min(Max(use->next_start, now - tolerance(rate)), now + start_interval(rate));
+}
+
+/* Returns how many tasks the rate allows now.  At *until the rate allows one more task. */
+static uint32
+rate_room(const DwRate *rate, const DwRateUse *use, TimestampTz now, TimestampTz *until)
+{
+	TimestampTz next = dw_rate_next(rate, use, now);
+	int64		interval = Max(start_interval(rate), 1);
+	int64		starts = next > now ? 0 : (now - next) / interval + 1;
+
+	*until = next + starts * interval;
+	return Min(starts, PG_INT32_MAX);
+}
+
+/* Returns when the rate will be fully available again, as if no task had started. */
+TimestampTz
+dw_rate_unused_at(const DwRate *rate, const DwRateUse *use)
+{
+	return use->next_start + tolerance(rate);
+}
+
+/* Counts a task that is taken. */
+void
+dw_rate_start(const DwRate *rate, DwRateUse *use, TimestampTz now)
+{
+	use->next_start = dw_rate_next(rate, use, now) + start_interval(rate);
+	/* add the fraction that start_interval() rounds off */
+	use->start_fraction += rate->per % rate->starts;
+	use->next_start += use->start_fraction / rate->starts;
+	use->start_fraction %= rate->starts;
+}
+
+/* Removes a task that has not begun from the count. */
+void
+dw_rate_not_begun(const DwRate *rate, DwRateUse *use)
+{
+	use->next_start -= start_interval(rate);
+}
+
+/*---- Places ----*/
+
+/*
+ * Returns the queue at this index of dw_queues, or NULL if the place does not belong to this queue
+ * (any more), or the index is DW_NO_QUEUE.
+ */
+static DwQueue *
+queue_at(int32 place, Oid database, int16 id)
+{
+	DwQueue    *queue = place == DW_NO_QUEUE ? NULL : &dw_queues[place];
+
+	return queue != NULL && queue->database == database && queue->id == id ? queue : NULL;
+}
+
 /* Returns the declared queue of a lane, or NULL (default queue, or not declared). */
 DwQueue *
 dw_lane_queue(const DwLane *lane)
 {
-	DwQueue    *queue;
+	return queue_at(lane->queue_place, lane->database, lane->queue);
+}
 
-	if (lane->queue_place == DW_NO_QUEUE)
-		return NULL;
-	queue = &dw_queues[lane->queue_place];
-	/* if the queue was dropped, the place may belong to another queue */
-	return queue->database == lane->database && queue->id == lane->queue ? queue : NULL;
+/* Returns the queue with this id, or NULL if it has no place.  Needs the table or ready lock. */
+DwQueue *
+dw_queue_place_of(DwDatabase *db, int16 id)
+{
+	static int32 last = 0;
+
+	if (queue_at(last, db->oid, id) != NULL)
+		return &dw_queues[last];
+	for (int32 i = 0; i < dw_max_queues; i++)
+		if (queue_at(i, db->oid, id) != NULL)
+			return &dw_queues[last = i];
+	return NULL;
 }
 
 /* Makes a list of lanes empty. */
@@ -122,29 +209,6 @@ static bool
 is_limited(const DwQueue *queue)
 {
 	return queue != NULL && (queue->max_running > 0 || queue->rate.starts > 0);
-}
-
-/* Returns the queue's index in dw_queues, or DW_NO_QUEUE.  Needs the table or ready lock. */
-static int32
-find_place(DwDatabase *db, int16 id)
-{
-	static int32 last = 0;
-
-	if (dw_queues[last].database == db->oid && dw_queues[last].id == id)
-		return last;
-	for (int32 i = 0; i < dw_max_queues; i++)
-		if (dw_queues[i].database == db->oid && dw_queues[i].id == id)
-			return last = i;
-	return DW_NO_QUEUE;
-}
-
-/* Returns the queue with this id, or NULL if it has no place.  Needs the table or ready lock. */
-DwQueue *
-dw_queue_place_of(DwDatabase *db, int16 id)
-{
-	int32		place = find_place(db, id);
-
-	return place == DW_NO_QUEUE ? NULL : &dw_queues[place];
 }
 
 /*---- Limits of a lane ----*/
@@ -295,14 +359,6 @@ dw_limits_leases_counted(DwDatabase *db, int16 queue, uint32 changes, uint32 n,
 	return holds;
 }
 
-/* Returns true if this place still belongs to the queue.  The place may be DW_NO_QUEUE. */
-static bool
-is_place_of(int32 place, Oid database, int16 queue)
-{
-	return place != DW_NO_QUEUE && dw_queues[place].database == database &&
-		dw_queues[place].id == queue;
-}
-
 /* Puts the number of leases in doubt, so that leases are counted again.  Takes no lock. */
 static void
 doubt_leases(DwQueue *queue)
@@ -339,10 +395,12 @@ lease_changed(DwQueue *queue, uint32 counts)
 void
 dw_limits_lease_begins(Oid database, int32 place, int16 queue, uint32 counts)
 {
-	if (!is_place_of(place, database, queue))
+	DwQueue    *q = queue_at(place, database, queue);
+
+	if (q == NULL)
 		return;
-	pg_atomic_fetch_add_u32(&dw_queues[place].leased, 1);
-	lease_changed(&dw_queues[place], counts);
+	pg_atomic_fetch_add_u32(&q->leased, 1);
+	lease_changed(q, counts);
 }
 
 /*
@@ -353,12 +411,11 @@ dw_limits_lease_begins(Oid database, int32 place, int16 queue, uint32 counts)
 bool
 dw_limits_lease_over(Oid database, int32 place, int16 queue, uint32 counts, TimestampTz until)
 {
-	DwQueue    *q;
+	DwQueue    *q = queue_at(place, database, queue);
 	uint32		leased;
 
-	if (!is_place_of(place, database, queue))
+	if (q == NULL)
 		return false;
-	q = &dw_queues[place];
 	/* the time of the lease is over, so a count may not include the lease */
 	if (until <= dw_now())
 		doubt_leases(q);
@@ -401,24 +458,10 @@ dw_limits_doubt_leases(DwDatabase *db)
 void
 dw_limits_lease_lapsed(Oid database, int32 place, int16 queue)
 {
-	if (is_place_of(place, database, queue))
-		pg_atomic_fetch_add_u64(&dw_queues[place].lapsed, 1);
-}
+	DwQueue    *q = queue_at(place, database, queue);
 
-/* Returns the default length of a lease of the queue, in us.  Takes the ready lock. */
-int64
-dw_lease_of_queue(DwDatabase *db, int16 queue)
-{
-	DwQueue    *place;
-	int64		lease;
-
-	if (db == NULL)
-		return DW_DEFAULT_LEASE;
-	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
-	place = dw_queue_place_of(db, queue);
-	lease = place != NULL ? place->lease : DW_DEFAULT_LEASE;
-	LWLockRelease(dw_ready_lock(db));
-	return lease;
+	if (q != NULL)
+		pg_atomic_fetch_add_u64(&q->lapsed, 1);
 }
 
 /*
@@ -429,10 +472,10 @@ dw_lease_of_queue(DwDatabase *db, int16 queue)
 bool
 dw_limits_received(Oid database, int32 place, int16 queue, uint32 n)
 {
-	DwQueue    *q = &dw_queues[place];
+	DwQueue    *q = queue_at(place, database, queue);
 
 	/* the place may belong to another queue, if plain SQL has deleted the row of this queue */
-	if (q->database != database || q->id != queue)
+	if (q == NULL)
 		return false;
 	pg_atomic_fetch_sub_u32(&q->received, n);
 	return q->max_running > 0 && in_work(q) + n >= (uint32) q->max_running;
@@ -485,7 +528,8 @@ turn_lasts(const DwQueue *queue, TimestampTz now)
 static bool
 waits_for_turn(const DwLane *lane, TimestampTz now)
 {
-	return (dw_ready_ungrouped(lane) > 0 || lane->groups.nopen > 0) && !lane->paused && dw_lane_owner(lane)->retry_at <= now &&
+	return (dw_ready_ungrouped(lane) > 0 || lane->groups.nopen > 0) &&
+		!lane->paused && dw_lane_owner(lane)->retry_at <= now &&
 		lane->running < dw_lane_executors() && now - lane->waits_since >= TURN_US;
 }
 
@@ -606,36 +650,28 @@ dw_queue_enter(DwDatabase *db, DwQueue *place, int16 id)
 }
 
 /*
- * Sets *defaults to the options of the queue.  The default queue, and a queue without a place in
- * dw_queues, have the built-in options.  Takes the ready lock.
+ * Returns the options of the queue.  The default queue, and a queue without a place in dw_queues,
+ * have the built-in options.  "db" may be NULL.  Takes the ready lock.
  */
-void
-dw_queue_defaults(DwDatabase *db, int16 queue, DwQueueDefaults *defaults)
+DwQueueDefaults
+dw_queue_defaults(DwDatabase *db, int16 id)
 {
-	int32		place;
+	DwQueueDefaults defaults = {
+		.timeout = -1,
+		.max_attempts = 1,
+		.retry_delay = DW_DEFAULT_RETRY_DELAY,
+		.lease = DW_DEFAULT_LEASE
+	};
+	const DwQueue *queue;
 
-	defaults->timeout = -1;
-	defaults->max_attempts = 1;
-	defaults->retry_delay = DW_DEFAULT_RETRY_DELAY;
-	if (queue == 0)
-		return;
-
+	if (db == NULL || id == 0)
+		return defaults;
 	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
-	place = find_place(db, queue);
-	if (place != DW_NO_QUEUE)
-	{
-		defaults->timeout = dw_queues[place].timeout;
-		defaults->max_attempts = dw_queues[place].max_attempts;
-		defaults->retry_delay = dw_queues[place].retry_delay;
-	}
+	queue = dw_queue_place_of(db, id);
+	if (queue != NULL)
+		defaults = queue->defaults;
 	LWLockRelease(dw_ready_lock(db));
-}
-
-/* Makes all places free.  Called whenever shared memory is created. */
-void
-dw_queues_init(void)
-{
-	memset(dw_queues, 0, sizeof(DwQueue) * dw_max_queues);
+	return defaults;
 }
 
 /* Gives back the queues of a database that loses its place.  Needs the table lock exclusively. */
@@ -663,98 +699,17 @@ dw_queues_leave(Oid database)
 void
 dw_queue_attach_lane(DwDatabase *db, DwLane *lane)
 {
-	lane->queue_place = lane->queue == 0 ? DW_NO_QUEUE : find_place(db, lane->queue);
-	lane->external = lane->queue_place != DW_NO_QUEUE && dw_queues[lane->queue_place].external;
-	lane->grouped = lane->queue_place != DW_NO_QUEUE && dw_queues[lane->queue_place].groups;
+	const DwQueue *queue = lane->queue == 0 ? NULL : dw_queue_place_of(db, lane->queue);
+
+	lane->queue_place = queue == NULL ? DW_NO_QUEUE : queue - dw_queues;
+	lane->external = queue != NULL && queue->external;
+	lane->grouped = queue != NULL && queue->groups;
 	if (db->paused)
 		lane->paused = DW_PAUSED_DATABASE;
 	else if (lane->queue == 0)
 		lane->paused = DW_NOT_PAUSED;
-	else if (lane->queue_place == DW_NO_QUEUE)
+	else if (queue == NULL)
 		lane->paused = db->queues_missing ? DW_PAUSED_NO_PLACE : DW_PAUSED_NO_QUEUE;
 	else
-		lane->paused = dw_queues[lane->queue_place].pause;
-}
-
-/*---- Rates, which limit how many tasks start in a period ----*/
-
-/*
- * Run by timers, executors and sessions that receive messages, under the ready lock of
- * the database that the rate belongs to.
- *
- * next_start is the time when the next task may begin.  Each task moves next_start on by
- * per/starts.  next_start is never behind the clock by more than the tolerance.  If the rate has a
- * burst, the tolerance is the time of the starts that may be made up for.  Otherwise the tolerance
- * is 100 ms or per/starts, whichever is greater.  So tasks that begin late do not lower the
- * average, and the tolerance limits bursts.  A task that was taken and did not begin, for example a
- * cancelled task, does not count.
- */
-
-/* Tolerance of a rate without a burst, in us. */
-#define TOLERANCE_US	(100 * 1000)
-
-/* Returns the time between two tasks by the rate, in microseconds, rounded down. */
-static int64
-start_interval(const DwRate *rate)
-{
-	return rate->per / rate->starts;
-}
-
-/*
- * Returns the tolerance of the rate in microseconds.  After a pause, the starts of this time, plus
- * one start, may happen at once.
- */
-static int64
-tolerance(const DwRate *rate)
-{
-	int64		interval = start_interval(rate);
-
-	return rate->burst > 0 ? (rate->burst - 1) * interval : Max(interval, TOLERANCE_US);
-}
-
-/*
- * Returns when the rate allows the next task: at most one interval from now, even if the rate was
- * raised or the clock was set back.
- */
-TimestampTz
-dw_rate_next(const DwRate *rate, const DwRateUse *use, TimestampTz now)
-{
-	return Min(Max(use->next_start, now - tolerance(rate)), now + start_interval(rate));
-}
-
-/* Returns how many tasks the rate allows now.  At *until the rate allows one more task. */
-static uint32
-rate_room(const DwRate *rate, const DwRateUse *use, TimestampTz now, TimestampTz *until)
-{
-	TimestampTz next = dw_rate_next(rate, use, now);
-	int64		interval = Max(start_interval(rate), 1);
-	int64		starts = next > now ? 0 : (now - next) / interval + 1;
-
-	*until = next + starts * interval;
-	return Min(starts, PG_INT32_MAX);
-}
-
-/* Returns when the rate will be fully available again, as if no task had started. */
-TimestampTz
-dw_rate_unused_at(const DwRate *rate, const DwRateUse *use)
-{
-	return use->next_start + tolerance(rate);
-}
-
-/* Counts a task that is taken. */
-void
-dw_rate_start(const DwRate *rate, DwRateUse *use, TimestampTz now)
-{
-	use->next_start = dw_rate_next(rate, use, now) + start_interval(rate);
-	/* add the fraction that start_interval() rounds off */
-	use->start_fraction += rate->per % rate->starts;
-	use->next_start += use->start_fraction / rate->starts;
-	use->start_fraction %= rate->starts;
-}
-
-/* Removes a task that has not begun from the count. */
-void
-dw_rate_not_begun(const DwRate *rate, DwRateUse *use)
-{
-	use->next_start -= start_interval(rate);
+		lane->paused = queue->pause;
 }

@@ -59,12 +59,13 @@ typedef enum DwLimit
 /* Default time for which a transaction that has received messages may be idle, in ms. */
 #define DW_DEFAULT_RECEIVE_TIMEOUT	(60 * 1000)
 
-/* Options of a queue, used for tasks that do not set these options. */
+/* Options of a queue, used for tasks and leases that do not set these options. */
 typedef struct DwQueueDefaults
 {
 	int32		timeout;		/* ms, -1: none */
 	int16		max_attempts;
 	int64		retry_delay;	/* us */
+	int64		lease;			/* default length of a lease, in us */
 } DwQueueDefaults;
 
 /*
@@ -89,11 +90,8 @@ typedef struct DwQueue
 	int32		group_max_running;	/* limit for each group; 0: no limit */
 	DwRate		group_rate;		/* rate for each group */
 	bool		group_order;	/* tasks of the same group run one at a time, in order */
-	int32		timeout;		/* ms, -1: none */
-	int16		max_attempts;
-	int64		retry_delay;	/* us */
+	DwQueueDefaults defaults;
 	bool		external;		/* it has messages, which sessions receive */
-	int64		lease;			/* default length of a lease, in us */
 	int32		receive_timeout;	/* maximum idle time of a receiver's transaction, in ms; 0: no
 									 * limit */
 
@@ -153,9 +151,7 @@ extern bool dw_limits_keep_for_other(DwDatabase *db, const DwLane *lane, Timesta
 extern bool dw_limits_is_turn(const DwLane *lane, TimestampTz now, TimestampTz *until);
 extern void dw_limits_forget_times(DwDatabase *db);
 extern void dw_tell_queues_without_place(void);
-extern int64 dw_lease_of_queue(DwDatabase *db, int16 queue);
-extern void dw_queue_defaults(DwDatabase *db, int16 queue, DwQueueDefaults *defaults);
-extern void dw_queues_init(void);
+extern DwQueueDefaults dw_queue_defaults(DwDatabase *db, int16 id);
 extern void dw_queues_leave(Oid database);
 
 extern void dw_queue_attach_lane(DwDatabase *db, DwLane *lane);

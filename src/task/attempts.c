@@ -69,9 +69,8 @@ void
 dw_terms(DwDatabase *db, const DwTaskKey *key, const Datum *values, const bool *nulls,
 		 DwTerms *terms)
 {
-	DwQueueDefaults defaults;
+	DwQueueDefaults defaults = dw_queue_defaults(db, key->queue);
 
-	dw_queue_defaults(db, key->queue, &defaults);
 	terms->max_attempts = defaults.max_attempts;
 	terms->retry_delay = defaults.retry_delay;
 	terms->timeout = defaults.timeout >= 0 ? defaults.timeout : default_timeout();
