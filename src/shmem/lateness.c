@@ -18,70 +18,60 @@
 
 #include "lateness.h"
 
-/* A database's histogram has 2^SUB_BITS buckets for each power of two. */
-#define SUB_BITS	3
-#define SUB_BUCKETS (1 << SUB_BITS)
+/* A histogram has 2^sub_bits buckets for each power of two. */
+#define SUB_BITS		3
+#define LANE_SUB_BITS	1
 
-/* The first bucket of a lane counts all values below 2^LANE_LOWEST_BIT microseconds. */
-#define LANE_LOWEST_BIT	6
+/* The first bucket of a lane contains two units of this length, in us. */
+#define LANE_UNIT_US	32
 
 /* When a bucket of a lane reaches this count, all buckets of the lane are halved. */
 #define LANE_COUNT_MAX	(UINT32_C(1) << 31)
 
-/* Returns the bucket of a database's histogram for this lateness. */
+/* Returns the bucket of a value.  The first 2^sub_bits buckets are for one value each. */
 static int
-bucket_of(uint64 us)
+bucket_of(uint64 value, int sub_bits)
 {
 	int			shift;
 
-	if (us < SUB_BUCKETS)
-		return (int) us;
-	shift = pg_leftmost_one_pos64(us) - SUB_BITS;
-	return (shift + 1) * SUB_BUCKETS + (int) ((us >> shift) - SUB_BUCKETS);
+	if (value >> sub_bits == 0)
+		return (int) value;
+	shift = pg_leftmost_one_pos64(value) - sub_bits;
+	return (shift << sub_bits) + (int) (value >> shift);
 }
 
-/* Returns the middle of the bucket, in microseconds. */
+/* Returns the middle of a bucket. */
 static double
-bucket_value(int bucket)
+bucket_value(int bucket, int sub_bits)
 {
-	int			shift = bucket / SUB_BUCKETS - 1;
-	double		width;
+	int			sub_buckets = 1 << sub_bits;
+	int			shift = bucket / sub_buckets - 1;
 
-	if (bucket < SUB_BUCKETS)
+	if (shift < 0)
 		return bucket;
-	width = (double) (UINT64CONST(1) << shift);
-	return (SUB_BUCKETS + bucket % SUB_BUCKETS + 0.5) * width;
+	return (sub_buckets + bucket % sub_buckets + 0.5) * (UINT64CONST(1) << shift);
 }
 
 /* Returns the bucket of a lane's histogram for this lateness. */
 static int
 lane_bucket_of(uint64 us)
 {
-	int			bit;
-	int			bucket;
+	int			bucket = bucket_of(us / LANE_UNIT_US, LANE_SUB_BITS) - 1;
 
-	if (us < 1 << LANE_LOWEST_BIT)
-		return 0;
-	bit = pg_leftmost_one_pos64(us);
-	bucket = 1 + 2 * (bit - LANE_LOWEST_BIT) + (int) ((us >> (bit - 1)) & 1);
-	return Min(bucket, DW_LANE_BUCKETS - 1);
+	return Max(Min(bucket, DW_LANE_BUCKETS - 1), 0);
 }
 
-/* Returns the middle of the bucket, in microseconds. */
+/* Returns the middle of a lane's bucket, in microseconds. */
 static double
 lane_bucket_value(int bucket)
 {
-	double		power = (double) (UINT64CONST(1) << (LANE_LOWEST_BIT + (bucket - 1) / 2));
-
-	if (bucket == 0)
-		return (1 << LANE_LOWEST_BIT) / 2;
-	return power * ((bucket - 1) % 2 == 0 ? 1.25 : 1.75);
+	return bucket_value(bucket + 1, LANE_SUB_BITS) * LANE_UNIT_US;
 }
 
 void
 dw_lateness_init(DwLateness *lateness)
 {
-	StaticAssertStmt((64 - SUB_BITS + 1) * SUB_BUCKETS <= DW_LATENESS_BUCKETS,
+	StaticAssertStmt((64 - SUB_BITS + 1) << SUB_BITS <= DW_LATENESS_BUCKETS,
 					 "too few buckets");
 	pg_atomic_init_u64(&lateness->max, 0);
 	for (int i = 0; i < DW_LATENESS_BUCKETS; i++)
@@ -111,7 +101,7 @@ raise_to(pg_atomic_uint64 *max, uint64 value)
 void
 dw_count_lateness(DwLateness *lateness, uint64 us)
 {
-	pg_atomic_fetch_add_u64(&lateness->buckets[bucket_of(us)], 1);
+	pg_atomic_fetch_add_u64(&lateness->buckets[bucket_of(us, SUB_BITS)], 1);
 	raise_to(&lateness->max, us);
 }
 
@@ -169,7 +159,7 @@ dw_lateness_below(DwLateness *lateness, uint64 us)
 {
 	uint64		n = 0;
 
-	for (int i = 0; i < bucket_of(us); i++)
+	for (int i = 0; i < bucket_of(us, SUB_BITS); i++)
 		n += pg_atomic_read_u64(&lateness->buckets[i]);
 	return n;
 }
@@ -189,7 +179,7 @@ dw_lateness_percentile(DwLateness *lateness, double fraction)
 	{
 		seen += pg_atomic_read_u64(&lateness->buckets[i]);
 		if (seen >= fraction * total)
-			return Min(bucket_value(i), (double) pg_atomic_read_u64(&lateness->max));
+			return Min(bucket_value(i, SUB_BITS), (double) pg_atomic_read_u64(&lateness->max));
 	}
 	return (double) pg_atomic_read_u64(&lateness->max);
 }
