@@ -12,10 +12,6 @@
  * The table lock protects the array dw_lanes and its hash table.  The ready lock of the database
  * protects lists and pauses, which executors and the timer change often.
  *
- * Since an executor runs the tasks of one owner only, each owner has a list of its lanes with ready
- * tasks, in the order of turns.  Lanes of the same owner and queue with different priorities are
- * peers: they share one turn, in which one task is taken (ready.c).  Paused lanes are in no list.
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -69,6 +65,26 @@ dw_lanes_request(void)
 					 .ptr = &lane_index);
 }
 
+/* Initializes a lane without tasks in memory, except for its identity and generation. */
+static void
+init_lane(DwLane *lane)
+{
+	char	   *behind = (char *) &lane->generation + sizeof(lane->generation);
+
+	memset(behind, 0, (char *) lane + sizeof(DwLane) - behind);
+	pg_atomic_init_u64(&lane->horizon, (uint64) PG_INT64_MIN);
+	pg_atomic_init_u64(&lane->next_far, (uint64) DW_NEVER);
+	pg_atomic_init_u64(&lane->reload_from, (uint64) DW_NEVER);
+	lane->cursor_due = lane->cursor_id = PG_INT64_MIN;
+	lane->refill_at = PG_UINT32_MAX;
+	dw_list_init(&lane->ready);
+	dw_lane_groups_init(&lane->groups);
+	lane->batch_size = DW_BATCH_MAX;
+	lane->recheck_at = lane->recheck_from = DW_NEVER;
+	dw_counters_init(&lane->counters);
+	dw_lane_lateness_init(&lane->lateness);
+}
+
 /* Makes all places of lanes free.  Called whenever shared memory is created. */
 void
 dw_lanes_init(void)
@@ -77,13 +93,9 @@ dw_lanes_init(void)
 	{
 		DwLane	   *lane = &dw_lanes[i];
 
-		memset(lane, 0, sizeof(DwLane));
+		init_lane(lane);
+		lane->database = InvalidOid;
 		pg_atomic_init_u32(&lane->generation, 1);
-		pg_atomic_init_u64(&lane->horizon, (uint64) PG_INT64_MIN);
-		pg_atomic_init_u64(&lane->next_far, (uint64) DW_NEVER);
-		pg_atomic_init_u64(&lane->reload_from, (uint64) DW_NEVER);
-		dw_counters_init(&lane->counters);
-		dw_lane_lateness_init(&lane->lateness);
 		lane->next = i + 1 < dw_max_lanes ? i + 1 : DW_NO_LANE;
 	}
 	dw_shared->free_lane = 0;
@@ -94,21 +106,20 @@ dw_lanes_init(void)
 DwLaneRef
 dw_lane_ref(DwLane *lane)
 {
-	DwLaneRef	ref;
-
-	ref.index = lane - dw_lanes;
-	ref.generation = pg_atomic_read_u32(&lane->generation);
-	return ref;
+	return (DwLaneRef) {
+		.index = lane - dw_lanes, .generation = pg_atomic_read_u32(&lane->generation)
+	};
 }
 
 /* Makes a hint from the entry, which returns the task to the timer. */
 DwHint
 dw_entry_hint(const DwEntry *entry)
 {
-	DwHint		hint = {.due = entry->due, .id = entry->id};
+	DwHint		hint = {
+		.due = entry->due, .id = entry->id, .lane = dw_lane_ref(&dw_lanes[entry->lane])
+	};
 
 	ItemPointerSet(&hint.tid, entry->block, dw_entry_offset(entry));
-	hint.lane = dw_lane_ref(&dw_lanes[entry->lane]);
 	return hint;
 }
 
@@ -164,38 +175,15 @@ take_free_lane(DwDatabase *db, const LaneKey *key)
 	lane = &dw_lanes[dw_shared->free_lane];
 	dw_shared->free_lane = lane->next;
 	dw_shared->nlanes++;
-
+	init_lane(lane);
 	lane->database = key->database;
 	lane->owner = key->owner;
 	lane->queue = key->queue;
 	lane->priority = key->priority;
 	lane->owner_place = dw_owner_enter(db, key->owner);
 	dw_lane_owner(lane)->nlanes++;
-	pg_atomic_write_u64(&lane->horizon, (uint64) PG_INT64_MIN);
-	pg_atomic_write_u64(&lane->next_far, (uint64) DW_NEVER);
-	pg_atomic_write_u64(&lane->reload_from, (uint64) DW_NEVER);
-	lane->cursor_due = PG_INT64_MIN;
-	lane->cursor_id = PG_INT64_MIN;
-	lane->waiting = 0;
-	lane->load_after = 0;
-	lane->orphan = false;
-	lane->refill_at = PG_UINT32_MAX;
 	dw_queue_attach_lane(db, lane);
-	lane->passed_over = 0;
-	lane->waits_since = 0;
-	dw_counters_init(&lane->counters);
-	dw_lane_lateness_init(&lane->lateness);
 	join_peers(db, lane);
-	dw_list_init(&lane->ready);
-	dw_lane_groups_init(&lane->groups);
-	lane->spare_state = DW_SPARE_FREE;
-	lane->is_listed = false;
-	lane->running = 0;
-	lane->load_below = 0;
-	lane->batch_size = DW_BATCH_MAX;
-	lane->alone = 0;
-	lane->recheck_at = lane->recheck_from = DW_NEVER;
-	lane->recheck_interval = lane->recheck_id = 0;
 
 	lane->next = db->lanes;
 	/* the timer reads the list without a lock; only the timer removes lanes */

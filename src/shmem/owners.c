@@ -154,7 +154,6 @@ int32
 dw_owner_enter(DwDatabase *db, Oid role)
 {
 	OwnerKey	key = {db->oid, role};
-	bool		found;
 	OwnerIndexEntry *entry = hash_search(owner_index, &key, HASH_FIND, NULL);
 	DwOwner    *owner;
 
@@ -165,7 +164,7 @@ dw_owner_enter(DwDatabase *db, Oid role)
 	owner->database = db->oid;
 	owner->role = role;
 	owner->turns.first = owner->turns.last = DW_NO_LANE;
-	entry = hash_search(owner_index, &key, HASH_ENTER, &found);
+	entry = hash_search(owner_index, &key, HASH_ENTER, NULL);
 	entry->owner = owner - dw_owners;
 	return entry->owner;
 }
