@@ -190,7 +190,7 @@ dw_hold_database(Oid database)
 	db = dw_database_enter(database, true);
 	if (db == NULL)
 		return;
-	dw_database_hold(db);
+	pg_atomic_fetch_add_u32(&db->holds, 1);
 	holds[nholds].db = db;
 	holds[nholds].subid = GetCurrentSubTransactionId();
 	nholds++;
@@ -207,7 +207,7 @@ release(SubTransactionId subid)
 	{
 		DwDatabase *db = holds[--nholds].db;
 
-		dw_database_release(db);
+		pg_atomic_fetch_sub_u32(&db->holds, 1);
 		dw_database_unpin(db);
 		any = true;
 	}

@@ -57,9 +57,9 @@ request_memory(void *unused)
 	ShmemRequestStruct(.name = "delay_wheel pool",
 					   .size = dw_pool_size(dw_pool_chunks()),
 					   .ptr = (void **) &dw_pool);
-	/* the number of places may be 0, and PostgreSQL 19 refuses a part of size 0 */
+	/* no more workers can run at once; the number may be 0, and PostgreSQL 19 refuses a size of 0 */
 	ShmemRequestStruct(.name = "delay_wheel executors",
-					   .size = mul_size(Max(dw_executor_places(), 1), sizeof(DwExecutor)),
+					   .size = mul_size(Max(max_worker_processes, 1), sizeof(DwExecutor)),
 					   .ptr = (void **) &dw_executors);
 	ShmemRequestStruct(.name = "delay_wheel queues",
 					   .size = mul_size(dw_max_queues, sizeof(DwQueue)),
@@ -132,12 +132,12 @@ init_memory(void *unused)
 		dw_shared->salt = (uint64) dw_now();
 	dw_logins_init(&dw_shared->logins);
 	dw_shared->other_workers = count_other_workers();
-	dw_shared->nexecutors = dw_executor_places();
+	dw_shared->nexecutors = max_worker_processes;
 	dw_shared->database_size = dw_database_size();
 
 	dw_pool_init(dw_pool, dw_pool_chunks());
 
-	memset(dw_executors, 0, sizeof(DwExecutor) * dw_executor_places());
+	memset(dw_executors, 0, sizeof(DwExecutor) * max_worker_processes);
 	dw_each_executor(e)
 	{
 		pg_atomic_init_u32(&e->xid, InvalidTransactionId);

@@ -139,7 +139,7 @@ current_table(DwDatabase *db)
 static BlockNumber
 room(DwDatabase *db)
 {
-	BlockNumber known = db ? dw_history_known_room(&db->sweeper_news) : 0;
+	BlockNumber known = db ? pg_atomic_read_u32(&db->sweeper_news.history_room) : 0;
 
 	return known > 0 ? known : dw_history_max_pages() / 2;
 }

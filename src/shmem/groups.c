@@ -62,6 +62,7 @@
 #include "postgres.h"
 
 #include "common/hashfn.h"
+#include "miscadmin.h"
 #include "port/pg_bitutils.h"
 #include "storage/shmem.h"
 #include "storage/spin.h"
@@ -103,6 +104,9 @@
 
 #define NO_PLACE		(-1)
 
+/* Reserved places, for lanes without an open group: one per executor. */
+#define RESERVED_PLACES	((uint32) max_worker_processes)
+
 /* All databases share the places, so the table has a spinlock of its own. */
 typedef struct Table
 {
@@ -116,17 +120,10 @@ typedef struct Table
 static Table *table = NULL;
 static DwGroup *places = NULL;
 
-/* Returns the number of reserved places, for lanes without an open group: one per executor. */
-static uint32
-reserved_places(void)
-{
-	return dw_executor_places();
-}
-
 static uint32
 all_places(void)
 {
-	return dw_max_groups + reserved_places();
+	return dw_max_groups + RESERVED_PLACES;
 }
 
 /* Requests shared memory. */
@@ -243,7 +240,7 @@ new_place(DwLane *lane, uint32 hash, bool by_reserve)
 	DwGroup    *group = NULL;
 
 	SpinLockAcquire(&table->lock);
-	if (table->nfree > (by_reserve ? 0 : reserved_places()))
+	if (table->nfree > (by_reserve ? 0 : RESERVED_PLACES))
 	{
 		group = &places[table->free];
 		table->free = group->next;
@@ -296,7 +293,7 @@ give_place_back(DwGroup *group)
 bool
 dw_group_places_are_short(void)
 {
-	return table->nfree <= reserved_places();
+	return table->nfree <= RESERVED_PLACES;
 }
 
 /*---- States ----*/
@@ -1142,14 +1139,6 @@ dw_group_release(DwDatabase *db, int16 queue, uint32 hash)
 	if (place != NULL && place->external)
 		return news_for_receivers(place, opened, wakes_at);
 	return opened != DW_NO_LANE ? DW_AWAKE : wakes_at;
-}
-
-/* Ends the holds of all groups of the database.  The caller looks for executors and receivers. */
-void
-dw_groups_release_all(DwDatabase *db)
-{
-	dw_each_lane(lane, db)
-		dw_groups_obey_limits(lane);
 }
 
 /*---- All groups of a lane ----*/

@@ -150,7 +150,6 @@ extern void dw_group_taken(const DwEntry *entry, DwGroupTaken *taken);
 extern bool dw_group_hold_taken(const DwEntry *entry, const DwGroupTaken *taken, TimestampTz until, bool full);
 extern TimestampTz dw_group_end_taken(int32 lane, DwGroupTaken *taken, bool begun, TimestampTz leased_until);
 extern TimestampTz dw_group_release(DwDatabase *db, int16 queue, uint32 hash);
-extern void dw_groups_release_all(DwDatabase *db);
 extern uint32 dw_groups_filter(DwDatabase *db, DwLane *lane, DwKeep keep, void *arg);
 extern void dw_groups_obey_limits(DwLane *lane);
 

@@ -174,27 +174,6 @@ dw_database_set_name(DwDatabase *db, const char *name)
 	LWLockRelease(dw_shared->table_lock);
 }
 
-/* Notes that a command needs the database without our sessions.  The caller has a pin. */
-void
-dw_database_hold(DwDatabase *db)
-{
-	pg_atomic_fetch_add_u32(&db->holds, 1);
-}
-
-/* Notes that a command that needed the database without our sessions has ended. */
-void
-dw_database_release(DwDatabase *db)
-{
-	pg_atomic_fetch_sub_u32(&db->holds, 1);
-}
-
-/* Notes whether delay_wheel.enabled is off in the database.  Called by the timer. */
-void
-dw_database_disable(DwDatabase *db, bool disabled)
-{
-	pg_atomic_write_u32(&db->disabled, disabled ? 1 : 0);
-}
-
 /* Returns true if a place is free for a new database. */
 bool
 dw_database_place_free(void)

@@ -21,9 +21,6 @@ extern DwDatabase *dw_database_find_pin(Oid database);
 extern void dw_database_unpin(DwDatabase *db);
 extern bool dw_database_give_back(DwDatabase *db);
 extern void dw_database_set_name(DwDatabase *db, const char *name);
-extern void dw_database_hold(DwDatabase *db);
-extern void dw_database_release(DwDatabase *db);
-extern void dw_database_disable(DwDatabase *db, bool disabled);
 extern bool dw_database_place_free(void);
 extern void dw_quota_update(void);
 

@@ -100,13 +100,6 @@ dw_process_follows_rest(const DwProcess *process)
 	return process->end == DW_PROCESS_RESTS;
 }
 
-/* Returns true if the process sleeps beyond this time.  No barrier. */
-static inline bool
-dw_process_sleeps_beyond(DwProcess *process, TimestampTz needed)
-{
-	return dw_atomic_read(&process->sleep_until) > needed;
-}
-
 /*
  * Returns how often the process was woken.  The latch alone is not enough, since PostgreSQL resets
  * it when the process waits for a lock or a buffer.  So a process reads this number before it looks

@@ -74,13 +74,6 @@ dw_database_size(void)
 								   mul_size(DW_LANE_WORDS, sizeof(pg_atomic_uint64))));
 }
 
-/* Returns the number of places for executors: no more workers can run at once. */
-uint32
-dw_executor_places(void)
-{
-	return max_worker_processes;
-}
-
 void
 dw_require_shared(void)
 {
@@ -203,7 +196,7 @@ dw_wake_timer(DwDatabase *db, TimestampTz needed)
 	pg_memory_barrier();
 	if (dw_process_is_there(&db->timer))
 	{
-		if (dw_process_sleeps_beyond(&db->timer, needed))
+		if (dw_atomic_read(&db->timer.sleep_until) > needed)
 			(void) dw_process_wake(&db->timer);
 		return;
 	}

@@ -390,7 +390,6 @@ extern uint32 dw_lane_executors(void);
 extern char *dw_databases;
 extern uint32 dw_pool_chunks(void);
 extern Size dw_database_size(void);
-extern uint32 dw_executor_places(void);
 extern bool dw_may_see_database(const DwDatabase *db);
 
 /* A loop over all places of databases, in use or free. */

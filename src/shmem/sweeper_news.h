@@ -153,13 +153,6 @@ dw_history_known_table(DwSweeperNews *news)
 	return (int) pg_atomic_read_u32(&news->history_current) - 1;
 }
 
-/* Returns the maximum number of pages of the current history table, or 0 if not known yet. */
-static inline BlockNumber
-dw_history_known_room(DwSweeperNews *news)
-{
-	return pg_atomic_read_u32(&news->history_room);
-}
-
 /* Notes whether the history is full.  Returns true if the history has just become full. */
 static inline bool
 dw_history_becomes_full(DwSweeperNews *news, bool full)

@@ -229,13 +229,6 @@ dw_nameless_note(DwTimerNews *news)
 	pg_atomic_fetch_add_u32(&news->nameless, 1);
 }
 
-/* Returns an upper bound of the number of open prepared transactions with unknown names. */
-static inline uint32
-dw_nameless_read(DwTimerNews *news)
-{
-	return pg_atomic_read_u32(&news->nameless);
-}
-
 /*
  * Sets the number of prepared transactions with unknown names to 0, if it is still the number that
  * the caller has read.

@@ -767,7 +767,7 @@ note_nameless_end(void)
 	db = dw_my_database_find();
 	if (db == NULL)
 		return;
-	nameless = dw_nameless_read(&db->timer_news);
+	nameless = pg_atomic_read_u32(&db->timer_news.nameless);
 	if (nameless == 0 || !dw_catalog_lookup(&cat))
 		return;
 	dw_touch_all();

@@ -181,7 +181,7 @@ obey_clock(void)
 static void
 obey_settings(void)
 {
-	dw_database_disable(db, !dw_enabled);
+	pg_atomic_write_u32(&db->disabled, dw_enabled ? 0 : 1);
 	dw_dispatch_end_surplus(db);
 	dw_retention_obey_settings(db);
 	/* more executors, or tasks of superusers, may be allowed now, or the window be longer */
@@ -370,7 +370,8 @@ let_groups_go(void)
 	if (!dw_news_take(&db->timer_news, DW_NEWS_GROUPS))
 		return;
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	dw_groups_release_all(db);
+	dw_each_lane(lane, db)
+		dw_groups_obey_limits(lane);
 	LWLockRelease(dw_ready_lock(db));
 	dw_news_tell(&db->timer_news, DW_NEWS_EXECUTORS);
 }
