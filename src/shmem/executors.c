@@ -145,14 +145,10 @@ dw_executor_since(DwDatabase *db, int64 id)
 	TimestampTz since = 0;
 
 	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
-	for (uint32 i = 0; i < dw_shared->nexecutors && since == 0; i++)
-	{
-		const DwExecutor *e = &dw_executors[i];
-
-		if (e->database == MyDatabaseId && e->state == DW_EXECUTOR_BUSY && !e->in_batch &&
-			e->current.id == id)
+	dw_each_executor(e)
+		if (since == 0 && e->database == MyDatabaseId && e->state == DW_EXECUTOR_BUSY &&
+			!e->in_batch && e->current.id == id)
 			since = e->since;
-	}
 	LWLockRelease(dw_ready_lock(db));
 	return since;
 }
@@ -314,14 +310,11 @@ dw_executor_end_turn_elsewhere(Oid database)
 {
 	DwExecutor *last = dw_executor_idle_longest(database, false, InvalidOid, 0);
 
-	for (uint32 i = 0; i < dw_shared->nexecutors && (last == NULL || last->state != DW_EXECUTOR_IDLE); i++)
-	{
-		DwExecutor *e = &dw_executors[i];
-
-		if (e->database != database && e->state == DW_EXECUTOR_BUSY && !e->must_exit &&
-			(last == NULL || e->since > last->since))
-			last = e;
-	}
+	if (last == NULL)
+		dw_each_executor(e)
+			if (e->database != database && e->state == DW_EXECUTOR_BUSY && !e->must_exit &&
+				(last == NULL || e->since > last->since))
+				last = e;
 	if (last == NULL)
 		return false;
 	end_elsewhere(last);

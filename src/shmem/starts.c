@@ -86,45 +86,48 @@ counts(DwLack *lack)
 	return dw_lack_since(lack) != 0 && dw_uptime() - dw_atomic_read(&lack->seen) < SEEN_US;
 }
 
-/*
- * If this lack counts and is older than *oldest, sets *oldest to this lack, and *who to its
- * process.
- */
+/* If this lack counts and is older than *oldest, sets *oldest to this lack. */
 static void
-take_older(DwLack *lack, DwProcess *process, DwLack **oldest, DwProcess **who)
+take_older(DwLack *lack, DwLack **oldest)
 {
-	if (!counts(lack) || (*oldest != NULL && dw_lack_since(*oldest) <= dw_lack_since(lack)))
-		return;
-	*oldest = lack;
-	*who = process;
+	if (counts(lack) && (*oldest == NULL || dw_lack_since(*oldest) > dw_lack_since(lack)))
+		*oldest = lack;
 }
 
-/*
- * Returns the oldest lack that competes with this start, or NULL if no process waits.  Sets *who to
- * the waiting process.
- */
+/* Returns the oldest lack that competes with this start, or NULL if no process waits. */
 static DwLack *
-find_oldest(DwStart start, DwProcess **who)
+find_oldest(DwStart start)
 {
 	bool		leaves = timer_leaves_a_worker();
+	bool		timers = leaves || start == DW_START_TIMER;
+	bool		others = leaves || start == DW_START_OTHER;
 	DwLack	   *oldest = NULL;
 
-	*who = NULL;
-	if (leaves || start == DW_START_TIMER)
-		take_older(&dw_shared->launcher.lack, &dw_shared->launcher, &oldest, who);
-	if (leaves || start == DW_START_OTHER)
-		take_older(&dw_shared->look_lack, &dw_shared->launcher, &oldest, who);
+	if (timers)
+		take_older(&dw_shared->launcher.lack, &oldest);
+	if (others)
+		take_older(&dw_shared->look_lack, &oldest);
 	dw_each_database(db)
 	{
-		if (leaves || start == DW_START_TIMER)
-			take_older(&db->timer.lack, &dw_shared->launcher, &oldest, who);
-		if (leaves || start == DW_START_OTHER)
+		if (timers)
+			take_older(&db->timer.lack, &oldest);
+		if (others)
 		{
-			take_older(&db->sweeper.lack, &db->timer, &oldest, who);
-			take_older(&db->executors_lack, &db->timer, &oldest, who);
+			take_older(&db->sweeper.lack, &oldest);
+			take_older(&db->executors_lack, &oldest);
 		}
 	}
 	return oldest;
+}
+
+/* Returns the process that tries to end this lack. */
+static DwProcess *
+waiting_process(const DwLack *lack)
+{
+	dw_each_database(db)
+		if (lack == &db->sweeper.lack || lack == &db->executors_lack)
+			return &db->timer;
+	return &dw_shared->launcher;
 }
 
 /*
@@ -134,14 +137,13 @@ find_oldest(DwStart start, DwProcess **who)
 bool
 dw_start_may_be_tried(DwLack *lack, DwStart start)
 {
-	DwProcess  *who;
 	DwLack	   *oldest;
 
 	if (lack != NULL)
 		pg_atomic_write_u64(&lack->seen, (uint64) dw_uptime());
 	if (start == DW_START_TIMER && !timer_leaves_a_worker())
 		return false;
-	oldest = find_oldest(start, &who);
+	oldest = find_oldest(start);
 	return oldest == NULL ||
 		(oldest == lack && dw_atomic_read(&dw_shared->pauses[start].retry_at) <= dw_uptime());
 }
@@ -219,9 +221,7 @@ dw_turn_is_over(int64 began)
 bool
 dw_starts_are_awaited(void)
 {
-	DwProcess  *who;
-
-	return find_oldest(DW_START_OTHER, &who) != NULL;
+	return find_oldest(DW_START_OTHER) != NULL;
 }
 
 /*
@@ -272,14 +272,13 @@ dw_start_refused(DwLack *lack, DwStart start, Oid database)
 	DwStartPause *pause = &dw_shared->pauses[start];
 	int64		now = dw_uptime();
 	int64		us;
-	DwProcess  *who;
 
 	if (lack != NULL && dw_lack_since(lack) == 0)
 	{
 		pg_atomic_write_u64(&lack->seen, (uint64) now);
 		pg_atomic_write_u64(&lack->since, (uint64) now);
 	}
-	if (find_oldest(start, &who) != lack || dw_atomic_read(&pause->retry_at) > now)
+	if (find_oldest(start) != lack || dw_atomic_read(&pause->retry_at) > now)
 		return;
 	if (lack != NULL)
 	{
@@ -295,9 +294,7 @@ dw_start_refused(DwLack *lack, DwStart start, Oid database)
 int64
 dw_start_wait(const DwLack *lack, DwStart start)
 {
-	DwProcess  *who;
-
-	if (find_oldest(start, &who) != lack)
+	if (find_oldest(start) != lack)
 		return LOOK_US;
 	return Max(dw_atomic_read(&dw_shared->pauses[start].retry_at) - dw_uptime(), 0);
 }
@@ -308,12 +305,13 @@ go_on(void)
 {
 	for (int start = 0; start < DW_STARTS; start++)
 	{
-		DwProcess  *who;
+		DwLack	   *oldest;
 
 		pg_atomic_write_u64(&dw_shared->pauses[start].us, 0);
 		pg_atomic_write_u64(&dw_shared->pauses[start].retry_at, 0);
-		if (find_oldest(start, &who) != NULL)
-			(void) dw_process_wake(who);
+		oldest = find_oldest(start);
+		if (oldest != NULL)
+			(void) dw_process_wake(waiting_process(oldest));
 	}
 }
 
