@@ -259,7 +259,7 @@ new_place(DwLane *lane, uint32 hash, bool by_reserve)
 		return NULL;
 	group->state = DW_GROUP_IDLE;
 	group->running = group->count = 0;
-	group->rests = group->is_hungry = false;
+	group->is_hungry = false;
 	forget_left(group);
 	group->held_until = group->tried_id = 0;
 	group->held_full = false;
@@ -361,9 +361,8 @@ leave_state(DwGroup *group)
 	}
 	else if (group->state == DW_GROUP_ASLEEP)
 		pairingheap_remove(&groups->asleep, &group->sleeper);
-	else if (group->rests)
+	else if (group->state == DW_GROUP_RESTING)
 		dlist_delete(&group->turn);
-	group->rests = false;
 	group->state = DW_GROUP_IDLE;
 }
 
@@ -381,6 +380,8 @@ enter_state(DwGroup *group, DwGroupState state)
 	}
 	else if (state == DW_GROUP_ASLEEP)
 		pairingheap_add(&groups->asleep, &group->sleeper);
+	else if (state == DW_GROUP_RESTING)
+		dlist_push_tail(&groups->resting, &group->turn);
 }
 
 /* Returns the limits of this group of the lane's queue, or NULL if it has none. */
@@ -470,16 +471,16 @@ update_state(DwGroup *group, TimestampTz now)
 		return;
 	leave_state(group);
 	group->wakes_at = wakes_at;
-	if (state != DW_GROUP_IDLE)
-		enter_state(group, state);
-	else if (group->running == 0 && group->left_due == DW_NEVER)
+	if (state == DW_GROUP_IDLE && group->running == 0 && group->left_due == DW_NEVER)
 	{
-		group->rests = rate_is_in_use(group, now);
-		if (group->rests)
-			dlist_push_tail(&dw_lanes[group->lane].groups.resting, &group->turn);
-		else
+		if (!rate_is_in_use(group, now))
+		{
 			give_place_back(group);
+			return;
+		}
+		state = DW_GROUP_RESTING;
 	}
+	enter_state(group, state);
 }
 
 /* Ends the hold of the group.  Processes that read its state before must not hold the group. */
@@ -587,14 +588,6 @@ group_of_entry(DwDatabase *db, DwLane *lane, const DwEntry *entry, bool by_reser
 }
 
 /*---- Ready tasks of groups ----*/
-
-/* Returns the group of this link in DwLaneGroups.hungry. */
-static DwGroup *
-group_that_hungers(dlist_node *node)
-{
-	/* cppcheck-suppress nullPointer ; the macro asks NULL for a type */
-	return dlist_container(DwGroup, hunger, node);
-}
 
 /* Returns how many ready tasks a group may have in memory. */
 static uint32
@@ -784,7 +777,8 @@ dw_groups_feed(DwDatabase *db, DwLane *lane, DwGroupLeft *left, uint32 *room)
 
 	if (!dw_groups_are_hungry(lane))
 		return false;
-	group = group_that_hungers(dlist_head_node(&lane->groups.hungry));
+	/* cppcheck-suppress nullPointer ; the macro asks NULL for a type */
+	group = dlist_container(DwGroup, hunger, dlist_head_node(&lane->groups.hungry));
 	still_hunger(group);
 	left->hash = group->hash;
 	left->due = group->left_due;

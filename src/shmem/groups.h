@@ -31,6 +31,7 @@
 typedef enum DwGroupState
 {
 	DW_GROUP_IDLE = 0,			/* has no ready task */
+	DW_GROUP_RESTING,			/* has no task, but its rate is in use */
 	DW_GROUP_OPEN,				/* has ready tasks, and waits for its turn */
 	DW_GROUP_FULL,				/* has ready tasks, but its limit allows no more running tasks */
 	DW_GROUP_ASLEEP				/* has ready tasks, but may begin none before wakes_at */
@@ -68,7 +69,6 @@ typedef struct DwGroup
 	int64		tried_id;		/* id of the last task tried because it comes first in order */
 	dlist_node	of_lane;		/* in DwLaneGroups.all */
 	dlist_node	turn;			/* link in DwLaneGroups.open or DwLaneGroups.resting */
-	bool		rests;			/* the group is in DwLaneGroups.resting */
 	bool		has_siblings;	/* the group may also have places in other lanes */
 	pairingheap_node sleeper;	/* if asleep: in DwLaneGroups.asleep */
 	int32		next;			/* next place in the bucket or free list; protected by Table.lock */
