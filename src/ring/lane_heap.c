@@ -5,9 +5,7 @@
  *
  * Run by the timer, in its private memory.
  *
- * A lane (one combination of owner, queue and priority) is only a number here.  A database may have
- * thousands of lanes.  The timer uses this binary heap to find the few lanes whose time has come
- * without looking at all lanes.  The heap stores the position of each lane, so that the key of any
+ * A lane is only a number here.  The heap stores the position of each lane, so that the key of any
  * lane can be changed.
  *
  * This file is also compiled without a server, with DW_STANDALONE, into a test.

@@ -3,15 +3,8 @@
  * ring.c
  *	  The ring of slots, the lists of chunks, and the pool of chunks.
  *
- * Run by timers and executors.  Only the timer of a database changes its ring.  The timer fills the
- * ready lists of lanes, and executors empty them.  The timers and executors of all databases share
- * the pool.  Terms are explained in ring.h.
- *
- * Locks: the caller serializes access to a ring or a list, by a lock of its choice.  The pool's own
- * members and the accounts change only under pool->lock, a spinlock that is held for a few
- * instructions.  A process that holds pool->lock acquires no other lock.
- *
- * No function raises an error or allocates memory.  If the pool is exhausted, a function changes
+ * Run by timers and executors.  README.md explains the terms, and which locks callers need.  No
+ * function raises an error or allocates memory.  If the pool is exhausted, a function changes
  * nothing, and its result shows this.
  *
  *-------------------------------------------------------------------------
@@ -39,10 +32,7 @@ typedef struct KeepBounds
 StaticAssertDecl(sizeof(DwEntry) == 24, "an entry must have 24 bytes");
 StaticAssertDecl(sizeof(DwChunk) == 1024, "a chunk must have 1024 bytes");
 
-/* ----------------------------------------------------------------
- *		The pool
- * ----------------------------------------------------------------
- */
+/*---- The pool ----*/
 
 static inline DwChunk *
 get_chunk(DwPool *pool, uint32 chunkno)
@@ -160,7 +150,7 @@ dw_pool_reclaim(DwPool *pool, DwAccount *acct)
 	SpinLockRelease(&pool->lock);
 }
 
-/*---------------------------------------------------------------- Lists of entries * No chunk in a list is empty, but each chunk may be partly filled. ----------------------------------------------------------------*/
+/*---- Lists of entries: no chunk in a list is empty, but each may be partly filled ----*/
 
 /* Initializes an empty list. */
 void
@@ -452,10 +442,7 @@ dw_list_append(DwPool *pool, DwList *list, DwList *more)
 	dw_list_init(more);
 }
 
-/* ----------------------------------------------------------------
- *		The ring
- * ----------------------------------------------------------------
- */
+/*---- The ring ----*/
 
 static inline uint32
 bitmap_words(uint32 nslots)

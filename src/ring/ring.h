@@ -1,23 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * ring.h
- *	  The ring of slots: a pure data structure.
- *
- * The ring is a timing wheel.  Time is divided into ticks.  The ring has nslots slots; slot number
- * (tick mod nslots) contains the tasks that are due in the tick.  So a slot contains tasks of this
- * turn of the ring and of later turns.  The cycle number of a task is the number of whole turns
- * until it is due.  The cycle number is computed from the due time and never counted down, so a
- * change of the clock cannot make it wrong.
- *
- * An entry is one task in memory, and has 24 bytes.  Entries are stored in chunks of 1 KB.  The
- * chunks come from one bounded pool, which all databases share.  Each chunk stores the number of
- * its database, so that a new timer can free the chunks of a timer that has died.  A slot of the
- * ring is a list of chunks.  A ready list (the due tasks of a lane) is a list of chunks, too.
+ *	  The ring of slots: a pure data structure, which README.md describes.
  *
  * This code uses no catalog and no clock, and does no I/O.  All data is position-independent, for
  * use in shared memory.  With DW_STANDALONE the code is compiled into a test, without a server.
- *
- * Locking: the pool's free list has its own spinlock.  Callers serialize access to lists and rings.
  *
  *-------------------------------------------------------------------------
  */

@@ -3,27 +3,19 @@
  * committing.c
  *	  Visible transactions whose catalog changes may not have reached all processes.
  *
- * Run by sessions and executors that end or claim tasks.
+ * Run by sessions and executors that end or claim tasks.  README.md describes the problem.
  *
- * A commit has three steps: the transaction's rows become visible (1), its catalog invalidations
- * are sent to other processes (2), and its locks are released (3).  An executor that claims a task
- * between steps 1 and 2 uses an outdated catalog cache.  With this cache it could run an old
- * version of a function, or lack a right that the same transaction has granted.
- *
- * So a transaction that has touched tasks and changed catalogs is published: touched.c stores the
- * xid here before the transaction becomes visible, and removes the xid after the locks are
- * released.  COMMIT PREPARED publishes a prepared transaction (ddl.c).  After a process has claimed
- * a task (claim.c, run_now.c), it waits for the xid locks of published transactions that are
- * already visible.  A visible transaction cannot wait for the claim any more, so no deadlock is
- * possible.  The process does not wait for transactions in progress, since it has seen none of
- * their changes.  A transaction that waits for a synchronous standby counts as in progress.
- * delay_wait() waits in the same way (wait.c).
+ * touched.c publishes a transaction that has touched tasks and changed catalogs: it stores the xid
+ * here before the transaction becomes visible, and removes the xid after the locks are released.
+ * COMMIT PREPARED publishes a prepared transaction (ddl.c).  After a process has claimed a task
+ * (claim.c, run_now.c), it waits for published transactions that are already visible.  These cannot
+ * wait for the claim any more, so no deadlock is possible.  A transaction that waits for a
+ * synchronous standby counts as in progress.  delay_wait() waits in the same way (wait.c).
  *
  * The row's xmin cannot replace this list.  If xmin is the xid of a subtransaction, it is not
  * locked any more.  A transaction can also keep or resume a task without a new row version.
  *
- * Usually no transaction is published, and the check costs one atomic read.  The model in
- * test/model calls these steps N1 to N4.
+ * Usually no transaction is published, and the check costs one atomic read.
  *
  *-------------------------------------------------------------------------
  */

@@ -4,10 +4,8 @@
  *	  Finds out whether a process was told to quit or has crashed.
  *
  * Run by executors and their parallel workers, by the other workers of delay_wheel, and by the
- * postmaster.  When the postmaster tells an executor to quit, the executor's signal handler stores
- * this in the executor's place.  When all processes are gone, the postmaster reads these places
- * (look_back), before it frees shared memory.  suspects.c explains how this proves a crash, and how
- * suspects are handled.
+ * postmaster.  Signal handlers note that the postmaster has told the process to quit, and the
+ * postmaster reads the notes (look_back).  README.md explains how this proves a crash.
  *
  * A process is "told" if the postmaster sent SIGQUIT to it, or SIGABRT if send_abort_for_crash is
  * on.  A "helper" is a parallel worker of a task's query.  The executor's place counts its helpers.

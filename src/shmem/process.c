@@ -6,10 +6,9 @@
  * Run by the launcher, timers and sweepers, and by all processes that wake one of them.  The
  * launcher starts timers, and timers start sweepers.
  *
- * These processes work in rounds: they wake, look for work, do it, and sleep.  A process publishes
- * when its round began and until when it sleeps.  A caller publishes its call.  So a reader can
- * detect a process that does not answer: it has begun no round since a call, it sleeps longer than
- * planned, or its round does not end.  No process is woken only for a check.
+ * These processes work in rounds: they wake, look for work, do it, and sleep.  silence.c finds a
+ * process that does not answer: it has begun no round since a call, it sleeps longer than planned,
+ * or its round does not end.
  *
  *-------------------------------------------------------------------------
  */

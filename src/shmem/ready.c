@@ -7,16 +7,11 @@
  * Callers hold the ready lock of the database exclusively, except for functions with another
  * comment.
  *
- * Lanes of one owner take turns.  The lanes of one external queue take turns, too, even if they
- * have different owners.  Lanes of the same owner and queue with different priorities are peers and
- * share one turn: the task comes from the highest priority, or from a lower priority that was
- * passed over PASSED_OVER_MAX times in a row.
+ * README.md describes whose turn it is.  The lanes of one external queue take turns even if they
+ * have different owners.  If the queue of a lane has groups, tasks are in lists of groups, which
+ * take turns, see groups.c.
  *
- * If the queue of a lane has groups, tasks are in lists of groups, which take turns, see groups.c.
- *
- * A batch is a transaction in which an executor runs several tasks of one lane.  Executors with
- * batches of the same lane take tasks at different positions of the list, so that they do not wait
- * for each other's pages of tables and indexes.
+ * A batch is a transaction in which an executor runs several tasks of one lane.
  *
  *-------------------------------------------------------------------------
  */

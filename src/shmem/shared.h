@@ -11,19 +11,7 @@
  * A lane's horizon is a due time.  If a task is due by the horizon, the session that commits the
  * task sends a hint to the database's inbox.  A "place" is an element of a fixed array.
  *
- * Locks, and what each protects:
- *
- * table lock	the fixed arrays: which places of databases, lanes, owners, queues and executors
- *				are in use
- * ring lock	one per database: its ring and account.  Only its timer changes them; views read
- *				them.
- * ready lock	one per database: ready lists, and the current tasks of its executors.  Timer and
- *				executors change them.
- * spinlocks	one for the inbox and one for the last problem of a database
- * (atomics)	committing sessions write these without any lock
- *
- * A process holds at most one of the LWLocks at a time, except that the ready
- * lock may be taken under the table lock.  Pool and inbox spinlocks come last.
+ * README.md describes the locks and their order.
  *
  *-------------------------------------------------------------------------
  */
@@ -352,11 +340,7 @@ typedef struct DwShared
  */
 #define DW_ENTRY_ALONE	0x8000
 
-/*
- * A flag in the offset of an entry: "block" is the hash of the task's group, see groups.c.  The
- * group's list, and later DwExecutor.tid, may store the TID.  Otherwise the executor finds the row
- * by its id.
- */
+/* A flag in the offset of an entry: "block" is the hash of the task's group, see groups.c. */
 #define DW_ENTRY_GROUP	0x4000
 
 /* In shared memory; NULL if the library was not preloaded. */

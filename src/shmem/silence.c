@@ -6,9 +6,8 @@
  * Run by timers, by sessions that read these views, and by sessions at the first use of delay_wheel
  * in a transaction.
  *
- * A process that is stopped (SIGSTOP, a debugger, a frozen cgroup), or waits in vain, cannot report
- * itself.  Other processes detect a silent process by stored times: when it was called, and until
- * when it wanted to sleep (process.c, executors.c).  No process wakes up only for this check, with
+ * Other processes detect a silent process by stored times (process.c, executors.c): a process that
+ * is stopped or waits in vain cannot report itself.  No process wakes up only for this check, with
  * one exception: when an executor that a timer has called is silent for DW_SILENT_US, the timer
  * wakes up once.  So a process that is not needed may be stopped for a long time before it is
  * reported.  An executor that runs a task is never reported, since the task may take any time.

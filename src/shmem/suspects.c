@@ -6,27 +6,12 @@
  * Run by executors, sessions, timers and the launcher, and by the postmaster when it creates shared
  * memory and when all processes are gone.
  *
- * A task that crashes its process makes the server restart.  After the restart the task is overdue,
- * so it would run and crash the server again and again.  The task that caused the crash must be set
- * aside, but not other tasks that ran at the same time.
+ * README.md describes how the suspect is found (crash_watch.c).  executor/README.md describes how a
+ * suspect runs.
  *
- * When a process crashes, the postmaster tells all other processes to quit.  So the process that
- * died without being told has crashed.  Executors note in their places that they were told
- * (crash_watch.c).  When all processes are gone, the postmaster reads these places before it frees
- * shared memory.  If a process died without being told, its task becomes a suspect, or gets one
- * more crash.  If the stop was ordered, no task is blamed.
- *
- * A suspect runs again, but never in a batch.  Soon after the restart, a suspect runs only in a
- * process that has run nothing before (run_task.c).  After three crashes the task is set aside
- * (claim.c).  If the task ends in another way, it is no suspect any more.  To set a task aside, an
- * executor must claim the task.  If the claim crashes the server, too, the task is left alone after
- * this fourth crash.  Otherwise a damaged row would crash the server for ever.
- *
- * Suspects are in an array in shared memory, under a spinlock.  While the server is down, suspects
- * are in a file in the data directory.  The postmaster writes the file before it frees shared
- * memory: without a lock, since no other process is left, and without raising errors.  The
- * postmaster reads and removes the file when it creates shared memory.  If the postmaster is
- * killed, counts start at zero.
+ * The postmaster writes the file before it frees shared memory: without a lock, since no other
+ * process is left, and without raising errors.  It reads and removes the file when it creates
+ * shared memory.  If the postmaster is killed, counts start at zero.
  *
  *-------------------------------------------------------------------------
  */

@@ -3,13 +3,8 @@
  * writers.c
  *	  Transactions that may still commit tasks, and the owners of these tasks.
  *
- * Run by all processes that write tasks, and by the sweeper, which reads the notes.
- *
- * A mark of delay_cancel_all() cancels tasks that have lower numbers than the mark.  The mark
- * exists until no open transaction can commit such tasks any more (sweep.c).  Transactions that
- * write tasks have locked the task table for writing, but the lock does not show the owners of
- * their tasks.  Most transactions write tasks of only one role.  So each transaction that may write
- * tasks stores the role in its process's element of an array.
+ * Run by all processes that write tasks, and by the sweeper, which reads the notes for the marks of
+ * delay_cancel_all() (sweep.c, README.md).  Most transactions write tasks of only one role.
  *
  * For plain SQL an executor hook stores the role at the start of the statement, after the check of
  * rights.  For COPY and apply workers, a row trigger stores the role a moment after the task's
