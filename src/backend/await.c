@@ -38,7 +38,6 @@
 #include "../base/settings.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/ready.h"
-#include "../shmem/receivers.h"
 #include "../shmem/shared.h"
 #include "../task/queues.h"
 #include "../task/task.h"

@@ -69,7 +69,6 @@
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
 #include "../shmem/committing.h"
-#include "../shmem/lanes.h"
 #include "../shmem/shared.h"
 #include "../statement/statement.h"
 #include "../task/task.h"

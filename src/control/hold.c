@@ -39,7 +39,6 @@
 #include "../base/compat.h"
 #include "../base/settings.h"
 #include "../shmem/executors.h"
-#include "../shmem/places.h"
 #include "../shmem/shared.h"
 #include "control.h"
 

@@ -70,12 +70,9 @@
 #include "../base/worker.h"
 #include "../ring/ring.h"
 #include "../shmem/executors.h"
-#include "../shmem/lanes.h"
-#include "../shmem/places.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/ready.h"
 #include "../shmem/shared.h"
-#include "../shmem/starts.h"
 #include "../shmem/suspects.h"
 #include "control.h"
 

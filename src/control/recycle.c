@@ -42,8 +42,6 @@
 #include "../base/clock.h"
 #include "../base/compat.h"
 #include "../shmem/executors.h"
-#include "../shmem/owners.h"
-#include "../shmem/places.h"
 #include "../shmem/shared.h"
 #include "../task/task.h"
 #include "control.h"

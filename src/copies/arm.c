@@ -38,7 +38,6 @@
 #include "../rows/lane_scan.h"
 #include "../rows/task_rows.h"
 #include "../shmem/committing.h"
-#include "../shmem/lanes.h"
 #include "../shmem/shared.h"
 #include "../task/marks.h"
 #include "../task/task.h"

@@ -46,7 +46,6 @@
 #include "../shmem/executors.h"
 #include "../shmem/groups.h"
 #include "../shmem/queue_limits.h"
-#include "../shmem/receivers.h"
 #include "../shmem/shared.h"
 #include "../shmem/suspects.h"
 #include "../shmem/timer_news.h"

@@ -62,7 +62,6 @@
 #include "../shmem/outcome.h"
 #include "../shmem/ready.h"
 #include "../shmem/shared.h"
-#include "../shmem/stats.h"
 #include "../shmem/suspects.h"
 #include "../statement/statement.h"
 #include "../task/task.h"

@@ -39,8 +39,8 @@
 #include "../base/worker.h"
 #include "../rows/catalog.h"
 #include "../rows/lane_scan.h"
+#include "../shmem/executors.h"
 #include "../shmem/shared.h"
-#include "../shmem/stats.h"
 #include "../sweeper/sweeper.h"
 #include "failed.h"
 

@@ -29,7 +29,6 @@
 #include "../ring/lane_heap.h"
 #include "../shmem/groups.h"
 #include "../shmem/shared.h"
-#include "../shmem/starts.h"
 #include "../shmem/suspects.h"
 #include "views.h"
 

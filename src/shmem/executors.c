@@ -23,7 +23,6 @@
 #include "../base/clock.h"
 #include "../base/compat.h"
 #include "executors.h"
-#include "places.h"
 #include "shared.h"
 
 /*

@@ -153,4 +153,12 @@ extern void dw_stop_absorb(void);
 extern void dw_cancel_forget(void);
 extern void dw_cancel_for_task(const DwExecutor *me);
 
+/*---- stats.c: counts starts and outcomes of tasks, for database, lane and queue ----*/
+
+extern void dw_count_begin(DwDatabase *db, DwExecutor *me, int64 us);
+extern void dw_count_end(DwDatabase *db, DwLane *lane, DwOutcome outcome);
+
+extern int64 dw_failed_max_age_us(void);
+extern void dw_failed_recorded(DwDatabase *db, uint64 n);
+
 #endif							/* DW_EXECUTORS_H */

@@ -17,7 +17,6 @@
 #include "../base/clock.h"
 #include "../base/settings.h"
 #include "inbox.h"
-#include "problem.h"
 
 Size
 dw_inbox_bytes(void)

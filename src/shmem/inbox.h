@@ -51,4 +51,19 @@ extern bool dw_inbox_push(DwInbox *inbox, const DwHint *hint, bool *crowded);
 extern uint32 dw_inbox_drain(DwInbox *inbox, DwHint *hints, uint32 max);
 extern bool dw_inbox_is_empty(DwInbox *inbox);
 
+/*---- The last problem of a database, for the view status ----*/
+
+typedef struct DwProblem
+{
+	slock_t		lock;
+	TimestampTz at;
+	char		text[256];		/* empty if no problem has occurred */
+	int			plain;			/* length of the part that quotes no error message */
+} DwProblem;
+
+extern void dw_problem_init(DwProblem *problem);
+extern void dw_problem(DwProblem *problem, const char *text);
+extern void dw_problem_quoting(DwProblem *problem, const char *text, const char *quoted);
+extern TimestampTz dw_problem_read(DwProblem *problem, char *text, Size size, bool all);
+
 #endif							/* DW_INBOX_H */

@@ -26,8 +26,6 @@
 #include "../ring/lane_heap.h"
 #include "../ring/ring.h"
 #include "groups.h"
-#include "lanes.h"
-#include "owners.h"
 #include "queue_limits.h"
 #include "shared.h"
 

@@ -38,4 +38,33 @@ extern uint64 dw_count(DwCounters *counters, DwOutcome outcome, uint64 n);
 /* Names of outcomes for users; NULL for DW_NOT_ENDED. */
 extern const char *const dw_outcome_names[];
 
+/*---- Histograms that show how late tasks start ----*/
+
+#define DW_LATENESS_BUCKETS	512
+#define DW_LANE_BUCKETS		64
+
+/* Histogram of the lateness of a database's tasks, in microseconds. */
+typedef struct DwLateness
+{
+	pg_atomic_uint64 max;
+	pg_atomic_uint64 buckets[DW_LATENESS_BUCKETS];
+} DwLateness;
+
+/* Histogram of the lateness of a lane's tasks, in microseconds. */
+typedef struct DwLaneLateness
+{
+	pg_atomic_uint64 max;
+	pg_atomic_uint32 buckets[DW_LANE_BUCKETS];
+} DwLaneLateness;
+
+extern void dw_lateness_init(DwLateness *lateness);
+extern void dw_count_lateness(DwLateness *lateness, uint64 us);
+extern uint64 dw_lateness_below(DwLateness *lateness, uint64 us);
+extern double dw_lateness_percentile(DwLateness *lateness, double fraction);
+
+extern void dw_lane_lateness_init(DwLaneLateness *lateness);
+extern void dw_count_lane_lateness(DwLaneLateness *lateness, uint64 us);
+extern void dw_lane_lateness_add(DwLaneLateness *sum, DwLaneLateness *lateness);
+extern double dw_lane_lateness_percentile(DwLaneLateness *lateness, double fraction);
+
 #endif							/* DW_OUTCOME_H */

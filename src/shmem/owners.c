@@ -25,8 +25,6 @@
 #include "../base/settings.h"
 #include "../ring/lane_heap.h"
 #include "executors.h"
-#include "owners.h"
-#include "places.h"
 #include "shared.h"
 
 /* Pause after the first failed attempt to get an executor, in us.  The pause doubles each time. */

@@ -18,7 +18,6 @@
 #include "../base/settings.h"
 #include "../ring/lane_heap.h"
 #include "../ring/ring.h"
-#include "places.h"
 #include "shared.h"
 
 /*

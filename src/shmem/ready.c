@@ -24,8 +24,6 @@
 #include "../ring/ring.h"
 #include "executors.h"
 #include "groups.h"
-#include "owners.h"
-#include "places.h"
 #include "queue_limits.h"
 #include "ready.h"
 #include "rollbacks.h"

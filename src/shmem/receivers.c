@@ -34,7 +34,7 @@
 
 #include "../base/clock.h"
 #include "../base/compat.h"
-#include "receivers.h"
+#include "queue_limits.h"
 
 typedef struct Receiver
 {

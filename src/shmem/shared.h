@@ -32,10 +32,8 @@
 #include "../ring/lane_heap.h"
 #include "../ring/ring.h"
 #include "inbox.h"
-#include "lateness.h"
 #include "logins.h"
 #include "outcome.h"
-#include "problem.h"
 #include "process.h"
 #include "rollbacks.h"
 #include "sweeper_news.h"
@@ -432,5 +430,95 @@ dw_lane_held(const DwLane *lane)
 {
 	return lane->waiting + dw_ready_count(lane);
 }
+
+/*---- places.c: places of databases ----*/
+
+extern void dw_database_init(DwDatabase *db);
+
+extern DwDatabase *dw_database_find(Oid database);
+extern DwDatabase *dw_database_enter(Oid database, bool pin);
+extern bool dw_database_pin(DwDatabase *db, Oid database);
+extern DwDatabase *dw_database_find_pin(Oid database);
+extern void dw_database_unpin(DwDatabase *db);
+extern bool dw_database_give_back(DwDatabase *db);
+extern void dw_database_set_name(DwDatabase *db, const char *name);
+extern bool dw_database_place_free(void);
+extern void dw_quota_update(void);
+
+/* Returns true if a command needs the database without sessions of delay_wheel. */
+static inline bool
+dw_database_is_held(DwDatabase *db)
+{
+	return pg_atomic_read_u32(&db->holds) > 0;
+}
+
+/* Returns true if delay_wheel.enabled is off in the database. */
+static inline bool
+dw_database_is_disabled(DwDatabase *db)
+{
+	return pg_atomic_read_u32(&db->disabled) != 0;
+}
+
+/*---- lanes.c: the table of lanes ----*/
+
+extern void dw_lanes_request(void);
+extern void dw_lanes_init(void);
+extern void dw_lanes_leave(DwDatabase *db);
+
+extern bool dw_lane_enter(DwDatabase *db, Oid owner, int16 queue, int16 priority, DwLaneRef *ref);
+extern bool dw_lane_leave(DwDatabase *db, DwLane *lane);
+extern DwLaneRef dw_lane_ref(DwLane *lane);
+
+extern bool dw_owner_has_tasks_elsewhere(Oid owner);
+extern DwHint dw_entry_hint(const DwEntry *entry);
+
+/*---- owners.c: the table of owners of lanes; decides which owners get an executor ----*/
+
+extern int	dw_owner_places(void);
+extern void dw_owners_request(void);
+extern void dw_owners_init(void);
+
+extern int32 dw_owner_enter(DwDatabase *db, Oid role);
+extern void dw_owner_leave(DwOwner *owner);
+extern bool dw_owner_blocked(DwDatabase *db, Oid role, DwBlock reason);
+extern void dw_owner_unblocked(DwDatabase *db, DwOwner *owner);
+extern void dw_owner_lacks_none(DwDatabase *db, DwOwner *owner);
+extern void dw_owners_retry(DwDatabase *db);
+extern void dw_owners_retry_all(DwDatabase *db);
+extern DwOwner *dw_owners_first_lacking(DwDatabase *db);
+extern bool dw_owners_are_blocked(DwDatabase *db);
+extern void dw_owner_retry_first(DwDatabase *db, DwOwner *owner);
+extern void dw_owner_gets_worker(DwDatabase *db, Oid role);
+extern void dw_owner_list(DwDatabase *db, DwOwner *owner);
+
+/* Reasons of blocks as texts, for views and the log. */
+extern const char *const dw_block_texts[];
+
+/*---- starts.c: decides which process may start the next background worker ----*/
+
+extern void dw_lack_note(DwLack *lack, int64 since);
+extern void dw_lack_ends(DwLack *lack);
+extern bool dw_start_may_be_tried(DwLack *lack, DwStart start);
+extern void dw_start_refused(DwLack *lack, DwStart start, Oid database);
+extern int64 dw_start_wait(const DwLack *lack, DwStart start);
+extern bool dw_starts_are_awaited(void);
+extern bool dw_turn_is_over(int64 began);
+extern void dw_worker_leaves(void);
+extern void dw_timers_make_way(bool lacking);
+
+/*---- silence.c: processes of delay_wheel that do not answer ----*/
+
+/* A process that does not answer. */
+typedef struct DwSilent
+{
+	const char *kind;			/* "executor", "timer", "sweeper" or "launcher" */
+	pid_t		pid;			/* 0 if the process has not started */
+	int64		silent_for;		/* in us */
+	pg_atomic_uint64 *told;		/* time of the last log line about a process of this kind */
+} DwSilent;
+
+extern bool dw_silent_next(DwDatabase *db, uint32 *position, DwSilent *found);
+extern void dw_silence_report(DwDatabase *db);
+extern void dw_silence_report_timer(DwDatabase *db);
 
 #endif							/* DW_SHARED_H */

@@ -15,7 +15,6 @@
 #include "outcome.h"
 #include "queue_limits.h"
 #include "shared.h"
-#include "stats.h"
 
 /* Counts the start of the executor's task, "us" microseconds after its due time. */
 void

@@ -58,7 +58,6 @@
 #include "../rows/task_rows.h"
 #include "../shmem/committing.h"
 #include "../shmem/executors.h"
-#include "../shmem/lanes.h"
 #include "../shmem/shared.h"
 #include "../task/marks.h"
 #include "../task/queues.h"

@@ -38,9 +38,7 @@
 #include "../base/worker.h"
 #include "../ending/ending.h"
 #include "../rows/catalog.h"
-#include "../shmem/places.h"
 #include "../shmem/shared.h"
-#include "../shmem/starts.h"
 #include "../shmem/suspects.h"
 #include "sweeper.h"
 

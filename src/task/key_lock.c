@@ -33,7 +33,7 @@
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
-#include "../shmem/receivers.h"
+#include "../shmem/queue_limits.h"
 #include "marks.h"
 #include "task.h"
 

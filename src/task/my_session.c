@@ -20,9 +20,7 @@
 #include "../base/settings.h"
 #include "../base/wing.h"
 #include "../shmem/executors.h"
-#include "../shmem/places.h"
 #include "../shmem/shared.h"
-#include "../shmem/starts.h"
 #include "task.h"
 
 /* The launcher should have started within this time after the start of the server. */

@@ -44,7 +44,7 @@
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
-#include "../shmem/receivers.h"
+#include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
 #include "task.h"
 #include "touched.h"

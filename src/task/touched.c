@@ -78,7 +78,6 @@
 #include "../shmem/committing.h"
 #include "../shmem/executors.h"
 #include "../shmem/groups.h"
-#include "../shmem/lanes.h"
 #include "../shmem/outcome.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"

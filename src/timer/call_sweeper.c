@@ -16,9 +16,7 @@
 #include "../base/clock.h"
 #include "../base/worker.h"
 #include "../rows/catalog.h"
-#include "../shmem/owners.h"
 #include "../shmem/shared.h"
-#include "../shmem/starts.h"
 #include "../task/marks.h"
 #include "timer.h"
 

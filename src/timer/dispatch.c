@@ -54,12 +54,9 @@
 #include "../ring/lane_heap.h"
 #include "../shmem/executors.h"
 #include "../shmem/groups.h"
-#include "../shmem/owners.h"
-#include "../shmem/places.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/ready.h"
 #include "../shmem/shared.h"
-#include "../shmem/starts.h"
 #include "timer.h"
 
 /*

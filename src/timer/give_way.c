@@ -35,7 +35,7 @@
 #include "../base/wing.h"
 #include "../rows/catalog.h"
 #include "../shmem/executors.h"
-#include "../shmem/receivers.h"
+#include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
 #include "../task/task.h"
 #include "timer.h"

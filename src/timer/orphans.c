@@ -41,7 +41,6 @@
 #include "../shmem/executors.h"
 #include "../shmem/ready.h"
 #include "../shmem/shared.h"
-#include "../shmem/stats.h"
 #include "../task/marks.h"
 #include "../task/task.h"
 #include "timer.h"

@@ -31,7 +31,6 @@
 #include "../shmem/groups.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/ready.h"
-#include "../shmem/receivers.h"
 #include "../shmem/shared.h"
 #include "../task/queues.h"
 #include "timer.h"

@@ -33,8 +33,7 @@
 #include "../base/clock.h"
 #include "../base/settings.h"
 #include "../shmem/executors.h"
-#include "../shmem/places.h"
-#include "../shmem/receivers.h"
+#include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
 #include "timer.h"
 

@@ -39,9 +39,7 @@
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
 #include "../shmem/groups.h"
-#include "../shmem/places.h"
 #include "../shmem/shared.h"
-#include "../shmem/starts.h"
 #include "../shmem/suspects.h"
 #include "timer.h"
 
