@@ -37,7 +37,6 @@
 #include "../ending/ending.h"
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
-#include "../shmem/committing.h"
 #include "../shmem/executors.h"
 #include "../shmem/groups.h"
 #include "../shmem/outcome.h"

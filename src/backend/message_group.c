@@ -26,7 +26,6 @@
 #include "../ending/ending.h"
 #include "../rows/lease_scan.h"
 #include "../shmem/groups.h"
-#include "../shmem/ready.h"
 #include "../task/queues.h"
 #include "../task/task.h"
 #include "backend.h"

@@ -64,7 +64,6 @@
 #include "../shmem/groups.h"
 #include "../shmem/outcome.h"
 #include "../shmem/queue_limits.h"
-#include "../shmem/ready.h"
 #include "../shmem/rollbacks.h"
 #include "../shmem/shared.h"
 #include "../task/marks.h"

@@ -32,7 +32,6 @@
 #include "../rows/catalog.h"
 #include "../rows/more.h"
 #include "../rows/task_rows.h"
-#include "../shmem/committing.h"
 #include "../shmem/executors.h"
 #include "../shmem/shared.h"
 #include "../statement/statement.h"

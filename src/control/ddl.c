@@ -68,7 +68,6 @@
 #include "../base/signature.h"
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
-#include "../shmem/committing.h"
 #include "../shmem/shared.h"
 #include "../statement/statement.h"
 #include "../task/task.h"

@@ -70,10 +70,9 @@
 #include "../base/worker.h"
 #include "../ring/ring.h"
 #include "../shmem/executors.h"
+#include "../shmem/groups.h"
 #include "../shmem/queue_limits.h"
-#include "../shmem/ready.h"
 #include "../shmem/shared.h"
-#include "../shmem/suspects.h"
 #include "control.h"
 
 /* Shortest and longest pause before a timer that ended by itself is started again. */

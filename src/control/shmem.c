@@ -24,12 +24,10 @@
 #include "../base/settings.h"
 #include "../base/wing.h"
 #include "../ring/ring.h"
-#include "../shmem/committing.h"
 #include "../shmem/executors.h"
 #include "../shmem/groups.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
-#include "../shmem/suspects.h"
 #include "control.h"
 
 static LWLockPadded *locks = NULL;

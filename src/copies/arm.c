@@ -37,7 +37,6 @@
 #include "../rows/catalog.h"
 #include "../rows/lane_scan.h"
 #include "../rows/task_rows.h"
-#include "../shmem/committing.h"
 #include "../shmem/shared.h"
 #include "../task/marks.h"
 #include "../task/task.h"

@@ -17,7 +17,6 @@
 #include "../shmem/executors.h"
 #include "../shmem/outcome.h"
 #include "../shmem/shared.h"
-#include "../shmem/suspects.h"
 #include "../task/task.h"
 #include "../task/touched.h"
 #include "ending.h"

@@ -46,7 +46,6 @@
 #include "../history/history.h"
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
-#include "../shmem/committing.h"
 #include "../shmem/executors.h"
 #include "../shmem/outcome.h"
 #include "../shmem/shared.h"

@@ -23,7 +23,6 @@
 #include "../rows/catalog.h"
 #include "../rows/more.h"
 #include "../shmem/executors.h"
-#include "../shmem/suspects.h"
 #include "../task/task.h"
 #include "executor.h"
 

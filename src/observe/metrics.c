@@ -27,9 +27,9 @@
 #include "../base/settings.h"
 #include "../base/signature.h"
 #include "../ring/lane_heap.h"
+#include "../shmem/executors.h"
 #include "../shmem/groups.h"
 #include "../shmem/shared.h"
-#include "../shmem/suspects.h"
 #include "views.h"
 
 PG_FUNCTION_INFO_V1(dw_get_waiting);

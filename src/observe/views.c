@@ -47,7 +47,6 @@
 #include "../shmem/groups.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
-#include "../shmem/suspects.h"
 #include "../task/queues.h"
 #include "../task/task.h"
 #include "views.h"

@@ -49,7 +49,6 @@
 #include "../shmem/executors.h"
 #include "../shmem/outcome.h"
 #include "../shmem/shared.h"
-#include "../shmem/suspects.h"
 #include "../task/task.h"
 #include "recurring.h"
 

@@ -36,7 +36,6 @@
 #include "../ending/ending.h"
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
-#include "../shmem/committing.h"
 #include "../shmem/shared.h"
 #include "../sweeper/sweeper.h"
 #include "../task/marks.h"

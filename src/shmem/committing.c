@@ -29,7 +29,7 @@
 #include "utils/inval.h"
 
 #include "../base/compat.h"
-#include "committing.h"
+#include "shared.h"
 
 /* List of the published transactions, in shared memory. */
 typedef struct Committing

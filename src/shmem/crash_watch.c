@@ -27,7 +27,6 @@
 #include "../base/inject.h"
 #include "executors.h"
 #include "shared.h"
-#include "suspects.h"
 
 /* The executor of the task for which this parallel worker runs; NULL in other processes. */
 static DwExecutor *volatile helped = NULL;

@@ -20,8 +20,8 @@
 #include "miscadmin.h"
 
 #include "../base/errors.h"
+#include "executors.h"
 #include "shared.h"
-#include "suspects.h"
 
 /* Returns the note of this task, or NULL.  Needs the table lock. */
 static DwQuit *

@@ -25,7 +25,6 @@
 #include "executors.h"
 #include "groups.h"
 #include "queue_limits.h"
-#include "ready.h"
 #include "rollbacks.h"
 #include "shared.h"
 

@@ -26,6 +26,7 @@
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/itemptr.h"
+#include "storage/lock.h"
 #include "storage/lwlock.h"
 #include "utils/timestamp.h"
 
@@ -520,5 +521,21 @@ typedef struct DwSilent
 extern bool dw_silent_next(DwDatabase *db, uint32 *position, DwSilent *found);
 extern void dw_silence_report(DwDatabase *db);
 extern void dw_silence_report_timer(DwDatabase *db);
+
+/*---- committing.c: transactions that are visible but hold locks ----*/
+
+extern void dw_committing_request(void);
+extern void dw_committing_init(void);
+extern void dw_committing_publish(TransactionId xid);
+extern void dw_committing_withdraw(void);
+extern void dw_committing_wait(void);
+
+/*---- writers.c: transactions that may still commit tasks, and the owners of these tasks ----*/
+
+extern void dw_writers_request(void);
+extern void dw_writers_init(void);
+extern void dw_writers_install(void);
+extern void dw_writes_for(Oid owner);
+extern bool dw_is_writer(VirtualTransactionId vxid, Oid *owner);
 
 #endif							/* DW_SHARED_H */

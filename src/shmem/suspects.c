@@ -25,7 +25,6 @@
 #include "../base/compat.h"
 #include "executors.h"
 #include "shared.h"
-#include "suspects.h"
 
 /* The file, in the data directory. */
 #define FILE_NAME		"delay_wheel.crashes"

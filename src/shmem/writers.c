@@ -26,7 +26,7 @@
 #include "utils/rel.h"
 
 #include "../base/compat.h"
-#include "committing.h"
+#include "shared.h"
 
 /*
  * One element for each process, at index dw_vxid_number() - 1.  The upper half is the local

@@ -31,7 +31,6 @@
 #include "../rows/catalog.h"
 #include "../rows/lease_scan.h"
 #include "../rows/task_rows.h"
-#include "../shmem/committing.h"
 #include "../shmem/executors.h"
 #include "../shmem/groups.h"
 #include "../shmem/outcome.h"

@@ -38,8 +38,8 @@
 #include "../base/worker.h"
 #include "../ending/ending.h"
 #include "../rows/catalog.h"
+#include "../shmem/executors.h"
 #include "../shmem/shared.h"
-#include "../shmem/suspects.h"
 #include "sweeper.h"
 
 /* Rest after a slice, as a multiple of the time that the slice took. */

@@ -31,7 +31,7 @@
 #include "../rows/catalog.h"
 #include "../rows/more.h"
 #include "../rows/task_rows.h"
-#include "../shmem/committing.h"
+#include "../shmem/shared.h"
 #include "../statement/statement.h"
 #include "task.h"
 #include "touched.h"

@@ -75,7 +75,6 @@
 #include "../base/wing.h"
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
-#include "../shmem/committing.h"
 #include "../shmem/executors.h"
 #include "../shmem/groups.h"
 #include "../shmem/outcome.h"

@@ -55,7 +55,6 @@
 #include "../shmem/executors.h"
 #include "../shmem/groups.h"
 #include "../shmem/queue_limits.h"
-#include "../shmem/ready.h"
 #include "../shmem/shared.h"
 #include "timer.h"
 

@@ -54,7 +54,6 @@
 #include "../rows/lane_scan.h"
 #include "../rows/task_rows.h"
 #include "../shmem/groups.h"
-#include "../shmem/ready.h"
 #include "../shmem/shared.h"
 #include "timer.h"
 

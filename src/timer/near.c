@@ -35,7 +35,6 @@
 #include "../ring/lane_heap.h"
 #include "../ring/ring.h"
 #include "../shmem/groups.h"
-#include "../shmem/ready.h"
 #include "../shmem/shared.h"
 #include "timer.h"
 

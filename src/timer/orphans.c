@@ -39,7 +39,7 @@
 #include "../rows/lane_scan.h"
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
-#include "../shmem/ready.h"
+#include "../shmem/groups.h"
 #include "../shmem/shared.h"
 #include "../task/marks.h"
 #include "../task/task.h"

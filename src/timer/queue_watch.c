@@ -30,7 +30,6 @@
 #include "../rows/task_rows.h"
 #include "../shmem/groups.h"
 #include "../shmem/queue_limits.h"
-#include "../shmem/ready.h"
 #include "../shmem/shared.h"
 #include "../task/queues.h"
 #include "timer.h"

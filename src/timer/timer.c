@@ -38,9 +38,9 @@
 #include "../ring/ring.h"
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
+#include "../shmem/executors.h"
 #include "../shmem/groups.h"
 #include "../shmem/shared.h"
-#include "../shmem/suspects.h"
 #include "timer.h"
 
 /* Maximum number of hints that the timer takes from the inbox in one step. */
