@@ -46,7 +46,7 @@
 #include "../shmem/groups.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
-#include "../shmem/timer_news.h"
+#include "../shmem/news.h"
 #include "../task/marks.h"
 #include "../task/queues.h"
 #include "../task/task.h"

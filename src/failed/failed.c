@@ -8,7 +8,7 @@
  * removes the oldest rows of the owners with most rows, until these owners have equal numbers.  So
  * a role with many failures does not displace failed tasks of other roles.
  *
- * The sweeper does not poll.  At the time of DW_JOB_FAILED (sweeper_news.c), it must remove the
+ * The sweeper does not poll.  At the time of DW_JOB_FAILED (news.c), it must remove the
  * oldest row.  A process that records a failure lowers this time if it is not set, or if there may
  * be too many rows.  This is the case when the database's counter of failures has passed the failed
  * limit, which the sweeper sets after it has counted the rows.

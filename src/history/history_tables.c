@@ -19,7 +19,7 @@
  * The sweeper does one step at a time, a truncation or a turn to the next table, each in a separate
  * transaction.  The tables show which step is due, so nothing must be cleaned up after a crash
  * between two steps.  The sweeper does not poll: a step is due at the time of DW_JOB_HISTORY
- * (sweeper_news.c), and sessions that write lower this time.
+ * (news.c), and sessions that write lower this time.
  *
  * On servers that run many tasks, deleting single rows would cost as much as writing them, and
  * would leave a bloated table.  With only two tables, rows would be removed at half the maximum

@@ -25,7 +25,7 @@
 
 #include "utils/memutils.h"
 
-#include "../shmem/timer_news.h"
+#include "../shmem/news.h"
 #include "timer.h"
 
 /* Number of rows that are stored. */
