@@ -304,7 +304,7 @@ pop_messages(DwDatabase *db, const Wish *wish, int n, DwAlone *alone, int *timeo
 static void
 end_count(DwDatabase *db, const Taken *t)
 {
-	if (dw_limits_received(db->oid, t->queue_place, t->queue, 1))
+	if (dw_limits_received(db->oid, t->queue_place, t->queue))
 		dw_ask_dispatch(db, DW_AWAKE);
 }
 

@@ -441,7 +441,7 @@ write_rows(List *rows)
 	if (!dw_catalog_is_there())
 		return;
 	rel = open_for_writing(db);
-	if (db != NULL ? !dw_history_is_full(&db->sweeper_news) :
+	if (db != NULL ? pg_atomic_read_u32(&db->sweeper_news.history_is_full) == 0 :
 		RelationGetNumberOfBlocks(rel) < room(db))
 	{
 		leave_old_page(rel);

@@ -80,22 +80,15 @@ void
 dw_lane_heap_set(DwLaneHeap *heap, int32 lane, int64 key)
 {
 	int			position = heap->positions[lane];
+	int64		former = heap->keys[lane];
 
+	heap->keys[lane] = key;
 	if (position < 0)
-	{
-		heap->keys[lane] = key;
 		sift_up(heap, heap->n++, lane);
-	}
-	else if (key < heap->keys[lane])
-	{
-		heap->keys[lane] = key;
+	else if (key < former)
 		sift_up(heap, position, lane);
-	}
 	else
-	{
-		heap->keys[lane] = key;
 		sift_down(heap, position, lane);
-	}
 }
 
 /* Removes a lane from the heap, if the lane is in the heap. */

@@ -343,26 +343,14 @@ dw_list_pop(DwPool *pool, DwAccount *acct, DwList *list, DwPosition *position, D
 	return true;
 }
 
-/* Frees the chunks from chunkno on, which are not linked to the list any more. */
-static void
-free_chain(DwPool *pool, DwAccount *acct, DwList *list, uint32 chunkno)
-{
-	while (chunkno != DW_NO_CHUNK)
-	{
-		uint32		next = get_chunk(pool, chunkno)->next;
-
-		free_chunk(pool, acct, chunkno);
-		list->nchunks--;
-		chunkno = next;
-	}
-}
-
-/* Ends a filtered list after its chunk "last", into which "count" entries were written. */
+/*
+ * Ends a filtered list after its chunk "last", into which "count" entries were written.  Frees the
+ * other chunks.
+ */
 static void
 cut_list(DwPool *pool, DwAccount *acct, DwList *list, uint32 last, uint32 count)
 {
-	DwChunk    *chunk = get_chunk(pool, last);
-	uint32		rest = chunk->next;
+	uint32		rest = last;
 
 	if (count == 0)
 	{
@@ -370,15 +358,25 @@ cut_list(DwPool *pool, DwAccount *acct, DwList *list, uint32 last, uint32 count)
 		Assert(last == list->head);
 		list->head = DW_NO_CHUNK;
 		list->tail = DW_NO_CHUNK;
-		free_chain(pool, acct, list, last);
-		return;
 	}
+	else
+	{
+		DwChunk    *chunk = get_chunk(pool, last);
 
-	chunk->first = 0;
-	chunk->count = count;
-	chunk->next = DW_NO_CHUNK;
-	list->tail = last;
-	free_chain(pool, acct, list, rest);
+		rest = chunk->next;
+		chunk->first = 0;
+		chunk->count = count;
+		chunk->next = DW_NO_CHUNK;
+		list->tail = last;
+	}
+	while (rest != DW_NO_CHUNK)
+	{
+		uint32		next = get_chunk(pool, rest)->next;
+
+		free_chunk(pool, acct, rest);
+		list->nchunks--;
+		rest = next;
+	}
 }
 
 /*

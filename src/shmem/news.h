@@ -162,13 +162,6 @@ dw_lease_end_ask(DwTimerNews *news, TimestampTz at)
 	return dw_atomic_lower(&news->lease_end, at);
 }
 
-/* Returns the end of the first lease that the timer has not read, or DW_NEVER. */
-static inline TimestampTz
-dw_lease_end_asked(DwTimerNews *news)
-{
-	return dw_atomic_read(&news->lease_end);
-}
-
 /* Returns the end of the first lease, and resets the stored time to DW_NEVER. */
 static inline TimestampTz
 dw_lease_end_take(DwTimerNews *news)
@@ -387,13 +380,6 @@ static inline bool
 dw_history_becomes_full(DwSweeperNews *news, bool full)
 {
 	return pg_atomic_exchange_u32(&news->history_is_full, full ? 1 : 0) == 0 && full;
-}
-
-/* Returns true if nothing is recorded until a table has been emptied. */
-static inline bool
-dw_history_is_full(DwSweeperNews *news)
-{
-	return pg_atomic_read_u32(&news->history_is_full) != 0;
 }
 
 /* Notes that no lock prevents the sweeper from emptying the oldest table any more. */

@@ -33,6 +33,10 @@
 /* The pause does not grow for this number of terminations of an owner's executors in a row. */
 #define TERMINATED_PATIENCE	5
 
+/* Longest pause between two attempts, in us: after the end of an executor, and for other reasons. */
+#define ENDED_MAX	(30 * USECS_PER_SEC)
+#define RETRY_MAX	(5 * USECS_PER_MINUTE)
+
 /* Marks the end of the list of free places. */
 #define NO_OWNER	(-1)
 
@@ -143,6 +147,16 @@ take_free_owner(void)
 	return owner;
 }
 
+/* Returns the owner with this role, or NULL if the role has no place.  Needs the table lock. */
+static DwOwner *
+find_owner(DwDatabase *db, Oid role)
+{
+	OwnerKey	key = {db->oid, role};
+	OwnerIndexEntry *entry = hash_search(owner_index, &key, HASH_FIND, NULL);
+
+	return entry ? &dw_owners[entry->owner] : NULL;
+}
+
 /*
  * Finds or makes the place of a role in this database, and returns its index in dw_owners.
  *
@@ -152,11 +166,11 @@ int32
 dw_owner_enter(DwDatabase *db, Oid role)
 {
 	OwnerKey	key = {db->oid, role};
-	OwnerIndexEntry *entry = hash_search(owner_index, &key, HASH_FIND, NULL);
-	DwOwner    *owner;
+	OwnerIndexEntry *entry;
+	DwOwner    *owner = find_owner(db, role);
 
-	if (entry != NULL)
-		return entry->owner;
+	if (owner != NULL)
+		return owner - dw_owners;
 	owner = take_free_owner();
 	memset(owner, 0, sizeof(DwOwner));
 	owner->database = db->oid;
@@ -165,16 +179,6 @@ dw_owner_enter(DwDatabase *db, Oid role)
 	entry = hash_search(owner_index, &key, HASH_ENTER, NULL);
 	entry->owner = owner - dw_owners;
 	return entry->owner;
-}
-
-/* Returns the owner with this role, or NULL if the role has no place.  Needs the table lock. */
-static DwOwner *
-find_owner(DwDatabase *db, Oid role)
-{
-	OwnerKey	key = {db->oid, role};
-	OwnerIndexEntry *entry = hash_search(owner_index, &key, HASH_FIND, NULL);
-
-	return entry ? &dw_owners[entry->owner] : NULL;
 }
 
 /* Ends the owner's block.  The caller must put the owner into a list again. */
@@ -220,20 +224,6 @@ dw_owner_list(DwDatabase *db, DwOwner *owner)
 
 /*---- Owners without an executor ----*/
 
-/* Returns the longest pause between two attempts, in microseconds. */
-static int64
-longest_wait(DwBlock reason)
-{
-	switch (reason)
-	{
-		case DW_BLOCK_ENDED:
-		case DW_BLOCK_TERMINATED:
-			return 30 * USECS_PER_SEC;
-		default:
-			return 5 * USECS_PER_MINUTE;
-	}
-}
-
 /*
  * Returns true if the caller must log that no background worker is free for an owner: whenever the
  * owner becomes blocked, but at most once in DW_LOG_INTERVAL_US.
@@ -266,7 +256,7 @@ dw_owner_blocked(DwDatabase *db, Oid role, DwBlock reason)
 	DwOwner    *owner = find_owner(db, role);
 	TimestampTz now = dw_now();
 	uint32		failures;
-	int64		wait;
+	int64		longest;
 	bool		news;
 
 	if (owner == NULL ||
@@ -288,8 +278,8 @@ dw_owner_blocked(DwDatabase *db, Oid role, DwBlock reason)
 	failures = owner->start_failures++;
 	if (reason == DW_BLOCK_TERMINATED)
 		failures -= Min(failures, TERMINATED_PATIENCE);
-	wait = RETRY_MIN << Min(failures, 16);
-	owner->retry_at = now + Min(wait, longest_wait(reason));
+	longest = reason == DW_BLOCK_ENDED || reason == DW_BLOCK_TERMINATED ? ENDED_MAX : RETRY_MAX;
+	owner->retry_at = now + Min(RETRY_MIN << Min(failures, 16), longest);
 	dw_owner_list(db, owner);
 	return news;
 }

@@ -78,6 +78,26 @@ dw_database_find(Oid database)
 }
 
 /*
+ * Returns a place for a new database, or NULL.  Skips pinned places: a process may have pinned such
+ * a place for the database that had it before.
+ */
+static DwDatabase *
+unused_place(void)
+{
+	dw_each_database(db)
+		if (db->oid == InvalidOid && pg_atomic_read_u32(&db->pins) == 0)
+			return db;
+	return NULL;
+}
+
+/* Returns true if a place is free for a new database. */
+bool
+dw_database_place_free(void)
+{
+	return unused_place() != NULL;
+}
+
+/*
  * Finds or makes the place of a database, and pins it if "pin" is true.  Returns NULL if all places
  * are taken.  Takes the table lock.
  */
@@ -90,14 +110,7 @@ dw_database_enter(Oid database, bool pin)
 	db = dw_database_find(database);
 	if (db == NULL)
 	{
-		/*
-		 * Skip pinned places.  A process may have pinned such a place for the database that had it
-		 * before.
-		 */
-		for (int i = 0; i < dw_max_databases && db == NULL; i++)
-			if (dw_database(i)->oid == InvalidOid &&
-				pg_atomic_read_u32(&dw_database(i)->pins) == 0)
-				db = dw_database(i);
+		db = unused_place();
 		if (db != NULL)
 		{
 			dw_database_init(db);
@@ -171,16 +184,6 @@ dw_database_set_name(DwDatabase *db, const char *name)
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	strlcpy(db->name, name, sizeof(db->name));
 	LWLockRelease(dw_shared->table_lock);
-}
-
-/* Returns true if a place is free for a new database. */
-bool
-dw_database_place_free(void)
-{
-	dw_each_database(db)
-		if (db->oid == InvalidOid && pg_atomic_read_u32(&db->pins) == 0)
-			return true;
-	return false;
 }
 
 /*

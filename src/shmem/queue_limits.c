@@ -465,20 +465,20 @@ dw_limits_lease_lapsed(Oid database, int32 place, int16 queue)
 }
 
 /*
- * Counts the end of n messages of a queue that a transaction had received.  "place" is the queue's
+ * Counts the end of a message of a queue that a transaction had received.  "place" is the queue's
  * index in dw_queues at that time.  Returns true if the queue was full before: then the caller
  * wakes the timer.  Takes no lock, for commit callbacks.
  */
 bool
-dw_limits_received(Oid database, int32 place, int16 queue, uint32 n)
+dw_limits_received(Oid database, int32 place, int16 queue)
 {
 	DwQueue    *q = queue_at(place, database, queue);
 
 	/* the place may belong to another queue, if plain SQL has deleted the row of this queue */
 	if (q == NULL)
 		return false;
-	pg_atomic_fetch_sub_u32(&q->received, n);
-	return q->max_running > 0 && in_work(q) + n >= (uint32) q->max_running;
+	pg_atomic_fetch_sub_u32(&q->received, 1);
+	return q->max_running > 0 && in_work(q) + 1 >= (uint32) q->max_running;
 }
 
 /*

@@ -145,7 +145,7 @@ extern bool dw_limits_lease_over(Oid database, int32 place, int16 queue, uint32 
 								 TimestampTz until);
 extern bool dw_limits_doubt_leases(DwDatabase *db);
 extern void dw_limits_lease_lapsed(Oid database, int32 place, int16 queue);
-extern bool dw_limits_received(Oid database, int32 place, int16 queue, uint32 n);
+extern bool dw_limits_received(Oid database, int32 place, int16 queue);
 
 extern bool dw_limits_keep_for_other(DwDatabase *db, const DwLane *lane, TimestampTz now);
 extern bool dw_limits_is_turn(const DwLane *lane, TimestampTz now, TimestampTz *until);

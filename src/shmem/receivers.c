@@ -147,6 +147,16 @@ dw_xid_receives(TransactionId xid)
 	return false;
 }
 
+/* Returns true if the place has a published transaction of the database. */
+static bool
+receives_in(Receiver *place, const DwDatabase *db)
+{
+	if (pg_atomic_read_u32(&place->xid) == InvalidTransactionId)
+		return false;
+	pg_read_barrier();
+	return place->served == db->oid;
+}
+
 /*
  * Returns when the oldest published transaction of the database received its first message, or
  * DW_NEVER if none is published.
@@ -159,15 +169,8 @@ dw_receivers_oldest(DwDatabase *db)
 	if (pg_atomic_read_u32(&receivers->n) == 0)
 		return DW_NEVER;
 	for (int i = 0; i < MaxBackends; i++)
-	{
-		Receiver   *place = &receivers->places[i];
-
-		if (pg_atomic_read_u32(&place->xid) == InvalidTransactionId)
-			continue;
-		pg_read_barrier();
-		if (place->served == db->oid)
-			oldest = Min(oldest, place->since);
-	}
+		if (receives_in(&receivers->places[i], db))
+			oldest = Min(oldest, receivers->places[i].since);
 	return oldest;
 }
 
@@ -182,10 +185,7 @@ dw_receiver_terminate(DwDatabase *db, pid_t pid, TimestampTz by)
 	{
 		Receiver   *place = &receivers->places[i];
 
-		if (pg_atomic_read_u32(&place->xid) == InvalidTransactionId)
-			continue;
-		pg_read_barrier();
-		if (place->served == db->oid && place->pid == pid && place->since <= by)
+		if (receives_in(place, db) && place->pid == pid && place->since <= by)
 		{
 			/* the session may take some time to end, and later calls must not terminate it again */
 			place->since = DW_NEVER;

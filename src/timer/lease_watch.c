@@ -115,8 +115,8 @@ dw_lease_watch(DwDatabase *db, DwTakeHint take)
 	TimestampTz from;
 	volatile TimestampTz next = now + RETRY_US;
 
-	if (dw_lease_end_asked(&db->timer_news) > now)
-		return dw_lease_end_asked(&db->timer_news);
+	if (dw_atomic_read(&db->timer_news.lease_end) > now)
+		return dw_atomic_read(&db->timer_news.lease_end);
 	/* V2: before the snapshot is taken, so that no lease that is committed later is missed */
 	from = dw_lease_end_take(&db->timer_news);
 	/* a lease may have ended before its commit, so the timer could not see it */
@@ -145,7 +145,7 @@ dw_lease_watch(DwDatabase *db, DwTakeHint take)
 	looked_until = Min(looked_until, from);
 	if (next != DW_NEVER)
 		(void) dw_lease_end_ask(&db->timer_news, next);
-	return dw_lease_end_asked(&db->timer_news);
+	return dw_atomic_read(&db->timer_news.lease_end);
 }
 
 /*---- Waking sessions that wait for a message ----*/

@@ -387,7 +387,7 @@ anything_new(void)
 		dw_control_read(&db->timer_news) != control_seen ||
 		db->account.quota != quota_seen ||
 		dw_process_calls(&db->timer) != calls_seen ||
-		dw_lease_end_asked(&db->timer_news) < lease_at ||
+		dw_atomic_read(&db->timer_news.lease_end) < lease_at ||
 		dw_worker_is_signalled() ||
 		(dw_reload_asked(&db->timer_news) != DW_NEVER && dw_load_next() <= dw_now()) ||
 		dw_news_is_told(&db->timer_news, DW_NEWS_LANES) ||
