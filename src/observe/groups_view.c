@@ -23,7 +23,7 @@
 
 #include "../base/clock.h"
 #include "../base/signature.h"
-#include "../ring/lane_heap.h"
+#include "../ring/ring.h"
 #include "../rows/catalog.h"
 #include "../rows/lane_scan.h"
 #include "../rows/task_rows.h"

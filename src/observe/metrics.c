@@ -26,7 +26,7 @@
 #include "../base/own_sql.h"
 #include "../base/settings.h"
 #include "../base/signature.h"
-#include "../ring/lane_heap.h"
+#include "../ring/ring.h"
 #include "../shmem/executors.h"
 #include "../shmem/groups.h"
 #include "../shmem/shared.h"

@@ -38,7 +38,6 @@
 #include "../base/settings.h"
 #include "../base/signature.h"
 #include "../base/wing.h"
-#include "../ring/lane_heap.h"
 #include "../ring/ring.h"
 #include "../rows/catalog.h"
 #include "../rows/lease_scan.h"

@@ -12,7 +12,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "lane_heap.h"
+#include "ring.h"
 #ifndef DW_STANDALONE
 #include "utils/memutils.h"
 

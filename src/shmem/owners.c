@@ -23,7 +23,7 @@
 #include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/settings.h"
-#include "../ring/lane_heap.h"
+#include "../ring/ring.h"
 #include "executors.h"
 #include "shared.h"
 

@@ -31,7 +31,7 @@
 
 #include "../base/clock.h"
 #include "../base/settings.h"
-#include "../ring/lane_heap.h"
+#include "../ring/ring.h"
 #include "queue_limits.h"
 #include "shared.h"
 

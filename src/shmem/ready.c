@@ -20,7 +20,6 @@
 #include "../base/clock.h"
 #include "../base/inject.h"
 #include "../base/settings.h"
-#include "../ring/lane_heap.h"
 #include "../ring/ring.h"
 #include "executors.h"
 #include "groups.h"

@@ -30,7 +30,6 @@
 #include "storage/lwlock.h"
 #include "utils/timestamp.h"
 
-#include "../ring/lane_heap.h"
 #include "../ring/ring.h"
 #include "inbox.h"
 #include "logins.h"

@@ -51,7 +51,7 @@
 #include "../base/inject.h"
 #include "../base/settings.h"
 #include "../base/worker.h"
-#include "../ring/lane_heap.h"
+#include "../ring/ring.h"
 #include "../shmem/executors.h"
 #include "../shmem/groups.h"
 #include "../shmem/queue_limits.h"

@@ -32,7 +32,6 @@
 #include "../base/clock.h"
 #include "../base/inject.h"
 #include "../base/settings.h"
-#include "../ring/lane_heap.h"
 #include "../ring/ring.h"
 #include "../shmem/groups.h"
 #include "../shmem/shared.h"

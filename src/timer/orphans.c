@@ -34,7 +34,7 @@
 #include "../base/settings.h"
 #include "../base/wing.h"
 #include "../base/worker.h"
-#include "../ring/lane_heap.h"
+#include "../ring/ring.h"
 #include "../rows/catalog.h"
 #include "../rows/lane_scan.h"
 #include "../rows/task_rows.h"

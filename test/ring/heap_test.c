@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "lane_heap.h"
+#include "ring.h"
 
 #define NHEAPS		2
 #define MAX_LANES	600

@@ -46,8 +46,7 @@ typedef int slock_t;
 #define SpinLockAcquire(lock)	(assert(*(lock) == 0), *(lock) = 1)
 #define SpinLockRelease(lock)	(assert(*(lock) == 1), *(lock) = 0)
 
-/* For lane_heap.c, as in shared.h and settings.h */
-#define DW_NO_LANE				(-1)
+/* For lane_heap.c, as in clock.h and settings.h */
 #define DW_NEVER				PG_INT64_MAX
 extern int	dw_max_lanes;
 
