@@ -120,41 +120,35 @@ dw_entry_hint(const DwEntry *entry)
 	return hint;
 }
 
+/* Returns the lane with this key, or NULL.  Needs the table lock. */
+static DwLane *
+find_lane(const LaneKey *key)
+{
+	LaneIndexEntry *entry = hash_search(lane_index, key, HASH_FIND, NULL);
+
+	return entry == NULL ? NULL : &dw_lanes[entry->lane];
+}
+
 /*
- * Adds a lane to the circular list of lanes of the same owner and queue, and sets lane->peer.
- * Needs the table lock exclusively.  Takes the ready lock.
+ * Adds a lane to the circle of lanes of the same owner and queue, and sets lane->peer.  Needs the
+ * table lock exclusively.  Takes the ready lock.
  */
 static void
 join_peers(DwDatabase *db, DwLane *lane)
 {
-	int32		self = lane - dw_lanes;
-
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	lane->peer = self;
+	lane->peer = lane - dw_lanes;
 	for (int16 priority = DW_MIN_PRIORITY; priority <= DW_MAX_PRIORITY; priority++)
 	{
 		LaneKey		key = {lane->database, lane->owner, lane->queue, priority};
-		LaneIndexEntry *entry = hash_search(lane_index, &key, HASH_FIND, NULL);
+		DwLane	   *other = find_lane(&key);
 
-		if (entry == NULL || entry->lane == self)
+		if (other == NULL)
 			continue;
-		lane->peer = dw_lanes[entry->lane].peer;
-		dw_lanes[entry->lane].peer = self;
+		lane->peer = other->peer;
+		other->peer = lane - dw_lanes;
 		break;
 	}
-	LWLockRelease(dw_ready_lock(db));
-}
-
-/* Removes a lane from its circle of peers.  Needs and takes the same locks as join_peers(). */
-static void
-leave_peers(DwDatabase *db, DwLane *lane)
-{
-	DwLane	   *before = lane;
-
-	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	while (before->peer != lane - dw_lanes)
-		before = &dw_lanes[before->peer];
-	before->peer = lane->peer;
 	LWLockRelease(dw_ready_lock(db));
 }
 
@@ -165,6 +159,7 @@ leave_peers(DwDatabase *db, DwLane *lane)
 static DwLane *
 take_free_lane(DwDatabase *db, const LaneKey *key)
 {
+	LaneIndexEntry *entry;
 	DwLane	   *lane;
 
 	if (dw_shared->free_lane == DW_NO_LANE)
@@ -187,6 +182,9 @@ take_free_lane(DwDatabase *db, const LaneKey *key)
 	pg_write_barrier();
 	db->lanes = lane - dw_lanes;
 	db->nlanes++;
+	/* this cannot fail, since the hash table has room for all lanes */
+	entry = hash_search(lane_index, key, HASH_ENTER, NULL);
+	entry->lane = lane - dw_lanes;
 	/* if the transaction is rolled back, the timer gives the lane back */
 	dw_lane_dirty(db, lane);
 	return lane;
@@ -200,32 +198,21 @@ bool
 dw_lane_enter(DwDatabase *db, Oid owner, int16 queue, int16 priority, DwLaneRef *ref)
 {
 	LaneKey		key = {db->oid, owner, queue, priority};
-	LaneIndexEntry *entry;
-	DwLane	   *lane = NULL;
+	DwLane	   *lane;
 
 	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
-	entry = hash_search(lane_index, &key, HASH_FIND, NULL);
-	if (entry)
-		*ref = dw_lane_ref(&dw_lanes[entry->lane]);
+	lane = find_lane(&key);
+	if (lane != NULL)
+		*ref = dw_lane_ref(lane);
 	LWLockRelease(dw_shared->table_lock);
-	if (entry)
+	if (lane != NULL)
 		return true;
 
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-	entry = hash_search(lane_index, &key, HASH_FIND, NULL);
-	if (entry)
-		lane = &dw_lanes[entry->lane];
-	else
-	{
+	lane = find_lane(&key);
+	if (lane == NULL)
 		lane = take_free_lane(db, &key);
-		if (lane)
-		{
-			/* this cannot fail, since the hash table has room for all lanes */
-			entry = hash_search(lane_index, &key, HASH_ENTER, NULL);
-			entry->lane = lane - dw_lanes;
-		}
-	}
-	if (lane)
+	if (lane != NULL)
 		*ref = dw_lane_ref(lane);
 	LWLockRelease(dw_shared->table_lock);
 	return lane != NULL;
@@ -263,13 +250,16 @@ leave_locked(DwDatabase *db, DwLane *lane)
 {
 	LaneKey		key = {lane->database, lane->owner, lane->queue, lane->priority};
 	int32	   *link = &db->lanes;
+	DwLane	   *before = lane;
 
 	while (*link != lane - dw_lanes)
 		link = &dw_lanes[*link].next;
 	*link = lane->next;
 	db->nlanes--;
-	leave_peers(db, lane);
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	while (before->peer != lane - dw_lanes)
+		before = &dw_lanes[before->peer];
+	before->peer = lane->peer;
 	dw_groups_leave(lane);
 	LWLockRelease(dw_ready_lock(db));
 	hash_search(lane_index, &key, HASH_REMOVE, NULL);

@@ -7,9 +7,9 @@
  * executors.  The table lock protects the array and its hash table.  The ready lock of the database
  * protects lists and blocks.
  *
- * An executor runs the tasks of one owner only.  So the timer serves owners with ready tasks in
- * turn.  The list db->ready_owners contains owners with ready tasks.  Owners that cannot get an
- * executor now are blocked; they are in the list db->blocked_owners.
+ * The timer serves owners with ready tasks in turn.  The list db->ready_owners contains owners with
+ * ready tasks, except owners that cannot get an executor now: these are blocked, and in the list
+ * db->blocked_owners.
  *
  *-------------------------------------------------------------------------
  */

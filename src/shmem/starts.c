@@ -6,21 +6,15 @@
  * Run by the launcher, which starts timers and looks into databases, and by timers, which start
  * executors and a sweeper.
  *
- * A process that could not start a background worker notes since when it lacks a worker (DwLack).
- * While such notes exist, only the process that has waited longest has the turn: it alone may try
- * to start a worker of any kind.  This process tries after 10 ms, and then after twice the last
- * pause, up to a second, since it does not notice when workers of other extensions end.  When a
- * worker of delay_wheel ends, the process that has the turn tries at once.  Other waiting processes
- * check once a second whether they have the turn.
+ * README.md describes the turns.  The process that has the turn tries after 10 ms, and then after
+ * twice the last pause, up to a second, since it does not notice when workers of other extensions
+ * end.  When a worker of delay_wheel ends, it tries at once.  Other waiting processes check once a
+ * second whether they have the turn, and store the time of the check.  So no process removes the
+ * notes of other processes.
  *
- * A waiting process stores the time of each check.  The note of a process that has not checked for
- * SEEN_US does not count: the process does not answer, or does not need the worker any more.  So no
- * process removes the notes of other processes.
- *
- * The process that has the turn makes other processes end: timers that may rest, and executors that
- * have been idle for a moment.  If all databases always have near tasks or a backlog, no such
- * process exists.  So after TURN_US it ends the process that has used its worker longest.  The
- * database of the ended process then waits behind all databases that wait already.
+ * If all databases always have near tasks or a backlog, no timer can rest and no executor is idle.
+ * So after TURN_US the process that has the turn ends the process that has used its worker longest.
+ * The database of the ended process then waits behind all databases that wait already.
  *
  * A new timer must not take the last background worker that executors can use in turn.  Otherwise
  * all timers could wait for an executor for ever.  If only one such worker is left, starts of
