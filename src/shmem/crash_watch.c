@@ -26,7 +26,6 @@
 #include "../base/clock.h"
 #include "../base/inject.h"
 #include "executors.h"
-#include "shared.h"
 
 /* The executor of the task for which this parallel worker runs; NULL in other processes. */
 static DwExecutor *volatile helped = NULL;

@@ -23,7 +23,6 @@
 #include "../base/clock.h"
 #include "../base/compat.h"
 #include "executors.h"
-#include "shared.h"
 
 /*
  * An executor may end after it has been idle for this time, in us, if another database lacks a

@@ -23,10 +23,7 @@
 #include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/settings.h"
-#include "../ring/ring.h"
 #include "groups.h"
-#include "queue_limits.h"
-#include "shared.h"
 
 typedef struct LaneKey
 {

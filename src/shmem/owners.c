@@ -23,9 +23,7 @@
 #include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/settings.h"
-#include "../ring/ring.h"
 #include "executors.h"
-#include "shared.h"
 
 /* Pause after the first failed attempt to get an executor, in us.  The pause doubles each time. */
 #define RETRY_MIN	(1 * USECS_PER_SEC)

@@ -16,7 +16,6 @@
 
 #include "../base/clock.h"
 #include "../base/settings.h"
-#include "../ring/ring.h"
 #include "shared.h"
 
 /*

@@ -31,9 +31,7 @@
 
 #include "../base/clock.h"
 #include "../base/settings.h"
-#include "../ring/ring.h"
 #include "queue_limits.h"
-#include "shared.h"
 
 /*
  * An owner must wait for this time, in us, before a turn is reserved for it.  The reservation lasts

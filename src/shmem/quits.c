@@ -21,7 +21,6 @@
 
 #include "../base/errors.h"
 #include "executors.h"
-#include "shared.h"
 
 /* Returns the note of this task, or NULL.  Needs the table lock. */
 static DwQuit *

@@ -20,12 +20,7 @@
 #include "../base/clock.h"
 #include "../base/inject.h"
 #include "../base/settings.h"
-#include "../ring/ring.h"
-#include "executors.h"
 #include "groups.h"
-#include "queue_limits.h"
-#include "rollbacks.h"
-#include "shared.h"
 
 /*
  * Minimum distance between executors with batches of the same lane, in chunks of the ready list.

@@ -26,7 +26,6 @@
 #include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/settings.h"
-#include "../ring/ring.h"
 #include "shared.h"
 
 DwShared   *dw_shared = NULL;

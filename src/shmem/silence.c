@@ -20,8 +20,6 @@
 
 #include "../base/clock.h"
 #include "executors.h"
-#include "inbox.h"
-#include "shared.h"
 
 /*
  * Returns for how long the executor has been silent, in us, or 0 if it answers or belongs to

@@ -32,7 +32,6 @@
 #include "../base/clock.h"
 #include "../base/settings.h"
 #include "executors.h"
-#include "shared.h"
 
 /* Shortest and longest pause before the process that has the turn tries again. */
 #define PAUSE_MIN_US	(USECS_PER_SEC / 100)

@@ -12,9 +12,7 @@
 #include "../base/clock.h"
 #include "../base/settings.h"
 #include "executors.h"
-#include "outcome.h"
 #include "queue_limits.h"
-#include "shared.h"
 
 /* Counts the start of the executor's task, "us" microseconds after its due time. */
 void

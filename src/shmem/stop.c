@@ -31,7 +31,6 @@
 #include "utils/timeout.h"
 
 #include "executors.h"
-#include "shared.h"
 
 /*
  * Makes the executor of a running task stop the task ("at_once"), or not run the task again if this

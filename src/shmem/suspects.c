@@ -24,7 +24,6 @@
 #include "../base/clock.h"
 #include "../base/compat.h"
 #include "executors.h"
-#include "shared.h"
 
 /* The file, in the data directory. */
 #define FILE_NAME		"delay_wheel.crashes"
