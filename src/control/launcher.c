@@ -468,7 +468,8 @@ start_timer(int number)
 	registered = registered &&
 		dw_worker_start("timer", number, &db->oid, sizeof(Oid), &place->handle);
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-	dw_process_registered(&db->timer, registered);
+	if (!registered)
+		dw_process_set_state(&db->timer, DW_PROCESS_NONE);
 	LWLockRelease(dw_shared->table_lock);
 	if (registered)
 	{

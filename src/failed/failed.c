@@ -166,7 +166,7 @@ begin_trim_pass(DwDatabase *db)
 	 * the counter is read before the rows: each failure is then in the counter, the rows, or both
 	 */
 	pg_memory_barrier();
-	if (dw_failed_max_count >= 0 && pass.failed >= dw_failed_limit(&db->sweeper_news))
+	if (dw_failed_max_count >= 0 && pass.failed >= pg_atomic_read_u64(&db->sweeper_news.failed_limit))
 	{
 		HASHCTL		control = {.keysize = sizeof(Oid), .entrysize = sizeof(Owner), .hcxt = TopMemoryContext};
 
@@ -354,7 +354,7 @@ end_trim_pass(DwDatabase *db)
 	 * cleared the request, so check the limit again.
 	 */
 	if (dw_failed_max_count >= 0 &&
-		dw_counted(&db->counters, DW_FAILED) >= dw_failed_limit(&db->sweeper_news))
+		dw_counted(&db->counters, DW_FAILED) >= pg_atomic_read_u64(&db->sweeper_news.failed_limit))
 		next = Min(next, now + pause);
 	return next;
 }

@@ -127,6 +127,11 @@ extern void dw_executor_obey_exit(DwDatabase *db, DwExecutor *me);
 extern bool dw_executor_was_refused(int64 id);
 extern void dw_executor_forget_refused(int64 id);
 
+extern void dw_count_begin(DwDatabase *db, DwExecutor *me, int64 us);
+extern void dw_count_end(DwDatabase *db, DwLane *lane, DwOutcome outcome);
+extern int64 dw_failed_max_age_us(void);
+extern void dw_failed_recorded(DwDatabase *db, uint64 n);
+
 /* All dw_shared->nexecutors places of executors, in shared memory. */
 extern DwExecutor *dw_executors;
 
@@ -152,14 +157,6 @@ extern bool dw_stop_over(DwExecutor *me);
 extern void dw_stop_absorb(void);
 extern void dw_cancel_forget(void);
 extern void dw_cancel_for_task(const DwExecutor *me);
-
-/*---- stats.c: counts starts and outcomes of tasks, for database, lane and queue ----*/
-
-extern void dw_count_begin(DwDatabase *db, DwExecutor *me, int64 us);
-extern void dw_count_end(DwDatabase *db, DwLane *lane, DwOutcome outcome);
-
-extern int64 dw_failed_max_age_us(void);
-extern void dw_failed_recorded(DwDatabase *db, uint64 n);
 
 /*---- suspects.c: tasks that have crashed the server, and the number of their crashes ----*/
 

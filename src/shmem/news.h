@@ -355,13 +355,6 @@ dw_job_soonest(DwSweeperNews *news, DwJob job)
 	return Max(dw_now(), dw_atomic_read(&news->job_after[job]));
 }
 
-/* Returns the number of failed tasks at which the sweeper must count the rows of failed tasks. */
-static inline uint64
-dw_failed_limit(DwSweeperNews *news)
-{
-	return pg_atomic_read_u64(&news->failed_limit);
-}
-
 static inline void
 dw_failed_limit_set(DwSweeperNews *news, uint64 limit)
 {

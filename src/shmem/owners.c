@@ -31,7 +31,7 @@
 /* The pause does not grow for this number of terminations of an owner's executors in a row. */
 #define TERMINATED_PATIENCE	5
 
-/* Longest pause between two attempts, in us: after the end of an executor, and for other reasons. */
+/* Longest pause between two attempts, in us: after an executor has ended, and otherwise. */
 #define ENDED_MAX	(30 * USECS_PER_SEC)
 #define RETRY_MAX	(5 * USECS_PER_MINUTE)
 

@@ -45,14 +45,13 @@ dw_process_starts(DwProcess *process)
 }
 
 /*
- * Notes whether the process was registered, or no background worker was free.  A registered process
- * may have started already.  Needs the table lock exclusively.
+ * Sets the state: DW_PROCESS_RUNNING, or DW_PROCESS_NONE if no background worker was free.  Needs
+ * the table lock exclusively.
  */
 void
-dw_process_registered(DwProcess *process, bool registered)
+dw_process_set_state(DwProcess *process, DwProcessState state)
 {
-	if (!registered)
-		process->state = DW_PROCESS_NONE;
+	process->state = state;
 }
 
 /* Notes that this process has started, and will connect.  Needs the table lock exclusively. */
@@ -60,13 +59,6 @@ void
 dw_process_takes_over(DwProcess *process)
 {
 	process->pid = MyProcPid;
-}
-
-/* Notes that the process is at work.  Needs the table lock exclusively. */
-void
-dw_process_runs(DwProcess *process)
-{
-	process->state = DW_PROCESS_RUNNING;
 }
 
 /* Allows other processes to wake this process from now on.  Takes no lock. */

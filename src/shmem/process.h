@@ -122,9 +122,8 @@ typedef struct DwProcess
 
 extern void dw_process_init(DwProcess *process);
 extern void dw_process_starts(DwProcess *process);
-extern void dw_process_registered(DwProcess *process, bool registered);
+extern void dw_process_set_state(DwProcess *process, DwProcessState state);
 extern void dw_process_takes_over(DwProcess *process);
-extern void dw_process_runs(DwProcess *process);
 extern void dw_process_publish(DwProcess *process);
 extern void dw_process_withdraw(DwProcess *process);
 extern void dw_process_is_lost(DwProcess *process);

@@ -122,7 +122,7 @@ begin_serving(Datum number)
 	else
 	{
 		dw_process_takes_over(&db->sweeper);
-		dw_process_runs(&db->sweeper);
+		dw_process_set_state(&db->sweeper, DW_PROCESS_RUNNING);
 	}
 	LWLockRelease(dw_shared->table_lock);
 	if (held)

@@ -169,7 +169,8 @@ start_sweeper(DwDatabase *db)
 	registered = registered &&
 		dw_worker_start("sweeper", dw_database_number(db), &db->oid, sizeof(Oid), &handle);
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-	dw_process_registered(&db->sweeper, registered);
+	if (!registered)
+		dw_process_set_state(&db->sweeper, DW_PROCESS_NONE);
 	LWLockRelease(dw_shared->table_lock);
 	if (registered)
 	{

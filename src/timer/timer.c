@@ -209,7 +209,7 @@ static void
 begin_service(void)
 {
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-	dw_process_runs(&db->timer);
+	dw_process_set_state(&db->timer, DW_PROCESS_RUNNING);
 	LWLockRelease(dw_shared->table_lock);
 	dw_quota_update();
 	dw_process_publish(&db->timer);
