@@ -54,7 +54,6 @@ dw_committing_request(void)
 					   .ptr = (void **) &committing);
 }
 
-/* Initializes the list.  Called whenever shared memory is created. */
 void
 dw_committing_init(void)
 {

@@ -123,7 +123,6 @@ all_places(void)
 	return dw_max_groups + RESERVED_PLACES;
 }
 
-/* Requests shared memory. */
 void
 dw_group_places_request(void)
 {
@@ -136,7 +135,6 @@ dw_group_places_request(void)
 					   .ptr = (void **) &places);
 }
 
-/* Makes all places free.  Called whenever shared memory is created. */
 void
 dw_group_places_init(void)
 {

@@ -44,7 +44,6 @@ static HTAB *lane_index = NULL;
 
 /*---- Set-up ----*/
 
-/* Requests shared memory for the places and the hash table. */
 void
 dw_lanes_request(void)
 {
@@ -79,7 +78,6 @@ init_lane(DwLane *lane)
 	dw_lane_lateness_init(&lane->lateness);
 }
 
-/* Makes all places of lanes free.  Called whenever shared memory is created. */
 void
 dw_lanes_init(void)
 {

@@ -77,7 +77,6 @@ dw_owner_places(void)
 	return dw_max_lanes + max_worker_processes;
 }
 
-/* Requests shared memory for the places and the hash table. */
 void
 dw_owners_request(void)
 {
@@ -92,7 +91,6 @@ dw_owners_request(void)
 					 .ptr = &owner_index);
 }
 
-/* Makes all places of owners free.  Called whenever shared memory is created. */
 void
 dw_owners_init(void)
 {

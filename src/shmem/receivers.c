@@ -82,7 +82,6 @@ dw_receivers_request(void)
 					   .ptr = (void **) &receivers);
 }
 
-/* Initializes the places.  Called whenever shared memory is created. */
 void
 dw_receivers_init(void)
 {

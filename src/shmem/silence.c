@@ -48,32 +48,24 @@ dw_silent_next(DwDatabase *db, uint32 *position, DwSilent *found)
 	for (;;)
 	{
 		uint32		n = (*position)++;
-		DwProcess  *process = NULL;
 
-		if (db == NULL && n == 0)
+		if (n >= (db == NULL ? 1 : 2 + dw_shared->nexecutors))
+			return false;
+		if (db == NULL || n < 2)
 		{
-			process = &dw_shared->launcher;
-			found->kind = "launcher";
+			DwProcess  *process = db == NULL ? &dw_shared->launcher : n == 0 ? &db->timer : &db->sweeper;
+
+			found->kind = db == NULL ? "launcher" : n == 0 ? "timer" : "sweeper";
+			found->pid = process->pid;
+			found->silent_for = dw_process_silent_for(process);
+			found->told = &process->told;
 		}
-		else if (db != NULL && n < 2)
-		{
-			process = n == 0 ? &db->timer : &db->sweeper;
-			found->kind = n == 0 ? "timer" : "sweeper";
-		}
-		else if (db != NULL && n - 2 < dw_shared->nexecutors)
+		else
 		{
 			found->kind = "executor";
 			found->pid = dw_executors[n - 2].pid;
 			found->silent_for = executor_silent_for(db, &dw_executors[n - 2]);
 			found->told = &db->executors_told;
-		}
-		else
-			return false;
-		if (process != NULL)
-		{
-			found->pid = process->pid;
-			found->silent_for = dw_process_silent_for(process);
-			found->told = &process->told;
 		}
 		if (found->silent_for > 0)
 			return true;

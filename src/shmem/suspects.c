@@ -299,9 +299,7 @@ dw_suspects_read_file(void)
 	(void) durable_unlink(FILE_NAME, LOG);
 }
 
-/*---- Set-up ----*/
-
-/* Requests shared memory for suspects; dw_crashes_init() initializes it. */
+/* dw_crashes_init() initializes this memory. */
 void
 dw_crashes_request(void)
 {

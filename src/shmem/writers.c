@@ -51,7 +51,6 @@ dw_writers_request(void)
 					   .ptr = (void **) &writers);
 }
 
-/* Initializes the array.  Called whenever shared memory is created. */
 void
 dw_writers_init(void)
 {
