@@ -43,6 +43,7 @@
 #include "../shmem/news.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
+#include "../shmem/news.h"
 #include "../task/marks.h"
 #include "../task/queues.h"
 #include "ending.h"

@@ -58,7 +58,6 @@ put_free(DwPool *pool, uint32 chunkno)
 	chunk->serial++;
 	chunk->next = pool->free_head;
 	pool->free_head = chunkno;
-	pool->nfree++;
 }
 
 /* Initializes a pool with all chunks free. */
@@ -67,7 +66,6 @@ dw_pool_init(DwPool *pool, uint32 nchunks)
 {
 	SpinLockInit(&pool->lock);
 	pool->nchunks = nchunks;
-	pool->nfree = 0;
 	pool->free_head = DW_NO_CHUNK;
 
 	/* Backwards, so that chunks are handed out in the order of memory */
@@ -95,7 +93,6 @@ alloc_chunk(DwPool *pool, DwAccount *acct)
 		chunkno = pool->free_head;
 		chunk = &pool->chunks[chunkno];
 		pool->free_head = chunk->next;
-		pool->nfree--;
 		chunk->owner = acct->owner;
 		acct->used++;
 	}
@@ -497,7 +494,6 @@ dw_ring_init(DwRing *ring, uint32 nslots, int64 tick_us)
 	ring->nslots = nslots;
 	ring->tick_us = tick_us;
 	ring->current_tick = 0;
-	ring->nentries = 0;
 	forget_strays(ring);
 	ring->pass_serial = 0;
 	ring->pass_slot = NO_SLOT;
@@ -621,7 +617,6 @@ dw_ring_insert(DwRing *ring, DwPool *pool, DwAccount *acct, const DwEntry *entry
 		ring->pass_min = Min(ring->pass_min, entry->due);
 		ring->pass_max = Max(ring->pass_max, entry->due);
 	}
-	ring->nentries++;
 	return true;
 }
 
@@ -704,7 +699,7 @@ dw_ring_next_due(DwRing *ring)
 		return best;
 
 	/* All slots were read, so the bounds of the strays can be narrowed */
-	if (ring->nentries == 0 || dw_ring_tick(ring, best) >= ring->stray_end)
+	if (dw_ring_tick(ring, best) >= ring->stray_end)
 		forget_strays(ring);
 	else
 		ring->stray_due = Max(ring->stray_due, best);
@@ -839,7 +834,6 @@ dw_ring_take(DwRing *ring, DwPool *pool, DwAccount *acct, DwTake *take, DwEntry 
 		taken += take_chunk(ring, pool, acct, take->slot, take->until_due, out + taken);
 		take->chunks_left--;
 	}
-	ring->nentries -= taken;
 
 	if (take->chunks_left == 0)
 		end_slot_pass(ring, take);
@@ -876,10 +870,7 @@ dw_ring_filter(DwRing *ring, DwPool *pool, DwAccount *acct, DwKeep keep, void *a
 		DwSlot	   *slot = dw_ring_slot(ring, slotno);
 		KeepBounds	bounds = {keep, arg, PG_INT64_MAX, PG_INT64_MIN};
 
-		ring->nentries -= slot->list.count;
 		dw_list_filter(pool, acct, &slot->list, keep_bounds, &bounds);
-		ring->nentries += slot->list.count;
-
 		slot->min_due = bounds.min_due;
 		slot->max_due = bounds.max_due;
 		if (slot->list.count == 0)

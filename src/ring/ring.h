@@ -60,7 +60,6 @@ typedef struct DwPool
 {
 	slock_t		lock;			/* protects these members and all accounts */
 	uint32		nchunks;
-	uint32		nfree;			/* length of the free list */
 	uint32		free_head;		/* first chunk of the free list */
 	DwChunk		chunks[FLEXIBLE_ARRAY_MEMBER];
 } DwPool;
@@ -104,7 +103,6 @@ typedef struct DwRing
 	uint32		nslots;
 	int64		tick_us;		/* length of a tick */
 	int64		current_tick;	/* the tick that the clock has reached */
-	uint64		nentries;		/* entries in all slots */
 
 	/*
 	 * Strays: entries that a walk over the slots from current_tick on would reach too late, because

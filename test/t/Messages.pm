@@ -286,12 +286,13 @@ sub problems
 	return map { plain_text('last_problem', $_) } unknown_cut(texts($source, $expression));
 }
 
-# The texts of the functions that put a reason into words.
+# The texts of the function and the arrays that put a reason into words.
 sub reasons
 {
 	my ($source, $body) = @_;
 
-	return map { plain_text('reason', $_) } grep { $_ ne '' && $_ ne '...' } map { texts($source, $_) } $body =~ /\breturn ([^;]+);/g;
+	return map { plain_text('reason', $_) } grep { $_ ne '' && $_ ne '...' } map { texts($source, $_) }
+	  $body =~ /\breturn ([^;]+);/g, $body =~ /\] = ($string)/g;
 }
 
 sub messages_of_file
@@ -301,7 +302,7 @@ sub messages_of_file
 	my $source = { text => $text, defines => { %$defines, own_defines($text) } };
 	my ($n, @messages) = (0);
 
-	while ($text =~ /\b(ereport|elog|dw_problem(?:_quoting)?)\s*$parens|(?:\.message|->message|\*reason) = (?=[\w"])|^(?:dw_\w+_text\(Dw\w+ \w+\)|receiver_reason\([^;{]*\))\n(?<body>\{.*?^\})/gms)
+	while ($text =~ /\b(ereport|elog|dw_problem(?:_quoting)?)\s*$parens|(?:\.message|->message|\*reason) = (?=[\w"])|^(?:const char \*const dw_\w+_texts\[\] = |receiver_reason\([^;{]*\)\n)(?<body>\{.*?^\})/gms)
 	{
 		my ($kind, $call, $body, $end) = ($1, $+{parens}, $+{body}, pos $text);
 
