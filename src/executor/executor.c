@@ -45,10 +45,7 @@
  */
 #define MAX_AGE_US	USECS_PER_HOUR
 
-/*
- * Length of an executor's turn, in us.  After this time without a pause, the executor ends if
- * another owner waits for an executor.
- */
+/* After this time without a pause, in us, an executor ends if another owner waits for one. */
 #define TURN_US		(100 * 1000)
 
 /* The database of this executor. */

@@ -65,10 +65,7 @@
 #include "../task/touched.h"
 #include "executor.h"
 
-/*
- * Shortest and longest pause, in ms, after an error that is not the task's.  Each pause is twice
- * the previous pause, up to the longest pause.
- */
+/* Shortest and longest pause, in ms, after errors that are not the task's; doubles each time. */
 #define REST_MIN_MS		100
 #define REST_MAX_MS		5000
 /* Limit of a task's SQL in a message of the log, in bytes. */
@@ -736,10 +733,7 @@ finish_task(Step step)
 
 /*---- A task that was taken ----*/
 
-/*
- * Spins until the due time: DW_HEAD_START_US are too short for a sleep.  Returns false if the clock
- * was set back meanwhile.
- */
+/* Spins until the due time, at most DW_HEAD_START_US.  Returns false if the clock was set back. */
 static bool
 await_due(TimestampTz due)
 {

@@ -40,10 +40,7 @@
 /* Minimum rest after a slice, in microseconds. */
 #define MIN_REST_US		1000
 
-/*
- * If more work is due within this time, in microseconds, the sweeper does not end, even if an owner
- * lacks a background worker.
- */
+/* If more work is due within this time, in us, it stays even if an owner lacks a worker. */
 #define LINGER_US		USECS_PER_SEC
 
 static DwDatabase *my_db = NULL;

@@ -186,10 +186,7 @@ register_executor(DwDatabase *db, Oid owner, bool can_log_in)
 	return false;
 }
 
-/*
- * Notes since when owners lack a background worker.  Returns the owner that has lacked a worker
- * longest, or NULL.  The caller holds the ready lock.
- */
+/* Notes, under the ready lock, since when owners lack a worker.  Returns the first one, or NULL. */
 static DwOwner *
 note_lack(DwDatabase *db)
 {
@@ -368,10 +365,7 @@ end_idle_executor(DwDatabase *db, Oid not_of, int64 idle_for)
 	LWLockRelease(dw_ready_lock(db));
 }
 
-/*
- * If the database has more than delay_wheel.max_executors executors, ends the surplus, idle
- * executors first.  Busy executors end after their task.
- */
+/* Ends executors beyond delay_wheel.max_executors, idle ones first, busy ones after their task. */
 void
 dw_dispatch_end_surplus(DwDatabase *db)
 {

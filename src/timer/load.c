@@ -324,7 +324,7 @@ typedef struct Load
 {
 	DwLane	   *lane;
 	TimestampTz to;				/* end of the window */
-	TimestampTz first_left;		/* a lower bound of the due times of the remaining rows; DW_NEVER:
+	TimestampTz first_left;		/* lower bound of the due times of the remaining rows; DW_NEVER:
 								 * no row remains */
 } Load;
 
@@ -740,10 +740,7 @@ look_at_lanes(TimestampTz now)
 	}
 }
 
-/*
- * Loads the lanes in to_load, one after the other, for about SLICE_US.  Returns true if a lane was
- * loaded: then the timer must look for due tasks.
- */
+/* Loads the lanes in to_load, one by one, for about SLICE_US.  Returns true if one was loaded. */
 static bool
 load_lanes(TimestampTz now)
 {

@@ -190,8 +190,8 @@ add_to_waiting(DwLane *lane, int by)
 }
 
 /*
- * Returns a lane's share of the database's part of the pool, in entries.  A lane may have more, but
- * must give the surplus back when the pool is empty.
+ * Returns a lane's share of the database's memory, in entries.  It may have more while memory is
+ * free.
  */
 uint32
 dw_near_limit(void)
@@ -268,10 +268,7 @@ ready_survives_cut(const DwEntry *entry, void *arg)
 	return dw_entry_is_before(entry, cut->due, cut->id);
 }
 
-/*
- * Drops the entries of ring and heap for which keep() returns false.  Takes the ring lock.  A slot
- * that is being opened is begun again.
- */
+/* Drops entries of ring and heap for which keep() returns false.  Begins an open slot again. */
 static void
 filter_waiting(DwKeep keep, void *arg)
 {
@@ -341,10 +338,7 @@ any_cut_waits(void)
 	return false;
 }
 
-/*
- * Drops the entries from the cuts on that dw_near_cut() has noted, in one pass for all lanes.
- * Takes the ring lock and the ready lock.
- */
+/* Drops the entries from the noted cuts on, for all lanes.  Takes the ring and the ready lock. */
 void
 dw_near_apply_cuts(void)
 {
@@ -907,10 +901,7 @@ forget_waiting(void)
 	pg_atomic_write_u64(&db->near, 0);
 }
 
-/*
- * Cuts a lane so that about its first "keep" ready tasks are left.  When fewer than load_below
- * tasks are left, sessions wake a timer.
- */
+/* Cuts a lane after about "keep" ready tasks.  Below load_below tasks, sessions wake a timer. */
 static void
 leave_first(DwLane *lane, uint32 keep)
 {

@@ -295,10 +295,7 @@ add_grouped(void)
 	nto_read = 0;
 }
 
-/*
- * Handles a hint of a committed task: step D1 of the model and the next steps.  If the lane has
- * groups, leaves the hint to add_grouped().
- */
+/* Steps D1 to D4: handles a hint of a committed task, or leaves it to add_grouped(). */
 static void
 take_hint(const DwHint *hint)
 {
