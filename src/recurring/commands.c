@@ -22,7 +22,7 @@
  * the executor waits for the change of the definition, and obeys it.  The definition may get
  * another run before its row is locked, so the session reads the run again under the lock.
  *
- * A session looks for a definition by its name as for a task by its key (ending/keys.c): with a
+ * A session looks for a definition by its name as for a task by its key (ending/README.md): with a
  * dirty snapshot, under a lock on the name.  The lock lasts only for the search and, for a new
  * name, the insertion.
  *
