@@ -63,6 +63,8 @@ SELECT delay_update(:id, options => '{"new_key": "k"}');
 ROLLBACK TO s;
 SELECT delay_update(:id, delay => '1 day', due => now());
 ROLLBACK TO s;
+SELECT delay_update(:id, options => '{"retry_backoff": ""}');
+ROLLBACK TO s;
 SELECT delay_update(key => 'k', queue => 'options_turns', options => '{"new_key": "l"}');
 SELECT delay_update(:id, options => '{"new_key": "k"}');
 SELECT key, sql FROM delay_wheel.tasks ORDER BY id;

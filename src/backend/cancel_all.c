@@ -6,7 +6,7 @@
  * Run by sessions, by executors whose tasks call it, and by apply workers of logical replication.
  *
  * A mark is a row of delay_wheel_data.cancellation.  The row has the criteria of the cancelled
- * tasks.  The rows of the tasks do not change.  task/marks.c shows how processes obey marks.  In
+ * tasks.  The rows of the tasks do not change.  task/README.md shows how processes obey marks.  In
  * sweeper/sweep.c, the sweeper removes the rows of cancelled tasks, and then the mark.
  *
  *-------------------------------------------------------------------------

@@ -134,14 +134,15 @@ inform_waiters(DwDatabase *db, int64 id, Event event, DwOutcome outcome)
 			continue;
 		SpinLockAcquire(&slot->lock);
 		/* check again under the lock */
-		if (!waits_for(slot, db->oid, id))
-			 /* another wait has begun */ ;
-		else if (event == TASK_ENDED)
-			slot->outcome = outcome;
-		else if (event == ENDS_IN_DOUBT)
-			slot->look = wakes = true;
-		else if (slot->outcome != DW_NOT_ENDED)
-			slot->let_go = wakes = true;
+		if (waits_for(slot, db->oid, id))
+		{
+			if (event == TASK_ENDED)
+				slot->outcome = outcome;
+			else if (event == ENDS_IN_DOUBT)
+				slot->look = wakes = true;
+			else if (slot->outcome != DW_NOT_ENDED)
+				slot->let_go = wakes = true;
+		}
 		SpinLockRelease(&slot->lock);
 		if (wakes)
 			SetLatch(dw_proc_latch(i + 1));

@@ -51,7 +51,7 @@ typedef struct Slice
 {
 	int			n;				/* number of messages that were ended */
 	TimestampTz next;			/* end of the next last lease, or DW_NEVER */
-	DwLaneRef	lanes[SLICE];	/* lanes of these messages, or dw_no_lane */
+	DwLaneRef	lanes[SLICE];	/* lanes of these messages, or no lanes */
 } Slice;
 
 /* Ends a message whose last lease has ended.  The caller has read its row. */

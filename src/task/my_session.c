@@ -96,17 +96,6 @@ dw_my_database_unpin(void)
 	pinned = false;
 }
 
-static void
-raise_no_place(int level)
-{
-	ereport(level,
-			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-			 errmsg("delay_wheel has no place for another database: the limit of %d is reached",
-					dw_max_databases),
-			 level < ERROR ? errdetail("Tasks of this database wait until there is a place.") : 0,
-			 errhint("Increase \"%s\" and restart the server.", "delay_wheel.max_databases")));
-}
-
 /* Does the same as dw_my_database(), but raises an error if all places are taken. */
 DwDatabase *
 dw_require_my_database(void)
@@ -114,7 +103,11 @@ dw_require_my_database(void)
 	DwDatabase *db = dw_my_database();
 
 	if (db == NULL)
-		raise_no_place(ERROR);
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("delay_wheel has no place for another database: the limit of %d is reached",
+						dw_max_databases),
+				 errhint("Increase \"%s\" and restart the server.", "delay_wheel.max_databases")));
 	return db;
 }
 
@@ -124,8 +117,14 @@ dw_warn_no_place(void)
 {
 	static bool warned = false;
 
-	if (!warned)
-		raise_no_place(WARNING);
+	if (warned)
+		return;
+	ereport(WARNING,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("delay_wheel has no place for another database: the limit of %d is reached",
+					dw_max_databases),
+			 errdetail("Tasks of this database wait until there is a place."),
+			 errhint("Increase \"%s\" and restart the server.", "delay_wheel.max_databases")));
 	warned = true;
 }
 

@@ -585,7 +585,7 @@ dw_options_take(FunctionCallInfo fcinfo, const DwOption *parameters, int n, int 
 
 /*
  * Returns true if the value (0, if the option must be greater, or an empty text) removes the option
- * from a pending task.
+ * from a pending task.  An empty retry_backoff is an error.
  */
 static bool
 takes_away(const DwOptions *options, DwOption option)
@@ -596,7 +596,7 @@ takes_away(const DwOptions *options, DwOption option)
 		return false;
 	if (is->type == DW_TYPE_SPAN)
 		return is->low == 1 && dw_option_us(options, option) == 0;
-	return is->type == DW_TYPE_TEXT &&
+	return is->type == DW_TYPE_TEXT && option != DW_OPT_RETRY_BACKOFF &&
 		VARSIZE_ANY_EXHDR(DatumGetTextPP(options->values[option].value)) == 0;
 }
 
