@@ -203,22 +203,6 @@ check_call(FunctionCallInfo fcinfo, const char *function)
 				 errhint("Use SELECT * FROM %s.", function)));
 }
 
-/* Raises an error if delay_receive() is called where its messages could be lost. */
-static void
-require_block(FunctionCallInfo fcinfo)
-{
-	const ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-
-	/* a SELECT, COPY or cursor whose rows go to the client commits before the client has seen them */
-	if (result != NULL && !IsTransactionBlock() &&
-		(within.copy_to || goes_to_client(result) || goes_to_client_beside_writes(result)))
-		ereport(ERROR,
-				(errcode(ERRCODE_NO_ACTIVE_SQL_TRANSACTION),
-				 errmsg("%s needs a transaction block", "delay_receive()"),
-				 errdetail("Outside of a transaction block, the statement commits before the client has seen the messages."),
-				 errhint("Use BEGIN and COMMIT, or autocommit => true if losing messages does not matter.")));
-}
-
 /* Returns the greatest number of messages to take.  Raises an error if it is out of range. */
 static int
 number_asked_for(FunctionCallInfo fcinfo)
@@ -762,12 +746,21 @@ receive_or_lease(FunctionCallInfo fcinfo, int64 lease, bool leasing)
 Datum
 dw_receive(PG_FUNCTION_ARGS)
 {
+	const ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	bool		autocommit = !PG_ARGISNULL(2) && PG_GETARG_BOOL(2);
+
 	dw_require_right();
 	dw_require_writable("delay_receive()");
 	dw_refuse_null(PG_ARGISNULL(0), "queue name");
 	check_call(fcinfo, "delay_receive()");
-	if (PG_ARGISNULL(2) || !PG_GETARG_BOOL(2))
-		require_block(fcinfo);
+	/* a SELECT, COPY or cursor whose rows go to the client commits before the client has seen them */
+	if (!autocommit && result != NULL && !IsTransactionBlock() &&
+		(within.copy_to || goes_to_client(result) || goes_to_client_beside_writes(result)))
+		ereport(ERROR,
+				(errcode(ERRCODE_NO_ACTIVE_SQL_TRANSACTION),
+				 errmsg("%s needs a transaction block", "delay_receive()"),
+				 errdetail("Outside of a transaction block, the statement commits before the client has seen the messages."),
+				 errhint("Use BEGIN and COMMIT, or autocommit => true if losing messages does not matter.")));
 	return receive_or_lease(fcinfo, 0, false);
 }
 

@@ -568,7 +568,7 @@ tell_of_tasks(List *roles)
 static void
 refuse_set_constraints(void)
 {
-	if (dw_is_reading_as())
+	if (dw_reading_as > 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("cannot execute %s within security-restricted operation", "SET CONSTRAINTS")));

@@ -131,7 +131,7 @@ result_of(const List *plans, const QueryCompletion *qc)
 	DwSpiResult result = {.code = result_code(qc), .rows = qc->nprocessed};
 
 	if (list_length(plans) == 1 && linitial_node(PlannedStmt, plans)->utilityStmt != NULL)
-		return dw_spi_noted_utility();
+		return dw_last_utility;
 	return result;
 }
 

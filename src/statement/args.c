@@ -560,8 +560,11 @@ stranger(Oid type)
 	}
 }
 
-/* Number of nested calls of read_as(): the code that read_as() runs may call read_as() again */
-static int	reading_as = 0;
+/*
+ * Greater than 0 while code of a stranger's type runs in this process: the number of nested calls of
+ * read_as(), since the code that read_as() runs may call read_as() again
+ */
+int			dw_reading_as = 0;
 
 /*
  * Reads a value by an input function, with the rights of the role, in a security-restricted
@@ -576,7 +579,7 @@ read_as(Oid role, Oid input, char *string, Oid io_param, int32 typmod)
 	int			context;
 
 	GetUserIdAndSecContext(&userid, &context);
-	reading_as++;
+	dw_reading_as++;
 	PG_TRY();
 	{
 		SetUserIdAndSecContext(role, context |
@@ -585,19 +588,12 @@ read_as(Oid role, Oid input, char *string, Oid io_param, int32 typmod)
 	}
 	PG_FINALLY();
 	{
-		reading_as--;
+		dw_reading_as--;
 	}
 	PG_END_TRY();
 	SetUserIdAndSecContext(userid, context);
 	AtEOXact_GUC(false, nest_level);
 	return result;
-}
-
-/* True while code of a stranger's type runs in this process. */
-bool
-dw_is_reading_as(void)
-{
-	return reading_as > 0;
 }
 
 /*---- Arguments of an array ----*/

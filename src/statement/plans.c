@@ -609,7 +609,7 @@ run_plans(const char *sql, const SPIExecuteOptions *options, int *result)
  * The last utility statement that has ended in this process.  The history shows its name, but SPI
  * does not return which statement it has run.  So the utility hook (control/ddl.c) notes it.
  */
-static DwSpiResult last_utility = {.code = SPI_OK_UTILITY, .utility = CMDTAG_UNKNOWN};
+DwSpiResult dw_last_utility = {.code = SPI_OK_UTILITY, .utility = CMDTAG_UNKNOWN};
 
 /*
  * Notes that a utility statement of this process has ended.  For EXECUTE, notes the executed
@@ -620,15 +620,8 @@ dw_spi_note_utility(CommandTag tag, const QueryCompletion *qc)
 {
 	bool		known = qc != NULL && qc->commandTag != CMDTAG_UNKNOWN;
 
-	last_utility.utility = known && tag == CMDTAG_EXECUTE ? qc->commandTag : tag;
-	last_utility.rows = known ? qc->nprocessed : 0;
-}
-
-/* Returns the utility statement that was noted last. */
-DwSpiResult
-dw_spi_noted_utility(void)
-{
-	return last_utility;
+	dw_last_utility.utility = known && tag == CMDTAG_EXECUTE ? qc->commandTag : tag;
+	dw_last_utility.rows = known ? qc->nprocessed : 0;
 }
 
 /* Returns true if SPI's code is for a statement that can return rows. */
@@ -662,7 +655,7 @@ end(int result, DwFirstRow *row)
 				(errcode(ERRCODE_INTERNAL_ERROR),
 				 errmsg("could not execute task: %s", SPI_result_code_string(result))));
 	if (result == SPI_OK_UTILITY)
-		done = last_utility;
+		done = dw_last_utility;
 	SPI_finish();
 	if (returns_rows(result))
 		done.first_row = dw_first_row_take(row);

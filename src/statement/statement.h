@@ -90,7 +90,7 @@ extern DwBinding *dw_args_binding(ParamListInfo params, const char *sql);
 extern void dw_args_bind(DwBinding *binding, ParamListInfo params);
 extern void dw_args_parser_setup(struct ParseState *pstate, void *binding);
 extern List *dw_args_analyze(RawStmt *raw, const char *sql, ParamListInfo params);
-extern bool dw_is_reading_as(void);
+extern int	dw_reading_as;
 
 /*---- first_row.c: the first row that the SQL of a task returns ----*/
 
@@ -163,9 +163,10 @@ typedef struct DwSpiResult
 	TimestampTz again_at;		/* when to run the task again after delay_snooze(), else 0 */
 } DwSpiResult;
 
+extern DwSpiResult dw_last_utility;
+
 extern DwSpiResult dw_spi_run(const char *sql, ParamListInfo params, int max_row, bool may_keep);
 extern void dw_spi_note_utility(CommandTag tag, const QueryCompletion *qc);
-extern DwSpiResult dw_spi_noted_utility(void);
 
 /*---- sqlcheck.c: the SQL text of a task: its tokens, and errors that point into it ----*/
 
