@@ -48,6 +48,13 @@
 /* After this time without a pause, in us, an executor ends if another owner waits for one. */
 #define TURN_US		(100 * 1000)
 
+/* The same if this owner is a newcomer (see DW_JUMPS_MAX), in us. */
+#define NEWCOMER_TURN_US	(3 * 1000)
+
+/* An executor is kept for this time if its turn was shorter than SHORT_TURN_US, in us. */
+#define KEPT_US			USECS_PER_SEC
+#define SHORT_TURN_US	(20 * 1000)
+
 /* The database of this executor. */
 static DwDatabase *executor_db = NULL;
 
@@ -327,6 +334,7 @@ next_task(DwExecutor *me, int64 turn_began)
 	bool		found = false;
 	bool		stopped = false;
 	bool		too_much;
+	int64		turn = dw_uptime() - turn_began;
 
 	if (!executor_proved && me->state == DW_EXECUTOR_BUSY)
 	{
@@ -345,7 +353,8 @@ next_task(DwExecutor *me, int64 turn_began)
 		until = PG_INT64_MIN;
 	me->must_exit = me->must_exit || too_much || until == PG_INT64_MIN ||
 		dw_uptime() - executor_born > MAX_AGE_US ||
-		(dw_uptime() - turn_began > TURN_US && dw_starving_take(&executor_db->timer_news));
+		(turn > NEWCOMER_TURN_US &&
+		 dw_starving_take(&executor_db->timer_news, turn <= TURN_US));
 	if (!me->must_exit && dw_ready_pop(executor_db, me, until, &popped))
 	{
 		DwLane	   *lane = &dw_lanes[me->current.lane];
@@ -367,6 +376,7 @@ next_task(DwExecutor *me, int64 turn_began)
 		popped.look_again = DW_AWAKE;
 	me->state = found ? DW_EXECUTOR_BUSY : DW_EXECUTOR_IDLE;
 	me->since = now;
+	me->kept_until = !found && turn < SHORT_TURN_US ? now + KEPT_US : 0;
 	/* this answers a call, except a request to end */
 	me->called = me->must_exit && !found ? now : 0;
 	/* another executor may run a task that the queue's max_running has blocked */
@@ -421,8 +431,12 @@ static bool
 wait_for_work(DwExecutor *me)
 {
 	int			events;
+	bool		kept;
 
-	if (me->must_exit || dw_starving_take(&executor_db->timer_news))
+	LWLockAcquire(dw_ready_lock(executor_db), LW_SHARED);
+	kept = dw_executor_is_kept(me, dw_now());
+	LWLockRelease(dw_ready_lock(executor_db));
+	if (me->must_exit || (!kept && dw_starving_take(&executor_db->timer_news, false)))
 		return false;
 	if (uses_too_much_memory(true))
 		return !end_if_idle(me);
@@ -468,7 +482,9 @@ dw_executor_main(Datum place)
 	executor_born = dw_uptime();
 
 	LWLockAcquire(dw_ready_lock(executor_db), LW_EXCLUSIVE);
+	dw_owner_has_executor(executor_db, &dw_owners[me->owner_place]);
 	me->state = DW_EXECUTOR_IDLE;
+	me->kept_until = 0;
 	/* idle time begins now, after connecting */
 	me->since = dw_now();
 	LWLockRelease(dw_ready_lock(executor_db));

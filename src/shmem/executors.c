@@ -242,9 +242,29 @@ dw_executors_end(DwDatabase *db, Oid owner)
 }
 
 /*
+ * Returns true if an idle executor is kept for its owner, although other owners have no executor.
+ * Its last turn was short, and soon its owner may have a task, which should not wait for a new
+ * process.  The executors that were used last are kept, a quarter of max_executors, for a second.
+ * Needs the ready lock.
+ */
+bool
+dw_executor_is_kept(const DwExecutor *e, TimestampTz now)
+{
+	int			kept = 0;
+
+	if (e->kept_until <= now)
+		return false;
+	dw_each_executor(other)
+		if (other->database == e->database && other->state == DW_EXECUTOR_IDLE &&
+			other->kept_until > e->kept_until)
+			kept++;
+	return kept < dw_max_executors / 4;
+}
+
+/*
  * Returns the executor that has been idle longest, or NULL if no executor has been idle for
  * "idle_for" microseconds.  Looks at this database if "here" is true, otherwise at all other
- * databases.  Skips executors of the role "not_of".
+ * databases.  Skips executors of the role "not_of", and executors of this database that are kept.
  */
 DwExecutor *
 dw_executor_idle_longest(Oid database, bool here, Oid not_of, int64 idle_for)
@@ -254,7 +274,8 @@ dw_executor_idle_longest(Oid database, bool here, Oid not_of, int64 idle_for)
 
 	dw_each_executor(e)
 		if ((e->database == database) == here && e->owner != not_of &&
-			e->state == DW_EXECUTOR_IDLE && !e->must_exit && e->since <= since)
+			e->state == DW_EXECUTOR_IDLE && !e->must_exit && e->since <= since &&
+			!(here && dw_executor_is_kept(e, dw_now())))
 		{
 			idle = e;
 			since = e->since;

@@ -54,6 +54,7 @@ typedef struct DwExecutor
 	uint32		proc;			/* dw_my_proc() */
 	pid_t		pid;
 	TimestampTz since;			/* when the present state, or the current task, began */
+	TimestampTz kept_until;		/* if idle: see dw_executor_is_kept() */
 	TimestampTz called;			/* when the executor was woken, or told to end while idle; 0: it has
 								 * answered, or was not called */
 	DwEntry		current;		/* if busy: the task that the executor runs */
@@ -115,6 +116,7 @@ extern bool dw_executor_runs_autonomous(int64 id, Oid *owner);
 extern TimestampTz dw_executor_since(DwDatabase *db, int64 id);
 extern bool dw_executor_runs_autonomous_in(int16 queue);
 
+extern bool dw_executor_is_kept(const DwExecutor *e, TimestampTz now);
 extern DwExecutor *dw_executor_idle_longest(Oid database, bool here, Oid not_of, int64 idle_for);
 extern bool dw_executor_end_idle_elsewhere(Oid database);
 extern bool dw_executor_end_turn_elsewhere(Oid database);

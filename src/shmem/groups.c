@@ -15,7 +15,8 @@
  * among a million active groups about 100 pairs collide.
  *
  * Turns: a group with ready tasks is open.  Executors take one task of each open group, in turn.
- * So even a group with 100,000 tasks delays another group by only one task in each round.  A group
+ * So even a group with 100,000 tasks delays another group by only one task in each round.
+ * Newcomers come first (DW_JUMPS_MAX).  A group
  * that is at a limit is not open.  The group opens again when one of its tasks ends, or when its
  * rate allows another task.
  *
@@ -254,7 +255,7 @@ new_place(DwLane *lane, uint32 hash, bool by_reserve)
 		return NULL;
 	group->state = DW_GROUP_IDLE;
 	group->running = group->count = 0;
-	group->is_hungry = false;
+	group->is_hungry = group->is_new = false;
 	forget_left(group);
 	group->held_until = group->tried_id = 0;
 	group->held_full = false;
@@ -333,12 +334,13 @@ dw_lane_groups_init(DwLaneGroups *groups)
 {
 	dlist_init(&groups->all);
 	dlist_init(&groups->open);
+	dlist_init(&groups->fresh);
 	dlist_init(&groups->resting);
 	dlist_init(&groups->hungry);
 	groups->asleep.ph_compare = compare_sleepers;
 	groups->asleep.ph_arg = NULL;
 	groups->asleep.ph_root = NULL;
-	groups->entries = groups->nopen = groups->set_aside = 0;
+	groups->entries = groups->nopen = groups->jumps = groups->set_aside = 0;
 	groups->rests_until = 0;
 	groups->rest_us = REST_LEAST;
 }
@@ -359,18 +361,23 @@ leave_state(DwGroup *group)
 	else if (group->state == DW_GROUP_RESTING)
 		dlist_delete(&group->turn);
 	group->state = DW_GROUP_IDLE;
+	group->is_new = false;
 }
 
-/* Sets the state of the group.  A group that becomes open gets the last turn of its lane. */
+/*
+ * Sets the state of the group.  A group that becomes open gets the last turn of its lane, or, as a
+ * newcomer, the last turn of the newcomers.
+ */
 static void
-enter_state(DwGroup *group, DwGroupState state)
+enter_state(DwGroup *group, DwGroupState state, bool newcomer)
 {
 	DwLaneGroups *groups = &dw_lanes[group->lane].groups;
 
 	group->state = state;
 	if (state == DW_GROUP_OPEN)
 	{
-		dlist_push_tail(&groups->open, &group->turn);
+		group->is_new = newcomer;
+		dlist_push_tail(newcomer ? &groups->fresh : &groups->open, &group->turn);
 		groups->nopen++;
 	}
 	else if (state == DW_GROUP_ASLEEP)
@@ -461,6 +468,7 @@ update_state(DwGroup *group, TimestampTz now)
 {
 	TimestampTz wakes_at = 0;
 	DwGroupState state = group->count == 0 ? DW_GROUP_IDLE : state_by_limits(group, now, &wakes_at);
+	bool		newcomer = group->is_new;
 
 	if (state == DW_GROUP_OPEN && group->state == DW_GROUP_OPEN)
 		return;
@@ -475,7 +483,7 @@ update_state(DwGroup *group, TimestampTz now)
 		}
 		state = DW_GROUP_RESTING;
 	}
-	enter_state(group, state);
+	enter_state(group, state, newcomer);
 }
 
 /* Ends the hold of the group.  Processes that read its state before must not hold the group. */
@@ -680,7 +688,11 @@ dw_group_add(DwDatabase *db, DwLane *lane, const DwEntry *entry, const ItemPoint
 		own.offset = ItemPointerGetOffsetNumber(tid);
 	}
 	if (group->count == 0)
+	{
 		group->first = own;
+		/* otherwise it has had a turn */
+		group->is_new = group->running == 0 && group->left_due == DW_NEVER;
+	}
 	else if (!dw_list_push(dw_pool, &db->account, &group->more, &own))
 		return DW_GROUP_NO_MEMORY;
 	group->count++;
@@ -738,6 +750,8 @@ dw_groups_next(DwLane *lane, TimestampTz now)
 		update_state(first, now);
 	}
 	tidy_lane(lane, now);
+	if (!dlist_is_empty(&groups->fresh) && (groups->jumps < DW_JUMPS_MAX || dlist_is_empty(&groups->open)))
+		return group_in_turn(dlist_head_node(&groups->fresh));
 	return dlist_is_empty(&groups->open) ? NULL : group_in_turn(dlist_head_node(&groups->open));
 }
 
@@ -859,10 +873,11 @@ dw_group_take(DwDatabase *db, DwGroup *group, DwEntry *entry, ItemPointer tid, T
 		dw_rate_start(&queue->group_rate, &group->rate_use, now);
 	}
 	hungry = feel_hunger(db, group);
+	lane->groups.jumps = group->is_new ? lane->groups.jumps + 1 : 0;
 	leave_state(group);
 	/* usually no limit of the group is reached */
 	if (group->count > 0 && state_by_limits(group, now, &group->wakes_at) == DW_GROUP_OPEN)
-		enter_state(group, DW_GROUP_OPEN);
+		enter_state(group, DW_GROUP_OPEN, false);
 	else
 		(void) update_group(group, false, true, now, &wakes_at);
 	return hungry;

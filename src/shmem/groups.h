@@ -48,6 +48,7 @@ typedef struct DwGroup
 	int32		lane;			/* index in dw_lanes */
 	uint32		hash;			/* hash of the group's name; DW_NO_GROUP: tasks without a group */
 	DwGroupState state;
+	bool		is_new;			/* a newcomer; if the state is DW_GROUP_OPEN, in DwLaneGroups.fresh */
 	uint32		running;		/* tasks that executors have taken and not ended, or messages that
 								 * open transactions have taken */
 	uint32		count;			/* ready tasks */
@@ -69,7 +70,7 @@ typedef struct DwGroup
 	int64		hold_us;		/* length of the next hold, if its end is not known */
 	int64		tried_id;		/* id of the last task tried because it comes first in order */
 	dlist_node	of_lane;		/* in DwLaneGroups.all */
-	dlist_node	turn;			/* link in DwLaneGroups.open or DwLaneGroups.resting */
+	dlist_node	turn;			/* link in DwLaneGroups.open, fresh or resting */
 	bool		has_siblings;	/* the group may also have places in other lanes */
 	pairingheap_node sleeper;	/* if asleep: in DwLaneGroups.asleep */
 	int32		next;			/* next place in the bucket or free list; protected by Table.lock */
@@ -221,7 +222,7 @@ extern bool dw_ready_pop_message(DwDatabase *db, DwQueue *queue, DwAlone *alone,
 extern bool dw_ready_push(DwDatabase *db, DwLane *lane, const DwEntry *entry,
 						  const ItemPointerData *tid, uint32 *left);
 extern void dw_ready_unlist(DwDatabase *db, DwLane *lane);
-extern void dw_ready_list(DwDatabase *db, DwLane *lane);
+extern void dw_ready_list(DwDatabase *db, DwLane *lane, bool newcomer);
 extern void dw_ready_obey_pause(DwDatabase *db, DwLane *lane);
 extern void dw_ready_reset(DwDatabase *db);
 

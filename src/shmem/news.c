@@ -41,6 +41,7 @@ dw_timer_news_init(DwTimerNews *news)
 	pg_atomic_init_u32(&news->control, (uint32) dw_now());
 	pg_atomic_init_u32(&news->restart, DW_RESTART_NONE);
 	pg_atomic_init_u32(&news->starving, 0);
+	pg_atomic_init_u32(&news->newcomer, 0);
 	/* transactions may have been prepared before this database got the place */
 	pg_atomic_init_u32(&news->nameless, 1);
 	pg_atomic_init_u32(&news->unarmed, 0);
@@ -83,13 +84,16 @@ dw_restart_ask(DwTimerNews *news, DwRestart restart)
 
 /*
  * Returns true if an owner can get an executor only if another executor ends.  Subtracts this owner
- * from the number of such owners.
+ * from the number of such owners.  for_newcomer: only if a short turn has to end for this.
  */
 bool
-dw_starving_take(DwTimerNews *news)
+dw_starving_take(DwTimerNews *news, bool for_newcomer)
 {
 	uint32		waiting = pg_atomic_read_u32(&news->starving);
 
+	if (for_newcomer && (waiting == 0 || pg_atomic_read_u32(&news->newcomer) == 0 ||
+						 pg_atomic_exchange_u32(&news->newcomer, 0) == 0))
+		return false;
 	while (waiting > 0)
 		if (pg_atomic_compare_exchange_u32(&news->starving, &waiting, waiting - 1))
 			return true;

@@ -75,6 +75,7 @@ typedef struct DwTimerNews
 								 * delay_cancel_all() was committed */
 	pg_atomic_uint32 restart;	/* a DwRestart */
 	pg_atomic_uint32 starving;	/* owners that get an executor only if another executor ends */
+	pg_atomic_uint32 newcomer;	/* 1: one of them is a newcomer, for which a short turn ends, too */
 	pg_atomic_uint32 nameless;	/* maximum of prepared transactions with unknown names */
 	pg_atomic_uint32 unarmed;	/* flags, see news.c */
 	pg_atomic_uint32 loads;		/* number of the last load; incremented by the timer only */
@@ -83,7 +84,7 @@ typedef struct DwTimerNews
 extern void dw_timer_news_init(DwTimerNews *news);
 extern bool dw_rest_end_ask(DwTimerNews *news, TimestampTz needed, bool *earlier);
 extern void dw_restart_ask(DwTimerNews *news, DwRestart restart);
-extern bool dw_starving_take(DwTimerNews *news);
+extern bool dw_starving_take(DwTimerNews *news, bool for_newcomer);
 extern void dw_unarmed_set(DwTimerNews *news, bool met);
 extern void dw_unarmed_look(DwTimerNews *news);
 extern void dw_unarmed_looked(DwTimerNews *news, bool met);

@@ -24,6 +24,7 @@
 #include "../base/compat.h"
 #include "../base/settings.h"
 #include "executors.h"
+#include "queue_limits.h"
 
 /* Pause after the first failed attempt to get an executor, in us.  The pause doubles each time. */
 #define RETRY_MIN	(1 * USECS_PER_SEC)
@@ -171,7 +172,7 @@ dw_owner_enter(DwDatabase *db, Oid role)
 	memset(owner, 0, sizeof(DwOwner));
 	owner->database = db->oid;
 	owner->role = role;
-	owner->turns.first = owner->turns.last = DW_NO_LANE;
+	dw_turns_init(&owner->turns);
 	entry = hash_search(owner_index, &key, HASH_ENTER, NULL);
 	entry->owner = owner - dw_owners;
 	return entry->owner;
@@ -186,8 +187,45 @@ forget_block(DwOwner *owner)
 	owner->lacks_since = 0;
 }
 
+/* Removes an owner from its list. */
+static void
+unlist(DwDatabase *db, DwOwner *owner)
+{
+	/* newcomers are neighbours at the front */
+	if (db->newest_owner == &owner->link)
+		db->newest_owner = dlist_has_prev(&db->ready_owners, &owner->link) ?
+			dlist_prev_node(&db->ready_owners, &owner->link) : NULL;
+	dlist_delete(&owner->link);
+	owner->is_listed = owner->is_new = false;
+}
+
+/* Puts an owner into the list of ready owners: a newcomer after other newcomers, else at the end. */
+static void
+list_ready(DwDatabase *db, DwOwner *owner, bool newcomer)
+{
+	owner->is_new = newcomer && db->owner_jumps < DW_JUMPS_MAX;
+	if (!owner->is_new)
+	{
+		dlist_push_tail(&db->ready_owners, &owner->link);
+		return;
+	}
+	if (db->newest_owner == NULL)
+		dlist_push_head(&db->ready_owners, &owner->link);
+	else
+		dlist_insert_after(db->newest_owner, &owner->link);
+	db->newest_owner = &owner->link;
+}
+
+/* Notes that an executor of the owner has come up.  Needs the ready lock exclusively. */
+void
+dw_owner_has_executor(DwDatabase *db, const DwOwner *owner)
+{
+	db->owner_jumps = owner->is_new ? db->owner_jumps + 1 : 0;
+}
+
 /*
- * Puts an owner with ready tasks at the end of the list of ready or blocked owners.
+ * Puts an owner with ready tasks into the list of ready or blocked owners: at the end of the list,
+ * or, if the owner was not listed, among the newcomers.
  *
  * Owners that lack a background worker go to the front of the blocked owners, where
  * dw_owners_first_lacking() looks for them.  Needs the ready lock exclusively.
@@ -195,9 +233,10 @@ forget_block(DwOwner *owner)
 void
 dw_owner_list(DwDatabase *db, DwOwner *owner)
 {
+	bool		newcomer = !owner->is_listed;
+
 	if (owner->is_listed)
-		dlist_delete(&owner->link);
-	owner->is_listed = false;
+		unlist(db, owner);
 	if (owner->turns.n == 0)
 	{
 		/* paused lanes need no worker; when the owner waits again, all waiting owners come first */
@@ -208,7 +247,7 @@ dw_owner_list(DwDatabase *db, DwOwner *owner)
 	owner->is_listed = true;
 	if (owner->retry_at == 0)
 	{
-		dlist_push_tail(&db->ready_owners, &owner->link);
+		list_ready(db, owner, newcomer);
 		return;
 	}
 	db->blocked_until = Min(db->blocked_until, owner->retry_at);

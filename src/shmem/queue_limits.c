@@ -178,8 +178,8 @@ dw_queue_place_of(DwDatabase *db, int16 id)
 void
 dw_turns_init(DwTurns *turns)
 {
-	turns->first = turns->last = DW_NO_LANE;
-	turns->n = 0;
+	turns->first = turns->last = turns->newest = DW_NO_LANE;
+	turns->n = turns->jumps = 0;
 }
 
 /* Returns true if DwQueue.leased is valid. */

@@ -46,36 +46,50 @@ turns_of(const DwLane *lane)
 	return lane->external ? &dw_queues[lane->queue_place].turns : &dw_lane_owner(lane)->turns;
 }
 
-/* Appends the lane to its list.  If its owner needs an executor now, appends the owner, too. */
+/*
+ * Puts the lane into its list, after the lane "prev"; DW_NO_LANE: at the front.  If its owner needs
+ * an executor now, lists the owner, too.
+ */
 static void
-link_last(DwDatabase *db, DwLane *lane)
+link_after(DwDatabase *db, DwLane *lane, int32 prev)
 {
 	DwTurns    *turns = turns_of(lane);
+	int32		next = prev != DW_NO_LANE ? dw_lanes[prev].ready_next : turns->first;
 
 	lane->is_listed = true;
-	lane->ready_next = DW_NO_LANE;
-	lane->ready_prev = turns->last;
-	if (turns->last != DW_NO_LANE)
-		dw_lanes[turns->last].ready_next = lane - dw_lanes;
+	lane->ready_prev = prev;
+	lane->ready_next = next;
+	if (prev != DW_NO_LANE)
+		dw_lanes[prev].ready_next = lane - dw_lanes;
 	else
 		turns->first = lane - dw_lanes;
-	turns->last = lane - dw_lanes;
+	if (next != DW_NO_LANE)
+		dw_lanes[next].ready_prev = lane - dw_lanes;
+	else
+		turns->last = lane - dw_lanes;
 	if (turns->n++ == 0 && !lane->external)
 		dw_owner_list(db, dw_lane_owner(lane));
 }
 
 /*
- * Puts a lane with ready tasks into its list.  Does nothing if the lane is paused or is in the
- * list.
+ * Puts a lane with ready tasks into its list; as a newcomer, unless it has had a turn.  Does nothing
+ * if the lane is paused or is in the list.
  */
 void
-dw_ready_list(DwDatabase *db, DwLane *lane)
+dw_ready_list(DwDatabase *db, DwLane *lane, bool newcomer)
 {
+	DwTurns    *turns = turns_of(lane);
+
 	if (lane->is_listed || lane->paused != DW_NOT_PAUSED)
 		return;
 	lane->passed_over = 0;
 	lane->waits_since = dw_now();
-	link_last(db, lane);
+	lane->is_new = newcomer && turns->jumps < DW_JUMPS_MAX;
+	link_after(db, lane, lane->is_new ? turns->newest : turns->last);
+	if (!lane->is_new)
+		return;
+	turns->newest = lane - dw_lanes;
+	turns->jumps++;
 }
 
 /* Removes the lane from its list.  Does not change the list of owners. */
@@ -84,7 +98,10 @@ unlink_lane(DwLane *lane)
 {
 	DwTurns    *turns = turns_of(lane);
 
-	lane->is_listed = false;
+	lane->is_listed = lane->is_new = false;
+	/* newcomers are neighbours at the front */
+	if (turns->newest == lane - dw_lanes)
+		turns->newest = lane->ready_prev;
 	if (lane->ready_prev != DW_NO_LANE)
 		dw_lanes[lane->ready_prev].ready_next = lane->ready_next;
 	else
@@ -117,7 +134,7 @@ dw_ready_obey_pause(DwDatabase *db, DwLane *lane)
 	if (lane->paused != DW_NOT_PAUSED)
 		dw_ready_unlist(db, lane);
 	else if (dw_ready_count(lane) > 0)
-		dw_ready_list(db, lane);
+		dw_ready_list(db, lane, false);
 }
 
 /*
@@ -131,15 +148,16 @@ dw_ready_reset(DwDatabase *db)
 	{
 		DwOwner    *owner = dw_lane_owner(lane);
 
-		lane->is_listed = false;
+		lane->is_listed = lane->is_new = false;
 		dw_turns_init(&owner->turns);
-		owner->is_listed = false;
+		owner->is_listed = owner->is_new = false;
 		owner->round = 0;
 	}
 	for (int i = 0; i < dw_max_queues; i++)
 		if (dw_queues[i].database == db->oid)
 			dw_turns_init(&dw_queues[i].turns);
 	dlist_init(&db->ready_owners);
+	db->newest_owner = NULL;
 	dlist_init(&db->blocked_owners);
 	db->blocked_until = DW_NEVER;
 }
@@ -203,7 +221,7 @@ dw_ready_push(DwDatabase *db, DwLane *lane, const DwEntry *entry, const ItemPoin
 {
 	if (!push_entry(db, lane, entry, tid, left))
 		return false;
-	dw_ready_list(db, lane);
+	dw_ready_list(db, lane, true);
 	note_news(lane);
 	return true;
 }
@@ -232,7 +250,7 @@ dw_ready_put_back(DwDatabase *db, const DwEntry *entry, bool alone)
 		again.offset |= DW_ENTRY_ALONE;
 	if (put_entry_back(db, lane, &again))
 	{
-		dw_ready_list(db, lane);
+		dw_ready_list(db, lane, false);
 		note_news(lane);
 		pg_atomic_fetch_add_u64(&db->ready, 1);
 		return true;
@@ -422,16 +440,21 @@ static void
 end_turn(DwDatabase *db, DwLane *taken, TimestampTz now)
 {
 	DwLane	   *lane = taken;
+	DwTurns    *turns = turns_of(taken);
+	bool		was_new = false;
 
 	do
 	{
 		lane->waits_since = now;
+		was_new |= lane->is_new;
 		if (lane->is_listed)
 			unlink_lane(lane);
 		if (dw_ready_count(lane) > 0 && lane->paused == DW_NOT_PAUSED)
-			link_last(db, lane);
+			link_after(db, lane, turns->last);
 		lane = &dw_lanes[lane->peer];
 	} while (lane != taken);
+	if (!was_new)
+		turns->jumps = 0;
 	if (!taken->external)
 		dw_owner_list(db, dw_lane_owner(taken));
 }
@@ -560,7 +583,7 @@ dw_ready_set_aside(DwDatabase *db, const DwEntry *entry)
 	if (!dw_list_push(dw_pool, &db->account, &lane->ready, entry))
 		return have_read_again(db, lane, entry);
 	pg_atomic_fetch_add_u64(&db->ready, 1);
-	dw_ready_list(db, lane);
+	dw_ready_list(db, lane, false);
 	dw_groups_set_aside(db, entry);
 	return true;
 }
@@ -577,7 +600,7 @@ dw_ready_exchange(DwDatabase *db, DwEntry *current, TimestampTz due, int64 id)
 	if (!put_entry_back(db, lane, current))
 		return false;
 	/* the task that was put back may be the lane's only ready task now */
-	dw_ready_list(db, lane);
+	dw_ready_list(db, lane, false);
 	pg_atomic_fetch_add_u64(&db->ready, 1);
 	current->due = due;
 	current->id = id;

@@ -92,6 +92,8 @@ typedef struct DwTurns
 	int32		first;			/* index in dw_lanes, or DW_NO_LANE */
 	int32		last;
 	uint32		n;
+	int32		newest;			/* last of the newcomers, which come first; or DW_NO_LANE */
+	uint32		jumps;			/* newcomers since the last turn of another lane */
 } DwTurns;
 
 /* The groups of a lane that have a place, see groups.c. */
@@ -99,11 +101,13 @@ typedef struct DwLaneGroups
 {
 	dlist_head	all;
 	dlist_head	open;			/* groups that wait for their turn, in the order of turns */
+	dlist_head	fresh;			/* newcomers among the open groups */
 	dlist_head	resting;		/* groups without tasks whose rate is in use */
 	pairingheap asleep;			/* groups that may begin no task before their wakes_at, in this
 								 * order */
 	dlist_head	hungry;			/* groups of which the timer must load more tasks */
-	uint32		nopen;			/* length of "open" */
+	uint32		nopen;			/* length of "open" and "fresh" */
+	uint32		jumps;			/* newcomers since the last turn of another group */
 	uint32		set_aside;		/* number of tasks set aside in a row, see dw_groups_set_aside() */
 	TimestampTz rests_until;	/* no task is taken out of the ready list before this time */
 	int64		rest_us;		/* length of the next rest */
@@ -166,6 +170,7 @@ typedef struct DwLane
 	DwSpareState spare_state;
 	bool		is_listed;		/* true if the lane is in the DwTurns of its owner or external
 								 * queue */
+	bool		is_new;			/* listed as a newcomer: before lanes that have had a turn */
 	int32		ready_next;		/* neighbours of the lane in this DwTurns */
 	int32		ready_prev;
 	uint32		running;		/* executors that run a task of the lane */
@@ -196,6 +201,7 @@ typedef struct DwOwner
 	/* ready lock */
 	DwTurns		turns;			/* lanes with ready tasks, except lanes of external queues */
 	bool		is_listed;		/* true if in ready_owners or blocked_owners of the database */
+	bool		is_new;			/* a newcomer of ready_owners */
 	dlist_node	link;			/* link in this list */
 	DwBlock		block;			/* why the owner got no executor */
 	TimestampTz retry_at;		/* if blocked, when to try again; else 0 */
@@ -210,6 +216,13 @@ typedef struct DwOwner
 
 /* Replaces an index in dw_queues if a lane has no declared queue. */
 #define DW_NO_QUEUE		(-1)
+
+/*
+ * A lane, an owner or a group that becomes ready is a newcomer, and comes before those that have had
+ * a turn: it waits only for the tasks that run, not for the backlog of others.  After so many
+ * newcomers one of the others has its turn.
+ */
+#define DW_JUMPS_MAX	8
 
 #define DW_TIMER_REFUSED	"could not start the timer: no background worker is free"
 #define DW_LOOK_REFUSED		"could not look into the database: no background worker is free"
@@ -250,6 +263,8 @@ typedef struct DwDatabase
 	/* ready lock */
 	dlist_head	ready_owners;	/* owners with ready tasks that can get an executor, in the order of
 								 * their turns */
+	dlist_node *newest_owner;	/* last of the newcomers among them, which come first; or NULL */
+	uint32		owner_jumps;	/* executors that came up for newcomers since the last other one */
 	dlist_head	blocked_owners;	/* owners with ready tasks that get no executor; owners that lack a
 								 * background worker come first */
 	TimestampTz blocked_until;	/* no blocked owner tries again before this time */
@@ -489,6 +504,7 @@ extern bool dw_owners_are_blocked(DwDatabase *db);
 extern void dw_owner_retry_first(DwDatabase *db, DwOwner *owner);
 extern void dw_owner_gets_worker(DwDatabase *db, Oid role);
 extern void dw_owner_list(DwDatabase *db, DwOwner *owner);
+extern void dw_owner_has_executor(DwDatabase *db, const DwOwner *owner);
 
 /* Reasons of blocks as texts, for views and the log. */
 extern const char *const dw_block_texts[];

@@ -47,6 +47,9 @@
 /* After this time, in us, an executor that runs the same task, or is starting, counts as stuck. */
 #define STUCK_US		USECS_PER_SEC
 
+/* Executors end a short turn for a newcomer at most once in this time, in us. */
+#define NEWCOMER_PAUSE_US	(100 * 1000)
+
 /* The executors that this timer has started, by place. */
 static BackgroundWorkerHandle **handles = NULL;
 
@@ -555,12 +558,13 @@ count_without_worker(DwDatabase *db)
 
 /*
  * Wakes idle executors, and appends the owners that need another executor to *missing: first owners
- * without executors, then other owners, each part in the order of turns.  Sets *left_out to true if
- * more owners without executors exist than could get a place.  Lowers *look_again to the time when
- * limits allow more tasks.  Returns the number of owners that lack a background worker.
+ * without executors, then other owners, each part in the order of turns.  Sets *newcomers to the
+ * number of newcomers, which are the first in *missing.  Sets *left_out to true if more owners
+ * without executors exist than could get a place.  Lowers *look_again to the time when limits allow
+ * more tasks.  Returns the number of owners that lack a background worker.
  */
 static uint32
-find_missing(DwDatabase *db, TimestampTz now, List **missing, bool *left_out,
+find_missing(DwDatabase *db, TimestampTz now, List **missing, uint32 *newcomers, bool *left_out,
 			 TimestampTz *look_again)
 {
 	List	   *more = NIL;
@@ -609,12 +613,32 @@ find_missing(DwDatabase *db, TimestampTz now, List **missing, bool *left_out,
 		else if (list_length(*missing) >= 2 * dw_max_executors)
 			*left_out = true;
 		else
+		{
 			*missing = lappend_oid(*missing, owner->role);
+			*newcomers += owner->is_new;
+		}
 	}
 	LWLockRelease(dw_ready_lock(db));
 	*missing = list_concat(*missing, more);
 	list_free(more);
 	return without_worker;
+}
+
+/*
+ * Asks an executor to end its turn early if a newcomer could get no executor ("late").  Returns when
+ * to ask again, since each time costs the end and the start of a process.
+ */
+static TimestampTz
+ask_for_newcomer(DwDatabase *db, bool late, TimestampTz now)
+{
+	static TimestampTz asked = 0;
+
+	if (late && now - asked < NEWCOMER_PAUSE_US && now >= asked)
+		return asked + NEWCOMER_PAUSE_US;
+	pg_atomic_write_u32(&db->timer_news.newcomer, late ? 1 : 0);
+	if (late)
+		asked = now;
+	return DW_NEVER;
 }
 
 /* Returns the next time at which an executor without an answer counts as late, stuck or silent. */
@@ -666,6 +690,8 @@ dw_dispatch(DwDatabase *db)
 	uint32		starving;
 	bool		lacking;
 	uint32		waiting = 0;
+	uint32		newcomers = 0;
+	bool		late = false;
 
 	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
 		free_if_dead(db, i);
@@ -687,12 +713,13 @@ dw_dispatch(DwDatabase *db)
 	if (dw_lack_since(&db->executors_lack) != 0 && count_ended_workers(db) > 0)
 		dw_worker_leaves();
 	look_again = dw_wake_receivers(db);
-	starving = find_missing(db, now, &missing, &left_out, &look_again);
+	starving = find_missing(db, now, &missing, &newcomers, &left_out, &look_again);
 	foreach(lc, missing)
 	{
 		if (provide_executor(db, lfirst_oid(lc), waiting))
 			continue;
 		waiting++;
+		late |= foreach_current_index(lc) < (int) newcomers;
 		if (count_staff(db, lfirst_oid(lc)).of_owner == 0)
 			starving++;
 	}
@@ -703,6 +730,7 @@ dw_dispatch(DwDatabase *db)
 	lacking = note_lack(db) != NULL;
 	LWLockRelease(dw_ready_lock(db));
 	dw_starving_set(&db->timer_news, starving);
+	look_again = Min(look_again, ask_for_newcomer(db, late, now));
 	if (lacking)
 		look_again = Min(look_again, dw_time_add(now, dw_start_wait(&db->executors_lack,
 																	DW_START_OTHER)));

@@ -305,7 +305,7 @@ filter_ready(DwLane *lane, DwKeep keep, void *arg)
 	dw_list_append(dw_pool, &lane->ready, &list);
 	count += dw_groups_filter(db, lane, keep, arg);
 	if (dw_ready_count(lane) > 0)
-		dw_ready_list(db, lane);
+		dw_ready_list(db, lane, true);
 	LWLockRelease(dw_ready_lock(db));
 	return count;
 }
@@ -584,7 +584,7 @@ put_into_spare(DwLane *lane, const DwEntry *entry)
 		lane->spare_state = is_due ? DW_SPARE_READY : DW_SPARE_WAITING;
 		if (is_due)
 		{
-			dw_ready_list(db, lane);
+			dw_ready_list(db, lane, true);
 			pg_atomic_fetch_add_u64(&db->ready, 1);
 		}
 	}

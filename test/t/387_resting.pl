@@ -606,7 +606,7 @@ group two_roles => sub {
 #
 group sweeping => sub {
 	set_up('rest_sweeping', conf => "max_worker_processes = 3\nmax_logical_replication_workers = 0\n");
-	sql(q{SELECT count(delay_schedule('1 day', 'SELECT 1')) FROM generate_series(1, 2000000)});
+	sql(q{SELECT count(delay_schedule('1 day', 'SELECT 1')) FROM generate_series(1, 3000000)});
 	sql(q{SELECT delay_cancel_all(due_from => '-infinity')});
 	wait_for($node, q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'delay_wheel sweeper'}, 'a sweeper removes what was cancelled', 60, expected => 1);
 	sql(q{SELECT plan('waits', '0')});

@@ -1,0 +1,89 @@
+# Who comes late waits for the tasks that run, not for the backlog of others: a queue, a group
+# or a role that becomes ready has the next turn.  But after eight newcomers one of the others
+# has its turn, and an executor is kept for a role whose tasks are few.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib $FindBin::RealBin;
+use DelayWheel;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_node('newcomers', conf => q{
+delay_wheel.max_executors = 1
+delay_wheel.batch_tasks = 1
+delay_wheel.executor_idle_timeout = 1h
+max_worker_processes = 24
+});
+
+sub query { return $node->safe_psql('postgres', $_[0]); }
+
+query(q{
+	CREATE TABLE ran (n serial, what text, pid int DEFAULT pg_backend_pid());
+	CREATE TABLE gate ();
+	GRANT ALL ON ran, gate TO PUBLIC;
+	GRANT ALL ON SEQUENCE ran_n_seq TO PUBLIC;
+	CREATE FUNCTION put(what text, times int, queue text, group_key text DEFAULT NULL) RETURNS bigint LANGUAGE sql AS $$
+		SELECT count(delay_schedule_task(format('INSERT INTO ran (what) VALUES (%L)', what), delay => '0', queue => queue, group_key => group_key))
+		FROM generate_series(1, times)$$;
+	SELECT delay_wheel.create_queue('queue ' || n) FROM generate_series(1, 24) n;
+	SELECT delay_wheel.create_queue('grouped', groups => true);
+});
+
+# Schedules a backlog in one transaction, in whose middle a task waits while this test holds a lock,
+# then the late ones, each in a transaction of its own.  Returns what ran after the wait, in order.
+sub run_late
+{
+	my ($backlog, @late) = @_;
+	my $holder = $node->background_psql('postgres');
+	my $ready = 'SELECT sum(ready) FROM delay_wheel.lanes';
+
+	$holder->query_safe('BEGIN; LOCK gate IN ACCESS EXCLUSIVE MODE');
+	query("TRUNCATE ran; BEGIN; $backlog; COMMIT");
+	wait_for($node, q{SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'gate'::regclass}, 'the executor waits', 60, expected => 1);
+	my $before = query('SELECT count(*) - 1 FROM delay_wheel.tasks');
+	wait_for($node, $ready, 'there is a backlog', 60, expected => $before);
+	for my $late (@late)
+	{
+		query($late);
+		$before++;
+		wait_for($node, $ready, 'one more is ready', 60, expected => $before);
+	}
+	query('TRUNCATE ran');
+	$holder->query_safe('COMMIT');
+	$holder->quit;
+	wait_for($node, 'SELECT count(*) FROM delay_wheel.tasks', 'all have run', 60, expected => 0);
+	return query(q{SELECT string_agg(what, ' ' ORDER BY n) FROM ran});
+}
+
+my $wait = q{SELECT delay_schedule_task('SELECT count(*) FROM gate', delay => '0', queue => 'queue 1')};
+my $queues = join('; ', (map { "SELECT put('old', 5, 'queue $_')" } 1 .. 3), $wait, (map { "SELECT put('old', 15, 'queue $_')" } 1 .. 3));
+
+like(run_late($queues, q{SELECT put('late', 1, 'queue 5')}), qr/^late(?: old){45}$/, 'a queue that comes late has the next turn');
+like(run_late($queues, map { "SELECT put('late', 1, 'queue $_')" } 5 .. 23), qr/^(?:late ){8}(?:old ){3}(?:late ){11}old/,
+	'of many that come late eight, then the others have their turns');
+
+my $groups = q{SELECT put('old', 2, 'grouped', 'g' || n) FROM generate_series(1, 30) n} . "; $wait" =~ s/queue 1/grouped/r
+  . q{; SELECT put('old', 5, 'grouped', 'g' || n) FROM generate_series(1, 30) n};
+like(run_late($groups, q{SELECT put('late', 1, 'grouped', 'late')}), qr/^late(?: old){100,}$/, 'a group that comes late has the next turn');
+
+#
+# An executor is kept for a role with few tasks, beside ten with a backlog.
+#
+$node->append_conf('postgresql.conf', "delay_wheel.max_executors = 4\ndelay_wheel.batch_tasks = 100\n");
+$node->restart;
+query(qq{CREATE ROLE busy$_ LOGIN; SELECT delay_wheel.allow('busy$_')}) for 1 .. 10;
+query(q{CREATE ROLE rare LOGIN; SELECT delay_wheel.allow('rare'); TRUNCATE ran});
+query(qq{SET SESSION AUTHORIZATION busy$_; SELECT count(delay_schedule('1 s', 'SELECT pg_sleep(0.005)')) FROM generate_series(1, 2000)}) for 1 .. 10;
+query(q{SET SESSION AUTHORIZATION rare;
+	SELECT count(delay_schedule_at(now() + interval '2 s' + i * interval '50 ms', $$INSERT INTO ran (what) VALUES ('rare')$$)) FROM generate_series(1, 40) i});
+wait_for($node, q{SELECT count(*) FROM ran}, 'the tasks of the rare role run', 120, expected => 40);
+is(query(q{SELECT count(DISTINCT owner) FROM delay_wheel.tasks}), 10, 'while all others have a backlog');
+my $processes = query('SELECT count(DISTINCT pid) FROM ran');
+cmp_ok($processes, '<=', 5, "in few processes ($processes)");
+$node->stop('immediate');
+
+done_testing();
