@@ -219,6 +219,13 @@ dw_starving_set(DwTimerNews *news, uint32 owners)
 	pg_atomic_write_u32(&news->starving, owners);
 }
 
+/* Publishes whether an executor must end a short turn for a newcomer. */
+static inline void
+dw_newcomer_set(DwTimerNews *news, bool waits)
+{
+	pg_atomic_write_u32(&news->newcomer, waits ? 1 : 0);
+}
+
 /* Counts a transaction that was prepared under an unknown name. */
 static inline void
 dw_nameless_note(DwTimerNews *news)

@@ -206,7 +206,7 @@ dw_lateness_percentile(DwLateness *lateness, double fraction)
 		total += pg_atomic_read_u64(&lateness->buckets[i]);
 	if (total == 0)
 		return -1;
-	for (int i = 0; i < DW_LATENESS_BUCKETS; i++)
+	for (int i = 0; i < DW_LATENESS_BUCKETS && fraction < 1; i++)
 	{
 		seen += pg_atomic_read_u64(&lateness->buckets[i]);
 		if (seen >= fraction * total)

@@ -635,7 +635,7 @@ ask_for_newcomer(DwDatabase *db, bool late, TimestampTz now)
 
 	if (late && now - asked < NEWCOMER_PAUSE_US && now >= asked)
 		return asked + NEWCOMER_PAUSE_US;
-	pg_atomic_write_u32(&db->timer_news.newcomer, late ? 1 : 0);
+	dw_newcomer_set(&db->timer_news, late);
 	if (late)
 		asked = now;
 	return DW_NEVER;

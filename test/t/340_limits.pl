@@ -139,6 +139,8 @@ is(query(q{SELECT lateness_p50 > 1000 AND lateness_p50 <= lateness_p95 AND laten
 	lateness_max = (SELECT max(lateness_max) FROM delay_wheel.lanes WHERE queue = 'rated') AND
 	lateness_p95 BETWEEN (SELECT min(lateness_p95) FROM delay_wheel.lanes WHERE queue = 'rated') AND (SELECT max(lateness_p95) FROM delay_wheel.lanes WHERE queue = 'rated')
 	FROM delay_wheel.queues WHERE name = 'rated'}), 't', 'the queue has the lateness of all its lanes');
+is(query(q{SELECT s.lateness_max = (SELECT max(lateness_max) FROM delay_wheel.lanes) FROM delay_wheel.status s WHERE database = 'postgres'}), 't',
+	'the maximum of the database is that of its lanes');
 is(query(q{SELECT count(*) FROM delay_wheel.queues WHERE done = 0 AND (lateness_p50 IS NOT NULL OR lateness_max IS NOT NULL)}), 0, 'and one without tasks has none');
 
 # A rate in a longer time, and a burst: what may begin at once does, the rest comes evenly.
