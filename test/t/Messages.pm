@@ -302,7 +302,7 @@ sub messages_of_file
 	my $source = { text => $text, defines => { %$defines, own_defines($text) } };
 	my ($n, @messages) = (0);
 
-	while ($text =~ /\b(ereport|elog|dw_problem(?:_quoting)?)\s*$parens|(?:\.message|->message|\*reason|\bclaimed?->reason) = (?=[\w"])|^(?:const char \*const dw_\w+_texts\[\] = |receiver_reason\([^;{]*\)\n)(?<body>\{.*?^\})/gms)
+	while ($text =~ /\b(ereport|elog|dw_problem(?:_quoting)?)\s*$parens|(?:\.message|->message|\*reason|\bclaim(?:ed)?->reason) = (?=[\w"])|^(?:const char \*const dw_\w+_texts\[\] = |receiver_reason\([^;{]*\)\n)(?<body>\{.*?^\})/gms)
 	{
 		my ($kind, $call, $body, $end) = ($1, $+{parens}, $+{body}, pos $text);
 
