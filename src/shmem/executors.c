@@ -245,20 +245,26 @@ dw_executors_end(DwDatabase *db, Oid owner)
  * Returns true if an idle executor is kept for its owner, although other owners have no executor.
  * Its last turn was short, and soon its owner may have a task, which should not wait for a new
  * process.  The executors that were used last are kept, a quarter of max_executors, for a second.
- * Needs the ready lock.
+ * None is kept if no other executor runs quick tasks, since then no turn may end soon.  Needs the
+ * ready lock.
  */
 bool
 dw_executor_is_kept(const DwExecutor *e, TimestampTz now)
 {
 	int			kept = 0;
+	bool		quick = false;
 
 	if (e->kept_until <= now)
 		return false;
 	dw_each_executor(other)
-		if (other->database == e->database && other->state == DW_EXECUTOR_IDLE &&
-			other->kept_until > e->kept_until)
+	{
+		if (other->database != e->database)
+			continue;
+		if (other->state == DW_EXECUTOR_IDLE && other->kept_until > e->kept_until)
 			kept++;
-	return kept < dw_max_executors / 4;
+		quick |= other->state == DW_EXECUTOR_BUSY && now - other->since < DW_QUICK_US;
+	}
+	return quick && kept < dw_max_executors / 4;
 }
 
 /*

@@ -22,6 +22,9 @@
  */
 #define DW_LATE_US	(100 * 1000)
 
+/* A task or turn of less than this time is quick, in us. */
+#define DW_QUICK_US	(20 * 1000)
+
 /* Arguments that the timer passes to a new executor, in bgw_extra. */
 typedef struct DwExecutorStart
 {

@@ -368,6 +368,16 @@ end_idle_executor(DwDatabase *db, Oid not_of, int64 idle_for)
 	LWLockRelease(dw_ready_lock(db));
 }
 
+/* Returns how long to wait until an executor may be ended, in us: soon if one is kept, see there. */
+static int64
+wait_for_end(DwDatabase *db)
+{
+	dw_each_executor(e)
+		if (e->database == db->oid && e->state == DW_EXECUTOR_IDLE && !e->must_exit)
+			return DW_QUICK_US;
+	return STUCK_US;
+}
+
 /* Ends executors beyond delay_wheel.max_executors, idle ones first, busy ones after their task. */
 void
 dw_dispatch_end_surplus(DwDatabase *db)
@@ -737,7 +747,7 @@ dw_dispatch(DwDatabase *db)
 
 	if (waiting > 0)
 		/* at this time more executors may be stuck, or may have been idle long enough to end */
-		look_again = Min(look_again, now + STUCK_US);
+		look_again = Min(look_again, now + wait_for_end(db));
 	else if (left_out)
 		/* the owners in "missing" have executors or are blocked: continue with the other owners */
 		look_again = now;

@@ -84,6 +84,26 @@ wait_for($node, q{SELECT count(*) FROM ran}, 'the tasks of the rare role run', 1
 is(query(q{SELECT count(DISTINCT owner) FROM delay_wheel.tasks}), 10, 'while all others have a backlog');
 my $processes = query('SELECT count(DISTINCT pid) FROM ran');
 cmp_ok($processes, '<=', 5, "in few processes ($processes)");
+
+#
+# But not while all others run tasks that take long: then a role without an executor would wait for
+# the kept one.  The best of some tries, each with another role.
+#
+query(q{SELECT delay_cancel_all(due_from => '-infinity'); TRUNCATE ran});
+wait_for($node, 'SELECT count(*) FROM delay_wheel.tasks', 'nothing is left', 120, expected => 0);
+query(qq{SET SESSION AUTHORIZATION busy$_; SELECT delay_schedule('0', 'SELECT pg_sleep(1000)')}) for 1 .. 3;
+wait_for($node, 'SELECT count(*) FROM delay_wheel.running', 'three tasks take long', 60, expected => 3);
+my $late = 'infinity';
+for my $role (map { "busy$_" } 4 .. 8)
+{
+	query(q{SET SESSION AUTHORIZATION rare; SELECT delay_schedule('0', 'INSERT INTO ran VALUES (DEFAULT, ''before'')') AS id \gset
+		SELECT delay_wait(:id);});
+	my $seconds = query(qq{SET SESSION AUTHORIZATION $role; SELECT clock_timestamp() AS began, delay_schedule('0', 'INSERT INTO ran (what) VALUES (''$role'')') AS id \\gset
+		SELECT delay_wait(:id) AS outcome \\gset
+		SELECT extract(epoch FROM clock_timestamp() - :'began'::timestamptz);});
+	$late = $seconds if $seconds < $late;
+}
+cmp_ok($late, '<', 0.7, "a role without an executor takes the place of an idle one ($late s)");
 $node->stop('immediate');
 
 done_testing();

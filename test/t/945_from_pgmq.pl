@@ -157,9 +157,10 @@ is(as('app', q{SELECT msg_id, read_ct FROM pgmq.read_with_poll('mail', 60, 10, 3
 is(as('app', q{SELECT pgmq.delete('mail', 1), pgmq.delete('mail', 1); SELECT pgmq.archive('mail', '{2, 1, 3}'::bigint[])}), "t|f\n2\n3", 'they are deleted and archived');
 is($q->('SELECT msg_id, read_ct, message, headers FROM pgmq.a_mail ORDER BY 1'), "2|1|2|{\"h\": 1}\n3|3||[1]", 'the archive has them');
 is(as('app', q{SELECT queue_name, queue_length, total_messages, queue_visible_length FROM pgmq.metrics('mail')}), 'mail|1|4|0', 'there are metrics');
-is(as('app', q{SELECT count(*) FROM pgmq.send_batch('mail', '{5, 6, 7}', '{"{}"}'::jsonb[]);
-	SELECT msg_id, headers FROM pgmq.pop('mail'); SELECT msg_id, headers, message FROM pgmq.read('mail', 60, 5, '7');
-	SELECT pgmq.purge_queue('mail'), (SELECT queue_length FROM pgmq.metrics('mail'))}), "3\n5|{}\n7||7\n3|3", 'pop takes the first, a condition chooses');
+is(as('app', q{SELECT count(*) FROM pgmq.send_batch('mail', '{5, 6, 7}', '{"{}"}'::jsonb[])}), 3, 'three are sent');
+wait_for($node, q{SELECT ready FROM delay_wheel.queues WHERE name = 'mail'}, 'and due', 60, expected => 3, db => 'shim');
+is(as('app', q{SELECT msg_id, headers FROM pgmq.pop('mail'); SELECT msg_id, headers, message FROM pgmq.read('mail', 60, 5, '7');
+	SELECT pgmq.purge_queue('mail'), (SELECT queue_length FROM pgmq.metrics('mail'))}), "5|{}\n7||7\n3|3", 'pop takes the first, a condition chooses');
 is(as('app', q{SELECT queue_length FROM pgmq.metrics('mail')}), 0, 'purge_queue deletes all');
 
 # in a transaction, and in a function
