@@ -107,6 +107,7 @@ my $timer = timer();
 recycles(q{ALTER DATABASE postgres SET work_mem = '5MB'}, $work_mem, '5MB', others => 1);
 wait_for($node, "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'delay_wheel timer' AND pid <> $timer",
 	'the timer has started anew, too', 60, expected => 1);
+my $reset = $node->safe_psql('postgres', 'SELECT clock_timestamp()');
 recycles(q{ALTER DATABASE postgres RESET work_mem}, $work_mem, '4MB', others => 1);
 recycles(q{ALTER ROLE app CREATEDB}, undef, undef);
 # memberships hold at once: whoever may grant one role is not to end the executors of all others
@@ -117,6 +118,10 @@ keeps(q{REVOKE admins FROM readers}, q{pg_has_role('admins', 'USAGE')}, 'false')
 recycles(q{GRANT TEMPORARY ON DATABASE postgres TO app}, undef, undef, others => 1);
 keeps(q{DROP OWNED BY app});
 keeps(q{SET SESSION AUTHORIZATION granter; REVOKE gang FROM app; GRANT gang TO app}, q{pg_has_role('gang', 'USAGE')}, 'true');
+
+# a timer starts anew at most once a second
+wait_for($node, "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'delay_wheel timer' AND datname = 'postgres' AND backend_start > '$reset'",
+	'the timer has started anew', 60, expected => 1);
 
 # as many as are remembered one by one, and more: then all have only in common
 # that they are roles, but no timer is one of them
