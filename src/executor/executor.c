@@ -425,17 +425,29 @@ is_called(DwExecutor *me)
 		pg_atomic_read_u32(&me->stale) != DW_FRESH;
 }
 
+/* Returns true if this idle executor must end for an owner without an executor. */
+static bool
+makes_way(DwExecutor *me)
+{
+	DwTimerNews *news = &executor_db->timer_news;
+	bool		kept;
+
+	/* usually no owner lacks an executor: then no lock is taken */
+	if (pg_atomic_read_u32(&news->starving) == 0)
+		return false;
+	LWLockAcquire(dw_ready_lock(executor_db), LW_SHARED);
+	kept = dw_executor_is_kept(me, dw_now());
+	LWLockRelease(dw_ready_lock(executor_db));
+	return !kept && dw_starving_take(news, false);
+}
+
 /* Waits for work.  Returns false if the executor must end. */
 static bool
 wait_for_work(DwExecutor *me)
 {
 	int			events;
-	bool		kept;
 
-	LWLockAcquire(dw_ready_lock(executor_db), LW_SHARED);
-	kept = dw_executor_is_kept(me, dw_now());
-	LWLockRelease(dw_ready_lock(executor_db));
-	if (me->must_exit || (!kept && dw_starving_take(&executor_db->timer_news, false)))
+	if (me->must_exit || makes_way(me))
 		return false;
 	if (uses_too_much_memory(true))
 		return !end_if_idle(me);

@@ -199,6 +199,7 @@ dw_lateness_below(DwLateness *lateness, uint64 us)
 double
 dw_lateness_percentile(DwLateness *lateness, double fraction)
 {
+	double		max = (double) pg_atomic_read_u64(&lateness->max);
 	uint64		total = 0;
 	uint64		seen = 0;
 
@@ -210,7 +211,7 @@ dw_lateness_percentile(DwLateness *lateness, double fraction)
 	{
 		seen += pg_atomic_read_u64(&lateness->buckets[i]);
 		if (seen >= fraction * total)
-			return Min(bucket_value(i, SUB_BITS), (double) pg_atomic_read_u64(&lateness->max));
+			return Min(bucket_value(i, SUB_BITS), max);
 	}
-	return (double) pg_atomic_read_u64(&lateness->max);
+	return max;
 }

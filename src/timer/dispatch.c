@@ -370,10 +370,10 @@ end_idle_executor(DwDatabase *db, Oid not_of, int64 idle_for)
 
 /* Returns how long to wait until an executor may be ended, in us: soon if one is kept, see there. */
 static int64
-wait_for_end(DwDatabase *db)
+wait_for_end(DwDatabase *db, TimestampTz now)
 {
 	dw_each_executor(e)
-		if (e->database == db->oid && e->state == DW_EXECUTOR_IDLE && !e->must_exit)
+		if (e->database == db->oid && e->state == DW_EXECUTOR_IDLE && e->kept_until > now)
 			return DW_QUICK_US;
 	return STUCK_US;
 }
@@ -747,7 +747,7 @@ dw_dispatch(DwDatabase *db)
 
 	if (waiting > 0)
 		/* at this time more executors may be stuck, or may have been idle long enough to end */
-		look_again = Min(look_again, now + wait_for_end(db));
+		look_again = Min(look_again, now + wait_for_end(db, now));
 	else if (left_out)
 		/* the owners in "missing" have executors or are blocked: continue with the other owners */
 		look_again = now;
