@@ -50,6 +50,12 @@
 /* Executors end a short turn for a newcomer at most once in this time, in us. */
 #define NEWCOMER_PAUSE_US	(100 * 1000)
 
+/* So many owners without executors are looked at, even if fewer could get a place. */
+#define MISSING_MIN		16
+
+/* So many of an owner's lanes are asked for the length of its backlog. */
+#define BACKLOG_LANES	8
+
 /* The executors that this timer has started, by place. */
 static BackgroundWorkerHandle **handles = NULL;
 
@@ -566,18 +572,52 @@ count_without_worker(DwDatabase *db)
 	return n;
 }
 
+/* Returns the number of ready tasks in the owner's first BACKLOG_LANES ready lanes. */
+static uint64
+backlog_of(const DwOwner *owner)
+{
+	uint64		n = 0;
+	int32		lane = owner->turns.first;
+
+	for (int i = 0; i < BACKLOG_LANES && lane != DW_NO_LANE; i++)
+	{
+		n += dw_lanes[lane].ready.count + dw_lanes[lane].groups.entries;
+		lane = dw_lanes[lane].ready_next;
+	}
+	return n;
+}
+
+/*
+ * Inserts a newcomer into the list of owners without executors, whose last n are newcomers with
+ * these backlogs, before those with a longer backlog: so newcomers wait least in all.
+ */
+static List *
+insert_newcomer(List *missing, const DwOwner *owner, uint64 *backlogs, uint32 n)
+{
+	uint64		backlog = backlog_of(owner);
+	int			at = list_length(missing);
+
+	for (; n > 0 && backlogs[n - 1] > backlog; n--, at--)
+		backlogs[n] = backlogs[n - 1];
+	backlogs[n] = backlog;
+	return list_insert_nth_oid(missing, at, owner->role);
+}
+
 /*
  * Wakes idle executors, and appends the owners that need another executor to *missing: first owners
- * without executors, then other owners, each part in the order of turns.  Sets *newcomers to the
- * number of newcomers, which are the first in *missing.  Sets *left_out to true if more owners
- * without executors exist than could get a place.  Lowers *look_again to the time when limits allow
- * more tasks.  Returns the number of owners that lack a background worker.
+ * without executors, then other owners, each part in the order of turns, but newcomers by their
+ * backlog.  Sets *newcomers to the number of newcomers, which are the first in *missing.  Sets
+ * *left_out to true if more owners without executors exist than could get a place.  Lowers
+ * *look_again to the time when limits allow more tasks.  Returns the number of owners that lack a
+ * background worker.
  */
 static uint32
 find_missing(DwDatabase *db, TimestampTz now, List **missing, uint32 *newcomers, bool *left_out,
 			 TimestampTz *look_again)
 {
 	List	   *more = NIL;
+	int			longest = Max(2 * dw_max_executors, MISSING_MIN);
+	uint64	   *backlogs = palloc_array(uint64, longest);
 	DwOwner    *first;
 	uint32		without_worker;
 	dlist_mutable_iter iter;
@@ -620,17 +660,17 @@ find_missing(DwDatabase *db, TimestampTz now, List **missing, uint32 *newcomers,
 			continue;
 		else if (staff.of_owner > 0)
 			more = lappend_oid(more, owner->role);
-		else if (list_length(*missing) >= 2 * dw_max_executors)
+		else if (list_length(*missing) >= longest)
 			*left_out = true;
+		else if (owner->is_new)
+			*missing = insert_newcomer(*missing, owner, backlogs, (*newcomers)++);
 		else
-		{
 			*missing = lappend_oid(*missing, owner->role);
-			*newcomers += owner->is_new;
-		}
 	}
 	LWLockRelease(dw_ready_lock(db));
 	*missing = list_concat(*missing, more);
 	list_free(more);
+	pfree(backlogs);
 	return without_worker;
 }
 
