@@ -17,282 +17,264 @@
 #include "../shmem/shared.h"
 
 /*
- * Columns of delay_wheel_data.task, in the order of the install script.  check_tables() in
- * catalog.c has the types of the columns of all tables.
+ * The columns of each table, in the order of the install script, with their types.  The numbers of
+ * the columns (Anum_task_id, Natts_task) and the check of the tables in catalog.c follow from these
+ * lists.
  */
-enum
-{
-	Anum_task_id = 1,
-	Anum_task_due,
-	Anum_task_origin,
-	Anum_task_owner,
-	Anum_task_queue,
-	Anum_task_priority,
-	Anum_task_attempts,
-	Anum_task_max_attempts,
-	Anum_task_timeout,
-	Anum_task_spared,
-	Anum_task_token,
-	Anum_task_first_due,
-	Anum_task_leased_at,
-	Anum_task_retry_delay,
-	Anum_task_expires,
-	Anum_task_sql,
-	Anum_task_args,
-	Anum_task_arg_types,
-	Anum_task_search_path,
-	Anum_task_key,
-	Anum_task_tag,
-	Anum_task_more,
-	Anum_task_payload,
-	Anum_task_group_key,
-	Anum_task_group_hash,
-	Natts_task = Anum_task_group_hash
-};
+#define DW_TASK_COLUMNS(_) \
+	_(task, id, INT8OID) \
+	_(task, due, TIMESTAMPTZOID) \
+	_(task, origin, INT8OID) \
+	_(task, owner, REGROLEOID) \
+	_(task, queue, INT2OID) \
+	_(task, priority, INT2OID) \
+	_(task, attempts, INT2OID) \
+	_(task, max_attempts, INT2OID) \
+	_(task, timeout, INT4OID) \
+	_(task, spared, INT8OID) \
+	_(task, token, INT8OID) \
+	_(task, first_due, TIMESTAMPTZOID) \
+	_(task, leased_at, TIMESTAMPTZOID) \
+	_(task, retry_delay, INTERVALOID) \
+	_(task, expires, INTERVALOID) \
+	_(task, sql, TEXTOID) \
+	_(task, args, TEXTARRAYOID) \
+	_(task, arg_types, REGTYPEARRAYOID) \
+	_(task, search_path, TEXTOID) \
+	_(task, key, TEXTOID) \
+	_(task, tag, TEXTOID) \
+	_(task, more, JSONBOID) \
+	_(task, payload, JSONBOID) \
+	_(task, group_key, TEXTOID) \
+	_(task, group_hash, INT4OID)
 
-/* Columns of delay_wheel_data.failed_task. */
-enum
-{
-	Anum_failed_id = 1,
-	Anum_failed_failed_at,
-	Anum_failed_due,
-	Anum_failed_origin,
-	Anum_failed_owner,
-	Anum_failed_queue,
-	Anum_failed_priority,
-	Anum_failed_attempts,
-	Anum_failed_crashes,
-	Anum_failed_max_attempts,
-	Anum_failed_timeout,
-	Anum_failed_retry_delay,
-	Anum_failed_expires,
-	Anum_failed_sqlstate,
-	Anum_failed_message,
-	Anum_failed_detail,
-	Anum_failed_hint,
-	Anum_failed_context,
-	Anum_failed_sql,
-	Anum_failed_args,
-	Anum_failed_arg_types,
-	Anum_failed_search_path,
-	Anum_failed_key,
-	Anum_failed_tag,
-	Anum_failed_more,
-	Anum_failed_payload,
-	Anum_failed_group_key,
-	Natts_failed = Anum_failed_group_key
-};
+#define DW_FAILED_COLUMNS(_) \
+	_(failed, id, INT8OID) \
+	_(failed, failed_at, TIMESTAMPTZOID) \
+	_(failed, due, TIMESTAMPTZOID) \
+	_(failed, origin, INT8OID) \
+	_(failed, owner, REGROLEOID) \
+	_(failed, queue, INT2OID) \
+	_(failed, priority, INT2OID) \
+	_(failed, attempts, INT2OID) \
+	_(failed, crashes, INT2OID) \
+	_(failed, max_attempts, INT2OID) \
+	_(failed, timeout, INT4OID) \
+	_(failed, retry_delay, INTERVALOID) \
+	_(failed, expires, INTERVALOID) \
+	_(failed, sqlstate, TEXTOID) \
+	_(failed, message, TEXTOID) \
+	_(failed, detail, TEXTOID) \
+	_(failed, hint, TEXTOID) \
+	_(failed, context, TEXTOID) \
+	_(failed, sql, TEXTOID) \
+	_(failed, args, TEXTARRAYOID) \
+	_(failed, arg_types, REGTYPEARRAYOID) \
+	_(failed, search_path, TEXTOID) \
+	_(failed, key, TEXTOID) \
+	_(failed, tag, TEXTOID) \
+	_(failed, more, JSONBOID) \
+	_(failed, payload, JSONBOID) \
+	_(failed, group_key, TEXTOID)
 
-/* Columns of delay_wheel_data.history_0, history_1 and history_2. */
-enum
-{
-	Anum_history_task = 1,
-	Anum_history_due,
-	Anum_history_started,
-	Anum_history_ended,
-	Anum_history_rows,
-	Anum_history_recurring,
-	Anum_history_owner,
-	Anum_history_queue,
-	Anum_history_attempt,
-	Anum_history_outcome,
-	Anum_history_command_tag,
-	Anum_history_sqlstate,
-	Anum_history_message,
-	Anum_history_sql,
-	Anum_history_key,
-	Anum_history_tag,
-	Anum_history_sample,
-	Anum_history_result,
-	Anum_history_group_key,
-	Natts_history = Anum_history_group_key
-};
+#define DW_HISTORY_COLUMNS(_) \
+	_(history, task, INT8OID) \
+	_(history, due, TIMESTAMPTZOID) \
+	_(history, started, TIMESTAMPTZOID) \
+	_(history, ended, TIMESTAMPTZOID) \
+	_(history, rows, INT8OID) \
+	_(history, recurring, INT8OID) \
+	_(history, owner, REGROLEOID) \
+	_(history, queue, INT2OID) \
+	_(history, attempt, INT2OID) \
+	_(history, outcome, TEXTOID) \
+	_(history, command_tag, TEXTOID) \
+	_(history, sqlstate, TEXTOID) \
+	_(history, message, TEXTOID) \
+	_(history, sql, TEXTOID) \
+	_(history, key, TEXTOID) \
+	_(history, tag, TEXTOID) \
+	_(history, sample, FLOAT8OID) \
+	_(history, result, JSONBOID) \
+	_(history, group_key, TEXTOID)
+
+#define DW_PREPARED_COLUMNS(_) \
+	_(prepared, gid, TEXTOID) \
+	_(prepared, owner, REGROLEOID) \
+	_(prepared, queue, INT2OID) \
+	_(prepared, priority, INT2OID) \
+	_(prepared, due, TIMESTAMPTZOID)
+
+#define DW_QUEUE_COLUMNS(_) \
+	_(queue, id, INT2OID) \
+	_(queue, priority, INT2OID) \
+	_(queue, max_attempts, INT2OID) \
+	_(queue, paused, BOOLOID) \
+	_(queue, batch, BOOLOID) \
+	_(queue, owner, REGROLEOID) \
+	_(queue, max_running, INT4OID) \
+	_(queue, rate, INT4OID) \
+	_(queue, timeout, INT4OID) \
+	_(queue, name, TEXTOID) \
+	_(queue, users, REGROLEARRAYOID) \
+	_(queue, retry_delay, INTERVALOID) \
+	_(queue, spread, INTERVALOID) \
+	_(queue, history, TEXTOID) \
+	_(queue, external, BOOLOID) \
+	_(queue, receivers, REGROLEARRAYOID) \
+	_(queue, lease, INTERVALOID) \
+	_(queue, receive_timeout, INT4OID) \
+	_(queue, notify_channel, TEXTOID) \
+	_(queue, retry_backoff, TEXTOID) \
+	_(queue, retry_max_delay, INTERVALOID) \
+	_(queue, retry_on, TEXTARRAYOID) \
+	_(queue, give_up_on, TEXTARRAYOID) \
+	_(queue, keep_settings, TEXTARRAYOID) \
+	_(queue, per, INTERVALOID) \
+	_(queue, burst, INT4OID) \
+	_(queue, groups, BOOLOID) \
+	_(queue, group_max_running, INT4OID) \
+	_(queue, group_rate, INT4OID) \
+	_(queue, group_per, INTERVALOID) \
+	_(queue, group_burst, INT4OID) \
+	_(queue, group_order, TEXTOID)
+
+#define DW_PAUSE_COLUMNS(_) \
+	_(pause, owner, REGROLEOID) \
+	_(pause, since, TIMESTAMPTZOID)
+
+#define DW_UNIQUE_COLUMNS(_) \
+	_(unique, id, INT8OID) \
+	_(unique, until, TIMESTAMPTZOID) \
+	_(unique, owner, REGROLEOID) \
+	_(unique, queue, INT2OID) \
+	_(unique, key, TEXTOID)
+
+#define DW_AUDIT_COLUMNS(_) \
+	_(audit, id, INT8OID) \
+	_(audit, at, TIMESTAMPTZOID) \
+	_(audit, task, INT8OID) \
+	_(audit, due, TIMESTAMPTZOID) \
+	_(audit, rows, INT8OID) \
+	_(audit, owner, REGROLEOID) \
+	_(audit, pid, INT4OID) \
+	_(audit, queue, INT2OID) \
+	_(audit, action, TEXTOID) \
+	_(audit, key, TEXTOID) \
+	_(audit, tag, TEXTOID) \
+	_(audit, name, TEXTOID) \
+	_(audit, detail, TEXTOID) \
+	_(audit, login_role, TEXTOID) \
+	_(audit, role, TEXTOID) \
+	_(audit, client_addr, TEXTOID) \
+	_(audit, application_name, TEXTOID)
+
+#define DW_CANCELLATION_COLUMNS(_) \
+	_(cancellation, id, INT8OID) \
+	_(cancellation, origin, INT8OID) \
+	_(cancellation, made_at, TIMESTAMPTZOID) \
+	_(cancellation, made_by, REGROLEOID) \
+	_(cancellation, owners, REGROLEARRAYOID) \
+	_(cancellation, queue, INT2OID) \
+	_(cancellation, tag, TEXTOID) \
+	_(cancellation, due_from, TIMESTAMPTZOID) \
+	_(cancellation, due_until, TIMESTAMPTZOID) \
+	_(cancellation, removed, INT8OID)
+
+#define DW_RECURRING_COLUMNS(_) \
+	_(recurring, id, INT8OID) \
+	_(recurring, task, INT8OID) \
+	_(recurring, next_due, TIMESTAMPTZOID) \
+	_(recurring, origin, INT8OID) \
+	_(recurring, starts, TIMESTAMPTZOID) \
+	_(recurring, until, TIMESTAMPTZOID) \
+	_(recurring, last_due, TIMESTAMPTZOID) \
+	_(recurring, last_started, TIMESTAMPTZOID) \
+	_(recurring, last_ended, TIMESTAMPTZOID) \
+	_(recurring, runs, INT8OID) \
+	_(recurring, failures, INT8OID) \
+	_(recurring, skipped, INT8OID) \
+	_(recurring, max_runs, INT8OID) \
+	_(recurring, owner, REGROLEOID) \
+	_(recurring, timeout, INT4OID) \
+	_(recurring, queue, INT2OID) \
+	_(recurring, priority, INT2OID) \
+	_(recurring, max_attempts, INT2OID) \
+	_(recurring, paused, BOOLOID) \
+	_(recurring, every, INTERVALOID) \
+	_(recurring, retry_delay, INTERVALOID) \
+	_(recurring, name, TEXTOID) \
+	_(recurring, schedule, TEXTOID) \
+	_(recurring, time_zone, TEXTOID) \
+	_(recurring, catch_up, TEXTOID) \
+	_(recurring, last_outcome, TEXTOID) \
+	_(recurring, last_error, TEXTOID) \
+	_(recurring, sql, TEXTOID) \
+	_(recurring, args, TEXTARRAYOID) \
+	_(recurring, arg_types, REGTYPEARRAYOID) \
+	_(recurring, search_path, TEXTOID) \
+	_(recurring, tag, TEXTOID) \
+	_(recurring, more, JSONBOID) \
+	_(recurring, group_key, TEXTOID)
+
+/* The tables: their members of DwCatalog, their names, and their columns. */
+#define DW_TABLES(_) \
+	_(task, "task", DW_TASK_COLUMNS) \
+	_(failed, "failed_task", DW_FAILED_COLUMNS) \
+	_(prepared, "prepared", DW_PREPARED_COLUMNS) \
+	_(queue, "queue", DW_QUEUE_COLUMNS) \
+	_(pause, "pause", DW_PAUSE_COLUMNS) \
+	_(cancellation, "cancellation", DW_CANCELLATION_COLUMNS) \
+	_(recurring, "recurring_task", DW_RECURRING_COLUMNS) \
+	_(unique_key, "unique_key", DW_UNIQUE_COLUMNS) \
+	_(audit, "audit", DW_AUDIT_COLUMNS)
 
 #define DW_HISTORY_TABLES	3
 
-/* Columns of delay_wheel_data.prepared. */
+/* The indexes and sequences that C code uses. */
+#define DW_INDEXES(_) \
+	_(task_pkey, "task_pkey") \
+	_(task_lane_index, "task_lane_due_idx") \
+	_(task_key_index, "task_key_idx") \
+	_(task_lease_index, "task_lease_idx") \
+	_(task_group_index, "task_group_idx") \
+	_(task_group_lease_index, "task_group_lease_idx") \
+	_(task_local_index, "task_local_idx") \
+	_(task_id_seq, "task_id_seq") \
+	_(failed_pkey, "failed_task_pkey") \
+	_(failed_at_index, "failed_task_failed_at_idx") \
+	_(prepared_gid_index, "prepared_gid_idx") \
+	_(queue_name_key, "queue_name_key") \
+	_(queue_id_seq, "queue_id_seq") \
+	_(pause_pkey, "pause_pkey") \
+	_(cancellation_pkey, "cancellation_pkey") \
+	_(unique_key_pkey, "unique_key_pkey") \
+	_(unique_key_index, "unique_key_key_idx") \
+	_(unique_key_until_index, "unique_key_until_idx") \
+	_(audit_pkey, "audit_pkey") \
+	_(audit_id_seq, "audit_id_seq") \
+	_(history_seq, "history_seq") \
+	_(recurring_pkey, "recurring_task_pkey") \
+	_(recurring_name_key, "recurring_task_name_key")
+
+#define DW_COLUMN_NUMBER(table, column, type) Anum_##table##_##column,
+#define DW_COLUMN_NUMBERS(table, name, columns) \
+	Before_##table = 0, columns(DW_COLUMN_NUMBER) After_##table, Natts_##table = After_##table - 1,
 enum
 {
-	Anum_prepared_gid = 1,
-	Anum_prepared_owner,
-	Anum_prepared_queue,
-	Anum_prepared_priority,
-	Anum_prepared_due,
-	Natts_prepared = Anum_prepared_due
+	DW_TABLES(DW_COLUMN_NUMBERS)
+	DW_COLUMN_NUMBERS(history, "", DW_HISTORY_COLUMNS)
 };
 
-/* Columns of delay_wheel_data.queue. */
-enum
-{
-	Anum_queue_id = 1,
-	Anum_queue_priority,
-	Anum_queue_max_attempts,
-	Anum_queue_paused,
-	Anum_queue_batch,
-	Anum_queue_owner,
-	Anum_queue_max_running,
-	Anum_queue_rate,
-	Anum_queue_timeout,
-	Anum_queue_name,
-	Anum_queue_users,
-	Anum_queue_retry_delay,
-	Anum_queue_spread,
-	Anum_queue_history,
-	Anum_queue_external,
-	Anum_queue_receivers,
-	Anum_queue_lease,
-	Anum_queue_receive_timeout,
-	Anum_queue_notify_channel,
-	Anum_queue_retry_backoff,
-	Anum_queue_retry_max_delay,
-	Anum_queue_retry_on,
-	Anum_queue_give_up_on,
-	Anum_queue_keep_settings,
-	Anum_queue_per,
-	Anum_queue_burst,
-	Anum_queue_groups,
-	Anum_queue_group_max_running,
-	Anum_queue_group_rate,
-	Anum_queue_group_per,
-	Anum_queue_group_burst,
-	Anum_queue_group_order,
-	Natts_queue = Anum_queue_group_order
-};
+#define DW_TABLE_OID(table, name, columns) Oid table;
+#define DW_INDEX_OID(index, name) Oid index;
 
-/* Columns of delay_wheel_data.pause. */
-enum
-{
-	Anum_pause_owner = 1,
-	Anum_pause_since,
-	Natts_pause = Anum_pause_since
-};
-
-/* Columns of delay_wheel_data.unique_key. */
-enum
-{
-	Anum_unique_id = 1,
-	Anum_unique_until,
-	Anum_unique_owner,
-	Anum_unique_queue,
-	Anum_unique_key,
-	Natts_unique = Anum_unique_key
-};
-
-/* Columns of delay_wheel_data.audit. */
-enum
-{
-	Anum_audit_id = 1,
-	Anum_audit_at,
-	Anum_audit_task,
-	Anum_audit_due,
-	Anum_audit_rows,
-	Anum_audit_owner,
-	Anum_audit_pid,
-	Anum_audit_queue,
-	Anum_audit_action,
-	Anum_audit_key,
-	Anum_audit_tag,
-	Anum_audit_name,
-	Anum_audit_detail,
-	Anum_audit_login_role,
-	Anum_audit_role,
-	Anum_audit_client_addr,
-	Anum_audit_application_name,
-	Natts_audit = Anum_audit_application_name
-};
-
-/* Columns of delay_wheel_data.cancellation. */
-enum
-{
-	Anum_cancellation_id = 1,
-	Anum_cancellation_origin,
-	Anum_cancellation_made_at,
-	Anum_cancellation_made_by,
-	Anum_cancellation_owners,
-	Anum_cancellation_queue,
-	Anum_cancellation_tag,
-	Anum_cancellation_due_from,
-	Anum_cancellation_due_until,
-	Anum_cancellation_removed,
-	Natts_cancellation = Anum_cancellation_removed
-};
-
-/* Columns of delay_wheel_data.recurring_task. */
-enum
-{
-	Anum_recurring_id = 1,
-	Anum_recurring_task,
-	Anum_recurring_next_due,
-	Anum_recurring_origin,
-	Anum_recurring_starts,
-	Anum_recurring_until,
-	Anum_recurring_last_due,
-	Anum_recurring_last_started,
-	Anum_recurring_last_ended,
-	Anum_recurring_runs,
-	Anum_recurring_failures,
-	Anum_recurring_skipped,
-	Anum_recurring_max_runs,
-	Anum_recurring_owner,
-	Anum_recurring_timeout,
-	Anum_recurring_queue,
-	Anum_recurring_priority,
-	Anum_recurring_max_attempts,
-	Anum_recurring_paused,
-	Anum_recurring_every,
-	Anum_recurring_retry_delay,
-	Anum_recurring_name,
-	Anum_recurring_schedule,
-	Anum_recurring_time_zone,
-	Anum_recurring_catch_up,
-	Anum_recurring_last_outcome,
-	Anum_recurring_last_error,
-	Anum_recurring_sql,
-	Anum_recurring_args,
-	Anum_recurring_arg_types,
-	Anum_recurring_search_path,
-	Anum_recurring_tag,
-	Anum_recurring_more,
-	Anum_recurring_group_key,
-	Natts_recurring = Anum_recurring_group_key
-};
-
-/* OIDs of the extension's tables, and of the indexes and sequences that C code uses. */
+/* OIDs of the extension's relations. */
 typedef struct DwCatalog
 {
-	Oid			task;
-	Oid			task_pkey;
-	Oid			task_lane_index;
-	Oid			task_key_index;
-	Oid			task_lease_index;
-	Oid			task_group_index;
-	Oid			task_group_lease_index;
-	Oid			task_local_index;
-	Oid			task_id_seq;
-	Oid			failed;
-	Oid			failed_pkey;
-	Oid			failed_at_index;
-	Oid			prepared;
-	Oid			prepared_gid_index;
-	Oid			queue;
-	Oid			queue_name_key;
-	Oid			queue_id_seq;
-	Oid			pause;
-	Oid			pause_pkey;
-	Oid			cancellation;
-	Oid			cancellation_pkey;
-	Oid			unique_key;
-	Oid			unique_key_pkey;
-	Oid			unique_key_index;
-	Oid			unique_key_until_index;
-	Oid			audit;
-	Oid			audit_pkey;
-	Oid			audit_id_seq;
+	DW_TABLES(DW_TABLE_OID)
 	Oid			history[DW_HISTORY_TABLES];
-	Oid			history_seq;
-	Oid			recurring;
-	Oid			recurring_pkey;
-	Oid			recurring_name_key;
+	DW_INDEXES(DW_INDEX_OID)
 } DwCatalog;
 
 /* True if timer or sweeper has found that the extension is not in this database (any more). */
