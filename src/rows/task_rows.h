@@ -90,7 +90,6 @@ extern void dw_task_from_failed(const Datum *failed, const bool *failed_nulls,
 								Datum *values, bool *nulls);
 extern BlockNumber dw_history_insert(Relation rel, List *rows);
 extern void dw_table_insert(Oid table, Datum *values, bool *nulls, int n);
-extern void dw_audit_insert(Datum *values, bool *nulls);
 extern bool dw_prepared_is_open(const char *gid);
 extern void dw_recurring_update(Relation rel, ItemPointer tid, Datum *values, bool *nulls);
 extern bool dw_task_lease_lasts(const DwTaskKey *task);
