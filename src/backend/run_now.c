@@ -325,7 +325,7 @@ find_next(Relation rel, const Progress *progress, DwTaskKey *next)
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	HeapTuple	found = NULL;
 	DwTaskKey	from = progress->at;
-	DwLaneScan *scan;
+	DwRowScan *scan;
 	DwTaskKey	key;
 	bool		visible;
 
@@ -351,7 +351,7 @@ find_next(Relation rel, const Progress *progress, DwTaskKey *next)
 		from.priority = key.priority + (leave ? 1 : 0);
 		dw_lanes_scan_seek(scan, &from);
 	}
-	dw_lane_scan_end(scan);
+	dw_row_scan_end(scan);
 	UnregisterSnapshot(snapshot);
 	return found;
 }
@@ -486,7 +486,7 @@ count_others(const Progress *progress)
 	Relation	rel = table_open(dw_catalog()->task, AccessShareLock);
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	DwTaskKey	from = {0};
-	DwLaneScan *scan;
+	DwRowScan *scan;
 	DwTaskKey	key;
 	bool		visible;
 	int64		n = 0;
@@ -511,7 +511,7 @@ count_others(const Progress *progress)
 		from.due = from.id = PG_INT64_MIN;
 		dw_lanes_scan_seek(scan, &from);
 	}
-	dw_lane_scan_end(scan);
+	dw_row_scan_end(scan);
 	UnregisterSnapshot(snapshot);
 	table_close(rel, NoLock);
 	return n;

@@ -61,7 +61,7 @@ touch_lane(const DwTaskKey *task, TimestampTz due)
  * the task, only deletes its row.
  */
 static void
-arm_row(Arming *arming, DwLaneScan *scan, DwTaskKey *key)
+arm_row(Arming *arming, DwRowScan *scan, DwTaskKey *key)
 {
 	HeapTuple	tuple = dw_lane_scan_tuple(scan);
 	/* cancelled by a mark that came with the copy, or by a mark of this database */
@@ -100,7 +100,7 @@ static void
 arm_lane(Arming *arming, const DwTaskKey *first)
 {
 	bool		has_owner = SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(first->owner));
-	DwLaneScan *scan;
+	DwRowScan *scan;
 	DwTaskKey	key;
 
 	if (!has_privs_of_role(GetUserId(), first->owner))
@@ -127,7 +127,7 @@ arm_lane(Arming *arming, const DwTaskKey *first)
 		MemoryContextSwitchTo(context);
 		MemoryContextReset(arming->row_context);
 	}
-	dw_lane_scan_end(scan);
+	dw_row_scan_end(scan);
 }
 
 /* Does one pass over all rows. */

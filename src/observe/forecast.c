@@ -53,7 +53,7 @@
 typedef struct Walk
 {
 	Relation	rel;
-	DwLaneScan *scan;
+	DwRowScan *scan;
 	List	   *lanes;			/* the first key of each lane that the user may watch */
 	bool		marked;			/* there may be rows of cancelled tasks */
 	int			left;			/* number of entries that may still be read */
@@ -119,7 +119,7 @@ begin_walk(void)
 static void
 end_walk(Walk *walk)
 {
-	dw_lane_scan_end(walk->scan);
+	dw_row_scan_end(walk->scan);
 	table_close(walk->rel, AccessShareLock);
 }
 

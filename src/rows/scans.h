@@ -10,20 +10,16 @@
 
 #include "postgres.h"
 
-#include "access/htup.h"
-#include "access/sdir.h"
+#include "access/genam.h"
 #include "utils/relcache.h"
 #include "utils/snapshot.h"
 
 #include "../shmem/shared.h"
 #include "task_rows.h"
 
-/* A scan of one lane in (due, id) order, or of all lanes, one after the other. */
-typedef struct DwLaneScan DwLaneScan;
-
 /*
- * A scan of the pending tasks of one group of a queue, in the order of (due, id), or of failed
- * tasks in the order of (failed_at, id), or backwards.
+ * A scan of the pending tasks of one lane, of all lanes one after the other, or of one group of a
+ * queue, in the order of (due, id); or of failed tasks in the order of (failed_at, id), or backwards.
  */
 typedef struct DwRowScan DwRowScan;
 
@@ -46,20 +42,16 @@ typedef struct DwGroupLeases
 	DwLapsed	lapsed;			/* the first lease that has ended, by first_due and id */
 } DwGroupLeases;
 
-/* A scan of leased messages, in the order of the ends of their leases. */
-typedef struct DwLeaseScan DwLeaseScan;
-
 extern DwTaskKey dw_lane_begin(const DwLane *lane);
-extern DwLaneScan *dw_lane_scan_begin(Relation rel, const DwTaskKey *from, Snapshot snapshot);
-extern DwLaneScan *dw_lanes_scan_begin(Relation rel, const DwTaskKey *from, Snapshot snapshot);
-extern void dw_lane_scan_keys_only(DwLaneScan *scan, bool with_group);
-extern void dw_lanes_scan_seek(DwLaneScan *scan, const DwTaskKey *from);
-extern bool dw_lane_scan_step(DwLaneScan *scan, DwTaskKey *key, bool *visible);
-extern uint32 dw_lane_scan_group(DwLaneScan *scan);
-extern bool dw_lane_scan_is_leased(DwLaneScan *scan);
-extern bool dw_lane_scan_next(DwLaneScan *scan, DwTaskKey *key);
-extern HeapTuple dw_lane_scan_tuple(DwLaneScan *scan);
-extern void dw_lane_scan_end(DwLaneScan *scan);
+extern DwRowScan *dw_lane_scan_begin(Relation rel, const DwTaskKey *from, Snapshot snapshot);
+extern DwRowScan *dw_lanes_scan_begin(Relation rel, const DwTaskKey *from, Snapshot snapshot);
+extern void dw_lane_scan_keys_only(DwRowScan *scan, bool with_group);
+extern void dw_lanes_scan_seek(DwRowScan *scan, const DwTaskKey *from);
+extern bool dw_lane_scan_step(DwRowScan *scan, DwTaskKey *key, bool *visible);
+extern uint32 dw_lane_scan_group(DwRowScan *scan);
+extern bool dw_lane_scan_is_leased(DwRowScan *scan);
+extern bool dw_lane_scan_next(DwRowScan *scan, DwTaskKey *key);
+extern HeapTuple dw_lane_scan_tuple(DwRowScan *scan);
 extern DwRowScan *dw_group_scan_begin(Relation rel, int16 queue, uint32 hash, TimestampTz due,
 									  int64 id, Snapshot snapshot);
 extern DwRowScan *dw_failed_scan_begin(Relation rel, ScanDirection direction,
@@ -68,9 +60,8 @@ extern HeapTuple dw_row_scan_next(DwRowScan *scan);
 extern HeapTuple dw_failed_scan_next(DwRowScan *scan, TimestampTz *failed_at, int64 *id);
 extern void dw_row_scan_end(DwRowScan *scan);
 extern bool dw_next_lane(Relation rel, Snapshot snapshot, DwTaskKey *key, bool first);
-extern DwLeaseScan *dw_lease_scan_begin(Relation rel, TimestampTz from, Snapshot snapshot);
-extern HeapTuple dw_lease_scan_next(DwLeaseScan *scan);
-extern void dw_lease_scan_end(DwLeaseScan *scan);
+extern SysScanDesc dw_lease_scan_begin(Relation rel, TimestampTz from, Snapshot snapshot);
+extern void dw_lease_scan_end(SysScanDesc scan);
 extern void dw_leases_of_group(Relation rel, int16 queue, uint32 hash, Snapshot snapshot,
 							   DwLeaseCounts counts, DwGroupLeases *leases);
 extern uint32 dw_leases_count(Relation rel, int16 queue, TimestampTz now, TimestampTz *next_end);

@@ -80,14 +80,14 @@ end_message(DwDatabase *db, Relation rel, HeapTuple tuple, const DwTaskKey *key,
 static void
 end_some(DwDatabase *db, Relation rel, Slice *slice)
 {
-	DwLeaseScan *scan = dw_lease_scan_begin(rel, DT_NOBEGIN, GetActiveSnapshot());
+	SysScanDesc scan = dw_lease_scan_begin(rel, DT_NOBEGIN, GetActiveSnapshot());
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "delay_wheel leases",
 												  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext outer = CurrentMemoryContext;
 	TimestampTz now = dw_now();
 	HeapTuple	tuple;
 
-	while (slice->n < SLICE && (tuple = dw_lease_scan_next(scan)) != NULL)
+	while (slice->n < SLICE && (tuple = systable_getnext_ordered(scan, ForwardScanDirection)) != NULL)
 	{
 		DwClaim		claim;
 		DwTaskKey	key;

@@ -514,7 +514,7 @@ sweep_row(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 static bool
 sweep_slice(Relation rel)
 {
-	DwLaneScan *scan = dw_lanes_scan_begin(rel, &cursor, GetActiveSnapshot());
+	DwRowScan *scan = dw_lanes_scan_begin(rel, &cursor, GetActiveSnapshot());
 	int64		began = dw_uptime();
 	bool		ended = false;
 	bool		entered = false;
@@ -546,7 +546,7 @@ sweep_slice(Relation rel)
 			heap_freetuple(tuple);
 		}
 	}
-	dw_lane_scan_end(scan);
+	dw_row_scan_end(scan);
 	if (ended && in_lane)
 		leave_lane();
 	return ended;

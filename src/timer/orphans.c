@@ -164,7 +164,7 @@ record_orphan(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 static void
 move_to_failed(Relation rel, Slice *slice)
 {
-	DwLaneScan *scan = dw_lane_scan_begin(rel, &reached, GetActiveSnapshot());
+	DwRowScan *scan = dw_lane_scan_begin(rel, &reached, GetActiveSnapshot());
 	int64		began = dw_uptime();
 	DwTaskKey	key;
 
@@ -195,7 +195,7 @@ move_to_failed(Relation rel, Slice *slice)
 		else if (result == TM_BeingModified)
 			rows_locked = true;
 	}
-	dw_lane_scan_end(scan);
+	dw_row_scan_end(scan);
 }
 
 /* Begins to move the tasks of an orphan. */
