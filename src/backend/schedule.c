@@ -78,7 +78,7 @@ dw_task_changed(PG_FUNCTION_ARGS)
 	(void) dw_require_trigger(fcinfo, "task_changed", false);
 	/* a restore must succeed even if the server has not preloaded the library */
 	if (dw_shared != NULL)
-		dw_touch_all();
+		dw_touch(DW_ALL_TOUCHED);
 	PG_RETURN_POINTER(NULL);
 }
 

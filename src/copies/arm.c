@@ -169,7 +169,7 @@ dw_arm(PG_FUNCTION_ARGS)
 		dw_marks_armed();
 	MemoryContextDelete(arming.row_context);
 	table_close(arming.rel, NoLock);
-	dw_touch_unarmed(arming.left);
+	dw_touch(arming.left ? DW_UNARMED_LEFT : DW_NONE_UNARMED);
 
 	if (dw_audits(DW_AUDIT_CONTROL))
 		dw_audit_write(&(DwAction) {.what = "arm",.rows = arming.armed});

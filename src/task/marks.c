@@ -507,7 +507,7 @@ dw_marks_armed(void)
 
 		if (DatumGetInt64(origin) == dw_origin_stamp())
 			continue;
-		dw_touch_control();
+		dw_touch(DW_CONTROL_CHANGED);
 		(void) dw_heap_delete(rel, &tuple->t_self, true);
 	}
 	systable_endscan(scan);
