@@ -10,6 +10,7 @@
 
 #include "postgres.h"
 
+#include "utils/array.h"
 #include "utils/jsonb.h"
 
 /* The keys of the column, a jsonb object. */
@@ -52,6 +53,18 @@ typedef enum DwMode
 	DW_AT_LEAST_ONCE			/* outside of a transaction; again after a crash */
 } DwMode;
 
+/* Lengths of an SQLSTATE, and of its class, the first characters. */
+#define DW_STATE_LENGTH	5
+#define DW_CLASS_LENGTH	2
+
+/* How the pause before further attempts grows. */
+typedef enum DwBackoff
+{
+	DW_EXPONENTIAL,				/* doubled each time; the default */
+	DW_LINEAR,					/* retry_delay times the number of failed attempts */
+	DW_FIXED					/* retry_delay */
+} DwBackoff;
+
 extern bool dw_more_has(const Datum *values, const bool *nulls, int column, const char *key);
 extern char *dw_more_text(const Datum *values, const bool *nulls, int column, const char *key);
 extern bool dw_more_number(const Datum *values, const bool *nulls, int column, const char *key,
@@ -67,5 +80,8 @@ extern void dw_more_set_object(Datum *values, bool *nulls, int column, const cha
 extern void dw_more_remove(Datum *values, bool *nulls, int column, const char *key);
 extern DwMode dw_mode(const Datum *values, const bool *nulls);
 extern DwMode dw_mode_named(const char *name);
+extern DwBackoff dw_backoff_named(const char *name, bool strict);
+extern void dw_errors_check(ArrayType *errors, const char *option);
+extern char *dw_errors_joined(ArrayType *errors);
 
 #endif							/* DW_MORE_H */

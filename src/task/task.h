@@ -20,6 +20,7 @@
 
 #include "../base/settings.h"
 #include "../rows/catalog.h"
+#include "../rows/more.h"
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../shmem/logins.h"
@@ -102,19 +103,7 @@ extern TimestampTz dw_finite_due(TimestampTz due);
 
 extern void dw_group_allow(void);
 
-/* retry_options.c */
-
-/* Lengths of an SQLSTATE, and of its class, the first characters. */
-#define DW_STATE_LENGTH	5
-#define DW_CLASS_LENGTH	2
-
-/* How the pause before further attempts grows. */
-typedef enum DwBackoff
-{
-	DW_EXPONENTIAL,				/* doubled each time; the default */
-	DW_LINEAR,					/* retry_delay times the number of failed attempts */
-	DW_FIXED					/* retry_delay */
-} DwBackoff;
+/* attempts.c */
 
 /* Options of a task, or its queue, for further attempts, besides their number and retry_delay. */
 typedef struct DwRetry
@@ -124,12 +113,6 @@ typedef struct DwRetry
 	char	   *retry_on;		/* SQLSTATEs, or classes, with commas between; NULL or empty: all */
 	char	   *give_up_on;		/* as retry_on; NULL or empty: no error */
 } DwRetry;
-
-extern DwBackoff dw_backoff_named(const char *name, bool strict);
-extern void dw_errors_check(ArrayType *errors, const char *option);
-extern char *dw_errors_joined(ArrayType *errors);
-
-/* attempts.c */
 
 /* Limit of the immediate repeats of one run, see dw_is_transient(). */
 #define DW_MAX_REPEATS	10
