@@ -237,24 +237,6 @@ look_at_partitions(QueryDesc *query)
 			dw_batch_is_closed = true;
 }
 
-static void
-call_run(QueryDesc *query, ScanDirection direction, uint64 count DW_ONCE_PARAMETER)
-{
-	if (prev_ExecutorRun)
-		prev_ExecutorRun(query, direction, count DW_ONCE);
-	else
-		standard_ExecutorRun(query, direction, count DW_ONCE);
-}
-
-static void
-call_finish(QueryDesc *query)
-{
-	if (prev_ExecutorFinish)
-		prev_ExecutorFinish(query);
-	else
-		standard_ExecutorFinish(query);
-}
-
 /*
  * ExecutorRun_hook.  Also looks at the partitions after an error: the task may catch the error, but
  * the other server keeps its snapshot.
@@ -262,18 +244,19 @@ call_finish(QueryDesc *query)
 static void
 run_query(QueryDesc *query, ScanDirection direction, uint64 count DW_ONCE_PARAMETER)
 {
-	if (!may_route(query))
-	{
-		call_run(query, direction, count DW_ONCE);
-		return;
-	}
+	bool		routes = may_route(query);
+
 	PG_TRY();
 	{
-		call_run(query, direction, count DW_ONCE);
+		if (prev_ExecutorRun)
+			prev_ExecutorRun(query, direction, count DW_ONCE);
+		else
+			standard_ExecutorRun(query, direction, count DW_ONCE);
 	}
 	PG_FINALLY();
 	{
-		look_at_partitions(query);
+		if (routes)
+			look_at_partitions(query);
 	}
 	PG_END_TRY();
 }
@@ -285,18 +268,19 @@ run_query(QueryDesc *query, ScanDirection direction, uint64 count DW_ONCE_PARAME
 static void
 finish_query(QueryDesc *query)
 {
-	if (!may_route(query))
-	{
-		call_finish(query);
-		return;
-	}
+	bool		routes = may_route(query);
+
 	PG_TRY();
 	{
-		call_finish(query);
+		if (prev_ExecutorFinish)
+			prev_ExecutorFinish(query);
+		else
+			standard_ExecutorFinish(query);
 	}
 	PG_FINALLY();
 	{
-		look_at_partitions(query);
+		if (routes)
+			look_at_partitions(query);
 	}
 	PG_END_TRY();
 }
