@@ -33,14 +33,8 @@
 
 #include "../base/clock.h"
 #include "../base/signature.h"
-#include "../rows/catalog.h"
-#include "../rows/task_rows.h"
 #include "../shmem/shared.h"
-#include "../task/marks.h"
 #include "../task/options.h"
-#include "../task/queues.h"
-#include "../task/task.h"
-#include "../task/touched.h"
 
 PG_FUNCTION_INFO_V1(dw_cancel_all);
 PG_FUNCTION_INFO_V1(dw_cancellation_guard);

@@ -43,17 +43,11 @@
 #include "../base/settings.h"
 #include "../base/signature.h"
 #include "../base/wing.h"
-#include "../rows/catalog.h"
-#include "../rows/scans.h"
-#include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
 #include "../statement/statement.h"
 #include "../task/options.h"
-#include "../task/queues.h"
-#include "../task/task.h"
-#include "../task/touched.h"
 
 PG_FUNCTION_INFO_V1(dw_queue_changed);
 PG_FUNCTION_INFO_V1(dw_queue_guard);

@@ -36,17 +36,11 @@
 #include "../base/errors.h"
 #include "../base/wing.h"
 #include "../ending/ending.h"
-#include "../rows/catalog.h"
-#include "../rows/more.h"
-#include "../rows/scans.h"
-#include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../shmem/outcome.h"
 #include "../shmem/shared.h"
 #include "../statement/statement.h"
-#include "../task/marks.h"
 #include "../task/options.h"
-#include "../task/task.h"
 #include "backend.h"
 
 PG_FUNCTION_INFO_V1(dw_run);

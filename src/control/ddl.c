@@ -65,12 +65,8 @@
 #include "../backend/backend.h"
 #include "../base/compat.h"
 #include "../base/signature.h"
-#include "../rows/catalog.h"
-#include "../rows/task_rows.h"
 #include "../shmem/shared.h"
 #include "../statement/statement.h"
-#include "../task/task.h"
-#include "../task/touched.h"
 #include "control.h"
 
 static ProcessUtility_hook_type prev_process_utility = NULL;

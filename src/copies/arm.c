@@ -25,13 +25,8 @@
 
 #include "../base/inject.h"
 #include "../base/wing.h"
-#include "../rows/catalog.h"
-#include "../rows/scans.h"
-#include "../rows/task_rows.h"
 #include "../shmem/shared.h"
-#include "../task/marks.h"
 #include "../task/task.h"
-#include "../task/touched.h"
 
 PG_FUNCTION_INFO_V1(dw_arm);
 

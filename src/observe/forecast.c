@@ -34,11 +34,7 @@
 #include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/signature.h"
-#include "../rows/catalog.h"
-#include "../rows/scans.h"
-#include "../rows/task_rows.h"
 #include "../shmem/shared.h"
-#include "../task/marks.h"
 #include "../task/task.h"
 #include "views.h"
 

@@ -11,11 +11,8 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
-#include "access/htup.h"
 #include "access/htup_details.h"
 #include "access/relation.h"
-#include "access/skey.h"
 #include "access/stratnum.h"
 #include "access/table.h"
 #include "access/xact.h"
@@ -26,7 +23,6 @@
 #include "catalog/pg_type.h"
 #include "commands/extension.h"
 #include "common/hashfn.h"
-#include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "utils/fmgroids.h"
@@ -34,14 +30,11 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
-#include "utils/relcache.h"
 #include "utils/snapmgr.h"
 
-#include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/inject.h"
-#include "../shmem/shared.h"
-#include "catalog.h"
+#include "rows.h"
 
 /* Minimum interval between log messages about the same error of a read transaction, in us. */
 #define EPISODE_US		(10 * USECS_PER_SEC)

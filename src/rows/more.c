@@ -5,7 +5,7 @@
  *
  * Run by sessions that schedule and declare queues, by executors, and by processes that read queues.
  *
- * The column is a jsonb object with the keys of more.h.  The column of an ordinary task is null.
+ * The column is a jsonb object with the keys of rows.h.  The column of an ordinary task is null.
  *
  * The functions take the columns of a row of delay_wheel_data.task or failed_task (values and
  * nulls) and the number of the column "more" in the row.  Plain SQL may have written any value into
@@ -22,13 +22,11 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
-#include "utils/jsonb.h"
 #include "utils/numeric.h"
 
 #include "../base/compat.h"
 #include "../base/errors.h"
-#include "catalog.h"
-#include "more.h"
+#include "rows.h"
 
 /* Bytes of the object that are reserved for keys, numbers and overhead */
 #define SMALL_KEYS	4096

@@ -13,24 +13,15 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/relscan.h"
-#include "access/tableam.h"
 #include "access/visibilitymap.h"
-#include "executor/tuptable.h"
 #include "storage/bufmgr.h"
 #include "utils/fmgroids.h"
-#include "utils/relcache.h"
-#include "utils/snapshot.h"
 
-#include "../base/clock.h"
 #include "../base/compat.h"
 #include "../shmem/groups.h"
-#include "../shmem/shared.h"
-#include "catalog.h"
-#include "scans.h"
-#include "task_rows.h"
+#include "rows.h"
 
 struct DwRowScan
 {

@@ -39,15 +39,8 @@
 #include "../base/wing.h"
 #include "../base/worker.h"
 #include "../ending/ending.h"
-#include "../rows/catalog.h"
-#include "../rows/scans.h"
-#include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../shmem/shared.h"
-#include "../task/marks.h"
-#include "../task/queues.h"
-#include "../task/task.h"
-#include "../task/touched.h"
 #include "sweeper.h"
 
 /* Microseconds after which a slice ends, and number of steps between two looks at the clock. */

@@ -11,15 +11,9 @@
  */
 #include "postgres.h"
 
-#include "miscadmin.h"
 #include "utils/builtins.h"
-#include "utils/guc.h"
-#include "utils/timestamp.h"
 
-#include "../base/clock.h"
 #include "../base/wing.h"
-#include "../shmem/executors.h"
-#include "../shmem/shared.h"
 #include "task.h"
 
 /* The launcher should have started within this time after the start of the server. */

@@ -12,27 +12,19 @@
 
 #include "access/detoast.h"
 #include "catalog/pg_type.h"
-#include "fmgr.h"
 #include "funcapi.h"
 #include "lib/stringinfo.h"
 #include "mb/pg_wchar.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
-#include "utils/jsonb.h"
 #include "utils/lsyscache.h"
 #include "utils/numeric.h"
-#include "utils/timestamp.h"
 #include "utils/varlena.h"
 
-#include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/errors.h"
 #include "../base/signature.h"
-#include "../rows/more.h"
 #include "options.h"
-#include "queues.h"
-#include "task.h"
 
 /* Limit for the payload of a message, or its result, in bytes */
 #define MAX_JSON		(1024 * 1024)

@@ -13,9 +13,6 @@
 
 #include "postgres.h"
 
-#include "fmgr.h"
-#include "utils/array.h"
-
 #include "task.h"
 
 /* Bits for the places where an option may be given by its name. */

@@ -38,9 +38,6 @@
 #include "catalog/pg_type.h"
 #include "commands/extension.h"
 #include "executor/executor.h"
-#include "executor/spi.h"
-#include "fmgr.h"
-#include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -49,7 +46,6 @@
 
 #include "../base/compat.h"
 #include "../base/signature.h"
-#include "../shmem/executors.h"
 #include "task.h"
 
 static ExecutorStart_hook_type prev_ExecutorStart = NULL;

@@ -22,22 +22,16 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "catalog/pg_collation.h"
-#include "commands/trigger.h"
-#include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-#include "../base/clock.h"
 #include "../base/signature.h"
-#include "../rows/more.h"
-#include "marks.h"
 #include "task.h"
 
 /* Time in us from the end of a period to the removal of its row by the sweeper. */

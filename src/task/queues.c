@@ -17,11 +17,9 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "catalog/pg_collation.h"
-#include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -29,18 +27,9 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
-#include "utils/timestamp.h"
 
-#include "../base/clock.h"
-#include "../ring/ring.h"
-#include "../rows/catalog.h"
-#include "../rows/task_rows.h"
 #include "../shmem/groups.h"
-#include "../shmem/queue_limits.h"
-#include "../shmem/shared.h"
-#include "queues.h"
 #include "task.h"
-#include "touched.h"
 
 DwQueueTables dw_queue_tables;
 

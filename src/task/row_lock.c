@@ -27,8 +27,6 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/pg_collation.h"
-#include "fmgr.h"
-#include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "storage/procarray.h"
@@ -36,13 +34,7 @@
 #include "utils/rel.h"
 
 #include "../base/inject.h"
-#include "../rows/catalog.h"
-#include "../rows/task_rows.h"
-#include "../shmem/executors.h"
-#include "../shmem/queue_limits.h"
-#include "../shmem/shared.h"
 #include "task.h"
-#include "touched.h"
 
 /* Class (field 4) of the advisory locks of task ids; see key_lock.c for other classes. */
 #define TASK_LOCK_CLASS	0xDE1B

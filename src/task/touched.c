@@ -35,11 +35,7 @@
  */
 #include "postgres.h"
 
-#include "access/htup.h"
 #include "access/xact.h"
-#include "commands/trigger.h"
-#include "executor/spi.h"
-#include "miscadmin.h"
 #include "replication/logicalworker.h"
 #include "replication/worker_internal.h"
 #include "storage/latch.h"
@@ -50,18 +46,11 @@
 #include "utils/resowner.h"
 #include "utils/snapmgr.h"
 
-#include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/inject.h"
 #include "../base/wing.h"
-#include "../rows/catalog.h"
-#include "../rows/task_rows.h"
-#include "../shmem/executors.h"
 #include "../shmem/groups.h"
-#include "../shmem/outcome.h"
-#include "../shmem/queue_limits.h"
 #include "task.h"
-#include "touched.h"
 
 /* Limit for the rows, the groups and the cancelled tasks that a transaction notes individually. */
 #define MAX_HINTS	1024

@@ -13,9 +13,6 @@
 #include "utils/snapmgr.h"
 
 #include "../base/clock.h"
-#include "../rows/catalog.h"
-#include "../rows/scans.h"
-#include "../rows/task_rows.h"
 #include "../shmem/groups.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"

@@ -29,13 +29,9 @@
 #include "../base/wing.h"
 #include "../base/worker.h"
 #include "../ring/ring.h"
-#include "../rows/catalog.h"
-#include "../rows/scans.h"
-#include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../shmem/groups.h"
 #include "../shmem/shared.h"
-#include "../task/marks.h"
 #include "../task/task.h"
 #include "timer.h"
 

@@ -27,7 +27,7 @@
 #include "../shmem/groups.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
-#include "../task/queues.h"
+#include "../task/task.h"
 #include "timer.h"
 
 /* Microseconds before the next try after an error. */

@@ -1,20 +1,14 @@
 /*-------------------------------------------------------------------------
  *
- * catalog.h
- *	  The extension's tables: OIDs, columns, and transactions that only read them.
+ * columns.h
+ *	  The extension's tables: their columns, and the OIDs of tables and indexes.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef DW_CATALOG_H
-#define DW_CATALOG_H
+#ifndef DW_COLUMNS_H
+#define DW_COLUMNS_H
 
 #include "postgres.h"
-
-#include "access/htup.h"
-#include "access/tableam.h"
-#include "utils/relcache.h"
-
-#include "../shmem/shared.h"
 
 /*
  * The columns of each table, in the order of the install script, with their types.  The numbers of
@@ -277,43 +271,4 @@ typedef struct DwCatalog
 	DW_INDEXES(DW_INDEX_OID)
 } DwCatalog;
 
-/* True if timer or sweeper has found that the extension is not in this database (any more). */
-extern bool dw_extension_gone;
-
-/*
- * True if this transaction has locked the table of tasks, and the indexes that have an entry for
- * each task, to write to them.  A call of the lock manager for each row would be slower.  False
- * again when these locks may be gone, at the end of a (sub)transaction.
- */
-extern bool dw_tables_being_written;
-
-/* The result of dw_read(). */
-typedef enum DwRead
-{
-	DW_READ_DONE,
-	DW_READ_LOCKED,				/* a table is locked, or the extension is gone */
-	DW_READ_FAILED				/* an error was raised, which is reported */
-} DwRead;
-
-/* Reads, with an active snapshot.  Returns false if another table that it needs is locked. */
-typedef bool (*DwReadWork) (Relation tasks, void *arg);
-
-extern Relation dw_read_begin(void);
-extern void dw_renew_snapshot(void);
-extern bool dw_read_also(Oid table);
-extern void dw_read_end(Relation rel);
-extern void dw_end_failed_transaction(MemoryContext context);
-extern DwRead dw_read(DwDatabase *database, const char *what, DwReadWork work, void *arg);
-extern bool dw_role_exists(Oid role);
-extern void dw_require_writable(const char *function);
-extern bool dw_catalog_lookup(DwCatalog *catalog);
-extern Relation dw_open_if_free(Oid oid);
-extern bool dw_any_may_have_rows(size_t offset, int n);
-extern const DwCatalog *dw_catalog(void);
-extern bool dw_catalog_is_there(void);
-extern Relation dw_tasks_open(void);
-extern int64 dw_origin_stamp(void);
-extern TM_Result dw_heap_delete(Relation rel, ItemPointer tid, bool wait);
-extern void dw_deform(Relation rel, HeapTuple tuple, Datum **values, bool **nulls);
-
-#endif							/* DW_CATALOG_H */
+#endif							/* DW_COLUMNS_H */
