@@ -52,7 +52,7 @@ typedef struct Holders
 
 /* Finds the open transactions that have deleted or locked a row. */
 static Holders
-row_holders(Relation rel, ItemPointer tid)
+row_holders(Relation rel, const ItemPointerData *tid)
 {
 	Holders		result = {0};
 	Buffer		buffer = ReadBuffer(rel, ItemPointerGetBlockNumber(tid));
@@ -93,9 +93,7 @@ row_holders(Relation rel, ItemPointer tid)
 bool
 dw_row_is_locked_here(Relation rel, const DwTaskKey *key)
 {
-	ItemPointerData tid = key->tid;
-
-	return row_holders(rel, &tid).ours;
+	return row_holders(rel, &key->tid).ours;
 }
 
 /*
