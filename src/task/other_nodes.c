@@ -5,26 +5,22 @@
  *
  * Run by executors, and by sessions that schedule, receive or run tasks.
  *
- * Citus does not notice that C code deletes the row of a task.  So if the task has written to one
- * other node, Citus would commit there first, and then on this node.  After a crash in between, the
- * task would run again.  This file makes Citus use two-phase commit.
- *
- * On PostgreSQL 15, this file calls a function of the library of Citus.  From 16 on, extensions
- * hide all symbols except functions that SQL calls.  So from 16 on, if Citus takes part in the
- * transaction, this file executes an INSERT ... SELECT of no rows into delay_wheel_data.two_phase,
- * since Citus always uses two-phase commit for this statement.  delay_wheel.set_up_citus() creates
- * this table (backend/follow.c).
+ * Citus does not notice that C code deletes the row of a task, and so would commit another node
+ * first, in one phase: after a crash in between, the task would run again.  This file makes Citus
+ * use two-phase commit.  On PostgreSQL 15, it calls a function of the library of Citus.  From 16 on,
+ * extensions hide all symbols except functions that SQL calls.  So from 16 on, if Citus takes part
+ * in the transaction, this file executes an INSERT ... SELECT of no rows into
+ * delay_wheel_data.two_phase, since Citus always uses two-phase commit for this statement.
+ * delay_wheel.set_up_citus() creates this table (backend/follow.c).
  *
  * Sessions call Citus in a callback that runs just before the callback of Citus at the commit,
  * since the library of Citus is loaded first.  Executors call Citus earlier, when an error still
  * counts as the task's error.
  *
- * postgres_fdw reads foreign tables under a snapshot that the other server takes once for the whole
- * transaction.  A later task of a batch would miss rows that were committed on the other server
- * before the task was scheduled.  So a task that uses a foreign table is the last of its batch.
- * When a query begins, the hooks look for foreign tables in the query's list of tables.  They look
- * again when the query ends, since the list lacks partitions that only tuple routing finds, and
- * after an error: the task may catch the error, but the other server keeps its snapshot.
+ * A task that uses a foreign table is the last of its batch: later tasks would miss rows that were
+ * committed on the other server after its snapshot.  When a query begins, the hooks look for foreign
+ * tables in the query's list of tables.  They look again when the query ends, since the list lacks
+ * partitions that only tuple routing finds.
  *
  *-------------------------------------------------------------------------
  */

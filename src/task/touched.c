@@ -3,27 +3,19 @@
  * touched.c
  *	  Notes the effects of the current transaction on tasks, and informs other processes.
  *
- * Run by sessions that schedule, cancel and reschedule, and by executors whose tasks do so.  Most
- * functions note something while the transaction runs.  Callbacks at the transaction's end inform
- * the timer, the executors and the sessions in delay_wait().  Callbacks must not fail, wait or
- * allocate, so the functions that note effects reserve the memory.  README.md says what is told at
- * which moment of a commit, and why.
+ * Run by sessions that schedule, cancel and reschedule, and by executors whose tasks do so.
+ * README.md says what is told at which moment of a commit, and why.
  *
- * A hint gives the timer id, due time, TID and lane of one task.  (A lane is one combination of
- * owner, queue and priority.)  The timer has in memory the tasks of a lane up to some due time, the
- * lane's horizon.  If the task is due by the horizon, the hint is put into the inbox of the
- * database.  Otherwise the hint only lowers next_far of the lane: the time by which the timer must
- * load more tasks.  If a hint cannot be delivered, it lowers reload_from of the lane: the due time
- * from which the timer reads the lane again.
+ * A hint gives the timer id, due time, TID and lane of one task.  The timer has in memory the tasks
+ * of a lane up to some due time, the lane's horizon.  If the task is due by the horizon, the hint is
+ * put into the inbox of the database.  Otherwise the hint only lowers next_far of the lane: the time
+ * by which the timer must load more tasks.  If a hint cannot be delivered, it lowers reload_from of
+ * the lane: the due time from which the timer reads the lane again.
  *
- * The rows that a transaction wrote and locked are noted in the order of the calls, with the
- * subtransaction and a DwTouchKind, which decides when the timer gets a hint.  For locked rows this
- * is after an abort, when the lock has been released, since an executor may have failed to claim
- * the task and have forgotten it.
- *
- * A message whose lease lasts gets no hint, since its entry would stay in memory even if the lease
- * is extended again, or ends.  Instead the timer looks at leases when this lease ends (step V1,
- * timer/lease_watch.c).
+ * Locked rows get their hint after an abort, when the lock has been released, since an executor may
+ * have failed to claim the task and have forgotten it.  A message whose lease lasts gets no hint,
+ * since its entry would stay in memory even if the lease is extended again, or ends.  Instead the
+ * timer looks at leases when this lease ends (step V1, timer/lease_watch.c).
  *
  * The groups of locked and kept rows are noted, too.  An ordered group is held while its first task
  * cannot begin.  A group of messages is held while leases use up its limit (shmem/groups.c).  A
