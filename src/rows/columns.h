@@ -8,8 +8,6 @@
 #ifndef DW_COLUMNS_H
 #define DW_COLUMNS_H
 
-#include "postgres.h"
-
 /*
  * The columns of each table, in the order of the install script, with their types.  The numbers of
  * the columns (Anum_task_id, Natts_task) and the check of the tables in catalog.c follow from these

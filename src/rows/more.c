@@ -17,12 +17,8 @@
 
 #include "access/detoast.h"
 #include "catalog/pg_type.h"
-#include "fmgr.h"
 #include "lib/stringinfo.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
-#include "utils/fmgrprotos.h"
-#include "utils/numeric.h"
 
 #include "../base/compat.h"
 #include "../base/errors.h"

@@ -8,8 +8,6 @@
 #ifndef DW_ROWS_H
 #define DW_ROWS_H
 
-#include "postgres.h"
-
 #include "access/genam.h"
 #include "access/htup.h"
 #include "access/skey.h"
@@ -18,6 +16,7 @@
 #include "nodes/pg_list.h"
 #include "storage/block.h"
 #include "storage/itemptr.h"
+#include "utils/array.h"
 #include "utils/jsonb.h"
 #include "utils/relcache.h"
 #include "utils/snapshot.h"

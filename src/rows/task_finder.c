@@ -18,7 +18,6 @@
 
 #include "access/itup.h"
 #include "access/relscan.h"
-#include "access/stratnum.h"
 #include "common/int.h"
 #include "utils/fmgroids.h"
 #include "utils/memutils.h"

@@ -13,7 +13,6 @@
 
 #include "access/heapam.h"
 #include "access/htup_details.h"
-#include "access/stratnum.h"
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/index.h"

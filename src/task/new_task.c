@@ -18,7 +18,6 @@
 #include "commands/sequence.h"
 #include "common/hashfn.h"
 #include "utils/builtins.h"
-#include "utils/fmgrprotos.h"
 
 #include "../base/compat.h"
 #include "../base/inject.h"

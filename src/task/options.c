@@ -18,7 +18,6 @@
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
-#include "utils/numeric.h"
 #include "utils/varlena.h"
 
 #include "../base/compat.h"

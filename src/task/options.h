@@ -11,8 +11,6 @@
 #ifndef DW_OPTIONS_H
 #define DW_OPTIONS_H
 
-#include "postgres.h"
-
 #include "task.h"
 
 /* Bits for the places where an option may be given by its name. */

@@ -8,12 +8,9 @@
 #ifndef DW_TASK_H
 #define DW_TASK_H
 
-#include "postgres.h"
-
 #include "commands/trigger.h"
 #include "fmgr.h"
 #include "storage/lock.h"
-#include "utils/array.h"
 
 #include "../base/settings.h"
 #include "../rows/rows.h"
