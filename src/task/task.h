@@ -391,13 +391,10 @@ typedef struct DwDeclaredQueue
 	int32		group_max_running;	/* tasks of one group at the same time; 0: no limit */
 	DwRate		group_rate;		/* rate of one group */
 	DwGroupOrder group_order;
-	int32		timeout;		/* for a task, in ms; 0: no limit, -1: the general default */
-	int16		max_attempts;
-	int64		retry_delay;	/* us */
+	DwQueueDefaults defaults;
 	DwRetry		retry;
 	DwHistoryLevel history;		/* tasks of the queue that go into the history */
 	bool		external;		/* for messages, which sessions receive */
-	int64		lease;			/* default length of a lease, in us */
 	int32		receive_timeout;	/* how long a receiver's transaction may be idle, in ms; 0: no
 									 * limit */
 	char	   *name;
