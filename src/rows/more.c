@@ -3,7 +3,7 @@
  * more.c
  *	  The column "more" of a task's row: options that few tasks have.
  *
- * Run by sessions that schedule and declare queues, by executors, and by processes that read queues.
+ * Run by sessions that schedule and declare queues, by executors and by readers of queues.
  *
  * The column is a jsonb object with the keys of rows.h.  The column of an ordinary task is null.
  *

@@ -226,7 +226,8 @@ extern Datum dw_row_column(Relation rel, HeapTuple tuple, AttrNumber attnum);
 
 /*
  * A scan of the pending tasks of one lane, of all lanes one after the other, or of one group of a
- * queue, in the order of (due, id); or of failed tasks in the order of (failed_at, id), or backwards.
+ * queue, in the order of (due, id); or of failed tasks in the order of (failed_at, id) or
+ * backwards.
  */
 typedef struct DwRowScan DwRowScan;
 

@@ -387,12 +387,12 @@ dw_next_lane(Relation rel, Snapshot snapshot, DwTaskKey *key, bool first)
 SysScanDesc
 dw_lease_scan_begin(Relation rel, TimestampTz from, Snapshot snapshot)
 {
+	Relation	index = index_open(dw_catalog()->task_lease_index, AccessShareLock);
 	ScanKeyData key;
 
 	ScanKeyInit(&key, Anum_task_due, BTGreaterEqualStrategyNumber, F_TIMESTAMPTZ_GE,
 				TimestampTzGetDatum(from));
-	return systable_beginscan_ordered(rel, index_open(dw_catalog()->task_lease_index, AccessShareLock),
-									  snapshot, 1, &key);
+	return systable_beginscan_ordered(rel, index, snapshot, 1, &key);
 }
 
 /* Ends the scan. */

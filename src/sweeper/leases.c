@@ -80,7 +80,8 @@ end_some(DwDatabase *db, Relation rel, Slice *slice)
 	TimestampTz now = dw_now();
 	HeapTuple	tuple;
 
-	while (slice->n < SLICE && (tuple = systable_getnext_ordered(scan, ForwardScanDirection)) != NULL)
+	while (slice->n < SLICE &&
+		   (tuple = systable_getnext_ordered(scan, ForwardScanDirection)) != NULL)
 	{
 		DwClaim		claim;
 		DwTaskKey	key;

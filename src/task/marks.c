@@ -516,7 +516,8 @@ dw_sweep_needed(Relation rel)
 	bool		found = false;
 
 	while (!found && (tuple = systable_getnext(scan)) != NULL)
-		found = DatumGetInt64(dw_row_column(rel, tuple, Anum_cancellation_origin)) == dw_origin_stamp();
+		found = DatumGetInt64(dw_row_column(rel, tuple, Anum_cancellation_origin)) ==
+			dw_origin_stamp();
 	systable_endscan(scan);
 	return found;
 }

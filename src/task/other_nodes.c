@@ -7,9 +7,9 @@
  *
  * Citus does not notice that C code deletes the row of a task, and so would commit another node
  * first, in one phase: after a crash in between, the task would run again.  This file makes Citus
- * use two-phase commit.  On PostgreSQL 15, it calls a function of the library of Citus.  From 16 on,
- * extensions hide all symbols except functions that SQL calls.  So from 16 on, if Citus takes part
- * in the transaction, this file executes an INSERT ... SELECT of no rows into
+ * use two-phase commit.  On PostgreSQL 15, it calls a function of the library of Citus.  From 16
+ * on, extensions hide all symbols except functions that SQL calls.  So from 16 on, if Citus takes
+ * part in the transaction, this file executes an INSERT ... SELECT of no rows into
  * delay_wheel_data.two_phase, since Citus always uses two-phase commit for this statement.
  * delay_wheel.set_up_citus() creates this table (backend/follow.c).
  *
@@ -18,9 +18,9 @@
  * counts as the task's error.
  *
  * A task that uses a foreign table is the last of its batch: later tasks would miss rows that were
- * committed on the other server after its snapshot.  When a query begins, the hooks look for foreign
- * tables in the query's list of tables.  They look again when the query ends, since the list lacks
- * partitions that only tuple routing finds.
+ * committed on the other server after its snapshot.  When a query begins, the hooks look for
+ * foreign tables in the query's list of tables.  They look again when the query ends, since the
+ * list lacks partitions that only tuple routing finds.
  *
  *-------------------------------------------------------------------------
  */

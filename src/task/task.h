@@ -269,7 +269,7 @@ extern void dw_period_end(const Datum *values, const bool *nulls);
 extern void dw_period_move(const Datum *old, const bool *old_nulls, const Datum *new,
 						   const bool *new_nulls);
 
-/*---- rights.c: rights: to use delay_wheel, to have a number of tasks, to change tasks of other roles ----*/
+/*---- rights.c: to use delay_wheel, to have a number of tasks, to change tasks of others ----*/
 
 /* The view whose INSERT is the right to use delay_wheel. */
 #define DW_RIGHT_VIEW	"delay_wheel.tasks"
@@ -441,7 +441,7 @@ extern bool dw_owner_is_paused(Oid owner);
 extern void dw_queue_tables_read(Snapshot snapshot);
 extern DwPause dw_pause_of_lane(const DwLane *lane);
 
-/*---- touched.c: notes the effects of the current transaction on tasks, and informs other processes ----*/
+/*---- touched.c: notes the effects of the transaction, and informs other processes ----*/
 
 /* The effect of a transaction on a row, which decides when the timer gets a hint of the row. */
 typedef enum DwTouchKind

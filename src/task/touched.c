@@ -7,10 +7,10 @@
  * README.md says what is told at which moment of a commit, and why.
  *
  * A hint gives the timer id, due time, TID and lane of one task.  The timer has in memory the tasks
- * of a lane up to some due time, the lane's horizon.  If the task is due by the horizon, the hint is
- * put into the inbox of the database.  Otherwise the hint only lowers next_far of the lane: the time
- * by which the timer must load more tasks.  If a hint cannot be delivered, it lowers reload_from of
- * the lane: the due time from which the timer reads the lane again.
+ * of a lane up to some due time, the lane's horizon.  If the task is due by the horizon, the hint
+ * is put into the inbox of the database.  Otherwise the hint only lowers next_far of the lane: the
+ * time by which the timer must load more tasks.  If a hint cannot be delivered, it lowers
+ * reload_from of the lane: the due time from which the timer reads the lane again.
  *
  * Locked rows get their hint after an abort, when the lock has been released, since an executor may
  * have failed to claim the task and have forgotten it.  A message whose lease lasts gets no hint,
