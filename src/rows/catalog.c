@@ -229,8 +229,8 @@ forget_catalog(Datum arg, Oid relid)
 	bool		ours = relid == InvalidOid;
 
 	/* the tables come first */
-	for (const Oid *table = &known_catalog.task; table < &known_catalog.task_pkey && !ours; table++)
-		ours = relid == *table;
+	for (size_t i = 0; i < offsetof(DwCatalog, task_pkey) / sizeof(Oid) && !ours; i++)
+		ours = relid == ((const Oid *) &known_catalog)[i];
 	if (ours)
 		catalog_valid = dw_tables_being_written = false;
 }

@@ -123,8 +123,8 @@ typedef struct TaskIndex
 static bool
 is_in_catalog(const DwCatalog *cat, Oid oid)
 {
-	for (const Oid *known = &cat->task_pkey; known < (const Oid *) (cat + 1); known++)
-		if (*known == oid)
+	for (size_t i = offsetof(DwCatalog, task_pkey) / sizeof(Oid); i < sizeof(DwCatalog) / sizeof(Oid); i++)
+		if (((const Oid *) cat)[i] == oid)
 			return true;
 	return false;
 }
