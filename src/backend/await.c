@@ -38,7 +38,6 @@
 #include "../shmem/groups.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
-#include "../task/queues.h"
 #include "../task/task.h"
 
 /* The wait ends this time before a timeout of the session, in us. */

@@ -17,12 +17,8 @@
 #include "utils/relcache.h"
 
 #include "../ending/ending.h"
-#include "../rows/scans.h"
-#include "../rows/task_rows.h"
 #include "../shmem/groups.h"
 #include "../shmem/shared.h"
-#include "../task/task.h"
-#include "../task/touched.h"
 
 /* cursors.c: cursors of the session that have received messages */
 

@@ -33,14 +33,8 @@
 
 #include "../base/clock.h"
 #include "../base/signature.h"
-#include "../rows/catalog.h"
-#include "../rows/task_rows.h"
 #include "../shmem/shared.h"
-#include "../task/marks.h"
 #include "../task/options.h"
-#include "../task/queues.h"
-#include "../task/task.h"
-#include "../task/touched.h"
 
 PG_FUNCTION_INFO_V1(dw_cancel_all);
 PG_FUNCTION_INFO_V1(dw_cancellation_guard);
@@ -179,7 +173,7 @@ write_mark(Datum *values, bool *nulls)
 		nulls[Anum_cancellation_made_at - 1] = nulls[Anum_cancellation_made_by - 1] =
 		nulls[Anum_cancellation_removed - 1] = false;
 	/* note the change first: an error after the insertion must not leave the row unnoticed */
-	dw_touch_control();
+	dw_touch(DW_CONTROL_CHANGED);
 	dw_table_insert(cat->cancellation, values, nulls, Natts_cancellation);
 	return id;
 }
@@ -323,10 +317,10 @@ dw_cancellation_guard(PG_FUNCTION_ARGS)
 	/* a restore must succeed even if the server has not preloaded the library */
 	if (dw_shared != NULL)
 	{
-		dw_touch_control();
+		dw_touch(DW_CONTROL_CHANGED);
 		/* the timer may have forgotten tasks that the changed mark no longer cancels */
 		if (!TRIGGER_FIRED_BY_INSERT(trigger->tg_event))
-			dw_touch_all();
+			dw_touch(DW_ALL_TOUCHED);
 	}
 	return PointerGetDatum(row);
 }

@@ -43,17 +43,11 @@
 #include "../base/settings.h"
 #include "../base/signature.h"
 #include "../base/wing.h"
-#include "../rows/catalog.h"
-#include "../rows/scans.h"
-#include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
 #include "../statement/statement.h"
 #include "../task/options.h"
-#include "../task/queues.h"
-#include "../task/task.h"
-#include "../task/touched.h"
 
 PG_FUNCTION_INFO_V1(dw_queue_changed);
 PG_FUNCTION_INFO_V1(dw_queue_guard);
@@ -78,7 +72,7 @@ dw_queue_changed(PG_FUNCTION_ARGS)
 	(void) dw_require_trigger(fcinfo, "queue_changed", false);
 	/* a restore must succeed even if the server has not preloaded the library */
 	if (dw_shared != NULL)
-		dw_touch_control();
+		dw_touch(DW_CONTROL_CHANGED);
 	PG_RETURN_POINTER(NULL);
 }
 
@@ -104,7 +98,7 @@ dw_queue_guard(PG_FUNCTION_ARGS)
 		return PointerGetDatum(NULL);
 	/* an apply worker of logical replication does not fire the statement trigger */
 	if (IsLogicalWorker() && dw_shared != NULL)
-		dw_touch_control();
+		dw_touch(DW_CONTROL_CHANGED);
 	return PointerGetDatum(row);
 }
 
@@ -191,7 +185,7 @@ delete_queue_row(Relation rel, HeapTuple tuple)
 						RelationGetRelationName(rel))));
 	if (result == TM_Ok)
 		CommandCounterIncrement();
-	dw_touch_control();
+	dw_touch(DW_CONTROL_CHANGED);
 	return result == TM_Ok;
 }
 
@@ -464,7 +458,7 @@ create_queue(Relation rel, const char *name, const Change *change)
 	nulls[Anum_queue_external - 1] = nulls[Anum_queue_receivers - 1] = false;
 	apply_change(change, values, nulls);
 	dw_table_insert(RelationGetRelid(rel), values, nulls, Natts_queue);
-	dw_touch_control();
+	dw_touch(DW_CONTROL_CHANGED);
 }
 
 /*---- The options of create_queue() ----*/
@@ -757,7 +751,7 @@ pause_owner(const char *function, const char *action, Oid owner, bool paused)
 		values[Anum_pause_owner - 1] = ObjectIdGetDatum(owner);
 		values[Anum_pause_since - 1] = TimestampTzGetDatum(GetCurrentTransactionStartTimestamp());
 		dw_table_insert(RelationGetRelid(rel), values, nulls, Natts_pause);
-		dw_touch_control();
+		dw_touch(DW_CONTROL_CHANGED);
 	}
 	table_close(rel, NoLock);
 	audit_control(action, NULL, NULL);

@@ -37,11 +37,6 @@
 
 #include "../base/compat.h"
 #include "../base/signature.h"
-#include "../rows/catalog.h"
-#include "../rows/task_rows.h"
-#include "../task/queues.h"
-#include "../task/task.h"
-#include "../task/touched.h"
 #include "backend.h"
 
 PG_FUNCTION_INFO_V1(dw_set_up_citus);

@@ -19,10 +19,7 @@
 #include "../base/clock.h"
 #include "../base/inject.h"
 #include "../ending/ending.h"
-#include "../rows/scans.h"
 #include "../shmem/groups.h"
-#include "../task/queues.h"
-#include "../task/task.h"
 #include "backend.h"
 
 /*

@@ -36,17 +36,11 @@
 #include "../base/errors.h"
 #include "../base/wing.h"
 #include "../ending/ending.h"
-#include "../rows/catalog.h"
-#include "../rows/more.h"
-#include "../rows/scans.h"
-#include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../shmem/outcome.h"
 #include "../shmem/shared.h"
 #include "../statement/statement.h"
-#include "../task/marks.h"
 #include "../task/options.h"
-#include "../task/task.h"
 #include "backend.h"
 
 PG_FUNCTION_INFO_V1(dw_run);
@@ -325,7 +319,7 @@ find_next(Relation rel, const Progress *progress, DwTaskKey *next)
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	HeapTuple	found = NULL;
 	DwTaskKey	from = progress->at;
-	DwLaneScan *scan;
+	DwRowScan *scan;
 	DwTaskKey	key;
 	bool		visible;
 
@@ -351,7 +345,7 @@ find_next(Relation rel, const Progress *progress, DwTaskKey *next)
 		from.priority = key.priority + (leave ? 1 : 0);
 		dw_lanes_scan_seek(scan, &from);
 	}
-	dw_lane_scan_end(scan);
+	dw_row_scan_end(scan);
 	UnregisterSnapshot(snapshot);
 	return found;
 }
@@ -486,7 +480,7 @@ count_others(const Progress *progress)
 	Relation	rel = table_open(dw_catalog()->task, AccessShareLock);
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	DwTaskKey	from = {0};
-	DwLaneScan *scan;
+	DwRowScan *scan;
 	DwTaskKey	key;
 	bool		visible;
 	int64		n = 0;
@@ -511,7 +505,7 @@ count_others(const Progress *progress)
 		from.due = from.id = PG_INT64_MIN;
 		dw_lanes_scan_seek(scan, &from);
 	}
-	dw_lane_scan_end(scan);
+	dw_row_scan_end(scan);
 	UnregisterSnapshot(snapshot);
 	table_close(rel, NoLock);
 	return n;

@@ -29,16 +29,10 @@
 #include "../base/signature.h"
 #include "../base/wing.h"
 #include "../ending/ending.h"
-#include "../rows/catalog.h"
-#include "../rows/more.h"
-#include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../shmem/shared.h"
 #include "../statement/statement.h"
 #include "../task/options.h"
-#include "../task/queues.h"
-#include "../task/task.h"
-#include "../task/touched.h"
 #include "backend.h"
 
 PG_FUNCTION_INFO_V1(dw_origin);
@@ -78,7 +72,7 @@ dw_task_changed(PG_FUNCTION_ARGS)
 	(void) dw_require_trigger(fcinfo, "task_changed", false);
 	/* a restore must succeed even if the server has not preloaded the library */
 	if (dw_shared != NULL)
-		dw_touch_all();
+		dw_touch(DW_ALL_TOUCHED);
 	PG_RETURN_POINTER(NULL);
 }
 

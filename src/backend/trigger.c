@@ -38,12 +38,8 @@
 
 #include "../base/compat.h"
 #include "../base/errors.h"
-#include "../rows/catalog.h"
-#include "../rows/more.h"
-#include "../rows/task_rows.h"
 #include "../statement/statement.h"
 #include "../task/options.h"
-#include "../task/task.h"
 #include "backend.h"
 
 /* Limit for the number of templates; when it is reached, all templates are forgotten */

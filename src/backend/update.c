@@ -27,14 +27,8 @@
 #include "../base/compat.h"
 #include "../base/settings.h"
 #include "../ending/ending.h"
-#include "../rows/catalog.h"
-#include "../rows/more.h"
-#include "../rows/task_rows.h"
 #include "../statement/statement.h"
 #include "../task/options.h"
-#include "../task/queues.h"
-#include "../task/task.h"
-#include "../task/touched.h"
 #include "backend.h"
 
 PG_FUNCTION_INFO_V1(dw_update);

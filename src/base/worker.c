@@ -34,8 +34,8 @@
 
 #include "clock.h"
 #include "compat.h"
-#include "wing.h"
 #include "settings.h"
+#include "wing.h"
 #include "worker.h"
 
 static const DwWing *const no_wings[] = {NULL};

@@ -65,12 +65,8 @@
 #include "../backend/backend.h"
 #include "../base/compat.h"
 #include "../base/signature.h"
-#include "../rows/catalog.h"
-#include "../rows/task_rows.h"
 #include "../shmem/shared.h"
 #include "../statement/statement.h"
-#include "../task/task.h"
-#include "../task/touched.h"
 #include "control.h"
 
 static ProcessUtility_hook_type prev_process_utility = NULL;
@@ -130,8 +126,8 @@ touch_prepared_row(Relation rel, HeapTuple tuple, Oid whose)
 	if (OidIsValid(owner) && has_privs_of_role(whose, owner))
 		dw_touch_lane(dw_lane_if_any(owner, queue, priority), due);
 	else
-		dw_touch_all();
-	dw_touch_prepared();
+		dw_touch(DW_ALL_TOUCHED);
+	dw_touch(DW_PREPARED_ENDED);
 }
 
 /*
@@ -165,8 +161,8 @@ touch_what_was_prepared(const char *gid)
 		try_table_open(cat.prepared, NoLock) : NULL;
 	if (rel == NULL)
 	{
-		dw_touch_all();
-		dw_touch_control();
+		dw_touch(DW_ALL_TOUCHED);
+		dw_touch(DW_CONTROL_CHANGED);
 		raise_control();
 		return true;
 	}
@@ -679,10 +675,10 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	if (was_prepared)
 		AcceptInvalidationMessages();
 	if ((may_create || was_prepared) && dw_catalog_lookup(&cat))
-		dw_touch_extension();
+		dw_touch(DW_EXTENSION_CREATED);
 	dw_recycle(concerns, changes_databases);
 	if (drops)
-		dw_touch_roles();
+		dw_touch(DW_ROLES_DROPPED);
 	if (allows)
 		dw_group_allow();
 	tell_of_tasks(dropped_roles);
@@ -697,9 +693,9 @@ object_access(ObjectAccessType access, Oid class, Oid object, int sub, void *arg
 	if (access == OAT_DROP && class == ExtensionRelationId &&
 		object == get_extension_oid("delay_wheel", true))
 	{
-		dw_touch_all();
+		dw_touch(DW_ALL_TOUCHED);
 		/* queues and pauses no longer exist, even if the extension is created again at once */
-		dw_touch_control();
+		dw_touch(DW_CONTROL_CHANGED);
 	}
 }
 

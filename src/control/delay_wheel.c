@@ -27,8 +27,6 @@
 #include "../shmem/executors.h"
 #include "../shmem/shared.h"
 #include "../statement/statement.h"
-#include "../task/task.h"
-#include "../task/touched.h"
 #include "control.h"
 
 PG_MODULE_MAGIC;

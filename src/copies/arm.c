@@ -25,13 +25,8 @@
 
 #include "../base/inject.h"
 #include "../base/wing.h"
-#include "../rows/catalog.h"
-#include "../rows/scans.h"
-#include "../rows/task_rows.h"
 #include "../shmem/shared.h"
-#include "../task/marks.h"
 #include "../task/task.h"
-#include "../task/touched.h"
 
 PG_FUNCTION_INFO_V1(dw_arm);
 
@@ -61,7 +56,7 @@ touch_lane(const DwTaskKey *task, TimestampTz due)
  * the task, only deletes its row.
  */
 static void
-arm_row(Arming *arming, DwLaneScan *scan, DwTaskKey *key)
+arm_row(Arming *arming, DwRowScan *scan, DwTaskKey *key)
 {
 	HeapTuple	tuple = dw_lane_scan_tuple(scan);
 	/* cancelled by a mark that came with the copy, or by a mark of this database */
@@ -100,7 +95,7 @@ static void
 arm_lane(Arming *arming, const DwTaskKey *first)
 {
 	bool		has_owner = SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(first->owner));
-	DwLaneScan *scan;
+	DwRowScan *scan;
 	DwTaskKey	key;
 
 	if (!has_privs_of_role(GetUserId(), first->owner))
@@ -127,7 +122,7 @@ arm_lane(Arming *arming, const DwTaskKey *first)
 		MemoryContextSwitchTo(context);
 		MemoryContextReset(arming->row_context);
 	}
-	dw_lane_scan_end(scan);
+	dw_row_scan_end(scan);
 }
 
 /* Does one pass over all rows. */
@@ -169,7 +164,7 @@ dw_arm(PG_FUNCTION_ARGS)
 		dw_marks_armed();
 	MemoryContextDelete(arming.row_context);
 	table_close(arming.rel, NoLock);
-	dw_touch_unarmed(arming.left);
+	dw_touch(arming.left ? DW_UNARMED_LEFT : DW_NONE_UNARMED);
 
 	if (dw_audits(DW_AUDIT_CONTROL))
 		dw_audit_write(&(DwAction) {.what = "arm",.rows = arming.armed});

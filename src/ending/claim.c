@@ -34,18 +34,11 @@
 #include "../base/compat.h"
 #include "../base/errors.h"
 #include "../base/inject.h"
-#include "../rows/catalog.h"
-#include "../rows/more.h"
-#include "../rows/task_finder.h"
-#include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../shmem/groups.h"
 #include "../shmem/news.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
-#include "../shmem/news.h"
-#include "../task/marks.h"
-#include "../task/queues.h"
 #include "ending.h"
 
 /* Shortest and longest time, in us, until the timer reads a locked row again. */

@@ -16,9 +16,6 @@
 #include "utils/snapshot.h"
 
 #include "../ring/ring.h"
-#include "../rows/scans.h"
-#include "../rows/task_finder.h"
-#include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../shmem/outcome.h"
 #include "../shmem/shared.h"

@@ -24,10 +24,7 @@
 #include "miscadmin.h"
 
 #include "../base/clock.h"
-#include "../rows/scans.h"
 #include "../shmem/shared.h"
-#include "../task/marks.h"
-#include "../task/queues.h"
 #include "ending.h"
 
 /*

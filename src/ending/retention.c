@@ -13,7 +13,6 @@
 
 #include "../base/clock.h"
 #include "../base/wing.h"
-#include "../rows/catalog.h"
 #include "ending.h"
 
 /*

@@ -27,14 +27,9 @@
 #include "../base/signature.h"
 #include "../ending/ending.h"
 #include "../history/history.h"
-#include "../rows/catalog.h"
-#include "../rows/more.h"
-#include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../shmem/outcome.h"
 #include "../shmem/shared.h"
-#include "../task/marks.h"
-#include "../task/task.h"
 #include "ends.h"
 
 PG_FUNCTION_INFO_V1(dw_status_of);

@@ -38,13 +38,9 @@
 #include "../base/errors.h"
 #include "../ending/ending.h"
 #include "../history/history.h"
-#include "../rows/catalog.h"
-#include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../shmem/outcome.h"
 #include "../shmem/shared.h"
-#include "../task/marks.h"
-#include "../task/task.h"
 #include "ends.h"
 
 /* A waiter looks for the row at least once in this time. */

@@ -36,7 +36,6 @@
 
 #include "../base/compat.h"
 #include "../base/wing.h"
-#include "../rows/task_rows.h"
 #include "executor.h"
 
 /*

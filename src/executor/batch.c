@@ -25,13 +25,10 @@
 #include "utils/timeout.h"
 
 #include "../base/wing.h"
-#include "../rows/task_finder.h"
 #include "../shmem/groups.h"
 #include "../shmem/outcome.h"
 #include "../shmem/shared.h"
 #include "../statement/statement.h"
-#include "../task/task.h"
-#include "../task/touched.h"
 #include "executor.h"
 
 /* Limit of the time from a batch's start to its commit, in ms. */

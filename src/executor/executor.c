@@ -36,8 +36,6 @@
 #include "../shmem/outcome.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
-#include "../task/task.h"
-#include "../task/touched.h"
 #include "executor.h"
 
 /*

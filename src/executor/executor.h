@@ -20,13 +20,10 @@
 #include "../base/settings.h"
 #include "../ending/ending.h"
 #include "../ring/ring.h"
-#include "../rows/catalog.h"
-#include "../rows/more.h"
 #include "../shmem/executors.h"
 #include "../shmem/outcome.h"
 #include "../shmem/shared.h"
 #include "../statement/statement.h"
-#include "../task/task.h"
 
 extern void dw_executor_install(void);
 extern PGDLLEXPORT void dw_executor_main(Datum place);

@@ -13,7 +13,6 @@
 #include "storage/lwlock.h"
 #include "utils/snapmgr.h"
 
-#include "../rows/task_rows.h"
 #include "../shmem/groups.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"

@@ -54,15 +54,11 @@
 #include "../base/wing.h"
 #include "../ending/ending.h"
 #include "../ring/ring.h"
-#include "../rows/catalog.h"
-#include "../rows/more.h"
 #include "../shmem/executors.h"
 #include "../shmem/groups.h"
 #include "../shmem/outcome.h"
 #include "../shmem/shared.h"
 #include "../statement/statement.h"
-#include "../task/queues.h"
-#include "../task/touched.h"
 #include "executor.h"
 
 /* Shortest and longest pause, in ms, after errors that are not the task's; doubles each time. */

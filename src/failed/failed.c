@@ -29,8 +29,6 @@
 #include "../base/inject.h"
 #include "../base/settings.h"
 #include "../base/worker.h"
-#include "../rows/catalog.h"
-#include "../rows/scans.h"
 #include "../shmem/executors.h"
 #include "../shmem/shared.h"
 #include "../sweeper/sweeper.h"

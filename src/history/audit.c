@@ -23,12 +23,9 @@
 #include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/settings.h"
-#include "../rows/catalog.h"
-#include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../shmem/shared.h"
 #include "../sweeper/sweeper.h"
-#include "../task/task.h"
 #include "history.h"
 
 /* Limit of texts in a row, in bytes */
@@ -113,7 +110,7 @@ dw_audit_record(const DwAction *action)
 	put_text(&row, Anum_audit_name, action->name);
 	put_text(&row, Anum_audit_detail, action->detail);
 	set_session(&row);
-	dw_audit_insert(row.values, row.nulls);
+	dw_table_insert(dw_catalog()->audit, row.values, row.nulls, Natts_audit);
 	if (db != NULL && dw_audit_max_age >= 0)
 		dw_ask_sweeper(db, DW_JOB_AUDIT,
 					   Max(dw_time_add(dw_now(), dw_audit_max_age * USECS_PER_MINUTE),

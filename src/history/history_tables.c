@@ -37,8 +37,6 @@
 #include "../base/compat.h"
 #include "../base/inject.h"
 #include "../base/worker.h"
-#include "../rows/catalog.h"
-#include "../rows/task_rows.h"
 #include "../shmem/shared.h"
 #include "../sweeper/sweeper.h"
 #include "history.h"

@@ -43,14 +43,9 @@
 #include "../base/compat.h"
 #include "../base/settings.h"
 #include "../base/signature.h"
-#include "../rows/catalog.h"
-#include "../rows/more.h"
-#include "../rows/task_rows.h"
 #include "../shmem/outcome.h"
 #include "../shmem/shared.h"
 #include "../statement/statement.h"
-#include "../task/queues.h"
-#include "../task/task.h"
 #include "history.h"
 
 PG_FUNCTION_INFO_V1(dw_history_guard);

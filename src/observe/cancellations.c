@@ -25,11 +25,8 @@
 
 #include "../base/compat.h"
 #include "../base/signature.h"
-#include "../rows/catalog.h"
-#include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../shmem/shared.h"
-#include "../task/marks.h"
 #include "../task/task.h"
 #include "views.h"
 

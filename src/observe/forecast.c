@@ -34,11 +34,7 @@
 #include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/signature.h"
-#include "../rows/catalog.h"
-#include "../rows/scans.h"
-#include "../rows/task_rows.h"
 #include "../shmem/shared.h"
-#include "../task/marks.h"
 #include "../task/task.h"
 #include "views.h"
 
@@ -53,7 +49,7 @@
 typedef struct Walk
 {
 	Relation	rel;
-	DwLaneScan *scan;
+	DwRowScan *scan;
 	List	   *lanes;			/* the first key of each lane that the user may watch */
 	bool		marked;			/* there may be rows of cancelled tasks */
 	int			left;			/* number of entries that may still be read */
@@ -119,7 +115,7 @@ begin_walk(void)
 static void
 end_walk(Walk *walk)
 {
-	dw_lane_scan_end(walk->scan);
+	dw_row_scan_end(walk->scan);
 	table_close(walk->rel, AccessShareLock);
 }
 

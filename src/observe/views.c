@@ -32,14 +32,10 @@
 #include "../base/signature.h"
 #include "../base/wing.h"
 #include "../ring/ring.h"
-#include "../rows/catalog.h"
-#include "../rows/scans.h"
-#include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../shmem/groups.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
-#include "../task/queues.h"
 #include "../task/task.h"
 #include "views.h"
 
@@ -587,7 +583,7 @@ static void
 count_leased(QueueSum *sums, int n)
 {
 	Oid			index = dw_catalog()->task_lease_index;
-	DwLeaseScan *scan;
+	SysScanDesc scan;
 	Relation	rel;
 	HeapTuple	tuple;
 	bool		any = false;
@@ -602,7 +598,7 @@ count_leased(QueueSum *sums, int n)
 		for (int i = 0; i < n; i++)
 			sums[i].leased = 0;
 		scan = dw_lease_scan_begin(rel, dw_now() + 1, NULL);
-		while ((tuple = dw_lease_scan_next(scan)) != NULL)
+		while ((tuple = systable_getnext_ordered(scan, ForwardScanDirection)) != NULL)
 		{
 			DwTaskKey	key;
 			QueueSum   *sum;

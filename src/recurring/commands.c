@@ -35,11 +35,7 @@
 #include "../base/errors.h"
 #include "../base/settings.h"
 #include "../ending/ending.h"
-#include "../rows/catalog.h"
-#include "../rows/task_rows.h"
 #include "../task/options.h"
-#include "../task/task.h"
-#include "../task/touched.h"
 #include "recurring.h"
 
 PG_FUNCTION_INFO_V1(dw_every);

@@ -32,13 +32,9 @@
 #include "../base/compat.h"
 #include "../base/errors.h"
 #include "../base/inject.h"
-#include "../rows/catalog.h"
-#include "../rows/more.h"
-#include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../shmem/outcome.h"
 #include "../shmem/shared.h"
-#include "../task/task.h"
 #include "recurring.h"
 
 /* Maximum length of a definition's last_error, in bytes. */

@@ -18,7 +18,6 @@
 #include "utils/relcache.h"
 
 #include "../base/wing.h"
-#include "../rows/task_rows.h"
 #include "../shmem/shared.h"
 #include "../task/task.h"
 

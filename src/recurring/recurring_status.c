@@ -25,8 +25,6 @@
 #include "../base/clock.h"
 #include "../base/signature.h"
 #include "../observe/views.h"
-#include "../rows/catalog.h"
-#include "../rows/task_rows.h"
 #include "recurring.h"
 
 PG_FUNCTION_INFO_V1(dw_get_recurring);

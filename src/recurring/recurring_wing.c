@@ -22,13 +22,9 @@
 
 #include "../base/clock.h"
 #include "../base/errors.h"
-#include "../rows/catalog.h"
-#include "../rows/more.h"
-#include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../shmem/outcome.h"
 #include "../shmem/shared.h"
-#include "../task/task.h"
 #include "recurring.h"
 
 /* Maximum number of rows that the timer reads to find a row of another origin. */

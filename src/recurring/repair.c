@@ -27,16 +27,10 @@
 #include "../base/inject.h"
 #include "../base/worker.h"
 #include "../ending/ending.h"
-#include "../rows/catalog.h"
-#include "../rows/more.h"
-#include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../shmem/outcome.h"
 #include "../shmem/shared.h"
 #include "../sweeper/sweeper.h"
-#include "../task/marks.h"
-#include "../task/task.h"
-#include "../task/touched.h"
 #include "recurring.h"
 
 /* Maximum number of definitions that the sweeper checks in one transaction. */

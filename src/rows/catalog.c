@@ -11,22 +11,16 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
-#include "access/htup.h"
 #include "access/htup_details.h"
 #include "access/relation.h"
-#include "access/skey.h"
-#include "access/stratnum.h"
 #include "access/table.h"
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_authid.h"
-#include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
 #include "commands/extension.h"
 #include "common/hashfn.h"
-#include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "utils/fmgroids.h"
@@ -34,14 +28,11 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
-#include "utils/relcache.h"
 #include "utils/snapmgr.h"
 
-#include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/inject.h"
-#include "../shmem/shared.h"
-#include "catalog.h"
+#include "rows.h"
 
 /* Minimum interval between log messages about the same error of a read transaction, in us. */
 #define EPISODE_US		(10 * USECS_PER_SEC)
@@ -221,55 +212,15 @@ dw_require_writable(const char *function)
 
 /*---- OIDs of tables ----*/
 
-/* The relations of the schema delay_wheel_data: the tables, whose columns are checked, come first. */
-static const struct
-{
-	size_t		offset;			/* position of the OID in DwCatalog */
-	const char *name;
-}			relations[] = {
-	{offsetof(DwCatalog, task), "task"},
-	{offsetof(DwCatalog, failed), "failed_task"},
-	{offsetof(DwCatalog, prepared), "prepared"},
-	{offsetof(DwCatalog, queue), "queue"},
-	{offsetof(DwCatalog, pause), "pause"},
-	{offsetof(DwCatalog, cancellation), "cancellation"},
-	{offsetof(DwCatalog, recurring), "recurring_task"},
-	{offsetof(DwCatalog, unique_key), "unique_key"},
-	{offsetof(DwCatalog, audit), "audit"},
-	{offsetof(DwCatalog, history[0]), "history_0"},
-	{offsetof(DwCatalog, history[1]), "history_1"},
-	{offsetof(DwCatalog, history[2]), "history_2"},
-#define TABLES	12
-	{offsetof(DwCatalog, task_pkey), "task_pkey"},
-	{offsetof(DwCatalog, task_lane_index), "task_lane_due_idx"},
-	{offsetof(DwCatalog, task_key_index), "task_key_idx"},
-	{offsetof(DwCatalog, task_lease_index), "task_lease_idx"},
-	{offsetof(DwCatalog, task_group_index), "task_group_idx"},
-	{offsetof(DwCatalog, task_group_lease_index), "task_group_lease_idx"},
-	{offsetof(DwCatalog, task_local_index), "task_local_idx"},
-	{offsetof(DwCatalog, task_id_seq), "task_id_seq"},
-	{offsetof(DwCatalog, failed_pkey), "failed_task_pkey"},
-	{offsetof(DwCatalog, failed_at_index), "failed_task_failed_at_idx"},
-	{offsetof(DwCatalog, prepared_gid_index), "prepared_gid_idx"},
-	{offsetof(DwCatalog, queue_name_key), "queue_name_key"},
-	{offsetof(DwCatalog, queue_id_seq), "queue_id_seq"},
-	{offsetof(DwCatalog, pause_pkey), "pause_pkey"},
-	{offsetof(DwCatalog, cancellation_pkey), "cancellation_pkey"},
-	{offsetof(DwCatalog, unique_key_pkey), "unique_key_pkey"},
-	{offsetof(DwCatalog, unique_key_index), "unique_key_key_idx"},
-	{offsetof(DwCatalog, unique_key_until_index), "unique_key_until_idx"},
-	{offsetof(DwCatalog, audit_pkey), "audit_pkey"},
-	{offsetof(DwCatalog, audit_id_seq), "audit_id_seq"},
-	{offsetof(DwCatalog, history_seq), "history_seq"},
-	{offsetof(DwCatalog, recurring_pkey), "recurring_task_pkey"},
-	{offsetof(DwCatalog, recurring_name_key), "recurring_task_name_key"},
+#define TABLE_NAME(table, name, columns) name,
+#define INDEX_NAME(index, name) name,
+
+/* The names of the relations in the schema delay_wheel_data, in the order of DwCatalog. */
+static const char *const names[] = {
+	DW_TABLES(TABLE_NAME) "history_0", "history_1", "history_2", DW_INDEXES(INDEX_NAME)
 };
 
-static Oid *
-oid_of_relation(DwCatalog *catalog, int i)
-{
-	return (Oid *) ((char *) catalog + relations[i].offset);
-}
+StaticAssertDecl(sizeof(DwCatalog) == lengthof(names) * sizeof(Oid), "a relation has no name");
 
 /* Relcache callback: forgets the OIDs after a change of one of the tables, or of all relations. */
 static void
@@ -277,8 +228,9 @@ forget_catalog(Datum arg, Oid relid)
 {
 	bool		ours = relid == InvalidOid;
 
-	for (int i = 0; i < TABLES && !ours; i++)
-		ours = relid == *oid_of_relation(&known_catalog, i);
+	/* the tables come first */
+	for (size_t i = 0; i < offsetof(DwCatalog, task_pkey) / sizeof(Oid) && !ours; i++)
+		ours = relid == ((const Oid *) &known_catalog)[i];
 	if (ours)
 		catalog_valid = dw_tables_being_written = false;
 }
@@ -298,13 +250,13 @@ dw_catalog_lookup(DwCatalog *result)
 	if (!OidIsValid(schema))
 		return false;
 
-	for (int i = 0; i < lengthof(relations); i++)
+	for (int i = 0; i < lengthof(names); i++)
 	{
-		Oid			oid = get_relname_relid(relations[i].name, schema);
+		Oid			oid = get_relname_relid(names[i], schema);
 
 		if (!OidIsValid(oid))
 			return false;
-		*oid_of_relation(result, i) = oid;
+		((Oid *) result)[i] = oid;
 	}
 	return true;
 }
@@ -350,10 +302,10 @@ dw_any_may_have_rows(size_t offset, int n)
 /*
  * Raises an error if a table does not have the columns of the install script.  Does not wait, since
  * the timer must not wait.  If the table is locked by a process that is altering it, an
- * invalidation will cause another check.
+ * invalidation will cause another check.  types: the types of the columns, InvalidOid at the end.
  */
 static void
-check_columns(Oid table, const Oid *types, int n)
+check_columns(Oid table, const Oid *types)
 {
 	Relation	rel = dw_open_if_free(table);
 	TupleDesc	desc;
@@ -361,7 +313,7 @@ check_columns(Oid table, const Oid *types, int n)
 	if (rel == NULL)
 		return;
 	desc = RelationGetDescr(rel);
-	for (int i = 0; i < n; i++)
+	for (int i = 0; OidIsValid(types[i]); i++)
 		if (i >= desc->natts || TupleDescAttr(desc, i)->attisdropped ||
 			TupleDescAttr(desc, i)->atttypid != types[i])
 			ereport(ERROR,
@@ -374,58 +326,17 @@ check_columns(Oid table, const Oid *types, int n)
 	table_close(rel, AccessShareLock);
 }
 
-/* Checks the columns of a table.  If the type of a column is missing here, compiling fails. */
-#define CHECK_COLUMNS(table, n, ...) \
-	do { \
-		static const Oid types[] = {__VA_ARGS__}; \
-\
-		StaticAssertStmt(lengthof(types) == (n), "a column has no type"); \
-		check_columns(table, types, n); \
-	} while (0)
+#define COLUMN_TYPE(table, column, type) type,
+#define CHECK_COLUMNS(table, name, columns) \
+	check_columns(cat->table, (const Oid[]) {columns(COLUMN_TYPE) InvalidOid});
 
-/* Checks the columns of all tables; the types are those of the install script. */
+/* Checks the columns of all tables. */
 static void
 check_tables(const DwCatalog *cat)
 {
-	CHECK_COLUMNS(cat->task, Natts_task,
-				  INT8OID, TIMESTAMPTZOID, INT8OID, REGROLEOID, INT2OID, INT2OID, INT2OID, INT2OID,
-				  INT4OID, INT8OID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID, INTERVALOID,
-				  INTERVALOID, TEXTOID, TEXTARRAYOID, REGTYPEARRAYOID, TEXTOID, TEXTOID, TEXTOID,
-				  JSONBOID, JSONBOID, TEXTOID, INT4OID);
-	CHECK_COLUMNS(cat->failed, Natts_failed,
-				  INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, REGROLEOID, INT2OID, INT2OID,
-				  INT2OID, INT2OID, INT2OID, INT4OID, INTERVALOID, INTERVALOID, TEXTOID, TEXTOID,
-				  TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTARRAYOID, REGTYPEARRAYOID, TEXTOID,
-				  TEXTOID, TEXTOID, JSONBOID, JSONBOID, TEXTOID);
-	CHECK_COLUMNS(cat->prepared, Natts_prepared,
-				  TEXTOID, REGROLEOID, INT2OID, INT2OID, TIMESTAMPTZOID);
-	CHECK_COLUMNS(cat->queue, Natts_queue,
-				  INT2OID, INT2OID, INT2OID, BOOLOID, BOOLOID, REGROLEOID, INT4OID, INT4OID,
-				  INT4OID, TEXTOID, REGROLEARRAYOID, INTERVALOID, INTERVALOID, TEXTOID, BOOLOID,
-				  REGROLEARRAYOID, INTERVALOID, INT4OID, TEXTOID, TEXTOID, INTERVALOID,
-				  TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, INTERVALOID, INT4OID, BOOLOID, INT4OID,
-				  INT4OID, INTERVALOID, INT4OID, TEXTOID);
-	CHECK_COLUMNS(cat->pause, Natts_pause, REGROLEOID, TIMESTAMPTZOID);
-	CHECK_COLUMNS(cat->cancellation, Natts_cancellation,
-				  INT8OID, INT8OID, TIMESTAMPTZOID, REGROLEOID, REGROLEARRAYOID, INT2OID, TEXTOID,
-				  TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID);
-	CHECK_COLUMNS(cat->unique_key, Natts_unique,
-				  INT8OID, TIMESTAMPTZOID, REGROLEOID, INT2OID, TEXTOID);
-	CHECK_COLUMNS(cat->audit, Natts_audit,
-				  INT8OID, TIMESTAMPTZOID, INT8OID, TIMESTAMPTZOID, INT8OID, REGROLEOID, INT4OID,
-				  INT2OID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID,
-				  TEXTOID);
+	DW_TABLES(CHECK_COLUMNS)
 	for (int i = 0; i < DW_HISTORY_TABLES; i++)
-		CHECK_COLUMNS(cat->history[i], Natts_history,
-					  INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, INT8OID,
-					  REGROLEOID, INT2OID, INT2OID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID,
-					  TEXTOID, TEXTOID, FLOAT8OID, JSONBOID, TEXTOID);
-	CHECK_COLUMNS(cat->recurring, Natts_recurring,
-				  INT8OID, INT8OID, TIMESTAMPTZOID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID,
-				  TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, INT8OID, INT8OID,
-				  INT8OID, REGROLEOID, INT4OID, INT2OID, INT2OID, INT2OID, BOOLOID, INTERVALOID,
-				  INTERVALOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID,
-				  TEXTARRAYOID, REGTYPEARRAYOID, TEXTOID, TEXTOID, JSONBOID, TEXTOID);
+		CHECK_COLUMNS(history[i], "", DW_HISTORY_COLUMNS)
 }
 
 /*

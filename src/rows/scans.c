@@ -13,56 +13,30 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
-#include "access/htup.h"
 #include "access/htup_details.h"
-#include "access/sdir.h"
-#include "access/skey.h"
-#include "access/stratnum.h"
-#include "access/tableam.h"
+#include "access/relscan.h"
 #include "access/visibilitymap.h"
-#include "executor/tuptable.h"
 #include "storage/bufmgr.h"
 #include "utils/fmgroids.h"
-#include "utils/relcache.h"
-#include "utils/snapshot.h"
 
-#include "../base/clock.h"
 #include "../base/compat.h"
 #include "../shmem/groups.h"
-#include "../shmem/shared.h"
-#include "catalog.h"
-#include "scans.h"
-#include "task_rows.h"
-
-struct DwLaneScan
-{
-	Relation	rel;			/* the table of tasks */
-	Relation	index;
-	IndexScanDesc scan;
-	TupleTableSlot *slot;		/* the row of the last read */
-	bool		keys_only;		/* see dw_lane_scan_keys_only() */
-	bool		with_group;
-	bool		fetched;		/* slot has the row of the last entry read */
-	Buffer		map;			/* pinned page of the visibility map */
-	ScanKeyData keys[5];
-	ScanKeyData members[6];		/* members of the row comparison in "keys" */
-};
+#include "rows.h"
 
 struct DwRowScan
 {
+	Relation	rel;			/* the table */
 	Relation	index;
 	IndexScanDesc scan;
 	ScanDirection direction;
 	TupleTableSlot *slot;		/* the row of the last read */
-	ScanKeyData keys[4];
-	ScanKeyData members[2];		/* members of the row comparison in "keys" */
-};
-
-struct DwLeaseScan
-{
-	Relation	index;
-	SysScanDesc rows;
+	ScanKeyData keys[5];
+	ScanKeyData members[6];		/* members of the row comparison in "keys" */
+	/* only for lanes */
+	bool		keys_only;		/* see dw_lane_scan_keys_only() */
+	bool		with_group;
+	bool		fetched;		/* slot has the row of the last entry read */
+	Buffer		map;			/* pinned page of the visibility map */
 };
 
 /*---- Scan keys ----*/
@@ -101,19 +75,58 @@ init_row_header(ScanKey key, StrategyNumber strategy, ScanKey members)
 	key->sk_argument = PointerGetDatum(members);
 }
 
-/*---- Pending tasks, by lane ----*/
+/*---- All scans ----*/
 
-static DwLaneScan *
-begin_index_scan(Relation rel, Snapshot snapshot, int nkeys)
+static DwRowScan *
+open_scan(Relation rel, Oid index, Snapshot snapshot, int nkeys)
 {
-	DwLaneScan *scan = palloc(sizeof(DwLaneScan));
+	DwRowScan  *scan = palloc0(sizeof(DwRowScan));
 
 	scan->rel = rel;
-	scan->index = index_open(dw_catalog()->task_lane_index, AccessShareLock);
-	scan->slot = table_slot_create(rel, NULL);
-	scan->keys_only = scan->with_group = scan->fetched = false;
-	scan->map = InvalidBuffer;
+	scan->index = index_open(index, AccessShareLock);
 	scan->scan = dw_index_beginscan(rel, scan->index, snapshot, nkeys);
+	scan->direction = ForwardScanDirection;
+	scan->slot = table_slot_create(rel, NULL);
+	return scan;
+}
+
+/*
+ * Positions a scan of an index whose last two columns are a time and an id.  The columns before
+ * have the values of the first n keys.  The strategy compares (time, id) with these values, and
+ * implies the direction.
+ */
+static DwRowScan *
+seek_time(DwRowScan *scan, int n, StrategyNumber strategy, TimestampTz time, int64 id)
+{
+	if (strategy == BTLessStrategyNumber)
+		scan->direction = BackwardScanDirection;
+	init_row_member(&scan->members[0], 0, n + 1, strategy, F_TIMESTAMPTZ_CMP,
+					TimestampTzGetDatum(time));
+	init_row_member(&scan->members[1], SK_ROW_END, n + 2, strategy, F_BTINT8CMP, Int64GetDatum(id));
+	init_row_header(&scan->keys[n], strategy, scan->members);
+	index_rescan(scan->scan, scan->keys, n + 1, NULL, 0);
+	return scan;
+}
+
+/* Ends and frees the scan.  The index stays locked until the end of the transaction. */
+void
+dw_row_scan_end(DwRowScan *scan)
+{
+	index_endscan(scan->scan);
+	if (BufferIsValid(scan->map))
+		ReleaseBuffer(scan->map);
+	ExecDropSingleTupleTableSlot(scan->slot);
+	index_close(scan->index, NoLock);
+	pfree(scan);
+}
+
+/*---- Pending tasks, by lane ----*/
+
+static DwRowScan *
+begin_lanes(Relation rel, Snapshot snapshot, int nkeys)
+{
+	DwRowScan  *scan = open_scan(rel, dw_catalog()->task_lane_index, snapshot, nkeys);
+
 	/* request index tuples, which show the key even of a dead entry */
 	scan->scan->xs_want_itup = true;
 	return scan;
@@ -124,29 +137,23 @@ begin_index_scan(Relation rel, Snapshot snapshot, int nkeys)
  * comparison includes the id, since a million tasks may have the same due time.  rel is the table
  * of tasks.  The caller must end the scan before the transaction ends.
  */
-DwLaneScan *
+DwRowScan *
 dw_lane_scan_begin(Relation rel, const DwTaskKey *from, Snapshot snapshot)
 {
-	DwLaneScan *scan = begin_index_scan(rel, snapshot, 5);
+	DwRowScan  *scan = begin_lanes(rel, snapshot, 5);
 
 	ScanKeyInit(&scan->keys[0], 1, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(from->owner));
 	ScanKeyInit(&scan->keys[1], 2, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(from->origin));
 	ScanKeyInit(&scan->keys[2], 3, BTEqualStrategyNumber, F_INT2EQ, Int16GetDatum(from->queue));
 	ScanKeyInit(&scan->keys[3], 4, BTEqualStrategyNumber, F_INT2EQ, Int16GetDatum(from->priority));
-	init_row_member(&scan->members[0], 0, 5, BTGreaterEqualStrategyNumber,
-					F_TIMESTAMPTZ_CMP, TimestampTzGetDatum(from->due));
-	init_row_member(&scan->members[1], SK_ROW_END, 6, BTGreaterEqualStrategyNumber,
-					F_BTINT8CMP, Int64GetDatum(from->id));
-	init_row_header(&scan->keys[4], BTGreaterEqualStrategyNumber, scan->members);
-	index_rescan(scan->scan, scan->keys, 5, NULL, 0);
-	return scan;
+	return seek_time(scan, 4, BTGreaterEqualStrategyNumber, from->due, from->id);
 }
 
 /* Begins a scan of all lanes of all origins, one after the other, from a key on. */
-DwLaneScan *
+DwRowScan *
 dw_lanes_scan_begin(Relation rel, const DwTaskKey *from, Snapshot snapshot)
 {
-	DwLaneScan *scan = begin_index_scan(rel, snapshot, 1);
+	DwRowScan  *scan = begin_lanes(rel, snapshot, 1);
 
 	dw_lanes_scan_seek(scan, from);
 	return scan;
@@ -154,7 +161,7 @@ dw_lanes_scan_begin(Relation rel, const DwTaskKey *from, Snapshot snapshot)
 
 /* Moves a scan of dw_lanes_scan_begin() to another key. */
 void
-dw_lanes_scan_seek(DwLaneScan *scan, const DwTaskKey *from)
+dw_lanes_scan_seek(DwRowScan *scan, const DwTaskKey *from)
 {
 	const StrategyNumber strategy = BTGreaterEqualStrategyNumber;
 
@@ -204,7 +211,7 @@ key_of_entry(IndexScanDesc scan, DwTaskKey *key)
  * group.
  */
 void
-dw_lane_scan_keys_only(DwLaneScan *scan, bool with_group)
+dw_lane_scan_keys_only(DwRowScan *scan, bool with_group)
 {
 	scan->keys_only = true;
 	scan->with_group = with_group;
@@ -216,7 +223,7 @@ dw_lane_scan_keys_only(DwLaneScan *scan, bool with_group)
  * such entries, and the caller may want to end its slice among them.
  */
 bool
-dw_lane_scan_step(DwLaneScan *scan, DwTaskKey *key, bool *visible)
+dw_lane_scan_step(DwRowScan *scan, DwTaskKey *key, bool *visible)
 {
 	IndexScanDesc s = scan->scan;
 	HeapTuple	tuple;
@@ -246,7 +253,7 @@ dw_lane_scan_step(DwLaneScan *scan, DwTaskKey *key, bool *visible)
 
 /* Reads the next row that the snapshot sees; returns false at the end. */
 bool
-dw_lane_scan_next(DwLaneScan *scan, DwTaskKey *key)
+dw_lane_scan_next(DwRowScan *scan, DwTaskKey *key)
 {
 	bool		visible;
 
@@ -258,14 +265,14 @@ dw_lane_scan_next(DwLaneScan *scan, DwTaskKey *key)
 
 /* Returns a copy of the row that was read last, in a scan without keys_only. */
 HeapTuple
-dw_lane_scan_tuple(DwLaneScan *scan)
+dw_lane_scan_tuple(DwRowScan *scan)
 {
 	return ExecCopySlotHeapTuple(scan->slot);
 }
 
 /* Returns the hash of the group of the last visible row; DW_NO_GROUP if the row has no group. */
 uint32
-dw_lane_scan_group(DwLaneScan *scan)
+dw_lane_scan_group(DwRowScan *scan)
 {
 	bool		isnull;
 	Datum		hash = slot_getattr(scan->slot, Anum_task_group_hash, &isnull);
@@ -278,7 +285,7 @@ dw_lane_scan_group(DwLaneScan *scan)
  * ended.
  */
 bool
-dw_lane_scan_is_leased(DwLaneScan *scan)
+dw_lane_scan_is_leased(DwRowScan *scan)
 {
 	bool		isnull;
 
@@ -290,45 +297,7 @@ dw_lane_scan_is_leased(DwLaneScan *scan)
 	return !isnull;
 }
 
-/* Ends and frees the scan.  The index stays locked until the end of the transaction. */
-void
-dw_lane_scan_end(DwLaneScan *scan)
-{
-	index_endscan(scan->scan);
-	if (BufferIsValid(scan->map))
-		ReleaseBuffer(scan->map);
-	ExecDropSingleTupleTableSlot(scan->slot);
-	index_close(scan->index, NoLock);
-	pfree(scan);
-}
-
 /*---- Pending tasks by group, and failed tasks by time ----*/
-
-/*
- * Begins a scan of an index whose last two columns are a time and an id.  The columns before have
- * the values of n scan keys.  The strategy compares (time, id) with these values, and implies the
- * direction.  rel is the table.
- */
-static DwRowScan *
-begin_row_scan(Relation rel, Oid index, const ScanKeyData *equal, int n, StrategyNumber strategy,
-			   TimestampTz time, int64 id, Snapshot snapshot)
-{
-	DwRowScan  *scan = palloc(sizeof(DwRowScan));
-
-	scan->index = index_open(index, AccessShareLock);
-	scan->slot = table_slot_create(rel, NULL);
-	scan->direction = strategy == BTLessStrategyNumber ?
-		BackwardScanDirection : ForwardScanDirection;
-	for (int i = 0; i < n; i++)
-		scan->keys[i] = equal[i];
-	init_row_member(&scan->members[0], 0, n + 1, strategy, F_TIMESTAMPTZ_CMP,
-					TimestampTzGetDatum(time));
-	init_row_member(&scan->members[1], SK_ROW_END, n + 2, strategy, F_BTINT8CMP, Int64GetDatum(id));
-	init_row_header(&scan->keys[n], strategy, scan->members);
-	scan->scan = dw_index_beginscan(rel, scan->index, snapshot, n + 1);
-	index_rescan(scan->scan, scan->keys, n + 1, NULL, 0);
-	return scan;
-}
 
 /*
  * Begins a scan of the tasks of one group of a queue, from the key (due, id) on.  Returns tasks of
@@ -339,13 +308,13 @@ DwRowScan *
 dw_group_scan_begin(Relation rel, int16 queue, uint32 hash, TimestampTz due, int64 id,
 					Snapshot snapshot)
 {
-	ScanKeyData keys[3];
+	DwRowScan  *scan = open_scan(rel, dw_catalog()->task_group_index, snapshot, 4);
 
-	ScanKeyInit(&keys[0], 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(dw_origin_stamp()));
-	ScanKeyInit(&keys[1], 2, BTEqualStrategyNumber, F_INT2EQ, Int16GetDatum(queue));
-	ScanKeyInit(&keys[2], 3, BTEqualStrategyNumber, F_INT4EQ, UInt32GetDatum(hash));
-	return begin_row_scan(rel, dw_catalog()->task_group_index, keys, lengthof(keys),
-						  BTGreaterEqualStrategyNumber, due, id, snapshot);
+	ScanKeyInit(&scan->keys[0], 1, BTEqualStrategyNumber, F_INT8EQ,
+				Int64GetDatum(dw_origin_stamp()));
+	ScanKeyInit(&scan->keys[1], 2, BTEqualStrategyNumber, F_INT2EQ, Int16GetDatum(queue));
+	ScanKeyInit(&scan->keys[2], 3, BTEqualStrategyNumber, F_INT4EQ, UInt32GetDatum(hash));
+	return seek_time(scan, 3, BTGreaterEqualStrategyNumber, due, id);
 }
 
 /*
@@ -357,11 +326,9 @@ DwRowScan *
 dw_failed_scan_begin(Relation rel, ScanDirection direction, TimestampTz failed_at, int64 id,
 					 Snapshot snapshot)
 {
-	StrategyNumber strategy = ScanDirectionIsForward(direction) ?
-		BTGreaterStrategyNumber : BTLessStrategyNumber;
-
-	return begin_row_scan(rel, dw_catalog()->failed_at_index, NULL, 0, strategy, failed_at, id,
-						  snapshot);
+	return seek_time(open_scan(rel, dw_catalog()->failed_at_index, snapshot, 1), 0,
+					 ScanDirectionIsForward(direction) ? BTGreaterStrategyNumber :
+					 BTLessStrategyNumber, failed_at, id);
 }
 
 /* Returns the next row, which is valid until the next call; NULL after the last row. */
@@ -378,23 +345,12 @@ HeapTuple
 dw_failed_scan_next(DwRowScan *scan, TimestampTz *failed_at, int64 *id)
 {
 	HeapTuple	tuple = dw_row_scan_next(scan);
-	Relation	rel = scan->scan->heapRelation;
 
 	if (tuple == NULL)
 		return NULL;
-	*failed_at = DatumGetTimestampTz(dw_row_column(rel, tuple, Anum_failed_failed_at));
-	*id = DatumGetInt64(dw_row_column(rel, tuple, Anum_failed_id));
+	*failed_at = DatumGetTimestampTz(dw_row_column(scan->rel, tuple, Anum_failed_failed_at));
+	*id = DatumGetInt64(dw_row_column(scan->rel, tuple, Anum_failed_id));
 	return tuple;
-}
-
-/* Ends and frees the scan.  The index stays locked until the end of the transaction. */
-void
-dw_row_scan_end(DwRowScan *scan)
-{
-	index_endscan(scan->scan);
-	ExecDropSingleTupleTableSlot(scan->slot);
-	index_close(scan->index, NoLock);
-	pfree(scan);
 }
 
 /*---- The lanes that have tasks ----*/
@@ -406,7 +362,7 @@ dw_row_scan_end(DwRowScan *scan)
 bool
 dw_next_lane(Relation rel, Snapshot snapshot, DwTaskKey *key, bool first)
 {
-	DwLaneScan *scan;
+	DwRowScan *scan;
 	bool		found;
 
 	if (first)
@@ -418,48 +374,35 @@ dw_next_lane(Relation rel, Snapshot snapshot, DwTaskKey *key, bool first)
 		key->due = key->id = PG_INT64_MAX;
 	scan = dw_lanes_scan_begin(rel, key, snapshot);
 	found = dw_lane_scan_next(scan, key);
-	dw_lane_scan_end(scan);
+	dw_row_scan_end(scan);
 	return found;
 }
 
 /*---- Leased messages ----*/
 
 /*
- * A partial index contains the end of the lease and the queue of each row of delay_wheel_data.task
- * that has a token.  Another index contains the leases of groups.
+ * Begins a scan of messages whose lease ends, or has ended, at this time or later, in the order of
+ * these times.  rel is delay_wheel_data.task, locked.
  */
-
-/*
- * Begins a scan of messages whose lease ends, or has ended, at this time or later.  rel is
- * delay_wheel_data.task, locked.
- */
-DwLeaseScan *
+SysScanDesc
 dw_lease_scan_begin(Relation rel, TimestampTz from, Snapshot snapshot)
 {
-	DwLeaseScan *scan = palloc(sizeof(DwLeaseScan));
+	Relation	index = index_open(dw_catalog()->task_lease_index, AccessShareLock);
 	ScanKeyData key;
 
 	ScanKeyInit(&key, Anum_task_due, BTGreaterEqualStrategyNumber, F_TIMESTAMPTZ_GE,
 				TimestampTzGetDatum(from));
-	scan->index = index_open(dw_catalog()->task_lease_index, AccessShareLock);
-	scan->rows = systable_beginscan_ordered(rel, scan->index, snapshot, 1, &key);
-	return scan;
-}
-
-/* Returns the next row, which is valid until the next call; NULL after the last row. */
-HeapTuple
-dw_lease_scan_next(DwLeaseScan *scan)
-{
-	return systable_getnext_ordered(scan->rows, ForwardScanDirection);
+	return systable_beginscan_ordered(rel, index, snapshot, 1, &key);
 }
 
 /* Ends the scan. */
 void
-dw_lease_scan_end(DwLeaseScan *scan)
+dw_lease_scan_end(SysScanDesc scan)
 {
-	systable_endscan_ordered(scan->rows);
-	index_close(scan->index, AccessShareLock);
-	pfree(scan);
+	Relation	index = scan->irel;
+
+	systable_endscan_ordered(scan);
+	index_close(index, AccessShareLock);
 }
 
 /*

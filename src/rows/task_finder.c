@@ -18,16 +18,12 @@
 
 #include "access/itup.h"
 #include "access/relscan.h"
-#include "access/skey.h"
-#include "access/stratnum.h"
-#include "access/tableam.h"
 #include "common/int.h"
 #include "utils/fmgroids.h"
 #include "utils/memutils.h"
 
 #include "../base/compat.h"
-#include "catalog.h"
-#include "task_finder.h"
+#include "rows.h"
 
 /*
  * Number of places for remembered TIDs (64 kB in all).  Each id has one place, and consecutive ids

@@ -11,41 +11,26 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
 #include "access/heapam.h"
-#include "access/htup.h"
 #include "access/htup_details.h"
-#include "access/skey.h"
-#include "access/stratnum.h"
 #include "access/table.h"
-#include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/index.h"
 #include "catalog/pg_collation.h"
 #include "common/hashfn.h"
 #include "executor/executor.h"
-#include "executor/tuptable.h"
 #include "mb/pg_wchar.h"
-#include "miscadmin.h"
 #include "nodes/execnodes.h"
-#include "nodes/pg_list.h"
-#include "storage/block.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
-#include "utils/relcache.h"
 #include "utils/snapmgr.h"
-#include "utils/snapshot.h"
 
-#include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/errors.h"
-#include "../shmem/executors.h"
 #include "../shmem/groups.h"
-#include "catalog.h"
-#include "more.h"
-#include "task_rows.h"
+#include "rows.h"
 
 /*---- Inserting rows with their index entries ----*/
 
@@ -71,20 +56,18 @@ form_tuple(Relation rel, const Datum *values, const bool *nulls, int n)
 	return heap_form_tuple(desc, all_values, all_nulls);
 }
 
-/*
- * Adds an entry to an index that our install script has created: a B-tree on plain columns of the
- * table.  columns: the numbers of these columns, and 0 at the end.
- */
+/* Adds an entry to an index of DwCatalog: a B-tree on plain columns of the table. */
 static void
-insert_into_known_index(Relation heap, Relation index, const AttrNumber *columns,
-						const Datum *values, const bool *nulls, ItemPointer tid)
+insert_into_known_index(Relation heap, Relation index, const Datum *values, const bool *nulls,
+						ItemPointer tid)
 {
 	/* a B-tree does not read the members of this struct */
 	static IndexInfo info = {.type = T_IndexInfo};
+	const int16 *columns = index->rd_index->indkey.values;
 	Datum		ivalues[INDEX_MAX_KEYS];
 	bool		inulls[INDEX_MAX_KEYS];
 
-	for (int i = 0; columns[i] != 0; i++)
+	for (int i = 0; i < index->rd_index->indnatts; i++)
 	{
 		ivalues[i] = values[columns[i] - 1];
 		inulls[i] = nulls[columns[i] - 1];
@@ -128,44 +111,55 @@ insert_into_any_index(Relation heap, Relation index, HeapTuple tuple)
 	SetUserIdAndSecContext(userid, context);
 }
 
-/* An index of our install script.  The code need not read the definition of the index. */
-typedef struct KnownIndex
+/* An index of the table of tasks.  The code need not read the condition of a partial index. */
+typedef struct TaskIndex
 {
 	Oid			oid;
-	const AttrNumber *columns;	/* 0 at the end; NULL: no entry for this row */
+	bool		has_entry;		/* false: no entry for this row */
 	LOCKMODE	lockmode;		/* lock mode for opening the index */
-} KnownIndex;
+} TaskIndex;
+
+/* Returns true if the OID is in DwCatalog, whose indexes on other tables are not partial. */
+static bool
+is_in_catalog(const DwCatalog *cat, Oid oid)
+{
+	for (size_t i = offsetof(DwCatalog, task_pkey) / sizeof(Oid); i < sizeof(DwCatalog) / sizeof(Oid); i++)
+		if (((const Oid *) cat)[i] == oid)
+			return true;
+	return false;
+}
 
 /*
- * Adds entries for a new row to all indexes of a table: the known indexes, their transient copies
- * while REINDEX CONCURRENTLY runs, and indexes of administrators.
+ * Adds entries for a new row to all indexes of a table: our indexes, their transient copies while
+ * REINDEX CONCURRENTLY runs, and indexes of administrators.  ours: n indexes of the table of tasks.
  *
  * summarizing_only: adds entries only to summarizing indexes (BRIN), after an update that needs no
  * other new entries.
  */
 static void
 insert_into_indexes(Relation heap, HeapTuple tuple, const Datum *values, const bool *nulls,
-					const KnownIndex *known, int nknown, bool summarizing_only)
+					const TaskIndex *ours, int n, bool summarizing_only)
 {
+	const DwCatalog *cat = dw_catalog();
 	List	   *indexes = RelationGetIndexList(heap);
 	ListCell   *lc;
 
 	foreach(lc, indexes)
 	{
-		const KnownIndex *k = NULL;
+		const TaskIndex *task = NULL;
 		Relation	index;
 
-		for (int i = 0; i < nknown; i++)
-			if (known[i].oid == lfirst_oid(lc))
-				k = &known[i];
-		if (k != NULL && k->columns == NULL)
+		for (int i = 0; i < n; i++)
+			if (ours[i].oid == lfirst_oid(lc))
+				task = &ours[i];
+		if (task != NULL && !task->has_entry)
 			continue;
-		index = index_open(lfirst_oid(lc), k != NULL ? k->lockmode : RowExclusiveLock);
+		index = index_open(lfirst_oid(lc), task != NULL ? task->lockmode : RowExclusiveLock);
 		if (!index->rd_index->indisready ||
 			(summarizing_only && !dw_index_is_summarizing(index)))
 			;
-		else if (k != NULL)
-			insert_into_known_index(heap, index, k->columns, values, nulls, &tuple->t_self);
+		else if (task != NULL || is_in_catalog(cat, lfirst_oid(lc)))
+			insert_into_known_index(heap, index, values, nulls, &tuple->t_self);
 		else
 			insert_into_any_index(heap, index, tuple);
 		index_close(index, NoLock);
@@ -178,13 +172,13 @@ insert_into_indexes(Relation heap, HeapTuple tuple, const Datum *values, const b
  * transaction see the row.  Returns the row's TID.
  */
 static ItemPointerData
-insert_row(Relation rel, Datum *values, bool *nulls, int n, const KnownIndex *known, int nknown)
+insert_row(Relation rel, Datum *values, bool *nulls, int n, const TaskIndex *ours, int nours)
 {
 	HeapTuple	tuple = form_tuple(rel, values, nulls, n);
 	ItemPointerData tid;
 
 	heap_insert(rel, tuple, GetCurrentCommandId(true), 0, NULL);
-	insert_into_indexes(rel, tuple, values, nulls, known, nknown, false);
+	insert_into_indexes(rel, tuple, values, nulls, ours, nours, false);
 	tid = tuple->t_self;
 	heap_freetuple(tuple);
 	CommandCounterIncrement();
@@ -207,69 +201,27 @@ group_hash(const text *group)
 ItemPointerData
 dw_task_insert(Relation rel, Datum *values, bool *nulls)
 {
-	static const AttrNumber pkey_columns[] = {Anum_task_id, 0};
-	static const AttrNumber lane_columns[] = {
-		Anum_task_owner, Anum_task_origin, Anum_task_queue, Anum_task_priority,
-		Anum_task_due, Anum_task_id, 0
-	};
-	static const AttrNumber key_columns[] = {
-		Anum_task_owner, Anum_task_queue, Anum_task_key, 0
-	};
-	static const AttrNumber lease_columns[] = {Anum_task_due, Anum_task_queue, 0};
-	static const AttrNumber group_columns[] = {
-		Anum_task_origin, Anum_task_queue, Anum_task_group_hash, Anum_task_due, Anum_task_id, 0
-	};
-	static const AttrNumber group_lease_columns[] = {
-		Anum_task_origin, Anum_task_queue, Anum_task_group_hash, 0
-	};
-	static const AttrNumber local_columns[] = {Anum_task_id, 0};
 	const DwCatalog *cat = dw_catalog();
+	LOCKMODE	lockmode = dw_tables_being_written ? NoLock : RowExclusiveLock;
+	bool		has_key = !nulls[Anum_task_key - 1];
+	bool		has_lease = !nulls[Anum_task_token - 1];
+	bool		has_group = !nulls[Anum_task_group_key - 1];
 	bool		is_local = !nulls[Anum_task_more - 1] &&
 		dw_more_has(values, nulls, Anum_task_more, DW_MORE_LOCAL);
-	const KnownIndex known[] = {
-		{cat->task_pkey, pkey_columns, dw_tables_being_written ? NoLock : RowExclusiveLock},
-		{cat->task_lane_index, lane_columns, dw_tables_being_written ? NoLock : RowExclusiveLock},
-		{cat->task_key_index, nulls[Anum_task_key - 1] ? NULL : key_columns, RowExclusiveLock},
-		{cat->task_lease_index, nulls[Anum_task_token - 1] ? NULL : lease_columns, RowExclusiveLock},
-		{cat->task_group_index, nulls[Anum_task_group_key - 1] ? NULL : group_columns, RowExclusiveLock},
-		{cat->task_group_lease_index,
-			nulls[Anum_task_token - 1] || nulls[Anum_task_group_key - 1] ? NULL : group_lease_columns, RowExclusiveLock},
-		{cat->task_local_index, is_local ? local_columns : NULL, RowExclusiveLock},
+	const TaskIndex indexes[] = {
+		{cat->task_pkey, true, lockmode},
+		{cat->task_lane_index, true, lockmode},
+		{cat->task_key_index, has_key, RowExclusiveLock},
+		{cat->task_lease_index, has_lease, RowExclusiveLock},
+		{cat->task_group_index, has_group, RowExclusiveLock},
+		{cat->task_group_lease_index, has_lease && has_group, RowExclusiveLock},
+		{cat->task_local_index, is_local, RowExclusiveLock}
 	};
 
-	nulls[Anum_task_group_hash - 1] = nulls[Anum_task_group_key - 1];
-	if (!nulls[Anum_task_group_hash - 1])
+	nulls[Anum_task_group_hash - 1] = !has_group;
+	if (has_group)
 		values[Anum_task_group_hash - 1] = UInt32GetDatum(group_hash(DatumGetTextPP(values[Anum_task_group_key - 1])));
-	return insert_row(rel, values, nulls, Natts_task, known, lengthof(known));
-}
-
-/* Inserts a row into delay_wheel_data.failed_task. */
-static void
-insert_failed(Datum *values, bool *nulls)
-{
-	static const AttrNumber pkey_columns[] = {Anum_failed_id, Anum_failed_failed_at, 0};
-	static const AttrNumber failed_at_columns[] = {Anum_failed_failed_at, Anum_failed_id, 0};
-	Relation	rel = table_open(dw_catalog()->failed, RowExclusiveLock);
-	const DwCatalog *cat = dw_catalog();
-	const KnownIndex known[] = {
-		{cat->failed_pkey, pkey_columns, RowExclusiveLock},
-		{cat->failed_at_index, failed_at_columns, RowExclusiveLock},
-	};
-
-	(void) insert_row(rel, values, nulls, Natts_failed, known, lengthof(known));
-	table_close(rel, NoLock);
-}
-
-/* Inserts a row into delay_wheel_data.audit. */
-void
-dw_audit_insert(Datum *values, bool *nulls)
-{
-	static const AttrNumber pkey_columns[] = {Anum_audit_at, Anum_audit_id, 0};
-	Relation	rel = table_open(dw_catalog()->audit, RowExclusiveLock);
-	const KnownIndex known = {dw_catalog()->audit_pkey, pkey_columns, RowExclusiveLock};
-
-	(void) insert_row(rel, values, nulls, Natts_audit, &known, 1);
-	table_close(rel, NoLock);
+	return insert_row(rel, values, nulls, Natts_task, indexes, lengthof(indexes));
 }
 
 /*
@@ -415,7 +367,7 @@ dw_failed_write(const Datum *task, const bool *task_nulls, int attempts,
 	set_failed_text(values, nulls, Anum_failed_detail, error->detail);
 	set_failed_text(values, nulls, Anum_failed_hint, error->hint);
 	set_failed_text(values, nulls, Anum_failed_context, error->context);
-	insert_failed(values, nulls);
+	dw_table_insert(dw_catalog()->failed, values, nulls, Natts_failed);
 }
 
 /*
@@ -441,7 +393,7 @@ dw_task_from_failed(const Datum *failed, const bool *failed_nulls, Datum *values
 
 /*---- Tables that are seldom written ----*/
 
-/* Opens a table and inserts a row.  Treats all indexes like indexes of administrators. */
+/* Opens a table, not the table of tasks, and inserts a row. */
 void
 dw_table_insert(Oid table, Datum *values, bool *nulls, int n)
 {

@@ -62,7 +62,7 @@ typedef enum DwLimit
 /* Options of a queue, used for tasks and leases that do not set these options. */
 typedef struct DwQueueDefaults
 {
-	int32		timeout;		/* ms, -1: none */
+	int32		timeout;		/* ms; 0: no limit, -1: the general default */
 	int16		max_attempts;
 	int64		retry_delay;	/* us */
 	int64		lease;			/* default length of a lease, in us */

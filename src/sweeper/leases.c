@@ -26,19 +26,12 @@
 #include "../base/errors.h"
 #include "../base/inject.h"
 #include "../ending/ending.h"
-#include "../rows/catalog.h"
-#include "../rows/scans.h"
-#include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../shmem/groups.h"
 #include "../shmem/outcome.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/rollbacks.h"
 #include "../shmem/shared.h"
-#include "../task/marks.h"
-#include "../task/queues.h"
-#include "../task/task.h"
-#include "../task/touched.h"
 #include "sweeper.h"
 
 /* Maximum number of messages that are ended in one transaction. */
@@ -80,14 +73,15 @@ end_message(DwDatabase *db, Relation rel, HeapTuple tuple, const DwTaskKey *key,
 static void
 end_some(DwDatabase *db, Relation rel, Slice *slice)
 {
-	DwLeaseScan *scan = dw_lease_scan_begin(rel, DT_NOBEGIN, GetActiveSnapshot());
+	SysScanDesc scan = dw_lease_scan_begin(rel, DT_NOBEGIN, GetActiveSnapshot());
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "delay_wheel leases",
 												  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext outer = CurrentMemoryContext;
 	TimestampTz now = dw_now();
 	HeapTuple	tuple;
 
-	while (slice->n < SLICE && (tuple = dw_lease_scan_next(scan)) != NULL)
+	while (slice->n < SLICE &&
+		   (tuple = systable_getnext_ordered(scan, ForwardScanDirection)) != NULL)
 	{
 		DwClaim		claim;
 		DwTaskKey	key;

@@ -39,15 +39,8 @@
 #include "../base/wing.h"
 #include "../base/worker.h"
 #include "../ending/ending.h"
-#include "../rows/catalog.h"
-#include "../rows/scans.h"
-#include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../shmem/shared.h"
-#include "../task/marks.h"
-#include "../task/queues.h"
-#include "../task/task.h"
-#include "../task/touched.h"
 #include "sweeper.h"
 
 /* Microseconds after which a slice ends, and number of steps between two looks at the clock. */
@@ -514,7 +507,7 @@ sweep_row(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 static bool
 sweep_slice(Relation rel)
 {
-	DwLaneScan *scan = dw_lanes_scan_begin(rel, &cursor, GetActiveSnapshot());
+	DwRowScan *scan = dw_lanes_scan_begin(rel, &cursor, GetActiveSnapshot());
 	int64		began = dw_uptime();
 	bool		ended = false;
 	bool		entered = false;
@@ -546,7 +539,7 @@ sweep_slice(Relation rel)
 			heap_freetuple(tuple);
 		}
 	}
-	dw_lane_scan_end(scan);
+	dw_row_scan_end(scan);
 	if (ended && in_lane)
 		leave_lane();
 	return ended;

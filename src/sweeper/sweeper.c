@@ -30,7 +30,6 @@
 #include "../base/wing.h"
 #include "../base/worker.h"
 #include "../ending/ending.h"
-#include "../rows/catalog.h"
 #include "../shmem/executors.h"
 #include "../shmem/shared.h"
 #include "sweeper.h"

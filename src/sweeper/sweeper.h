@@ -14,8 +14,7 @@
 #include "utils/relcache.h"
 
 #include "../base/clock.h"
-#include "../rows/catalog.h"
-#include "../rows/task_rows.h"
+#include "../rows/rows.h"
 #include "../shmem/shared.h"
 
 extern PGDLLEXPORT void dw_sweeper_main(Datum number);

@@ -14,10 +14,7 @@
  */
 #include "postgres.h"
 
-#include "access/htup.h"
 #include "access/xact.h"
-#include "commands/trigger.h"
-#include "fmgr.h"
 #include "utils/rel.h"
 
 #include "../base/signature.h"

@@ -25,14 +25,9 @@
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_type.h"
 #include "commands/extension.h"
-#include "executor/spi.h"
-#include "fmgr.h"
-#include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/acl.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
-#include "utils/guc.h"
 #include "utils/lsyscache.h"
 
 #include "../base/compat.h"
@@ -49,20 +44,15 @@ static List *
 role_names(ArrayType *array)
 {
 	List	   *names = NIL;
-	Datum	   *values;
-	bool	   *nulls;
 	int			n;
+	Datum	   *values = dw_elements_not_null(array, "role name", &n);
 
-	deconstruct_array(array, NAMEOID, NAMEDATALEN, false, TYPALIGN_CHAR, &values, &nulls, &n);
 	if (n == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("no role is given")));
 	for (int i = 0; i < n; i++)
-	{
-		dw_refuse_null(nulls[i], "role name");
 		names = lappend(names, NameStr(*DatumGetName(values[i])));
-	}
 	return names;
 }
 

@@ -19,10 +19,6 @@
 #include "mb/pg_wchar.h"
 #include "storage/proc.h"
 
-#include "../base/clock.h"
-#include "../rows/more.h"
-#include "../shmem/queue_limits.h"
-#include "queues.h"
 #include "task.h"
 
 /*

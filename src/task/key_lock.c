@@ -11,20 +11,12 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
 #include "access/htup_details.h"
 #include "catalog/pg_collation.h"
-#include "miscadmin.h"
-#include "storage/lock.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-#include "../rows/catalog.h"
-#include "../rows/task_rows.h"
-#include "../shmem/executors.h"
-#include "../shmem/queue_limits.h"
-#include "marks.h"
 #include "task.h"
 
 /*

@@ -17,26 +17,19 @@
 #include "postgres.h"
 
 #include "access/detoast.h"
-#include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/pg_type.h"
-#include "fmgr.h"
-#include "miscadmin.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
-#include "utils/timestamp.h"
 
 #include "../base/inject.h"
-#include "marks.h"
 #include "task.h"
-#include "touched.h"
 
 /* This process's copy of the marks. */
 static DwMark *marks = NULL;
@@ -261,9 +254,9 @@ dw_markable(Relation rel, HeapTuple tuple, DwMarkable *task)
 	bool		isnull;
 	Datum		value;
 
-	task->owner = DatumGetObjectId(heap_getattr(tuple, Anum_task_owner, desc, &isnull));
-	task->origin = DatumGetInt64(heap_getattr(tuple, Anum_task_origin, desc, &isnull));
-	task->queue = DatumGetInt16(heap_getattr(tuple, Anum_task_queue, desc, &isnull));
+	task->owner = DatumGetObjectId(dw_row_column(rel, tuple, Anum_task_owner));
+	task->origin = DatumGetInt64(dw_row_column(rel, tuple, Anum_task_origin));
+	task->queue = DatumGetInt16(dw_row_column(rel, tuple, Anum_task_queue));
 	/* the due time of a leased message is the end of the lease, but its first due time counts */
 	value = heap_getattr(tuple, Anum_task_first_due, desc, &isnull);
 	if (isnull)
@@ -501,13 +494,9 @@ dw_marks_armed(void)
 
 	while ((tuple = systable_getnext(scan)) != NULL)
 	{
-		bool		isnull;
-		Datum		origin = heap_getattr(tuple, Anum_cancellation_origin,
-										  RelationGetDescr(rel), &isnull);
-
-		if (DatumGetInt64(origin) == dw_origin_stamp())
+		if (DatumGetInt64(dw_row_column(rel, tuple, Anum_cancellation_origin)) == dw_origin_stamp())
 			continue;
-		dw_touch_control();
+		dw_touch(DW_CONTROL_CHANGED);
 		(void) dw_heap_delete(rel, &tuple->t_self, true);
 	}
 	systable_endscan(scan);
@@ -527,13 +516,8 @@ dw_sweep_needed(Relation rel)
 	bool		found = false;
 
 	while (!found && (tuple = systable_getnext(scan)) != NULL)
-	{
-		bool		isnull;
-		Datum		origin = heap_getattr(tuple, Anum_cancellation_origin,
-										  RelationGetDescr(rel), &isnull);
-
-		found = DatumGetInt64(origin) == dw_origin_stamp();
-	}
+		found = DatumGetInt64(dw_row_column(rel, tuple, Anum_cancellation_origin)) ==
+			dw_origin_stamp();
 	systable_endscan(scan);
 	return found;
 }

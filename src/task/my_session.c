@@ -11,15 +11,9 @@
  */
 #include "postgres.h"
 
-#include "miscadmin.h"
 #include "utils/builtins.h"
-#include "utils/guc.h"
-#include "utils/timestamp.h"
 
-#include "../base/clock.h"
 #include "../base/wing.h"
-#include "../shmem/executors.h"
-#include "../shmem/shared.h"
 #include "task.h"
 
 /* The launcher should have started within this time after the start of the server. */
@@ -96,6 +90,18 @@ dw_my_database_unpin(void)
 	pinned = false;
 }
 
+/* Reports that all places are taken, at this level. */
+static void
+say_no_place(int level)
+{
+	ereport(level,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("delay_wheel has no place for another database: the limit of %d is reached",
+					dw_max_databases),
+			 level == WARNING ? errdetail("Tasks of this database wait until there is a place.") : 0,
+			 errhint("Increase \"%s\" and restart the server.", "delay_wheel.max_databases")));
+}
+
 /* Does the same as dw_my_database(), but raises an error if all places are taken. */
 DwDatabase *
 dw_require_my_database(void)
@@ -103,11 +109,7 @@ dw_require_my_database(void)
 	DwDatabase *db = dw_my_database();
 
 	if (db == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-				 errmsg("delay_wheel has no place for another database: the limit of %d is reached",
-						dw_max_databases),
-				 errhint("Increase \"%s\" and restart the server.", "delay_wheel.max_databases")));
+		say_no_place(ERROR);
 	return db;
 }
 
@@ -117,14 +119,8 @@ dw_warn_no_place(void)
 {
 	static bool warned = false;
 
-	if (warned)
-		return;
-	ereport(WARNING,
-			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-			 errmsg("delay_wheel has no place for another database: the limit of %d is reached",
-					dw_max_databases),
-			 errdetail("Tasks of this database wait until there is a place."),
-			 errhint("Increase \"%s\" and restart the server.", "delay_wheel.max_databases")));
+	if (!warned)
+		say_no_place(WARNING);
 	warned = true;
 }
 

@@ -17,21 +17,11 @@
 #include "catalog/namespace.h"
 #include "commands/sequence.h"
 #include "common/hashfn.h"
-#include "fmgr.h"
-#include "miscadmin.h"
 #include "utils/builtins.h"
-#include "utils/fmgrprotos.h"
-#include "utils/timestamp.h"
 
-#include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/inject.h"
-#include "../rows/more.h"
-#include "../rows/task_rows.h"
-#include "../shmem/shared.h"
-#include "../statement/statement.h"
 #include "task.h"
-#include "touched.h"
 
 /* Raises an error if due + expires, an interval, is out of the range of timestamps. */
 void

@@ -12,27 +12,18 @@
 
 #include "access/detoast.h"
 #include "catalog/pg_type.h"
-#include "fmgr.h"
 #include "funcapi.h"
 #include "lib/stringinfo.h"
 #include "mb/pg_wchar.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
-#include "utils/jsonb.h"
 #include "utils/lsyscache.h"
-#include "utils/numeric.h"
-#include "utils/timestamp.h"
 #include "utils/varlena.h"
 
-#include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/errors.h"
 #include "../base/signature.h"
-#include "../rows/more.h"
 #include "options.h"
-#include "queues.h"
-#include "task.h"
 
 /* Limit for the payload of a message, or its result, in bytes */
 #define MAX_JSON		(1024 * 1024)
@@ -299,18 +290,6 @@ dw_option_named(const char *name, int length, int place)
 	return DW_NOPTIONS;			/* not reached */
 }
 
-/* Sets an option that was found by its name.  Raises an error if the option is given already. */
-static void
-set_named(DwOptions *options, DwOption option, Datum value)
-{
-	if (!options->values[option].isnull)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("option \"%s\" is given twice", descriptions[option].name)));
-	check_value(option, value, options->place);
-	options->values[option] = (NullableDatum) {.value = value};
-}
-
 /* Error context callback while a value is read.  arg is the option's name. */
 static void
 option_callback(void *arg)
@@ -344,7 +323,7 @@ value_of_text(DwOption option, const void *text)
 
 /*
  * Sets an option that was found by its name.  The function "read" reads the value.  Errors of a
- * type's input function get the option's name.
+ * type's input function get the option's name.  Raises an error if the option is given already.
  */
 static void
 read_named(DwOptions *options, DwOption option, Datum (*read) (DwOption option, const void *value),
@@ -360,7 +339,12 @@ read_named(DwOptions *options, DwOption option, Datum (*read) (DwOption option, 
 	error_context_stack = &callback;
 	result = read(option, value);
 	error_context_stack = callback.previous;
-	set_named(options, option, result);
+	if (!options->values[option].isnull)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("option \"%s\" is given twice", descriptions[option].name)));
+	check_value(option, result, options->place);
+	options->values[option] = (NullableDatum) {.value = result};
 }
 
 /* Sets an option from a text. */
@@ -706,32 +690,6 @@ dw_new_task_unique_for(DwNewTask *task, int64 us)
 	dw_more_set_number(task->values, task->nulls, Anum_task_more, DW_MORE_UNIQUE_FOR, us);
 }
 
-/* Sets the option unique_for.  Raises an error if the task has no key. */
-static void
-set_unique_for(const DwOptions *options, DwNewTask *task)
-{
-	if (!dw_given(options, UNIQUE_FOR))
-		return;
-	if (!dw_given(options, KEY))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("unique_for needs a key"),
-				 errhint("Only a task with a key can be unique.")));
-	dw_new_task_unique_for(task, dw_option_us(options, DW_OPT_UNIQUE_FOR));
-}
-
-/* Sets how the SQL is checked. */
-static void
-set_check(const DwOptions *options, DwNewTask *task)
-{
-	if (dw_given(options, CHECK_SQL) &&
-		!dw_check_named(dw_option_cstring(options, CHECK_SQL), &task->check))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("invalid value for %s: \"%s\"", "check_sql", dw_option_cstring(options, CHECK_SQL)),
-				 errhint("Use 'off', 'on' or 'plan'.")));
-}
-
 /* Sets the due time, if a delay or a due time was given. */
 void
 dw_options_set_due(const DwOptions *options, DwNewTask *task)
@@ -835,7 +793,12 @@ dw_options_set(const DwOptions *options, DwNewTask *task)
 		DW_OPT_GIVE_UP_ON
 	};
 
-	set_check(options, task);
+	if (dw_given(options, CHECK_SQL) &&
+		!dw_check_named(dw_option_cstring(options, CHECK_SQL), &task->check))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid value for %s: \"%s\"", "check_sql", dw_option_cstring(options, CHECK_SQL)),
+				 errhint("Use 'off', 'on' or 'plan'.")));
 	set_label(options, DW_OPT_TAG, Anum_task_tag, task);
 	set_label(options, DW_OPT_GROUP_KEY, Anum_task_group_key, task);
 	if (dw_given(options, MAX_ATTEMPTS))
@@ -867,7 +830,15 @@ set_all(const DwOptions *options, DwNewTask *task)
 	dw_options_set_due(options, task);
 	set_label(options, DW_OPT_KEY, Anum_task_key, task);
 	dw_options_set(options, task);
-	set_unique_for(options, task);
+	if (dw_given(options, UNIQUE_FOR))
+	{
+		if (!dw_given(options, KEY))
+			ereport(ERROR,
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					 errmsg("unique_for needs a key"),
+					 errhint("Only a task with a key can be unique.")));
+		dw_new_task_unique_for(task, dw_option_us(options, DW_OPT_UNIQUE_FOR));
+	}
 	set_if_exists(options, task);
 	if (dw_given(options, PRIORITY))
 		priority = DatumGetInt32(dw_option(options, PRIORITY));

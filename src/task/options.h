@@ -11,11 +11,6 @@
 #ifndef DW_OPTIONS_H
 #define DW_OPTIONS_H
 
-#include "postgres.h"
-
-#include "fmgr.h"
-#include "utils/array.h"
-
 #include "task.h"
 
 /* Bits for the places where an option may be given by its name. */

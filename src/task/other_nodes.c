@@ -5,26 +5,22 @@
  *
  * Run by executors, and by sessions that schedule, receive or run tasks.
  *
- * Citus does not notice that C code deletes the row of a task.  So if the task has written to one
- * other node, Citus would commit there first, and then on this node.  After a crash in between, the
- * task would run again.  This file makes Citus use two-phase commit.
- *
- * On PostgreSQL 15, this file calls a function of the library of Citus.  From 16 on, extensions
- * hide all symbols except functions that SQL calls.  So from 16 on, if Citus takes part in the
- * transaction, this file executes an INSERT ... SELECT of no rows into delay_wheel_data.two_phase,
- * since Citus always uses two-phase commit for this statement.  delay_wheel.set_up_citus() creates
- * this table (backend/follow.c).
+ * Citus does not notice that C code deletes the row of a task, and so would commit another node
+ * first, in one phase: after a crash in between, the task would run again.  This file makes Citus
+ * use two-phase commit.  On PostgreSQL 15, it calls a function of the library of Citus.  From 16
+ * on, extensions hide all symbols except functions that SQL calls.  So from 16 on, if Citus takes
+ * part in the transaction, this file executes an INSERT ... SELECT of no rows into
+ * delay_wheel_data.two_phase, since Citus always uses two-phase commit for this statement.
+ * delay_wheel.set_up_citus() creates this table (backend/follow.c).
  *
  * Sessions call Citus in a callback that runs just before the callback of Citus at the commit,
  * since the library of Citus is loaded first.  Executors call Citus earlier, when an error still
  * counts as the task's error.
  *
- * postgres_fdw reads foreign tables under a snapshot that the other server takes once for the whole
- * transaction.  A later task of a batch would miss rows that were committed on the other server
- * before the task was scheduled.  So a task that uses a foreign table is the last of its batch.
- * When a query begins, the hooks look for foreign tables in the query's list of tables.  They look
- * again when the query ends, since the list lacks partitions that only tuple routing finds, and
- * after an error: the task may catch the error, but the other server keeps its snapshot.
+ * A task that uses a foreign table is the last of its batch: later tasks would miss rows that were
+ * committed on the other server after its snapshot.  When a query begins, the hooks look for
+ * foreign tables in the query's list of tables.  They look again when the query ends, since the
+ * list lacks partitions that only tuple routing finds.
  *
  *-------------------------------------------------------------------------
  */
@@ -34,13 +30,9 @@
 
 #include "access/xact.h"
 #include "catalog/namespace.h"
-#include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
 #include "commands/extension.h"
 #include "executor/executor.h"
-#include "executor/spi.h"
-#include "fmgr.h"
-#include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -49,7 +41,6 @@
 
 #include "../base/compat.h"
 #include "../base/signature.h"
-#include "../shmem/executors.h"
 #include "task.h"
 
 static ExecutorStart_hook_type prev_ExecutorStart = NULL;
@@ -237,24 +228,6 @@ look_at_partitions(QueryDesc *query)
 			dw_batch_is_closed = true;
 }
 
-static void
-call_run(QueryDesc *query, ScanDirection direction, uint64 count DW_ONCE_PARAMETER)
-{
-	if (prev_ExecutorRun)
-		prev_ExecutorRun(query, direction, count DW_ONCE);
-	else
-		standard_ExecutorRun(query, direction, count DW_ONCE);
-}
-
-static void
-call_finish(QueryDesc *query)
-{
-	if (prev_ExecutorFinish)
-		prev_ExecutorFinish(query);
-	else
-		standard_ExecutorFinish(query);
-}
-
 /*
  * ExecutorRun_hook.  Also looks at the partitions after an error: the task may catch the error, but
  * the other server keeps its snapshot.
@@ -262,18 +235,19 @@ call_finish(QueryDesc *query)
 static void
 run_query(QueryDesc *query, ScanDirection direction, uint64 count DW_ONCE_PARAMETER)
 {
-	if (!may_route(query))
-	{
-		call_run(query, direction, count DW_ONCE);
-		return;
-	}
+	bool		routes = may_route(query);
+
 	PG_TRY();
 	{
-		call_run(query, direction, count DW_ONCE);
+		if (prev_ExecutorRun)
+			prev_ExecutorRun(query, direction, count DW_ONCE);
+		else
+			standard_ExecutorRun(query, direction, count DW_ONCE);
 	}
 	PG_FINALLY();
 	{
-		look_at_partitions(query);
+		if (routes)
+			look_at_partitions(query);
 	}
 	PG_END_TRY();
 }
@@ -285,18 +259,19 @@ run_query(QueryDesc *query, ScanDirection direction, uint64 count DW_ONCE_PARAME
 static void
 finish_query(QueryDesc *query)
 {
-	if (!may_route(query))
-	{
-		call_finish(query);
-		return;
-	}
+	bool		routes = may_route(query);
+
 	PG_TRY();
 	{
-		call_finish(query);
+		if (prev_ExecutorFinish)
+			prev_ExecutorFinish(query);
+		else
+			standard_ExecutorFinish(query);
 	}
 	PG_FINALLY();
 	{
-		look_at_partitions(query);
+		if (routes)
+			look_at_partitions(query);
 	}
 	PG_END_TRY();
 }

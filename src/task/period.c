@@ -22,22 +22,16 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "catalog/pg_collation.h"
-#include "commands/trigger.h"
-#include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-#include "../base/clock.h"
 #include "../base/signature.h"
-#include "../rows/more.h"
-#include "marks.h"
 #include "task.h"
 
 /* Time in us from the end of a period to the removal of its row by the sweeper. */
@@ -122,15 +116,15 @@ dw_period_begin(const DwNewTask *task, int64 id)
 {
 	DwDatabase *db = dw_my_database();
 	TimestampTz until = dw_time_add(dw_schedule_now(), task->unique_for);
-	Datum		values[Natts_unique];
-	bool		nulls[Natts_unique] = {0};
+	Datum		values[Natts_unique_key];
+	bool		nulls[Natts_unique_key] = {0};
 
 	values[Anum_unique_id - 1] = Int64GetDatum(id);
 	values[Anum_unique_until - 1] = TimestampTzGetDatum(until);
 	values[Anum_unique_owner - 1] = ObjectIdGetDatum(task->owner);
 	values[Anum_unique_queue - 1] = Int16GetDatum(task->queue);
 	values[Anum_unique_key - 1] = task->values[Anum_task_key - 1];
-	dw_table_insert(dw_catalog()->unique_key, values, nulls, Natts_unique);
+	dw_table_insert(dw_catalog()->unique_key, values, nulls, Natts_unique_key);
 	if (db != NULL)
 		dw_ask_sweeper(db, DW_JOB_PERIODS, Max(dw_time_add(until, SWEEP_AFTER),
 											   dw_job_soonest(&db->sweeper_news, DW_JOB_PERIODS)));
@@ -204,7 +198,7 @@ dw_period_move(const Datum *old, const bool *old_nulls, const Datum *new, const 
 		values[Anum_unique_owner - 1] = new[Anum_task_owner - 1];
 		values[Anum_unique_queue - 1] = new[Anum_task_queue - 1];
 		values[Anum_unique_key - 1] = new[Anum_task_key - 1];
-		dw_table_insert(RelationGetRelid(rel), values, nulls, Natts_unique);
+		dw_table_insert(RelationGetRelid(rel), values, nulls, Natts_unique_key);
 	}
 	table_close(rel, NoLock);
 }

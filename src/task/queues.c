@@ -17,11 +17,9 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "catalog/pg_collation.h"
-#include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -29,18 +27,9 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
-#include "utils/timestamp.h"
 
-#include "../base/clock.h"
-#include "../ring/ring.h"
-#include "../rows/catalog.h"
-#include "../rows/task_rows.h"
 #include "../shmem/groups.h"
-#include "../shmem/queue_limits.h"
-#include "../shmem/shared.h"
-#include "queues.h"
 #include "task.h"
-#include "touched.h"
 
 DwQueueTables dw_queue_tables;
 
@@ -509,18 +498,18 @@ read_queue(Relation rel, HeapTuple tuple, DwDeclaredQueue *queue)
 	queue->group_rate.burst = COLUMN(Int32, Anum_queue_group_burst, 0);
 	queue->group_order = dw_group_order_named(TEXT_COLUMN(Anum_queue_group_order));
 	queue->external = COLUMN(Bool, Anum_queue_external, false);
-	queue->timeout = COLUMN(Int32, Anum_queue_timeout, -1);
-	queue->max_attempts = COLUMN(Int16, Anum_queue_max_attempts, 0);
-	if (queue->max_attempts == 0)
-		queue->max_attempts = queue->external ? DW_MESSAGE_ATTEMPTS : 1;
-	queue->retry_delay = INTERVAL_COLUMN(Anum_queue_retry_delay, DW_DEFAULT_RETRY_DELAY);
+	queue->defaults.timeout = COLUMN(Int32, Anum_queue_timeout, -1);
+	queue->defaults.max_attempts = COLUMN(Int16, Anum_queue_max_attempts, 0);
+	if (queue->defaults.max_attempts == 0)
+		queue->defaults.max_attempts = queue->external ? DW_MESSAGE_ATTEMPTS : 1;
+	queue->defaults.retry_delay = INTERVAL_COLUMN(Anum_queue_retry_delay, DW_DEFAULT_RETRY_DELAY);
 	queue->retry.backoff = dw_backoff_named(TEXT_COLUMN(Anum_queue_retry_backoff), false);
 	queue->retry.max_delay = INTERVAL_COLUMN(Anum_queue_retry_max_delay, 0);
 	queue->retry.retry_on = errors_column(values, nulls, Anum_queue_retry_on);
 	queue->retry.give_up_on = errors_column(values, nulls, Anum_queue_give_up_on);
 	queue->history = nulls[Anum_queue_history - 1] ? DW_HISTORY_UNSET :
 		dw_history_level(TEXT_COLUMN(Anum_queue_history));
-	queue->lease = INTERVAL_COLUMN(Anum_queue_lease, DW_DEFAULT_LEASE);
+	queue->defaults.lease = INTERVAL_COLUMN(Anum_queue_lease, DW_DEFAULT_LEASE);
 	queue->receive_timeout = COLUMN(Int32, Anum_queue_receive_timeout, DW_DEFAULT_RECEIVE_TIMEOUT);
 	queue->notify_channel = TEXT_COLUMN(Anum_queue_notify_channel);
 	queue->place = DW_NO_QUEUE;

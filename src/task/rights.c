@@ -26,15 +26,12 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_authid.h"
 #include "catalog/pg_type.h"
-#include "fmgr.h"
-#include "miscadmin.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
-#include "marks.h"
 #include "task.h"
 
 /* Time after which a session counts the rows again, even if it may still schedule tasks. */

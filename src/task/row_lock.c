@@ -27,8 +27,6 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/pg_collation.h"
-#include "fmgr.h"
-#include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "storage/procarray.h"
@@ -36,13 +34,7 @@
 #include "utils/rel.h"
 
 #include "../base/inject.h"
-#include "../rows/catalog.h"
-#include "../rows/task_rows.h"
-#include "../shmem/executors.h"
-#include "../shmem/queue_limits.h"
-#include "../shmem/shared.h"
 #include "task.h"
-#include "touched.h"
 
 /* Class (field 4) of the advisory locks of task ids; see key_lock.c for other classes. */
 #define TASK_LOCK_CLASS	0xDE1B
@@ -60,7 +52,7 @@ typedef struct Holders
 
 /* Finds the open transactions that have deleted or locked a row. */
 static Holders
-row_holders(Relation rel, ItemPointer tid)
+row_holders(Relation rel, const ItemPointerData *tid)
 {
 	Holders		result = {0};
 	Buffer		buffer = ReadBuffer(rel, ItemPointerGetBlockNumber(tid));
@@ -101,9 +93,7 @@ row_holders(Relation rel, ItemPointer tid)
 bool
 dw_row_is_locked_here(Relation rel, const DwTaskKey *key)
 {
-	ItemPointerData tid = key->tid;
-
-	return row_holders(rel, &tid).ours;
+	return row_holders(rel, &key->tid).ours;
 }
 
 /*

@@ -8,23 +8,14 @@
 #ifndef DW_TASK_H
 #define DW_TASK_H
 
-#include "postgres.h"
-
-#include "access/htup.h"
-#include "access/tableam.h"
-#include "datatype/timestamp.h"
+#include "commands/trigger.h"
+#include "fmgr.h"
 #include "storage/lock.h"
-#include "utils/array.h"
-#include "utils/palloc.h"
-#include "utils/relcache.h"
 
 #include "../base/settings.h"
-#include "../rows/catalog.h"
-#include "../rows/task_rows.h"
+#include "../rows/rows.h"
 #include "../shmem/executors.h"
-#include "../shmem/logins.h"
-#include "../shmem/outcome.h"
-#include "../shmem/shared.h"
+#include "../shmem/queue_limits.h"
 #include "../statement/statement.h"
 
 /* Returns the array, enlarged if it has no room for one more element; a new array for NULL. */
@@ -102,19 +93,7 @@ extern TimestampTz dw_finite_due(TimestampTz due);
 
 extern void dw_group_allow(void);
 
-/* retry_options.c */
-
-/* Lengths of an SQLSTATE, and of its class, the first characters. */
-#define DW_STATE_LENGTH	5
-#define DW_CLASS_LENGTH	2
-
-/* How the pause before further attempts grows. */
-typedef enum DwBackoff
-{
-	DW_EXPONENTIAL,				/* doubled each time; the default */
-	DW_LINEAR,					/* retry_delay times the number of failed attempts */
-	DW_FIXED					/* retry_delay */
-} DwBackoff;
+/* attempts.c */
 
 /* Options of a task, or its queue, for further attempts, besides their number and retry_delay. */
 typedef struct DwRetry
@@ -124,12 +103,6 @@ typedef struct DwRetry
 	char	   *retry_on;		/* SQLSTATEs, or classes, with commas between; NULL or empty: all */
 	char	   *give_up_on;		/* as retry_on; NULL or empty: no error */
 } DwRetry;
-
-extern DwBackoff dw_backoff_named(const char *name, bool strict);
-extern void dw_errors_check(ArrayType *errors, const char *option);
-extern char *dw_errors_joined(ArrayType *errors);
-
-/* attempts.c */
 
 /* Limit of the immediate repeats of one run, see dw_is_transient(). */
 #define DW_MAX_REPEATS	10
@@ -296,7 +269,7 @@ extern void dw_period_end(const Datum *values, const bool *nulls);
 extern void dw_period_move(const Datum *old, const bool *old_nulls, const Datum *new,
 						   const bool *new_nulls);
 
-/*---- rights.c: rights: to use delay_wheel, to have a number of tasks, to change tasks of other roles ----*/
+/*---- rights.c: to use delay_wheel, to have a number of tasks, to change tasks of others ----*/
 
 /* The view whose INSERT is the right to use delay_wheel. */
 #define DW_RIGHT_VIEW	"delay_wheel.tasks"
@@ -336,5 +309,178 @@ typedef struct DwShard
 } DwShard;
 
 extern void dw_shard_of(Relation rel, DwShard *shard);
+
+/*---- marks.c: cancelling many tasks by one mark ----*/
+
+/* A row of delay_wheel_data.cancellation: it cancels the tasks that meet all criteria. */
+typedef struct DwMark
+{
+	int64		id;				/* cancels only tasks with a lower number */
+	int64		origin;			/* stamp of the database where the mark was written */
+	bool		ours;			/* the mark was written in this database */
+	bool		any_owner;		/* cancels tasks of all owners */
+	Oid		   *owners;			/* unless any_owner: the owners, sorted */
+	int			nowners;
+	bool		any_queue;		/* cancels tasks of all queues */
+	int16		queue;			/* unless any_queue */
+	char	   *tag;			/* NULL: any tag, or none */
+	Size		tag_length;
+	TimestampTz due_from;		/* range of due times; infinite if not given */
+	TimestampTz due_until;		/* exclusive */
+} DwMark;
+
+/* The columns of a task that decide whether a mark cancels it. */
+typedef struct DwMarkable
+{
+	int64		number;			/* value of the column "spared"; if null, the task's id */
+	int64		origin;
+	Oid			owner;
+	int16		queue;
+	TimestampTz due;
+	struct varlena *tag;		/* as in the row, maybe toasted; NULL: none */
+} DwMarkable;
+
+extern bool dw_task_is_cancelled(Relation rel, HeapTuple tuple);
+extern void dw_marks_spare(Datum *values, bool *nulls);
+extern const DwMark *dw_marks(int *n);
+extern const DwMark *dw_marks_anew(int *n);
+extern bool dw_marks_hit(Relation rel, HeapTuple tuple);
+extern void dw_marks_changed(void);
+extern void dw_markable(Relation rel, HeapTuple tuple, DwMarkable *task);
+extern bool dw_mark_hits(const DwMark *mark, const DwMarkable *task);
+extern bool dw_mark_hits_owner(const DwMark *mark, Oid owner);
+extern bool dw_mark_hits_lane(const DwMark *mark, int64 origin, Oid owner, int16 queue);
+extern HeapTuple dw_mark_take(int64 id);
+extern void dw_marks_supersede(int64 id);
+extern void dw_marks_armed(void);
+extern bool dw_sweep_needed(Relation rel);
+
+/*---- queues.c: declared queues, rights to use them, and pauses ----*/
+
+/* The settings of a queue that scheduling uses. */
+typedef struct DwQueueForTask
+{
+	int16		id;				/* 0: the default queue */
+	int16		priority;		/* of tasks without their own priority */
+	int64		spread;			/* due times are delayed by less than this time, in us */
+	bool		external;		/* true: for messages, which sessions receive; false: for SQL
+								 * tasks */
+	bool		groups;			/* its tasks may have groups */
+	ArrayType  *keep_settings;	/* names of settings that its tasks keep, or NULL */
+} DwQueueForTask;
+
+/* The order in which tasks of one group run. */
+typedef enum DwGroupOrder
+{
+	DW_ORDER_NONE,
+	DW_ORDER_HOLD,				/* by due time and id; the group waits while a task waits for its
+								 * next attempt */
+	DW_ORDER_PASS				/* by due time and id; no task waits for the next attempt of another
+								 * task */
+} DwGroupOrder;
+
+/* A row of delay_wheel_data.queue: a declared queue. */
+typedef struct DwDeclaredQueue
+{
+	int16		id;
+	DwPause		pause;
+	bool		batch;			/* its tasks may share a transaction */
+	int32		max_running;	/* tasks at the same time; 0: no limit */
+	DwRate		rate;
+	bool		groups;			/* its tasks may have groups, which take turns */
+	int32		group_max_running;	/* tasks of one group at the same time; 0: no limit */
+	DwRate		group_rate;		/* rate of one group */
+	DwGroupOrder group_order;
+	DwQueueDefaults defaults;
+	DwRetry		retry;
+	DwHistoryLevel history;		/* tasks of the queue that go into the history */
+	bool		external;		/* for messages, which sessions receive */
+	int32		receive_timeout;	/* how long a receiver's transaction may be idle, in ms; 0: no
+									 * limit */
+	char	   *name;
+	char	   *notify_channel; /* channel that is notified of messages that can be received, or NULL */
+	int32		place;			/* index into dw_queues, or DW_NO_QUEUE; the timer sets it */
+} DwDeclaredQueue;
+
+/* This process's copy of delay_wheel_data.queue and delay_wheel_data.pause. */
+typedef struct DwQueueTables
+{
+	MemoryContext context;		/* all memory of the copy */
+	uint32		control;		/* value of control before the copy was read (not for the timer) */
+	bool		is_valid;		/* the copy can be used while control stays the same */
+	int			nqueues;
+	DwDeclaredQueue *queues;	/* sorted by id */
+	int			nowners;
+	Oid		   *owners;			/* roles whose tasks are paused, sorted; InvalidOid: all roles */
+} DwQueueTables;
+
+extern DwQueueTables dw_queue_tables;
+
+extern void dw_queue_find(const char *name, DwQueueForTask *queue);
+extern void dw_queue_require(int16 id, bool message);
+extern int16 dw_queue_find_to_receive(const char *name);
+extern void dw_queue_require_receiver(int16 id);
+extern void dw_queue_require_kind(const char *name, bool external, bool message);
+extern void dw_queue_require_groups(const char *name, const DwQueueForTask *queue);
+extern bool dw_queue_keep(int16 id);
+extern int16 dw_queue_named(const char *name);
+extern HeapTuple dw_queue_row(Relation rel, const char *name);
+extern bool dw_queue_is_usable(Relation rel, HeapTuple tuple);
+extern LockAcquireResult dw_queue_lock(Oid table, Oid id, LOCKMODE mode, bool wait);
+extern bool dw_is_paused(DwDatabase *db, Oid owner, int16 queue);
+extern const DwQueueTables *dw_queue_tables_now(DwDatabase *db);
+extern bool dw_queue_is_external(DwDatabase *db, int16 queue);
+extern const DwDeclaredQueue *dw_queue_now(DwDatabase *db, int16 queue);
+extern bool dw_queue_holds_groups(int16 queue);
+extern void dw_queue_put_back(DwDatabase *db, const DwEntry *entry);
+extern int16 dw_queue_id(Relation rel, HeapTuple tuple);
+extern char *dw_queue_name_of(int16 id);
+extern DwDeclaredQueue *dw_queue_declared(int16 id);
+extern DwGroupOrder dw_group_order_named(const char *name);
+extern bool dw_owner_is_paused(Oid owner);
+extern void dw_queue_tables_read(Snapshot snapshot);
+extern DwPause dw_pause_of_lane(const DwLane *lane);
+
+/*---- touched.c: notes the effects of the transaction, and informs other processes ----*/
+
+/* The effect of a transaction on a row, which decides when the timer gets a hint of the row. */
+typedef enum DwTouchKind
+{
+	DW_TOUCH_WRITTEN,			/* after a commit */
+	DW_TOUCH_LEASED,			/* its due time is the end of its lease: after a commit */
+	DW_TOUCH_LOCKED,			/* to be deleted or moved: after an abort */
+	DW_TOUCH_LEASE_LOCKED,		/* a leased message, to be deleted or moved: after an abort */
+	DW_TOUCH_KEPT				/* locked, and left as it is: at the end, if the task is due */
+} DwTouchKind;
+
+/* Effects of a transaction on more than single rows. */
+typedef enum DwEffect
+{
+	DW_ALL_TOUCHED = 0x01,		/* any rows may have been written: at the end, the timer reads all
+								 * lanes again */
+	DW_CONTROL_CHANGED = 0x02,	/* queues, pauses or marks were changed: the end raises control, so
+								 * that all processes read the tables again */
+	DW_LEASES_CHANGED = 0x04,	/* leases must be counted again */
+	DW_PREPARED_ENDED = 0x08,	/* this transaction ends a prepared transaction, which has left
+								 * rows in delay_wheel_data.prepared */
+	DW_UNARMED_LEFT = 0x10,		/* rows of another origin were written, or left */
+	DW_NONE_UNARMED = 0x20,		/* delay_wheel.arm() has left no such rows */
+	DW_EXTENSION_CREATED = 0x40,	/* the commit starts a timer */
+	DW_ROLES_DROPPED = 0x80		/* the commit informs all timers */
+} DwEffect;
+
+extern void dw_touched_install(void);
+extern void dw_touch_row(const DwHint *hint, DwTouchKind kind);
+extern void dw_touch_ended(int64 id, DwOutcome outcome);
+extern void dw_touch_group(int16 queue, uint32 hash);
+extern void dw_touch_lane(DwLaneRef lane, TimestampTz due);
+extern bool dw_control_is_touched(void);
+extern void dw_touch(DwEffect effect);
+extern void dw_touch_leases(void);
+extern void dw_touched_prepare_as(const char *gid);
+extern void dw_deliver(DwDatabase *db, const DwHint *hint);
+extern bool dw_accept_replicated(TriggerData *trigger, HeapTuple row);
+extern DwLaneRef dw_require_lane(Oid owner, int16 queue, int16 priority);
+extern DwLaneRef dw_lane_if_any(Oid owner, int16 queue, int16 priority);
 
 #endif							/* DW_TASK_H */

@@ -3,27 +3,19 @@
  * touched.c
  *	  Notes the effects of the current transaction on tasks, and informs other processes.
  *
- * Run by sessions that schedule, cancel and reschedule, and by executors whose tasks do so.  Most
- * functions note something while the transaction runs.  Callbacks at the transaction's end inform
- * the timer, the executors and the sessions in delay_wait().  Callbacks must not fail, wait or
- * allocate, so the functions that note effects reserve the memory.  README.md says what is told at
- * which moment of a commit, and why.
+ * Run by sessions that schedule, cancel and reschedule, and by executors whose tasks do so.
+ * README.md says what is told at which moment of a commit, and why.
  *
- * A hint gives the timer id, due time, TID and lane of one task.  (A lane is one combination of
- * owner, queue and priority.)  The timer has in memory the tasks of a lane up to some due time, the
- * lane's horizon.  If the task is due by the horizon, the hint is put into the inbox of the
- * database.  Otherwise the hint only lowers next_far of the lane: the time by which the timer must
- * load more tasks.  If a hint cannot be delivered, it lowers reload_from of the lane: the due time
- * from which the timer reads the lane again.
+ * A hint gives the timer id, due time, TID and lane of one task.  The timer has in memory the tasks
+ * of a lane up to some due time, the lane's horizon.  If the task is due by the horizon, the hint
+ * is put into the inbox of the database.  Otherwise the hint only lowers next_far of the lane: the
+ * time by which the timer must load more tasks.  If a hint cannot be delivered, it lowers
+ * reload_from of the lane: the due time from which the timer reads the lane again.
  *
- * The rows that a transaction wrote and locked are noted in the order of the calls, with the
- * subtransaction and a DwTouchKind, which decides when the timer gets a hint.  For locked rows this
- * is after an abort, when the lock has been released, since an executor may have failed to claim
- * the task and have forgotten it.
- *
- * A message whose lease lasts gets no hint, since its entry would stay in memory even if the lease
- * is extended again, or ends.  Instead the timer looks at leases when this lease ends (step V1,
- * timer/lease_watch.c).
+ * Locked rows get their hint after an abort, when the lock has been released, since an executor may
+ * have failed to claim the task and have forgotten it.  A message whose lease lasts gets no hint,
+ * since its entry would stay in memory even if the lease is extended again, or ends.  Instead the
+ * timer looks at leases when this lease ends (step V1, timer/lease_watch.c).
  *
  * The groups of locked and kept rows are noted, too.  An ordered group is held while its first task
  * cannot begin.  A group of messages is held while leases use up its limit (shmem/groups.c).  A
@@ -35,11 +27,7 @@
  */
 #include "postgres.h"
 
-#include "access/htup.h"
 #include "access/xact.h"
-#include "commands/trigger.h"
-#include "executor/spi.h"
-#include "miscadmin.h"
 #include "replication/logicalworker.h"
 #include "replication/worker_internal.h"
 #include "storage/latch.h"
@@ -50,18 +38,11 @@
 #include "utils/resowner.h"
 #include "utils/snapmgr.h"
 
-#include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/inject.h"
 #include "../base/wing.h"
-#include "../rows/catalog.h"
-#include "../rows/task_rows.h"
-#include "../shmem/executors.h"
 #include "../shmem/groups.h"
-#include "../shmem/outcome.h"
-#include "../shmem/queue_limits.h"
 #include "task.h"
-#include "touched.h"
 
 /* Limit for the rows, the groups and the cancelled tasks that a transaction notes individually. */
 #define MAX_HINTS	1024
@@ -117,23 +98,10 @@ static int	ended_size = 0;
 /* True if the transaction has committed, and hints must be delivered when its locks are gone. */
 static bool delivers = false;
 
-/* Other effects of the transaction; see the functions that set these variables. */
+/* Other effects of the transaction. */
 static bool more_ended = false;	/* cancelled tasks that are not in ended */
 static bool more_groups = false;	/* groups that are not in groups */
-static bool all_touched = false;
-static bool extension_created = false;
-static bool prepared_ended = false;
-static bool roles_dropped = false;
-static bool control_changed = false;
-static bool leases_changed = false;
-
-/* Are tasks of another origin (that came with a copy of another database) left? */
-static enum
-{
-	UNARMED_NO_NEWS,
-	UNARMED_LEFT,
-	UNARMED_NONE_LEFT
-}			unarmed_news = UNARMED_NO_NEWS;
+static int	effects = 0;		/* a set of DwEffect */
 static char prepare_gid[201];	/* GIDSIZE of access/xact.h, plus 1 */
 
 /* Stands for no lane.  No lane has this generation, so the timer reads all lanes. */
@@ -240,38 +208,23 @@ dw_touch_ended(int64 id, DwOutcome outcome)
 	ended[nended++] = (Ended) {id, outcome, GetCurrentSubTransactionId()};
 }
 
-/*
- * Notes that plain SQL in this transaction may have written any rows.  At the end of the
- * transaction, the timer reads all lanes again.
- */
+/* Notes an effect on more than single rows. */
 void
-dw_touch_all(void)
+dw_touch(DwEffect effect)
 {
-	(void) dw_my_database();
-	all_touched = true;
-}
-
-/*
- * Notes that this transaction created the extension.  The commit starts a timer.  Warns if shared
- * memory has no place for the database.
- */
-void
-dw_touch_extension(void)
-{
-	if (dw_my_database() == NULL)
+	if (effect == DW_UNARMED_LEFT || effect == DW_NONE_UNARMED)
+		effects &= ~(DW_UNARMED_LEFT | DW_NONE_UNARMED);
+	effects |= effect;
+	/* roles may be dropped in a database without the extension */
+	if (effect != DW_ROLES_DROPPED && dw_my_database() == NULL && effect == DW_EXTENSION_CREATED)
 		dw_warn_no_place();
-	extension_created = true;
 }
 
-/*
- * Notes that this transaction changes queues, pauses or marks.  The end of the transaction raises
- * control, so that all processes read the tables again.
- */
+/* Does the same for changes of leases of other receivers. */
 void
-dw_touch_control(void)
+dw_touch_leases(void)
 {
-	(void) dw_my_database();
-	control_changed = true;
+	dw_touch(DW_LEASES_CHANGED);
 }
 
 /*
@@ -281,43 +234,7 @@ dw_touch_control(void)
 bool
 dw_control_is_touched(void)
 {
-	return control_changed;
-}
-
-/*
- * Notes that this transaction wrote rows of another origin (left is true), or that
- * delay_wheel.arm() has left no such rows.
- */
-void
-dw_touch_unarmed(bool left)
-{
-	(void) dw_my_database();
-	unarmed_news = left ? UNARMED_LEFT : UNARMED_NONE_LEFT;
-}
-
-/* Notes that this transaction dropped roles.  Its commit informs all timers. */
-void
-dw_touch_roles(void)
-{
-	roles_dropped = true;
-}
-
-/*
- * Notes that this transaction ends a prepared transaction, which has left rows in
- * delay_wheel_data.prepared.
- */
-void
-dw_touch_prepared(void)
-{
-	prepared_ended = true;
-}
-
-/* Notes that this transaction changes leases of other receivers: leases must be counted again. */
-void
-dw_touch_leases(void)
-{
-	(void) dw_my_database();
-	leases_changed = true;
+	return (effects & DW_CONTROL_CHANGED) != 0;
 }
 
 /* Notes the name by which this transaction is about to be prepared. */
@@ -338,9 +255,8 @@ forget_touched(void)
 	ended = NULL;
 	ntouched = touched_size = ntouched_in_time = nlows = lows_size = nended = ended_size = 0;
 	ngroups = groups_size = 0;
-	delivers = more_ended = more_groups = all_touched = extension_created = false;
-	prepared_ended = roles_dropped = control_changed = leases_changed = false;
-	unarmed_news = UNARMED_NO_NEWS;
+	delivers = more_ended = more_groups = false;
+	effects = 0;
 	prepare_gid[0] = '\0';
 	dw_tables_being_written = false;
 	dw_my_database_unpin();
@@ -469,14 +385,18 @@ find_place_late(bool committed)
 {
 	/* our rows are visible before we look for the place */
 	pg_memory_barrier();
-	all_touched = dw_my_database_find() != NULL;
-	if (!all_touched && committed)
+	if (dw_my_database_find() != NULL)
+	{
+		effects |= DW_ALL_TOUCHED;
+		return true;
+	}
+	if (committed)
 	{
 		pg_atomic_write_u32(&dw_shared->turned_away, 1);
 		pg_memory_barrier();
 		dw_wake_launcher();
 	}
-	return all_touched;
+	return false;
 }
 
 /*
@@ -489,7 +409,7 @@ tell_waiters(DwDatabase *db, bool committed)
 	dw_each_wing(wing, end_committed)
 		for (int i = 0; i < nended && committed; i++)
 			wing->end_committed(db, ended[i].id, ended[i].outcome);
-	if (control_changed || prepared_ended || all_touched || more_ended)
+	if (more_ended || (effects & (DW_CONTROL_CHANGED | DW_PREPARED_ENDED | DW_ALL_TOUCHED)) != 0)
 		dw_wings_doubt_ends(db);
 }
 
@@ -502,10 +422,10 @@ tell_at_once(bool committed)
 {
 	DwDatabase *db;
 
-	if (committed && roles_dropped)
+	if (committed && (effects & DW_ROLES_DROPPED) != 0)
 		dw_roles_dropped();
-	if (ntouched == 0 && ngroups == 0 && nlows == 0 && nended == 0 && !all_touched &&
-		!extension_created && !control_changed && !leases_changed && unarmed_news == UNARMED_NO_NEWS)
+	if (ntouched == 0 && ngroups == 0 && nlows == 0 && nended == 0 &&
+		(effects & ~DW_ROLES_DROPPED) == 0)
 		return false;
 	if (dw_my_pinned_database() == NULL && !find_place_late(committed))
 		return false;
@@ -513,7 +433,7 @@ tell_at_once(bool committed)
 
 	DW_INJECT("commit-visible");
 	/* a prepared transaction may have changed queues, pauses or marks */
-	if (control_changed || prepared_ended)
+	if ((effects & (DW_CONTROL_CHANGED | DW_PREPARED_ENDED)) != 0)
 	{
 		dw_control_raise(&db->timer_news);
 		dw_wake_timer(db, DW_AWAKE);
@@ -547,28 +467,29 @@ deliver_all(bool committed)
 		needed = Min(needed, at);
 	}
 	release_groups(db, InvalidSubTransactionId);
-	if (all_touched)
+	if ((effects & DW_ALL_TOUCHED) != 0)
 	{
 		dw_reload_ask(&db->timer_news, PG_INT64_MIN);
 		needed = DW_AWAKE;
 	}
 	/* plain SQL and prepared transactions note nothing about groups */
-	if (all_touched || prepared_ended)
+	if ((effects & (DW_ALL_TOUCHED | DW_PREPARED_ENDED)) != 0)
 		dw_news_tell(&db->timer_news, DW_NEWS_GROUPS);
-	if (committed && unarmed_news != UNARMED_NO_NEWS)
-		dw_unarmed_set(&db->timer_news, unarmed_news == UNARMED_LEFT);
-	if (prepared_ended)
+	if (committed && (effects & (DW_UNARMED_LEFT | DW_NONE_UNARMED)) != 0)
+		dw_unarmed_set(&db->timer_news, (effects & DW_UNARMED_LEFT) != 0);
+	if ((effects & DW_PREPARED_ENDED) != 0)
 	{
 		dw_news_tell(&db->timer_news, DW_NEWS_PREPARED);
 		needed = DW_AWAKE;
 	}
 	/* plain SQL and prepared transactions may have changed leases, too */
-	if (committed && (leases_changed || all_touched || prepared_ended) && dw_limits_doubt_leases(db))
+	if (committed && (effects & (DW_LEASES_CHANGED | DW_ALL_TOUCHED | DW_PREPARED_ENDED)) != 0 &&
+		dw_limits_doubt_leases(db))
 	{
 		dw_news_tell(&db->timer_news, DW_NEWS_EXECUTORS);
 		needed = DW_AWAKE;
 	}
-	if (committed && extension_created)
+	if (committed && (effects & DW_EXTENSION_CREATED) != 0)
 	{
 		/* a timer that has just found no extension ends, and a new timer must start */
 		dw_news_tell(&db->timer_news, DW_NEWS_CREATED);
@@ -640,7 +561,8 @@ ended_in_subtransaction(void)
 static bool
 has_touched(void)
 {
-	return ntouched > 0 || nlows > 0 || nended > 0 || all_touched || control_changed;
+	return ntouched > 0 || nlows > 0 || nended > 0 ||
+		(effects & (DW_ALL_TOUCHED | DW_CONTROL_CHANGED)) != 0;
 }
 
 /*
@@ -682,7 +604,7 @@ write_prepared(void)
 {
 	DwCatalog	cat;
 
-	if (ntouched == 0 && nlows == 0 && !all_touched && !control_changed)
+	if (ntouched == 0 && nlows == 0 && (effects & (DW_ALL_TOUCHED | DW_CONTROL_CHANGED)) == 0)
 		return;
 	/* this transaction may have dropped the extension */
 	if (!dw_catalog_lookup(&cat))
@@ -699,7 +621,7 @@ write_prepared(void)
 		write_prepared_row(same ? lane->owner : InvalidOid, lane->queue, lane->priority,
 						   lows[i].due);
 	}
-	if (all_touched || control_changed)
+	if ((effects & (DW_ALL_TOUCHED | DW_CONTROL_CHANGED)) != 0)
 		write_prepared_row(InvalidOid, 0, 0, DT_NOBEGIN);
 	PopActiveSnapshot();
 	/* noted after the rows were written, see note_nameless_end() */
@@ -733,8 +655,8 @@ note_nameless_end(void)
 	nameless = pg_atomic_read_u32(&db->timer_news.nameless);
 	if (nameless == 0 || !dw_catalog_lookup(&cat))
 		return;
-	dw_touch_all();
-	dw_touch_control();
+	dw_touch(DW_ALL_TOUCHED);
+	dw_touch(DW_CONTROL_CHANGED);
 	PushActiveSnapshot(GetTransactionSnapshot());
 	/* a process that prepares later raises nameless after it has written its rows */
 	if (!dw_prepared_is_open(""))
@@ -819,8 +741,7 @@ touched_subxact_callback(SubXactEvent event, SubTransactionId subid,
 	dw_tables_being_written = false;
 
 	/* this subtransaction may have armed the tasks of another origin */
-	if (unarmed_news == UNARMED_NONE_LEFT)
-		unarmed_news = UNARMED_NO_NEWS;
+	effects &= ~DW_NONE_UNARMED;
 
 	/* ids of subtransactions grow, so ids from subid on belong to this subtransaction */
 	while (ntouched > 0 && touched[ntouched - 1].subid >= subid)
@@ -892,9 +813,9 @@ dw_accept_replicated(TriggerData *trigger, HeapTuple row)
 		return true;
 	origin = SPI_getbinval(row, desc, SPI_fnumber(desc, "origin"), &isnull);
 	if (!isnull && DatumGetInt64(origin) == dw_origin_stamp())
-		dw_touch_all();
+		dw_touch(DW_ALL_TOUCHED);
 	else
-		dw_touch_unarmed(true);
+		dw_touch(DW_UNARMED_LEFT);
 	return true;
 }
 
@@ -981,6 +902,6 @@ dw_lane_if_any(Oid owner, int16 queue, int16 priority)
 
 	if (find_or_enter_lane(owner, queue, priority, &lane))
 		return lane;
-	dw_touch_all();
+	dw_touch(DW_ALL_TOUCHED);
 	return no_lane;
 }

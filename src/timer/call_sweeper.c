@@ -14,9 +14,8 @@
 
 #include "../base/clock.h"
 #include "../base/worker.h"
-#include "../rows/catalog.h"
 #include "../shmem/shared.h"
-#include "../task/marks.h"
+#include "../task/task.h"
 #include "timer.h"
 
 /* Pause after a sweeper has ended to free its background worker, in microseconds. */

@@ -13,9 +13,6 @@
 #include "utils/snapmgr.h"
 
 #include "../base/clock.h"
-#include "../rows/catalog.h"
-#include "../rows/scans.h"
-#include "../rows/task_rows.h"
 #include "../shmem/groups.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
@@ -66,7 +63,7 @@ read_ended(Relation rel, void *arg)
 {
 	Look	   *look = arg;
 	DwDatabase *db = look->db;
-	DwLeaseScan *scan;
+	SysScanDesc scan;
 	HeapTuple	tuple;
 	int			n = 0;
 
@@ -74,7 +71,7 @@ read_ended(Relation rel, void *arg)
 		return false;
 	look->next = DW_NEVER;
 	scan = dw_lease_scan_begin(rel, look->from, GetActiveSnapshot());
-	while ((tuple = dw_lease_scan_next(scan)) != NULL)
+	while ((tuple = systable_getnext_ordered(scan, ForwardScanDirection)) != NULL)
 	{
 		DwTaskKey	key;
 		DwHint		hint;

@@ -35,9 +35,6 @@
 #include "../base/wing.h"
 #include "../base/worker.h"
 #include "../ring/ring.h"
-#include "../rows/catalog.h"
-#include "../rows/scans.h"
-#include "../rows/task_rows.h"
 #include "../shmem/groups.h"
 #include "../shmem/shared.h"
 #include "timer.h"
@@ -163,7 +160,7 @@ static bool
 enter_lanes_of_table(Relation rel)
 {
 	int64		origin = dw_origin_stamp();
-	DwLaneScan *scan = dw_lanes_scan_begin(rel, &discovery.reached, GetActiveSnapshot());
+	DwRowScan *scan = dw_lanes_scan_begin(rel, &discovery.reached, GetActiveSnapshot());
 	int64		began = dw_uptime();
 	DwTaskKey	key;
 	bool		visible;
@@ -191,7 +188,7 @@ enter_lanes_of_table(Relation rel)
 			break;
 		}
 	}
-	dw_lane_scan_end(scan);
+	dw_row_scan_end(scan);
 	return ended;
 }
 
@@ -312,7 +309,7 @@ forget_prepared(void)
 
 /* Returns true if the row read last is a leased message, which lease_watch.c will add. */
 static bool
-is_left_to_lease_watch(const DwLane *lane, DwLaneScan *scan, TimestampTz due)
+is_left_to_lease_watch(const DwLane *lane, DwRowScan *scan, TimestampTz due)
 {
 	/* a row that has been due for some time has no lease, and need not be read */
 	return lane->external && due > dw_now() - LEASE_SLACK_US && dw_lane_scan_is_leased(scan) &&
@@ -337,7 +334,7 @@ static TimestampTz
 scan_lane(Relation rel, DwLane *lane, TimestampTz to)
 {
 	DwTaskKey	key = dw_lane_begin(lane);
-	DwLaneScan *scan;
+	DwRowScan *scan;
 	int64		began = dw_uptime();
 	TimestampTz first_left = DW_NEVER;
 	bool		visible;
@@ -376,14 +373,14 @@ scan_lane(Relation rel, DwLane *lane, TimestampTz to)
 		if (pause || dw_near_is_behind(lane, entry.due) ||
 			dw_lane_held(lane) >= Max(dw_near_limit() / 4 * 3, 1))
 		{
-			dw_lane_scan_end(scan);
+			dw_row_scan_end(scan);
 			return lane->cursor_due;
 		}
 		if (!is_left_to_lease_watch(lane, scan, key.due))
 		{
 			if (!dw_near_add_hard(lane, &entry, tid))
 			{
-				dw_lane_scan_end(scan);
+				dw_row_scan_end(scan);
 				return lane->cursor_due;
 			}
 			dw_loaded_note(&key);
@@ -392,7 +389,7 @@ scan_lane(Relation rel, DwLane *lane, TimestampTz to)
 		lane->cursor_id = key.id + 1;
 		first_left = DW_NEVER;
 	}
-	dw_lane_scan_end(scan);
+	dw_row_scan_end(scan);
 
 	/* all tasks up to the end of the window are in memory */
 	if (lane->cursor_due < to)

@@ -29,13 +29,9 @@
 #include "../base/wing.h"
 #include "../base/worker.h"
 #include "../ring/ring.h"
-#include "../rows/catalog.h"
-#include "../rows/scans.h"
-#include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../shmem/groups.h"
 #include "../shmem/shared.h"
-#include "../task/marks.h"
 #include "../task/task.h"
 #include "timer.h"
 
@@ -164,7 +160,7 @@ record_orphan(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 static void
 move_to_failed(Relation rel, Slice *slice)
 {
-	DwLaneScan *scan = dw_lane_scan_begin(rel, &reached, GetActiveSnapshot());
+	DwRowScan *scan = dw_lane_scan_begin(rel, &reached, GetActiveSnapshot());
 	int64		began = dw_uptime();
 	DwTaskKey	key;
 
@@ -195,7 +191,7 @@ move_to_failed(Relation rel, Slice *slice)
 		else if (result == TM_BeingModified)
 			rows_locked = true;
 	}
-	dw_lane_scan_end(scan);
+	dw_row_scan_end(scan);
 }
 
 /* Begins to move the tasks of an orphan. */

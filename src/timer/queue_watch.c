@@ -27,7 +27,7 @@
 #include "../shmem/groups.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
-#include "../task/queues.h"
+#include "../task/task.h"
 #include "timer.h"
 
 /* Microseconds before the next try after an error. */
@@ -53,12 +53,7 @@ set_queue(DwQueue *place, const DwDeclaredQueue *queue)
 	place->group_max_running = queue->group_max_running;
 	place->group_rate = queue->group_rate;
 	place->group_order = queue->group_order != DW_ORDER_NONE;
-	place->defaults = (DwQueueDefaults) {
-		.timeout = queue->timeout,
-		.max_attempts = queue->max_attempts,
-		.retry_delay = queue->retry_delay,
-		.lease = queue->lease
-	};
+	place->defaults = queue->defaults;
 	place->external = queue->external;
 	place->receive_timeout = queue->receive_timeout;
 	place->notifies = queue->notify_channel != NULL;

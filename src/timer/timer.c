@@ -28,8 +28,6 @@
 #include "../base/compat.h"
 #include "../ending/ending.h"
 #include "../ring/ring.h"
-#include "../rows/catalog.h"
-#include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../shmem/groups.h"
 #include "../shmem/shared.h"

@@ -21,8 +21,7 @@
 #include "../base/settings.h"
 #include "../base/worker.h"
 #include "../ring/ring.h"
-#include "../rows/catalog.h"
-#include "../rows/task_rows.h"
+#include "../rows/rows.h"
 #include "../shmem/shared.h"
 
 extern PGDLLEXPORT void dw_timer_main(Datum number);
