@@ -38,7 +38,6 @@
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../shmem/groups.h"
-#include "../shmem/outcome.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
 #include "../task/marks.h"

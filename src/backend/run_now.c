@@ -41,7 +41,6 @@
 #include "../rows/scans.h"
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
-#include "../shmem/outcome.h"
 #include "../shmem/shared.h"
 #include "../statement/statement.h"
 #include "../task/marks.h"

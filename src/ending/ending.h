@@ -20,7 +20,6 @@
 #include "../rows/task_finder.h"
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
-#include "../shmem/outcome.h"
 #include "../shmem/shared.h"
 #include "../task/task.h"
 

@@ -22,7 +22,7 @@
 #include "../rows/catalog.h"
 #include "../rows/more.h"
 #include "../rows/task_rows.h"
-#include "../shmem/outcome.h"
+#include "../shmem/parts.h"
 #include "../task/options.h"
 #include "../task/queues.h"
 #include "../task/task.h"

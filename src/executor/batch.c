@@ -27,7 +27,6 @@
 #include "../base/wing.h"
 #include "../rows/task_finder.h"
 #include "../shmem/groups.h"
-#include "../shmem/outcome.h"
 #include "../shmem/shared.h"
 #include "../statement/statement.h"
 #include "../task/task.h"

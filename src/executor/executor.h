@@ -23,7 +23,6 @@
 #include "../rows/catalog.h"
 #include "../rows/more.h"
 #include "../shmem/executors.h"
-#include "../shmem/outcome.h"
 #include "../shmem/shared.h"
 #include "../statement/statement.h"
 #include "../task/task.h"

@@ -58,7 +58,6 @@
 #include "../rows/more.h"
 #include "../shmem/executors.h"
 #include "../shmem/groups.h"
-#include "../shmem/outcome.h"
 #include "../shmem/shared.h"
 #include "../statement/statement.h"
 #include "../task/queues.h"

@@ -46,7 +46,6 @@
 #include "../rows/catalog.h"
 #include "../rows/more.h"
 #include "../rows/task_rows.h"
-#include "../shmem/outcome.h"
 #include "../shmem/shared.h"
 #include "../statement/statement.h"
 #include "../task/queues.h"

@@ -36,7 +36,6 @@
 #include "../rows/more.h"
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
-#include "../shmem/outcome.h"
 #include "../shmem/shared.h"
 #include "../task/task.h"
 #include "recurring.h"

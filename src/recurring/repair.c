@@ -31,7 +31,6 @@
 #include "../rows/more.h"
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
-#include "../shmem/outcome.h"
 #include "../shmem/shared.h"
 #include "../sweeper/sweeper.h"
 #include "../task/marks.h"

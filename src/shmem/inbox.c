@@ -16,7 +16,7 @@
 
 #include "../base/clock.h"
 #include "../base/settings.h"
-#include "inbox.h"
+#include "parts.h"
 
 Size
 dw_inbox_bytes(void)

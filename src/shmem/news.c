@@ -15,7 +15,7 @@
 #include "storage/block.h"
 
 #include "../base/clock.h"
-#include "news.h"
+#include "parts.h"
 
 /*---- To the timer ----*/
 

@@ -17,7 +17,7 @@
 
 #include "port/pg_bitutils.h"
 
-#include "outcome.h"
+#include "parts.h"
 
 /* A histogram has 2^sub_bits buckets for each power of two. */
 #define SUB_BITS		3

@@ -19,7 +19,7 @@
 
 #include "../base/clock.h"
 #include "../base/compat.h"
-#include "process.h"
+#include "parts.h"
 
 /* Initializes the state: no process exists, and none was registered before. */
 void

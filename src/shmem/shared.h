@@ -31,12 +31,7 @@
 #include "utils/timestamp.h"
 
 #include "../ring/ring.h"
-#include "inbox.h"
-#include "logins.h"
-#include "news.h"
-#include "outcome.h"
-#include "process.h"
-#include "rollbacks.h"
+#include "parts.h"
 
 /* Length of a bitmap with one bit for each lane, in words of 64 bits. */
 #define DW_LANE_WORDS	((dw_max_lanes + 63) / 64)

@@ -22,8 +22,6 @@
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
-#include "../shmem/logins.h"
-#include "../shmem/outcome.h"
 #include "../shmem/shared.h"
 #include "../statement/statement.h"
 

@@ -58,7 +58,6 @@
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../shmem/groups.h"
-#include "../shmem/outcome.h"
 #include "../shmem/queue_limits.h"
 #include "task.h"
 #include "touched.h"

@@ -13,7 +13,6 @@
 #include "access/htup.h"
 #include "commands/trigger.h"
 
-#include "../shmem/outcome.h"
 #include "../shmem/shared.h"
 
 /* The effect of a transaction on a row, which decides when the timer gets a hint of the row. */

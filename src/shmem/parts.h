@@ -1,22 +1,175 @@
 /*-------------------------------------------------------------------------
  *
- * news.h
- *	  Messages from other processes to timer and sweeper of a database.
+ * parts.h
+ *	  The parts of a database in shared memory, each with the functions that may change it.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef DW_NEWS_H
-#define DW_NEWS_H
+#ifndef DW_PARTS_H
+#define DW_PARTS_H
 
 #include "postgres.h"
 
 #include "datatype/timestamp.h"
 #include "port/atomics.h"
 #include "storage/block.h"
+#include "storage/itemptr.h"
+#include "storage/spin.h"
 
 #include "../base/clock.h"
 
-/*---- To the timer ----*/
+/*---- Lacks: since when a process could not start a background worker, see starts.c ----*/
+
+/*
+ * Only a lack that lasts this long, in us, is reported.  Shorter lacks are normal: a worker that
+ * has just ended occupies its place until the postmaster notices the end.  During a shutdown,
+ * timers end before the launcher and cannot be started again.
+ */
+#define DW_LACK_LASTS_US	(USECS_PER_SEC / 10)
+
+/* All times are by dw_uptime().  All fields are atomics, which processes read without a lock. */
+typedef struct DwLack
+{
+	pg_atomic_uint64 since;		/* when a start was first refused; 0 if no worker is lacking */
+	pg_atomic_uint64 seen;		/* when the waiting process last checked whether it has the turn */
+} DwLack;
+
+/* Reasons to start a background worker. */
+typedef enum DwStart
+{
+	DW_START_TIMER = 0,
+	DW_START_OTHER,				/* executor, sweeper, or timer that looks into a new database */
+	DW_STARTS
+} DwStart;
+
+/* Pauses of the process that has the turn.  Times are by dw_uptime(). */
+typedef struct DwStartPause
+{
+	pg_atomic_uint64 retry_at;	/* when the process tries again */
+	pg_atomic_uint64 us;		/* last pause; 0: since then a worker was free, or has ended */
+	pg_atomic_uint64 turn_ended_at; /* when this process last ended the turn of another process */
+} DwStartPause;
+
+static inline void
+dw_lack_init(DwLack *lack)
+{
+	pg_atomic_init_u64(&lack->since, 0);
+	pg_atomic_init_u64(&lack->seen, 0);
+}
+
+/* Returns when the start was first refused, by dw_uptime(), or 0 if no worker is lacking. */
+static inline int64
+dw_lack_since(const DwLack *lack)
+{
+	return (int64) pg_atomic_read_u64((pg_atomic_uint64 *) &lack->since);
+}
+
+/* Returns true if the lack must be reported. */
+static inline bool
+dw_lack_lasts(const DwLack *lack)
+{
+	int64		since = dw_lack_since(lack);
+
+	return since != 0 && dw_uptime() - since >= DW_LACK_LASTS_US;
+}
+
+/*---- process.c: the published state of timers, sweepers and the launcher ----*/
+
+/*
+ * A process that has not answered for this time, in us, is silent, and named in views and the log.
+ * A silent process may be stopped (SIGSTOP, a debugger, a frozen cgroup), or wait for an event that
+ * never comes.
+ */
+#define DW_SILENT_US	(5 * USECS_PER_SEC)
+
+typedef enum DwProcessState
+{
+	DW_PROCESS_NONE = 0,
+	DW_PROCESS_STARTING,		/* registered, but not connected yet */
+	DW_PROCESS_RUNNING
+} DwProcessState;
+
+/* How the last process ended. */
+typedef enum DwProcessEnd
+{
+	DW_PROCESS_FAILED = 0,		/* by an error, or without a known reason */
+	DW_PROCESS_FINISHED,		/* by itself, or at the request of another process */
+	DW_PROCESS_MADE_WAY,		/* to free its background worker */
+	DW_PROCESS_RESTS,			/* it rests: it had no work, and a new process is started for the
+								 * next work */
+	DW_PROCESS_NOTED			/* its end was handled */
+} DwProcessEnd;
+
+/* The table lock protects all fields that are not atomics. */
+typedef struct DwProcess
+{
+	DwProcessState state;
+	DwProcessEnd end;			/* how the last process ended; set while no process runs */
+	DwLack		lack;			/* the process is needed, but no background worker was free; for the
+								 * launcher: a timer that looks into a database is needed */
+	pid_t		pid;
+	int64		started;		/* when it was registered, by dw_uptime() */
+	pg_atomic_uint32 proc;		/* dw_my_proc() if the process can be woken, or 0 */
+	pg_atomic_uint32 calls;		/* number of calls (wake-ups) */
+
+	/*
+	 * These atomics show whether the process answers.  Other processes read them without the lock.
+	 * The process itself writes "began" and "sleep_until".
+	 */
+	pg_atomic_uint64 sleep_until;	/* DW_AWAKE while the process does not sleep; the timer
+									 * publishes this, and then looks for work again */
+	pg_atomic_uint64 began;		/* when the process woke, or last looked for work, by dw_uptime() */
+	pg_atomic_uint64 called;	/* first call since "began", by dw_uptime(); 0: none */
+	pg_atomic_uint64 told;		/* when the silence was last logged, by dw_uptime(); 0: never */
+} DwProcess;
+
+extern void dw_process_init(DwProcess *process);
+extern void dw_process_starts(DwProcess *process);
+extern void dw_process_set_state(DwProcess *process, DwProcessState state);
+extern void dw_process_takes_over(DwProcess *process);
+extern void dw_process_publish(DwProcess *process);
+extern void dw_process_withdraw(DwProcess *process);
+extern void dw_process_is_lost(DwProcess *process);
+extern void dw_process_ends(DwProcess *process, DwProcessEnd end);
+extern DwProcessEnd dw_process_take_end(DwProcess *process);
+extern bool dw_process_wake(DwProcess *process);
+extern void dw_process_sleeps(DwProcess *process, TimestampTz until);
+extern uint32 dw_process_looks(DwProcess *process);
+extern int64 dw_process_silent_for(DwProcess *process);
+
+/* Returns true if the process can be woken. */
+static inline bool
+dw_process_is_there(DwProcess *process)
+{
+	return pg_atomic_read_u32(&process->proc) != 0;
+}
+
+/* Returns true if the last process went to rest, and none has started since.  Takes no lock. */
+static inline bool
+dw_process_rests(const DwProcess *process)
+{
+	return process->state == DW_PROCESS_NONE && process->end == DW_PROCESS_RESTS;
+}
+
+/* Returns true if the former process went to rest.  Called while a process runs. */
+static inline bool
+dw_process_follows_rest(const DwProcess *process)
+{
+	return process->end == DW_PROCESS_RESTS;
+}
+
+/*
+ * Returns how often the process was woken.  The latch alone is not enough, since PostgreSQL resets
+ * it when the process waits for a lock or a buffer.  So a process reads this number before it looks
+ * for work, and sleeps only if the number is the same afterwards.
+ */
+static inline uint32
+dw_process_calls(DwProcess *process)
+{
+	return pg_atomic_read_u32(&process->calls);
+}
+
+/*---- news.c: messages to the timer of a database ----*/
 
 /* Flags.  Any process sets them.  The process that acts on a flag clears the flag. */
 typedef enum DwNews
@@ -243,7 +396,7 @@ dw_nameless_forget(DwTimerNews *news, uint32 nameless)
 	(void) pg_atomic_compare_exchange_u32(&news->nameless, &nameless, 0);
 }
 
-/*---- To the sweeper, and its published state ----*/
+/*---- news.c: messages to the sweeper, and its published state ----*/
 
 /* Flags of the sweeper. */
 typedef enum DwSweeperFlag
@@ -390,4 +543,185 @@ dw_history_unlocked(DwSweeperNews *news)
 	(void) dw_atomic_take(&news->history_locked_since);
 }
 
-#endif							/* DW_NEWS_H */
+/*---- inbox.c: hints of sessions to the timer about tasks ----*/
+
+/* A reference to a lane.  The reference is stale if the lane's generation has changed. */
+typedef struct DwLaneRef
+{
+	uint16		index;
+	uint32		generation;
+} DwLaneRef;
+
+/*
+ * A hint: a session that committed a task gives the timer the task's key and TID.  A hint may come
+ * twice or be wrong.  This is harmless, since the executor that takes the task reads the row.  If a
+ * hint is lost, the session must request a reload of the lane instead.
+ */
+typedef struct DwHint
+{
+	TimestampTz due;
+	int64		id;
+	ItemPointerData tid;
+	uint16		loads;			/* low bits of the number of the last load whose snapshot may miss
+								 * the row, see timer/loaded.c */
+	DwLaneRef	lane;
+} DwHint;
+
+/* A ring buffer of dw_inbox_size hints. */
+typedef struct DwInbox
+{
+	slock_t		lock;
+	uint32		head;			/* index of the oldest hint */
+	uint32		count;
+	DwHint		hints[FLEXIBLE_ARRAY_MEMBER];
+} DwInbox;
+
+extern Size dw_inbox_bytes(void);
+extern void dw_inbox_init(DwInbox *inbox);
+extern bool dw_inbox_push(DwInbox *inbox, const DwHint *hint, bool *crowded);
+extern uint32 dw_inbox_drain(DwInbox *inbox, DwHint *hints, uint32 max);
+extern bool dw_inbox_is_empty(DwInbox *inbox);
+
+/*---- inbox.c: the last problem of a database, for the view status ----*/
+
+typedef struct DwProblem
+{
+	slock_t		lock;
+	TimestampTz at;
+	char		text[256];		/* empty if no problem has occurred */
+	int			plain;			/* length of the part that quotes no error message */
+} DwProblem;
+
+extern void dw_problem_init(DwProblem *problem);
+extern void dw_problem(DwProblem *problem, const char *text);
+extern void dw_problem_quoting(DwProblem *problem, const char *text, const char *quoted);
+extern TimestampTz dw_problem_read(DwProblem *problem, char *text, Size size, bool all);
+
+/*---- outcome.c: outcomes of tasks and attempts, and their counters ----*/
+
+/* Outcome of a task or an attempt. */
+typedef enum DwOutcome
+{
+	DW_NOT_ENDED = 0,			/* the task is pending, or runs */
+	DW_DONE,					/* its SQL has run, and was committed */
+	DW_FAILED,					/* the last attempt failed: a row of failed_task was written */
+	DW_RETRIED,					/* an attempt failed, and the task was put back */
+	DW_SKIPPED,					/* not run: it was too late */
+	DW_CANCELLED				/* cancelled, and not run */
+} DwOutcome;
+
+#define DW_OUTCOMES		(DW_CANCELLED + 1)
+
+/* Numbers of tasks or attempts, by DwOutcome.  Processes count without a lock. */
+typedef struct DwCounters
+{
+	pg_atomic_uint64 n[DW_OUTCOMES];
+} DwCounters;
+
+extern void dw_counters_init(DwCounters *counters);
+extern uint64 dw_counted(DwCounters *counters, DwOutcome outcome);
+extern uint64 dw_count(DwCounters *counters, DwOutcome outcome, uint64 n);
+
+/* Names of outcomes for users; NULL for DW_NOT_ENDED. */
+extern const char *const dw_outcome_names[];
+
+/*---- outcome.c: histograms that show how late tasks start ----*/
+
+#define DW_LATENESS_BUCKETS	512
+#define DW_LANE_BUCKETS		64
+
+/* Histogram of the lateness of a database's tasks, in microseconds. */
+typedef struct DwLateness
+{
+	pg_atomic_uint64 max;
+	pg_atomic_uint64 buckets[DW_LATENESS_BUCKETS];
+} DwLateness;
+
+/* Histogram of the lateness of a lane's tasks, in microseconds. */
+typedef struct DwLaneLateness
+{
+	pg_atomic_uint64 max;
+	pg_atomic_uint32 buckets[DW_LANE_BUCKETS];
+} DwLaneLateness;
+
+extern void dw_lateness_init(DwLateness *lateness);
+extern void dw_count_lateness(DwLateness *lateness, uint64 us);
+extern uint64 dw_lateness_below(DwLateness *lateness, uint64 us);
+extern double dw_lateness_percentile(DwLateness *lateness, double fraction);
+
+extern void dw_lane_lateness_init(DwLaneLateness *lateness);
+extern void dw_count_lane_lateness(DwLaneLateness *lateness, uint64 us);
+extern void dw_lane_lateness_add(DwLaneLateness *sum, DwLaneLateness *lateness);
+extern double dw_lane_lateness_percentile(DwLaneLateness *lateness, double fraction);
+
+/*---- rollbacks.c: messages whose receivers were rolled back ----*/
+
+/*
+ * This number of rollbacks in a row has no consequence for a message.  Often the message is not the
+ * cause of a rollback, for example in a deployment.  After one more rollback the message is
+ * received alone.
+ */
+#define DW_ROLLBACKS_FREE	2
+
+/* Maximum number of messages whose rollbacks are counted. */
+#define DW_ROLLBACKS	1024
+/* Maximum number of messages that are left to the sweeper. */
+#define DW_TO_SETTLE	256
+
+/* All fields are atomics: sessions write them in callbacks at the end of a transaction. */
+typedef struct DwRollbacks
+{
+	struct
+	{
+		pg_atomic_uint64 id;	/* id of a message; 0: free */
+		pg_atomic_uint32 n;		/* number of rollbacks of its receivers in a row */
+	}			seen[DW_ROLLBACKS];	/* index: id % DW_ROLLBACKS */
+	pg_atomic_uint64 to_settle[DW_TO_SETTLE];	/* ids; 0: free */
+} DwRollbacks;
+
+extern void dw_rollbacks_init(DwRollbacks *rollbacks);
+extern uint32 dw_rollback_note(DwRollbacks *rollbacks, int64 id);
+extern uint32 dw_rollbacks_of(DwRollbacks *rollbacks, int64 id);
+extern void dw_rollback_forget(DwRollbacks *rollbacks, int64 id);
+extern bool dw_rollback_hand_over(DwRollbacks *rollbacks, int64 id);
+extern int64 dw_rollback_to_settle(DwRollbacks *rollbacks);
+extern void dw_rollback_settled(DwRollbacks *rollbacks, int64 id);
+
+/*---- logins.c: server settings that affect how a task's text is read ----*/
+
+/* The settings; see task/login.c. */
+typedef enum DwLoginSetting
+{
+	DW_SEARCH_PATH,
+	DW_DATE_STYLE,
+	DW_INTERVAL_STYLE,
+	DW_TIME_ZONE,
+	DW_ABBREVIATIONS,
+	DW_MONETARY,
+	DW_XML_OPTION,
+	DW_ARRAY_NULLS,
+	DW_STRINGS,
+	DW_NULL_EQUALS,
+	DW_LOGIN_SETTINGS			/* number of settings */
+} DwLoginSetting;
+
+extern const char *const dw_login_settings[DW_LOGIN_SETTINGS];
+
+/* Size of the buffer for a value.  Longer values are not stored. */
+#define DW_LOGIN_VALUE	256
+
+typedef struct DwLogins
+{
+	slock_t		lock;
+	char		values[DW_LOGIN_SETTINGS][DW_LOGIN_VALUE];	/* values of the server; the launcher
+															 * writes them under the lock */
+	bool		known[DW_LOGIN_SETTINGS];	/* true if values[i] is valid; under the lock, too */
+	pg_atomic_uint64 changes;	/* incremented after a change of server, role or database
+								 * settings */
+} DwLogins;
+
+extern void dw_logins_init(DwLogins *logins);
+extern void dw_logins_publish(DwLogins *logins);
+extern bool dw_logins_server_value(DwLogins *logins, DwLoginSetting setting, char *value);
+
+#endif							/* DW_PARTS_H */
