@@ -57,9 +57,7 @@ request_memory(void *unused)
 					   .ptr = (void **) &dw_databases);
 	dw_lanes_request();
 	dw_owners_request();
-	dw_committing_request();
-	dw_writers_request();
-	dw_receivers_request();
+	dw_published_request();
 	dw_group_places_request();
 	dw_crashes_request();
 	dw_each_wing(wing, request_memory)
@@ -148,9 +146,7 @@ init_memory(void *unused)
 
 	dw_lanes_init();
 	dw_owners_init();
-	dw_committing_init();
-	dw_writers_init();
-	dw_receivers_init();
+	dw_published_init();
 	dw_each_wing(wing, memory_is_ready)
 		wing->memory_is_ready();
 	dw_crashes_init();

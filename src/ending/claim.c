@@ -331,7 +331,7 @@ publish_xid(DwExecutor *me)
 {
 	if (me == NULL)
 	{
-		dw_receiver_publish(GetTopTransactionId());
+		dw_xid_publish(DW_RECEIVING, GetTopTransactionId());
 		return;
 	}
 	if (pg_atomic_read_u32(&me->xid) != InvalidTransactionId)

@@ -263,7 +263,7 @@ typedef struct DwDatabase
 	dlist_head	blocked_owners;	/* owners with ready tasks that get no executor; owners that lack a
 								 * background worker come first */
 	TimestampTz blocked_until;	/* no blocked owner tries again before this time */
-	uint32		awaiting;		/* number of sessions that wait for a message, see receivers.c */
+	uint32		awaiting;		/* number of sessions that wait for a message, see published.c */
 	uint32		notifying;		/* number of declared queues with a channel */
 	int			queue_places;	/* all queues of the database are before this index in dw_queues */
 	int32		group_opened;	/* lane in which the end of a task has opened a group, see
@@ -531,18 +531,22 @@ extern bool dw_silent_next(DwDatabase *db, uint32 *position, DwSilent *found);
 extern void dw_silence_report(DwDatabase *db);
 extern void dw_silence_report_timer(DwDatabase *db);
 
-/*---- committing.c: transactions that are visible but hold locks ----*/
+/*---- published.c: what each process publishes about its transaction ----*/
 
-extern void dw_committing_request(void);
-extern void dw_committing_init(void);
-extern void dw_committing_publish(TransactionId xid);
-extern void dw_committing_withdraw(void);
+/* Kinds of published transactions. */
+typedef enum DwPublished
+{
+	DW_COMMITTING = 0,			/* it becomes visible while it holds locks */
+	DW_RECEIVING				/* it has received messages */
+} DwPublished;
+
+#define DW_PUBLISHED	(DW_RECEIVING + 1)
+
+extern void dw_published_request(void);
+extern void dw_published_init(void);
+extern void dw_xid_publish(DwPublished as, TransactionId xid);
+extern void dw_xid_withdraw(DwPublished as);
 extern void dw_committing_wait(void);
-
-/*---- writers.c: transactions that may still commit tasks, and the owners of these tasks ----*/
-
-extern void dw_writers_request(void);
-extern void dw_writers_init(void);
 extern void dw_writers_install(void);
 extern void dw_writes_for(Oid owner);
 extern bool dw_is_writer(VirtualTransactionId vxid, Oid *owner);
