@@ -429,7 +429,7 @@ start_timer(int number)
 	bool		registered = dw_start_may_be_tried(lack_of(number), DW_START_TIMER);
 
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-	dw_process_starts(&db->timer);
+	dw_process_set_state(&db->timer, DW_PROCESS_STARTING);
 	/* the timer does not rest now: it reads all news that sessions have stored before */
 	dw_rest_publish(&db->timer_news, DW_AWAKE);
 	db->absent = false;

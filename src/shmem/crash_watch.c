@@ -19,11 +19,7 @@
 
 #include "access/parallel.h"
 #include "executor/executor.h"
-#include "miscadmin.h"
-#include "storage/ipc.h"
-#include "storage/spin.h"
 
-#include "../base/clock.h"
 #include "../base/inject.h"
 #include "executors.h"
 

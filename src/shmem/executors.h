@@ -10,10 +10,6 @@
 
 #include "postgres.h"
 
-#include "datatype/timestamp.h"
-#include "storage/itemptr.h"
-
-#include "../ring/ring.h"
 #include "shared.h"
 
 /*

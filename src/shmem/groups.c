@@ -63,12 +63,8 @@
 #include "postgres.h"
 
 #include "common/hashfn.h"
-#include "miscadmin.h"
 #include "port/pg_bitutils.h"
-#include "storage/shmem.h"
-#include "storage/spin.h"
 
-#include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/settings.h"
 #include "groups.h"

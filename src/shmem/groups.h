@@ -10,15 +10,8 @@
 
 #include "postgres.h"
 
-#include "datatype/timestamp.h"
-#include "lib/ilist.h"
-#include "lib/pairingheap.h"
-#include "storage/itemptr.h"
-
-#include "../ring/ring.h"
 #include "executors.h"
 #include "queue_limits.h"
-#include "shared.h"
 
 /*---- groups.c: the places of groups in shared memory ----*/
 

@@ -14,7 +14,6 @@
 #include "mb/pg_wchar.h"
 #include "storage/shmem.h"
 
-#include "../base/clock.h"
 #include "../base/settings.h"
 #include "parts.h"
 

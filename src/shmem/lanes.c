@@ -16,11 +16,6 @@
  */
 #include "postgres.h"
 
-#include "miscadmin.h"
-#include "storage/shmem.h"
-#include "utils/hsearch.h"
-
-#include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/settings.h"
 #include "groups.h"

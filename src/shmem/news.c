@@ -12,9 +12,6 @@
  */
 #include "postgres.h"
 
-#include "storage/block.h"
-
-#include "../base/clock.h"
 #include "parts.h"
 
 /*---- To the timer ----*/

@@ -15,12 +15,6 @@
  */
 #include "postgres.h"
 
-#include "lib/ilist.h"
-#include "miscadmin.h"
-#include "storage/shmem.h"
-#include "utils/hsearch.h"
-
-#include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/settings.h"
 #include "executors.h"

@@ -10,8 +10,6 @@
 
 #include "postgres.h"
 
-#include "datatype/timestamp.h"
-#include "port/atomics.h"
 #include "storage/block.h"
 #include "storage/itemptr.h"
 #include "storage/spin.h"
@@ -124,7 +122,6 @@ typedef struct DwProcess
 } DwProcess;
 
 extern void dw_process_init(DwProcess *process);
-extern void dw_process_starts(DwProcess *process);
 extern void dw_process_set_state(DwProcess *process, DwProcessState state);
 extern void dw_process_takes_over(DwProcess *process);
 extern void dw_process_publish(DwProcess *process);

@@ -11,10 +11,6 @@
  */
 #include "postgres.h"
 
-#include "port/atomics.h"
-#include "storage/lwlock.h"
-
-#include "../base/clock.h"
 #include "../base/settings.h"
 #include "shared.h"
 

@@ -14,10 +14,6 @@
  */
 #include "postgres.h"
 
-#include "miscadmin.h"
-#include "storage/latch.h"
-
-#include "../base/clock.h"
 #include "../base/compat.h"
 #include "parts.h"
 
@@ -36,22 +32,17 @@ dw_process_init(DwProcess *process)
 	pg_atomic_init_u64(&process->told, 0);
 }
 
-/* Notes that the caller is about to register the process.  Needs the table lock exclusively. */
-void
-dw_process_starts(DwProcess *process)
-{
-	process->state = DW_PROCESS_STARTING;
-	process->started = dw_uptime();
-}
-
 /*
- * Sets the state: DW_PROCESS_RUNNING, or DW_PROCESS_NONE if no background worker was free.  Needs
- * the table lock exclusively.
+ * Sets the state: DW_PROCESS_STARTING if the caller is about to register the process, and then
+ * DW_PROCESS_RUNNING, or DW_PROCESS_NONE if no background worker was free.  Needs the table lock
+ * exclusively.
  */
 void
 dw_process_set_state(DwProcess *process, DwProcessState state)
 {
 	process->state = state;
+	if (state == DW_PROCESS_STARTING)
+		process->started = dw_uptime();
 }
 
 /* Notes that this process has started, and will connect.  Needs the table lock exclusively. */

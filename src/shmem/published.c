@@ -3,8 +3,8 @@
  * published.c
  *	  What each process publishes: its transaction, and the queues for which it waits.
  *
- * Run by all processes.  Each process has one element of an array.  It writes its element, and other
- * processes read all elements.
+ * Run by all processes.  Each process writes its element of an array, and other processes read all
+ * elements.
  *
  * Committing: touched.c publishes a transaction that has touched tasks and changed catalogs, before
  * it becomes visible, and until its locks are released.  COMMIT PREPARED publishes a prepared
@@ -19,8 +19,8 @@
  * other sessions, received messages are running, like a task that an executor has claimed.  No
  * process waits for the end of a receiver's transaction, since it may be open for a long time.
  *
- * Writing: a transaction stores the owner of its tasks for the marks of delay_cancel_all() (sweep.c,
- * README.md).  Most transactions write tasks of only one role.
+ * Writing: a transaction stores the owner of its tasks for the marks of delay_cancel_all()
+ * (sweep.c, README.md).  Most transactions write tasks of only one role.
  *
  * Waiting: a session can wait for a message of several queues.  DwQueue.waiting counts the waiting
  * sessions.  A session looks for a message and registers under the ready lock.  Messages become
@@ -133,7 +133,7 @@ my_process(void)
 	return &published->processes[dw_my_proc() - 1];
 }
 
-/*---- Transactions that are visible but hold locks, and transactions that have received messages ----*/
+/*---- Transactions that are visible but hold locks, or that have received messages ----*/
 
 /*
  * Publishes a top-level transaction: before its commit is visible (DW_COMMITTING, step N1), or
@@ -329,8 +329,8 @@ is_task_table(Relation rel)
 
 /*
  * ExecutorStart hook: notes that a statement of plain SQL on the task table may write tasks of any
- * role, at its start, after the check of rights.  For COPY and apply workers a row trigger notes the
- * role, a moment after the task's number was drawn.
+ * role, at its start, after the check of rights.  For COPY and apply workers a row trigger notes
+ * the role, a moment after the task's number was drawn.
  */
 static void
 note_writing_query(QueryDesc *query, int flags)

@@ -26,10 +26,6 @@
  */
 #include "postgres.h"
 
-#include "datatype/timestamp.h"
-#include "storage/lwlock.h"
-
-#include "../base/clock.h"
 #include "../base/settings.h"
 #include "queue_limits.h"
 

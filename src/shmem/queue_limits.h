@@ -10,8 +10,6 @@
 
 #include "postgres.h"
 
-#include "datatype/timestamp.h"
-
 #include "shared.h"
 
 /*---- queue_limits.c: rates, which limit how many tasks start in a period ----*/

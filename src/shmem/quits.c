@@ -17,8 +17,6 @@
  */
 #include "postgres.h"
 
-#include "miscadmin.h"
-
 #include "../base/errors.h"
 #include "executors.h"
 

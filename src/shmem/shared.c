@@ -17,13 +17,8 @@
 
 #include "catalog/pg_authid.h"
 #include "common/hashfn.h"
-#include "datatype/timestamp.h"
-#include "miscadmin.h"
-#include "port/atomics.h"
-#include "storage/lwlock.h"
 #include "utils/acl.h"
 
-#include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/settings.h"
 #include "shared.h"

@@ -20,12 +20,10 @@
 
 #include "postgres.h"
 
-#include "datatype/timestamp.h"
 #include "lib/ilist.h"
 #include "lib/pairingheap.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
-#include "storage/itemptr.h"
 #include "storage/lock.h"
 #include "storage/lwlock.h"
 #include "utils/timestamp.h"

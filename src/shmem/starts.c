@@ -25,11 +25,6 @@
  */
 #include "postgres.h"
 
-#include "miscadmin.h"
-#include "port/atomics.h"
-#include "storage/lwlock.h"
-
-#include "../base/clock.h"
 #include "../base/settings.h"
 #include "executors.h"
 

@@ -18,10 +18,7 @@
 #include "postgres.h"
 
 #include "storage/fd.h"
-#include "storage/shmem.h"
-#include "storage/spin.h"
 
-#include "../base/clock.h"
 #include "../base/compat.h"
 #include "executors.h"
 
