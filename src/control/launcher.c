@@ -636,7 +636,7 @@ serve_place(int number, bool *starting, int64 *look_again)
 		db->absent = true;
 		LWLockRelease(dw_shared->table_lock);
 		dw_executors_end(db, InvalidOid);
-		dw_crashes_forget_database(db->oid);
+		dw_notes_forget_database(db->oid);
 		wanted = false;
 	}
 	if (db->absent)

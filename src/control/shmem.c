@@ -59,7 +59,6 @@ request_memory(void *unused)
 	dw_owners_request();
 	dw_published_request();
 	dw_group_places_request();
-	dw_crashes_request();
 	dw_each_wing(wing, request_memory)
 		wing->request_memory();
 #ifdef DW_INJECTION
@@ -113,7 +112,6 @@ init_memory(void *unused)
 	pg_atomic_init_u32(&dw_shared->unlooked, InvalidOid);
 	pg_atomic_init_u64(&dw_shared->unlooked_at, 0);
 	pg_atomic_init_u64(&dw_shared->clock_was, (uint64) PG_INT64_MIN);
-	pg_atomic_init_u32(&dw_shared->nquits, 0);
 	if (!pg_strong_random(&dw_shared->salt, sizeof(dw_shared->salt)))
 		dw_shared->salt = (uint64) dw_now();
 	dw_logins_init(&dw_shared->logins);

@@ -60,7 +60,7 @@ has_crashed(const DwExecutor *e)
 static void
 look_back(int code, Datum arg)
 {
-	if (MyProcPid != PostmasterPid || dw_suspects == NULL)
+	if (MyProcPid != PostmasterPid || dw_shared == NULL)
 		return;
 	/* exit code 0 means an ordered stop, which blames no task */
 	for (int i = 0; code != 0 && i < max_worker_processes; i++)
@@ -222,7 +222,7 @@ begin_helping(void)
 static void
 start_helping_query(QueryDesc *query, int flags)
 {
-	if (IsParallelWorker() && dw_suspects != NULL)
+	if (IsParallelWorker() && dw_shared != NULL)
 		begin_helping();
 	if (prev_ExecutorStart)
 		prev_ExecutorStart(query, flags);
@@ -247,9 +247,12 @@ dw_crashes_install(void)
 void
 dw_crashes_init(void)
 {
-	memset(dw_suspects, 0, sizeof(DwSuspects));
-	pg_atomic_init_u32(&dw_suspects->n, 0);
-	SpinLockInit(&dw_suspects->lock);
+	DwNotes    *suspects = &dw_shared->suspects;
+
+	pg_atomic_init_u32(&suspects->used, 0);
+	SpinLockInit(&suspects->lock);
+	pg_atomic_init_u32(&dw_shared->quits.used, 0);
+	SpinLockInit(&dw_shared->quits.lock);
 	on_shmem_exit(look_back, (Datum) 0);
 	/* a single-user process does not read the file, since no postmaster would write it again */
 	if (MyProcPid == PostmasterPid)
@@ -257,9 +260,9 @@ dw_crashes_init(void)
 	/* this server may be a copy, and the file may come from the original server */
 	if (dw_shared->recovered)
 	{
-		memset(dw_suspects->suspects, 0, sizeof(dw_suspects->suspects));
-		pg_atomic_write_u32(&dw_suspects->n, 0);
+		memset(suspects->notes, 0, sizeof(suspects->notes));
+		pg_atomic_write_u32(&suspects->used, 0);
 	}
-	else if (pg_atomic_read_u32(&dw_suspects->n) > 0)
-		dw_suspects->careful_until = dw_uptime() + CAREFUL_US;
+	else if (pg_atomic_read_u32(&suspects->used) > 0)
+		dw_shared->careful_until = dw_uptime() + CAREFUL_US;
 }

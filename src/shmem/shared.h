@@ -288,16 +288,24 @@ typedef enum DwStale
 	DW_STALE_END				/* the executor takes no further task */
 } DwStale;
 
-/* Maximum number of notes of tasks that ended their executor. */
-#define DW_MAX_QUITS	64
+#define DW_MAX_NOTES	64
 
-/* A note of a task that ended its executor, see quits.c. */
-typedef struct DwQuit
+/* A note of a task. */
+typedef struct DwNote
 {
+	int			n;				/* number of crashes, or kind of a quit; 0: this note is free */
 	Oid			database;
-	bool		stopped;		/* a session had asked to stop the task */
-	int64		id;				/* id of the task; 0: this note is free */
-} DwQuit;
+	int64		id;
+	TimestampTz at;				/* time of the last crash, or of the quit */
+} DwNote;
+
+/* Notes of tasks that have crashed the server, or have ended their executor, see suspects.c. */
+typedef struct DwNotes
+{
+	pg_atomic_uint32 used;		/* number of notes in use; also read without the lock */
+	slock_t		lock;
+	DwNote		notes[DW_MAX_NOTES];
+} DwNotes;
 
 /* The part of shared memory that does not belong to one database or to an array. */
 typedef struct DwShared
@@ -326,9 +334,10 @@ typedef struct DwShared
 	bool		recovered;		/* recovery has ended on this server, see copies/recovery.c; written
 								 * by postmaster and launcher */
 	DwLogins	logins;			/* settings of new sessions */
-	DwQuit		quits[DW_MAX_QUITS]; /* table lock */
-	uint32		next_quit;		/* index of the next note to overwrite, modulo DW_MAX_QUITS */
-	pg_atomic_uint32 nquits;	/* number of notes in use */
+	DwNotes		suspects;
+	DwNotes		quits;
+	int64		careful_until;	/* dw_crashes_are_recent() is true before this time, by dw_uptime();
+								 * 0: never; set only by the postmaster */
 	int32		free_lane;		/* first of the list of free lanes */
 	int32		free_owner;		/* first of the list of free owners */
 	uint32		nlanes;			/* lanes in use */

@@ -65,7 +65,7 @@ static uint32 wait_event = 0;
 static void
 tidy_crashes(DwDatabase *db)
 {
-	int64		ids[DW_MAX_SUSPECTS];
+	int64		ids[DW_MAX_NOTES];
 	int			n = dw_crashes_list(db->oid, dw_now() - USECS_PER_HOUR, ids);
 	Relation	rel;
 
@@ -93,12 +93,10 @@ give_database_back(int code, Datum arg)
 	dw_process_ends(&db->timer, ends_as == DW_PROCESS_FAILED && dw_worker_terminated() ?
 					DW_PROCESS_FINISHED : ends_as);
 	db->absent = dw_extension_gone;
-	if (dw_extension_gone)
-		dw_quits_forget_database(db->oid);
 	LWLockRelease(dw_shared->table_lock);
 	dw_quota_update();
 	if (dw_extension_gone)
-		dw_crashes_forget_database(db->oid);
+		dw_notes_forget_database(db->oid);
 	/* the next timer notes its own lacks */
 	dw_lack_ends(&db->executors_lack);
 	dw_lack_ends(&db->sweeper.lack);
