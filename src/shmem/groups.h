@@ -31,6 +31,15 @@ typedef enum DwGroupState
 	DW_GROUP_ASLEEP				/* has ready tasks, but may begin none before wakes_at */
 } DwGroupState;
 
+/* Due tasks of a group that were left in the table. */
+typedef struct DwGroupLeft
+{
+	uint32		hash;			/* of the group */
+	TimestampTz due;			/* the first key; DW_NEVER if there are none */
+	int64		id;
+	TimestampTz until;			/* the last due time */
+} DwGroupLeft;
+
 /*
  * The place of a group in a lane: the group's ready tasks, and the number of its running tasks.
  * The place is in use while the group has ready or running tasks, or while the group's rate is in
@@ -47,9 +56,7 @@ typedef struct DwGroup
 	uint32		count;			/* ready tasks */
 	DwEntry		first;			/* the first ready task; see groups.c, "Where rows are" */
 	DwList		more;			/* the other ready tasks */
-	TimestampTz left_due;		/* first key of due tasks that were left in the table: */
-	int64		left_id;		/* left_due is DW_NEVER if there are none */
-	TimestampTz left_until;		/* the last due time of these tasks */
+	DwGroupLeft left;			/* its other due tasks */
 	bool		is_hungry;		/* the group is in DwLaneGroups.hungry */
 	dlist_node	hunger;			/* link in DwLaneGroups.hungry */
 	DwRateUse	rate_use;		/* use of the group's rate; the latest value of all siblings is
@@ -83,15 +90,6 @@ typedef enum DwGroupAdded
 	DW_GROUP_NO_PLACE,			/* no place for the group is free */
 	DW_GROUP_NO_MEMORY			/* the pool has no chunk for the entry */
 } DwGroupAdded;
-
-/* Tasks of a group that were left in the table. */
-typedef struct DwGroupLeft
-{
-	uint32		hash;			/* of the group */
-	TimestampTz due;			/* the first key */
-	int64		id;
-	TimestampTz until;			/* the last due time */
-} DwGroupLeft;
 
 /* Data of a group for the view "groups". */
 typedef struct DwGroupCopy

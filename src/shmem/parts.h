@@ -181,10 +181,9 @@ typedef enum DwNews
 								 * delay_wheel_data.prepared */
 	DW_NEWS_ROLES,				/* a role was dropped: the timer must look for its lanes */
 	DW_NEWS_GROUPS,				/* the reason for the hold of some group may be gone */
-	DW_NEWS_REST				/* few workers are free: the timer must rest if it can */
+	DW_NEWS_REST,				/* few workers are free: the timer must rest if it can */
+	DW_NEWS_FLAGS				/* number of flags */
 } DwNews;
-
-#define DW_NEWS_FLAGS	(DW_NEWS_REST + 1)
 
 /* Shows whether a timer can end for a while. */
 typedef enum DwCanRest
@@ -202,8 +201,8 @@ typedef enum DwCanRest
 typedef enum DwRestart
 {
 	DW_RESTART_NONE = 0,
-	DW_RESTART_SOON,			/* settings have changed; done at most once a second */
-	DW_RESTART_NOW				/* the database has become a template, or the clock was set */
+	DW_RESTART_SOON = 1,		/* settings have changed; done at most once a second */
+	DW_RESTART_NOW = 2			/* the database has become a template, or the clock was set */
 } DwRestart;
 
 /* All fields are atomics: sessions write them in commit callbacks. */
@@ -223,7 +222,7 @@ typedef struct DwTimerNews
 	pg_atomic_uint32 flags[DW_NEWS_FLAGS];	/* by DwNews */
 	pg_atomic_uint32 control;	/* incremented when a change of a queue, a pause or a mark of
 								 * delay_cancel_all() was committed */
-	pg_atomic_uint32 restart;	/* a DwRestart */
+	pg_atomic_uint32 restart;	/* bits of DwRestart */
 	pg_atomic_uint32 starving;	/* owners that get an executor only if another executor ends */
 	pg_atomic_uint32 newcomer;	/* 1: one of them is a newcomer, for which a short turn ends, too */
 	pg_atomic_uint32 nameless;	/* maximum of prepared transactions with unknown names */
@@ -233,7 +232,6 @@ typedef struct DwTimerNews
 
 extern void dw_timer_news_init(DwTimerNews *news);
 extern bool dw_rest_end_ask(DwTimerNews *news, TimestampTz needed, bool *earlier);
-extern void dw_restart_ask(DwTimerNews *news, DwRestart restart);
 extern bool dw_starving_take(DwTimerNews *news, bool for_newcomer);
 extern void dw_unarmed_set(DwTimerNews *news, bool met);
 extern void dw_unarmed_look(DwTimerNews *news);
@@ -341,11 +339,20 @@ dw_reload_asked(DwTimerNews *news)
 	return dw_atomic_read(&news->reload_from);
 }
 
+/* Requests a restart.  An earlier request stays. */
+static inline void
+dw_restart_ask(DwTimerNews *news, DwRestart restart)
+{
+	pg_atomic_fetch_or_u32(&news->restart, restart);
+}
+
 /* Returns the most urgent restart that was requested. */
 static inline DwRestart
 dw_restart_asked(DwTimerNews *news)
 {
-	return (DwRestart) pg_atomic_read_u32(&news->restart);
+	uint32		asked = pg_atomic_read_u32(&news->restart);
+
+	return (asked & DW_RESTART_NOW) != 0 ? DW_RESTART_NOW : (DwRestart) asked;
 }
 
 /* Clears the request.  Called by a new timer, which reads all settings. */
@@ -400,10 +407,9 @@ typedef enum DwSweeperFlag
 {
 	DW_LOOK_FOR_MARKS = 0,		/* the sweeper must look again for marks */
 	DW_LOOK_AT_RECURRING,		/* the sweeper must check the next runs of recurring tasks */
-	DW_SWEEPER_RESTS			/* the sweeper has a long pause, and can end */
+	DW_SWEEPER_RESTS,			/* the sweeper has a long pause, and can end */
+	DW_SWEEPER_FLAGS			/* number of flags */
 } DwSweeperFlag;
-
-#define DW_SWEEPER_FLAGS	(DW_SWEEPER_RESTS + 1)
 
 /* Jobs of the sweeper that are requested for a time. */
 typedef enum DwJob
@@ -415,10 +421,9 @@ typedef enum DwJob
 	DW_JOB_NOTIFY,				/* notify channels of queues, see leases.c */
 	DW_JOB_PERIODS,				/* delete keys whose time of uniqueness is over, see aged_rows.c */
 	DW_JOB_AUDIT,				/* delete old rows of the audit, see aged_rows.c */
-	DW_JOB_LOCAL				/* check tasks due at a local time, see local_times.c */
+	DW_JOB_LOCAL,				/* check tasks due at a local time, see local_times.c */
+	DW_JOBS						/* number of jobs */
 } DwJob;
-
-#define DW_JOBS		(DW_JOB_LOCAL + 1)
 
 /* Maximum number of pids in the view, of transactions for which the sweeper waits. */
 #define DW_SWEEP_WAITS	16

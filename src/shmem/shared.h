@@ -544,10 +544,9 @@ extern void dw_silence_report_timer(DwDatabase *db);
 typedef enum DwPublished
 {
 	DW_COMMITTING = 0,			/* it becomes visible while it holds locks */
-	DW_RECEIVING				/* it has received messages */
+	DW_RECEIVING,				/* it has received messages */
+	DW_PUBLISHED				/* number of kinds */
 } DwPublished;
-
-#define DW_PUBLISHED	(DW_RECEIVING + 1)
 
 extern void dw_published_request(void);
 extern void dw_published_init(void);
