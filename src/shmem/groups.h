@@ -161,14 +161,11 @@ dw_entry_set_group(DwEntry *entry, uint32 hash)
 	entry->offset = DW_ENTRY_GROUP;
 }
 
-/*
- * Returns true if no task may be taken out of the lane's ready list now.  Ignores a time too far
- * ahead, since it was stored before the clock was set back.
- */
+/* Returns true if no task may be taken out of the lane's ready list now. */
 static inline bool
 dw_groups_rest(const DwLane *lane, TimestampTz now)
 {
-	return lane->groups.rests_until > now && lane->groups.rests_until <= now + USECS_PER_SEC;
+	return dw_is_ahead(lane->groups.rests_until, now, USECS_PER_SEC);
 }
 
 /* Returns true if the entry stores its group's hash in place of the row's TID. */

@@ -92,13 +92,6 @@ lane_bucket_of(uint64 us)
 	return Max(Min(bucket, DW_LANE_BUCKETS - 1), 0);
 }
 
-/* Returns the middle of a lane's bucket, in microseconds. */
-static double
-lane_bucket_value(int bucket)
-{
-	return bucket_value(bucket + 1, LANE_SUB_BITS) * LANE_UNIT_US;
-}
-
 void
 dw_lateness_init(DwLateness *lateness)
 {
@@ -176,7 +169,7 @@ dw_lane_lateness_percentile(DwLaneLateness *lateness, double fraction)
 	{
 		seen += pg_atomic_read_u32(&lateness->buckets[i]);
 		if (seen >= fraction * total)
-			return Min(lane_bucket_value(i), max);
+			return Min(bucket_value(i + 1, LANE_SUB_BITS) * LANE_UNIT_US, max);
 	}
 	return max;
 }

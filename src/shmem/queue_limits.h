@@ -29,6 +29,16 @@ typedef struct DwRateUse
 	int64		start_fraction; /* next_start's fraction of a microsecond, in units of 1 / starts */
 } DwRateUse;
 
+/*
+ * Returns true if the time is still ahead.  Ignores a time that is ahead by more than "most" us,
+ * since it was stored before the clock was set back.
+ */
+static inline bool
+dw_is_ahead(TimestampTz time, TimestampTz now, int64 most)
+{
+	return time > now && time <= now + most;
+}
+
 extern TimestampTz dw_rate_next(const DwRate *rate, const DwRateUse *use, TimestampTz now);
 extern TimestampTz dw_rate_unused_at(const DwRate *rate, const DwRateUse *use);
 extern void dw_rate_start(const DwRate *rate, DwRateUse *use, TimestampTz now);

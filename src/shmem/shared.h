@@ -447,8 +447,6 @@ dw_lane_held(const DwLane *lane)
 	return lane->waiting + dw_ready_count(lane);
 }
 
-/*---- places.c: places of databases ----*/
-
 extern void dw_database_init(DwDatabase *db);
 
 extern DwDatabase *dw_database_find(Oid database);
