@@ -56,7 +56,6 @@ request_memory(void *unused)
 					   .size = mul_size(dw_max_databases, dw_database_size()),
 					   .ptr = (void **) &dw_databases);
 	dw_lanes_request();
-	dw_owners_request();
 	dw_published_request();
 	dw_group_places_request();
 	dw_each_wing(wing, request_memory)
@@ -143,7 +142,6 @@ init_memory(void *unused)
 	}
 
 	dw_lanes_init();
-	dw_owners_init();
 	dw_published_init();
 	dw_each_wing(wing, memory_is_ready)
 		wing->memory_is_ready();

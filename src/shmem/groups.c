@@ -228,27 +228,18 @@ new_place(DwLane *lane, uint32 hash, bool by_reserve)
 		group = &places[table->free];
 		table->free = group->next;
 		table->nfree--;
-		group->lane = lane - dw_lanes;
-		group->hash = hash;
-		group->has_siblings = false;
+		*group = (DwGroup) {
+			.lane = lane - dw_lanes, .hash = hash, .hold_us = HOLD_LEAST, .next = *bucket
+		};
 		for (int32 i = *bucket; i != NO_PLACE; i = places[i].next)
 			if (is_of_group(&places[i], lane, hash))
 				places[i].has_siblings = group->has_siblings = true;
-		group->next = *bucket;
 		*bucket = group - places;
 	}
 	SpinLockRelease(&table->lock);
 	if (group == NULL)
 		return NULL;
-	group->state = DW_GROUP_IDLE;
-	group->running = group->count = 0;
-	group->is_hungry = group->is_new = false;
 	forget_left(group);
-	group->held_until = group->tried_id = 0;
-	group->held_full = false;
-	group->changes = 0;
-	group->hold_us = HOLD_LEAST;
-	memset(&group->rate_use, 0, sizeof(group->rate_use));
 	dw_list_init(&group->more);
 	dlist_push_tail(&lane->groups.all, &group->of_lane);
 	return group;
@@ -315,7 +306,7 @@ compare_sleepers(const pairingheap_node *a, const pairingheap_node *b, void *arg
 	return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* Initializes the groups of a lane without groups. */
+/* Initializes the groups of a lane without groups; all bytes are 0. */
 void
 dw_lane_groups_init(DwLaneGroups *groups)
 {
@@ -325,10 +316,6 @@ dw_lane_groups_init(DwLaneGroups *groups)
 	dlist_init(&groups->resting);
 	dlist_init(&groups->hungry);
 	groups->asleep.ph_compare = compare_sleepers;
-	groups->asleep.ph_arg = NULL;
-	groups->asleep.ph_root = NULL;
-	groups->entries = groups->nopen = groups->jumps = groups->set_aside = 0;
-	groups->rests_until = 0;
 	groups->rest_us = REST_LEAST;
 }
 

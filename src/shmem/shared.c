@@ -152,7 +152,6 @@ dw_database_init(DwDatabase *db)
 	db->absent = true;
 	db->lanes = DW_NO_LANE;
 	dlist_init(&db->ready_owners);
-	db->newest_owner = NULL;
 	dlist_init(&db->blocked_owners);
 	db->blocked_until = DW_NEVER;
 	db->group_opened = DW_NO_LANE;

@@ -473,7 +473,7 @@ dw_database_is_disabled(DwDatabase *db)
 	return pg_atomic_read_u32(&db->disabled) != 0;
 }
 
-/*---- lanes.c: the table of lanes ----*/
+/*---- lanes.c: the tables of lanes, and of their owners ----*/
 
 extern void dw_lanes_request(void);
 extern void dw_lanes_init(void);
@@ -483,17 +483,15 @@ extern bool dw_lane_enter(DwDatabase *db, Oid owner, int16 queue, int16 priority
 extern bool dw_lane_leave(DwDatabase *db, DwLane *lane);
 extern DwLaneRef dw_lane_ref(DwLane *lane);
 
+extern int	dw_owner_places(void);
+extern DwOwner *dw_owner_find(DwDatabase *db, Oid role);
+extern int32 dw_owner_enter(DwDatabase *db, Oid role);
+extern void dw_owner_leave(DwOwner *owner);
 extern bool dw_owner_has_tasks_elsewhere(Oid owner);
 extern DwHint dw_entry_hint(const DwEntry *entry);
 
-/*---- owners.c: the table of owners of lanes; decides which owners get an executor ----*/
+/*---- owners.c: decides which owners get an executor ----*/
 
-extern int	dw_owner_places(void);
-extern void dw_owners_request(void);
-extern void dw_owners_init(void);
-
-extern int32 dw_owner_enter(DwDatabase *db, Oid role);
-extern void dw_owner_leave(DwOwner *owner);
 extern bool dw_owner_blocked(DwDatabase *db, Oid role, DwBlock reason);
 extern void dw_owner_unblocked(DwDatabase *db, DwOwner *owner);
 extern void dw_owner_lacks_none(DwDatabase *db, DwOwner *owner);
