@@ -276,7 +276,7 @@ dw_get_ring(PG_FUNCTION_ARGS)
 		return (Datum) 0;
 	slots = palloc_extended(sizeof(DwSlot) * dw_slots, MCXT_ALLOC_HUGE);
 	LWLockAcquire(dw_ring_lock(db), LW_SHARED);
-	memcpy(slots, dw_ring_slot(dw_ring(db), 0), sizeof(DwSlot) * dw_slots);
+	memcpy(slots, dw_ring_slot(db->ring, 0), sizeof(DwSlot) * dw_slots);
 	LWLockRelease(dw_ring_lock(db));
 
 	for (int i = 0; i < dw_slots; i++)

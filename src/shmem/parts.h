@@ -174,7 +174,7 @@ typedef enum DwNews
 	DW_NEWS_START = 0,			/* the launcher must start a timer */
 	DW_NEWS_CREATED,			/* like DW_NEWS_START, after CREATE EXTENSION: a timer that has not
 								 * found the extension may be about to end */
-	DW_NEWS_LANES,				/* the bitmap dw_dirty_lanes() is not empty */
+	DW_NEWS_LANES,				/* the bitmap dirty_lanes is not empty */
 	DW_NEWS_EXECUTORS,			/* the timer must check whether executors are needed */
 	DW_NEWS_RIGHTS,				/* blocked owners may try again at once */
 	DW_NEWS_PREPARED,			/* a prepared transaction ended: delete finished rows of

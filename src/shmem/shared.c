@@ -45,31 +45,17 @@ dw_pool_chunks(void)
 	return Max(((Size) dw_ring_memory * 1024) / sizeof(DwChunk), 2);
 }
 
-/* A database's memory: its DwDatabase, inbox, ring and bitmap of dirty lanes, in this order. */
-static Size
-inbox_offset(void)
-{
-	return MAXALIGN(sizeof(DwDatabase));
-}
-
-static Size
-ring_offset(void)
-{
-	return add_size(inbox_offset(), dw_inbox_bytes());
-}
-
-static Size
-dirty_offset(void)
-{
-	return MAXALIGN(add_size(ring_offset(), dw_ring_size(dw_slots)));
-}
-
-/* Returns the bytes of one database with inbox, ring and bitmap.  Needs no shared memory. */
+/*
+ * Returns the bytes of one database: its DwDatabase, inbox, ring and bitmap of dirty lanes, in this
+ * order.  Needs no shared memory.
+ */
 Size
 dw_database_size(void)
 {
-	return CACHELINEALIGN(add_size(dirty_offset(),
-								   mul_size(DW_LANE_WORDS, sizeof(pg_atomic_uint64))));
+	Size		size = add_size(MAXALIGN(sizeof(DwDatabase)), dw_inbox_bytes());
+
+	size = add_size(size, MAXALIGN(dw_ring_size(dw_slots)));
+	return CACHELINEALIGN(add_size(size, mul_size(DW_LANE_WORDS, sizeof(pg_atomic_uint64))));
 }
 
 void
@@ -97,29 +83,6 @@ dw_database_number(DwDatabase *db)
 	return ((char *) db - dw_databases) / dw_shared->database_size;
 }
 
-DwInbox *
-dw_inbox(DwDatabase *db)
-{
-	return (DwInbox *) ((char *) db + inbox_offset());
-}
-
-/* Returns the ring of the database.  The database's ring lock protects the ring. */
-DwRing *
-dw_ring(DwDatabase *db)
-{
-	return (DwRing *) ((char *) db + ring_offset());
-}
-
-/*
- * Returns the bitmap of dirty lanes, which the timer must look at: DW_LANE_WORDS words.  The number
- * of a bit is a lane's index in dw_lanes.
- */
-pg_atomic_uint64 *
-dw_dirty_lanes(DwDatabase *db)
-{
-	return (pg_atomic_uint64 *) ((char *) db + dirty_offset());
-}
-
 /* Returns the ring lock, which protects ring and account.  Each database has one. */
 LWLock *
 dw_ring_lock(DwDatabase *db)
@@ -144,10 +107,16 @@ void
 dw_database_init(DwDatabase *db)
 {
 	char	   *pins = (char *) &db->pins;
-	char	   *behind = pins + sizeof(db->pins);
+	char	   *behind = (char *) (&db->dirty_lanes + 1);
+	char	   *memory = (char *) db + MAXALIGN(sizeof(DwDatabase));
 
 	memset(db, 0, pins - (char *) db);
 	memset(behind, 0, (char *) db + sizeof(DwDatabase) - behind);
+	db->inbox = (DwInbox *) memory;
+	memory += dw_inbox_bytes();
+	db->ring = (DwRing *) memory;
+	memory += MAXALIGN(dw_ring_size(dw_slots));
+	db->dirty_lanes = (pg_atomic_uint64 *) memory;
 	db->oid = InvalidOid;
 	db->absent = true;
 	db->lanes = DW_NO_LANE;
@@ -165,7 +134,7 @@ dw_database_init(DwDatabase *db)
 	dw_lack_init(&db->executors_lack);
 	pg_atomic_init_u32(&db->disabled, 0);
 	pg_atomic_init_u32(&db->waiters, 0);
-	dw_inbox_init(dw_inbox(db));
+	dw_inbox_init(db->inbox);
 	dw_problem_init(&db->problem);
 	pg_atomic_init_u64(&db->executors_told, 0);
 
@@ -174,7 +143,7 @@ dw_database_init(DwDatabase *db)
 	dw_counters_init(&db->counters);
 	dw_lateness_init(&db->lateness);
 	for (int i = 0; i < DW_LANE_WORDS; i++)
-		pg_atomic_init_u64(&dw_dirty_lanes(db)[i], 0);
+		pg_atomic_init_u64(&db->dirty_lanes[i], 0);
 	dw_rollbacks_init(&db->rollbacks);
 }
 
@@ -230,7 +199,7 @@ dw_database_enter(Oid database, bool pin)
 		if (db != NULL)
 		{
 			dw_database_init(db);
-			dw_ring_init(dw_ring(db), dw_slots, dw_tick_us());
+			dw_ring_init(db->ring, dw_slots, dw_tick_us());
 			db->account.owner = database;
 			db->oid = database;
 		}
@@ -370,7 +339,7 @@ dw_lane_dirty(DwDatabase *db, const DwLane *lane)
 	 * full barrier; the flag is set after the bit, since the timer clears the flag before it reads
 	 * bits
 	 */
-	pg_atomic_fetch_or_u64(&dw_dirty_lanes(db)[number / 64], UINT64CONST(1) << (number % 64));
+	pg_atomic_fetch_or_u64(&db->dirty_lanes[number / 64], UINT64CONST(1) << (number % 64));
 	dw_news_tell(&db->timer_news, DW_NEWS_LANES);
 }
 

@@ -238,6 +238,12 @@ typedef struct DwDatabase
 	/* Number of transactions and processes that use this place.  A used place is not given back. */
 	pg_atomic_uint32 pins;
 
+	/* the memory behind this struct; these addresses never change */
+	DwInbox    *inbox;
+	DwRing	   *ring;			/* protected by the ring lock */
+	pg_atomic_uint64 *dirty_lanes;	/* bitmap of DW_LANE_WORDS words: lanes that the timer must look
+									 * at, by their index in dw_lanes */
+
 	/* number of commands that need the database without sessions of delay_wheel, see hold.c */
 	pg_atomic_uint32 holds;
 	pg_atomic_uint32 waiters;	/* number of sessions in delay_wait(), see wait.c */
@@ -366,9 +372,6 @@ extern void dw_require_shared(void);
 
 extern DwDatabase *dw_database(int number);
 extern int	dw_database_number(DwDatabase *db);
-extern DwInbox *dw_inbox(DwDatabase *db);
-extern DwRing *dw_ring(DwDatabase *db);
-extern pg_atomic_uint64 *dw_dirty_lanes(DwDatabase *db);
 extern LWLock *dw_ring_lock(DwDatabase *db);
 extern LWLock *dw_ready_lock(DwDatabase *db);
 

@@ -380,7 +380,7 @@ store_hint(DwDatabase *db, const DwHint *hint, bool many)
 	if (hint->due <= dw_atomic_read(&lane->horizon))
 	{
 		DW_INJECT("commit-before-push");
-		if (!many && dw_inbox_push(dw_inbox(db), hint, &crowded))
+		if (!many && dw_inbox_push(db->inbox, hint, &crowded))
 			return crowded ? DW_AWAKE : hint->due;
 		reload_lane(db, hint->lane, hint->due);
 		return DW_AWAKE;

@@ -329,7 +329,7 @@ static bool
 drain_inbox(void)
 {
 	DwHint		hints[INBOX_SLICE];
-	uint32		n = dw_inbox_drain(dw_inbox(db), hints, INBOX_SLICE);
+	uint32		n = dw_inbox_drain(db->inbox, hints, INBOX_SLICE);
 
 	if (n > 0)
 		DW_INJECT("drain-after-take");
@@ -361,7 +361,7 @@ let_groups_go(void)
 static bool
 anything_new(void)
 {
-	return !dw_inbox_is_empty(dw_inbox(db)) ||
+	return !dw_inbox_is_empty(db->inbox) ||
 		dw_control_read(&db->timer_news) != control_seen ||
 		db->account.quota != quota_seen ||
 		dw_process_calls(&db->timer) != calls_seen ||
