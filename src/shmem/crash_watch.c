@@ -9,9 +9,7 @@
  *
  * A process is "told" if the postmaster sent SIGQUIT to it, or SIGABRT if send_abort_for_crash is
  * on.  A "helper" is a parallel worker of a task's query.  The executor's place counts its helpers.
- *
- * A signal may arrive between any two stores.  The order of the stores ensures that an interruption
- * can lose a suspect, but cannot add a suspect.
+ * The order of stores ensures that a signal between any two of them cannot add a suspect.
  *
  *-------------------------------------------------------------------------
  */
@@ -37,9 +35,7 @@ static emit_log_hook_type prev_emit_log_hook = NULL;
  * Returns true if the executor or a helper has crashed during a task.  A crashed process died
  * without being told to quit, and before other processes were told.
  *
- * The number of helpers is below 0 if a helper was told to quit just when it began or ended.  A
- * process that ignores the signal to quit is not marked as told, but dies after other processes
- * were told.
+ * The number of helpers is below 0 if a helper was told to quit just when it began or ended.
  */
 static bool
 has_crashed(const DwExecutor *e)

@@ -3,13 +3,10 @@
  * lanes.c
  *	  The tables of lanes, and of their owners.
  *
- * Run by all processes.  A lane is one combination of owner, queue and priority in one database.  A
- * session enters a lane (gives it a place in dw_lanes) when it schedules the first task of this
- * combination.  The timer enters a lane when it finds rows of this combination.  If places are
- * short, the timer gives an empty lane back: it increments the lane's generation, which makes
- * references to the former lane stale.
- *
- * A role has a place in dw_owners for each database in which it has lanes or executors.
+ * Run by all processes.  A session enters a lane (gives it a place in dw_lanes) when it schedules
+ * the first task of this combination of owner, queue and priority.  The timer enters a lane when it
+ * finds rows of it.  If places are short, the timer gives an empty lane back: it increments the
+ * lane's generation, which makes references to the former lane stale.
  *
  * The table lock protects the arrays dw_lanes and dw_owners, and their hash table.  The ready lock
  * of the database protects lists and pauses, which executors and the timer change often.
@@ -176,9 +173,8 @@ dw_owner_find(DwDatabase *db, Oid role)
 }
 
 /*
- * Finds or makes the place of a role in this database, and returns its index in dw_owners.
- *
- * The role has the place while it has lanes or executors.  Needs the table lock exclusively.
+ * Finds or makes the place of a role in this database, and returns its index in dw_owners.  Needs
+ * the table lock exclusively.
  */
 int32
 dw_owner_enter(DwDatabase *db, Oid role)

@@ -660,8 +660,7 @@ extern double dw_lane_lateness_percentile(DwLaneLateness *lateness, double fract
 
 /*
  * This number of rollbacks in a row has no consequence for a message.  Often the message is not the
- * cause of a rollback, for example in a deployment.  After one more rollback the message is
- * received alone.
+ * cause of a rollback, for example in a deployment.
  */
 #define DW_ROLLBACKS_FREE	2
 

@@ -6,9 +6,7 @@
  * Run by the launcher, timers and sweepers, and by all processes that wake one of them.  The
  * launcher starts timers, and timers start sweepers.
  *
- * These processes work in rounds: they wake, look for work, do it, and sleep.  silence.c finds a
- * process that does not answer: it has begun no round since a call, it sleeps longer than planned,
- * or its round does not end.
+ * These processes work in rounds: they wake, look for work, do it, and sleep.
  *
  *-------------------------------------------------------------------------
  */
@@ -149,7 +147,8 @@ dw_process_looks(DwProcess *process)
 }
 
 /*
- * Returns for how long the process has been silent, in us, or 0 if it answers or does not exist.
+ * Returns for how long the process has been silent, in us, or 0 if it answers or does not exist: it
+ * has begun no round since a call, it sleeps longer than planned, or its round does not end.
  * Does not take the table lock, since the silent process may hold this lock.
  */
 int64

@@ -111,10 +111,7 @@ typedef struct DwLaneGroups
 #define DW_MIN_PRIORITY	(-9)
 #define DW_MAX_PRIORITY	9
 
-/*
- * A lane: one combination of owner, queue and priority in one database.  Blocks and limits apply to
- * whole lanes, so each lane has its own cursor into the table.
- */
+/* Blocks and limits apply to whole lanes, so each lane has its own cursor into the table. */
 typedef struct DwLane
 {
 	/* identity: table lock */
@@ -182,7 +179,7 @@ typedef struct DwLane
 	DwLaneLateness lateness;
 } DwLane;
 
-/* A role that owns lanes of one database.  A role has a place while it has lanes or executors. */
+/* A role of one database.  It has a place while it has lanes or executors. */
 typedef struct DwOwner
 {
 	/* identity: table lock */

@@ -15,9 +15,8 @@
  * their own session, raise a FATAL error, or ignore their timeout.  After a request to stop the
  * task, the executor always notes a quit.  If a note gets lost, the task is run once more.
  *
- * The postmaster writes the file before it frees shared memory: without a lock, since no other
- * process is left, and without raising errors.  It reads and removes the file when it creates
- * shared memory.  If the postmaster is killed, counts start at zero.
+ * The postmaster writes the file of suspects before it frees shared memory, and reads it when it
+ * creates shared memory.  If the postmaster is killed, counts start at zero.
  *
  *-------------------------------------------------------------------------
  */
@@ -303,8 +302,8 @@ dw_notes_forget_database(Oid database)
 /*---- The file ----*/
 
 /*
- * Writes the file, if there are suspects.  Raises no error, and relies on nothing in shared memory,
- * which may be damaged.  If the write fails, counts start at zero.
+ * Writes the file, if there are suspects.  Takes no lock, since no other process is left.  Raises
+ * no error, and relies on nothing in shared memory, which may be damaged.
  */
 void
 dw_suspects_write_file(void)
@@ -337,10 +336,7 @@ dw_suspects_write_file(void)
 				 errmsg("could not write file \"%s\": %m", FILE_NAME)));
 }
 
-/*
- * Reads the file into the empty array, and removes the file.  Called by the postmaster when it sets
- * up shared memory.
- */
+/* Reads the file into the empty array, and removes the file. */
 void
 dw_suspects_read_file(void)
 {
