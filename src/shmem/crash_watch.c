@@ -16,14 +16,12 @@
 #include "postgres.h"
 
 #include "access/parallel.h"
-#include "executor/executor.h"
 
 #include "../base/inject.h"
 #include "executors.h"
 
 /* The executor of the task for which this parallel worker runs; NULL in other processes. */
 static DwExecutor *volatile helped = NULL;
-static ExecutorStart_hook_type prev_ExecutorStart = NULL;
 static emit_log_hook_type prev_emit_log_hook = NULL;
 
 /* After a start with suspects, dw_crashes_are_recent() is true for this time, in us. */
@@ -187,18 +185,19 @@ end_helping(int code, Datum arg)
 }
 
 /*
- * Counts this parallel worker of a task's query, once, in the place of the executor.
+ * Called before a query begins.  If this process is a parallel worker of a task's query, counts it,
+ * once, in the place of the executor.
  *
  * First sets up the callback and the handlers, which subtract the worker again.  If a signal
  * arrives after "helped" is set and before the worker is counted, the count is too low by one.
  */
-static void
-begin_helping(void)
+void
+dw_crashes_watch_query(void)
 {
 	static bool looked = false;
 	DwExecutor *e;
 
-	if (looked)
+	if (looked || !IsParallelWorker() || dw_shared == NULL)
 		return;
 	looked = true;
 	e = dw_executor_served();
@@ -214,27 +213,7 @@ begin_helping(void)
 	DW_INJECT("helper-is-there");
 }
 
-/* ExecutorStart hook: counts a parallel worker of an executor when the worker begins a query. */
-static void
-start_helping_query(QueryDesc *query, int flags)
-{
-	if (IsParallelWorker() && dw_shared != NULL)
-		begin_helping();
-	if (prev_ExecutorStart)
-		prev_ExecutorStart(query, flags);
-	else
-		standard_ExecutorStart(query, flags);
-}
-
 /*---- Set-up ----*/
-
-/* Installs the ExecutorStart hook.  Called once, by the postmaster. */
-void
-dw_crashes_install(void)
-{
-	prev_ExecutorStart = ExecutorStart_hook;
-	ExecutorStart_hook = start_helping_query;
-}
 
 /*
  * Initializes the suspects from the file, and registers look_back().  Called by the postmaster

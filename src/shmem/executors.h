@@ -185,9 +185,8 @@ extern void dw_notes_forget_database(Oid database);
 
 /*---- crash_watch.c: finds out whether a process was told to quit or has crashed ----*/
 
-extern void dw_crashes_install(void);
 extern void dw_crashes_init(void);
-
+extern void dw_crashes_watch_query(void);
 extern void dw_crashes_watch_signals(void);
 extern void dw_crashes_watch_panics(void);
 

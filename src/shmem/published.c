@@ -45,6 +45,7 @@
 #include "utils/snapmgr.h"
 
 #include "../base/compat.h"
+#include "executors.h"
 #include "queue_limits.h"
 
 /* What a process publishes.  The index is dw_my_proc() - 1. */
@@ -333,10 +334,11 @@ is_task_table(Relation rel)
  * the role, a moment after the task's number was drawn.
  */
 static void
-note_writing_query(QueryDesc *query, int flags)
+note_query(QueryDesc *query, int flags)
 {
 	ListCell   *lc;
 
+	dw_crashes_watch_query();
 	if (prev_executor_start)
 		prev_executor_start(query, flags);
 	else
@@ -348,10 +350,10 @@ note_writing_query(QueryDesc *query, int flags)
 
 /* Installs the hook.  Called once, by the postmaster. */
 void
-dw_writers_install(void)
+dw_published_install(void)
 {
 	prev_executor_start = ExecutorStart_hook;
-	ExecutorStart_hook = note_writing_query;
+	ExecutorStart_hook = note_query;
 }
 
 /*---- Waiting ----*/

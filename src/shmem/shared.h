@@ -549,7 +549,7 @@ extern void dw_published_init(void);
 extern void dw_xid_publish(DwPublished as, TransactionId xid);
 extern void dw_xid_withdraw(DwPublished as);
 extern void dw_committing_wait(void);
-extern void dw_writers_install(void);
+extern void dw_published_install(void);
 extern void dw_writes_for(Oid owner);
 extern bool dw_is_writer(VirtualTransactionId vxid, Oid *owner);
 
