@@ -928,7 +928,7 @@ serve_all(void)
 		serve_place(i, &starting, &look_again);
 	notice_end_of_look();
 
-	if (pg_atomic_read_u32(&dw_shared->turned_away) != 0 && dw_database_place_free())
+	if (pg_atomic_read_u32(&dw_shared->turned_away) != 0 && dw_database_unused() != NULL)
 	{
 		pg_atomic_write_u32(&dw_shared->turned_away, 0);
 		pg_memory_barrier();

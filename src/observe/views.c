@@ -756,7 +756,7 @@ service_state(DwDatabase *db)
 	if (dw_wings_hold(false))
 		return "held";
 	if (db == NULL)
-		return dw_database_place_free() ? "stopped" : "no place";
+		return dw_database_unused() != NULL ? "stopped" : "no place";
 	/* if the timer rests, the launcher must start a timer */
 	if (dw_process_silent_for(timer_rests(db) ? &dw_shared->launcher : &db->timer) > 0)
 		return "silent";

@@ -83,15 +83,6 @@ bucket_value(int bucket, int sub_bits)
 	return (sub_buckets + bucket % sub_buckets + 0.5) * (UINT64CONST(1) << shift);
 }
 
-/* Returns the bucket of a lane's histogram for this lateness. */
-static int
-lane_bucket_of(uint64 us)
-{
-	int			bucket = bucket_of(us / LANE_UNIT_US, LANE_SUB_BITS) - 1;
-
-	return Max(Min(bucket, DW_LANE_BUCKETS - 1), 0);
-}
-
 void
 dw_lateness_init(DwLateness *lateness)
 {
@@ -133,8 +124,11 @@ dw_count_lateness(DwLateness *lateness, uint64 us)
 void
 dw_count_lane_lateness(DwLaneLateness *lateness, uint64 us)
 {
+	int			bucket = bucket_of(us / LANE_UNIT_US, LANE_SUB_BITS) - 1;
+
+	bucket = Max(Min(bucket, DW_LANE_BUCKETS - 1), 0);
 	raise_to(&lateness->max, us);
-	if (pg_atomic_add_fetch_u32(&lateness->buckets[lane_bucket_of(us)], 1) < LANE_COUNT_MAX)
+	if (pg_atomic_add_fetch_u32(&lateness->buckets[bucket], 1) < LANE_COUNT_MAX)
 		return;
 	for (int i = 0; i < DW_LANE_BUCKETS; i++)
 		pg_atomic_write_u32(&lateness->buckets[i], pg_atomic_read_u32(&lateness->buckets[i]) / 2);

@@ -483,14 +483,6 @@ dw_limits_end(DwLane *lane, bool begun)
 
 /*---- Turns ----*/
 
-/* Reserves the queue's turn for this owner. */
-static void
-keep_turn(DwQueue *queue, Oid owner, TimestampTz now)
-{
-	queue->kept_for = owner;
-	queue->kept_until = now + TURN_US;
-}
-
 /* Returns true if the lane's owner has waited long enough for a turn, and could begin a task. */
 static bool
 waits_for_turn(const DwLane *lane, TimestampTz now)
@@ -534,7 +526,8 @@ dw_limits_keep_for_other(DwDatabase *db, const DwLane *lane, TimestampTz now)
 	/* if this owner does not use its turn, another owner is next */
 	longest->waits_since = now;
 	queue->next_turn = now + UNUSED_TURN_US;
-	keep_turn(queue, longest->owner, now);
+	queue->kept_for = longest->owner;
+	queue->kept_until = now + TURN_US;
 	return true;
 }
 
@@ -559,7 +552,8 @@ dw_limits_is_turn(const DwLane *lane, TimestampTz now, TimestampTz *until)
 		return false;
 	}
 	queue->next_turn = now + TURN_US;
-	keep_turn(queue, lane->owner, now);
+	queue->kept_for = lane->owner;
+	queue->kept_until = now + TURN_US;
 	return true;
 }
 

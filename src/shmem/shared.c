@@ -164,20 +164,13 @@ dw_database_find(Oid database)
  * Returns a place for a new database, or NULL.  Skips pinned places: a process may have pinned such
  * a place for the database that had it before.
  */
-static DwDatabase *
-unused_place(void)
+DwDatabase *
+dw_database_unused(void)
 {
 	dw_each_database(db)
 		if (db->oid == InvalidOid && pg_atomic_read_u32(&db->pins) == 0)
 			return db;
 	return NULL;
-}
-
-/* Returns true if a place is free for a new database. */
-bool
-dw_database_place_free(void)
-{
-	return unused_place() != NULL;
 }
 
 /*
@@ -193,7 +186,7 @@ dw_database_enter(Oid database, bool pin)
 	db = dw_database_find(database);
 	if (db == NULL)
 	{
-		db = unused_place();
+		db = dw_database_unused();
 		if (db != NULL)
 		{
 			dw_database_init(db);

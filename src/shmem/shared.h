@@ -456,7 +456,7 @@ extern DwDatabase *dw_database_find_pin(Oid database);
 extern void dw_database_unpin(DwDatabase *db);
 extern bool dw_database_give_back(DwDatabase *db);
 extern void dw_database_set_name(DwDatabase *db, const char *name);
-extern bool dw_database_place_free(void);
+extern DwDatabase *dw_database_unused(void);
 extern void dw_quota_update(void);
 
 /* Returns true if a command needs the database without sessions of delay_wheel. */
