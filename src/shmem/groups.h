@@ -51,13 +51,13 @@ typedef struct DwGroup
 	uint32		hash;			/* hash of the group's name; DW_NO_GROUP: tasks without a group */
 	DwGroupState state;
 	bool		is_new;			/* a newcomer; if the state is DW_GROUP_OPEN, in DwLaneGroups.fresh */
+	bool		is_hungry;		/* the group is in DwLaneGroups.hungry */
 	uint32		running;		/* tasks that executors have taken and not ended, or messages that
 								 * open transactions have taken */
 	uint32		count;			/* ready tasks */
 	DwEntry		first;			/* the first ready task; see groups.c, "Where rows are" */
 	DwList		more;			/* the other ready tasks */
 	DwGroupLeft left;			/* its other due tasks */
-	bool		is_hungry;		/* the group is in DwLaneGroups.hungry */
 	dlist_node	hunger;			/* link in DwLaneGroups.hungry */
 	DwRateUse	rate_use;		/* use of the group's rate; the latest value of all siblings is
 								 * valid */
