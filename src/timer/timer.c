@@ -93,10 +93,10 @@ give_database_back(int code, Datum arg)
 	dw_process_ends(&db->timer, ends_as == DW_PROCESS_FAILED && dw_worker_terminated() ?
 					DW_PROCESS_FINISHED : ends_as);
 	db->absent = dw_extension_gone;
-	LWLockRelease(dw_shared->table_lock);
-	dw_quota_update();
 	if (dw_extension_gone)
 		dw_notes_forget_database(db->oid);
+	LWLockRelease(dw_shared->table_lock);
+	dw_quota_update();
 	/* the next timer notes its own lacks */
 	dw_lack_ends(&db->executors_lack);
 	dw_lack_ends(&db->sweeper.lack);
