@@ -5,7 +5,7 @@
  *
  * Run by sessions.  The procedure is called as a statement of its own.  The procedure commits, and
  * then waits for its latch without snapshot, lock or transaction id.  The timer, or a session that
- * puts messages into a ready list, sets the latch, see shmem/receivers.c.  The procedure receives
+ * puts messages into a ready list, sets the latch, see shmem/published.c.  The procedure receives
  * no message.  Its caller does this afterwards, in a new transaction.
  *
  *-------------------------------------------------------------------------

@@ -36,7 +36,6 @@
 #include "../ending/ending.h"
 #include "../shmem/executors.h"
 #include "../shmem/groups.h"
-#include "../shmem/outcome.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
 #include "../task/options.h"

@@ -48,9 +48,7 @@
 #include "../ending/ending.h"
 #include "../shmem/executors.h"
 #include "../shmem/groups.h"
-#include "../shmem/outcome.h"
 #include "../shmem/queue_limits.h"
-#include "../shmem/rollbacks.h"
 #include "../shmem/shared.h"
 #include "../task/options.h"
 #include "backend.h"
@@ -1019,18 +1017,18 @@ receive_xact_callback(XactEvent event, void *arg)
 		case XACT_EVENT_PREPARE:
 			/* savepoints have rolled back all received messages */
 			dw_cursors_forget();
-			dw_receiver_withdraw();
+			dw_xid_withdraw(DW_RECEIVING);
 			break;
 		case XACT_EVENT_COMMIT:
 			if (ntaken > 0)
 				DW_INJECT("receive-commit");
 			dw_cursors_forget();
-			dw_receiver_withdraw();
+			dw_xid_withdraw(DW_RECEIVING);
 			count_all();
 			break;
 		case XACT_EVENT_ABORT:
 			dw_cursors_forget();
-			dw_receiver_withdraw();
+			dw_xid_withdraw(DW_RECEIVING);
 			bring_back(InvalidSubTransactionId);
 			break;
 		default:

@@ -37,7 +37,6 @@
 #include "../base/wing.h"
 #include "../ending/ending.h"
 #include "../shmem/executors.h"
-#include "../shmem/outcome.h"
 #include "../shmem/shared.h"
 #include "../statement/statement.h"
 #include "../task/options.h"

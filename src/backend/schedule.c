@@ -138,7 +138,7 @@ dw_task_guard(PG_FUNCTION_ARGS)
 				 errmsg("permission denied to write a task of another role"),
 				 errhint("Use SET ROLE and delay_schedule().")));
 	require_queue_of_row(trigger, row);
-	/* COPY and apply workers are not yet noted as writers (shmem/writers.c) */
+	/* COPY and apply workers are not yet noted as writers (shmem/published.c) */
 	if (dw_shared != NULL)
 		dw_writes_for(InvalidOid);
 	if (dw_audits(DW_AUDIT_CONTROL))

@@ -137,7 +137,7 @@ touch_prepared_row(Relation rel, HeapTuple tuple, Oid whose)
  *
  * The prepared transaction has not ended yet, so its rows are read with a dirty snapshot.  A commit
  * or rollback releases its row locks, so the timer must look at its lanes.  During the command, its
- * xid is published, as for a commit (shmem/committing.c).
+ * xid is published, as for a commit (shmem/published.c).
  */
 static bool
 touch_what_was_prepared(const char *gid)
@@ -190,7 +190,7 @@ touch_what_was_prepared(const char *gid)
 	if (TransactionIdIsValid(xid))
 	{
 		raise_control();
-		dw_committing_publish(xid);
+		dw_xid_publish(DW_COMMITTING, xid);
 	}
 	return true;
 }
@@ -669,7 +669,7 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	PG_END_TRY();
 	dw_spi_note_utility(tag, qc);
 	if (ends_prepared)
-		dw_committing_withdraw();
+		dw_xid_withdraw(DW_COMMITTING);
 
 	/* read catalog changes of the prepared transaction */
 	if (was_prepared)

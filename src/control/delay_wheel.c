@@ -70,9 +70,8 @@ _PG_init(void)
 	dw_ddl_install();
 	dw_task_log_install();
 	dw_open_queries_hooks_begin();
-	dw_crashes_install();
 	dw_other_nodes_install();
-	dw_writers_install();
+	dw_published_install();
 	dw_open_queries_hooks_end();
 	dw_launcher_register();
 }

@@ -429,7 +429,7 @@ start_timer(int number)
 	bool		registered = dw_start_may_be_tried(lack_of(number), DW_START_TIMER);
 
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-	dw_process_starts(&db->timer);
+	dw_process_set_state(&db->timer, DW_PROCESS_STARTING);
 	/* the timer does not rest now: it reads all news that sessions have stored before */
 	dw_rest_publish(&db->timer_news, DW_AWAKE);
 	db->absent = false;
@@ -636,7 +636,7 @@ serve_place(int number, bool *starting, int64 *look_again)
 		db->absent = true;
 		LWLockRelease(dw_shared->table_lock);
 		dw_executors_end(db, InvalidOid);
-		dw_crashes_forget_database(db->oid);
+		dw_notes_forget_database(db->oid);
 		wanted = false;
 	}
 	if (db->absent)
@@ -928,7 +928,7 @@ serve_all(void)
 		serve_place(i, &starting, &look_again);
 	notice_end_of_look();
 
-	if (pg_atomic_read_u32(&dw_shared->turned_away) != 0 && dw_database_place_free())
+	if (pg_atomic_read_u32(&dw_shared->turned_away) != 0 && dw_database_unused() != NULL)
 	{
 		pg_atomic_write_u32(&dw_shared->turned_away, 0);
 		pg_memory_barrier();

@@ -56,12 +56,8 @@ request_memory(void *unused)
 					   .size = mul_size(dw_max_databases, dw_database_size()),
 					   .ptr = (void **) &dw_databases);
 	dw_lanes_request();
-	dw_owners_request();
-	dw_committing_request();
-	dw_writers_request();
-	dw_receivers_request();
+	dw_published_request();
 	dw_group_places_request();
-	dw_crashes_request();
 	dw_each_wing(wing, request_memory)
 		wing->request_memory();
 #ifdef DW_INJECTION
@@ -115,7 +111,6 @@ init_memory(void *unused)
 	pg_atomic_init_u32(&dw_shared->unlooked, InvalidOid);
 	pg_atomic_init_u64(&dw_shared->unlooked_at, 0);
 	pg_atomic_init_u64(&dw_shared->clock_was, (uint64) PG_INT64_MIN);
-	pg_atomic_init_u32(&dw_shared->nquits, 0);
 	if (!pg_strong_random(&dw_shared->salt, sizeof(dw_shared->salt)))
 		dw_shared->salt = (uint64) dw_now();
 	dw_logins_init(&dw_shared->logins);
@@ -147,10 +142,7 @@ init_memory(void *unused)
 	}
 
 	dw_lanes_init();
-	dw_owners_init();
-	dw_committing_init();
-	dw_writers_init();
-	dw_receivers_init();
+	dw_published_init();
 	dw_each_wing(wing, memory_is_ready)
 		wing->memory_is_ready();
 	dw_crashes_init();

@@ -36,7 +36,6 @@
 #include "../base/inject.h"
 #include "../shmem/executors.h"
 #include "../shmem/groups.h"
-#include "../shmem/news.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
 #include "ending.h"
@@ -326,7 +325,7 @@ publish_xid(DwExecutor *me)
 {
 	if (me == NULL)
 	{
-		dw_receiver_publish(GetTopTransactionId());
+		dw_xid_publish(DW_RECEIVING, GetTopTransactionId());
 		return;
 	}
 	if (pg_atomic_read_u32(&me->xid) != InvalidTransactionId)

@@ -24,7 +24,6 @@
 #include "../base/inject.h"
 #include "../base/wing.h"
 #include "../shmem/executors.h"
-#include "../shmem/outcome.h"
 #include "../shmem/shared.h"
 #include "ending.h"
 

@@ -17,7 +17,6 @@
 
 #include "../ring/ring.h"
 #include "../shmem/executors.h"
-#include "../shmem/outcome.h"
 #include "../shmem/shared.h"
 #include "../task/task.h"
 

@@ -28,7 +28,6 @@
 #include "../ending/ending.h"
 #include "../history/history.h"
 #include "../shmem/executors.h"
-#include "../shmem/outcome.h"
 #include "../shmem/shared.h"
 #include "ends.h"
 

@@ -19,7 +19,7 @@
 
 #include "../base/signature.h"
 #include "../ending/ending.h"
-#include "../shmem/outcome.h"
+#include "../shmem/parts.h"
 #include "../task/options.h"
 #include "ends.h"
 

@@ -39,7 +39,6 @@
 #include "../ending/ending.h"
 #include "../history/history.h"
 #include "../shmem/executors.h"
-#include "../shmem/outcome.h"
 #include "../shmem/shared.h"
 #include "ends.h"
 
@@ -335,7 +334,7 @@ look_at_task(int64 id, bool first)
  * A transaction informs the waiters before it releases the lock on its transaction id, so this
  * function waits for the lock.  A committed subtransaction no longer has a lock.  So
  * dw_committing_wait() waits for all transactions that are visible, but have not yet published all
- * changes (shmem/committing.c).  While the caller's snapshot lives, vacuum cannot remove versions
+ * changes (shmem/published.c).  While the caller's snapshot lives, vacuum cannot remove versions
  * of the row that existed when the waiting began.
  */
 static void

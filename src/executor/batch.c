@@ -26,7 +26,6 @@
 
 #include "../base/wing.h"
 #include "../shmem/groups.h"
-#include "../shmem/outcome.h"
 #include "../shmem/shared.h"
 #include "../statement/statement.h"
 #include "executor.h"

@@ -33,7 +33,6 @@
 #include "../base/wing.h"
 #include "../base/worker.h"
 #include "../shmem/groups.h"
-#include "../shmem/outcome.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
 #include "executor.h"

@@ -21,7 +21,6 @@
 #include "../ending/ending.h"
 #include "../ring/ring.h"
 #include "../shmem/executors.h"
-#include "../shmem/outcome.h"
 #include "../shmem/shared.h"
 #include "../statement/statement.h"
 

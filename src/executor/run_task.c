@@ -56,7 +56,6 @@
 #include "../ring/ring.h"
 #include "../shmem/executors.h"
 #include "../shmem/groups.h"
-#include "../shmem/outcome.h"
 #include "../shmem/shared.h"
 #include "../statement/statement.h"
 #include "executor.h"

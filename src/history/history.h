@@ -16,7 +16,6 @@
 
 #include "../base/settings.h"
 #include "../base/wing.h"
-#include "../shmem/outcome.h"
 #include "../shmem/shared.h"
 #include "../task/task.h"
 

@@ -43,7 +43,6 @@
 #include "../base/compat.h"
 #include "../base/settings.h"
 #include "../base/signature.h"
-#include "../shmem/outcome.h"
 #include "../shmem/shared.h"
 #include "../statement/statement.h"
 #include "history.h"

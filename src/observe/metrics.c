@@ -98,7 +98,7 @@ count_waiting(DwDatabase *db, const DwLane *lane, Waiting *all)
 static void
 collect_waiting(DwDatabase *db, Waiting *all)
 {
-	int64		suspects[DW_MAX_SUSPECTS];
+	int64		suspects[DW_MAX_NOTES];
 
 	for (int i = 0; i < (int) lengthof(states); i++)
 	{

@@ -272,7 +272,7 @@ dw_get_ring(PG_FUNCTION_ARGS)
 		return (Datum) 0;
 	slots = palloc_extended(sizeof(DwSlot) * dw_slots, MCXT_ALLOC_HUGE);
 	LWLockAcquire(dw_ring_lock(db), LW_SHARED);
-	memcpy(slots, dw_ring_slot(dw_ring(db), 0), sizeof(DwSlot) * dw_slots);
+	memcpy(slots, dw_ring_slot(db->ring, 0), sizeof(DwSlot) * dw_slots);
 	LWLockRelease(dw_ring_lock(db));
 
 	for (int i = 0; i < dw_slots; i++)
@@ -752,7 +752,7 @@ service_state(DwDatabase *db)
 	if (dw_wings_hold(false))
 		return "held";
 	if (db == NULL)
-		return dw_database_place_free() ? "stopped" : "no place";
+		return dw_database_unused() != NULL ? "stopped" : "no place";
 	/* if the timer rests, the launcher must start a timer */
 	if (dw_process_silent_for(timer_rests(db) ? &dw_shared->launcher : &db->timer) > 0)
 		return "silent";

@@ -33,7 +33,6 @@
 #include "../base/errors.h"
 #include "../base/inject.h"
 #include "../shmem/executors.h"
-#include "../shmem/outcome.h"
 #include "../shmem/shared.h"
 #include "recurring.h"
 

@@ -23,7 +23,6 @@
 #include "../base/clock.h"
 #include "../base/errors.h"
 #include "../shmem/executors.h"
-#include "../shmem/outcome.h"
 #include "../shmem/shared.h"
 #include "recurring.h"
 

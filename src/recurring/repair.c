@@ -28,7 +28,6 @@
 #include "../base/worker.h"
 #include "../ending/ending.h"
 #include "../shmem/executors.h"
-#include "../shmem/outcome.h"
 #include "../shmem/shared.h"
 #include "../sweeper/sweeper.h"
 #include "recurring.h"

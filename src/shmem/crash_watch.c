@@ -9,27 +9,19 @@
  *
  * A process is "told" if the postmaster sent SIGQUIT to it, or SIGABRT if send_abort_for_crash is
  * on.  A "helper" is a parallel worker of a task's query.  The executor's place counts its helpers.
- *
- * A signal may arrive between any two stores.  The order of the stores ensures that an interruption
- * can lose a suspect, but cannot add a suspect.
+ * The order of stores ensures that a signal between any two of them cannot add a suspect.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "access/parallel.h"
-#include "executor/executor.h"
-#include "miscadmin.h"
-#include "storage/ipc.h"
-#include "storage/spin.h"
 
-#include "../base/clock.h"
 #include "../base/inject.h"
 #include "executors.h"
 
 /* The executor of the task for which this parallel worker runs; NULL in other processes. */
 static DwExecutor *volatile helped = NULL;
-static ExecutorStart_hook_type prev_ExecutorStart = NULL;
 static emit_log_hook_type prev_emit_log_hook = NULL;
 
 /* After a start with suspects, dw_crashes_are_recent() is true for this time, in us. */
@@ -41,9 +33,7 @@ static emit_log_hook_type prev_emit_log_hook = NULL;
  * Returns true if the executor or a helper has crashed during a task.  A crashed process died
  * without being told to quit, and before other processes were told.
  *
- * The number of helpers is below 0 if a helper was told to quit just when it began or ended.  A
- * process that ignores the signal to quit is not marked as told, but dies after other processes
- * were told.
+ * The number of helpers is below 0 if a helper was told to quit just when it began or ended.
  */
 static bool
 has_crashed(const DwExecutor *e)
@@ -64,7 +54,7 @@ has_crashed(const DwExecutor *e)
 static void
 look_back(int code, Datum arg)
 {
-	if (MyProcPid != PostmasterPid || dw_suspects == NULL)
+	if (MyProcPid != PostmasterPid || dw_shared == NULL)
 		return;
 	/* exit code 0 means an ordered stop, which blames no task */
 	for (int i = 0; code != 0 && i < max_worker_processes; i++)
@@ -195,18 +185,19 @@ end_helping(int code, Datum arg)
 }
 
 /*
- * Counts this parallel worker of a task's query, once, in the place of the executor.
+ * Called before a query begins.  If this process is a parallel worker of a task's query, counts it,
+ * once, in the place of the executor.
  *
  * First sets up the callback and the handlers, which subtract the worker again.  If a signal
  * arrives after "helped" is set and before the worker is counted, the count is too low by one.
  */
-static void
-begin_helping(void)
+void
+dw_crashes_watch_query(void)
 {
 	static bool looked = false;
 	DwExecutor *e;
 
-	if (looked)
+	if (looked || !IsParallelWorker() || dw_shared == NULL)
 		return;
 	looked = true;
 	e = dw_executor_served();
@@ -222,27 +213,7 @@ begin_helping(void)
 	DW_INJECT("helper-is-there");
 }
 
-/* ExecutorStart hook: counts a parallel worker of an executor when the worker begins a query. */
-static void
-start_helping_query(QueryDesc *query, int flags)
-{
-	if (IsParallelWorker() && dw_suspects != NULL)
-		begin_helping();
-	if (prev_ExecutorStart)
-		prev_ExecutorStart(query, flags);
-	else
-		standard_ExecutorStart(query, flags);
-}
-
 /*---- Set-up ----*/
-
-/* Installs the ExecutorStart hook.  Called once, by the postmaster. */
-void
-dw_crashes_install(void)
-{
-	prev_ExecutorStart = ExecutorStart_hook;
-	ExecutorStart_hook = start_helping_query;
-}
 
 /*
  * Initializes the suspects from the file, and registers look_back().  Called by the postmaster
@@ -251,9 +222,12 @@ dw_crashes_install(void)
 void
 dw_crashes_init(void)
 {
-	memset(dw_suspects, 0, sizeof(DwSuspects));
-	pg_atomic_init_u32(&dw_suspects->n, 0);
-	SpinLockInit(&dw_suspects->lock);
+	DwNotes    *suspects = &dw_shared->suspects;
+
+	pg_atomic_init_u32(&suspects->used, 0);
+	SpinLockInit(&suspects->lock);
+	pg_atomic_init_u32(&dw_shared->quits.used, 0);
+	SpinLockInit(&dw_shared->quits.lock);
 	on_shmem_exit(look_back, (Datum) 0);
 	/* a single-user process does not read the file, since no postmaster would write it again */
 	if (MyProcPid == PostmasterPid)
@@ -261,9 +235,9 @@ dw_crashes_init(void)
 	/* this server may be a copy, and the file may come from the original server */
 	if (dw_shared->recovered)
 	{
-		memset(dw_suspects->suspects, 0, sizeof(dw_suspects->suspects));
-		pg_atomic_write_u32(&dw_suspects->n, 0);
+		memset(suspects->notes, 0, sizeof(suspects->notes));
+		pg_atomic_write_u32(&suspects->used, 0);
 	}
-	else if (pg_atomic_read_u32(&dw_suspects->n) > 0)
-		dw_suspects->careful_until = dw_uptime() + CAREFUL_US;
+	else if (pg_atomic_read_u32(&suspects->used) > 0)
+		dw_shared->careful_until = dw_uptime() + CAREFUL_US;
 }

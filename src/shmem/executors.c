@@ -12,15 +12,7 @@
 #include "postgres.h"
 
 #include "access/parallel.h"
-#include "miscadmin.h"
-#include "port/atomics.h"
-#include "storage/ipc.h"
-#include "storage/latch.h"
-#include "storage/lock.h"
-#include "storage/lwlock.h"
-#include "storage/proc.h"
 
-#include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/settings.h"
 #include "executors.h"

@@ -5,36 +5,28 @@
  *
  * Run by the timer, which adds ready tasks, and by executors and sessions that take these tasks.
  * Callers hold the ready lock of the database exclusively, except for functions with another
- * comment.
+ * comment.  Tasks of queues without groups are not handled here.
  *
- * A queue may have groups: each of its tasks can name its group by any text (group_key).  A queue
- * may have millions of groups.  A group with ready or running tasks has a place in shared memory
- * for each lane of these tasks.  Tasks of queues without groups are not handled here.
+ * A queue may have millions of groups.  A group is identified by a hash of its key.  Groups whose
+ * hashes collide share turns and limits; among a million active groups about 100 pairs collide.
  *
- * A group is identified by a hash of its key.  Groups whose hashes collide share turns and limits;
- * among a million active groups about 100 pairs collide.
- *
- * Turns: a group with ready tasks is open.  Executors take one task of each open group, in turn.
- * So even a group with 100,000 tasks delays another group by only one task in each round.
- * Newcomers come first (DW_JUMPS_MAX).  A group
- * that is at a limit is not open.  The group opens again when one of its tasks ends, or when its
- * rate allows another task.
+ * Turns: a group with ready tasks is open.  Executors take one task of each open group, in turn,
+ * newcomers first (DW_JUMPS_MAX).  So even a group with 100,000 tasks delays another group by only
+ * one task in each round.  A group that is at a limit opens again when one of its tasks ends, or
+ * when its rate allows another task.
  *
  * Limits hold for a whole group of a queue, even if its tasks belong to several lanes, with
- * different owners or priorities.  The group's places in these lanes are siblings.  Siblings are in
- * one bucket of the hash table, so a walk along the bucket counts all running tasks of the group.
+ * different owners or priorities.  The group's places in these lanes, the siblings, are in one
+ * bucket of the hash table, so a walk along the bucket counts all running tasks of the group.
  *
  * Memory: a group has at most HELD_MOST ready tasks here, so a group with a million tasks leaves
- * memory to the other groups.  The other tasks of the group stay in the table only.  left_due and
- * left_id are the first key of tasks that stay in the table, left_until is their last due time.
- * When half of the tasks in memory have been taken, the group is hungry: the timer loads more of
- * its tasks by the index of groups (load.c).
+ * memory to the other groups.  Its other tasks stay in the table only.  When half of the tasks in
+ * memory have been taken, the group is hungry: the timer loads more of its tasks by the index of
+ * groups (load.c).
  *
- * Where rows are: an entry of a grouped task stores the group's hash in place of the row's TID.
- * Executors find its row by id.  In the list of its group an entry does not need the hash.  In this
- * list it stores the TID, without DW_ENTRY_GROUP, if the timer has just read the row.  If the entry
- * came from the ring, or was put back, it stores the hash.  Outside of the list an entry always
- * stores the hash.
+ * Where rows are: an entry of a grouped task stores the group's hash in place of the row's TID, and
+ * executors find its row by id.  Only an entry in the list of its group stores the TID, without
+ * DW_ENTRY_GROUP, if the timer has just read the row.
  *
  * Order: tasks of a group of an ordered queue run one at a time.  In memory tasks may be out of
  * order, since tasks come back, or come late.  So an executor reads from the table which task of
@@ -63,12 +55,8 @@
 #include "postgres.h"
 
 #include "common/hashfn.h"
-#include "miscadmin.h"
 #include "port/pg_bitutils.h"
-#include "storage/shmem.h"
-#include "storage/spin.h"
 
-#include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/settings.h"
 #include "groups.h"
@@ -221,8 +209,7 @@ first_sibling(const DwGroup *group)
 static void
 forget_left(DwGroup *group)
 {
-	group->left_due = DW_NEVER;
-	group->left_until = PG_INT64_MIN;
+	group->left = (DwGroupLeft) {.hash = group->hash, .due = DW_NEVER, .until = PG_INT64_MIN};
 }
 
 /*
@@ -241,27 +228,18 @@ new_place(DwLane *lane, uint32 hash, bool by_reserve)
 		group = &places[table->free];
 		table->free = group->next;
 		table->nfree--;
-		group->lane = lane - dw_lanes;
-		group->hash = hash;
-		group->has_siblings = false;
+		*group = (DwGroup) {
+			.lane = lane - dw_lanes, .hash = hash, .hold_us = HOLD_LEAST, .next = *bucket
+		};
 		for (int32 i = *bucket; i != NO_PLACE; i = places[i].next)
 			if (is_of_group(&places[i], lane, hash))
 				places[i].has_siblings = group->has_siblings = true;
-		group->next = *bucket;
 		*bucket = group - places;
 	}
 	SpinLockRelease(&table->lock);
 	if (group == NULL)
 		return NULL;
-	group->state = DW_GROUP_IDLE;
-	group->running = group->count = 0;
-	group->is_hungry = group->is_new = false;
 	forget_left(group);
-	group->held_until = group->tried_id = 0;
-	group->held_full = false;
-	group->changes = 0;
-	group->hold_us = HOLD_LEAST;
-	memset(&group->rate_use, 0, sizeof(group->rate_use));
 	dw_list_init(&group->more);
 	dlist_push_tail(&lane->groups.all, &group->of_lane);
 	return group;
@@ -328,7 +306,7 @@ compare_sleepers(const pairingheap_node *a, const pairingheap_node *b, void *arg
 	return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* Initializes the groups of a lane without groups. */
+/* Initializes the groups of a lane without groups; all bytes are 0. */
 void
 dw_lane_groups_init(DwLaneGroups *groups)
 {
@@ -338,10 +316,6 @@ dw_lane_groups_init(DwLaneGroups *groups)
 	dlist_init(&groups->resting);
 	dlist_init(&groups->hungry);
 	groups->asleep.ph_compare = compare_sleepers;
-	groups->asleep.ph_arg = NULL;
-	groups->asleep.ph_root = NULL;
-	groups->entries = groups->nopen = groups->jumps = groups->set_aside = 0;
-	groups->rests_until = 0;
 	groups->rest_us = REST_LEAST;
 }
 
@@ -474,7 +448,7 @@ update_state(DwGroup *group, TimestampTz now)
 		return;
 	leave_state(group);
 	group->wakes_at = wakes_at;
-	if (state == DW_GROUP_IDLE && group->running == 0 && group->left_due == DW_NEVER)
+	if (state == DW_GROUP_IDLE && group->running == 0 && group->left.due == DW_NEVER)
 	{
 		if (!rate_is_in_use(group, now))
 		{
@@ -574,18 +548,18 @@ tidy_lanes(DwDatabase *db, TimestampTz now)
 		tidy_lane(lane, now);
 }
 
-/* Finds or makes the place of the entry's group.  Returns NULL if no place is free. */
+/* Finds or makes the place of a group.  Returns NULL if no place is free. */
 static DwGroup *
-group_of_entry(DwDatabase *db, DwLane *lane, const DwEntry *entry, bool by_reserve)
+find_or_place(DwDatabase *db, DwLane *lane, uint32 hash, bool by_reserve)
 {
-	DwGroup    *group = find_group(lane, entry->block);
+	DwGroup    *group = find_group(lane, hash);
 
 	if (group == NULL)
-		group = new_place(lane, entry->block, false);
+		group = new_place(lane, hash, false);
 	if (group == NULL)
 	{
 		tidy_lanes(db, dw_now());
-		group = new_place(lane, entry->block, by_reserve);
+		group = new_place(lane, hash, by_reserve);
 	}
 	return group;
 }
@@ -608,7 +582,7 @@ held_most(const DwDatabase *db)
 static bool
 feel_hunger(DwDatabase *db, DwGroup *group)
 {
-	if (group->left_due == DW_NEVER || group->is_hungry || group->count > held_most(db) / 2)
+	if (group->left.due == DW_NEVER || group->is_hungry || group->count > held_most(db) / 2)
 		return false;
 	group->is_hungry = true;
 	dlist_push_tail(&dw_lanes[group->lane].groups.hungry, &group->hunger);
@@ -624,16 +598,16 @@ still_hunger(DwGroup *group)
 	group->is_hungry = false;
 }
 
-/* Notes that the task with this key is in the table only. */
+/* Notes that the task with this key, and others due by "until", are in the table only. */
 static void
-leave_out(DwGroup *group, TimestampTz due, int64 id)
+leave_out(DwGroup *group, TimestampTz due, int64 id, TimestampTz until)
 {
-	group->left_until = Max(group->left_until, due);
-	if (group->left_due != DW_NEVER &&
-		(due > group->left_due || (due == group->left_due && id >= group->left_id)))
+	group->left.until = Max(group->left.until, until);
+	if (group->left.due != DW_NEVER &&
+		(due > group->left.due || (due == group->left.due && id >= group->left.id)))
 		return;
-	group->left_due = due;
-	group->left_id = id;
+	group->left.due = due;
+	group->left.id = id;
 }
 
 /* Returns a copy of the group's first entry, with the group's hash. */
@@ -664,7 +638,7 @@ DwGroupAdded
 dw_group_add(DwDatabase *db, DwLane *lane, const DwEntry *entry, const ItemPointerData *tid,
 			 bool by_reserve)
 {
-	DwGroup    *group = group_of_entry(db, lane, entry, by_reserve);
+	DwGroup    *group = find_or_place(db, lane, entry->block, by_reserve);
 	DwEntry		own = *entry;
 
 	if (group == NULL)
@@ -672,9 +646,9 @@ dw_group_add(DwDatabase *db, DwLane *lane, const DwEntry *entry, const ItemPoint
 	/* tasks that were left in the table are due earlier than this task, and must run before it */
 	if (entry->block != DW_NO_GROUP &&
 		(group->count >= held_most(db) ||
-		 (group->left_due != DW_NEVER && !dw_entry_is_before(entry, group->left_due, group->left_id))))
+		 (group->left.due != DW_NEVER && !dw_entry_is_before(entry, group->left.due, group->left.id))))
 	{
-		leave_out(group, entry->due, entry->id);
+		leave_out(group, entry->due, entry->id, entry->due);
 		if (feel_hunger(db, group))
 			dw_lane_dirty(db, lane);
 		/* an executor that takes a task of the group finds this task in the table */
@@ -691,7 +665,7 @@ dw_group_add(DwDatabase *db, DwLane *lane, const DwEntry *entry, const ItemPoint
 	{
 		group->first = own;
 		/* otherwise it has had a turn */
-		group->is_new = group->running == 0 && group->left_due == DW_NEVER;
+		group->is_new = group->running == 0 && group->left.due == DW_NEVER;
 	}
 	else if (!dw_list_push(dw_pool, &db->account, &group->more, &own))
 		return DW_GROUP_NO_MEMORY;
@@ -706,7 +680,7 @@ dw_group_add(DwDatabase *db, DwLane *lane, const DwEntry *entry, const ItemPoint
 DwGroupAdded
 dw_group_put_back(DwDatabase *db, DwLane *lane, const DwEntry *entry)
 {
-	DwGroup    *group = group_of_entry(db, lane, entry, true);
+	DwGroup    *group = find_or_place(db, lane, entry->block, true);
 
 	if (group == NULL)
 		return DW_GROUP_NO_PLACE;
@@ -789,10 +763,7 @@ dw_groups_feed(DwDatabase *db, DwLane *lane, DwGroupLeft *left, uint32 *room)
 	/* cppcheck-suppress nullPointer ; the macro asks NULL for a type */
 	group = dlist_container(DwGroup, hunger, dlist_head_node(&lane->groups.hungry));
 	still_hunger(group);
-	left->hash = group->hash;
-	left->due = group->left_due;
-	left->id = group->left_id;
-	left->until = group->left_until;
+	*left = group->left;
 	*room = most > group->count ? most - group->count : 0;
 	forget_left(group);
 	/* a group without a task may give its place back */
@@ -805,8 +776,7 @@ dw_groups_feed(DwDatabase *db, DwLane *lane, DwGroupLeft *left, uint32 *room)
 void
 dw_group_leave_out(DwDatabase *db, DwLane *lane, const DwGroupLeft *left)
 {
-	const DwEntry entry = {.due = left->due, .id = left->id, .block = left->hash, .offset = DW_ENTRY_GROUP, .lane = lane - dw_lanes};
-	DwGroup    *group = group_of_entry(db, lane, &entry, true);
+	DwGroup    *group = find_or_place(db, lane, left->hash, true);
 
 	if (group == NULL)
 	{
@@ -815,8 +785,7 @@ dw_group_leave_out(DwDatabase *db, DwLane *lane, const DwGroupLeft *left)
 		dw_lane_dirty(db, lane);
 		return;
 	}
-	leave_out(group, left->due, left->id);
-	group->left_until = Max(group->left_until, left->until);
+	leave_out(group, left->due, left->id, left->until);
 	if (feel_hunger(db, group))
 		dw_lane_dirty(db, lane);
 }
@@ -835,8 +804,8 @@ dw_groups_cut(DwLane *lane, TimestampTz due, int64 id)
 	{
 		DwGroup    *group = group_of_lane(iter.cur);
 
-		if (group->left_due == DW_NEVER || group->left_due < due ||
-			(group->left_due == due && group->left_id < id))
+		if (group->left.due == DW_NEVER || group->left.due < due ||
+			(group->left.due == due && group->left.id < id))
 			continue;
 		forget_left(group);
 		still_hunger(group);
@@ -1328,15 +1297,15 @@ dw_groups_copy(const DwLane *lane, DwGroupCopy *copies, int most)
 
 		if (looked_at++ >= most)
 			break;
-		if (group->count == 0 && group->running == 0 && group->left_due == DW_NEVER)
+		if (group->count == 0 && group->running == 0 && group->left.due == DW_NEVER)
 			continue;
 		copies[n++] = (DwGroupCopy) {
 			.hash = group->hash,
 			.state = group->state,
 			.ready = group->count,
 			.running = group->running,
-			.left = group->left_due != DW_NEVER,
-			.first_due = group->count > 0 ? group->first.due : group->left_due,
+			.left = group->left.due != DW_NEVER,
+			.first_due = group->count > 0 ? group->first.due : group->left.due,
 			.first_id = group->first.id,
 			.wakes_at = group->wakes_at,
 			.held_until = group->held_until

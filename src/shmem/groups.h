@@ -10,15 +10,8 @@
 
 #include "postgres.h"
 
-#include "datatype/timestamp.h"
-#include "lib/ilist.h"
-#include "lib/pairingheap.h"
-#include "storage/itemptr.h"
-
-#include "../ring/ring.h"
 #include "executors.h"
 #include "queue_limits.h"
-#include "shared.h"
 
 /*---- groups.c: the places of groups in shared memory ----*/
 
@@ -38,6 +31,15 @@ typedef enum DwGroupState
 	DW_GROUP_ASLEEP				/* has ready tasks, but may begin none before wakes_at */
 } DwGroupState;
 
+/* Due tasks of a group that were left in the table. */
+typedef struct DwGroupLeft
+{
+	uint32		hash;			/* of the group */
+	TimestampTz due;			/* the first key; DW_NEVER if there are none */
+	int64		id;
+	TimestampTz until;			/* the last due time */
+} DwGroupLeft;
+
 /*
  * The place of a group in a lane: the group's ready tasks, and the number of its running tasks.
  * The place is in use while the group has ready or running tasks, or while the group's rate is in
@@ -49,15 +51,13 @@ typedef struct DwGroup
 	uint32		hash;			/* hash of the group's name; DW_NO_GROUP: tasks without a group */
 	DwGroupState state;
 	bool		is_new;			/* a newcomer; if the state is DW_GROUP_OPEN, in DwLaneGroups.fresh */
+	bool		is_hungry;		/* the group is in DwLaneGroups.hungry */
 	uint32		running;		/* tasks that executors have taken and not ended, or messages that
 								 * open transactions have taken */
 	uint32		count;			/* ready tasks */
 	DwEntry		first;			/* the first ready task; see groups.c, "Where rows are" */
 	DwList		more;			/* the other ready tasks */
-	TimestampTz left_due;		/* first key of due tasks that were left in the table: */
-	int64		left_id;		/* left_due is DW_NEVER if there are none */
-	TimestampTz left_until;		/* the last due time of these tasks */
-	bool		is_hungry;		/* the group is in DwLaneGroups.hungry */
+	DwGroupLeft left;			/* its other due tasks */
 	dlist_node	hunger;			/* link in DwLaneGroups.hungry */
 	DwRateUse	rate_use;		/* use of the group's rate; the latest value of all siblings is
 								 * valid */
@@ -90,15 +90,6 @@ typedef enum DwGroupAdded
 	DW_GROUP_NO_PLACE,			/* no place for the group is free */
 	DW_GROUP_NO_MEMORY			/* the pool has no chunk for the entry */
 } DwGroupAdded;
-
-/* Tasks of a group that were left in the table. */
-typedef struct DwGroupLeft
-{
-	uint32		hash;			/* of the group */
-	TimestampTz due;			/* the first key */
-	int64		id;
-	TimestampTz until;			/* the last due time */
-} DwGroupLeft;
 
 /* Data of a group for the view "groups". */
 typedef struct DwGroupCopy
@@ -170,14 +161,11 @@ dw_entry_set_group(DwEntry *entry, uint32 hash)
 	entry->offset = DW_ENTRY_GROUP;
 }
 
-/*
- * Returns true if no task may be taken out of the lane's ready list now.  Ignores a time too far
- * ahead, since it was stored before the clock was set back.
- */
+/* Returns true if no task may be taken out of the lane's ready list now. */
 static inline bool
 dw_groups_rest(const DwLane *lane, TimestampTz now)
 {
-	return lane->groups.rests_until > now && lane->groups.rests_until <= now + USECS_PER_SEC;
+	return dw_is_ahead(lane->groups.rests_until, now, USECS_PER_SEC);
 }
 
 /* Returns true if the entry stores its group's hash in place of the row's TID. */

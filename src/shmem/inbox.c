@@ -14,9 +14,8 @@
 #include "mb/pg_wchar.h"
 #include "storage/shmem.h"
 
-#include "../base/clock.h"
 #include "../base/settings.h"
-#include "inbox.h"
+#include "parts.h"
 
 Size
 dw_inbox_bytes(void)

@@ -1,48 +1,56 @@
 /*-------------------------------------------------------------------------
  *
  * lanes.c
- *	  The table of lanes.
+ *	  The tables of lanes, and of their owners.
  *
- * Run by all processes.  A lane is one combination of owner, queue and priority in one database.  A
- * session enters a lane (gives it a place in dw_lanes) when it schedules the first task of this
- * combination.  The timer enters a lane when it finds rows of this combination.  If places are
- * short, the timer gives an empty lane back: it increments the lane's generation, which makes
- * references to the former lane stale.
+ * Run by all processes.  A session enters a lane (gives it a place in dw_lanes) when it schedules
+ * the first task of this combination of owner, queue and priority.  The timer enters a lane when it
+ * finds rows of it.  If places are short, the timer gives an empty lane back: it increments the
+ * lane's generation, which makes references to the former lane stale.
  *
- * The table lock protects the array dw_lanes and its hash table.  The ready lock of the database
- * protects lists and pauses, which executors and the timer change often.
+ * The table lock protects the arrays dw_lanes and dw_owners, and their hash table.  The ready lock
+ * of the database protects lists and pauses, which executors and the timer change often.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "miscadmin.h"
-#include "storage/shmem.h"
-#include "utils/hsearch.h"
-
-#include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/settings.h"
 #include "groups.h"
 
-typedef struct LaneKey
+/* Marks the end of the list of free owners. */
+#define NO_OWNER	(-1)
+
+/* Key of a lane, or of an owner: then "queue" is DW_NO_QUEUE, and "priority" is 0. */
+typedef struct Key
 {
 	Oid			database;
 	Oid			owner;
 	int16		queue;
 	int16		priority;
-} LaneKey;
+} Key;
 
-typedef struct LaneIndexEntry
+typedef struct IndexEntry
 {
-	LaneKey		key;
-	int32		lane;
-} LaneIndexEntry;
+	Key			key;
+	int32		place;			/* in dw_lanes or dw_owners */
+} IndexEntry;
 
-/* Hash table of the places in dw_lanes, in shared memory, protected by the table lock. */
-static HTAB *lane_index = NULL;
+/* Hash table of lanes and owners, in shared memory, protected by the table lock. */
+static HTAB *place_index = NULL;
 
 /*---- Set-up ----*/
+
+/*
+ * Returns the number of places for owners: one for each lane, and one for each executor, since an
+ * executor's owner may have no lane any more.
+ */
+int
+dw_owner_places(void)
+{
+	return dw_max_lanes + max_worker_processes;
+}
 
 void
 dw_lanes_request(void)
@@ -50,12 +58,15 @@ dw_lanes_request(void)
 	ShmemRequestStruct(.name = "delay_wheel lanes",
 					   .size = mul_size(dw_max_lanes, sizeof(DwLane)),
 					   .ptr = (void **) &dw_lanes);
-	ShmemRequestHash(.name = "delay_wheel lane index",
-					 .nelems = dw_max_lanes,
-					 .hash_info.keysize = sizeof(LaneKey),
-					 .hash_info.entrysize = sizeof(LaneIndexEntry),
+	ShmemRequestStruct(.name = "delay_wheel owners",
+					   .size = mul_size(dw_owner_places(), sizeof(DwOwner)),
+					   .ptr = (void **) &dw_owners);
+	ShmemRequestHash(.name = "delay_wheel lane and owner index",
+					 .nelems = dw_max_lanes + dw_owner_places(),
+					 .hash_info.keysize = sizeof(Key),
+					 .hash_info.entrysize = sizeof(IndexEntry),
 					 .hash_flags = HASH_ELEM | HASH_BLOBS | HASH_FIXED_SIZE,
-					 .ptr = &lane_index);
+					 .ptr = &place_index);
 }
 
 /* Initializes a lane without tasks in memory, except for its identity and generation. */
@@ -90,9 +101,99 @@ dw_lanes_init(void)
 		pg_atomic_init_u32(&lane->generation, 1);
 		lane->next = i + 1 < dw_max_lanes ? i + 1 : DW_NO_LANE;
 	}
-	dw_shared->free_lane = 0;
+	memset(dw_owners, 0, dw_owner_places() * sizeof(DwOwner));
+	for (int i = 0; i < dw_owner_places(); i++)
+		dw_owners[i].next_free = i + 1 < dw_owner_places() ? i + 1 : NO_OWNER;
+	dw_shared->free_lane = dw_shared->free_owner = 0;
 	dw_shared->nlanes = 0;
 }
+
+/* Stores the place of a key.  This cannot fail, since the hash table has room for all places. */
+static void
+index_place(const Key *key, int32 place)
+{
+	IndexEntry *entry = hash_search(place_index, key, HASH_ENTER, NULL);
+
+	entry->place = place;
+}
+
+/*---- Owners ----*/
+
+/* Returns true if the owner has an executor.  Needs the table lock. */
+static bool
+has_executors(const DwOwner *owner)
+{
+	dw_each_executor(e)
+		if (e->database == owner->database && e->owner == owner->role)
+			return true;
+	return false;
+}
+
+/* Frees the place of an owner without lanes and executors.  Needs the table lock exclusively. */
+void
+dw_owner_leave(DwOwner *owner)
+{
+	Key			key = {owner->database, owner->role, DW_NO_QUEUE, 0};
+
+	if (owner->nlanes > 0 || has_executors(owner))
+		return;
+	Assert(!owner->is_listed);
+	hash_search(place_index, &key, HASH_REMOVE, NULL);
+	owner->database = InvalidOid;
+	owner->next_free = dw_shared->free_owner;
+	dw_shared->free_owner = owner - dw_owners;
+}
+
+/*
+ * Removes a place from the list of free places.
+ *
+ * If the list is empty, first gives back places of owners whose last executor has ended.  A free
+ * place always exists, since more places exist than owners can use.
+ */
+static DwOwner *
+take_free_owner(void)
+{
+	DwOwner    *owner;
+
+	for (int i = 0; i < dw_owner_places() && dw_shared->free_owner == NO_OWNER; i++)
+		dw_owner_leave(&dw_owners[i]);
+	owner = &dw_owners[dw_shared->free_owner];
+	dw_shared->free_owner = owner->next_free;
+	return owner;
+}
+
+/* Returns the owner with this role, or NULL if the role has no place.  Needs the table lock. */
+DwOwner *
+dw_owner_find(DwDatabase *db, Oid role)
+{
+	Key			key = {db->oid, role, DW_NO_QUEUE, 0};
+	IndexEntry *entry = hash_search(place_index, &key, HASH_FIND, NULL);
+
+	return entry == NULL ? NULL : &dw_owners[entry->place];
+}
+
+/*
+ * Finds or makes the place of a role in this database, and returns its index in dw_owners.  Needs
+ * the table lock exclusively.
+ */
+int32
+dw_owner_enter(DwDatabase *db, Oid role)
+{
+	Key			key = {db->oid, role, DW_NO_QUEUE, 0};
+	DwOwner    *owner = dw_owner_find(db, role);
+
+	if (owner != NULL)
+		return owner - dw_owners;
+	owner = take_free_owner();
+	memset(owner, 0, sizeof(DwOwner));
+	owner->database = db->oid;
+	owner->role = role;
+	dw_turns_init(&owner->turns);
+	index_place(&key, owner - dw_owners);
+	return owner - dw_owners;
+}
+
+/*---- Lanes ----*/
 
 /* Returns a reference to the lane with its present generation. */
 DwLaneRef
@@ -117,11 +218,11 @@ dw_entry_hint(const DwEntry *entry)
 
 /* Returns the lane with this key, or NULL.  Needs the table lock. */
 static DwLane *
-find_lane(const LaneKey *key)
+find_lane(const Key *key)
 {
-	LaneIndexEntry *entry = hash_search(lane_index, key, HASH_FIND, NULL);
+	IndexEntry *entry = hash_search(place_index, key, HASH_FIND, NULL);
 
-	return entry == NULL ? NULL : &dw_lanes[entry->lane];
+	return entry == NULL ? NULL : &dw_lanes[entry->place];
 }
 
 /*
@@ -135,7 +236,7 @@ join_peers(DwDatabase *db, DwLane *lane)
 	lane->peer = lane - dw_lanes;
 	for (int16 priority = DW_MIN_PRIORITY; priority <= DW_MAX_PRIORITY; priority++)
 	{
-		LaneKey		key = {lane->database, lane->owner, lane->queue, priority};
+		Key			key = {lane->database, lane->owner, lane->queue, priority};
 		DwLane	   *other = find_lane(&key);
 
 		if (other == NULL)
@@ -152,9 +253,8 @@ join_peers(DwDatabase *db, DwLane *lane)
  * memory.  Returns NULL if no place is free.  Needs the table lock exclusively.
  */
 static DwLane *
-take_free_lane(DwDatabase *db, const LaneKey *key)
+take_free_lane(DwDatabase *db, const Key *key)
 {
-	LaneIndexEntry *entry;
 	DwLane	   *lane;
 
 	if (dw_shared->free_lane == DW_NO_LANE)
@@ -177,9 +277,7 @@ take_free_lane(DwDatabase *db, const LaneKey *key)
 	pg_write_barrier();
 	db->lanes = lane - dw_lanes;
 	db->nlanes++;
-	/* this cannot fail, since the hash table has room for all lanes */
-	entry = hash_search(lane_index, key, HASH_ENTER, NULL);
-	entry->lane = lane - dw_lanes;
+	index_place(key, lane - dw_lanes);
 	/* if the transaction is rolled back, the timer gives the lane back */
 	dw_lane_dirty(db, lane);
 	return lane;
@@ -192,7 +290,7 @@ take_free_lane(DwDatabase *db, const LaneKey *key)
 bool
 dw_lane_enter(DwDatabase *db, Oid owner, int16 queue, int16 priority, DwLaneRef *ref)
 {
-	LaneKey		key = {db->oid, owner, queue, priority};
+	Key			key = {db->oid, owner, queue, priority};
 	DwLane	   *lane;
 
 	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
@@ -243,7 +341,7 @@ dw_owner_has_tasks_elsewhere(Oid owner)
 static void
 leave_locked(DwDatabase *db, DwLane *lane)
 {
-	LaneKey		key = {lane->database, lane->owner, lane->queue, lane->priority};
+	Key			key = {lane->database, lane->owner, lane->queue, lane->priority};
 	int32	   *link = &db->lanes;
 	DwLane	   *before = lane;
 
@@ -257,7 +355,7 @@ leave_locked(DwDatabase *db, DwLane *lane)
 	before->peer = lane->peer;
 	dw_groups_leave(lane);
 	LWLockRelease(dw_ready_lock(db));
-	hash_search(lane_index, &key, HASH_REMOVE, NULL);
+	hash_search(place_index, &key, HASH_REMOVE, NULL);
 
 	/*
 	 * The caller has incremented the generation, with a full barrier.  Meanwhile a session may

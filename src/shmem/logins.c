@@ -13,7 +13,7 @@
 
 #include "utils/guc.h"
 
-#include "logins.h"
+#include "parts.h"
 
 const char *const dw_login_settings[DW_LOGIN_SETTINGS] = {
 	[DW_SEARCH_PATH] = "search_path",

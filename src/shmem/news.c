@@ -12,10 +12,7 @@
  */
 #include "postgres.h"
 
-#include "storage/block.h"
-
-#include "../base/clock.h"
-#include "news.h"
+#include "parts.h"
 
 /*---- To the timer ----*/
 
@@ -69,17 +66,6 @@ dw_rest_end_ask(DwTimerNews *news, TimestampTz needed, bool *earlier)
 		}
 	}
 	return false;
-}
-
-/* Requests a restart.  Does not replace a more urgent request. */
-void
-dw_restart_ask(DwTimerNews *news, DwRestart restart)
-{
-	uint32		known = pg_atomic_read_u32(&news->restart);
-
-	/* never lower the value, so that a restart that is due at once is not delayed */
-	while (known < restart && !pg_atomic_compare_exchange_u32(&news->restart, &known, restart))
-		;
 }
 
 /*

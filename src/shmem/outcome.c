@@ -17,7 +17,7 @@
 
 #include "port/pg_bitutils.h"
 
-#include "outcome.h"
+#include "parts.h"
 
 /* A histogram has 2^sub_bits buckets for each power of two. */
 #define SUB_BITS		3
@@ -83,22 +83,6 @@ bucket_value(int bucket, int sub_bits)
 	return (sub_buckets + bucket % sub_buckets + 0.5) * (UINT64CONST(1) << shift);
 }
 
-/* Returns the bucket of a lane's histogram for this lateness. */
-static int
-lane_bucket_of(uint64 us)
-{
-	int			bucket = bucket_of(us / LANE_UNIT_US, LANE_SUB_BITS) - 1;
-
-	return Max(Min(bucket, DW_LANE_BUCKETS - 1), 0);
-}
-
-/* Returns the middle of a lane's bucket, in microseconds. */
-static double
-lane_bucket_value(int bucket)
-{
-	return bucket_value(bucket + 1, LANE_SUB_BITS) * LANE_UNIT_US;
-}
-
 void
 dw_lateness_init(DwLateness *lateness)
 {
@@ -140,8 +124,11 @@ dw_count_lateness(DwLateness *lateness, uint64 us)
 void
 dw_count_lane_lateness(DwLaneLateness *lateness, uint64 us)
 {
+	int			bucket = bucket_of(us / LANE_UNIT_US, LANE_SUB_BITS) - 1;
+
+	bucket = Max(Min(bucket, DW_LANE_BUCKETS - 1), 0);
 	raise_to(&lateness->max, us);
-	if (pg_atomic_add_fetch_u32(&lateness->buckets[lane_bucket_of(us)], 1) < LANE_COUNT_MAX)
+	if (pg_atomic_add_fetch_u32(&lateness->buckets[bucket], 1) < LANE_COUNT_MAX)
 		return;
 	for (int i = 0; i < DW_LANE_BUCKETS; i++)
 		pg_atomic_write_u32(&lateness->buckets[i], pg_atomic_read_u32(&lateness->buckets[i]) / 2);
@@ -176,7 +163,7 @@ dw_lane_lateness_percentile(DwLaneLateness *lateness, double fraction)
 	{
 		seen += pg_atomic_read_u32(&lateness->buckets[i]);
 		if (seen >= fraction * total)
-			return Min(lane_bucket_value(i), max);
+			return Min(bucket_value(i + 1, LANE_SUB_BITS) * LANE_UNIT_US, max);
 	}
 	return max;
 }

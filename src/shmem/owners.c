@@ -1,11 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * owners.c
- *	  The table of owners of lanes; decides which owners get an executor.
+ *	  Decides which owners of lanes get an executor.
  *
- * Run by all processes.  A role has a place in dw_owners for each database in which it has lanes or
- * executors.  The table lock protects the array and its hash table.  The ready lock of the database
- * protects lists and blocks.
+ * Run by all processes.  The ready lock of the database protects lists and blocks.
  *
  * The timer serves owners with ready tasks in turn.  The list db->ready_owners contains owners with
  * ready tasks, except owners that cannot get an executor now: these are blocked, and in the list
@@ -15,12 +13,6 @@
  */
 #include "postgres.h"
 
-#include "lib/ilist.h"
-#include "miscadmin.h"
-#include "storage/shmem.h"
-#include "utils/hsearch.h"
-
-#include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/settings.h"
 #include "executors.h"
@@ -36,21 +28,6 @@
 #define ENDED_MAX	(30 * USECS_PER_SEC)
 #define RETRY_MAX	(5 * USECS_PER_MINUTE)
 
-/* Marks the end of the list of free places. */
-#define NO_OWNER	(-1)
-
-typedef struct OwnerKey
-{
-	Oid			database;
-	Oid			role;
-} OwnerKey;
-
-typedef struct OwnerIndexEntry
-{
-	OwnerKey	key;
-	int32		owner;
-} OwnerIndexEntry;
-
 const char *const dw_block_texts[] = {
 	[DW_BLOCK_NONE] = "",
 	[DW_BLOCK_NO_WORKER] = "no background worker is free",
@@ -63,120 +40,7 @@ const char *const dw_block_texts[] = {
 	[DW_BLOCK_ENDED] = "an executor ended while it ran a task, see the server log"
 };
 
-/* Hash table of the places in dw_owners, in shared memory, protected by the table lock. */
-static HTAB *owner_index = NULL;
-
-/*---- Places ----*/
-
-/*
- * Returns the number of places for owners: one for each lane, and one for each executor, since an
- * executor's owner may have no lane any more.
- */
-int
-dw_owner_places(void)
-{
-	return dw_max_lanes + max_worker_processes;
-}
-
-void
-dw_owners_request(void)
-{
-	ShmemRequestStruct(.name = "delay_wheel owners",
-					   .size = mul_size(dw_owner_places(), sizeof(DwOwner)),
-					   .ptr = (void **) &dw_owners);
-	ShmemRequestHash(.name = "delay_wheel owner index",
-					 .nelems = dw_owner_places(),
-					 .hash_info.keysize = sizeof(OwnerKey),
-					 .hash_info.entrysize = sizeof(OwnerIndexEntry),
-					 .hash_flags = HASH_ELEM | HASH_BLOBS | HASH_FIXED_SIZE,
-					 .ptr = &owner_index);
-}
-
-void
-dw_owners_init(void)
-{
-	memset(dw_owners, 0, dw_owner_places() * sizeof(DwOwner));
-	for (int i = 0; i < dw_owner_places(); i++)
-		dw_owners[i].next_free = i + 1 < dw_owner_places() ? i + 1 : NO_OWNER;
-	dw_shared->free_owner = 0;
-}
-
-/* Returns true if the owner has an executor.  Needs the table lock. */
-static bool
-has_executors(const DwOwner *owner)
-{
-	dw_each_executor(e)
-		if (e->database == owner->database && e->owner == owner->role)
-			return true;
-	return false;
-}
-
-/* Frees the place of an owner without lanes and executors.  Needs the table lock exclusively. */
-void
-dw_owner_leave(DwOwner *owner)
-{
-	OwnerKey	key = {owner->database, owner->role};
-
-	if (owner->nlanes > 0 || has_executors(owner))
-		return;
-	Assert(!owner->is_listed);
-	hash_search(owner_index, &key, HASH_REMOVE, NULL);
-	owner->database = InvalidOid;
-	owner->next_free = dw_shared->free_owner;
-	dw_shared->free_owner = owner - dw_owners;
-}
-
-/*
- * Removes a place from the list of free places.
- *
- * If the list is empty, first gives back places of owners whose last executor has ended.  A free
- * place always exists, since more places exist than owners can use.
- */
-static DwOwner *
-take_free_owner(void)
-{
-	DwOwner    *owner;
-
-	for (int i = 0; i < dw_owner_places() && dw_shared->free_owner == NO_OWNER; i++)
-		dw_owner_leave(&dw_owners[i]);
-	owner = &dw_owners[dw_shared->free_owner];
-	dw_shared->free_owner = owner->next_free;
-	return owner;
-}
-
-/* Returns the owner with this role, or NULL if the role has no place.  Needs the table lock. */
-static DwOwner *
-find_owner(DwDatabase *db, Oid role)
-{
-	OwnerKey	key = {db->oid, role};
-	OwnerIndexEntry *entry = hash_search(owner_index, &key, HASH_FIND, NULL);
-
-	return entry ? &dw_owners[entry->owner] : NULL;
-}
-
-/*
- * Finds or makes the place of a role in this database, and returns its index in dw_owners.
- *
- * The role has the place while it has lanes or executors.  Needs the table lock exclusively.
- */
-int32
-dw_owner_enter(DwDatabase *db, Oid role)
-{
-	OwnerKey	key = {db->oid, role};
-	OwnerIndexEntry *entry;
-	DwOwner    *owner = find_owner(db, role);
-
-	if (owner != NULL)
-		return owner - dw_owners;
-	owner = take_free_owner();
-	memset(owner, 0, sizeof(DwOwner));
-	owner->database = db->oid;
-	owner->role = role;
-	dw_turns_init(&owner->turns);
-	entry = hash_search(owner_index, &key, HASH_ENTER, NULL);
-	entry->owner = owner - dw_owners;
-	return entry->owner;
-}
+/*---- Lists ----*/
 
 /* Ends the owner's block.  The caller must put the owner into a list again. */
 static void
@@ -288,7 +152,7 @@ no_worker_log_is_due(DwOwner *owner)
 bool
 dw_owner_blocked(DwDatabase *db, Oid role, DwBlock reason)
 {
-	DwOwner    *owner = find_owner(db, role);
+	DwOwner    *owner = dw_owner_find(db, role);
 	TimestampTz now = dw_now();
 	uint32		failures;
 	int64		longest;
@@ -427,7 +291,7 @@ dw_owner_gets_worker(DwDatabase *db, Oid role)
 	DwOwner    *owner;
 
 	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
-	owner = find_owner(db, role);
+	owner = dw_owner_find(db, role);
 	if (owner != NULL)
 	{
 		LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);

@@ -6,20 +6,14 @@
  * Run by the launcher, timers and sweepers, and by all processes that wake one of them.  The
  * launcher starts timers, and timers start sweepers.
  *
- * These processes work in rounds: they wake, look for work, do it, and sleep.  silence.c finds a
- * process that does not answer: it has begun no round since a call, it sleeps longer than planned,
- * or its round does not end.
+ * These processes work in rounds: they wake, look for work, do it, and sleep.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "miscadmin.h"
-#include "storage/latch.h"
-
-#include "../base/clock.h"
 #include "../base/compat.h"
-#include "process.h"
+#include "parts.h"
 
 /* Initializes the state: no process exists, and none was registered before. */
 void
@@ -36,22 +30,17 @@ dw_process_init(DwProcess *process)
 	pg_atomic_init_u64(&process->told, 0);
 }
 
-/* Notes that the caller is about to register the process.  Needs the table lock exclusively. */
-void
-dw_process_starts(DwProcess *process)
-{
-	process->state = DW_PROCESS_STARTING;
-	process->started = dw_uptime();
-}
-
 /*
- * Sets the state: DW_PROCESS_RUNNING, or DW_PROCESS_NONE if no background worker was free.  Needs
- * the table lock exclusively.
+ * Sets the state: DW_PROCESS_STARTING if the caller is about to register the process, and then
+ * DW_PROCESS_RUNNING, or DW_PROCESS_NONE if no background worker was free.  Needs the table lock
+ * exclusively.
  */
 void
 dw_process_set_state(DwProcess *process, DwProcessState state)
 {
 	process->state = state;
+	if (state == DW_PROCESS_STARTING)
+		process->started = dw_uptime();
 }
 
 /* Notes that this process has started, and will connect.  Needs the table lock exclusively. */
@@ -158,7 +147,8 @@ dw_process_looks(DwProcess *process)
 }
 
 /*
- * Returns for how long the process has been silent, in us, or 0 if it answers or does not exist.
+ * Returns for how long the process has been silent, in us, or 0 if it answers or does not exist: it
+ * has begun no round since a call, it sleeps longer than planned, or its round does not end.
  * Does not take the table lock, since the silent process may hold this lock.
  */
 int64

@@ -4,8 +4,7 @@
  *	  Pauses and limits of queues, which decide whether a lane may begin a task.
  *
  * Run by timers, executors and sessions that receive messages, under the ready lock of the
- * database.  Each task is taken and counted under this lock, so the limits hold for all executors,
- * owners and lanes of a queue together.
+ * database, except for functions with another comment.  See "Limits and turns" in README.md.
  *
  * In an external queue, max_running limits the messages that open transactions have received
  * (DwQueue.received) and the leased messages (DwQueue.leased).  The end of a transaction changes
@@ -20,16 +19,10 @@
  * used.  Rare changes of leases (a shorter lease, a cancelled message) only put the number in
  * doubt.
  *
- * See "Limits and turns" in README.md.
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "datatype/timestamp.h"
-#include "storage/lwlock.h"
-
-#include "../base/clock.h"
 #include "../base/settings.h"
 #include "queue_limits.h"
 
@@ -64,13 +57,7 @@ const char *const dw_pause_texts[] = {
 
 /*---- Rates, which limit how many tasks start in a period ----*/
 
-/*
- * next_start is never behind the clock by more than the tolerance: by per/starts or 100 ms,
- * whichever is greater, or, if the rate has a burst, by the time of the starts that may be made up
- * for.  So tasks that begin late do not lower the average, and bursts are limited.
- */
-
-/* Tolerance of a rate without a burst, in us. */
+/* Minimum tolerance of a rate without a burst, in us. */
 #define TOLERANCE_US	(100 * 1000)
 
 /* Returns the time between two tasks by the rate, in microseconds, rounded down. */
@@ -81,8 +68,8 @@ start_interval(const DwRate *rate)
 }
 
 /*
- * Returns the tolerance of the rate in microseconds.  After a pause, the starts of this time, plus
- * one start, may happen at once.
+ * Returns how far next_start may be behind the clock, in microseconds: the time of the starts that
+ * may be made up for.  So tasks that begin late do not lower the average, and bursts are limited.
  */
 static int64
 tolerance(const DwRate *rate)
@@ -212,17 +199,6 @@ is_limited(const DwQueue *queue)
 /*---- Limits of a lane ----*/
 
 /*
- * Returns true if the queue's turn is reserved for another owner.  Ignores a time too far ahead,
- * since it was stored before the clock was set back.
- */
-static bool
-is_kept_for_other(const DwQueue *queue, Oid owner, TimestampTz now)
-{
-	return queue->kept_for != owner && queue->kept_until > now &&
-		queue->kept_until <= now + TURN_US;
-}
-
-/*
  * Returns the reason why the lane must not begin a task now.  Ignores the limits of groups, which
  * dw_lane_limit() includes.
  *
@@ -255,7 +231,9 @@ dw_queue_limit(const DwLane *lane, TimestampTz now, uint32 *room, TimestampTz *u
 		if (*room == 0)
 			return DW_LIMIT_RATE;
 	}
-	if (is_kept_for_other(queue, lane->owner, now) && --*room == 0)
+	/* the queue's turn is reserved for another owner */
+	if (queue->kept_for != lane->owner && dw_is_ahead(queue->kept_until, now, TURN_US) &&
+		--*room == 0)
 	{
 		*until = queue->kept_until;
 		return DW_LIMIT_TURN;
@@ -357,7 +335,7 @@ dw_limits_leases_counted(DwDatabase *db, int16 queue, uint32 changes, uint32 n,
 	return holds;
 }
 
-/* Puts the number of leases in doubt, so that leases are counted again.  Takes no lock. */
+/* Puts the number of leases in doubt, so that leases are counted again. */
 static void
 doubt_leases(DwQueue *queue)
 {
@@ -366,9 +344,11 @@ doubt_leases(DwQueue *queue)
 	pg_atomic_fetch_add_u32(&queue->lease_changes, 1);
 }
 
+/* The functions below, for commit callbacks, take no lock.  "place" may be DW_NO_QUEUE. */
+
 /*
  * Returns how often the leases of the queue at this place were counted.  A transaction that begins
- * or ends leases calls this before its commit.  The place may be DW_NO_QUEUE.
+ * or ends leases calls this before its commit.
  */
 uint32
 dw_limits_lease_counts(int32 place)
@@ -389,7 +369,7 @@ lease_changed(DwQueue *queue, uint32 counts)
 		doubt_leases(queue);
 }
 
-/* Counts a new lease.  "counts": see dw_limits_lease_counts().  Takes no lock, for callbacks. */
+/* Counts a new lease.  "counts": see dw_limits_lease_counts(). */
 void
 dw_limits_lease_begins(Oid database, int32 place, int16 queue, uint32 counts)
 {
@@ -402,9 +382,8 @@ dw_limits_lease_begins(Oid database, int32 place, int16 queue, uint32 counts)
 }
 
 /*
- * Counts the end of a lease that would have lasted until this time.  "counts" is from
- * dw_limits_lease_counts().  Returns true if max_running is set: then the caller wakes the timer.
- * The place may be DW_NO_QUEUE.  Takes no lock, for commit callbacks.
+ * Counts the end of a lease that would have lasted until this time.  Returns true if max_running is
+ * set: then the caller wakes the timer.
  */
 bool
 dw_limits_lease_over(Oid database, int32 place, int16 queue, uint32 counts, TimestampTz until)
@@ -433,7 +412,7 @@ dw_limits_lease_over(Oid database, int32 place, int16 queue, uint32 counts, Time
 /*
  * Puts the numbers of leases of all queues in doubt, since leases may have changed in an unusual
  * way.  If a queue of the database has a limit for messages, returns true: then the caller wakes
- * the timer.  Takes no lock, for commit callbacks.
+ * the timer.
  */
 bool
 dw_limits_doubt_leases(DwDatabase *db)
@@ -451,7 +430,7 @@ dw_limits_doubt_leases(DwDatabase *db)
 
 /*
  * Counts a lapsed lease: the receiver did not end the lease, and the message was received again, or
- * ended.  The place may be DW_NO_QUEUE.  Takes no lock, for commit callbacks.
+ * ended.
  */
 void
 dw_limits_lease_lapsed(Oid database, int32 place, int16 queue)
@@ -465,7 +444,7 @@ dw_limits_lease_lapsed(Oid database, int32 place, int16 queue)
 /*
  * Counts the end of a message of a queue that a transaction had received.  "place" is the queue's
  * index in dw_queues at that time.  Returns true if the queue was full before: then the caller
- * wakes the timer.  Takes no lock, for commit callbacks.
+ * wakes the timer.
  */
 bool
 dw_limits_received(Oid database, int32 place, int16 queue)
@@ -504,24 +483,6 @@ dw_limits_end(DwLane *lane, bool begun)
 
 /*---- Turns ----*/
 
-/* Reserves the queue's turn for this owner. */
-static void
-keep_turn(DwQueue *queue, Oid owner, TimestampTz now)
-{
-	queue->kept_for = owner;
-	queue->kept_until = now + TURN_US;
-}
-
-/*
- * Returns true if the next reservation of a turn must not be made yet.  Ignores a time too far
- * ahead, since it was stored before the clock was set back.
- */
-static bool
-turn_lasts(const DwQueue *queue, TimestampTz now)
-{
-	return queue->next_turn > now && queue->next_turn <= now + UNUSED_TURN_US;
-}
-
 /* Returns true if the lane's owner has waited long enough for a turn, and could begin a task. */
 static bool
 waits_for_turn(const DwLane *lane, TimestampTz now)
@@ -542,7 +503,7 @@ dw_limits_keep_for_other(DwDatabase *db, const DwLane *lane, TimestampTz now)
 	DwLane	   *longest = NULL;
 	dlist_iter	iter;
 
-	if (!is_limited(queue) || turn_lasts(queue, now))
+	if (!is_limited(queue) || dw_is_ahead(queue->next_turn, now, UNUSED_TURN_US))
 		return false;
 	queue->next_turn = now + TURN_US;
 	dlist_foreach(iter, &db->ready_owners)
@@ -565,7 +526,8 @@ dw_limits_keep_for_other(DwDatabase *db, const DwLane *lane, TimestampTz now)
 	/* if this owner does not use its turn, another owner is next */
 	longest->waits_since = now;
 	queue->next_turn = now + UNUSED_TURN_US;
-	keep_turn(queue, longest->owner, now);
+	queue->kept_for = longest->owner;
+	queue->kept_until = now + TURN_US;
 	return true;
 }
 
@@ -584,13 +546,14 @@ dw_limits_is_turn(const DwLane *lane, TimestampTz now, TimestampTz *until)
 		return true;
 	if (queue->kept_for == lane->owner && queue->kept_until > now)
 		return true;
-	if (turn_lasts(queue, now))
+	if (dw_is_ahead(queue->next_turn, now, UNUSED_TURN_US))
 	{
 		*until = queue->next_turn;
 		return false;
 	}
 	queue->next_turn = now + TURN_US;
-	keep_turn(queue, lane->owner, now);
+	queue->kept_for = lane->owner;
+	queue->kept_until = now + TURN_US;
 	return true;
 }
 

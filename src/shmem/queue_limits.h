@@ -10,8 +10,6 @@
 
 #include "postgres.h"
 
-#include "datatype/timestamp.h"
-
 #include "shared.h"
 
 /*---- queue_limits.c: rates, which limit how many tasks start in a period ----*/
@@ -30,6 +28,16 @@ typedef struct DwRateUse
 	TimestampTz next_start;		/* when the rate allows the next task */
 	int64		start_fraction; /* next_start's fraction of a microsecond, in units of 1 / starts */
 } DwRateUse;
+
+/*
+ * Returns true if the time is still ahead.  Ignores a time that is ahead by more than "most" us,
+ * since it was stored before the clock was set back.
+ */
+static inline bool
+dw_is_ahead(TimestampTz time, TimestampTz now, int64 most)
+{
+	return time > now && time <= now + most;
+}
 
 extern TimestampTz dw_rate_next(const DwRate *rate, const DwRateUse *use, TimestampTz now);
 extern TimestampTz dw_rate_unused_at(const DwRate *rate, const DwRateUse *use);
@@ -98,7 +106,7 @@ typedef struct DwQueue
 	/* protected by the ready lock: the present state, see queue_limits.c */
 	uint32		running;		/* tasks of the queue that executors have taken and not ended */
 	DwTurns		turns;			/* if external: lanes with ready messages */
-	uint32		waiting;		/* sessions in delay_await(), see receivers.c */
+	uint32		waiting;		/* sessions in delay_await(), see published.c */
 	bool		notifies;		/* the queue has a channel for NOTIFY */
 	bool		has_news;		/* a message became ready after the last request to notify the
 								 * channel */
@@ -163,7 +171,7 @@ extern const char *const dw_pause_texts[];
 /* The dw_max_queues places for declared queues of all databases, in shared memory. */
 extern DwQueue *dw_queues;
 
-/*---- receivers.c: sessions that receive messages, and sessions that wait for a message ----*/
+/*---- published.c: sessions that receive messages, and sessions that wait for a message ----*/
 
 /* If a woken session has not looked for a message within this time, another session is woken. */
 #define DW_WAKE_AGAIN_US	(50 * 1000)
@@ -171,11 +179,6 @@ extern DwQueue *dw_queues;
 /* After this time, a task or receiver that blocks other processes by its locks is terminated. */
 #define DW_GIVE_WAY_US		(500 * 1000)
 
-extern void dw_receivers_request(void);
-extern void dw_receivers_init(void);
-
-extern void dw_receiver_publish(TransactionId xid);
-extern void dw_receiver_withdraw(void);
 extern bool dw_xid_receives(TransactionId xid);
 extern TimestampTz dw_receivers_oldest(DwDatabase *db);
 extern bool dw_receiver_terminate(DwDatabase *db, pid_t pid, TimestampTz by);

@@ -17,7 +17,6 @@
  */
 #include "postgres.h"
 
-#include "../base/clock.h"
 #include "../base/inject.h"
 #include "../base/settings.h"
 #include "groups.h"

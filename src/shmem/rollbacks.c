@@ -18,7 +18,7 @@
  */
 #include "postgres.h"
 
-#include "rollbacks.h"
+#include "parts.h"
 
 /* Forgets all rollbacks. */
 void

@@ -1,12 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * shared.c
- *	  Shared memory of a database: its layout, and wake-ups.
+ *	  Shared memory of a database: its layout, its place, and wake-ups.
  *
- * Run by all processes.  The memory of delay_wheel is part of PostgreSQL's main segment.  Settings
- * fix the size when the server starts.  The size never changes.  After a crash the postmaster
- * creates a new segment, and timers fill it from the tables.  control/shmem.c requests and
- * initializes this memory.
+ * Run by all processes.  control/shmem.c requests and initializes this memory.  After a crash the
+ * postmaster creates a new segment, and timers fill it from the tables.
+ *
+ * A database gets a place when its first task is scheduled, or from the launcher.  A process finds
+ * the place by the database's OID, under the table lock.  A transaction that uses a place pins it.
+ * A pinned place is never given to another database.
  *
  * Commit callbacks call dw_lane_dirty(), dw_wake_timer() and dw_wake_launcher(), so these never
  * fail, wait or allocate memory.
@@ -17,13 +19,8 @@
 
 #include "catalog/pg_authid.h"
 #include "common/hashfn.h"
-#include "datatype/timestamp.h"
-#include "miscadmin.h"
-#include "port/atomics.h"
-#include "storage/lwlock.h"
 #include "utils/acl.h"
 
-#include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/settings.h"
 #include "shared.h"
@@ -46,31 +43,17 @@ dw_pool_chunks(void)
 	return Max(((Size) dw_ring_memory * 1024) / sizeof(DwChunk), 2);
 }
 
-/* A database's memory: its DwDatabase, inbox, ring and bitmap of dirty lanes, in this order. */
-static Size
-inbox_offset(void)
-{
-	return MAXALIGN(sizeof(DwDatabase));
-}
-
-static Size
-ring_offset(void)
-{
-	return add_size(inbox_offset(), dw_inbox_bytes());
-}
-
-static Size
-dirty_offset(void)
-{
-	return MAXALIGN(add_size(ring_offset(), dw_ring_size(dw_slots)));
-}
-
-/* Returns the bytes of one database with inbox, ring and bitmap.  Needs no shared memory. */
+/*
+ * Returns the bytes of one database: its DwDatabase, inbox, ring and bitmap of dirty lanes, in this
+ * order.  Needs no shared memory.
+ */
 Size
 dw_database_size(void)
 {
-	return CACHELINEALIGN(add_size(dirty_offset(),
-								   mul_size(DW_LANE_WORDS, sizeof(pg_atomic_uint64))));
+	Size		size = add_size(MAXALIGN(sizeof(DwDatabase)), dw_inbox_bytes());
+
+	size = add_size(size, MAXALIGN(dw_ring_size(dw_slots)));
+	return CACHELINEALIGN(add_size(size, mul_size(DW_LANE_WORDS, sizeof(pg_atomic_uint64))));
 }
 
 void
@@ -98,29 +81,6 @@ dw_database_number(DwDatabase *db)
 	return ((char *) db - dw_databases) / dw_shared->database_size;
 }
 
-DwInbox *
-dw_inbox(DwDatabase *db)
-{
-	return (DwInbox *) ((char *) db + inbox_offset());
-}
-
-/* Returns the ring of the database.  The database's ring lock protects the ring. */
-DwRing *
-dw_ring(DwDatabase *db)
-{
-	return (DwRing *) ((char *) db + ring_offset());
-}
-
-/*
- * Returns the bitmap of dirty lanes, which the timer must look at: DW_LANE_WORDS words.  The number
- * of a bit is a lane's index in dw_lanes.
- */
-pg_atomic_uint64 *
-dw_dirty_lanes(DwDatabase *db)
-{
-	return (pg_atomic_uint64 *) ((char *) db + dirty_offset());
-}
-
 /* Returns the ring lock, which protects ring and account.  Each database has one. */
 LWLock *
 dw_ring_lock(DwDatabase *db)
@@ -133,6 +93,200 @@ LWLock *
 dw_ready_lock(DwDatabase *db)
 {
 	return &((LWLockPadded *) dw_shared->database_locks)[2 * dw_database_number(db) + 1].lock;
+}
+
+/*---- Places of databases ----*/
+
+/*
+ * Initializes a place as free, except for its pins, since each process that has pinned the place
+ * will unpin it.  Needs the table lock exclusively, except at the set-up.
+ */
+void
+dw_database_init(DwDatabase *db)
+{
+	char	   *pins = (char *) &db->pins;
+	char	   *behind = (char *) (&db->dirty_lanes + 1);
+	char	   *memory = (char *) db + MAXALIGN(sizeof(DwDatabase));
+
+	memset(db, 0, pins - (char *) db);
+	memset(behind, 0, (char *) db + sizeof(DwDatabase) - behind);
+	db->inbox = (DwInbox *) memory;
+	memory += dw_inbox_bytes();
+	db->ring = (DwRing *) memory;
+	memory += MAXALIGN(dw_ring_size(dw_slots));
+	db->dirty_lanes = (pg_atomic_uint64 *) memory;
+	db->oid = InvalidOid;
+	db->absent = true;
+	db->lanes = DW_NO_LANE;
+	dlist_init(&db->ready_owners);
+	dlist_init(&db->blocked_owners);
+	db->blocked_until = DW_NEVER;
+	db->group_opened = DW_NO_LANE;
+	db->group_wakes_at = DW_NEVER;
+	/* a process that holds a database has pinned its place, so nobody holds this database */
+	pg_atomic_init_u32(&db->holds, 0);
+	dw_process_init(&db->timer);
+	dw_timer_news_init(&db->timer_news);
+	dw_process_init(&db->sweeper);
+	dw_sweeper_news_init(&db->sweeper_news);
+	dw_lack_init(&db->executors_lack);
+	pg_atomic_init_u32(&db->disabled, 0);
+	pg_atomic_init_u32(&db->waiters, 0);
+	dw_inbox_init(db->inbox);
+	dw_problem_init(&db->problem);
+	pg_atomic_init_u64(&db->executors_told, 0);
+
+	pg_atomic_init_u64(&db->near, 0);
+	pg_atomic_init_u64(&db->ready, 0);
+	dw_counters_init(&db->counters);
+	dw_lateness_init(&db->lateness);
+	for (int i = 0; i < DW_LANE_WORDS; i++)
+		pg_atomic_init_u64(&db->dirty_lanes[i], 0);
+	dw_rollbacks_init(&db->rollbacks);
+}
+
+/*
+ * Returns the place of a database, or NULL.
+ *
+ * Needs the table lock.  A caller that has pinned the place, or is a worker of the database, needs
+ * no lock, since the database cannot lose its place.
+ */
+DwDatabase *
+dw_database_find(Oid database)
+{
+	dw_each_database(db)
+		if (db->oid == database)
+			return db;
+	return NULL;
+}
+
+/*
+ * Returns a place for a new database, or NULL.  Skips pinned places: a process may have pinned such
+ * a place for the database that had it before.
+ */
+DwDatabase *
+dw_database_unused(void)
+{
+	dw_each_database(db)
+		if (db->oid == InvalidOid && pg_atomic_read_u32(&db->pins) == 0)
+			return db;
+	return NULL;
+}
+
+/*
+ * Finds or makes the place of a database, and pins it if "pin" is true.  Returns NULL if all places
+ * are taken.  Takes the table lock.
+ */
+DwDatabase *
+dw_database_enter(Oid database, bool pin)
+{
+	DwDatabase *db;
+
+	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
+	db = dw_database_find(database);
+	if (db == NULL)
+	{
+		db = dw_database_unused();
+		if (db != NULL)
+		{
+			dw_database_init(db);
+			dw_ring_init(db->ring, dw_slots, dw_tick_us());
+			db->account.owner = database;
+			db->oid = database;
+		}
+	}
+	if (db != NULL && pin)
+		pg_atomic_fetch_add_u32(&db->pins, 1);
+	LWLockRelease(dw_shared->table_lock);
+	return db;
+}
+
+/*
+ * Pins a place that the caller has found before.  Returns false if the place no longer belongs to
+ * the database.  Takes no lock.
+ */
+bool
+dw_database_pin(DwDatabase *db, Oid database)
+{
+	/* full barrier: either this process sees the invalid OID, or the launcher sees the pin */
+	pg_atomic_fetch_add_u32(&db->pins, 1);
+	if (db->oid == database)
+		return true;
+	dw_database_unpin(db);
+	return false;
+}
+
+/*
+ * Finds and pins the place of a database.  Takes no lock, so callbacks can call it.  Returns NULL
+ * if the database has no place.
+ */
+DwDatabase *
+dw_database_find_pin(Oid database)
+{
+	dw_each_database(db)
+		if (db->oid == database && dw_database_pin(db, database))
+			return db;
+	return NULL;
+}
+
+/* Removes one pin. */
+void
+dw_database_unpin(DwDatabase *db)
+{
+	/* the launcher checks again whether to give the place back */
+	if (pg_atomic_sub_fetch_u32(&db->pins, 1) == 0 && db->absent)
+		dw_wake_launcher();
+}
+
+/* Frees the place.  Returns false if a process has pinned it.  Needs the table lock exclusively. */
+bool
+dw_database_give_back(DwDatabase *db)
+{
+	Oid			database = db->oid;
+
+	db->oid = InvalidOid;
+	/* either a process that pins the place sees the invalid OID, or this process sees the pin */
+	pg_memory_barrier();
+	if (pg_atomic_read_u32(&db->pins) == 0)
+		return true;
+	db->oid = database;
+	return false;
+}
+
+/* Stores the name of the timer's database.  A command that changes the name ends the timer. */
+void
+dw_database_set_name(DwDatabase *db, const char *name)
+{
+	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
+	strlcpy(db->name, name, sizeof(db->name));
+	LWLockRelease(dw_shared->table_lock);
+}
+
+/*
+ * Divides the pool evenly among the databases that have a timer.  If a database uses more than its
+ * share, wakes its timer to give memory back.  Takes the table lock.
+ */
+void
+dw_quota_update(void)
+{
+	uint32		n = 0;
+
+	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
+	dw_each_database(db)
+		if (db->timer.state == DW_PROCESS_RUNNING)
+			n++;
+	pg_atomic_write_u32(&dw_shared->timers, n);
+	for (int i = 0; i < dw_max_databases && n > 0; i++)
+	{
+		DwDatabase *db = dw_database(i);
+
+		SpinLockAcquire(&dw_pool->lock);
+		db->account.quota = Max(dw_pool->nchunks / n, 1);
+		SpinLockRelease(&dw_pool->lock);
+		if (db->account.used > db->account.quota)
+			dw_wake_timer(db, DW_AWAKE);
+	}
+	LWLockRelease(dw_shared->table_lock);
 }
 
 /*---- Limits and rights ----*/
@@ -176,7 +330,7 @@ dw_lane_dirty(DwDatabase *db, const DwLane *lane)
 	 * full barrier; the flag is set after the bit, since the timer clears the flag before it reads
 	 * bits
 	 */
-	pg_atomic_fetch_or_u64(&dw_dirty_lanes(db)[number / 64], UINT64CONST(1) << (number % 64));
+	pg_atomic_fetch_or_u64(&db->dirty_lanes[number / 64], UINT64CONST(1) << (number % 64));
 	dw_news_tell(&db->timer_news, DW_NEWS_LANES);
 }
 

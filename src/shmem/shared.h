@@ -20,23 +20,16 @@
 
 #include "postgres.h"
 
-#include "datatype/timestamp.h"
 #include "lib/ilist.h"
 #include "lib/pairingheap.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
-#include "storage/itemptr.h"
 #include "storage/lock.h"
 #include "storage/lwlock.h"
 #include "utils/timestamp.h"
 
 #include "../ring/ring.h"
-#include "inbox.h"
-#include "logins.h"
-#include "news.h"
-#include "outcome.h"
-#include "process.h"
-#include "rollbacks.h"
+#include "parts.h"
 
 /* Length of a bitmap with one bit for each lane, in words of 64 bits. */
 #define DW_LANE_WORDS	((dw_max_lanes + 63) / 64)
@@ -118,10 +111,7 @@ typedef struct DwLaneGroups
 #define DW_MIN_PRIORITY	(-9)
 #define DW_MAX_PRIORITY	9
 
-/*
- * A lane: one combination of owner, queue and priority in one database.  Blocks and limits apply to
- * whole lanes, so each lane has its own cursor into the table.
- */
+/* Blocks and limits apply to whole lanes, so each lane has its own cursor into the table. */
 typedef struct DwLane
 {
 	/* identity: table lock */
@@ -189,7 +179,7 @@ typedef struct DwLane
 	DwLaneLateness lateness;
 } DwLane;
 
-/* A role that owns lanes of one database.  A role has a place while it has lanes or executors. */
+/* A role of one database.  It has a place while it has lanes or executors. */
 typedef struct DwOwner
 {
 	/* identity: table lock */
@@ -245,6 +235,12 @@ typedef struct DwDatabase
 	/* Number of transactions and processes that use this place.  A used place is not given back. */
 	pg_atomic_uint32 pins;
 
+	/* the memory behind this struct; these addresses never change */
+	DwInbox    *inbox;
+	DwRing	   *ring;			/* protected by the ring lock */
+	pg_atomic_uint64 *dirty_lanes;	/* bitmap of DW_LANE_WORDS words: lanes that the timer must look
+									 * at, by their index in dw_lanes */
+
 	/* number of commands that need the database without sessions of delay_wheel, see hold.c */
 	pg_atomic_uint32 holds;
 	pg_atomic_uint32 waiters;	/* number of sessions in delay_wait(), see wait.c */
@@ -268,7 +264,7 @@ typedef struct DwDatabase
 	dlist_head	blocked_owners;	/* owners with ready tasks that get no executor; owners that lack a
 								 * background worker come first */
 	TimestampTz blocked_until;	/* no blocked owner tries again before this time */
-	uint32		awaiting;		/* number of sessions that wait for a message, see receivers.c */
+	uint32		awaiting;		/* number of sessions that wait for a message, see published.c */
 	uint32		notifying;		/* number of declared queues with a channel */
 	int			queue_places;	/* all queues of the database are before this index in dw_queues */
 	int32		group_opened;	/* lane in which the end of a task has opened a group, see
@@ -295,16 +291,24 @@ typedef enum DwStale
 	DW_STALE_END				/* the executor takes no further task */
 } DwStale;
 
-/* Maximum number of notes of tasks that ended their executor. */
-#define DW_MAX_QUITS	64
+#define DW_MAX_NOTES	64
 
-/* A note of a task that ended its executor, see quits.c. */
-typedef struct DwQuit
+/* A note of a task. */
+typedef struct DwNote
 {
+	int			n;				/* number of crashes, or kind of a quit; 0: this note is free */
 	Oid			database;
-	bool		stopped;		/* a session had asked to stop the task */
-	int64		id;				/* id of the task; 0: this note is free */
-} DwQuit;
+	int64		id;
+	TimestampTz at;				/* time of the last crash, or of the quit */
+} DwNote;
+
+/* Notes of tasks that have crashed the server, or have ended their executor, see suspects.c. */
+typedef struct DwNotes
+{
+	pg_atomic_uint32 used;		/* number of notes in use; also read without the lock */
+	slock_t		lock;
+	DwNote		notes[DW_MAX_NOTES];
+} DwNotes;
 
 /* The part of shared memory that does not belong to one database or to an array. */
 typedef struct DwShared
@@ -333,9 +337,10 @@ typedef struct DwShared
 	bool		recovered;		/* recovery has ended on this server, see copies/recovery.c; written
 								 * by postmaster and launcher */
 	DwLogins	logins;			/* settings of new sessions */
-	DwQuit		quits[DW_MAX_QUITS]; /* table lock */
-	uint32		next_quit;		/* index of the next note to overwrite, modulo DW_MAX_QUITS */
-	pg_atomic_uint32 nquits;	/* number of notes in use */
+	DwNotes		suspects;
+	DwNotes		quits;
+	int64		careful_until;	/* dw_crashes_are_recent() is true before this time, by dw_uptime();
+								 * 0: never; set only by the postmaster */
 	int32		free_lane;		/* first of the list of free lanes */
 	int32		free_owner;		/* first of the list of free owners */
 	uint32		nlanes;			/* lanes in use */
@@ -364,9 +369,6 @@ extern void dw_require_shared(void);
 
 extern DwDatabase *dw_database(int number);
 extern int	dw_database_number(DwDatabase *db);
-extern DwInbox *dw_inbox(DwDatabase *db);
-extern DwRing *dw_ring(DwDatabase *db);
-extern pg_atomic_uint64 *dw_dirty_lanes(DwDatabase *db);
 extern LWLock *dw_ring_lock(DwDatabase *db);
 extern LWLock *dw_ready_lock(DwDatabase *db);
 
@@ -445,8 +447,6 @@ dw_lane_held(const DwLane *lane)
 	return lane->waiting + dw_ready_count(lane);
 }
 
-/*---- places.c: places of databases ----*/
-
 extern void dw_database_init(DwDatabase *db);
 
 extern DwDatabase *dw_database_find(Oid database);
@@ -456,7 +456,7 @@ extern DwDatabase *dw_database_find_pin(Oid database);
 extern void dw_database_unpin(DwDatabase *db);
 extern bool dw_database_give_back(DwDatabase *db);
 extern void dw_database_set_name(DwDatabase *db, const char *name);
-extern bool dw_database_place_free(void);
+extern DwDatabase *dw_database_unused(void);
 extern void dw_quota_update(void);
 
 /* Returns true if a command needs the database without sessions of delay_wheel. */
@@ -473,7 +473,7 @@ dw_database_is_disabled(DwDatabase *db)
 	return pg_atomic_read_u32(&db->disabled) != 0;
 }
 
-/*---- lanes.c: the table of lanes ----*/
+/*---- lanes.c: the tables of lanes, and of their owners ----*/
 
 extern void dw_lanes_request(void);
 extern void dw_lanes_init(void);
@@ -483,17 +483,15 @@ extern bool dw_lane_enter(DwDatabase *db, Oid owner, int16 queue, int16 priority
 extern bool dw_lane_leave(DwDatabase *db, DwLane *lane);
 extern DwLaneRef dw_lane_ref(DwLane *lane);
 
+extern int	dw_owner_places(void);
+extern DwOwner *dw_owner_find(DwDatabase *db, Oid role);
+extern int32 dw_owner_enter(DwDatabase *db, Oid role);
+extern void dw_owner_leave(DwOwner *owner);
 extern bool dw_owner_has_tasks_elsewhere(Oid owner);
 extern DwHint dw_entry_hint(const DwEntry *entry);
 
-/*---- owners.c: the table of owners of lanes; decides which owners get an executor ----*/
+/*---- owners.c: decides which owners get an executor ----*/
 
-extern int	dw_owner_places(void);
-extern void dw_owners_request(void);
-extern void dw_owners_init(void);
-
-extern int32 dw_owner_enter(DwDatabase *db, Oid role);
-extern void dw_owner_leave(DwOwner *owner);
 extern bool dw_owner_blocked(DwDatabase *db, Oid role, DwBlock reason);
 extern void dw_owner_unblocked(DwDatabase *db, DwOwner *owner);
 extern void dw_owner_lacks_none(DwDatabase *db, DwOwner *owner);
@@ -536,19 +534,22 @@ extern bool dw_silent_next(DwDatabase *db, uint32 *position, DwSilent *found);
 extern void dw_silence_report(DwDatabase *db);
 extern void dw_silence_report_timer(DwDatabase *db);
 
-/*---- committing.c: transactions that are visible but hold locks ----*/
+/*---- published.c: what each process publishes about its transaction ----*/
 
-extern void dw_committing_request(void);
-extern void dw_committing_init(void);
-extern void dw_committing_publish(TransactionId xid);
-extern void dw_committing_withdraw(void);
+/* Kinds of published transactions. */
+typedef enum DwPublished
+{
+	DW_COMMITTING = 0,			/* it becomes visible while it holds locks */
+	DW_RECEIVING,				/* it has received messages */
+	DW_PUBLISHED				/* number of kinds */
+} DwPublished;
+
+extern void dw_published_request(void);
+extern void dw_published_init(void);
+extern void dw_xid_publish(DwPublished as, TransactionId xid);
+extern void dw_xid_withdraw(DwPublished as);
 extern void dw_committing_wait(void);
-
-/*---- writers.c: transactions that may still commit tasks, and the owners of these tasks ----*/
-
-extern void dw_writers_request(void);
-extern void dw_writers_init(void);
-extern void dw_writers_install(void);
+extern void dw_published_install(void);
 extern void dw_writes_for(Oid owner);
 extern bool dw_is_writer(VirtualTransactionId vxid, Oid *owner);
 

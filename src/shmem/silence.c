@@ -18,7 +18,6 @@
  */
 #include "postgres.h"
 
-#include "../base/clock.h"
 #include "executors.h"
 
 /*

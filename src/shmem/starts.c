@@ -25,11 +25,6 @@
  */
 #include "postgres.h"
 
-#include "miscadmin.h"
-#include "port/atomics.h"
-#include "storage/lwlock.h"
-
-#include "../base/clock.h"
 #include "../base/settings.h"
 #include "executors.h"
 
@@ -291,10 +286,15 @@ dw_start_wait(const DwLack *lack, DwStart start)
 	return Max(dw_atomic_read(&dw_shared->pauses[start].retry_at) - dw_uptime(), 0);
 }
 
-/* Wakes the processes that have the turn to try at once, since a background worker may be free. */
-static void
-go_on(void)
+/*
+ * Step J5: wakes the processes that have the turn to try at once, since a background worker may be
+ * free.  Called when a background worker of delay_wheel is about to end, or has ended.  The
+ * postmaster frees its place some ms later, so the first pauses are short.
+ */
+void
+dw_worker_leaves(void)
 {
+	pg_memory_barrier();
 	for (int start = 0; start < DW_STARTS; start++)
 	{
 		DwLack	   *oldest;
@@ -321,7 +321,7 @@ dw_lack_note(DwLack *lack, int64 since)
 	pg_atomic_write_u64(&lack->seen, (uint64) dw_uptime());
 	was = (int64) pg_atomic_exchange_u64(&lack->since, (uint64) since);
 	if (was != 0 && was != since)
-		go_on();
+		dw_worker_leaves();
 }
 
 /*
@@ -332,15 +332,4 @@ void
 dw_lack_ends(DwLack *lack)
 {
 	dw_lack_note(lack, 0);
-}
-
-/*
- * Step J5: called when a background worker of delay_wheel is about to end, or has ended.  The
- * postmaster frees its place some ms later, so the first pauses are short.
- */
-void
-dw_worker_leaves(void)
-{
-	pg_memory_barrier();
-	go_on();
 }

@@ -26,7 +26,6 @@
 
 #include "access/transam.h"
 #include "libpq/pqsignal.h"
-#include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/timeout.h"
 

@@ -28,9 +28,7 @@
 #include "../ending/ending.h"
 #include "../shmem/executors.h"
 #include "../shmem/groups.h"
-#include "../shmem/outcome.h"
 #include "../shmem/queue_limits.h"
-#include "../shmem/rollbacks.h"
 #include "../shmem/shared.h"
 #include "sweeper.h"
 

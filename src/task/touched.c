@@ -297,7 +297,7 @@ store_hint(DwDatabase *db, const DwHint *hint, bool many)
 	if (hint->due <= dw_atomic_read(&lane->horizon))
 	{
 		DW_INJECT("commit-before-push");
-		if (!many && dw_inbox_push(dw_inbox(db), hint, &crowded))
+		if (!many && dw_inbox_push(db->inbox, hint, &crowded))
 			return crowded ? DW_AWAKE : hint->due;
 		reload_lane(db, hint->lane, hint->due);
 		return DW_AWAKE;
@@ -577,7 +577,7 @@ publish_committing(void)
 	if (!TransactionIdIsValid(xid) || !has_touched())
 		return;
 	if (ended_in_subtransaction() || has_catalog_news())
-		dw_committing_publish(xid);
+		dw_xid_publish(DW_COMMITTING, xid);
 }
 
 /* Writes a lane and a due time to delay_wheel_data.prepared.  InvalidOid stands for all lanes. */
@@ -690,7 +690,7 @@ touched_xact_callback(XactEvent event, void *arg)
 		case XACT_EVENT_ABORT:
 			if (tell_at_once(false))
 				deliver_all(false);
-			dw_committing_withdraw();
+			dw_xid_withdraw(DW_COMMITTING);
 			forget_touched();
 			break;
 		case XACT_EVENT_PRE_PREPARE:
@@ -714,7 +714,7 @@ touched_release_callback(ResourceReleasePhase phase, bool committed, bool top_le
 	if (!committed || phase != RESOURCE_RELEASE_AFTER_LOCKS || !top_level)
 		return;
 	/* step N4 */
-	dw_committing_withdraw();
+	dw_xid_withdraw(DW_COMMITTING);
 	if (!delivers)
 		return;
 	deliver_all(true);

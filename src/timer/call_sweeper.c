@@ -132,7 +132,7 @@ start_sweeper(DwDatabase *db)
 	bool		registered = dw_start_may_be_tried(&db->sweeper.lack, DW_START_OTHER);
 
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-	dw_process_starts(&db->sweeper);
+	dw_process_set_state(&db->sweeper, DW_PROCESS_STARTING);
 	LWLockRelease(dw_shared->table_lock);
 
 	registered = registered &&

@@ -125,7 +125,7 @@ dw_lease_watch(DwDatabase *db, DwTakeHint take)
 	return dw_atomic_read(&db->timer_news.lease_end);
 }
 
-/*---- Waking sessions that wait for a message (shmem/receivers.c) ----*/
+/*---- Waking sessions that wait for a message (shmem/published.c) ----*/
 
 /* Step Q4 of the model: wakes a session for one queue, see dw_wake_receivers(). */
 static TimestampTz

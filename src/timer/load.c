@@ -690,7 +690,7 @@ schedule_load(DwLane *lane, TimestampTz now)
 static void
 note_dirty_lanes(void)
 {
-	pg_atomic_uint64 *dirty = dw_dirty_lanes(db);
+	pg_atomic_uint64 *dirty = db->dirty_lanes;
 
 	for (int w = 0; w < DW_LANE_WORDS; w++)
 	{

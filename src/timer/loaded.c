@@ -22,7 +22,7 @@
 
 #include "utils/memutils.h"
 
-#include "../shmem/news.h"
+#include "../shmem/parts.h"
 #include "timer.h"
 
 /* Number of rows that are stored: the last ones, by id. */

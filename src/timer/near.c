@@ -944,7 +944,7 @@ void
 dw_near_reset(DwDatabase *database)
 {
 	db = database;
-	ring = dw_ring(db);
+	ring = db->ring;
 	if (heap == NULL)
 	{
 		heap = MemoryContextAlloc(TopMemoryContext, HEAP_SIZE * sizeof(DwEntry));

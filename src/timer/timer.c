@@ -63,7 +63,7 @@ static uint32 wait_event = 0;
 static void
 tidy_crashes(DwDatabase *db)
 {
-	int64		ids[DW_MAX_SUSPECTS];
+	int64		ids[DW_MAX_NOTES];
 	int			n = dw_crashes_list(db->oid, dw_now() - USECS_PER_HOUR, ids);
 	Relation	rel;
 
@@ -92,11 +92,9 @@ give_database_back(int code, Datum arg)
 					DW_PROCESS_FINISHED : ends_as);
 	db->absent = dw_extension_gone;
 	if (dw_extension_gone)
-		dw_quits_forget_database(db->oid);
+		dw_notes_forget_database(db->oid);
 	LWLockRelease(dw_shared->table_lock);
 	dw_quota_update();
-	if (dw_extension_gone)
-		dw_crashes_forget_database(db->oid);
 	/* the next timer notes its own lacks */
 	dw_lack_ends(&db->executors_lack);
 	dw_lack_ends(&db->sweeper.lack);
@@ -329,7 +327,7 @@ static bool
 drain_inbox(void)
 {
 	DwHint		hints[INBOX_SLICE];
-	uint32		n = dw_inbox_drain(dw_inbox(db), hints, INBOX_SLICE);
+	uint32		n = dw_inbox_drain(db->inbox, hints, INBOX_SLICE);
 
 	if (n > 0)
 		DW_INJECT("drain-after-take");
@@ -361,7 +359,7 @@ let_groups_go(void)
 static bool
 anything_new(void)
 {
-	return !dw_inbox_is_empty(dw_inbox(db)) ||
+	return !dw_inbox_is_empty(db->inbox) ||
 		dw_control_read(&db->timer_news) != control_seen ||
 		db->account.quota != quota_seen ||
 		dw_process_calls(&db->timer) != calls_seen ||

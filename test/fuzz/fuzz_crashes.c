@@ -58,35 +58,35 @@ durable_unlink(const char *name, int level)
 	return 0;
 }
 
-static DwSuspects *
+static const DwNotes *
 read_content(const void *data, size_t size)
 {
-	dw_suspects = palloc0(sizeof(DwSuspects));
+	dw_shared = palloc0(sizeof(DwShared));
 	content = data;
 	content_size = size;
 	dw_suspects_read_file();
-	return dw_suspects;
+	return &dw_shared->suspects;
 }
 
 static void
-check_again(const DwSuspects *first)
+check_again(const DwNotes *first)
 {
 	char	   *text = NULL;
 	size_t		size = 0;
-	const DwSuspects *again;
+	const DwNotes *again;
 
 	written = open_memstream(&text, &size);
 	dw_suspects_write_file();
 	if (written != NULL)
 		fclose(written);
 	again = read_content(text, size);
-	for (uint32 i = 0; i < DW_MAX_SUSPECTS; i++)
+	for (uint32 i = 0; i < DW_MAX_NOTES; i++)
 	{
-		const DwSuspect *a = &first->suspects[i];
-		const DwSuspect *b = &again->suspects[i];
+		const DwNote *a = &first->notes[i];
+		const DwNote *b = &again->notes[i];
 
-		if (a->crashes < 0 || a->database != b->database || a->id != b->id || a->crashes != b->crashes ||
-			a->crashed_at != b->crashed_at)
+		if (a->n < 0 || a->database != b->database || a->id != b->id || a->n != b->n ||
+			a->at != b->at)
 			finding("suspect %u is not the same", i);
 	}
 	free(text);

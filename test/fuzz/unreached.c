@@ -11,6 +11,7 @@
 __attribute__((weak)) void *CurrentMemoryContext;
 __attribute__((weak)) void *error_context_stack;
 __attribute__((weak)) volatile int InterruptPending;
+__attribute__((weak)) unsigned int MyDatabaseId;
 __attribute__((weak)) int MyProcPid;
 __attribute__((weak)) int PostmasterPid;
 __attribute__((weak)) int max_worker_processes;
@@ -24,6 +25,7 @@ UNREACHED(AllocSetContextCreateInternal)
 UNREACHED(CreateCommandTag)
 UNREACHED(defGetBoolean)
 UNREACHED(durable_rename)
+UNREACHED(dw_database_find)
 UNREACHED(dw_executor_runs_autonomous)
 UNREACHED(dw_now)
 UNREACHED(dw_read_begin)
@@ -52,6 +54,7 @@ UNREACHED(MemoryContextDelete)
 UNREACHED(on_shmem_exit)
 UNREACHED(pg_fprintf)
 UNREACHED(pg_mbstrlen_with_len)
+UNREACHED(pg_snprintf)
 UNREACHED(ProcessInterrupts)
 UNREACHED(raw_parser)
 UNREACHED(s_lock)
