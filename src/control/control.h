@@ -10,7 +10,16 @@
 
 #include "postgres.h"
 
-#include "nodes/pg_list.h"
+#include "access/table.h"
+#include "utils/fmgroids.h"
+#include "utils/snapmgr.h"
+
+#include "../base/compat.h"
+#include "../base/inject.h"
+#include "../base/wing.h"
+#include "../base/worker.h"
+#include "../shmem/groups.h"
+#include "../task/task.h"
 
 /*---- ddl.c: SQL commands of users that delay_wheel must act on ----*/
 

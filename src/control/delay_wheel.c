@@ -12,23 +12,14 @@
 #include "postgres.h"
 
 #include "commands/extension.h"
-#include "fmgr.h"
-#include "miscadmin.h"
 
 #include "../backend/backend.h"
-#include "../base/settings.h"
-#include "../base/wing.h"
 #include "../copies/copies.h"
 #include "../ends/ends.h"
 #include "../executor/executor.h"
 #include "../failed/failed.h"
 #include "../history/history.h"
 #include "../recurring/recurring.h"
-#include "../shmem/executors.h"
-#include "../shmem/shared.h"
-#include "../statement/statement.h"
-#include "../task/task.h"
-#include "../task/touched.h"
 #include "control.h"
 
 PG_MODULE_MAGIC;

@@ -16,17 +16,8 @@
 
 #include <signal.h>
 
-#include "access/xact.h"
-#include "miscadmin.h"
-#include "storage/latch.h"
 #include "storage/procarray.h"
-#include "utils/memutils.h"
 
-#include "../base/clock.h"
-#include "../base/compat.h"
-#include "../base/settings.h"
-#include "../shmem/executors.h"
-#include "../shmem/shared.h"
 #include "control.h"
 
 /* Time in microseconds until an executor that runs a task gets SIGTERM. */

@@ -23,18 +23,10 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
 #include "catalog/pg_authid.h"
-#include "nodes/pg_list.h"
-#include "storage/latch.h"
 #include "utils/acl.h"
 #include "utils/resowner.h"
 
-#include "../base/clock.h"
-#include "../base/compat.h"
-#include "../shmem/executors.h"
-#include "../shmem/shared.h"
-#include "../task/task.h"
 #include "control.h"
 
 /*

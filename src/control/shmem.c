@@ -11,20 +11,8 @@
 #include "postgres.h"
 
 #include "access/transam.h"
-#include "port/atomics.h"
 #include "postmaster/bgworker_internals.h"
-#include "storage/lwlock.h"
-#include "storage/shmem.h"
 
-#include "../base/compat.h"
-#include "../base/inject.h"
-#include "../base/settings.h"
-#include "../base/wing.h"
-#include "../ring/ring.h"
-#include "../shmem/executors.h"
-#include "../shmem/groups.h"
-#include "../shmem/queue_limits.h"
-#include "../shmem/shared.h"
 #include "control.h"
 
 /* the table lock, and two locks for each database */

@@ -13,17 +13,9 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
-#include "access/htup.h"
-#include "access/table.h"
-#include "access/xact.h"
-#include "miscadmin.h"
 #include "pgstat.h"
-#include "storage/lmgr.h"
 #include "utils/fmgroids.h"
-#include "utils/snapmgr.h"
 
-#include "../task/task.h"
 #include "sweeper.h"
 
 /* Maximum number of rows that are deleted in one transaction. */

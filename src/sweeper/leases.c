@@ -18,26 +18,12 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
 #include "commands/async.h"
-#include "utils/memutils.h"
-#include "utils/snapmgr.h"
 
 #include "../base/errors.h"
-#include "../base/inject.h"
-#include "../ending/ending.h"
-#include "../rows/catalog.h"
-#include "../rows/scans.h"
-#include "../rows/task_rows.h"
-#include "../shmem/executors.h"
 #include "../shmem/groups.h"
-#include "../shmem/outcome.h"
-#include "../shmem/queue_limits.h"
-#include "../shmem/rollbacks.h"
-#include "../shmem/shared.h"
 #include "../task/marks.h"
 #include "../task/queues.h"
-#include "../task/task.h"
 #include "../task/touched.h"
 #include "sweeper.h"
 

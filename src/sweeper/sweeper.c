@@ -20,19 +20,6 @@
  */
 #include "postgres.h"
 
-#include "miscadmin.h"
-#include "postmaster/bgworker.h"
-#include "storage/ipc.h"
-#include "storage/latch.h"
-#include "utils/memutils.h"
-
-#include "../base/compat.h"
-#include "../base/wing.h"
-#include "../base/worker.h"
-#include "../ending/ending.h"
-#include "../rows/catalog.h"
-#include "../shmem/executors.h"
-#include "../shmem/shared.h"
 #include "sweeper.h"
 
 /* Rest after a slice, as a multiple of the time that the slice took. */

@@ -10,13 +10,15 @@
 
 #include "postgres.h"
 
-#include "datatype/timestamp.h"
-#include "utils/relcache.h"
+#include "access/table.h"
+#include "storage/lmgr.h"
+#include "utils/snapmgr.h"
 
-#include "../base/clock.h"
-#include "../rows/catalog.h"
-#include "../rows/task_rows.h"
-#include "../shmem/shared.h"
+#include "../base/compat.h"
+#include "../base/inject.h"
+#include "../base/wing.h"
+#include "../base/worker.h"
+#include "../ending/ending.h"
 
 extern PGDLLEXPORT void dw_sweeper_main(Datum number);
 

@@ -10,12 +10,6 @@
  */
 #include "postgres.h"
 
-#include "access/table.h"
-
-#include "../base/clock.h"
-#include "../base/worker.h"
-#include "../rows/catalog.h"
-#include "../shmem/shared.h"
 #include "../task/marks.h"
 #include "timer.h"
 

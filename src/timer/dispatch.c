@@ -23,19 +23,6 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
-#include "miscadmin.h"
-#include "utils/memutils.h"
-
-#include "../base/compat.h"
-#include "../base/inject.h"
-#include "../base/settings.h"
-#include "../base/worker.h"
-#include "../ring/ring.h"
-#include "../shmem/executors.h"
-#include "../shmem/groups.h"
-#include "../shmem/queue_limits.h"
-#include "../shmem/shared.h"
 #include "timer.h"
 
 /*

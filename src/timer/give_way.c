@@ -22,15 +22,8 @@
 
 #include <signal.h>
 
-#include "access/xact.h"
-#include "storage/lock.h"
 #include "utils/lsyscache.h"
 
-#include "../base/wing.h"
-#include "../shmem/executors.h"
-#include "../shmem/queue_limits.h"
-#include "../shmem/shared.h"
-#include "../task/task.h"
 #include "timer.h"
 
 /* Returns true if this database's executor took its task at least DW_GIVE_WAY_US ago. */

@@ -9,16 +9,6 @@
  */
 #include "postgres.h"
 
-#include "storage/lmgr.h"
-#include "utils/snapmgr.h"
-
-#include "../base/clock.h"
-#include "../rows/catalog.h"
-#include "../rows/scans.h"
-#include "../rows/task_rows.h"
-#include "../shmem/groups.h"
-#include "../shmem/queue_limits.h"
-#include "../shmem/shared.h"
 #include "timer.h"
 
 /* Time before the next look if the table is locked, or after an error, in us. */

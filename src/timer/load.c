@@ -21,25 +21,8 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
-#include "access/table.h"
-#include "miscadmin.h"
 #include "port/pg_bitutils.h"
-#include "storage/lmgr.h"
-#include "utils/guc.h"
-#include "utils/memutils.h"
-#include "utils/relcache.h"
-#include "utils/snapmgr.h"
 
-#include "../base/compat.h"
-#include "../base/wing.h"
-#include "../base/worker.h"
-#include "../ring/ring.h"
-#include "../rows/catalog.h"
-#include "../rows/scans.h"
-#include "../rows/task_rows.h"
-#include "../shmem/groups.h"
-#include "../shmem/shared.h"
 #include "timer.h"
 
 /* Index entries, and microseconds, after which a load pauses. */

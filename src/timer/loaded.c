@@ -20,9 +20,6 @@
  */
 #include "postgres.h"
 
-#include "utils/memutils.h"
-
-#include "../shmem/news.h"
 #include "timer.h"
 
 /* Number of rows that are stored: the last ones, by id. */

@@ -22,15 +22,6 @@
  */
 #include "postgres.h"
 
-#include "miscadmin.h"
-#include "utils/memutils.h"
-
-#include "../base/clock.h"
-#include "../base/inject.h"
-#include "../base/settings.h"
-#include "../ring/ring.h"
-#include "../shmem/groups.h"
-#include "../shmem/shared.h"
 #include "timer.h"
 
 /* Maximum number of entries in the heap. */

@@ -20,23 +20,10 @@
 #include "postgres.h"
 
 #include "catalog/pg_authid.h"
-#include "miscadmin.h"
 #include "pgstat.h"
-#include "storage/lmgr.h"
 #include "utils/rel.h"
-#include "utils/snapmgr.h"
 
-#include "../base/wing.h"
-#include "../base/worker.h"
-#include "../ring/ring.h"
-#include "../rows/catalog.h"
-#include "../rows/scans.h"
-#include "../rows/task_rows.h"
-#include "../shmem/executors.h"
-#include "../shmem/groups.h"
-#include "../shmem/shared.h"
 #include "../task/marks.h"
-#include "../task/task.h"
 #include "timer.h"
 
 /* Microseconds after which a slice ends, and number of steps between two looks at the clock. */

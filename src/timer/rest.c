@@ -16,9 +16,6 @@
  */
 #include "postgres.h"
 
-#include "../shmem/executors.h"
-#include "../shmem/queue_limits.h"
-#include "../shmem/shared.h"
 #include "timer.h"
 
 /* A timer with more tasks in memory does not rest, since reading them again would cost too much. */

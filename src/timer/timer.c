@@ -16,23 +16,8 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
 #include "commands/extension.h"
-#include "miscadmin.h"
-#include "postmaster/bgworker.h"
-#include "storage/ipc.h"
-#include "storage/latch.h"
-#include "utils/snapmgr.h"
 
-#include "../base/clock.h"
-#include "../base/compat.h"
-#include "../ending/ending.h"
-#include "../ring/ring.h"
-#include "../rows/catalog.h"
-#include "../rows/task_rows.h"
-#include "../shmem/executors.h"
-#include "../shmem/groups.h"
-#include "../shmem/shared.h"
 #include "timer.h"
 
 /* Maximum number of hints that the timer takes from the inbox in one step. */

@@ -13,17 +13,16 @@
 
 #include "postgres.h"
 
-#include "datatype/timestamp.h"
-#include "storage/itemptr.h"
+#include "access/table.h"
+#include "storage/lmgr.h"
+#include "utils/snapmgr.h"
 
-#include "../base/clock.h"
+#include "../base/compat.h"
 #include "../base/inject.h"
-#include "../base/settings.h"
+#include "../base/wing.h"
 #include "../base/worker.h"
-#include "../ring/ring.h"
-#include "../rows/catalog.h"
-#include "../rows/task_rows.h"
-#include "../shmem/shared.h"
+#include "../ending/ending.h"
+#include "../shmem/groups.h"
 
 extern PGDLLEXPORT void dw_timer_main(Datum number);
 
