@@ -120,15 +120,12 @@ end_slice(DwDatabase *db, const DwCatalog *cat, void *state)
 	return true;
 }
 
-/*
- * Ends a slice of the messages whose last lease has ended.  Result and *more: see dw_aged_remove().
- */
+/* Ends a slice of the messages whose last lease has ended.  Result: see dw_aged_remove(). */
 TimestampTz
-dw_leases_end(DwDatabase *db, bool *more)
+dw_leases_end(DwDatabase *db)
 {
 	Slice	   *slice = palloc(sizeof(Slice));
 
-	*more = false;
 	slice->n = 0;
 	slice->next = DW_NEVER;
 	if (!dw_slice_do(db, end_slice, slice))
@@ -140,8 +137,7 @@ dw_leases_end(DwDatabase *db, bool *more)
 		dw_count_end(db, lane, DW_FAILED);
 		dw_limits_lease_lapsed(db->oid, lane->queue_place, lane->queue);
 	}
-	*more = slice->n == SLICE;
-	return slice->next;
+	return slice->n == SLICE ? PG_INT64_MIN : slice->next;
 }
 
 /*---- Notifying channels of queues ----*/
@@ -196,9 +192,8 @@ notify_flagged(DwDatabase *db, const DwCatalog *cat, void *state)
 
 /* Notifies channels of queues.  Returns when to try again after an error, else DW_NEVER. */
 TimestampTz
-dw_queues_notify(DwDatabase *db, bool *more)
+dw_queues_notify(DwDatabase *db)
 {
-	*more = false;
 	if (!dw_slice_do(db, notify_flagged, NULL))
 		return dw_now() + TRY_AGAIN_US;
 	dw_job_put_off(&db->sweeper_news, DW_JOB_NOTIFY, dw_now() + PAUSE_US);
@@ -279,13 +274,12 @@ settle_one(DwDatabase *db, const DwCatalog *cat, void *state)
 	return true;
 }
 
-/* Ends an attempt that was rolled back, if any.  Result and *more: see dw_aged_remove(). */
+/* Ends an attempt that was rolled back, if any.  Result: see dw_aged_remove(). */
 TimestampTz
-dw_rollbacks_end(DwDatabase *db, bool *more)
+dw_rollbacks_end(DwDatabase *db)
 {
 	Settled		settled = {.outcome = DW_NOT_ENDED};
 
-	*more = false;
 	if (!dw_slice_do(db, settle_one, &settled))
 		return dw_now() + TRY_AGAIN_US;
 	if (settled.id == 0)
@@ -302,6 +296,5 @@ dw_rollbacks_end(DwDatabase *db, bool *more)
 		if (settled.has_lapsed)
 			dw_limits_lease_lapsed(db->oid, lane->queue_place, lane->queue);
 	}
-	*more = true;
-	return DW_NEVER;
+	return PG_INT64_MIN;
 }

@@ -113,19 +113,18 @@ sweeper_asked_to_end(void)
 
 /* If the job's time has come, does a slice of the job.  Returns when the job is due next. */
 static TimestampTz
-do_in_time(DwJob job, TimestampTz (*work) (DwDatabase *db, bool *more))
+do_in_time(DwJob job, TimestampTz (*work) (DwDatabase *db))
 {
 	DwSweeperNews *news = &my_db->sweeper_news;
-	bool		more = false;
 	TimestampTz at = dw_job_at(news, job);
 
 	if (at > dw_now())
 		return at;
 	/* S1: called before the work, so that a request during the work is not lost */
 	dw_job_begin(news, job);
-	at = work(my_db, &more);
+	at = work(my_db);
 	/* S5 */
-	(void) dw_job_ask(news, job, more ? PG_INT64_MIN : at);
+	(void) dw_job_ask(news, job, at);
 	return dw_job_at(news, job);
 }
 
