@@ -87,7 +87,7 @@ dw_load_reset(DwDatabase *database)
 	idle_lanes = MemoryContextAllocZero(TopMemoryContext, DW_LANE_WORDS * sizeof(uint64));
 	looked_at = MemoryContextAlloc(TopMemoryContext, dw_max_lanes * sizeof(int32));
 	dw_load_settings_changed();
-	dw_loaded_reset(database);
+	dw_hints_reset(database);
 	dw_orphans_reset(database);
 	/* the timer must not wait for the flush of a commit; after a crash its work is done again */
 	SetConfigOption("synchronous_commit", "off", PGC_USERSET, PGC_S_OVERRIDE);
@@ -312,26 +312,31 @@ typedef struct Load
 } Load;
 
 /*
- * Loads rows that are due before "to", up to a limit, and moves the lane's cursor.  The cursor is
- * always the first key that is not in memory, even if this lane is cut to make room for a row.
- * Returns first_left.
+ * For dw_read(), steps L4n and L5: loads rows that are due before "to", up to a limit, and moves the
+ * lane's cursor.  The cursor is always the first key that is not in memory, even if this lane is
+ * cut to make room for a row.
  */
-static TimestampTz
-scan_lane(Relation rel, DwLane *lane, TimestampTz to)
+static bool
+load_rows(Relation rel, void *arg)
 {
+	Load	   *load = arg;
+	DwLane	   *lane = load->lane;
 	DwTaskKey	key = dw_lane_begin(lane);
 	DwLaneScan *scan;
 	int64		began = dw_uptime();
-	TimestampTz first_left = DW_NEVER;
+	bool		stopped = false;
 	bool		visible;
 
+	DW_INJECT("load-after-snapshot");
+	dw_loaded_begin();
+	load->first_left = DW_NEVER;
 	key.due = lane->cursor_due;
 	key.id = lane->cursor_id;
 	scan = dw_lane_scan_begin(rel, &key, GetActiveSnapshot());
 	dw_lane_scan_keys_only(scan, lane->grouped);
-	for (int n = 0; dw_lane_scan_step(scan, &key, &visible); n++)
+	for (int n = 0; !stopped && dw_lane_scan_step(scan, &key, &visible); n++)
 	{
-		DwEntry		entry;
+		DwEntry		entry = {.due = key.due, .id = key.id, .lane = lane - dw_lanes};
 		const ItemPointerData *tid = NULL;
 		bool		pause = n >= SLICE_ROWS ||
 			(n % 64 == 63 && dw_uptime() - began > SLICE_US);
@@ -340,61 +345,46 @@ scan_lane(Relation rel, DwLane *lane, TimestampTz to)
 		if (!visible && !pause)
 			continue;
 		DW_INJECT("load-row");
-		first_left = key.due;
-		if (key.due >= to)
+		load->first_left = key.due;
+		if (key.due >= load->to)
 			break;
 
 		lane->cursor_due = key.due;
 		lane->cursor_id = key.id;
-		entry.due = key.due;
-		entry.id = key.id;
 		entry.block = ItemPointerGetBlockNumber(&key.tid);
 		entry.offset = ItemPointerGetOffsetNumber(&key.tid);
-		entry.lane = lane - dw_lanes;
 		if (lane->grouped && visible)
 		{
 			tid = &key.tid;
 			dw_entry_set_group(&entry, dw_lane_scan_group(scan));
 		}
-		if (pause || dw_near_is_behind(lane, entry.due) ||
-			dw_lane_held(lane) >= Max(dw_near_limit() / 4 * 3, 1))
+		stopped = pause || dw_near_is_behind(lane, entry.due) ||
+			dw_lane_held(lane) >= Max(dw_near_limit() / 4 * 3, 1);
+		if (!stopped && !is_left_to_lease_watch(lane, scan, key.due))
 		{
-			dw_lane_scan_end(scan);
-			return lane->cursor_due;
-		}
-		if (!is_left_to_lease_watch(lane, scan, key.due))
-		{
-			if (!dw_near_add_hard(lane, &entry, tid))
+			stopped = !dw_near_add_hard(lane, &entry, tid);
+			if (!stopped)
 			{
-				dw_lane_scan_end(scan);
-				return lane->cursor_due;
+				dw_loaded_note(&key);
+				added++;
 			}
-			dw_loaded_note(&key);
-			added++;
 		}
-		lane->cursor_id = key.id + 1;
-		first_left = DW_NEVER;
+		if (stopped)
+			load->first_left = lane->cursor_due;
+		else
+		{
+			lane->cursor_id = key.id + 1;
+			load->first_left = DW_NEVER;
+		}
 	}
 	dw_lane_scan_end(scan);
 
 	/* all tasks up to the end of the window are in memory */
-	if (lane->cursor_due < to)
+	if (!stopped && lane->cursor_due < load->to)
 	{
-		lane->cursor_due = to;
+		lane->cursor_due = load->to;
 		lane->cursor_id = PG_INT64_MIN;
 	}
-	return first_left;
-}
-
-/* For dw_read(): steps L4n and L5, and the rest of a load in its transaction. */
-static bool
-load_rows(Relation rel, void *arg)
-{
-	Load	   *load = arg;
-
-	DW_INJECT("load-after-snapshot");
-	dw_loaded_begin();
-	load->first_left = scan_lane(rel, load->lane, load->to);
 	DW_INJECT("load-after-scan");
 	return true;
 }
@@ -477,58 +467,6 @@ load_time(DwLane *lane, TimestampTz now)
 	lane->load_below = enough ? low + 1 : 0;
 	LWLockRelease(dw_ready_lock(db));
 	return enough ? DW_NEVER : at;
-}
-
-/*---- Hints of tasks with groups ----*/
-
-/* Hints, and the entries and TIDs of their tasks. */
-typedef struct Hinted
-{
-	const DwHint *hints;
-	int			n;
-	DwEntry    *entries;
-	ItemPointerData *tids;
-} Hinted;
-
-/* For dw_read(): does the work of dw_load_hinted(). */
-static bool
-read_hinted(Relation rel, void *arg)
-{
-	const Hinted *h = arg;
-
-	for (int i = 0; i < h->n; i++)
-	{
-		HeapTuple	tuple = dw_task_find(rel, h->hints[i].id, GetActiveSnapshot());
-		DwTaskKey	key;
-
-		if (tuple == NULL)
-			continue;
-		dw_task_key(rel, tuple, &key);
-		if (key.due == h->hints[i].due)
-		{
-			h->entries[i].due = key.due;
-			h->entries[i].id = key.id;
-			h->entries[i].lane = h->hints[i].lane.index;
-			dw_entry_set_group(&h->entries[i], key.group);
-			h->tids[i] = key.tid;
-		}
-		heap_freetuple(tuple);
-	}
-	return true;
-}
-
-/*
- * Makes entries from n hints for grouped lanes.  Reads the rows, since a hint has no group, and
- * stores the TIDs in "tids".  If a task is gone or was moved, its entry gets the id 0.  The session
- * that moved the task sends another hint.  Returns false if the rows cannot be read now.
- */
-bool
-dw_load_hinted(const DwHint *hints, int n, DwEntry *entries, ItemPointerData *tids)
-{
-	Hinted		hinted = {hints, n, entries, tids};
-
-	memset(entries, 0, n * sizeof(DwEntry));
-	return dw_read(db, "load tasks", read_hinted, &hinted) == DW_READ_DONE;
 }
 
 /*---- Tasks of groups that were left in the table ----*/

@@ -20,9 +20,6 @@
 
 #include "timer.h"
 
-/* Maximum number of hints that the timer takes from the inbox in one step. */
-#define INBOX_SLICE		256
-
 static DwDatabase *db = NULL;
 
 /* How this timer ends, unless it gets a SIGTERM. */
@@ -227,105 +224,6 @@ look_at_control(bool first)
 	return Min(queues_at, sweeper_at);
 }
 
-/*---- Inbox ----*/
-
-/* Hints of tasks in lanes with groups, whose rows must be read. */
-static DwHint to_read[INBOX_SLICE];
-static int	nto_read = 0;
-
-/* Steps D2 to D4: puts a task before the cursor into memory.  "tid": see add_near(). */
-static void
-add_hinted(const DwEntry *entry, const ItemPointerData *tid)
-{
-	DwLane	   *lane = &dw_lanes[entry->lane];
-
-	/* D3: the task is beyond the cursor, so a later load will read it */
-	if (!dw_near_is_before_cursor(lane, entry->due, entry->id))
-	{
-		dw_atomic_lower(&lane->next_far, entry->due);
-		dw_lane_dirty(db, lane);
-	}
-	/* D2, or D4 */
-	else if (!dw_near_add_hard(lane, entry, tid))
-	{
-		dw_near_cut(lane, entry->due, entry->id);
-		dw_near_apply_cuts();
-	}
-}
-
-/* Requests a reload of the hint's lane, from the task of the hint on. */
-static void
-read_again(const DwHint *hint)
-{
-	dw_near_cut(&dw_lanes[hint->lane.index], hint->due, hint->id);
-	dw_near_apply_cuts();
-}
-
-/* Reads the groups of the tasks in to_read, and puts these tasks into memory. */
-static void
-add_grouped(void)
-{
-	DwEntry		entries[INBOX_SLICE];
-	ItemPointerData tids[INBOX_SLICE];
-	bool		ok;
-
-	if (nto_read == 0)
-		return;
-	ok = dw_load_hinted(to_read, nto_read, entries, tids);
-	for (int i = 0; i < nto_read; i++)
-		if (!ok)
-			read_again(&to_read[i]);
-		else if (entries[i].id != 0)
-			add_hinted(&entries[i], &tids[i]);
-	nto_read = 0;
-}
-
-/* Steps D1 to D4: handles a hint of a committed task, or leaves it to add_grouped(). */
-static void
-take_hint(const DwHint *hint)
-{
-	DwLane	   *lane = &dw_lanes[hint->lane.index];
-	DwEntry		entry = {.due = hint->due, .id = hint->id, .lane = hint->lane.index};
-	bool		before_cursor;
-
-	if (pg_atomic_read_u32(&lane->generation) != hint->lane.generation ||
-		lane->database != db->oid)
-	{
-		/* the lane was given back after the hint was made */
-		dw_reload_ask(&db->timer_news, hint->due);
-		return;
-	}
-	before_cursor = dw_near_is_before_cursor(lane, hint->due, hint->id);
-	if (before_cursor && dw_loaded_has(hint))
-	{
-		DW_COUNT("hints-superfluous");
-		return;
-	}
-	entry.block = ItemPointerGetBlockNumberNoCheck(&hint->tid);
-	entry.offset = ItemPointerGetOffsetNumberNoCheck(&hint->tid);
-	if (!lane->grouped || !before_cursor)
-		add_hinted(&entry, NULL);
-	else if (nto_read < INBOX_SLICE)
-		to_read[nto_read++] = *hint;
-	else
-		read_again(hint);
-}
-
-/* Handles hints of the inbox, INBOX_SLICE at most.  Returns true if there were hints. */
-static bool
-drain_inbox(void)
-{
-	DwHint		hints[INBOX_SLICE];
-	uint32		n = dw_inbox_drain(dw_inbox(db), hints, INBOX_SLICE);
-
-	if (n > 0)
-		DW_INJECT("drain-after-take");
-	for (uint32 i = 0; i < n; i++)
-		take_hint(&hints[i]);
-	add_grouped();
-	return n > 0;
-}
-
 /* If another process has noted that the reason for a hold may be gone, ends the holds of groups. */
 static void
 let_groups_go(void)
@@ -458,9 +356,8 @@ dw_timer_main(Datum number)
 		if (dw_control_read(&db->timer_news) != control_seen || control_at <= dw_now() ||
 			dw_lack_since(&db->sweeper.lack) != 0)
 			control_at = look_at_control(false);
-		more = drain_inbox();
-		lease_at = dw_lease_watch(db, take_hint);
-		add_grouped();
+		more = dw_hints_drain_inbox();
+		lease_at = dw_lease_watch(db);
 		quota_seen = db->account.quota;
 		if (db->account.used > quota_seen)
 			dw_near_obey_quota();

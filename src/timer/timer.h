@@ -42,32 +42,31 @@ extern void dw_dispatch_end_surplus(DwDatabase *db);
 
 extern TimestampTz dw_give_way(DwDatabase *db);
 
-/*---- lease_watch.c: looks for leases that have ended ----*/
+/*---- hints.c: handles hints of committed tasks, and remembers rows that loads have read ----*/
 
-/* Adds a message whose lease has ended to memory. */
-typedef void (*DwTakeHint) (const DwHint *hint);
+extern void dw_hints_reset(DwDatabase *database);
+extern void dw_loaded_begin(void);
+extern void dw_loaded_note(const DwTaskKey *key);
+extern void dw_hint_take(const DwHint *hint);
+extern void dw_hints_read_rest(void);
+extern bool dw_hints_drain_inbox(void);
+
+/*---- lease_watch.c: leases that have ended; sessions that wait for a message ----*/
 
 extern void dw_lease_watch_begin(DwDatabase *db);
 extern bool dw_lease_watch_reads(DwDatabase *db, TimestampTz end);
-extern TimestampTz dw_lease_watch(DwDatabase *db, DwTakeHint take);
+extern TimestampTz dw_lease_watch(DwDatabase *db);
+extern TimestampTz dw_wake_receivers(DwDatabase *db);
 
 /*---- load.c: loads tasks of the near future from the table into memory ----*/
 
 extern void dw_load_reset(DwDatabase *database);
-extern bool dw_load_hinted(const DwHint *hints, int n, DwEntry *entries, ItemPointerData *tids);
 extern bool dw_load_some(void);
 extern TimestampTz dw_load_next(void);
 extern void dw_load_settings_changed(void);
 extern void dw_load_tidy(void);
 extern TimestampTz dw_load_first_due(void);
 extern void dw_load_rest(TimestampTz until);
-
-/*---- loaded.c: remembers rows that loads have read recently ----*/
-
-extern void dw_loaded_reset(DwDatabase *database);
-extern void dw_loaded_begin(void);
-extern void dw_loaded_note(const DwTaskKey *key);
-extern bool dw_loaded_has(const DwHint *hint);
 
 /*---- near.c: the tasks of the near future in memory: ring, heap, and ready lists ----*/
 
@@ -107,9 +106,5 @@ extern DwCanRest dw_rest_possible(DwDatabase *db, TimestampTz next, TimestampTz 
 extern bool dw_rest_is_due(DwDatabase *db, DwCanRest how, TimestampTz *look_at);
 extern bool dw_rest_is_undisturbed(DwDatabase *db, DwCanRest how);
 extern void dw_rest_give_up(DwDatabase *db, DwCanRest how, TimestampTz until);
-
-/*---- lease_watch.c: wakes sessions that wait for a message ----*/
-
-extern TimestampTz dw_wake_receivers(DwDatabase *db);
 
 #endif							/* DW_TIMER_H */
