@@ -171,21 +171,4 @@ extern uint32 dw_ring_take(DwRing *ring, DwPool *pool, DwAccount *acct, DwTake *
 						   DwEntry *out, uint32 max);
 extern void dw_ring_filter(DwRing *ring, DwPool *pool, DwAccount *acct, DwKeep keep, void *arg);
 
-/*---- lane_heap.c: a heap of lanes, ordered by a key, usually a time ----*/
-
-typedef struct DwLaneHeap
-{
-	int			n;				/* number of lanes in the heap */
-	int32	   *lanes;			/* lane at each position; the first lane has the lowest key */
-	int32	   *positions;		/* position of each lane; -1: not in the heap */
-	int64	   *keys;			/* key of each lane */
-} DwLaneHeap;
-
-extern void dw_lane_heap_reset(DwLaneHeap *heap);
-extern void dw_lane_heap_set(DwLaneHeap *heap, int32 lane, int64 key);
-extern void dw_lane_heap_remove(DwLaneHeap *heap, int32 lane);
-extern bool dw_lane_heap_has(const DwLaneHeap *heap, int32 lane);
-extern int32 dw_lane_heap_first(const DwLaneHeap *heap);
-extern int64 dw_lane_heap_first_key(const DwLaneHeap *heap);
-
 #endif							/* DW_RING_H */

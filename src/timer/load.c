@@ -43,9 +43,9 @@
 
 static DwDatabase *db = NULL;
 
-/* Contains all lanes.  The key is the time at which the timer must look at the lane. */
+/* All lanes, by the time at which the timer must look at them. */
 static DwLaneHeap agenda;
-/* Contains the lanes that must be loaded now.  The key is the time since when the lane waits. */
+/* The lanes that must be loaded now, by the time since when they wait. */
 static DwLaneHeap to_load;
 /* A bitmap of lanes that may be empty, and so may be given back. */
 static uint64 *idle_lanes = NULL;
@@ -638,7 +638,7 @@ look_at_lanes(TimestampTz now)
 {
 	int			n = 0;
 
-	while (dw_lane_heap_first_key(&agenda) <= now)
+	while (dw_lane_heap_first_time(&agenda) <= now)
 	{
 		DwLane	   *lane = &dw_lanes[dw_lane_heap_first(&agenda)];
 
@@ -668,7 +668,7 @@ load_lanes(TimestampTz now)
 	int64		began = dw_uptime();
 	bool		loaded = false;
 
-	while (to_load.n > 0 && !dw_extension_gone && dw_uptime() - began <= SLICE_US)
+	while (!pairingheap_is_empty(&to_load.heap) && !dw_extension_gone && dw_uptime() - began <= SLICE_US)
 	{
 		DwLane	   *lane = &dw_lanes[dw_lane_heap_first(&to_load)];
 
@@ -725,9 +725,9 @@ dw_load_some(void)
 TimestampTz
 dw_load_next(void)
 {
-	TimestampTz next = Min(dw_lane_heap_first_key(&agenda), dw_orphans_next());
+	TimestampTz next = Min(dw_lane_heap_first_time(&agenda), dw_orphans_next());
 
-	if (to_load.n > 0 || discovery.under_way)
+	if (!pairingheap_is_empty(&to_load.heap) || discovery.under_way)
 		return PG_INT64_MIN;
 	if (dw_news_is_told(&db->timer_news, DW_NEWS_PREPARED))
 		next = Min(next, forget_prepared_after);
@@ -746,7 +746,7 @@ dw_load_first_due(void)
 {
 	TimestampTz first = dw_orphans_next();
 
-	if (to_load.n > 0 || discovery.under_way || lanes_missing ||
+	if (!pairingheap_is_empty(&to_load.heap) || discovery.under_way || lanes_missing ||
 		dw_reload_asked(&db->timer_news) != DW_NEVER)
 		return PG_INT64_MIN;
 	if (dw_news_is_told(&db->timer_news, DW_NEWS_PREPARED))

@@ -170,6 +170,82 @@ heap_filter(DwKeep keep, void *arg)
 	}
 }
 
+/*---- Lanes in the order of a time ----*/
+
+/* The time of a lane in a heap. */
+typedef struct DwLaneTime
+{
+	pairingheap_node node;
+	bool		is_in;			/* the lane is in the heap */
+	TimestampTz at;
+} DwLaneTime;
+
+/* Compares two lanes of a heap.  The first element of a pairing heap is the greatest. */
+static int
+compare_times(const pairingheap_node *a, const pairingheap_node *b, void *arg)
+{
+	TimestampTz x = pairingheap_const_container(DwLaneTime, node, a)->at;
+	TimestampTz y = pairingheap_const_container(DwLaneTime, node, b)->at;
+
+	return x < y ? 1 : x > y ? -1 : 0;
+}
+
+/* Makes the heap empty.  The first call allocates the heap's memory, which is never freed. */
+void
+dw_lane_heap_reset(DwLaneHeap *lanes)
+{
+	if (lanes->times == NULL)
+		lanes->times = MemoryContextAlloc(TopMemoryContext, dw_max_lanes * sizeof(DwLaneTime));
+	memset(lanes->times, 0, dw_max_lanes * sizeof(DwLaneTime));
+	lanes->heap.ph_compare = compare_times;
+	pairingheap_reset(&lanes->heap);
+}
+
+/* Puts a lane into the heap, or changes its time if the lane is in the heap. */
+void
+dw_lane_heap_set(DwLaneHeap *lanes, int32 lane, TimestampTz at)
+{
+	DwLaneTime *time = &lanes->times[lane];
+
+	dw_lane_heap_remove(lanes, lane);
+	time->is_in = true;
+	time->at = at;
+	pairingheap_add(&lanes->heap, &time->node);
+}
+
+/* Removes a lane from the heap, if the lane is in the heap. */
+void
+dw_lane_heap_remove(DwLaneHeap *lanes, int32 lane)
+{
+	if (lanes->times[lane].is_in)
+		pairingheap_remove(&lanes->heap, &lanes->times[lane].node);
+	lanes->times[lane].is_in = false;
+}
+
+/* Returns true if the lane is in the heap. */
+bool
+dw_lane_heap_has(const DwLaneHeap *lanes, int32 lane)
+{
+	return lanes->times[lane].is_in;
+}
+
+/* Returns the number of the lane with the earliest time, or DW_NO_LANE. */
+int32
+dw_lane_heap_first(DwLaneHeap *lanes)
+{
+	return pairingheap_is_empty(&lanes->heap) ? DW_NO_LANE :
+		pairingheap_container(DwLaneTime, node, pairingheap_first(&lanes->heap)) - lanes->times;
+}
+
+/* Returns the earliest time, or DW_NEVER. */
+TimestampTz
+dw_lane_heap_first_time(DwLaneHeap *lanes)
+{
+	int32		first = dw_lane_heap_first(lanes);
+
+	return first == DW_NO_LANE ? DW_NEVER : lanes->times[first].at;
+}
+
 /*---- Counting ----*/
 
 /* Adds "by" to the number of entries that are not ready yet (in ring, heap and waiting spares). */
@@ -691,7 +767,7 @@ hand_over_spares(TimestampTz now)
 {
 	uint32		n = 0;
 
-	for (; dw_lane_heap_first_key(&spares) <= now && n < SLICE; n++)
+	for (; dw_lane_heap_first_time(&spares) <= now && n < SLICE; n++)
 	{
 		DwLane	   *lane = &dw_lanes[dw_lane_heap_first(&spares)];
 		DwEntry		entry = lane->spare;
@@ -848,7 +924,7 @@ dw_near_next(void)
 
 	if (heap_count > 0)
 		next = Min(next, heap[0].due);
-	next = Min(next, dw_lane_heap_first_key(&spares));
+	next = Min(next, dw_lane_heap_first_time(&spares));
 	return dw_time_add(next, -DW_HEAD_START_US);
 }
 

@@ -70,6 +70,19 @@ extern void dw_load_rest(TimestampTz until);
 
 /*---- near.c: the tasks of the near future in memory: ring, heap, and ready lists ----*/
 
+/* Lanes in the order of a time. */
+typedef struct DwLaneHeap
+{
+	pairingheap heap;
+	struct DwLaneTime *times;	/* of each lane, by its number */
+} DwLaneHeap;
+
+extern void dw_lane_heap_reset(DwLaneHeap *lanes);
+extern void dw_lane_heap_set(DwLaneHeap *lanes, int32 lane, TimestampTz at);
+extern void dw_lane_heap_remove(DwLaneHeap *lanes, int32 lane);
+extern bool dw_lane_heap_has(const DwLaneHeap *lanes, int32 lane);
+extern int32 dw_lane_heap_first(DwLaneHeap *lanes);
+extern TimestampTz dw_lane_heap_first_time(DwLaneHeap *lanes);
 extern void dw_near_reset(DwDatabase *database);
 extern void dw_near_leave_ready(uint32 keep);
 extern bool dw_near_add_hard(DwLane *lane, const DwEntry *entry, const ItemPointerData *tid);
