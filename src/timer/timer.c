@@ -20,6 +20,11 @@
 
 #include "timer.h"
 
+/* A timer with more tasks in memory does not rest, since reading them again would cost too much. */
+#define MANY_TASKS		1000
+/* Shortest interval between two checks while messages or receivers wait, in us. */
+#define MESSAGES_US		(10 * USECS_PER_SEC)
+
 static DwDatabase *db = NULL;
 
 /* How this timer ends, unless it gets a SIGTERM. */
@@ -36,6 +41,12 @@ static uint32 calls_seen = 0;
 
 /* Value of db->account.quota before the timer last gave back memory beyond its quota. */
 static uint32 quota_seen = 0;
+
+/* Since when this timer has had no work, by dw_uptime(). */
+static int64 idle_since = 0;
+
+/* When the lanes with messages were last read again, by dw_uptime(). */
+static int64 reread_at = 0;
 
 static uint32 wait_event = 0;
 
@@ -286,6 +297,137 @@ sleep_until_needed(TimestampTz until)
 	ResetLatch(MyLatch);
 }
 
+/*---- Resting ----*/
+
+/*
+ * A server may have a thousand databases, of which few are busy.  If a timer had no work for
+ * delay_wheel.timer_idle_timeout, and will have none for some time, it goes to rest, as
+ * control/README.md describes.  A timer that rests drops all entries, and the next timer reads the
+ * table again.  So a timer with many entries does not rest.  If few workers are free
+ * (dw_workers_are_few()), a timer that can rest rests at once.
+ */
+
+/* Notes that this timer has work, or had work until now. */
+static void
+note_work(void)
+{
+	idle_since = dw_uptime();
+	if (reread_at == 0)
+		reread_at = idle_since;
+}
+
+/*
+ * Returns true if no process of the database prevents a rest of this kind.  Processes wake the
+ * timer when they start and end, except sessions that wait for messages.
+ *
+ * A timer can give way even if sessions wait, or if ready tasks or messages cannot be taken now.
+ * When this may have changed, another process wakes the timer, or the rest ends.
+ */
+static bool
+is_undisturbed(DwCanRest how)
+{
+	if (how == DW_CAN_REST && (db->awaiting > 0 || pg_atomic_read_u64(&db->ready) > 0))
+		return false;
+	return !dw_executors_exist(db->oid) && db->sweeper.state == DW_PROCESS_NONE &&
+		dw_receivers_oldest(db) == DW_NEVER &&
+		dw_restart_asked(&db->timer_news) == DW_RESTART_NONE && !dw_database_is_held(db);
+}
+
+/*
+ * Returns how the timer can rest.  Sets *until to the end of the rest, or to DW_NEVER if only a
+ * call ends the rest.  "next" is the time at which the timer has work other than loads.
+ */
+static DwCanRest
+how_to_rest(TimestampTz next, TimestampTz *until)
+{
+	if (dw_timer_idle_timeout < 0 || !is_undisturbed(DW_CAN_GIVE_WAY))
+		return DW_CANNOT_REST;
+	*until = Min(next, dw_load_first_due());
+	/* otherwise the launcher would start the next timer at once */
+	if (*until <= dw_time_add(dw_now(), 2 * dw_rest_margin()))
+		return DW_CANNOT_REST;
+	return pg_atomic_read_u64(&db->near) <= MANY_TASKS && is_undisturbed(DW_CAN_REST) ?
+		DW_CAN_REST : DW_CAN_GIVE_WAY;
+}
+
+/*
+ * Reads lanes with messages again, since nobody has received the messages for a long time.  If
+ * entries without rows were left, the timer could never rest.
+ */
+static void
+reread_messages(void)
+{
+	dw_each_lane(lane, db)
+		if (lane->external)
+			dw_near_cut(lane, PG_INT64_MIN, PG_INT64_MIN);
+	dw_near_apply_cuts();
+}
+
+/* From time to time reads waiting messages again, since they prevent a rest.  Lowers *look_at. */
+static void
+look_at_messages(TimestampTz *look_at)
+{
+	int64		interval = Max((int64) dw_timer_idle_timeout * 1000, MESSAGES_US);
+	int64		left = reread_at + interval - dw_uptime();
+
+	if (left <= 0)
+	{
+		reread_at = dw_uptime();
+		left = interval;
+		if (db->awaiting == 0)
+			reread_messages();
+	}
+	*look_at = Min(*look_at, dw_now() + left);
+}
+
+/* Returns true if the timer must rest now.  Otherwise lowers *look_at to the next check. */
+static bool
+rest_is_due(DwCanRest how, TimestampTz *look_at)
+{
+	int64		timeout = (int64) dw_timer_idle_timeout * 1000;
+	bool		asked = dw_news_take(&db->timer_news, DW_NEWS_REST);
+	int64		left;
+
+	if (how == DW_CAN_GIVE_WAY && asked)
+		return true;
+	if (how != DW_CAN_REST)
+	{
+		note_work();
+		if (timeout >= 0 && (db->awaiting > 0 || pg_atomic_read_u64(&db->ready) > 0))
+			look_at_messages(look_at);
+		return false;
+	}
+	left = asked || dw_workers_are_few() ? 0 : idle_since + timeout - dw_uptime();
+	if (left <= 0)
+		return true;
+	*look_at = Min(*look_at, dw_now() + left);
+	return false;
+}
+
+/* Step Z4: drops all entries before a rest until this time, since others need the memory. */
+static void
+give_up_entries(DwCanRest how, TimestampTz until)
+{
+	TimestampTz look_at;
+
+	dw_load_rest(until);
+	if (how == DW_CAN_REST)
+	{
+		dw_near_reset(db);
+		return;
+	}
+	dw_near_leave_ready(Max(MANY_TASKS / Max(db->nlanes, 1), 1));
+
+	/*
+	 * While a long list was removed, a session may have found no message, and now waits although
+	 * there are messages.  So wake one session.  If this session does not look, a timer must wake
+	 * another session.
+	 */
+	look_at = dw_wake_receivers(db);
+	if (look_at != DW_NEVER)
+		dw_wake_timer(db, look_at);
+}
+
 /*
  * Goes to rest until this time.  Returns false if another process has just stored work.
  *
@@ -303,7 +445,7 @@ go_to_rest(DwCanRest how, TimestampTz until)
 	dw_process_withdraw(&db->timer);
 	DW_INJECT("rest-after-withdraw");
 	/* Z3 */
-	if (anything_new() || !dw_rest_is_undisturbed(db, how))
+	if (anything_new() || !is_undisturbed(how))
 	{
 		/* the timer first: until then a session that finds no timer lowers the end of the rest */
 		dw_process_publish(&db->timer);
@@ -311,7 +453,7 @@ go_to_rest(DwCanRest how, TimestampTz until)
 		return false;
 	}
 	DW_INJECT("rest-before-end");
-	dw_rest_give_up(db, how, until);
+	give_up_entries(how, until);
 	ends_as = DW_PROCESS_RESTS;
 	return true;
 }
@@ -335,7 +477,7 @@ dw_timer_main(Datum number)
 	round_context = AllocSetContextCreate(TopMemoryContext, "delay_wheel timer",
 										  ALLOCSET_DEFAULT_SIZES);
 	control_at = look_at_control(true);
-	dw_rest_begin();
+	note_work();
 
 	for (;;)
 	{
@@ -376,16 +518,16 @@ dw_timer_main(Datum number)
 			break;
 		if (more || handed_over)
 		{
-			dw_rest_begin();
+			note_work();
 			continue;
 		}
 
 		dw_load_tidy();
 		look_at = Min(Min(dispatch_at, control_at), Min(dw_give_way(db), dw_restart_at(db)));
 		next = Min(Min(dw_near_next(), lease_at), look_at);
-		can_rest = dw_rest_possible(db, next, &rest_until);
+		can_rest = how_to_rest(next, &rest_until);
 		next = Min(next, dw_load_next());
-		if (dw_rest_is_due(db, can_rest, &next))
+		if (rest_is_due(can_rest, &next))
 		{
 			if (go_to_rest(can_rest, rest_until))
 				break;

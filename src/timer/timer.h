@@ -112,12 +112,4 @@ extern bool dw_orphans_holds(const DwLane *lane);
 extern TimestampTz dw_queues_look(DwDatabase *db, bool changed);
 extern void dw_queues_attach_new_lane(DwDatabase *db, DwLane *lane);
 
-/*---- rest.c: ends a timer for a while if it has little work ----*/
-
-extern void dw_rest_begin(void);
-extern DwCanRest dw_rest_possible(DwDatabase *db, TimestampTz next, TimestampTz *until);
-extern bool dw_rest_is_due(DwDatabase *db, DwCanRest how, TimestampTz *look_at);
-extern bool dw_rest_is_undisturbed(DwDatabase *db, DwCanRest how);
-extern void dw_rest_give_up(DwDatabase *db, DwCanRest how, TimestampTz until);
-
 #endif							/* DW_TIMER_H */
