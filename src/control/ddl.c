@@ -352,7 +352,7 @@ concern_database(const char *name, bool allowed_by_grant, bool settings)
 		  (allowed_by_grant &&
 		   dw_database_aclcheck(database, user, ACL_GRANT_OPTION_FOR(ACL_ALL_RIGHTS_DATABASE)) == ACLCHECK_OK)))
 		return NIL;
-	return dw_concern(NIL, database, InvalidOid, settings);
+	return dw_concern(NIL, database, InvalidOid, settings, DW_STALE_END);
 }
 
 /* Adds the concerns of a command on roles, and, if members is true, on their members. */
@@ -368,7 +368,7 @@ concern_roles(List *concerns, List *roles, bool members)
 		if (!OidIsValid(role))
 			continue;
 		concerns = members ? dw_concern_members(concerns, role) :
-			dw_concern(concerns, InvalidOid, role, false);
+			dw_concern(concerns, InvalidOid, role, false, DW_STALE_END);
 	}
 	return concerns;
 }
@@ -396,7 +396,7 @@ concern_settings(AlterRoleSetStmt *stmt)
 
 	if ((stmt->role && !OidIsValid(role)) || (stmt->database && !OidIsValid(database)))
 		return NIL;
-	return dw_concern(NIL, database, role, true);
+	return dw_concern(NIL, database, role, true, DW_STALE_END);
 }
 
 /* Returns the concerns of GRANT and REVOKE on databases. */

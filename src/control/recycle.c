@@ -125,9 +125,13 @@ dw_recycle(const List *found, bool databases)
 	}
 }
 
-/* Adds a concern to a list. */
-static List *
-add_concern(List *found, Oid database, Oid role, bool settings, DwStale how)
+/*
+ * Adds a concern to a list: executors of this role in this database end, or check if their role may
+ * still log in ("how").  InvalidOid stands for all roles or databases.  settings: timers with these
+ * settings are restarted, too.
+ */
+List *
+dw_concern(List *found, Oid database, Oid role, bool settings, DwStale how)
 {
 	Concern    *concern = palloc(sizeof(Concern));
 
@@ -136,31 +140,20 @@ add_concern(List *found, Oid database, Oid role, bool settings, DwStale how)
 }
 
 /*
- * Adds to a list the concern that executors of this role in this database end.  InvalidOid stands
- * for all roles or databases.  settings: timers with these settings are restarted, too.
- */
-List *
-dw_concern(List *found, Oid database, Oid role, bool settings)
-{
-	return add_concern(found, database, role, settings, DW_STALE_END);
-}
-
-/*
- * Adds to a list the concerns that executors of the role, and of its members, check if their role
- * may still log in.  Adds only members with an executor, or with tasks that no executor can run for
- * now.
+ * Adds to a list the concerns that executors of the role, and of its members, check their role.
+ * Adds only members with an executor, or with tasks that no executor can run for now.
  */
 List *
 dw_concern_members(List *found, Oid role)
 {
-	found = add_concern(found, InvalidOid, role, false, DW_STALE_LOOK);
+	found = dw_concern(found, InvalidOid, role, false, DW_STALE_LOOK);
 	dw_each_executor(e)
 		if (e->state != DW_EXECUTOR_FREE && is_member_of_role_nosuper(e->owner, role))
-			found = add_concern(found, InvalidOid, e->owner, false, DW_STALE_LOOK);
+			found = dw_concern(found, InvalidOid, e->owner, false, DW_STALE_LOOK);
 	for (int i = 0; i < dw_owner_places(); i++)
 		if (OidIsValid(dw_owners[i].database) && dw_owners[i].block != DW_BLOCK_NONE &&
 			is_member_of_role_nosuper(dw_owners[i].role, role))
-			found = add_concern(found, InvalidOid, dw_owners[i].role, false, DW_STALE_LOOK);
+			found = dw_concern(found, InvalidOid, dw_owners[i].role, false, DW_STALE_LOOK);
 	return found;
 }
 

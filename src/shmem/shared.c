@@ -5,7 +5,7 @@
  *
  * Run by all processes.  The memory of delay_wheel is part of PostgreSQL's main segment.  Settings
  * fix the size when the server starts.  The size never changes.  After a crash the postmaster
- * creates a new segment, and timers fill it from the tables.  control/shmem.c requests and
+ * creates a new segment, and timers fill it from the tables.  control/delay_wheel.c requests and
  * initializes this memory.
  *
  * Commit callbacks call dw_lane_dirty(), dw_wake_timer() and dw_wake_launcher(), so these never
