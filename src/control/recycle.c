@@ -29,37 +29,17 @@
 
 #include "control.h"
 
-/*
- * Maximum number of concerns of a transaction.  More concerns are merged into one concern, for the
- * common database and the common role.  Without a common database or role, it is for all databases
- * or roles.
- */
-#define MAX_CONCERNS	256
-
 /* A database and a role: the role's login to the database would find changed rights or settings. */
 typedef struct Concern
 {
 	Oid			database;		/* InvalidOid: all databases */
 	Oid			role;			/* InvalidOid: all roles */
-	bool		settings;		/* settings have changed, not only rights; dw_recycle() reads this
-								 * before concerns are merged */
+	bool		settings;		/* settings have changed, not only rights */
 	DwStale		how;			/* executors end, or check their role */
 } Concern;
 
-/* The concerns of this transaction. */
-typedef struct Concerns
-{
-	Concern		list[MAX_CONCERNS];
-	int			n;
-} Concerns;
-
-static Concerns executors;
-
-/*
- * Concerns of timers.  They are separate, so that they are never merged with concerns of settings
- * that a role may change for itself.  Such settings must not restart a timer.
- */
-static Concerns timers;
+/* The concerns of this transaction, in its memory. */
+static List *concerns = NIL;
 
 /* true if the launcher must list the databases again */
 static bool databases_changed = false;
@@ -67,36 +47,29 @@ static bool databases_changed = false;
 /* true after the commit, until recycle_release_callback() has done the rest */
 static bool retries = false;
 
-/* Merges all concerns into one that covers them. */
-static void
-merge(Concerns *all)
-{
-	Concern    *common = &all->list[0];
-
-	for (int i = 1; i < all->n; i++)
-	{
-		if (all->list[i].database != common->database)
-			common->database = InvalidOid;
-		if (all->list[i].role != common->role)
-			common->role = InvalidOid;
-		common->how = Max(common->how, all->list[i].how);
-	}
-	all->n = 1;
-}
-
 /* Adds a concern, unless the same database and role already have a concern. */
 static void
-remember_concern(Concerns *all, const Concern *concern)
+remember_concern(const Concern *concern)
 {
-	for (int i = 0; i < all->n; i++)
-		if (all->list[i].database == concern->database && all->list[i].role == concern->role)
+	MemoryContext context;
+	ListCell   *lc;
+	Concern    *known;
+
+	foreach(lc, concerns)
+	{
+		known = lfirst(lc);
+		if (known->database == concern->database && known->role == concern->role)
 		{
-			all->list[i].how = Max(all->list[i].how, concern->how);
+			known->how = Max(known->how, concern->how);
+			known->settings |= concern->settings;
 			return;
 		}
-	if (all->n == MAX_CONCERNS)
-		merge(all);
-	all->list[all->n++] = *concern;
+	}
+	context = MemoryContextSwitchTo(TopTransactionContext);
+	known = palloc(sizeof(Concern));
+	*known = *concern;
+	concerns = lappend(concerns, known);
+	MemoryContextSwitchTo(context);
 }
 
 /*
@@ -115,13 +88,9 @@ dw_recycle(const List *found, bool databases)
 	{
 		Concern    *concern = lfirst(lc);
 
-		remember_concern(&executors, concern);
+		remember_concern(concern);
 		if (concern->settings)
 			dw_login_changing();
-		/* a timer's session has the settings of the bootstrap superuser */
-		if (concern->settings &&
-			(concern->role == InvalidOid || concern->role == BOOTSTRAP_SUPERUSERID))
-			remember_concern(&timers, concern);
 	}
 }
 
@@ -157,16 +126,25 @@ dw_concern_members(List *found, Oid role)
 	return found;
 }
 
-/* Returns the duty of executors of a role in a database; DW_FRESH if no concern includes them. */
+/*
+ * Returns the duty of executors of a role in a database; DW_FRESH if no concern includes them.
+ * settings: only concerns of settings count.
+ */
 static DwStale
-concerned(const Concerns *all, Oid database, Oid role)
+concerned(Oid database, Oid role, bool settings)
 {
 	DwStale		how = DW_FRESH;
+	ListCell   *lc;
 
-	for (int i = 0; i < all->n; i++)
-		if ((all->list[i].database == InvalidOid || all->list[i].database == database) &&
-			(all->list[i].role == InvalidOid || all->list[i].role == role))
-			how = Max(how, all->list[i].how);
+	foreach(lc, concerns)
+	{
+		const Concern *concern = lfirst(lc);
+
+		if ((concern->database == InvalidOid || concern->database == database) &&
+			(concern->role == InvalidOid || concern->role == role) &&
+			(concern->settings || !settings))
+			how = Max(how, concern->how);
+	}
 	return how;
 }
 
@@ -181,7 +159,7 @@ recycle_executors(DwStale wanted)
 
 		if (e->state == DW_EXECUTOR_FREE)
 			continue;
-		how = concerned(&executors, e->database, e->owner);
+		how = concerned(e->database, e->owner, false);
 		if (how != wanted)
 			continue;
 		if (how == DW_STALE_END)
@@ -194,12 +172,12 @@ recycle_executors(DwStale wanted)
 	}
 }
 
-/* Restarts the timers whose settings have changed. */
+/* Restarts the timers whose settings, those of the bootstrap superuser, have changed. */
 static void
 recycle_timers(void)
 {
 	dw_each_database(db)
-		if (db->oid != InvalidOid && concerned(&timers, db->oid, BOOTSTRAP_SUPERUSERID))
+		if (db->oid != InvalidOid && concerned(db->oid, BOOTSTRAP_SUPERUSERID, true))
 			dw_call_timer(db, DW_RESTART_SOON);
 }
 
@@ -217,7 +195,7 @@ retry_blocked(void)
 		DwDatabase *db;
 
 		if (database == InvalidOid || owner->block == DW_BLOCK_NONE ||
-			!concerned(&executors, database, owner->role))
+			!concerned(database, owner->role, false))
 			continue;
 		db = dw_database_find_pin(database);
 		if (db == NULL)
@@ -232,7 +210,7 @@ retry_blocked(void)
 static void
 recycle_xact_callback(XactEvent event, void *arg)
 {
-	if (event == XACT_EVENT_COMMIT && executors.n > 0)
+	if (event == XACT_EVENT_COMMIT && concerns != NIL)
 	{
 		recycle_executors(DW_STALE_END);
 		recycle_timers();
@@ -247,9 +225,8 @@ recycle_xact_callback(XactEvent event, void *arg)
 	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
 	{
 		dw_login_changed();
-		timers.n = 0;
 		if (!retries)
-			executors.n = 0;
+			concerns = NIL;
 		databases_changed = false;
 	}
 }
@@ -266,7 +243,7 @@ recycle_release_callback(ResourceReleasePhase phase, bool committed, bool top_le
 		return;
 	recycle_executors(DW_STALE_LOOK);
 	retry_blocked();
-	executors.n = 0;
+	concerns = NIL;
 	retries = false;
 }
 
