@@ -332,7 +332,7 @@ refuse_shard(const RangeVar *name)
 				 errhint("Each node has its own tasks and its own tables of delay_wheel.")));
 }
 
-/* Commands that change rights and settings of logins */
+/*---- Commands that change rights and settings of logins ----*/
 
 /*
  * Returns the concerns of a command on a database; NIL if the user may not execute the command.
@@ -544,8 +544,6 @@ tell_of_tasks(List *roles)
 	}
 }
 
-/*---- SET CONSTRAINTS ----*/
-
 /*
  * Raises an error while code of another role's type runs to read a value: SET CONSTRAINTS could
  * fire triggers for all changes of the transaction.
@@ -558,8 +556,6 @@ refuse_set_constraints(void)
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("cannot execute %s within security-restricted operation", "SET CONSTRAINTS")));
 }
-
-/*---- GRANT delay_wheel_user ----*/
 
 /* Returns true if the command makes roles members of the group. */
 static bool

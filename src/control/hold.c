@@ -40,10 +40,7 @@ static int	nholds = 0;
 
 static uint32 wait_event = 0;
 
-/*
- * Returns true if an executor of the database, other than this process, uses this place in shared
- * memory.
- */
+/* Returns true if an executor of the database, other than this process, uses this place. */
 static bool
 is_other_executor(DwDatabase *db, DwExecutor *e)
 {
@@ -138,8 +135,6 @@ wait_until_gone(DwDatabase *db)
 		send_away(db, waited > GRACE_US);
 		wait_a_moment();
 	}
-	pfree(connected);
-	pfree(left);
 }
 
 /*

@@ -6,10 +6,8 @@
  * Run by the backend of a command that changes such rights or settings.  README.md lists the
  * commands and their effects.
  *
- * A concern is a database, a role or both whose rights or settings a command changes.  The backend
- * finds the concerns before the command, since the role may not exist afterwards (ddl.c).  This
- * file stores them after the command has succeeded.  So a command that fails, for example for lack
- * of rights, recycles no worker.
+ * A concern is a database, a role or both whose rights or settings a command changes.  ddl.c finds
+ * the concerns before the command, and stores them after the command has succeeded.
  *
  * At the commit, the backend reads the executors' places in shared memory without a lock.  If it
  * mistakes an executor for an executor of another role, this executor ends without need, which is

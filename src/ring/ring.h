@@ -3,8 +3,7 @@
  * ring.h
  *	  The ring of slots: a pure data structure, which README.md describes.
  *
- * This code uses no catalog and no clock, and does no I/O.  All data is position-independent, for
- * use in shared memory.  With DW_STANDALONE the code is compiled into a test, without a server.
+ * All data is position-independent, for use in shared memory.
  *
  *-------------------------------------------------------------------------
  */

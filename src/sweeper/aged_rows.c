@@ -116,14 +116,10 @@ dw_periods_end(DwDatabase *db)
 /*---- The transaction of a slice of a job ----*/
 
 /*
- * Run by the sweeper.  Each job does its work in slices.  Each slice is a transaction.  An error
- * ends the slice, but not the sweeper, which has other jobs.  The caller informs other processes of
- * a slice only after dw_slice_do(), since the slice may be rolled back before.
- */
-
-/*
  * Calls work() in a transaction, unless the extension is gone.  Returns false if work() did, or
- * after an error, which was reported: then the caller must try again later.
+ * after an error, which was reported: then the caller must try again later.  The sweeper goes on,
+ * since it has other jobs.  The caller informs other processes of a slice only afterwards, since
+ * the slice may be rolled back before.
  */
 bool
 dw_slice_do(DwDatabase *db, DwSliceWork work, void *state)

@@ -143,7 +143,7 @@ dw_leases_end(DwDatabase *db)
 /*---- Notifying channels of queues ----*/
 
 /*
- * Run by the sweeper.  An external queue may have a channel, for receivers that use LISTEN in place
+ * An external queue may have a channel, for receivers that use LISTEN in place
  * of delay_await().  When a message can be taken, the timer flags the queue and requests this job,
  * since a notification needs a commit.  A queue gets at most one notification in PAUSE_US.
  */
@@ -203,9 +203,9 @@ dw_queues_notify(DwDatabase *db)
 /*---- Counting attempts whose transactions were rolled back ----*/
 
 /*
- * Run by the sweeper.  After three rollbacks of its receivers in a row, a message is only in the
- * list of shmem/rollbacks.c, and in no ready list.  The sweeper ends the attempt: the message is
- * due again after its retry delay, or has failed.  After a crash the message is due.
+ * After three rollbacks of its receivers in a row, a message is only in the list of
+ * shmem/rollbacks.c, and in no ready list.  The sweeper ends the attempt: the message is due again
+ * after its retry delay, or has failed.
  */
 
 /* Result for one message. */

@@ -7,15 +7,10 @@
  * delay_wheel_data.cancellation that describes the cancelled tasks.  Tasks and marks draw their
  * numbers from one sequence.  A mark hits a task that matches it and has a lower number.
  *
- * The sweeper scans the index of lanes (all lanes, of any origin) in passes.  A pass consists of
- * slices.  Each slice removes rows that the marks of this pass hit.  The sweeper waits for no lock,
- * except PostgreSQL's lock for notifications.  If another process has locked a row, the row is left
- * for another pass.
- *
- * README.md shows when a mark can be removed.  A pass that begins after the waits that it lists,
- * and can remove all rows that the mark hits, is the mark's last pass.  The last pass cannot miss a
- * row, since these rows do not move any more.  If the sweeper ends before this, the next sweeper
- * begins again.
+ * The sweeper scans the index of lanes (all lanes, of any origin) in passes, which consist of
+ * slices.  It waits for no lock, except PostgreSQL's lock for notifications.  A pass that begins
+ * after the waits that README.md lists, and can remove all rows that the mark hits, is the mark's
+ * last pass.  The last pass cannot miss a row, since these rows do not move any more.
  *
  * If the history records cancelled tasks, a slice writes the records in the transaction that
  * removes the rows.  If the history's table is locked, the rows are left for another pass.

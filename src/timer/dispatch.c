@@ -237,7 +237,7 @@ start_executor(DwDatabase *db, Oid owner, bool lacks)
 	if (block == DW_BLOCK_NONE && !try_start(db, owner, lacks, access == DW_ACCESS_LOGIN))
 		block = DW_BLOCK_NO_WORKER;
 	if (block == DW_BLOCK_NO_ROLE)
-		dw_owner_dropped(db, owner);
+		dw_owner_dropped(owner);
 	if (block != DW_BLOCK_NONE && (lacks || block != DW_BLOCK_NO_WORKER))
 		block_owner(db, owner, block);
 	MemoryContextSwitchTo(context);

@@ -223,16 +223,6 @@ begin_discovery(void)
 	dw_near_apply_cuts();
 }
 
-/* Returns true if a wing has rows that came with a copy of another database. */
-static bool
-wings_have_unarmed(void)
-{
-	dw_each_wing(wing, has_unarmed)
-		if (wing->has_unarmed())
-			return true;
-	return false;
-}
-
 /* For dw_read(): does a slice of discovery. */
 static bool
 discover(Relation rel, void *arg)
@@ -243,7 +233,9 @@ discover(Relation rel, void *arg)
 	if (ended)
 	{
 		lanes_missing = discovery.lanes_missing;
-		report_unarmed(discovery.unarmed || wings_have_unarmed());
+		dw_each_wing(wing, has_unarmed)
+			discovery.unarmed |= wing->has_unarmed();
+		report_unarmed(discovery.unarmed);
 		(void) empty_prepared(rel, NULL);
 	}
 	discovery.under_way = !ended;
@@ -763,15 +755,6 @@ dw_load_first_due(void)
 		first = Min(first, lane->recheck_at);
 	}
 	return first;
-}
-
-/* Prepares a rest until this time: waiting entries will be dropped, so lowers next_far. */
-void
-dw_load_rest(TimestampTz until)
-{
-	dw_each_lane(lane, db)
-		if (lane->waiting > 0)
-			dw_atomic_lower(&lane->next_far, until);
 }
 
 /*

@@ -6,17 +6,10 @@
  * Run by the timer.  The timer acquires the ring lock to change the ring, and the ready lock to
  * change ready lists and spares, but never both locks at once.
  *
- * An entry is a task in memory.  First an entry waits in a slot of the ring (each slot contains the
- * tasks of one tick) until the timer opens the slot.  Then it waits in a heap, which orders the
- * entries of open slots by microsecond.  At the due time the timer hands the entry over: it moves
- * the entry to the lane's ready list.  Entries that do not fit into the heap stay in their slot,
- * and the timer tries again each millisecond.
- *
- * The functions here use a clock that is DW_HEAD_START_US fast, since the wake-ups of the timer and
- * then of an executor take about this time.  An executor that is early waits for the due time.
- *
- * A lane without other entries in memory can store one entry in its own record (its spare).  So
- * each lane makes progress even if memory is full.
+ * An entry is a task in memory.  It waits in a slot of the ring, and then, when the slot is open,
+ * in a heap, until the timer hands it over to its lane's ready list.  A lane without other entries
+ * can store one in its own record (its spare).  README.md describes memory, and the fast clock that
+ * the functions here use (DW_HEAD_START_US).
  *
  *-------------------------------------------------------------------------
  */
@@ -314,25 +307,23 @@ dw_near_cut(DwLane *lane, TimestampTz due, int64 id)
 	cut->id = lane->cursor_id;
 }
 
-/* Returns true if the entry stays in ring or heap.  Otherwise counts it as dropped. */
+/* Filter that drops the entries from the cut of their lane on. */
 static bool
 survives_cut(const DwEntry *entry, void *arg)
 {
 	const Key  *cut = &cuts[entry->lane];
 
-	if (cut->due == DW_NEVER || dw_entry_is_before(entry, cut->due, cut->id))
+	return cut->due == DW_NEVER || dw_entry_is_before(entry, cut->due, cut->id);
+}
+
+/* Like survives_cut(), for an entry of ring or heap: counts the dropped entry. */
+static bool
+waiting_survives_cut(const DwEntry *entry, void *arg)
+{
+	if (survives_cut(entry, arg))
 		return true;
 	add_to_waiting(&dw_lanes[entry->lane], -1);
 	return false;
-}
-
-/* Returns true if the entry stays in the ready list of its lane.  The lane has a cut. */
-static bool
-ready_survives_cut(const DwEntry *entry, void *arg)
-{
-	const Key  *cut = &cuts[entry->lane];
-
-	return dw_entry_is_before(entry, cut->due, cut->id);
 }
 
 /* Drops entries of ring and heap for which keep() returns false.  Begins an open slot again. */
@@ -381,9 +372,7 @@ filter_ready(DwLane *lane, DwKeep keep, void *arg)
 static void
 cut_spare(DwLane *lane)
 {
-	const Key  *cut = &cuts[lane - dw_lanes];
-
-	if (lane->spare_state == DW_SPARE_FREE || dw_entry_is_before(&lane->spare, cut->due, cut->id))
+	if (lane->spare_state == DW_SPARE_FREE || survives_cut(&lane->spare, NULL))
 		return;
 	if (lane->spare_state == DW_SPARE_READY)
 		pg_atomic_fetch_sub_u64(&db->ready, 1);
@@ -414,14 +403,14 @@ dw_near_apply_cuts(void)
 
 	/* L2 of the model, and M1, D4 */
 	if (any_cut_waits())
-		filter_waiting(survives_cut, NULL);
+		filter_waiting(waiting_survives_cut, NULL);
 
 	for (uint32 i = 0; i < ncuts; i++)
 	{
 		DwLane	   *lane = &dw_lanes[cut_lanes[i]];
 
 		/* the lock is released after each lane, so that executors do not wait long */
-		pg_atomic_fetch_sub_u64(&db->ready, filter_ready(lane, ready_survives_cut, NULL));
+		pg_atomic_fetch_sub_u64(&db->ready, filter_ready(lane, survives_cut, NULL));
 		LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 		cut_spare(lane);
 		dw_groups_cut(lane, cuts[cut_lanes[i]].due, cuts[cut_lanes[i]].id);
@@ -432,36 +421,32 @@ dw_near_apply_cuts(void)
 }
 
 /* A random sample of the keys in memory, to estimate the key after a fraction of all entries. */
-typedef struct Sample
+static struct
 {
 	int			lane;			/* number of the lane to sample; DW_NO_LANE: all lanes */
 	Key			from;			/* entries before this key are ignored */
 	uint64		seen;			/* number of entries so far, without ignored entries */
 	int			n;				/* number of keys in the sample */
 	Key			keys[SAMPLE];
-} Sample;
+} sample;
 
 /* Filter that adds the entry to the sample.  Returns true, so that the entry is not dropped. */
 static bool
 add_to_sample(const DwEntry *entry, void *arg)
 {
-	Sample	   *sample = arg;
 	uint64		i;
 
-	if ((sample->lane != DW_NO_LANE && entry->lane != sample->lane) ||
-		dw_entry_is_before(entry, sample->from.due, sample->from.id))
+	if ((sample.lane != DW_NO_LANE && entry->lane != sample.lane) ||
+		dw_entry_is_before(entry, sample.from.due, sample.from.id))
 		return true;
 	/* reservoir sampling; simple random numbers are sufficient */
-	i = sample->seen++;
-	if (sample->n < SAMPLE)
-		i = sample->n++;
+	i = sample.seen++;
+	if (sample.n < SAMPLE)
+		i = sample.n++;
 	else
-		i = (i * UINT64CONST(0x9E3779B97F4A7C15) >> 16) % sample->seen;
+		i = (i * UINT64CONST(0x9E3779B97F4A7C15) >> 16) % sample.seen;
 	if (i < SAMPLE)
-	{
-		sample->keys[i].due = entry->due;
-		sample->keys[i].id = entry->id;
-	}
+		sample.keys[i] = (Key) {entry->due, entry->id};
 	return true;
 }
 
@@ -470,16 +455,16 @@ add_to_sample(const DwEntry *entry, void *arg)
  * of all lanes in ring and heap.  Otherwise samples this lane with its ready list.
  */
 static void
-take_sample(Sample *sample, DwLane *lane, Key from)
+take_sample(DwLane *lane, Key from)
 {
-	sample->lane = lane ? lane - dw_lanes : DW_NO_LANE;
-	sample->from = from;
-	sample->seen = 0;
-	sample->n = 0;
-	filter_waiting(add_to_sample, sample);
+	sample.lane = lane ? lane - dw_lanes : DW_NO_LANE;
+	sample.from = from;
+	sample.seen = 0;
+	sample.n = 0;
+	filter_waiting(add_to_sample, NULL);
 	if (lane)
-		(void) filter_ready(lane, add_to_sample, sample);
-	qsort(sample->keys, sample->n, sizeof(Key), compare_entry_keys);
+		(void) filter_ready(lane, add_to_sample, NULL);
+	qsort(sample.keys, sample.n, sizeof(Key), compare_entry_keys);
 }
 
 /* Returns the lane with most entries, or NULL if no lane has more entries than its share. */
@@ -536,30 +521,25 @@ wait_for_room(DwLane *lane)
 static bool
 make_room(Key wanted)
 {
-	Sample	   *sample = palloc(sizeof(Sample));
 	DwLane	   *lane = greediest_lane();
 	uint32		n;
 	Key			key;
 
-	take_sample(sample, lane, lane ? first_key : wanted);
-	if (sample->n == 0)
-	{
-		pfree(sample);
+	take_sample(lane, lane ? first_key : wanted);
+	if (sample.n == 0)
 		return false;
-	}
 	if (lane)
 	{
-		uint64		keep = (uint64) sample->n * dw_near_limit() / dw_lane_held(lane);
+		uint64		keep = (uint64) sample.n * dw_near_limit() / dw_lane_held(lane);
 
-		key = sample->keys[Min(keep / 2, (uint64) sample->n - 1)];
+		key = sample.keys[Min(keep / 2, (uint64) sample.n - 1)];
 		dw_near_cut(lane, key.due, key.id);
 	}
 	else
 	{
-		key = sample->keys[sample->n / 2];
+		key = sample.keys[sample.n / 2];
 		filter_waiting(cut_lanes_beyond, &key);
 	}
-	pfree(sample);
 	n = ncuts;
 	dw_near_apply_cuts();
 	for (uint32 i = 0; i < n; i++)
@@ -972,13 +952,11 @@ forget_waiting(void)
 static void
 leave_first(DwLane *lane, uint32 keep)
 {
-	Sample	   *sample = palloc(sizeof(Sample));
-
-	take_sample(sample, lane, first_key);
-	if (sample->n > 1 && sample->seen > keep)
+	take_sample(lane, first_key);
+	if (sample.n > 1 && sample.seen > keep)
 	{
 		/* at least one task stays, so that a session takes this task and wakes the timer */
-		Key			key = sample->keys[Max(sample->n * keep / sample->seen, 1)];
+		Key			key = sample.keys[Max(sample.n * keep / sample.seen, 1)];
 
 		/* before the cut, since sessions may take the remaining tasks at any time after the cut */
 		LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
@@ -987,7 +965,6 @@ leave_first(DwLane *lane, uint32 keep)
 		dw_near_cut(lane, key.due, key.id);
 		dw_near_apply_cuts();
 	}
-	pfree(sample);
 }
 
 /*

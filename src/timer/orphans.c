@@ -85,9 +85,8 @@ dw_orphans_check_all(void)
  * makes the owner's executors end.  The caller must hold no LWLock.
  */
 void
-dw_owner_dropped(DwDatabase *database, Oid owner)
+dw_owner_dropped(Oid owner)
 {
-	Assert(database == db);
 	dw_each_lane(lane, db)
 		if (lane->owner == owner && !lane->orphan)
 		{
@@ -125,7 +124,7 @@ check_owners(void)
 		if (dw_role_exists(lane->owner))
 			known = lane->owner;
 		else
-			dw_owner_dropped(db, lane->owner);
+			dw_owner_dropped(lane->owner);
 	}
 }
 

@@ -3,14 +3,10 @@
  * timer.c
  *	  The timer: the process that hands over tasks of one database when they are due.
  *
- * Run by the timer: in each database with the extension, a session of the bootstrap superuser that
- * runs no SQL and no task.
- *
- * The timer does not poll: the handshake in sleep_until_needed(), steps H1 to H3 of the model in
- * test/model, ensures that no event is missed.  If the timer ends for any reason, the launcher
- * starts another timer, which begins without entries and reads the table.  The timer itself ends
- * when a command needs the database without sessions (hold.c), when settings of the database have
- * changed, and when the clock was set back.
+ * Run by the timer: in each database with the extension, a session of the bootstrap superuser.  If
+ * the timer ends for any reason, the launcher starts another timer, which begins without entries
+ * and reads the table.  The timer itself ends when a command needs the database without sessions
+ * (hold.c), when settings of the database have changed, and when the clock was set back.
  *
  *-------------------------------------------------------------------------
  */
@@ -271,10 +267,8 @@ anything_new(void)
 }
 
 /*
- * Sleeps until this time, or until another process wakes this timer.  The timer publishes until
- * when it sleeps, and then checks again for work.  A committing session stores its work, and then
- * reads until when the timer sleeps.  So the timer sees the work, or the session sees that the
- * timer sleeps.
+ * Sleeps until this time, or until another process wakes this timer.  The handshake, steps H1 to H3
+ * of the model in test/model, is in README.md.
  */
 static void
 sleep_until_needed(TimestampTz until)
@@ -342,7 +336,8 @@ how_to_rest(TimestampTz next, TimestampTz *until)
 {
 	if (dw_timer_idle_timeout < 0 || !is_undisturbed(DW_CAN_GIVE_WAY))
 		return DW_CANNOT_REST;
-	*until = Min(next, dw_load_first_due());
+	*until = dw_load_first_due();
+	*until = Min(*until, next);
 	/* otherwise the launcher would start the next timer at once */
 	if (*until <= dw_time_add(dw_now(), 2 * dw_rest_margin()))
 		return DW_CANNOT_REST;
@@ -410,7 +405,10 @@ give_up_entries(DwCanRest how, TimestampTz until)
 {
 	TimestampTz look_at;
 
-	dw_load_rest(until);
+	/* the next timer must load the tasks of entries that are dropped now */
+	dw_each_lane(lane, db)
+		if (lane->waiting > 0)
+			dw_atomic_lower(&lane->next_far, until);
 	if (how == DW_CAN_REST)
 	{
 		dw_near_reset(db);
@@ -429,11 +427,8 @@ give_up_entries(DwCanRest how, TimestampTz until)
 }
 
 /*
- * Goes to rest until this time.  Returns false if another process has just stored work.
- *
- * The handshake is the same as for sleeping, except that the timer withdraws itself: a session that
- * finds no timer lowers the end of the rest (step C4), and calls the launcher.  Either the session
- * sees that the timer is withdrawn, or the timer sees the session's work.
+ * Goes to rest until this time.  Returns false if another process has just stored work.  The
+ * handshake is in control/README.md.
  */
 static bool
 go_to_rest(DwCanRest how, TimestampTz until)
@@ -523,8 +518,11 @@ dw_timer_main(Datum number)
 		}
 
 		dw_load_tidy();
-		look_at = Min(Min(dispatch_at, control_at), Min(dw_give_way(db), dw_restart_at(db)));
-		next = Min(Min(dw_near_next(), lease_at), look_at);
+		/* Min() would call its argument twice */
+		look_at = dw_give_way(db);
+		look_at = Min(Min(dispatch_at, control_at), Min(look_at, dw_restart_at(db)));
+		next = dw_near_next();
+		next = Min(Min(next, lease_at), look_at);
 		can_rest = how_to_rest(next, &rest_until);
 		next = Min(next, dw_load_next());
 		if (rest_is_due(can_rest, &next))

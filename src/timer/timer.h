@@ -66,7 +66,6 @@ extern TimestampTz dw_load_next(void);
 extern void dw_load_settings_changed(void);
 extern void dw_load_tidy(void);
 extern TimestampTz dw_load_first_due(void);
-extern void dw_load_rest(TimestampTz until);
 
 /*---- near.c: the tasks of the near future in memory: ring, heap, and ready lists ----*/
 
@@ -100,7 +99,7 @@ extern TimestampTz dw_near_next(void);
 /*---- orphans.c: tasks of roles that do not exist any more ----*/
 
 extern void dw_orphans_reset(DwDatabase *database);
-extern void dw_owner_dropped(DwDatabase *database, Oid owner);
+extern void dw_owner_dropped(Oid owner);
 extern void dw_orphans_check_all(void);
 extern bool dw_orphans_some(void);
 extern TimestampTz dw_orphans_next(void);
