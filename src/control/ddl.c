@@ -464,14 +464,6 @@ closes_batch(Node *statement)
 
 /*---- Roles that are dropped ----*/
 
-/* A role that DROP ROLE drops. */
-typedef struct Dropped
-{
-	char	   *role;			/* its name */
-	bool		here;			/* the role has tasks in this database */
-	bool		elsewhere;		/* the role may have tasks in other databases */
-} Dropped;
-
 /*
  * Returns true if the role has tasks in this database, with any origin.  Does not wait: returns
  * false if the table is locked.
@@ -496,52 +488,44 @@ has_tasks_here(Oid role)
 }
 
 /*
- * Returns a list of Dropped for DROP ROLE, with the roles that have tasks.  Called before the
- * command.
+ * Finds those of the roles that have tasks in this database, or may have tasks in other databases.
+ * Called before DROP ROLE.
  */
-static List *
-look_for_tasks(List *roles)
+static void
+look_for_tasks(List *roles, List **here, List **elsewhere)
 {
-	List	   *result = NIL;
 	ListCell   *lc;
 
 	foreach(lc, roles)
 	{
 		Oid			role = get_rolespec_oid(lfirst_node(RoleSpec, lc), true);
-		Dropped    *dropped;
 
 		if (!OidIsValid(role))
 			continue;
-		dropped = palloc(sizeof(Dropped));
-		dropped->role = GetUserNameFromId(role, false);
-		dropped->here = has_tasks_here(role);
-		dropped->elsewhere = dw_owner_has_tasks_elsewhere(role);
-		result = lappend(result, dropped);
+		if (has_tasks_here(role))
+			*here = lappend(*here, GetUserNameFromId(role, false));
+		else if (dw_owner_has_tasks_elsewhere(role))
+			*elsewhere = lappend(*elsewhere, GetUserNameFromId(role, false));
 	}
-	return result;
 }
 
 /* Warns the user, after DROP ROLE, that dropped roles had tasks. */
 static void
-tell_of_tasks(List *roles)
+tell_of_tasks(List *here, List *elsewhere)
 {
 	ListCell   *lc;
 
-	foreach(lc, roles)
-	{
-		Dropped    *dropped = lfirst(lc);
-
-		if (dropped->here)
-			ereport(WARNING,
-					(errcode(ERRCODE_WARNING),
-					 errmsg("role \"%s\" has pending delay_wheel tasks", dropped->role),
-					 errdetail("The tasks will be moved to delay_wheel.failed.")));
-		else if (dropped->elsewhere)
-			ereport(WARNING,
-					(errcode(ERRCODE_WARNING),
-					 errmsg("role \"%s\" may have pending delay_wheel tasks in other databases", dropped->role),
-					 errdetail("In these databases, the tasks will be moved to delay_wheel.failed.")));
-	}
+	foreach(lc, here)
+		ereport(WARNING,
+				(errcode(ERRCODE_WARNING),
+				 errmsg("role \"%s\" has pending delay_wheel tasks", (char *) lfirst(lc)),
+				 errdetail("The tasks will be moved to delay_wheel.failed.")));
+	foreach(lc, elsewhere)
+		ereport(WARNING,
+				(errcode(ERRCODE_WARNING),
+				 errmsg("role \"%s\" may have pending delay_wheel tasks in other databases",
+						(char *) lfirst(lc)),
+				 errdetail("In these databases, the tasks will be moved to delay_wheel.failed.")));
 }
 
 /*
@@ -606,7 +590,8 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	bool		allows = grants_group(statement);
 	bool		was_prepared = false;
 	bool		ends_prepared = false;
-	List	   *dropped_roles = NIL;
+	List	   *here = NIL;		/* dropped roles, by where they have tasks */
+	List	   *elsewhere = NIL;
 	List	   *concerns = NIL;
 	DwCatalog	cat;
 	DwReceiveWithin within;
@@ -625,7 +610,7 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 		 * table's index would show the result.
 		 */
 		if (drops && has_createrole_privilege(GetUserId()))
-			dropped_roles = look_for_tasks(((DropRoleStmt *) statement)->roles);
+			look_for_tasks(((DropRoleStmt *) statement)->roles, &here, &elsewhere);
 		if (IsA(statement, ConstraintsSetStmt))
 			refuse_set_constraints();
 		if (closes_batch(statement))
@@ -666,7 +651,7 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 		dw_touch_roles();
 	if (allows)
 		dw_group_allow();
-	tell_of_tasks(dropped_roles);
+	tell_of_tasks(here, elsewhere);
 }
 
 /* The object access hook: notices that the extension is dropped. */

@@ -13,10 +13,6 @@
  * mistakes an executor for an executor of another role, this executor ends without need, which is
  * harmless.  An executor that gets its place later connects after the commit.
  *
- * Timers retry owners whose tasks wait for a right.  This retry, and the check of executors, begin
- * after the commit has sent its invalidation messages.  Otherwise timer and executors would see old
- * copies of the catalogs.
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -72,9 +68,7 @@ remember_concern(const Concern *concern)
 
 /*
  * Remembers the concerns of a command that has succeeded, and whether it may have changed the list
- * of databases.  If this transaction commits, executors of these concerns run no other task, or
- * check their role (DW_STALE_LOOK).  Timers whose settings have changed are restarted, timers retry
- * owners whose tasks wait for a right, and the launcher lists the databases again.
+ * of databases.  They take effect if this transaction commits.
  */
 void
 dw_recycle(const List *found, bool databases)
@@ -231,8 +225,8 @@ recycle_xact_callback(XactEvent event, void *arg)
 
 /*
  * When the transaction has released its locks, and so has sent its invalidation messages, informs
- * executors that must check their role, and retries blocked owners.  Called for each resource owner
- * and phase.
+ * executors that must check their role, and retries blocked owners: earlier, they would see old
+ * copies of the catalogs.  Called for each resource owner and phase.
  */
 static void
 recycle_release_callback(ResourceReleasePhase phase, bool committed, bool top_level, void *arg)

@@ -62,17 +62,22 @@ end_message(DwDatabase *db, Relation rel, HeapTuple tuple, const DwTaskKey *key,
 	return dw_lane_enter(db, key->owner, key->queue, key->priority, lane);
 }
 
-/* Ends up to SLICE messages. */
-static void
-end_some(DwDatabase *db, Relation rel, Slice *slice)
+/* Ends up to SLICE messages, in the transaction of dw_slice_do(). */
+static bool
+end_slice(DwDatabase *db, const DwCatalog *cat, void *state)
 {
-	DwLeaseScan *scan = dw_lease_scan_begin(rel, DT_NOBEGIN, GetActiveSnapshot());
-	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "delay_wheel leases",
-												  ALLOCSET_DEFAULT_SIZES);
+	Slice	   *slice = state;
+	Relation	rel = dw_slice_open(cat->task);
+	DwLeaseScan *scan;
+	MemoryContext context;
 	MemoryContext outer = CurrentMemoryContext;
 	TimestampTz now = dw_now();
 	HeapTuple	tuple;
 
+	if (rel == NULL)
+		return false;
+	context = AllocSetContextCreate(outer, "delay_wheel leases", ALLOCSET_DEFAULT_SIZES);
+	scan = dw_lease_scan_begin(rel, DT_NOBEGIN, GetActiveSnapshot());
 	while (slice->n < SLICE && (tuple = dw_lease_scan_next(scan)) != NULL)
 	{
 		DwClaim		claim;
@@ -104,17 +109,6 @@ end_some(DwDatabase *db, Relation rel, Slice *slice)
 	}
 	MemoryContextDelete(context);
 	dw_lease_scan_end(scan);
-}
-
-/* Does a slice in the transaction of dw_slice_do(). */
-static bool
-end_slice(DwDatabase *db, const DwCatalog *cat, void *state)
-{
-	Relation	rel = dw_slice_open(cat->task);
-
-	if (rel == NULL)
-		return false;
-	end_some(db, rel, state);
 	dw_slice_close(rel);
 	DW_INJECT("leases-before-commit");
 	return true;

@@ -742,14 +742,17 @@ dw_dispatch(DwDatabase *db)
 }
 
 /*
- * Resets times that a former timer has stored in shared memory, since the clock may have been set
- * back.  Blocked owners may try again at once, and running tasks count as just begun.
+ * Initializes this file.  Executors that a former timer has started are not affected.  Resets times
+ * that it has stored in shared memory, since the clock may have been set back: blocked owners may
+ * try again at once, and running tasks count as just begun.
  */
-static void
-forget_times(DwDatabase *db)
+void
+dw_dispatch_begin(DwDatabase *db)
 {
 	TimestampTz now = dw_now();
 
+	handles = MemoryContextAllocZero(TopMemoryContext, dw_shared->nexecutors * sizeof(*handles));
+	woken = MemoryContextAllocZero(TopMemoryContext, dw_max_queues * sizeof(*woken));
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	dw_owners_retry_all(db);
 	dw_limits_forget_times(db);
@@ -763,13 +766,4 @@ forget_times(DwDatabase *db)
 		e->called = Min(e->called, now);
 	}
 	LWLockRelease(dw_ready_lock(db));
-}
-
-/* Initializes this file.  Executors that a former timer has started are not affected. */
-void
-dw_dispatch_begin(DwDatabase *db)
-{
-	handles = MemoryContextAllocZero(TopMemoryContext, dw_shared->nexecutors * sizeof(*handles));
-	woken = MemoryContextAllocZero(TopMemoryContext, dw_max_queues * sizeof(*woken));
-	forget_times(db);
 }

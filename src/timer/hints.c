@@ -44,9 +44,9 @@ static Loaded *remembered = NULL;
 static DwHint to_read[INBOX_SLICE];
 static int	nto_read = 0;
 
-/* Begins without stored rows. */
+/* Initializes this file, without stored rows. */
 void
-dw_hints_reset(DwDatabase *database)
+dw_hints_begin(DwDatabase *database)
 {
 	db = database;
 	remembered = MemoryContextAllocZero(TopMemoryContext, NREMEMBERED * sizeof(Loaded));
@@ -59,18 +59,6 @@ static Loaded *
 place_of(int64 id)
 {
 	return &remembered[(uint64) id % NREMEMBERED];
-}
-
-/*
- * Step L4n of the model in test/model: gives a number to a load that has taken its snapshot and is
- * about to read.  If a session reads the new number before its commit is visible, the load does not
- * see the commit.  If the number were incremented before the snapshot, superfluous hints would be
- * kept, but no hint would be lost.
- */
-void
-dw_loaded_begin(void)
-{
-	dw_loads_raise(&db->timer_news);
 }
 
 /* Stores that the load has put the task of this row into memory. */

@@ -9,9 +9,6 @@
  * A database may have thousands of lanes.  The timer looks only at lanes that another process has
  * marked as dirty (dw_lane_dirty), and at lanes whose time in the agenda has come.
  *
- * A process sets a lane's reload_from if the tasks from this due time on must be read again: an
- * inbox was full, plain SQL wrote rows, or an error was raised.
- *
  * The order of the steps, L1 to L7 of the model in test/model, guarantees that no task is missed.
  *
  * Rows of another origin came with a copy of another database.  Such rows are in the same index,
@@ -77,7 +74,7 @@ static bool unarmed_announced = false;
 
 /* Initializes this file, and requests discovery.  Called after dw_near_reset(). */
 void
-dw_load_reset(DwDatabase *database)
+dw_load_begin(DwDatabase *database)
 {
 	db = database;
 	/* a timer that has gone to rest has written this log line */
@@ -87,8 +84,8 @@ dw_load_reset(DwDatabase *database)
 	idle_lanes = MemoryContextAllocZero(TopMemoryContext, DW_LANE_WORDS * sizeof(uint64));
 	looked_at = MemoryContextAlloc(TopMemoryContext, dw_max_lanes * sizeof(int32));
 	dw_load_settings_changed();
-	dw_hints_reset(database);
-	dw_orphans_reset(database);
+	dw_hints_begin(database);
+	dw_orphans_begin(database);
 	/* the timer must not wait for the flush of a commit; after a crash its work is done again */
 	SetConfigOption("synchronous_commit", "off", PGC_USERSET, PGC_S_OVERRIDE);
 	/* R1 */
@@ -320,7 +317,8 @@ load_rows(Relation rel, void *arg)
 	bool		visible;
 
 	DW_INJECT("load-after-snapshot");
-	dw_loaded_begin();
+	/* L4n: after the snapshot, see test/model/README.md */
+	dw_loads_raise(&db->timer_news);
 	load->first_left = DW_NEVER;
 	key.due = lane->cursor_due;
 	key.id = lane->cursor_id;
@@ -498,7 +496,7 @@ load_group(Relation rel, void *arg)
 
 	if (!ConditionalLockRelationOid(dw_catalog()->task_group_index, AccessShareLock))
 		return false;
-	dw_loaded_begin();
+	dw_loads_raise(&db->timer_news);
 	scan = dw_group_scan_begin(rel, lane->queue, left.hash, left.due, left.id,
 							   GetActiveSnapshot());
 	for (int n = 0; (tuple = dw_row_scan_next(scan)) != NULL; n++)

@@ -23,7 +23,7 @@
 #define SLICE			1008
 /* A slot is opened this many microseconds before its first due time. */
 #define LEAD_US			50000
-/* Maximum number of lanes in expected[]. */
+/* Maximum number of lanes with tasks due soon that dw_near_hand_over() lists. */
 #define MAX_EXPECTED	8
 /* Maximum number of entries handed over while the ready lock is held once. */
 #define HAND_OVER_BATCH	32
@@ -68,10 +68,6 @@ static uint32 ncuts = 0;
 
 /* Lanes whose spare contains an entry that is not due yet, by due time. */
 static DwLaneHeap spares;
-
-/* Lanes with tasks due soon, for which the timer may start executors before the due time. */
-static DwLane *expected[MAX_EXPECTED];
-static int	nexpected = 0;
 
 /* Returns the time by the fast clock. */
 static TimestampTz
@@ -790,24 +786,6 @@ take_until(TimestampTz due, TimestampTz now)
 			   dw_ring_last_due(ring, tick));
 }
 
-/* Notes that the lane has a task due soon. */
-static void
-expect(DwLane *lane)
-{
-	for (int i = 0; i < nexpected; i++)
-		if (expected[i] == lane)
-			return;
-	if (nexpected < MAX_EXPECTED)
-		expected[nexpected++] = lane;
-}
-
-/* Takes a lane with a task due soon out of expected[], or returns NULL. */
-DwLane *
-dw_near_expected(void)
-{
-	return nexpected > 0 ? expected[--nexpected] : NULL;
-}
-
 /*
  * Returns when to look at the ring next, by the fast clock.  The timer opens a slot early, so that
  * an executor is started in time, unless the heap has no room for all entries.
@@ -853,10 +831,10 @@ take_slice(TimestampTz now)
 
 /*
  * Opens a slice of the ring's next slot: hands over due entries, and pushes the other entries onto
- * the heap.  Returns the number of entries taken out of the slot.
+ * the heap.  Adds their lanes to *expected.  Returns the number of entries taken out of the slot.
  */
 static uint32
-open_slot(TimestampTz now)
+open_slot(TimestampTz now, List **expected)
 {
 	uint32		n = take_slice(now);
 	uint32		ndue = 0;
@@ -869,7 +847,8 @@ open_slot(TimestampTz now)
 		else
 		{
 			heap_push(&taken[i]);
-			expect(&dw_lanes[taken[i].lane]);
+			if (list_length(*expected) < MAX_EXPECTED)
+				*expected = list_append_unique_ptr(*expected, &dw_lanes[taken[i].lane]);
 		}
 	}
 	hand_over(taken, ndue);
@@ -877,18 +856,20 @@ open_slot(TimestampTz now)
 }
 
 /*
- * Hands over a slice of the due entries, and opens a slice of the slot whose time has come.
- * Returns true if the timer must call this again at once.
+ * Hands over a slice of the due entries, and opens a slice of the slot whose time has come.  Sets
+ * *expected to lanes with tasks due soon, for which the timer may start executors before the due
+ * time.  Returns true if the timer must call this again at once.
  */
 bool
-dw_near_hand_over(void)
+dw_near_hand_over(List **expected)
 {
 	TimestampTz now = ahead_now();
 	uint32		n;
 
 	n = hand_over_heap(now);
 	n += hand_over_spares(now);
-	n += open_slot(now);
+	*expected = NIL;
+	n += open_slot(now, expected);
 
 	LWLockAcquire(dw_ring_lock(db), LW_EXCLUSIVE);
 	dw_ring_advance(ring, dw_ring_tick(ring, now));
@@ -999,7 +980,7 @@ dw_near_reset(DwDatabase *database)
 	dw_lane_heap_reset(&spares);
 	for (int i = 0; i < dw_max_lanes; i++)
 		cuts[i].due = DW_NEVER;
-	ncuts = heap_count = nexpected = 0;
+	ncuts = heap_count = 0;
 	take.chunks_left = 0;
 
 	LWLockAcquire(dw_shared->table_lock, LW_SHARED);

@@ -62,15 +62,11 @@ typedef struct Slice
 	bool		ended;			/* the lane's last row was reached */
 } Slice;
 
-/* Initializes this file, and requests a check of all owners. */
+/* Initializes this file.  All owners will be checked. */
 void
-dw_orphans_reset(DwDatabase *database)
+dw_orphans_begin(DwDatabase *database)
 {
 	db = database;
-	any_wanted = false;
-	emptying = DW_NO_LANE;
-	check_after = PG_INT64_MIN;
-	dw_orphans_check_all();
 }
 
 /* Requests a check of the owners of all lanes by dw_orphans_some(). */

@@ -201,7 +201,7 @@ begin_service(void)
 	dw_near_reset(db);
 	DW_INJECT("begin-after-reset");
 	dw_dispatch_begin(db);
-	dw_load_reset(db);
+	dw_load_begin(db);
 	dw_lease_watch_begin(db);
 	tidy_crashes(db);
 	dw_retention_begin(db);
@@ -482,7 +482,8 @@ dw_timer_main(Datum number)
 		TimestampTz next;
 		TimestampTz rest_until = DW_NEVER;
 		DwCanRest	can_rest;
-		DwLane	   *expected;
+		List	   *expected;
+		ListCell   *lc;
 
 		MemoryContextReset(round_context);
 		MemoryContextSwitchTo(round_context);
@@ -498,9 +499,9 @@ dw_timer_main(Datum number)
 		quota_seen = db->account.quota;
 		if (db->account.used > quota_seen)
 			dw_near_obey_quota();
-		handed_over = dw_near_hand_over();
-		while ((expected = dw_near_expected()) != NULL)
-			dw_dispatch_expect(db, expected);
+		handed_over = dw_near_hand_over(&expected);
+		foreach(lc, expected)
+			dw_dispatch_expect(db, lfirst(lc));
 
 		let_groups_go();
 		if (dw_news_take(&db->timer_news, DW_NEWS_EXECUTORS) || handed_over ||

@@ -44,8 +44,7 @@ extern TimestampTz dw_give_way(DwDatabase *db);
 
 /*---- hints.c: handles hints of committed tasks, and remembers rows that loads have read ----*/
 
-extern void dw_hints_reset(DwDatabase *database);
-extern void dw_loaded_begin(void);
+extern void dw_hints_begin(DwDatabase *database);
 extern void dw_loaded_note(const DwTaskKey *key);
 extern void dw_hint_take(const DwHint *hint);
 extern void dw_hints_read_rest(void);
@@ -60,7 +59,7 @@ extern TimestampTz dw_wake_receivers(DwDatabase *db);
 
 /*---- load.c: loads tasks of the near future from the table into memory ----*/
 
-extern void dw_load_reset(DwDatabase *database);
+extern void dw_load_begin(DwDatabase *database);
 extern bool dw_load_some(void);
 extern TimestampTz dw_load_next(void);
 extern void dw_load_settings_changed(void);
@@ -92,13 +91,12 @@ extern void dw_near_cut(DwLane *lane, TimestampTz due, int64 id);
 extern void dw_near_apply_cuts(void);
 extern void dw_near_set_cursor(DwLane *lane, TimestampTz due, int64 id);
 extern void dw_near_obey_quota(void);
-extern bool dw_near_hand_over(void);
-extern DwLane *dw_near_expected(void);
+extern bool dw_near_hand_over(List **expected);
 extern TimestampTz dw_near_next(void);
 
 /*---- orphans.c: tasks of roles that do not exist any more ----*/
 
-extern void dw_orphans_reset(DwDatabase *database);
+extern void dw_orphans_begin(DwDatabase *database);
 extern void dw_owner_dropped(Oid owner);
 extern void dw_orphans_check_all(void);
 extern bool dw_orphans_some(void);
