@@ -165,7 +165,6 @@ heap_filter(DwKeep keep, void *arg)
 typedef struct DwLaneTime
 {
 	pairingheap_node node;
-	bool		is_in;			/* the lane is in the heap */
 	TimestampTz at;
 } DwLaneTime;
 
@@ -179,13 +178,19 @@ compare_times(const pairingheap_node *a, const pairingheap_node *b, void *arg)
 	return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* Makes the heap empty.  The first call allocates the heap's memory, which is never freed. */
+/*
+ * Makes the heap empty.  The first call allocates the heap's memory, which is never freed.  The
+ * memory of lanes that the database does not have stays untouched.
+ */
 void
 dw_lane_heap_reset(DwLaneHeap *lanes)
 {
 	if (lanes->times == NULL)
+	{
 		lanes->times = MemoryContextAlloc(TopMemoryContext, dw_max_lanes * sizeof(DwLaneTime));
-	memset(lanes->times, 0, dw_max_lanes * sizeof(DwLaneTime));
+		lanes->contains = MemoryContextAlloc(TopMemoryContext, dw_max_lanes * sizeof(bool));
+	}
+	memset(lanes->contains, false, dw_max_lanes * sizeof(bool));
 	lanes->heap.ph_compare = compare_times;
 	pairingheap_reset(&lanes->heap);
 }
@@ -194,28 +199,26 @@ dw_lane_heap_reset(DwLaneHeap *lanes)
 void
 dw_lane_heap_set(DwLaneHeap *lanes, int32 lane, TimestampTz at)
 {
-	DwLaneTime *time = &lanes->times[lane];
-
 	dw_lane_heap_remove(lanes, lane);
-	time->is_in = true;
-	time->at = at;
-	pairingheap_add(&lanes->heap, &time->node);
+	lanes->contains[lane] = true;
+	lanes->times[lane].at = at;
+	pairingheap_add(&lanes->heap, &lanes->times[lane].node);
 }
 
 /* Removes a lane from the heap, if the lane is in the heap. */
 void
 dw_lane_heap_remove(DwLaneHeap *lanes, int32 lane)
 {
-	if (lanes->times[lane].is_in)
+	if (lanes->contains[lane])
 		pairingheap_remove(&lanes->heap, &lanes->times[lane].node);
-	lanes->times[lane].is_in = false;
+	lanes->contains[lane] = false;
 }
 
 /* Returns true if the lane is in the heap. */
 bool
 dw_lane_heap_has(const DwLaneHeap *lanes, int32 lane)
 {
-	return lanes->times[lane].is_in;
+	return lanes->contains[lane];
 }
 
 /* Returns the number of the lane with the earliest time, or DW_NO_LANE. */

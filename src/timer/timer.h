@@ -72,7 +72,8 @@ extern TimestampTz dw_load_first_due(void);
 typedef struct DwLaneHeap
 {
 	pairingheap heap;
-	struct DwLaneTime *times;	/* of each lane, by its number */
+	bool	   *contains;		/* each lane, by its number: is it in the heap? */
+	struct DwLaneTime *times;	/* of these lanes; other elements are not initialized */
 } DwLaneHeap;
 
 extern void dw_lane_heap_reset(DwLaneHeap *lanes);
