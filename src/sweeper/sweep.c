@@ -437,16 +437,6 @@ is_of_interest(DwTaskKey *key)
 	return false;
 }
 
-/* Returns true if all wings allow the sweeper to remove the row of a cancelled task. */
-static bool
-wings_let_go(Relation rel, HeapTuple tuple)
-{
-	dw_each_wing(wing, may_remove)
-		if (!wing->may_remove(rel, tuple))
-			return false;
-	return true;
-}
-
 /* Removes the row if a mark of the pass hits it. */
 static void
 sweep_row(Relation rel, HeapTuple tuple, const DwTaskKey *key)
@@ -465,12 +455,12 @@ sweep_row(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 		if (result == TM_Invisible)
 		{
 			bool		recorded = dw_wings_want_end(key->queue, DW_CANCELLED);
+			bool		may_remove = true;
 
 			DW_INJECT("sweep-before-delete");
-			if (wings_let_go(rel, tuple))
-				result = dw_row_remove(rel, key);
-			else
-				result = TM_BeingModified;
+			dw_each_wing(wing, may_remove)
+				may_remove = may_remove && wing->may_remove(rel, tuple);
+			result = may_remove ? dw_row_remove(rel, key) : TM_BeingModified;
 			if (result == TM_Ok)
 			{
 				sweep->removed++;

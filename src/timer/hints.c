@@ -88,6 +88,14 @@ was_loaded(const DwHint *hint)
 
 /*---- Hints ----*/
 
+/* Requests a reload of the lane, from this key on. */
+static void
+read_again(DwLane *lane, TimestampTz due, int64 id)
+{
+	dw_near_cut(lane, due, id);
+	dw_near_apply_cuts();
+}
+
 /* Steps D2 to D4: puts a task before the cursor into memory.  "tid": see add_near(). */
 static void
 add_hinted(const DwEntry *entry, const ItemPointerData *tid)
@@ -102,18 +110,7 @@ add_hinted(const DwEntry *entry, const ItemPointerData *tid)
 	}
 	/* D2, or D4 */
 	else if (!dw_near_add_hard(lane, entry, tid))
-	{
-		dw_near_cut(lane, entry->due, entry->id);
-		dw_near_apply_cuts();
-	}
-}
-
-/* Requests a reload of the hint's lane, from the task of the hint on. */
-static void
-read_again(const DwHint *hint)
-{
-	dw_near_cut(&dw_lanes[hint->lane.index], hint->due, hint->id);
-	dw_near_apply_cuts();
+		read_again(lane, entry->due, entry->id);
 }
 
 /*
@@ -149,7 +146,7 @@ dw_hints_read_rest(void)
 {
 	if (nto_read > 0 && dw_read(db, "load tasks", add_grouped, NULL) != DW_READ_DONE)
 		for (int i = 0; i < nto_read; i++)
-			read_again(&to_read[i]);
+			read_again(&dw_lanes[to_read[i].lane.index], to_read[i].due, to_read[i].id);
 	nto_read = 0;
 }
 
@@ -181,7 +178,7 @@ dw_hint_take(const DwHint *hint)
 	else if (nto_read < INBOX_SLICE)
 		to_read[nto_read++] = *hint;
 	else
-		read_again(hint);
+		read_again(lane, hint->due, hint->id);
 }
 
 /* Handles hints of the inbox, INBOX_SLICE at most.  Returns true if there were hints. */

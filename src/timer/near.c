@@ -168,12 +168,20 @@ typedef struct DwLaneTime
 	TimestampTz at;
 } DwLaneTime;
 
+/* Returns the lane of this node. */
+static const DwLaneTime *
+lane_of_node(const pairingheap_node *node)
+{
+	/* cppcheck-suppress nullPointer ; the macro asks NULL for a type */
+	return pairingheap_const_container(DwLaneTime, node, node);
+}
+
 /* Compares two lanes of a heap.  The first element of a pairing heap is the greatest. */
 static int
 compare_times(const pairingheap_node *a, const pairingheap_node *b, void *arg)
 {
-	TimestampTz x = pairingheap_const_container(DwLaneTime, node, a)->at;
-	TimestampTz y = pairingheap_const_container(DwLaneTime, node, b)->at;
+	TimestampTz x = lane_of_node(a)->at;
+	TimestampTz y = lane_of_node(b)->at;
 
 	return x < y ? 1 : x > y ? -1 : 0;
 }
@@ -226,7 +234,7 @@ int32
 dw_lane_heap_first(DwLaneHeap *lanes)
 {
 	return pairingheap_is_empty(&lanes->heap) ? DW_NO_LANE :
-		pairingheap_container(DwLaneTime, node, pairingheap_first(&lanes->heap)) - lanes->times;
+		lane_of_node(pairingheap_first(&lanes->heap)) - lanes->times;
 }
 
 /* Returns the earliest time, or DW_NEVER. */
