@@ -22,8 +22,8 @@ struct DwEnded;
 typedef struct DwWingJob
 {
 	int			job;
-	/* does a part of the job; sets *more if work is left, else returns when to call it again */
-	TimestampTz (*work) (struct DwDatabase *db, bool *more);
+	/* does a part of the job; returns when to call it again, PG_INT64_MIN if work is left */
+	TimestampTz (*work) (struct DwDatabase *db);
 } DwWingJob;
 
 /* Each function may be NULL. */

@@ -10,7 +10,16 @@
 
 #include "postgres.h"
 
-#include "nodes/pg_list.h"
+#include "access/table.h"
+#include "utils/fmgroids.h"
+#include "utils/snapmgr.h"
+
+#include "../base/compat.h"
+#include "../base/inject.h"
+#include "../base/wing.h"
+#include "../base/worker.h"
+#include "../shmem/groups.h"
+#include "../task/task.h"
 
 /*---- ddl.c: SQL commands of users that delay_wheel must act on ----*/
 
@@ -30,12 +39,8 @@ extern PGDLLEXPORT void dw_look_main(Datum arg);
 /*---- recycle.c ----*/
 
 extern void dw_recycle_install(void);
-extern List *dw_concern(List *found, Oid database, Oid role, bool settings);
+extern List *dw_concern(List *found, Oid database, Oid role, bool settings, DwStale how);
 extern List *dw_concern_members(List *found, Oid role);
 extern void dw_recycle(const List *found, bool databases);
-
-/* shmem.c: request and initialization of shared memory */
-
-extern void dw_shared_install(void);
 
 #endif							/* DW_CONTROL_H */

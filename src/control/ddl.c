@@ -34,11 +34,7 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
-#include "access/htup_details.h"
-#include "access/table.h"
 #include "access/twophase.h"
-#include "access/xact.h"
 #include "catalog/dependency.h"
 #include "catalog/namespace.h"
 #include "catalog/objectaccess.h"
@@ -49,21 +45,16 @@
 #include "commands/dbcommands.h"
 #include "commands/defrem.h"
 #include "commands/extension.h"
-#include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "storage/lmgr.h"
-#include "storage/lwlock.h"
 #include "tcop/utility.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
-#include "utils/fmgroids.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
-#include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
 #include "../backend/backend.h"
-#include "../base/compat.h"
 #include "../base/signature.h"
 #include "../shmem/shared.h"
 #include "../statement/statement.h"
@@ -343,7 +334,7 @@ refuse_shard(const RangeVar *name)
 				 errhint("Each node has its own tasks and its own tables of delay_wheel.")));
 }
 
-/* Commands that change rights and settings of logins */
+/*---- Commands that change rights and settings of logins ----*/
 
 /*
  * Returns the concerns of a command on a database; NIL if the user may not execute the command.
@@ -363,7 +354,7 @@ concern_database(const char *name, bool allowed_by_grant, bool settings)
 		  (allowed_by_grant &&
 		   dw_database_aclcheck(database, user, ACL_GRANT_OPTION_FOR(ACL_ALL_RIGHTS_DATABASE)) == ACLCHECK_OK)))
 		return NIL;
-	return dw_concern(NIL, database, InvalidOid, settings);
+	return dw_concern(NIL, database, InvalidOid, settings, DW_STALE_END);
 }
 
 /* Adds the concerns of a command on roles, and, if members is true, on their members. */
@@ -379,7 +370,7 @@ concern_roles(List *concerns, List *roles, bool members)
 		if (!OidIsValid(role))
 			continue;
 		concerns = members ? dw_concern_members(concerns, role) :
-			dw_concern(concerns, InvalidOid, role, false);
+			dw_concern(concerns, InvalidOid, role, false, DW_STALE_END);
 	}
 	return concerns;
 }
@@ -407,7 +398,7 @@ concern_settings(AlterRoleSetStmt *stmt)
 
 	if ((stmt->role && !OidIsValid(role)) || (stmt->database && !OidIsValid(database)))
 		return NIL;
-	return dw_concern(NIL, database, role, true);
+	return dw_concern(NIL, database, role, true, DW_STALE_END);
 }
 
 /* Returns the concerns of GRANT and REVOKE on databases. */
@@ -475,14 +466,6 @@ closes_batch(Node *statement)
 
 /*---- Roles that are dropped ----*/
 
-/* A role that DROP ROLE drops. */
-typedef struct Dropped
-{
-	char	   *role;			/* its name */
-	bool		here;			/* the role has tasks in this database */
-	bool		elsewhere;		/* the role may have tasks in other databases */
-} Dropped;
-
 /*
  * Returns true if the role has tasks in this database, with any origin.  Does not wait: returns
  * false if the table is locked.
@@ -507,55 +490,45 @@ has_tasks_here(Oid role)
 }
 
 /*
- * Returns a list of Dropped for DROP ROLE, with the roles that have tasks.  Called before the
- * command.
+ * Finds those of the roles that have tasks in this database, or may have tasks in other databases.
+ * Called before DROP ROLE.
  */
-static List *
-look_for_tasks(List *roles)
+static void
+look_for_tasks(List *roles, List **here, List **elsewhere)
 {
-	List	   *result = NIL;
 	ListCell   *lc;
 
 	foreach(lc, roles)
 	{
 		Oid			role = get_rolespec_oid(lfirst_node(RoleSpec, lc), true);
-		Dropped    *dropped;
 
 		if (!OidIsValid(role))
 			continue;
-		dropped = palloc(sizeof(Dropped));
-		dropped->role = GetUserNameFromId(role, false);
-		dropped->here = has_tasks_here(role);
-		dropped->elsewhere = dw_owner_has_tasks_elsewhere(role);
-		result = lappend(result, dropped);
+		if (has_tasks_here(role))
+			*here = lappend(*here, GetUserNameFromId(role, false));
+		else if (dw_owner_has_tasks_elsewhere(role))
+			*elsewhere = lappend(*elsewhere, GetUserNameFromId(role, false));
 	}
-	return result;
 }
 
 /* Warns the user, after DROP ROLE, that dropped roles had tasks. */
 static void
-tell_of_tasks(List *roles)
+tell_of_tasks(List *here, List *elsewhere)
 {
 	ListCell   *lc;
 
-	foreach(lc, roles)
-	{
-		Dropped    *dropped = lfirst(lc);
-
-		if (dropped->here)
-			ereport(WARNING,
-					(errcode(ERRCODE_WARNING),
-					 errmsg("role \"%s\" has pending delay_wheel tasks", dropped->role),
-					 errdetail("The tasks will be moved to delay_wheel.failed.")));
-		else if (dropped->elsewhere)
-			ereport(WARNING,
-					(errcode(ERRCODE_WARNING),
-					 errmsg("role \"%s\" may have pending delay_wheel tasks in other databases", dropped->role),
-					 errdetail("In these databases, the tasks will be moved to delay_wheel.failed.")));
-	}
+	foreach(lc, here)
+		ereport(WARNING,
+				(errcode(ERRCODE_WARNING),
+				 errmsg("role \"%s\" has pending delay_wheel tasks", (char *) lfirst(lc)),
+				 errdetail("The tasks will be moved to delay_wheel.failed.")));
+	foreach(lc, elsewhere)
+		ereport(WARNING,
+				(errcode(ERRCODE_WARNING),
+				 errmsg("role \"%s\" may have pending delay_wheel tasks in other databases",
+						(char *) lfirst(lc)),
+				 errdetail("In these databases, the tasks will be moved to delay_wheel.failed.")));
 }
-
-/*---- SET CONSTRAINTS ----*/
 
 /*
  * Raises an error while code of another role's type runs to read a value: SET CONSTRAINTS could
@@ -569,8 +542,6 @@ refuse_set_constraints(void)
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("cannot execute %s within security-restricted operation", "SET CONSTRAINTS")));
 }
-
-/*---- GRANT delay_wheel_user ----*/
 
 /* Returns true if the command makes roles members of the group. */
 static bool
@@ -621,7 +592,8 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	bool		allows = grants_group(statement);
 	bool		was_prepared = false;
 	bool		ends_prepared = false;
-	List	   *dropped_roles = NIL;
+	List	   *here = NIL;		/* dropped roles, by where they have tasks */
+	List	   *elsewhere = NIL;
 	List	   *concerns = NIL;
 	DwCatalog	cat;
 	DwReceiveWithin within;
@@ -640,7 +612,7 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 		 * table's index would show the result.
 		 */
 		if (drops && has_createrole_privilege(GetUserId()))
-			dropped_roles = look_for_tasks(((DropRoleStmt *) statement)->roles);
+			look_for_tasks(((DropRoleStmt *) statement)->roles, &here, &elsewhere);
 		if (IsA(statement, ConstraintsSetStmt))
 			refuse_set_constraints();
 		if (closes_batch(statement))
@@ -681,7 +653,7 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 		dw_touch(DW_ROLES_DROPPED);
 	if (allows)
 		dw_group_allow();
-	tell_of_tasks(dropped_roles);
+	tell_of_tasks(here, elsewhere);
 }
 
 /* The object access hook: notices that the extension is dropped. */

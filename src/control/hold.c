@@ -16,17 +16,8 @@
 
 #include <signal.h>
 
-#include "access/xact.h"
-#include "miscadmin.h"
-#include "storage/latch.h"
 #include "storage/procarray.h"
-#include "utils/memutils.h"
 
-#include "../base/clock.h"
-#include "../base/compat.h"
-#include "../base/settings.h"
-#include "../shmem/executors.h"
-#include "../shmem/shared.h"
 #include "control.h"
 
 /* Time in microseconds until an executor that runs a task gets SIGTERM. */
@@ -49,10 +40,7 @@ static int	nholds = 0;
 
 static uint32 wait_event = 0;
 
-/*
- * Returns true if an executor of the database, other than this process, uses this place in shared
- * memory.
- */
+/* Returns true if an executor of the database, other than this process, uses this place. */
 static bool
 is_other_executor(DwDatabase *db, DwExecutor *e)
 {
@@ -147,8 +135,6 @@ wait_until_gone(DwDatabase *db)
 		send_away(db, waited > GRACE_US);
 		wait_a_moment();
 	}
-	pfree(connected);
-	pfree(left);
 }
 
 /*

@@ -20,37 +20,10 @@
 
 #include <unistd.h>
 
-#include "access/genam.h"
-#include "access/heapam.h"
-#include "access/htup_details.h"
-#include "access/table.h"
-#include "access/tableam.h"
-#include "access/xact.h"
 #include "catalog/pg_database.h"
 #include "commands/extension.h"
-#include "miscadmin.h"
-#include "port/atomics.h"
-#include "postmaster/bgworker.h"
 #include "storage/fd.h"
-#include "storage/ipc.h"
-#include "storage/latch.h"
-#include "storage/lwlock.h"
-#include "utils/fmgroids.h"
-#include "utils/memutils.h"
-#include "utils/relcache.h"
-#include "utils/snapmgr.h"
 
-#include "../base/clock.h"
-#include "../base/compat.h"
-#include "../base/inject.h"
-#include "../base/settings.h"
-#include "../base/wing.h"
-#include "../base/worker.h"
-#include "../ring/ring.h"
-#include "../shmem/executors.h"
-#include "../shmem/groups.h"
-#include "../shmem/queue_limits.h"
-#include "../shmem/shared.h"
 #include "control.h"
 
 /* Shortest and longest pause before a timer that ended by itself is started again. */

@@ -348,17 +348,15 @@ trim_slice(DwDatabase *db, const DwCatalog *cat, void *state)
 
 /*
  * Removes a slice of the failed tasks that are too old or too many, in a separate transaction.
- * Sets *more to true if the caller must call again at once.  Otherwise returns the probable time of
- * the next call; DW_NEVER if no row must be removed.
+ * Returns the probable time of the next call; DW_NEVER if no row must be removed.
  */
 static TimestampTz
-trim_failed(DwDatabase *db, bool *more)
+trim_failed(DwDatabase *db)
 {
 	bool		called = false;
 	int64		before = pass.phase == NO_PASS ? 0 : pass.counted + pass.deleted;
 	bool		done = dw_slice_do(db, trim_slice, &called);
 
-	*more = false;
 	if (!done || !called)
 	{
 		/* the slice was rolled back, or the table is gone: begin a new pass */
@@ -366,10 +364,7 @@ trim_failed(DwDatabase *db, bool *more)
 		return done ? DW_NEVER : dw_now() + RETRY_US;
 	}
 	dw_worker_progress(pass.counted + pass.deleted - before);
-	if (pass.phase == ALL_DELETED)
-		return end_trim_pass(db);
-	*more = true;
-	return DW_NEVER;
+	return pass.phase == ALL_DELETED ? end_trim_pass(db) : PG_INT64_MIN;
 }
 
 /*---- The wing ----*/

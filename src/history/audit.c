@@ -119,17 +119,16 @@ dw_audit_record(const DwAction *action)
 
 /*---- Old rows ----*/
 
-/* Removes old rows of the audit.  Result and *more are as for dw_aged_remove(). */
+/* Removes old rows of the audit.  The result is as for dw_aged_remove(). */
 TimestampTz
-dw_audit_trim(DwDatabase *db, bool *more)
+dw_audit_trim(DwDatabase *db)
 {
 	static DwAged audit = {
 		DW_JOB_AUDIT, offsetof(DwCatalog, audit), offsetof(DwCatalog, audit_pkey),
 		Anum_audit_at, DT_NOBEGIN
 	};
 
-	*more = false;
 	if (dw_audit_max_age < 0)
 		return DW_NEVER;
-	return dw_aged_remove(db, &audit, dw_audit_max_age * USECS_PER_MINUTE, more);
+	return dw_aged_remove(db, &audit, dw_audit_max_age * USECS_PER_MINUTE);
 }

@@ -54,7 +54,7 @@ extern void dw_history_set_full(DwDatabase *db, bool full);
 /*---- audit.c: delay_wheel.audit ----*/
 
 extern void dw_audit_record(const DwAction *action);
-extern TimestampTz dw_audit_trim(DwDatabase *db, bool *more);
+extern TimestampTz dw_audit_trim(DwDatabase *db);
 
 extern const DwWing dw_history_wing;
 

@@ -256,24 +256,21 @@ put_turn_off(DwDatabase *db)
 }
 
 /*
- * If a step is due, empties a table or turns to the next table, in a separate transaction.  Sets
- * *more to true if the caller must call again at once.  Otherwise returns the probable time of the
- * next call; DW_NEVER if nothing must be removed.
+ * If a step is due, empties a table or turns to the next table, in a separate transaction.  Returns
+ * the probable time of the next call; DW_NEVER if nothing must be removed.
  */
 static TimestampTz
-turn_history(DwDatabase *db, bool *more)
+turn_history(DwDatabase *db)
 {
 	Step		step = {.next = DW_NEVER};
 
-	*more = false;
 	if (!dw_slice_do(db, do_step, &step))
 		return put_turn_off(db);
 	DW_INJECT("history-after-commit");
 	if (step.looked)
 		dw_history_unlocked(&db->sweeper_news);
 	pgstat_report_stat(true);
-	*more = step.done;
-	return step.next;
+	return step.done ? PG_INT64_MIN : step.next;
 }
 
 /*---- The wing ----*/

@@ -241,23 +241,16 @@ end_pass(void)
 	return next;
 }
 
-/*
- * Does a slice.  Sets *more to true if the caller must call again at once.  Otherwise returns the
- * time of the next call; DW_NEVER if no task is due at a local time.
- */
+/* Does a slice.  Returns the time of the next call; DW_NEVER if no task is due at a local time. */
 TimestampTz
-dw_local_times_follow(DwDatabase *db, bool *more)
+dw_local_times_follow(DwDatabase *db)
 {
 	Slice		slice = {.ended = true};
 
-	*more = false;
 	if (!dw_slice_do(db, follow_slice, &slice))
 		return dw_now() + RETRY_US;
 	pass.moved += slice.moved;
-	if (slice.ended)
-		return end_pass();
-	*more = true;
-	return DW_NEVER;
+	return slice.ended ? end_pass() : PG_INT64_MIN;
 }
 
 /*---- delay_schedule_local(): schedules a task for a local time of a time zone ----*/

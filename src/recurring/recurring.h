@@ -147,7 +147,7 @@ extern TimestampTz dw_recurring_repair(DwDatabase *db);
 
 /*---- local_times.c: tasks that are due at a local time ----*/
 
-extern TimestampTz dw_local_times_follow(DwDatabase *db, bool *more);
+extern TimestampTz dw_local_times_follow(DwDatabase *db);
 
 extern const DwWing dw_recurring_wing;
 

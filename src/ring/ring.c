@@ -3,9 +3,8 @@
  * ring.c
  *	  The ring of slots, the lists of chunks, and the pool of chunks.
  *
- * Run by timers and executors.  README.md explains the terms, and which locks callers need.  No
- * function raises an error or allocates memory.  If the pool is exhausted, a function changes
- * nothing, and its result shows this.
+ * Run by timers and executors.  README.md explains the terms, which locks callers need, and what
+ * functions do if the pool is exhausted.
  *
  *-------------------------------------------------------------------------
  */
@@ -71,11 +70,7 @@ dw_pool_init(DwPool *pool, uint32 nchunks)
 	/* Backwards, so that chunks are handed out in the order of memory */
 	for (uint32 i = nchunks; i > 0; i--)
 	{
-		DwChunk    *chunk = &pool->chunks[i - 1];
-
-		chunk->first = 0;
-		chunk->count = 0;
-		chunk->serial = 0;
+		pool->chunks[i - 1].serial = 0;
 		put_free(pool, i - 1);
 	}
 }

@@ -3,8 +3,7 @@
  * ring.h
  *	  The ring of slots: a pure data structure, which README.md describes.
  *
- * This code uses no catalog and no clock, and does no I/O.  All data is position-independent, for
- * use in shared memory.  With DW_STANDALONE the code is compiled into a test, without a server.
+ * All data is position-independent, for use in shared memory.
  *
  *-------------------------------------------------------------------------
  */
@@ -170,22 +169,5 @@ extern void dw_ring_take_begin(DwRing *ring, int64 slot_tick, int64 until_due, D
 extern uint32 dw_ring_take(DwRing *ring, DwPool *pool, DwAccount *acct, DwTake *take,
 						   DwEntry *out, uint32 max);
 extern void dw_ring_filter(DwRing *ring, DwPool *pool, DwAccount *acct, DwKeep keep, void *arg);
-
-/*---- lane_heap.c: a heap of lanes, ordered by a key, usually a time ----*/
-
-typedef struct DwLaneHeap
-{
-	int			n;				/* number of lanes in the heap */
-	int32	   *lanes;			/* lane at each position; the first lane has the lowest key */
-	int32	   *positions;		/* position of each lane; -1: not in the heap */
-	int64	   *keys;			/* key of each lane */
-} DwLaneHeap;
-
-extern void dw_lane_heap_reset(DwLaneHeap *heap);
-extern void dw_lane_heap_set(DwLaneHeap *heap, int32 lane, int64 key);
-extern void dw_lane_heap_remove(DwLaneHeap *heap, int32 lane);
-extern bool dw_lane_heap_has(const DwLaneHeap *heap, int32 lane);
-extern int32 dw_lane_heap_first(const DwLaneHeap *heap);
-extern int64 dw_lane_heap_first_key(const DwLaneHeap *heap);
 
 #endif							/* DW_RING_H */

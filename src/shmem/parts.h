@@ -565,7 +565,7 @@ typedef struct DwHint
 	int64		id;
 	ItemPointerData tid;
 	uint16		loads;			/* low bits of the number of the last load whose snapshot may miss
-								 * the row, see timer/loaded.c */
+								 * the row, see timer/hints.c */
 	DwLaneRef	lane;
 } DwHint;
 

@@ -3,8 +3,10 @@
  * shared.c
  *	  Shared memory of a database: its layout, its place, and wake-ups.
  *
- * Run by all processes.  control/shmem.c requests and initializes this memory.  After a crash the
- * postmaster creates a new segment, and timers fill it from the tables.
+ * Run by all processes.  The memory of delay_wheel is part of PostgreSQL's main segment.  Settings
+ * fix the size when the server starts.  The size never changes.  After a crash the postmaster
+ * creates a new segment, and timers fill it from the tables.  control/delay_wheel.c requests and
+ * initializes this memory.
  *
  * A database gets a place when its first task is scheduled, or from the launcher.  A process finds
  * the place by the database's OID, under the table lock.  A transaction that uses a place pins it.

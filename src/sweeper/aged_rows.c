@@ -13,17 +13,9 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
-#include "access/htup.h"
-#include "access/table.h"
-#include "access/xact.h"
-#include "miscadmin.h"
 #include "pgstat.h"
-#include "storage/lmgr.h"
 #include "utils/fmgroids.h"
-#include "utils/snapmgr.h"
 
-#include "../task/task.h"
 #include "sweeper.h"
 
 /* Maximum number of rows that are deleted in one transaction. */
@@ -37,6 +29,7 @@ static DwAged periods = {
 	DW_JOB_PERIODS, offsetof(DwCatalog, unique_key), offsetof(DwCatalog, unique_key_until_index),
 	Anum_unique_until, DT_NOBEGIN
 };
+
 typedef struct Slice
 {
 	DwAged	   *kind;
@@ -52,29 +45,34 @@ oid_at(const DwCatalog *cat, size_t place)
 }
 
 /*
- * Deletes up to SLICE rows whose time is at or before the limit.  Returns the time of the next row,
- * or DW_NEVER.  A row that plain SQL has locked is left for the next pass.
+ * Deletes up to SLICE rows whose time is at or before the limit, in the transaction of
+ * dw_slice_do().  A row that plain SQL has locked is left for the next pass.
  */
-static TimestampTz
-delete_some(DwAged *kind, Relation rel, Relation index, TimestampTz limit)
+static bool
+delete_slice(DwDatabase *db, const DwCatalog *cat, void *state)
 {
-	TimestampTz next = DW_NEVER;
+	Slice	   *slice = state;
+	DwAged	   *kind = slice->kind;
+	Relation	rel;
+	Relation	index;
 	ScanKeyData key;
 	SysScanDesc scan;
 	HeapTuple	tuple;
 	int			n = 0;
 
+	if (!dw_slice_open_both(oid_at(cat, kind->table), oid_at(cat, kind->index), &rel, &index))
+		return false;
 	ScanKeyInit(&key, kind->column, BTGreaterEqualStrategyNumber, F_TIMESTAMPTZ_GE,
 				TimestampTzGetDatum(kind->reached));
 	scan = systable_beginscan_ordered(rel, index, GetActiveSnapshot(), 1, &key);
-	while (next == DW_NEVER &&
+	while (slice->next == DW_NEVER &&
 		   (tuple = systable_getnext_ordered(scan, ForwardScanDirection)) != NULL)
 	{
 		TimestampTz at = DatumGetTimestampTz(dw_row_column(rel, tuple, kind->column));
 
 		CHECK_FOR_INTERRUPTS();
-		if (at > limit || n == SLICE)
-			next = at;
+		if (at > slice->limit || n == SLICE)
+			slice->next = at;
 		else
 		{
 			(void) dw_heap_delete(rel, &tuple->t_self, false);
@@ -83,69 +81,45 @@ delete_some(DwAged *kind, Relation rel, Relation index, TimestampTz limit)
 		}
 	}
 	systable_endscan_ordered(scan);
-	return next;
-}
-
-/* Does a slice in the transaction of dw_slice_do(). */
-static bool
-delete_slice(DwDatabase *db, const DwCatalog *cat, void *state)
-{
-	Slice	   *slice = state;
-	Relation	rel;
-	Relation	index;
-
-	if (!dw_slice_open_both(oid_at(cat, slice->kind->table), oid_at(cat, slice->kind->index),
-							&rel, &index))
-		return false;
-	slice->next = delete_some(slice->kind, rel, index, slice->limit);
 	dw_slice_close_both(rel, index);
 	return true;
 }
 
 /*
- * Does a slice: removes rows that are older than "age", in us.  Sets *more to true if the caller
- * must call this again at once.  Otherwise returns when to call this again, or DW_NEVER if no row
- * is left.
+ * Does a slice: removes rows that are older than "age", in us.  Returns when to call this again:
+ * PG_INT64_MIN for at once, or DW_NEVER if no row is left.
  */
 TimestampTz
-dw_aged_remove(DwDatabase *db, DwAged *kind, int64 age, bool *more)
+dw_aged_remove(DwDatabase *db, DwAged *kind, int64 age)
 {
 	TimestampTz now = dw_now();
 	Slice		slice = {.kind = kind, .limit = now - age, .next = DW_NEVER};
 
-	*more = false;
 	if (!dw_slice_do(db, delete_slice, &slice))
 		return now + RETRY_US;
 	/* otherwise autovacuum would not count the deleted rows */
 	pgstat_report_stat(true);
 	if (slice.next <= slice.limit)
-	{
-		*more = true;
-		return DW_NEVER;
-	}
+		return PG_INT64_MIN;
 	kind->reached = DT_NOBEGIN;
 	dw_job_put_off(&db->sweeper_news, kind->job, now + PAUSE_US);
 	return slice.next == DW_NEVER ? DW_NEVER : Max(dw_time_add(slice.next, age), now + PAUSE_US);
 }
 
-/* Removes the rows of keys whose period has ended.  Result and *more: see dw_aged_remove(). */
+/* Removes the rows of keys whose period has ended.  Result: see dw_aged_remove(). */
 TimestampTz
-dw_periods_end(DwDatabase *db, bool *more)
+dw_periods_end(DwDatabase *db)
 {
-	return dw_aged_remove(db, &periods, 0, more);
+	return dw_aged_remove(db, &periods, 0);
 }
 
 /*---- The transaction of a slice of a job ----*/
 
 /*
- * Run by the sweeper.  Each job does its work in slices.  Each slice is a transaction.  An error
- * ends the slice, but not the sweeper, which has other jobs.  The caller informs other processes of
- * a slice only after dw_slice_do(), since the slice may be rolled back before.
- */
-
-/*
  * Calls work() in a transaction, unless the extension is gone.  Returns false if work() did, or
- * after an error, which was reported: then the caller must try again later.
+ * after an error, which was reported: then the caller must try again later.  The sweeper goes on,
+ * since it has other jobs.  The caller informs other processes of a slice only afterwards, since
+ * the slice may be rolled back before.
  */
 bool
 dw_slice_do(DwDatabase *db, DwSliceWork work, void *state)

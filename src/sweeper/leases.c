@@ -18,10 +18,7 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
 #include "commands/async.h"
-#include "utils/memutils.h"
-#include "utils/snapmgr.h"
 
 #include "../base/errors.h"
 #include "../base/inject.h"
@@ -67,19 +64,23 @@ end_message(DwDatabase *db, Relation rel, HeapTuple tuple, const DwTaskKey *key,
 	return dw_lane_enter(db, key->owner, key->queue, key->priority, lane);
 }
 
-/* Ends up to SLICE messages. */
-static void
-end_some(DwDatabase *db, Relation rel, Slice *slice)
+/* Ends up to SLICE messages, in the transaction of dw_slice_do(). */
+static bool
+end_slice(DwDatabase *db, const DwCatalog *cat, void *state)
 {
-	SysScanDesc scan = dw_lease_scan_begin(rel, DT_NOBEGIN, GetActiveSnapshot());
-	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "delay_wheel leases",
-												  ALLOCSET_DEFAULT_SIZES);
+	Slice	   *slice = state;
+	Relation	rel = dw_slice_open(cat->task);
+	SysScanDesc scan;
+	MemoryContext context;
 	MemoryContext outer = CurrentMemoryContext;
 	TimestampTz now = dw_now();
 	HeapTuple	tuple;
 
-	while (slice->n < SLICE &&
-		   (tuple = systable_getnext_ordered(scan, ForwardScanDirection)) != NULL)
+	if (rel == NULL)
+		return false;
+	context = AllocSetContextCreate(outer, "delay_wheel leases", ALLOCSET_DEFAULT_SIZES);
+	scan = dw_lease_scan_begin(rel, DT_NOBEGIN, GetActiveSnapshot());
+	while (slice->n < SLICE && (tuple = systable_getnext_ordered(scan, ForwardScanDirection)) != NULL)
 	{
 		DwClaim		claim;
 		DwTaskKey	key;
@@ -110,31 +111,17 @@ end_some(DwDatabase *db, Relation rel, Slice *slice)
 	}
 	MemoryContextDelete(context);
 	dw_lease_scan_end(scan);
-}
-
-/* Does a slice in the transaction of dw_slice_do(). */
-static bool
-end_slice(DwDatabase *db, const DwCatalog *cat, void *state)
-{
-	Relation	rel = dw_slice_open(cat->task);
-
-	if (rel == NULL)
-		return false;
-	end_some(db, rel, state);
 	dw_slice_close(rel);
 	DW_INJECT("leases-before-commit");
 	return true;
 }
 
-/*
- * Ends a slice of the messages whose last lease has ended.  Result and *more: see dw_aged_remove().
- */
+/* Ends a slice of the messages whose last lease has ended.  Result: see dw_aged_remove(). */
 TimestampTz
-dw_leases_end(DwDatabase *db, bool *more)
+dw_leases_end(DwDatabase *db)
 {
 	Slice	   *slice = palloc(sizeof(Slice));
 
-	*more = false;
 	slice->n = 0;
 	slice->next = DW_NEVER;
 	if (!dw_slice_do(db, end_slice, slice))
@@ -146,14 +133,13 @@ dw_leases_end(DwDatabase *db, bool *more)
 		dw_count_end(db, lane, DW_FAILED);
 		dw_limits_lease_lapsed(db->oid, lane->queue_place, lane->queue);
 	}
-	*more = slice->n == SLICE;
-	return slice->next;
+	return slice->n == SLICE ? PG_INT64_MIN : slice->next;
 }
 
 /*---- Notifying channels of queues ----*/
 
 /*
- * Run by the sweeper.  An external queue may have a channel, for receivers that use LISTEN in place
+ * An external queue may have a channel, for receivers that use LISTEN in place
  * of delay_await().  When a message can be taken, the timer flags the queue and requests this job,
  * since a notification needs a commit.  A queue gets at most one notification in PAUSE_US.
  */
@@ -202,9 +188,8 @@ notify_flagged(DwDatabase *db, const DwCatalog *cat, void *state)
 
 /* Notifies channels of queues.  Returns when to try again after an error, else DW_NEVER. */
 TimestampTz
-dw_queues_notify(DwDatabase *db, bool *more)
+dw_queues_notify(DwDatabase *db)
 {
-	*more = false;
 	if (!dw_slice_do(db, notify_flagged, NULL))
 		return dw_now() + TRY_AGAIN_US;
 	dw_job_put_off(&db->sweeper_news, DW_JOB_NOTIFY, dw_now() + PAUSE_US);
@@ -214,9 +199,9 @@ dw_queues_notify(DwDatabase *db, bool *more)
 /*---- Counting attempts whose transactions were rolled back ----*/
 
 /*
- * Run by the sweeper.  After three rollbacks of its receivers in a row, a message is only in the
- * list of shmem/rollbacks.c, and in no ready list.  The sweeper ends the attempt: the message is
- * due again after its retry delay, or has failed.  After a crash the message is due.
+ * After three rollbacks of its receivers in a row, a message is only in the list of
+ * shmem/rollbacks.c, and in no ready list.  The sweeper ends the attempt: the message is due again
+ * after its retry delay, or has failed.
  */
 
 /* Result for one message. */
@@ -285,13 +270,12 @@ settle_one(DwDatabase *db, const DwCatalog *cat, void *state)
 	return true;
 }
 
-/* Ends an attempt that was rolled back, if any.  Result and *more: see dw_aged_remove(). */
+/* Ends an attempt that was rolled back, if any.  Result: see dw_aged_remove(). */
 TimestampTz
-dw_rollbacks_end(DwDatabase *db, bool *more)
+dw_rollbacks_end(DwDatabase *db)
 {
 	Settled		settled = {.outcome = DW_NOT_ENDED};
 
-	*more = false;
 	if (!dw_slice_do(db, settle_one, &settled))
 		return dw_now() + TRY_AGAIN_US;
 	if (settled.id == 0)
@@ -308,6 +292,5 @@ dw_rollbacks_end(DwDatabase *db, bool *more)
 		if (settled.has_lapsed)
 			dw_limits_lease_lapsed(db->oid, lane->queue_place, lane->queue);
 	}
-	*more = true;
-	return DW_NEVER;
+	return PG_INT64_MIN;
 }

@@ -7,15 +7,10 @@
  * delay_wheel_data.cancellation that describes the cancelled tasks.  Tasks and marks draw their
  * numbers from one sequence.  A mark hits a task that matches it and has a lower number.
  *
- * The sweeper scans the index of lanes (all lanes, of any origin) in passes.  A pass consists of
- * slices.  Each slice removes rows that the marks of this pass hit.  The sweeper waits for no lock,
- * except PostgreSQL's lock for notifications.  If another process has locked a row, the row is left
- * for another pass.
- *
- * README.md shows when a mark can be removed.  A pass that begins after the waits that it lists,
- * and can remove all rows that the mark hits, is the mark's last pass.  The last pass cannot miss a
- * row, since these rows do not move any more.  If the sweeper ends before this, the next sweeper
- * begins again.
+ * The sweeper scans the index of lanes (all lanes, of any origin) in passes, which consist of
+ * slices.  It waits for no lock, except PostgreSQL's lock for notifications.  A pass that begins
+ * after the waits that README.md lists, and can remove all rows that the mark hits, is the mark's
+ * last pass.  The last pass cannot miss a row, since these rows do not move any more.
  *
  * If the history records cancelled tasks, a slice writes the records in the transaction that
  * removes the rows.  If the history's table is locked, the rows are left for another pass.
@@ -24,15 +19,8 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
-#include "access/table.h"
-#include "miscadmin.h"
 #include "pgstat.h"
-#include "storage/lmgr.h"
-#include "storage/lock.h"
-#include "utils/memutils.h"
 #include "utils/rel.h"
-#include "utils/snapmgr.h"
 
 #include "../base/compat.h"
 #include "../base/inject.h"
@@ -453,16 +441,6 @@ is_of_interest(DwTaskKey *key)
 	return false;
 }
 
-/* Returns true if all wings allow the sweeper to remove the row of a cancelled task. */
-static bool
-wings_let_go(Relation rel, HeapTuple tuple)
-{
-	dw_each_wing(wing, may_remove)
-		if (!wing->may_remove(rel, tuple))
-			return false;
-	return true;
-}
-
 /* Removes the row if a mark of the pass hits it. */
 static void
 sweep_row(Relation rel, HeapTuple tuple, const DwTaskKey *key)
@@ -481,12 +459,12 @@ sweep_row(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 		if (result == TM_Invisible)
 		{
 			bool		recorded = dw_wings_want_end(key->queue, DW_CANCELLED);
+			bool		may_remove = true;
 
 			DW_INJECT("sweep-before-delete");
-			if (wings_let_go(rel, tuple))
-				result = dw_row_remove(rel, key);
-			else
-				result = TM_BeingModified;
+			dw_each_wing(wing, may_remove)
+				may_remove = may_remove && wing->may_remove(rel, tuple);
+			result = may_remove ? dw_row_remove(rel, key) : TM_BeingModified;
 			if (result == TM_Ok)
 			{
 				sweep->removed++;

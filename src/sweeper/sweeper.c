@@ -3,28 +3,14 @@
  * sweeper.c
  *	  The sweeper: the process that removes old rows, and does other slow work of a database.
  *
- * Run by the sweeper: in a database at most one session of the bootstrap superuser that runs no
- * SQL.  The timer starts the sweeper when there is work, and the sweeper ends when there is none.
- *
- * The sweeper works in slices (sweep.c, and the jobs that use aged_rows.c), and rests after each
- * slice.  While it waits for the end of transactions, it checks them after pauses of up to a
- * minute.  If an owner lacks a background worker during such a pause, the sweeper ends, and the
- * timer starts another sweeper some time later.
- *
- * The sweeper pins the place of its database, since it may outlive the timer.  Like the timer, the
- * sweeper ends when a command needs the database without sessions (hold.c), or when settings have
- * changed.  At its end the sweeper increments "control", so that the timer checks whether another
- * sweeper is needed.
+ * Run by the sweeper, which README.md describes.  The sweeper pins the place of its database, since
+ * it may outlive the timer.  Like the timer, the sweeper ends when a command needs the database
+ * without sessions (hold.c), or when settings have changed.  At its end the sweeper increments
+ * "control", so that the timer checks whether another sweeper is needed.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
-
-#include "miscadmin.h"
-#include "postmaster/bgworker.h"
-#include "storage/ipc.h"
-#include "storage/latch.h"
-#include "utils/memutils.h"
 
 #include "../base/compat.h"
 #include "../base/wing.h"
@@ -32,6 +18,11 @@
 #include "../ending/ending.h"
 #include "../shmem/executors.h"
 #include "../shmem/shared.h"
+#include "miscadmin.h"
+#include "postmaster/bgworker.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "utils/memutils.h"
 #include "sweeper.h"
 
 /* Rest after a slice, as a multiple of the time that the slice took. */
@@ -123,36 +114,27 @@ sweeper_asked_to_end(void)
 	return dw_database_is_held(my_db) || dw_restart_at(my_db) != DW_NEVER;
 }
 
-/* If the job's time has come, does a slice of the job.  Returns when the job is due next. */
-static TimestampTz
-do_in_time(DwJob job, TimestampTz (*work) (DwDatabase *db, bool *more))
-{
-	DwSweeperNews *news = &my_db->sweeper_news;
-	bool		more = false;
-	TimestampTz at = dw_job_at(news, job);
-
-	if (at > dw_now())
-		return at;
-	/* S1: called before the work, so that a request during the work is not lost */
-	dw_job_begin(news, job);
-	at = work(my_db, &more);
-	/* S5 */
-	(void) dw_job_ask(news, job, more ? PG_INT64_MIN : at);
-	return dw_job_at(news, job);
-}
-
-/* Calls do_in_time() for each of these jobs.  Returns when more work is due. */
-static TimestampTz
+/* Does a slice of each of these jobs whose time has come. */
+static void
 do_jobs_of(const DwWingJob *jobs, int njobs)
 {
-	TimestampTz at = DW_NEVER;
+	DwSweeperNews *news = &my_db->sweeper_news;
 
 	for (int i = 0; i < njobs; i++)
-		at = Min(at, do_in_time(jobs[i].job, jobs[i].work));
-	return at;
+	{
+		TimestampTz next;
+
+		if (dw_job_at(news, jobs[i].job) > dw_now())
+			continue;
+		/* S1: called before the work, so that a request during the work is not lost */
+		dw_job_begin(news, jobs[i].job);
+		next = jobs[i].work(my_db);
+		/* S5 */
+		(void) dw_job_ask(news, jobs[i].job, next);
+	}
 }
 
-/* Calls do_jobs_of() for all jobs. */
+/* Calls do_jobs_of() for all jobs.  Returns when more work is due. */
 static TimestampTz
 do_jobs(void)
 {
@@ -162,11 +144,11 @@ do_jobs(void)
 		{DW_JOB_LEASES, dw_leases_end},
 		{DW_JOB_PERIODS, dw_periods_end}
 	};
-	TimestampTz at = do_jobs_of(jobs, lengthof(jobs));
 
+	do_jobs_of(jobs, lengthof(jobs));
 	dw_each_wing(wing, jobs)
-		at = Min(at, do_jobs_of(wing->jobs, wing->njobs));
-	return at;
+		do_jobs_of(wing->jobs, wing->njobs);
+	return dw_jobs_next(&my_db->sweeper_news);
 }
 
 /* Rests until this time, by the clock of "now".  Returns true if a process woke the sweeper. */
@@ -261,7 +243,11 @@ dw_sweeper_main(Datum number)
 		job_at = do_jobs();
 		wings_at = DW_NEVER;
 		dw_each_wing(wing, sweep)
-			wings_at = Min(wings_at, wing->sweep(my_db));
+		{
+			TimestampTz at = wing->sweep(my_db);
+
+			wings_at = Min(wings_at, at);
+		}
 		if (dw_worker_clock_set_back() > 0)
 		{
 			/* times in shared memory may be too late by the new clock, so set them again */

@@ -10,16 +10,21 @@
 
 #include "postgres.h"
 
-#include "datatype/timestamp.h"
-#include "utils/relcache.h"
+#include "access/table.h"
+#include "storage/lmgr.h"
+#include "utils/snapmgr.h"
 
 #include "../base/clock.h"
-#include "../rows/rows.h"
+#include "../base/compat.h"
+#include "../base/inject.h"
+#include "../base/wing.h"
+#include "../base/worker.h"
+#include "../ending/ending.h"
 #include "../shmem/shared.h"
 
 extern PGDLLEXPORT void dw_sweeper_main(Datum number);
 
-/*---- aged_rows.c: removes rows whose time has come ----*/
+/*---- aged_rows.c: removes rows whose time has come, in slices ----*/
 
 /* A kind of rows that are removed after a time. */
 typedef struct DwAged
@@ -31,22 +36,8 @@ typedef struct DwAged
 	TimestampTz reached;		/* where the next slice of this pass begins */
 } DwAged;
 
-extern TimestampTz dw_aged_remove(DwDatabase *db, DwAged *kind, int64 age, bool *more);
-extern TimestampTz dw_periods_end(DwDatabase *db, bool *more);
-
-/*---- leases.c: ends messages whose last lease has ended ----*/
-
-extern TimestampTz dw_leases_end(DwDatabase *db, bool *more);
-
-/*---- leases.c: notifies channels of queues ----*/
-
-extern TimestampTz dw_queues_notify(DwDatabase *db, bool *more);
-
-/*---- leases.c: counts attempts whose transactions were rolled back ----*/
-
-extern TimestampTz dw_rollbacks_end(DwDatabase *db, bool *more);
-
-/*---- aged_rows.c: the transaction of a slice of a job ----*/
+extern TimestampTz dw_aged_remove(DwDatabase *db, DwAged *kind, int64 age);
+extern TimestampTz dw_periods_end(DwDatabase *db);
 
 /*
  * Does the work of a slice, in the transaction of dw_slice_do().  "state" belongs to the caller.
@@ -59,6 +50,12 @@ extern Relation dw_slice_open(Oid table);
 extern void dw_slice_close(Relation rel);
 extern bool dw_slice_open_both(Oid table, Oid index, Relation *rel, Relation *index_rel);
 extern void dw_slice_close_both(Relation rel, Relation index_rel);
+
+/*---- leases.c: jobs for messages ----*/
+
+extern TimestampTz dw_leases_end(DwDatabase *db);
+extern TimestampTz dw_queues_notify(DwDatabase *db);
+extern TimestampTz dw_rollbacks_end(DwDatabase *db);
 
 /*---- sweep.c: removes the rows of cancelled tasks, and then the marks ----*/
 

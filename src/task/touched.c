@@ -82,7 +82,7 @@ typedef struct Ended
 static Touched *touched = NULL;
 static int	ntouched = 0;
 static int	touched_size = 0;
-/* Number of noted rows, and number of the last load (timer/loaded.c), just before the commit. */
+/* Number of noted rows, and number of the last load (timer/hints.c), just before the commit. */
 static int	ntouched_in_time = 0;
 static uint32 loads_before = 0;
 static TouchedGroup *groups = NULL;

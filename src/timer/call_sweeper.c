@@ -10,12 +10,10 @@
  */
 #include "postgres.h"
 
-#include "access/table.h"
-
 #include "../base/clock.h"
 #include "../base/worker.h"
 #include "../shmem/shared.h"
-#include "../task/task.h"
+#include "access/table.h"
 #include "timer.h"
 
 /* Pause after a sweeper has ended to free its background worker, in microseconds. */

@@ -23,19 +23,6 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
-#include "miscadmin.h"
-#include "utils/memutils.h"
-
-#include "../base/compat.h"
-#include "../base/inject.h"
-#include "../base/settings.h"
-#include "../base/worker.h"
-#include "../ring/ring.h"
-#include "../shmem/executors.h"
-#include "../shmem/groups.h"
-#include "../shmem/queue_limits.h"
-#include "../shmem/shared.h"
 #include "timer.h"
 
 /*
@@ -256,7 +243,7 @@ start_executor(DwDatabase *db, Oid owner, bool lacks)
 	if (block == DW_BLOCK_NONE && !try_start(db, owner, lacks, access == DW_ACCESS_LOGIN))
 		block = DW_BLOCK_NO_WORKER;
 	if (block == DW_BLOCK_NO_ROLE)
-		dw_owner_dropped(db, owner);
+		dw_owner_dropped(owner);
 	if (block != DW_BLOCK_NONE && (lacks || block != DW_BLOCK_NO_WORKER))
 		block_owner(db, owner, block);
 	MemoryContextSwitchTo(context);
@@ -795,14 +782,17 @@ dw_dispatch(DwDatabase *db)
 }
 
 /*
- * Resets times that a former timer has stored in shared memory, since the clock may have been set
- * back.  Blocked owners may try again at once, and running tasks count as just begun.
+ * Initializes this file.  Executors that a former timer has started are not affected.  Resets times
+ * that it has stored in shared memory, since the clock may have been set back: blocked owners may
+ * try again at once, and running tasks count as just begun.
  */
-static void
-forget_times(DwDatabase *db)
+void
+dw_dispatch_begin(DwDatabase *db)
 {
 	TimestampTz now = dw_now();
 
+	handles = MemoryContextAllocZero(TopMemoryContext, dw_shared->nexecutors * sizeof(*handles));
+	woken = MemoryContextAllocZero(TopMemoryContext, dw_max_queues * sizeof(*woken));
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	dw_owners_retry_all(db);
 	dw_limits_forget_times(db);
@@ -816,13 +806,4 @@ forget_times(DwDatabase *db)
 		e->called = Min(e->called, now);
 	}
 	LWLockRelease(dw_ready_lock(db));
-}
-
-/* Initializes this file.  Executors that a former timer has started are not affected. */
-void
-dw_dispatch_begin(DwDatabase *db)
-{
-	handles = MemoryContextAllocZero(TopMemoryContext, dw_shared->nexecutors * sizeof(*handles));
-	woken = MemoryContextAllocZero(TopMemoryContext, dw_max_queues * sizeof(*woken));
-	forget_times(db);
 }

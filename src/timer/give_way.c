@@ -3,12 +3,9 @@
  * give_way.c
  *	  Puts long tasks back if other sessions wait for a lock on delay_wheel's tables.
  *
- * Run by the timer, every DW_GIVE_WAY_US while tasks run.
- *
- * A running task holds locks until its end: on delay_wheel_data.task, and perhaps on more
- * relations, for example on the sequence if the task schedules tasks.  The timer first tries to
- * take each lock that a task may hold, without waiting.  Only if a lock is not free, it reads from
- * the lock manager which processes wait for which.
+ * Run by the timer, every DW_GIVE_WAY_US while tasks run, as README.md describes.  A task holds
+ * locks on delay_wheel_data.task, and perhaps on more relations, for example on the sequence if it
+ * schedules tasks.
  *
  * If the transaction of a session in delay_wait() has read or written tasks, it holds a lock on the
  * tables, too.  This lock may cause a deadlock that PostgreSQL cannot detect: a command waits for
@@ -22,15 +19,8 @@
 
 #include <signal.h>
 
-#include "access/xact.h"
-#include "storage/lock.h"
 #include "utils/lsyscache.h"
 
-#include "../base/wing.h"
-#include "../shmem/executors.h"
-#include "../shmem/queue_limits.h"
-#include "../shmem/shared.h"
-#include "../task/task.h"
 #include "timer.h"
 
 /* Returns true if this database's executor took its task at least DW_GIVE_WAY_US ago. */

@@ -9,13 +9,12 @@
  */
 #include "postgres.h"
 
-#include "storage/lmgr.h"
-#include "utils/snapmgr.h"
-
 #include "../base/clock.h"
 #include "../shmem/groups.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
+#include "storage/lmgr.h"
+#include "utils/snapmgr.h"
 #include "timer.h"
 
 /* Time before the next look if the table is locked, or after an error, in us. */
@@ -53,7 +52,6 @@ typedef struct Look
 	DwDatabase *db;
 	TimestampTz from;			/* reads the leases that ended between "from" and "now" */
 	TimestampTz now;
-	DwTakeHint	take;
 	TimestampTz next;			/* when to look again */
 } Look;
 
@@ -95,7 +93,7 @@ read_ended(Relation rel, void *arg)
 		hint.tid = key.tid;
 		/* with this number the hint is not dropped: the entry of an earlier load may be gone */
 		hint.loads = (uint16) dw_loads_read(&db->timer_news);
-		look->take(&hint);
+		dw_hint_take(&hint);
 	}
 	dw_lease_scan_end(scan);
 	/* V4 */
@@ -105,9 +103,9 @@ read_ended(Relation rel, void *arg)
 
 /* If the time has come, adds messages whose leases have ended to memory. */
 TimestampTz
-dw_lease_watch(DwDatabase *db, DwTakeHint take)
+dw_lease_watch(DwDatabase *db)
 {
-	Look		look = {.db = db, .now = dw_now(), .take = take};
+	Look		look = {.db = db, .now = dw_now()};
 
 	if (dw_atomic_read(&db->timer_news.lease_end) > look.now)
 		return dw_atomic_read(&db->timer_news.lease_end);
@@ -121,6 +119,7 @@ dw_lease_watch(DwDatabase *db, DwTakeHint take)
 		looked_until = look.from;
 		look.next = dw_extension_gone ? DW_NEVER : look.now + RETRY_US;
 	}
+	dw_hints_read_rest();
 	(void) dw_lease_end_ask(&db->timer_news, look.next);
 	return dw_atomic_read(&db->timer_news.lease_end);
 }

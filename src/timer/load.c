@@ -9,9 +9,6 @@
  * A database may have thousands of lanes.  The timer looks only at lanes that another process has
  * marked as dirty (dw_lane_dirty), and at lanes whose time in the agenda has come.
  *
- * A process sets a lane's reload_from if the tasks from this due time on must be read again: an
- * inbox was full, plain SQL wrote rows, or an error was raised.
- *
  * The order of the steps, L1 to L7 of the model in test/model, guarantees that no task is missed.
  *
  * Rows of another origin came with a copy of another database.  Such rows are in the same index,
@@ -21,15 +18,7 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
-#include "access/table.h"
-#include "miscadmin.h"
 #include "port/pg_bitutils.h"
-#include "storage/lmgr.h"
-#include "utils/guc.h"
-#include "utils/memutils.h"
-#include "utils/relcache.h"
-#include "utils/snapmgr.h"
 
 #include "../base/compat.h"
 #include "../base/wing.h"
@@ -57,9 +46,9 @@
 
 static DwDatabase *db = NULL;
 
-/* Contains all lanes.  The key is the time at which the timer must look at the lane. */
+/* All lanes, by the time at which the timer must look at them. */
 static DwLaneHeap agenda;
-/* Contains the lanes that must be loaded now.  The key is the time since when the lane waits. */
+/* The lanes that must be loaded now, by the time since when they wait. */
 static DwLaneHeap to_load;
 /* A bitmap of lanes that may be empty, and so may be given back. */
 static uint64 *idle_lanes = NULL;
@@ -91,7 +80,7 @@ static bool unarmed_announced = false;
 
 /* Initializes this file, and requests discovery.  Called after dw_near_reset(). */
 void
-dw_load_reset(DwDatabase *database)
+dw_load_begin(DwDatabase *database)
 {
 	db = database;
 	/* a timer that has gone to rest has written this log line */
@@ -101,8 +90,8 @@ dw_load_reset(DwDatabase *database)
 	idle_lanes = MemoryContextAllocZero(TopMemoryContext, DW_LANE_WORDS * sizeof(uint64));
 	looked_at = MemoryContextAlloc(TopMemoryContext, dw_max_lanes * sizeof(int32));
 	dw_load_settings_changed();
-	dw_loaded_reset(database);
-	dw_orphans_reset(database);
+	dw_hints_begin(database);
+	dw_orphans_begin(database);
 	/* the timer must not wait for the flush of a commit; after a crash its work is done again */
 	SetConfigOption("synchronous_commit", "off", PGC_USERSET, PGC_S_OVERRIDE);
 	/* R1 */
@@ -237,16 +226,6 @@ begin_discovery(void)
 	dw_near_apply_cuts();
 }
 
-/* Returns true if a wing has rows that came with a copy of another database. */
-static bool
-wings_have_unarmed(void)
-{
-	dw_each_wing(wing, has_unarmed)
-		if (wing->has_unarmed())
-			return true;
-	return false;
-}
-
 /* For dw_read(): does a slice of discovery. */
 static bool
 discover(Relation rel, void *arg)
@@ -257,7 +236,9 @@ discover(Relation rel, void *arg)
 	if (ended)
 	{
 		lanes_missing = discovery.lanes_missing;
-		report_unarmed(discovery.unarmed || wings_have_unarmed());
+		dw_each_wing(wing, has_unarmed)
+			discovery.unarmed |= wing->has_unarmed();
+		report_unarmed(discovery.unarmed);
 		(void) empty_prepared(rel, NULL);
 	}
 	discovery.under_way = !ended;
@@ -326,26 +307,32 @@ typedef struct Load
 } Load;
 
 /*
- * Loads rows that are due before "to", up to a limit, and moves the lane's cursor.  The cursor is
- * always the first key that is not in memory, even if this lane is cut to make room for a row.
- * Returns first_left.
+ * For dw_read(), steps L4n and L5: loads rows that are due before "to", up to a limit, and moves the
+ * lane's cursor.  The cursor is always the first key that is not in memory, even if this lane is
+ * cut to make room for a row.
  */
-static TimestampTz
-scan_lane(Relation rel, DwLane *lane, TimestampTz to)
+static bool
+load_rows(Relation rel, void *arg)
 {
+	Load	   *load = arg;
+	DwLane	   *lane = load->lane;
 	DwTaskKey	key = dw_lane_begin(lane);
 	DwRowScan *scan;
 	int64		began = dw_uptime();
-	TimestampTz first_left = DW_NEVER;
+	bool		stopped = false;
 	bool		visible;
 
+	DW_INJECT("load-after-snapshot");
+	/* L4n: after the snapshot, see test/model/README.md */
+	dw_loads_raise(&db->timer_news);
+	load->first_left = DW_NEVER;
 	key.due = lane->cursor_due;
 	key.id = lane->cursor_id;
 	scan = dw_lane_scan_begin(rel, &key, GetActiveSnapshot());
 	dw_lane_scan_keys_only(scan, lane->grouped);
-	for (int n = 0; dw_lane_scan_step(scan, &key, &visible); n++)
+	for (int n = 0; !stopped && dw_lane_scan_step(scan, &key, &visible); n++)
 	{
-		DwEntry		entry;
+		DwEntry		entry = {.due = key.due, .id = key.id, .lane = lane - dw_lanes};
 		const ItemPointerData *tid = NULL;
 		bool		pause = n >= SLICE_ROWS ||
 			(n % 64 == 63 && dw_uptime() - began > SLICE_US);
@@ -354,61 +341,46 @@ scan_lane(Relation rel, DwLane *lane, TimestampTz to)
 		if (!visible && !pause)
 			continue;
 		DW_INJECT("load-row");
-		first_left = key.due;
-		if (key.due >= to)
+		load->first_left = key.due;
+		if (key.due >= load->to)
 			break;
 
 		lane->cursor_due = key.due;
 		lane->cursor_id = key.id;
-		entry.due = key.due;
-		entry.id = key.id;
 		entry.block = ItemPointerGetBlockNumber(&key.tid);
 		entry.offset = ItemPointerGetOffsetNumber(&key.tid);
-		entry.lane = lane - dw_lanes;
 		if (lane->grouped && visible)
 		{
 			tid = &key.tid;
 			dw_entry_set_group(&entry, dw_lane_scan_group(scan));
 		}
-		if (pause || dw_near_is_behind(lane, entry.due) ||
-			dw_lane_held(lane) >= Max(dw_near_limit() / 4 * 3, 1))
+		stopped = pause || dw_near_is_behind(lane, entry.due) ||
+			dw_lane_held(lane) >= Max(dw_near_limit() / 4 * 3, 1);
+		if (!stopped && !is_left_to_lease_watch(lane, scan, key.due))
 		{
-			dw_row_scan_end(scan);
-			return lane->cursor_due;
-		}
-		if (!is_left_to_lease_watch(lane, scan, key.due))
-		{
-			if (!dw_near_add_hard(lane, &entry, tid))
+			stopped = !dw_near_add_hard(lane, &entry, tid);
+			if (!stopped)
 			{
-				dw_row_scan_end(scan);
-				return lane->cursor_due;
+				dw_loaded_note(&key);
+				added++;
 			}
-			dw_loaded_note(&key);
-			added++;
 		}
-		lane->cursor_id = key.id + 1;
-		first_left = DW_NEVER;
+		if (stopped)
+			load->first_left = lane->cursor_due;
+		else
+		{
+			lane->cursor_id = key.id + 1;
+			load->first_left = DW_NEVER;
+		}
 	}
 	dw_row_scan_end(scan);
 
 	/* all tasks up to the end of the window are in memory */
-	if (lane->cursor_due < to)
+	if (!stopped && lane->cursor_due < load->to)
 	{
-		lane->cursor_due = to;
+		lane->cursor_due = load->to;
 		lane->cursor_id = PG_INT64_MIN;
 	}
-	return first_left;
-}
-
-/* For dw_read(): steps L4n and L5, and the rest of a load in its transaction. */
-static bool
-load_rows(Relation rel, void *arg)
-{
-	Load	   *load = arg;
-
-	DW_INJECT("load-after-snapshot");
-	dw_loaded_begin();
-	load->first_left = scan_lane(rel, load->lane, load->to);
 	DW_INJECT("load-after-scan");
 	return true;
 }
@@ -493,58 +465,6 @@ load_time(DwLane *lane, TimestampTz now)
 	return enough ? DW_NEVER : at;
 }
 
-/*---- Hints of tasks with groups ----*/
-
-/* Hints, and the entries and TIDs of their tasks. */
-typedef struct Hinted
-{
-	const DwHint *hints;
-	int			n;
-	DwEntry    *entries;
-	ItemPointerData *tids;
-} Hinted;
-
-/* For dw_read(): does the work of dw_load_hinted(). */
-static bool
-read_hinted(Relation rel, void *arg)
-{
-	const Hinted *h = arg;
-
-	for (int i = 0; i < h->n; i++)
-	{
-		HeapTuple	tuple = dw_task_find(rel, h->hints[i].id, GetActiveSnapshot());
-		DwTaskKey	key;
-
-		if (tuple == NULL)
-			continue;
-		dw_task_key(rel, tuple, &key);
-		if (key.due == h->hints[i].due)
-		{
-			h->entries[i].due = key.due;
-			h->entries[i].id = key.id;
-			h->entries[i].lane = h->hints[i].lane.index;
-			dw_entry_set_group(&h->entries[i], key.group);
-			h->tids[i] = key.tid;
-		}
-		heap_freetuple(tuple);
-	}
-	return true;
-}
-
-/*
- * Makes entries from n hints for grouped lanes.  Reads the rows, since a hint has no group, and
- * stores the TIDs in "tids".  If a task is gone or was moved, its entry gets the id 0.  The session
- * that moved the task sends another hint.  Returns false if the rows cannot be read now.
- */
-bool
-dw_load_hinted(const DwHint *hints, int n, DwEntry *entries, ItemPointerData *tids)
-{
-	Hinted		hinted = {hints, n, entries, tids};
-
-	memset(entries, 0, n * sizeof(DwEntry));
-	return dw_read(db, "load tasks", read_hinted, &hinted) == DW_READ_DONE;
-}
-
 /*---- Tasks of groups that were left in the table ----*/
 
 /* Tasks of a group that were left in the table, and how many of them may be loaded. */
@@ -582,7 +502,7 @@ load_group(Relation rel, void *arg)
 
 	if (!ConditionalLockRelationOid(dw_catalog()->task_group_index, AccessShareLock))
 		return false;
-	dw_loaded_begin();
+	dw_loads_raise(&db->timer_news);
 	scan = dw_group_scan_begin(rel, lane->queue, left.hash, left.due, left.id,
 							   GetActiveSnapshot());
 	for (int n = 0; (tuple = dw_row_scan_next(scan)) != NULL; n++)
@@ -714,7 +634,7 @@ look_at_lanes(TimestampTz now)
 {
 	int			n = 0;
 
-	while (dw_lane_heap_first_key(&agenda) <= now)
+	while (dw_lane_heap_first_time(&agenda) <= now)
 	{
 		DwLane	   *lane = &dw_lanes[dw_lane_heap_first(&agenda)];
 
@@ -744,7 +664,7 @@ load_lanes(TimestampTz now)
 	int64		began = dw_uptime();
 	bool		loaded = false;
 
-	while (to_load.n > 0 && !dw_extension_gone && dw_uptime() - began <= SLICE_US)
+	while (!pairingheap_is_empty(&to_load.heap) && !dw_extension_gone && dw_uptime() - began <= SLICE_US)
 	{
 		DwLane	   *lane = &dw_lanes[dw_lane_heap_first(&to_load)];
 
@@ -801,9 +721,9 @@ dw_load_some(void)
 TimestampTz
 dw_load_next(void)
 {
-	TimestampTz next = Min(dw_lane_heap_first_key(&agenda), dw_orphans_next());
+	TimestampTz next = Min(dw_lane_heap_first_time(&agenda), dw_orphans_next());
 
-	if (to_load.n > 0 || discovery.under_way)
+	if (!pairingheap_is_empty(&to_load.heap) || discovery.under_way)
 		return PG_INT64_MIN;
 	if (dw_news_is_told(&db->timer_news, DW_NEWS_PREPARED))
 		next = Min(next, forget_prepared_after);
@@ -822,7 +742,7 @@ dw_load_first_due(void)
 {
 	TimestampTz first = dw_orphans_next();
 
-	if (to_load.n > 0 || discovery.under_way || lanes_missing ||
+	if (!pairingheap_is_empty(&to_load.heap) || discovery.under_way || lanes_missing ||
 		dw_reload_asked(&db->timer_news) != DW_NEVER)
 		return PG_INT64_MIN;
 	if (dw_news_is_told(&db->timer_news, DW_NEWS_PREPARED))
@@ -839,15 +759,6 @@ dw_load_first_due(void)
 		first = Min(first, lane->recheck_at);
 	}
 	return first;
-}
-
-/* Prepares a rest until this time: waiting entries will be dropped, so lowers next_far. */
-void
-dw_load_rest(TimestampTz until)
-{
-	dw_each_lane(lane, db)
-		if (lane->waiting > 0)
-			dw_atomic_lower(&lane->next_far, until);
 }
 
 /*

@@ -6,31 +6,15 @@
  * Run by the timer.  The timer acquires the ring lock to change the ring, and the ready lock to
  * change ready lists and spares, but never both locks at once.
  *
- * An entry is a task in memory.  First an entry waits in a slot of the ring (each slot contains the
- * tasks of one tick) until the timer opens the slot.  Then it waits in a heap, which orders the
- * entries of open slots by microsecond.  At the due time the timer hands the entry over: it moves
- * the entry to the lane's ready list.  Entries that do not fit into the heap stay in their slot,
- * and the timer tries again each millisecond.
- *
- * The functions here use a clock that is DW_HEAD_START_US fast, since the wake-ups of the timer and
- * then of an executor take about this time.  An executor that is early waits for the due time.
- *
- * A lane without other entries in memory can store one entry in its own record (its spare).  So
- * each lane makes progress even if memory is full.
+ * An entry is a task in memory.  It waits in a slot of the ring, and then, when the slot is open,
+ * in a heap, until the timer hands it over to its lane's ready list.  A lane without other entries
+ * can store one in its own record (its spare).  README.md describes memory, and the fast clock that
+ * the functions here use (DW_HEAD_START_US).
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "miscadmin.h"
-#include "utils/memutils.h"
-
-#include "../base/clock.h"
-#include "../base/inject.h"
-#include "../base/settings.h"
-#include "../ring/ring.h"
-#include "../shmem/groups.h"
-#include "../shmem/shared.h"
 #include "timer.h"
 
 /* Maximum number of entries in the heap. */
@@ -39,7 +23,7 @@
 #define SLICE			1008
 /* A slot is opened this many microseconds before its first due time. */
 #define LEAD_US			50000
-/* Maximum number of lanes in expected[]. */
+/* Maximum number of lanes with tasks due soon that dw_near_hand_over() lists. */
 #define MAX_EXPECTED	8
 /* Maximum number of entries handed over while the ready lock is held once. */
 #define HAND_OVER_BATCH	32
@@ -84,10 +68,6 @@ static uint32 ncuts = 0;
 
 /* Lanes whose spare contains an entry that is not due yet, by due time. */
 static DwLaneHeap spares;
-
-/* Lanes with tasks due soon, for which the timer may start executors before the due time. */
-static DwLane *expected[MAX_EXPECTED];
-static int	nexpected = 0;
 
 /* Returns the time by the fast clock. */
 static TimestampTz
@@ -179,6 +159,93 @@ heap_filter(DwKeep keep, void *arg)
 	}
 }
 
+/*---- Lanes in the order of a time ----*/
+
+/* The time of a lane in a heap. */
+typedef struct DwLaneTime
+{
+	pairingheap_node node;
+	TimestampTz at;
+} DwLaneTime;
+
+/* Returns the lane of this node. */
+static const DwLaneTime *
+lane_of_node(const pairingheap_node *node)
+{
+	/* cppcheck-suppress nullPointer ; the macro asks NULL for a type */
+	return pairingheap_const_container(DwLaneTime, node, node);
+}
+
+/* Compares two lanes of a heap.  The first element of a pairing heap is the greatest. */
+static int
+compare_times(const pairingheap_node *a, const pairingheap_node *b, void *arg)
+{
+	TimestampTz x = lane_of_node(a)->at;
+	TimestampTz y = lane_of_node(b)->at;
+
+	return x < y ? 1 : x > y ? -1 : 0;
+}
+
+/*
+ * Makes the heap empty.  The first call allocates the heap's memory, which is never freed.  The
+ * memory of lanes that the database does not have stays untouched.
+ */
+void
+dw_lane_heap_reset(DwLaneHeap *lanes)
+{
+	if (lanes->times == NULL)
+	{
+		lanes->times = MemoryContextAlloc(TopMemoryContext, dw_max_lanes * sizeof(DwLaneTime));
+		lanes->contains = MemoryContextAlloc(TopMemoryContext, dw_max_lanes * sizeof(bool));
+	}
+	memset(lanes->contains, false, dw_max_lanes * sizeof(bool));
+	lanes->heap.ph_compare = compare_times;
+	pairingheap_reset(&lanes->heap);
+}
+
+/* Puts a lane into the heap, or changes its time if the lane is in the heap. */
+void
+dw_lane_heap_set(DwLaneHeap *lanes, int32 lane, TimestampTz at)
+{
+	dw_lane_heap_remove(lanes, lane);
+	lanes->contains[lane] = true;
+	lanes->times[lane].at = at;
+	pairingheap_add(&lanes->heap, &lanes->times[lane].node);
+}
+
+/* Removes a lane from the heap, if the lane is in the heap. */
+void
+dw_lane_heap_remove(DwLaneHeap *lanes, int32 lane)
+{
+	if (lanes->contains[lane])
+		pairingheap_remove(&lanes->heap, &lanes->times[lane].node);
+	lanes->contains[lane] = false;
+}
+
+/* Returns true if the lane is in the heap. */
+bool
+dw_lane_heap_has(const DwLaneHeap *lanes, int32 lane)
+{
+	return lanes->contains[lane];
+}
+
+/* Returns the number of the lane with the earliest time, or DW_NO_LANE. */
+int32
+dw_lane_heap_first(DwLaneHeap *lanes)
+{
+	return pairingheap_is_empty(&lanes->heap) ? DW_NO_LANE :
+		lane_of_node(pairingheap_first(&lanes->heap)) - lanes->times;
+}
+
+/* Returns the earliest time, or DW_NEVER. */
+TimestampTz
+dw_lane_heap_first_time(DwLaneHeap *lanes)
+{
+	int32		first = dw_lane_heap_first(lanes);
+
+	return first == DW_NO_LANE ? DW_NEVER : lanes->times[first].at;
+}
+
 /*---- Counting ----*/
 
 /* Adds "by" to the number of entries that are not ready yet (in ring, heap and waiting spares). */
@@ -247,25 +314,23 @@ dw_near_cut(DwLane *lane, TimestampTz due, int64 id)
 	cut->id = lane->cursor_id;
 }
 
-/* Returns true if the entry stays in ring or heap.  Otherwise counts it as dropped. */
+/* Filter that drops the entries from the cut of their lane on. */
 static bool
 survives_cut(const DwEntry *entry, void *arg)
 {
 	const Key  *cut = &cuts[entry->lane];
 
-	if (cut->due == DW_NEVER || dw_entry_is_before(entry, cut->due, cut->id))
+	return cut->due == DW_NEVER || dw_entry_is_before(entry, cut->due, cut->id);
+}
+
+/* Like survives_cut(), for an entry of ring or heap: counts the dropped entry. */
+static bool
+waiting_survives_cut(const DwEntry *entry, void *arg)
+{
+	if (survives_cut(entry, arg))
 		return true;
 	add_to_waiting(&dw_lanes[entry->lane], -1);
 	return false;
-}
-
-/* Returns true if the entry stays in the ready list of its lane.  The lane has a cut. */
-static bool
-ready_survives_cut(const DwEntry *entry, void *arg)
-{
-	const Key  *cut = &cuts[entry->lane];
-
-	return dw_entry_is_before(entry, cut->due, cut->id);
 }
 
 /* Drops entries of ring and heap for which keep() returns false.  Begins an open slot again. */
@@ -314,9 +379,7 @@ filter_ready(DwLane *lane, DwKeep keep, void *arg)
 static void
 cut_spare(DwLane *lane)
 {
-	const Key  *cut = &cuts[lane - dw_lanes];
-
-	if (lane->spare_state == DW_SPARE_FREE || dw_entry_is_before(&lane->spare, cut->due, cut->id))
+	if (lane->spare_state == DW_SPARE_FREE || survives_cut(&lane->spare, NULL))
 		return;
 	if (lane->spare_state == DW_SPARE_READY)
 		pg_atomic_fetch_sub_u64(&db->ready, 1);
@@ -347,14 +410,14 @@ dw_near_apply_cuts(void)
 
 	/* L2 of the model, and M1, D4 */
 	if (any_cut_waits())
-		filter_waiting(survives_cut, NULL);
+		filter_waiting(waiting_survives_cut, NULL);
 
 	for (uint32 i = 0; i < ncuts; i++)
 	{
 		DwLane	   *lane = &dw_lanes[cut_lanes[i]];
 
 		/* the lock is released after each lane, so that executors do not wait long */
-		pg_atomic_fetch_sub_u64(&db->ready, filter_ready(lane, ready_survives_cut, NULL));
+		pg_atomic_fetch_sub_u64(&db->ready, filter_ready(lane, survives_cut, NULL));
 		LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 		cut_spare(lane);
 		dw_groups_cut(lane, cuts[cut_lanes[i]].due, cuts[cut_lanes[i]].id);
@@ -365,36 +428,32 @@ dw_near_apply_cuts(void)
 }
 
 /* A random sample of the keys in memory, to estimate the key after a fraction of all entries. */
-typedef struct Sample
+static struct
 {
 	int			lane;			/* number of the lane to sample; DW_NO_LANE: all lanes */
 	Key			from;			/* entries before this key are ignored */
 	uint64		seen;			/* number of entries so far, without ignored entries */
 	int			n;				/* number of keys in the sample */
 	Key			keys[SAMPLE];
-} Sample;
+} sample;
 
 /* Filter that adds the entry to the sample.  Returns true, so that the entry is not dropped. */
 static bool
 add_to_sample(const DwEntry *entry, void *arg)
 {
-	Sample	   *sample = arg;
 	uint64		i;
 
-	if ((sample->lane != DW_NO_LANE && entry->lane != sample->lane) ||
-		dw_entry_is_before(entry, sample->from.due, sample->from.id))
+	if ((sample.lane != DW_NO_LANE && entry->lane != sample.lane) ||
+		dw_entry_is_before(entry, sample.from.due, sample.from.id))
 		return true;
 	/* reservoir sampling; simple random numbers are sufficient */
-	i = sample->seen++;
-	if (sample->n < SAMPLE)
-		i = sample->n++;
+	i = sample.seen++;
+	if (sample.n < SAMPLE)
+		i = sample.n++;
 	else
-		i = (i * UINT64CONST(0x9E3779B97F4A7C15) >> 16) % sample->seen;
+		i = (i * UINT64CONST(0x9E3779B97F4A7C15) >> 16) % sample.seen;
 	if (i < SAMPLE)
-	{
-		sample->keys[i].due = entry->due;
-		sample->keys[i].id = entry->id;
-	}
+		sample.keys[i] = (Key) {entry->due, entry->id};
 	return true;
 }
 
@@ -403,16 +462,16 @@ add_to_sample(const DwEntry *entry, void *arg)
  * of all lanes in ring and heap.  Otherwise samples this lane with its ready list.
  */
 static void
-take_sample(Sample *sample, DwLane *lane, Key from)
+take_sample(DwLane *lane, Key from)
 {
-	sample->lane = lane ? lane - dw_lanes : DW_NO_LANE;
-	sample->from = from;
-	sample->seen = 0;
-	sample->n = 0;
-	filter_waiting(add_to_sample, sample);
+	sample.lane = lane ? lane - dw_lanes : DW_NO_LANE;
+	sample.from = from;
+	sample.seen = 0;
+	sample.n = 0;
+	filter_waiting(add_to_sample, NULL);
 	if (lane)
-		(void) filter_ready(lane, add_to_sample, sample);
-	qsort(sample->keys, sample->n, sizeof(Key), compare_entry_keys);
+		(void) filter_ready(lane, add_to_sample, NULL);
+	qsort(sample.keys, sample.n, sizeof(Key), compare_entry_keys);
 }
 
 /* Returns the lane with most entries, or NULL if no lane has more entries than its share. */
@@ -469,30 +528,25 @@ wait_for_room(DwLane *lane)
 static bool
 make_room(Key wanted)
 {
-	Sample	   *sample = palloc(sizeof(Sample));
 	DwLane	   *lane = greediest_lane();
 	uint32		n;
 	Key			key;
 
-	take_sample(sample, lane, lane ? first_key : wanted);
-	if (sample->n == 0)
-	{
-		pfree(sample);
+	take_sample(lane, lane ? first_key : wanted);
+	if (sample.n == 0)
 		return false;
-	}
 	if (lane)
 	{
-		uint64		keep = (uint64) sample->n * dw_near_limit() / dw_lane_held(lane);
+		uint64		keep = (uint64) sample.n * dw_near_limit() / dw_lane_held(lane);
 
-		key = sample->keys[Min(keep / 2, (uint64) sample->n - 1)];
+		key = sample.keys[Min(keep / 2, (uint64) sample.n - 1)];
 		dw_near_cut(lane, key.due, key.id);
 	}
 	else
 	{
-		key = sample->keys[sample->n / 2];
+		key = sample.keys[sample.n / 2];
 		filter_waiting(cut_lanes_beyond, &key);
 	}
-	pfree(sample);
 	n = ncuts;
 	dw_near_apply_cuts();
 	for (uint32 i = 0; i < n; i++)
@@ -700,7 +754,7 @@ hand_over_spares(TimestampTz now)
 {
 	uint32		n = 0;
 
-	for (; dw_lane_heap_first_key(&spares) <= now && n < SLICE; n++)
+	for (; dw_lane_heap_first_time(&spares) <= now && n < SLICE; n++)
 	{
 		DwLane	   *lane = &dw_lanes[dw_lane_heap_first(&spares)];
 		DwEntry		entry = lane->spare;
@@ -741,24 +795,6 @@ take_until(TimestampTz due, TimestampTz now)
 		return dw_ring_last_due(ring, tick);
 	return Min(dw_time_add(now, dw_tick_us() * (heap_room() / 2) / count),
 			   dw_ring_last_due(ring, tick));
-}
-
-/* Notes that the lane has a task due soon. */
-static void
-expect(DwLane *lane)
-{
-	for (int i = 0; i < nexpected; i++)
-		if (expected[i] == lane)
-			return;
-	if (nexpected < MAX_EXPECTED)
-		expected[nexpected++] = lane;
-}
-
-/* Takes a lane with a task due soon out of expected[], or returns NULL. */
-DwLane *
-dw_near_expected(void)
-{
-	return nexpected > 0 ? expected[--nexpected] : NULL;
 }
 
 /*
@@ -806,10 +842,10 @@ take_slice(TimestampTz now)
 
 /*
  * Opens a slice of the ring's next slot: hands over due entries, and pushes the other entries onto
- * the heap.  Returns the number of entries taken out of the slot.
+ * the heap.  Adds their lanes to *expected.  Returns the number of entries taken out of the slot.
  */
 static uint32
-open_slot(TimestampTz now)
+open_slot(TimestampTz now, List **expected)
 {
 	uint32		n = take_slice(now);
 	uint32		ndue = 0;
@@ -822,7 +858,8 @@ open_slot(TimestampTz now)
 		else
 		{
 			heap_push(&taken[i]);
-			expect(&dw_lanes[taken[i].lane]);
+			if (list_length(*expected) < MAX_EXPECTED)
+				*expected = list_append_unique_ptr(*expected, &dw_lanes[taken[i].lane]);
 		}
 	}
 	hand_over(taken, ndue);
@@ -830,18 +867,20 @@ open_slot(TimestampTz now)
 }
 
 /*
- * Hands over a slice of the due entries, and opens a slice of the slot whose time has come.
- * Returns true if the timer must call this again at once.
+ * Hands over a slice of the due entries, and opens a slice of the slot whose time has come.  Sets
+ * *expected to lanes with tasks due soon, for which the timer may start executors before the due
+ * time.  Returns true if the timer must call this again at once.
  */
 bool
-dw_near_hand_over(void)
+dw_near_hand_over(List **expected)
 {
 	TimestampTz now = ahead_now();
 	uint32		n;
 
 	n = hand_over_heap(now);
 	n += hand_over_spares(now);
-	n += open_slot(now);
+	*expected = NIL;
+	n += open_slot(now, expected);
 
 	LWLockAcquire(dw_ring_lock(db), LW_EXCLUSIVE);
 	dw_ring_advance(ring, dw_ring_tick(ring, now));
@@ -857,7 +896,7 @@ dw_near_next(void)
 
 	if (heap_count > 0)
 		next = Min(next, heap[0].due);
-	next = Min(next, dw_lane_heap_first_key(&spares));
+	next = Min(next, dw_lane_heap_first_time(&spares));
 	return dw_time_add(next, -DW_HEAD_START_US);
 }
 
@@ -905,13 +944,11 @@ forget_waiting(void)
 static void
 leave_first(DwLane *lane, uint32 keep)
 {
-	Sample	   *sample = palloc(sizeof(Sample));
-
-	take_sample(sample, lane, first_key);
-	if (sample->n > 1 && sample->seen > keep)
+	take_sample(lane, first_key);
+	if (sample.n > 1 && sample.seen > keep)
 	{
 		/* at least one task stays, so that a session takes this task and wakes the timer */
-		Key			key = sample->keys[Max(sample->n * keep / sample->seen, 1)];
+		Key			key = sample.keys[Max(sample.n * keep / sample.seen, 1)];
 
 		/* before the cut, since sessions may take the remaining tasks at any time after the cut */
 		LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
@@ -920,7 +957,6 @@ leave_first(DwLane *lane, uint32 keep)
 		dw_near_cut(lane, key.due, key.id);
 		dw_near_apply_cuts();
 	}
-	pfree(sample);
 }
 
 /*
@@ -955,7 +991,7 @@ dw_near_reset(DwDatabase *database)
 	dw_lane_heap_reset(&spares);
 	for (int i = 0; i < dw_max_lanes; i++)
 		cuts[i].due = DW_NEVER;
-	ncuts = heap_count = nexpected = 0;
+	ncuts = heap_count = 0;
 	take.chunks_left = 0;
 
 	LWLockAcquire(dw_shared->table_lock, LW_SHARED);

@@ -20,11 +20,8 @@
 #include "postgres.h"
 
 #include "catalog/pg_authid.h"
-#include "miscadmin.h"
 #include "pgstat.h"
-#include "storage/lmgr.h"
 #include "utils/rel.h"
-#include "utils/snapmgr.h"
 
 #include "../base/wing.h"
 #include "../base/worker.h"
@@ -32,7 +29,6 @@
 #include "../shmem/executors.h"
 #include "../shmem/groups.h"
 #include "../shmem/shared.h"
-#include "../task/task.h"
 #include "timer.h"
 
 /* Microseconds after which a slice ends, and number of steps between two looks at the clock. */
@@ -71,15 +67,11 @@ typedef struct Slice
 	bool		ended;			/* the lane's last row was reached */
 } Slice;
 
-/* Initializes this file, and requests a check of all owners. */
+/* Initializes this file.  All owners will be checked. */
 void
-dw_orphans_reset(DwDatabase *database)
+dw_orphans_begin(DwDatabase *database)
 {
 	db = database;
-	any_wanted = false;
-	emptying = DW_NO_LANE;
-	check_after = PG_INT64_MIN;
-	dw_orphans_check_all();
 }
 
 /* Requests a check of the owners of all lanes by dw_orphans_some(). */
@@ -94,9 +86,8 @@ dw_orphans_check_all(void)
  * makes the owner's executors end.  The caller must hold no LWLock.
  */
 void
-dw_owner_dropped(DwDatabase *database, Oid owner)
+dw_owner_dropped(Oid owner)
 {
-	Assert(database == db);
 	dw_each_lane(lane, db)
 		if (lane->owner == owner && !lane->orphan)
 		{
@@ -134,7 +125,7 @@ check_owners(void)
 		if (dw_role_exists(lane->owner))
 			known = lane->owner;
 		else
-			dw_owner_dropped(db, lane->owner);
+			dw_owner_dropped(lane->owner);
 	}
 }
 

@@ -11,23 +11,13 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
-#include "access/htup.h"
-#include "access/table.h"
 #include "catalog/pg_authid.h"
 #include "catalog/pg_type.h"
-#include "datatype/timestamp.h"
-#include "miscadmin.h"
-#include "storage/lmgr.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
-#include "utils/relcache.h"
-#include "utils/snapmgr.h"
 
 #include "../shmem/groups.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
-#include "../task/task.h"
 #include "timer.h"
 
 /* Microseconds before the next try after an error. */

@@ -3,26 +3,16 @@
  * timer.c
  *	  The timer: the process that hands over tasks of one database when they are due.
  *
- * Run by the timer: in each database with the extension, a session of the bootstrap superuser that
- * runs no SQL and no task.
- *
- * The timer does not poll: the handshake in sleep_until_needed(), steps H1 to H3 of the model in
- * test/model, ensures that no event is missed.  If the timer ends for any reason, the launcher
- * starts another timer, which begins without entries and reads the table.  The timer itself ends
- * when a command needs the database without sessions (hold.c), when settings of the database have
- * changed, and when the clock was set back.
+ * Run by the timer: in each database with the extension, a session of the bootstrap superuser.  If
+ * the timer ends for any reason, the launcher starts another timer, which begins without entries
+ * and reads the table.  The timer itself ends when a command needs the database without sessions
+ * (hold.c), when settings of the database have changed, and when the clock was set back.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/xact.h"
 #include "commands/extension.h"
-#include "miscadmin.h"
-#include "postmaster/bgworker.h"
-#include "storage/ipc.h"
-#include "storage/latch.h"
-#include "utils/snapmgr.h"
 
 #include "../base/clock.h"
 #include "../base/compat.h"
@@ -33,8 +23,10 @@
 #include "../shmem/shared.h"
 #include "timer.h"
 
-/* Maximum number of hints that the timer takes from the inbox in one step. */
-#define INBOX_SLICE		256
+/* A timer with more tasks in memory does not rest, since reading them again would cost too much. */
+#define MANY_TASKS		1000
+/* Shortest interval between two checks while messages or receivers wait, in us. */
+#define MESSAGES_US		(10 * USECS_PER_SEC)
 
 static DwDatabase *db = NULL;
 
@@ -52,6 +44,12 @@ static uint32 calls_seen = 0;
 
 /* Value of db->account.quota before the timer last gave back memory beyond its quota. */
 static uint32 quota_seen = 0;
+
+/* Since when this timer has had no work, by dw_uptime(). */
+static int64 idle_since = 0;
+
+/* When the lanes with messages were last read again, by dw_uptime(). */
+static int64 reread_at = 0;
 
 static uint32 wait_event = 0;
 
@@ -208,7 +206,7 @@ begin_service(void)
 	dw_near_reset(db);
 	DW_INJECT("begin-after-reset");
 	dw_dispatch_begin(db);
-	dw_load_reset(db);
+	dw_load_begin(db);
 	dw_lease_watch_begin(db);
 	tidy_crashes(db);
 	dw_retention_begin(db);
@@ -236,105 +234,6 @@ look_at_control(bool first)
 	queues_at = dw_queues_look(db, changed);
 	sweeper_at = dw_sweeper_look(db, changed);
 	return Min(queues_at, sweeper_at);
-}
-
-/*---- Inbox ----*/
-
-/* Hints of tasks in lanes with groups, whose rows must be read. */
-static DwHint to_read[INBOX_SLICE];
-static int	nto_read = 0;
-
-/* Steps D2 to D4: puts a task before the cursor into memory.  "tid": see add_near(). */
-static void
-add_hinted(const DwEntry *entry, const ItemPointerData *tid)
-{
-	DwLane	   *lane = &dw_lanes[entry->lane];
-
-	/* D3: the task is beyond the cursor, so a later load will read it */
-	if (!dw_near_is_before_cursor(lane, entry->due, entry->id))
-	{
-		dw_atomic_lower(&lane->next_far, entry->due);
-		dw_lane_dirty(db, lane);
-	}
-	/* D2, or D4 */
-	else if (!dw_near_add_hard(lane, entry, tid))
-	{
-		dw_near_cut(lane, entry->due, entry->id);
-		dw_near_apply_cuts();
-	}
-}
-
-/* Requests a reload of the hint's lane, from the task of the hint on. */
-static void
-read_again(const DwHint *hint)
-{
-	dw_near_cut(&dw_lanes[hint->lane.index], hint->due, hint->id);
-	dw_near_apply_cuts();
-}
-
-/* Reads the groups of the tasks in to_read, and puts these tasks into memory. */
-static void
-add_grouped(void)
-{
-	DwEntry		entries[INBOX_SLICE];
-	ItemPointerData tids[INBOX_SLICE];
-	bool		ok;
-
-	if (nto_read == 0)
-		return;
-	ok = dw_load_hinted(to_read, nto_read, entries, tids);
-	for (int i = 0; i < nto_read; i++)
-		if (!ok)
-			read_again(&to_read[i]);
-		else if (entries[i].id != 0)
-			add_hinted(&entries[i], &tids[i]);
-	nto_read = 0;
-}
-
-/* Steps D1 to D4: handles a hint of a committed task, or leaves it to add_grouped(). */
-static void
-take_hint(const DwHint *hint)
-{
-	DwLane	   *lane = &dw_lanes[hint->lane.index];
-	DwEntry		entry = {.due = hint->due, .id = hint->id, .lane = hint->lane.index};
-	bool		before_cursor;
-
-	if (pg_atomic_read_u32(&lane->generation) != hint->lane.generation ||
-		lane->database != db->oid)
-	{
-		/* the lane was given back after the hint was made */
-		dw_reload_ask(&db->timer_news, hint->due);
-		return;
-	}
-	before_cursor = dw_near_is_before_cursor(lane, hint->due, hint->id);
-	if (before_cursor && dw_loaded_has(hint))
-	{
-		DW_COUNT("hints-superfluous");
-		return;
-	}
-	entry.block = ItemPointerGetBlockNumberNoCheck(&hint->tid);
-	entry.offset = ItemPointerGetOffsetNumberNoCheck(&hint->tid);
-	if (!lane->grouped || !before_cursor)
-		add_hinted(&entry, NULL);
-	else if (nto_read < INBOX_SLICE)
-		to_read[nto_read++] = *hint;
-	else
-		read_again(hint);
-}
-
-/* Handles hints of the inbox, INBOX_SLICE at most.  Returns true if there were hints. */
-static bool
-drain_inbox(void)
-{
-	DwHint		hints[INBOX_SLICE];
-	uint32		n = dw_inbox_drain(db->inbox, hints, INBOX_SLICE);
-
-	if (n > 0)
-		DW_INJECT("drain-after-take");
-	for (uint32 i = 0; i < n; i++)
-		take_hint(&hints[i]);
-	add_grouped();
-	return n > 0;
 }
 
 /* If another process has noted that the reason for a hold may be gone, ends the holds of groups. */
@@ -373,10 +272,8 @@ anything_new(void)
 }
 
 /*
- * Sleeps until this time, or until another process wakes this timer.  The timer publishes until
- * when it sleeps, and then checks again for work.  A committing session stores its work, and then
- * reads until when the timer sleeps.  So the timer sees the work, or the session sees that the
- * timer sleeps.
+ * Sleeps until this time, or until another process wakes this timer.  The handshake, steps H1 to H3
+ * of the model in test/model, is in README.md.
  */
 static void
 sleep_until_needed(TimestampTz until)
@@ -399,12 +296,144 @@ sleep_until_needed(TimestampTz until)
 	ResetLatch(MyLatch);
 }
 
+/*---- Resting ----*/
+
 /*
- * Goes to rest until this time.  Returns false if another process has just stored work.
+ * A server may have a thousand databases, of which few are busy.  If a timer had no work for
+ * delay_wheel.timer_idle_timeout, and will have none for some time, it goes to rest, as
+ * control/README.md describes.  A timer that rests drops all entries, and the next timer reads the
+ * table again.  So a timer with many entries does not rest.  If few workers are free
+ * (dw_workers_are_few()), a timer that can rest rests at once.
+ */
+
+/* Notes that this timer has work, or had work until now. */
+static void
+note_work(void)
+{
+	idle_since = dw_uptime();
+	if (reread_at == 0)
+		reread_at = idle_since;
+}
+
+/*
+ * Returns true if no process of the database prevents a rest of this kind.  Processes wake the
+ * timer when they start and end, except sessions that wait for messages.
  *
- * The handshake is the same as for sleeping, except that the timer withdraws itself: a session that
- * finds no timer lowers the end of the rest (step C4), and calls the launcher.  Either the session
- * sees that the timer is withdrawn, or the timer sees the session's work.
+ * A timer can give way even if sessions wait, or if ready tasks or messages cannot be taken now.
+ * When this may have changed, another process wakes the timer, or the rest ends.
+ */
+static bool
+is_undisturbed(DwCanRest how)
+{
+	if (how == DW_CAN_REST && (db->awaiting > 0 || pg_atomic_read_u64(&db->ready) > 0))
+		return false;
+	return !dw_executors_exist(db->oid) && db->sweeper.state == DW_PROCESS_NONE &&
+		dw_receivers_oldest(db) == DW_NEVER &&
+		dw_restart_asked(&db->timer_news) == DW_RESTART_NONE && !dw_database_is_held(db);
+}
+
+/*
+ * Returns how the timer can rest.  Sets *until to the end of the rest, or to DW_NEVER if only a
+ * call ends the rest.  "next" is the time at which the timer has work other than loads.
+ */
+static DwCanRest
+how_to_rest(TimestampTz next, TimestampTz *until)
+{
+	if (dw_timer_idle_timeout < 0 || !is_undisturbed(DW_CAN_GIVE_WAY))
+		return DW_CANNOT_REST;
+	*until = dw_load_first_due();
+	*until = Min(*until, next);
+	/* otherwise the launcher would start the next timer at once */
+	if (*until <= dw_time_add(dw_now(), 2 * dw_rest_margin()))
+		return DW_CANNOT_REST;
+	return pg_atomic_read_u64(&db->near) <= MANY_TASKS && is_undisturbed(DW_CAN_REST) ?
+		DW_CAN_REST : DW_CAN_GIVE_WAY;
+}
+
+/*
+ * Reads lanes with messages again, since nobody has received the messages for a long time.  If
+ * entries without rows were left, the timer could never rest.
+ */
+static void
+reread_messages(void)
+{
+	dw_each_lane(lane, db)
+		if (lane->external)
+			dw_near_cut(lane, PG_INT64_MIN, PG_INT64_MIN);
+	dw_near_apply_cuts();
+}
+
+/* From time to time reads waiting messages again, since they prevent a rest.  Lowers *look_at. */
+static void
+look_at_messages(TimestampTz *look_at)
+{
+	int64		interval = Max((int64) dw_timer_idle_timeout * 1000, MESSAGES_US);
+	int64		left = reread_at + interval - dw_uptime();
+
+	if (left <= 0)
+	{
+		reread_at = dw_uptime();
+		left = interval;
+		if (db->awaiting == 0)
+			reread_messages();
+	}
+	*look_at = Min(*look_at, dw_now() + left);
+}
+
+/* Returns true if the timer must rest now.  Otherwise lowers *look_at to the next check. */
+static bool
+rest_is_due(DwCanRest how, TimestampTz *look_at)
+{
+	int64		timeout = (int64) dw_timer_idle_timeout * 1000;
+	bool		asked = dw_news_take(&db->timer_news, DW_NEWS_REST);
+	int64		left;
+
+	if (how == DW_CAN_GIVE_WAY && asked)
+		return true;
+	if (how != DW_CAN_REST)
+	{
+		note_work();
+		if (timeout >= 0 && (db->awaiting > 0 || pg_atomic_read_u64(&db->ready) > 0))
+			look_at_messages(look_at);
+		return false;
+	}
+	left = asked || dw_workers_are_few() ? 0 : idle_since + timeout - dw_uptime();
+	if (left <= 0)
+		return true;
+	*look_at = Min(*look_at, dw_now() + left);
+	return false;
+}
+
+/* Step Z4: drops all entries before a rest until this time, since others need the memory. */
+static void
+give_up_entries(DwCanRest how, TimestampTz until)
+{
+	TimestampTz look_at;
+
+	/* the next timer must load the tasks of entries that are dropped now */
+	dw_each_lane(lane, db)
+		if (lane->waiting > 0)
+			dw_atomic_lower(&lane->next_far, until);
+	if (how == DW_CAN_REST)
+	{
+		dw_near_reset(db);
+		return;
+	}
+	dw_near_leave_ready(Max(MANY_TASKS / Max(db->nlanes, 1), 1));
+
+	/*
+	 * While a long list was removed, a session may have found no message, and now waits although
+	 * there are messages.  So wake one session.  If this session does not look, a timer must wake
+	 * another session.
+	 */
+	look_at = dw_wake_receivers(db);
+	if (look_at != DW_NEVER)
+		dw_wake_timer(db, look_at);
+}
+
+/*
+ * Goes to rest until this time.  Returns false if another process has just stored work.  The
+ * handshake is in control/README.md.
  */
 static bool
 go_to_rest(DwCanRest how, TimestampTz until)
@@ -416,7 +445,7 @@ go_to_rest(DwCanRest how, TimestampTz until)
 	dw_process_withdraw(&db->timer);
 	DW_INJECT("rest-after-withdraw");
 	/* Z3 */
-	if (anything_new() || !dw_rest_is_undisturbed(db, how))
+	if (anything_new() || !is_undisturbed(how))
 	{
 		/* the timer first: until then a session that finds no timer lowers the end of the rest */
 		dw_process_publish(&db->timer);
@@ -424,7 +453,7 @@ go_to_rest(DwCanRest how, TimestampTz until)
 		return false;
 	}
 	DW_INJECT("rest-before-end");
-	dw_rest_give_up(db, how, until);
+	give_up_entries(how, until);
 	ends_as = DW_PROCESS_RESTS;
 	return true;
 }
@@ -448,7 +477,7 @@ dw_timer_main(Datum number)
 	round_context = AllocSetContextCreate(TopMemoryContext, "delay_wheel timer",
 										  ALLOCSET_DEFAULT_SIZES);
 	control_at = look_at_control(true);
-	dw_rest_begin();
+	note_work();
 
 	for (;;)
 	{
@@ -458,7 +487,8 @@ dw_timer_main(Datum number)
 		TimestampTz next;
 		TimestampTz rest_until = DW_NEVER;
 		DwCanRest	can_rest;
-		DwLane	   *expected;
+		List	   *expected;
+		ListCell   *lc;
 
 		MemoryContextReset(round_context);
 		MemoryContextSwitchTo(round_context);
@@ -469,15 +499,14 @@ dw_timer_main(Datum number)
 		if (dw_control_read(&db->timer_news) != control_seen || control_at <= dw_now() ||
 			dw_lack_since(&db->sweeper.lack) != 0)
 			control_at = look_at_control(false);
-		more = drain_inbox();
-		lease_at = dw_lease_watch(db, take_hint);
-		add_grouped();
+		more = dw_hints_drain_inbox();
+		lease_at = dw_lease_watch(db);
 		quota_seen = db->account.quota;
 		if (db->account.used > quota_seen)
 			dw_near_obey_quota();
-		handed_over = dw_near_hand_over();
-		while ((expected = dw_near_expected()) != NULL)
-			dw_dispatch_expect(db, expected);
+		handed_over = dw_near_hand_over(&expected);
+		foreach(lc, expected)
+			dw_dispatch_expect(db, lfirst(lc));
 
 		let_groups_go();
 		if (dw_news_take(&db->timer_news, DW_NEWS_EXECUTORS) || handed_over ||
@@ -490,16 +519,19 @@ dw_timer_main(Datum number)
 			break;
 		if (more || handed_over)
 		{
-			dw_rest_begin();
+			note_work();
 			continue;
 		}
 
 		dw_load_tidy();
-		look_at = Min(Min(dispatch_at, control_at), Min(dw_give_way(db), dw_restart_at(db)));
-		next = Min(Min(dw_near_next(), lease_at), look_at);
-		can_rest = dw_rest_possible(db, next, &rest_until);
+		/* Min() would call its argument twice */
+		look_at = dw_give_way(db);
+		look_at = Min(Min(dispatch_at, control_at), Min(look_at, dw_restart_at(db)));
+		next = dw_near_next();
+		next = Min(Min(next, lease_at), look_at);
+		can_rest = how_to_rest(next, &rest_until);
 		next = Min(next, dw_load_next());
-		if (dw_rest_is_due(db, can_rest, &next))
+		if (rest_is_due(can_rest, &next))
 		{
 			if (go_to_rest(can_rest, rest_until))
 				break;

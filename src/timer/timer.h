@@ -13,15 +13,17 @@
 
 #include "postgres.h"
 
-#include "datatype/timestamp.h"
-#include "storage/itemptr.h"
+#include "access/table.h"
+#include "storage/lmgr.h"
+#include "utils/snapmgr.h"
 
-#include "../base/clock.h"
+#include "../base/compat.h"
 #include "../base/inject.h"
-#include "../base/settings.h"
+#include "../base/wing.h"
 #include "../base/worker.h"
+#include "../ending/ending.h"
 #include "../ring/ring.h"
-#include "../rows/rows.h"
+#include "../shmem/groups.h"
 #include "../shmem/shared.h"
 
 extern PGDLLEXPORT void dw_timer_main(Datum number);
@@ -42,35 +44,46 @@ extern void dw_dispatch_end_surplus(DwDatabase *db);
 
 extern TimestampTz dw_give_way(DwDatabase *db);
 
-/*---- lease_watch.c: looks for leases that have ended ----*/
+/*---- hints.c: handles hints of committed tasks, and remembers rows that loads have read ----*/
 
-/* Adds a message whose lease has ended to memory. */
-typedef void (*DwTakeHint) (const DwHint *hint);
+extern void dw_hints_begin(DwDatabase *database);
+extern void dw_loaded_note(const DwTaskKey *key);
+extern void dw_hint_take(const DwHint *hint);
+extern void dw_hints_read_rest(void);
+extern bool dw_hints_drain_inbox(void);
+
+/*---- lease_watch.c: leases that have ended; sessions that wait for a message ----*/
 
 extern void dw_lease_watch_begin(DwDatabase *db);
 extern bool dw_lease_watch_reads(DwDatabase *db, TimestampTz end);
-extern TimestampTz dw_lease_watch(DwDatabase *db, DwTakeHint take);
+extern TimestampTz dw_lease_watch(DwDatabase *db);
+extern TimestampTz dw_wake_receivers(DwDatabase *db);
 
 /*---- load.c: loads tasks of the near future from the table into memory ----*/
 
-extern void dw_load_reset(DwDatabase *database);
-extern bool dw_load_hinted(const DwHint *hints, int n, DwEntry *entries, ItemPointerData *tids);
+extern void dw_load_begin(DwDatabase *database);
 extern bool dw_load_some(void);
 extern TimestampTz dw_load_next(void);
 extern void dw_load_settings_changed(void);
 extern void dw_load_tidy(void);
 extern TimestampTz dw_load_first_due(void);
-extern void dw_load_rest(TimestampTz until);
-
-/*---- loaded.c: remembers rows that loads have read recently ----*/
-
-extern void dw_loaded_reset(DwDatabase *database);
-extern void dw_loaded_begin(void);
-extern void dw_loaded_note(const DwTaskKey *key);
-extern bool dw_loaded_has(const DwHint *hint);
 
 /*---- near.c: the tasks of the near future in memory: ring, heap, and ready lists ----*/
 
+/* Lanes in the order of a time. */
+typedef struct DwLaneHeap
+{
+	pairingheap heap;
+	bool	   *contains;		/* each lane, by its number: is it in the heap? */
+	struct DwLaneTime *times;	/* of these lanes; other elements are not initialized */
+} DwLaneHeap;
+
+extern void dw_lane_heap_reset(DwLaneHeap *lanes);
+extern void dw_lane_heap_set(DwLaneHeap *lanes, int32 lane, TimestampTz at);
+extern void dw_lane_heap_remove(DwLaneHeap *lanes, int32 lane);
+extern bool dw_lane_heap_has(const DwLaneHeap *lanes, int32 lane);
+extern int32 dw_lane_heap_first(DwLaneHeap *lanes);
+extern TimestampTz dw_lane_heap_first_time(DwLaneHeap *lanes);
 extern void dw_near_reset(DwDatabase *database);
 extern void dw_near_leave_ready(uint32 keep);
 extern bool dw_near_add_hard(DwLane *lane, const DwEntry *entry, const ItemPointerData *tid);
@@ -81,14 +94,13 @@ extern void dw_near_cut(DwLane *lane, TimestampTz due, int64 id);
 extern void dw_near_apply_cuts(void);
 extern void dw_near_set_cursor(DwLane *lane, TimestampTz due, int64 id);
 extern void dw_near_obey_quota(void);
-extern bool dw_near_hand_over(void);
-extern DwLane *dw_near_expected(void);
+extern bool dw_near_hand_over(List **expected);
 extern TimestampTz dw_near_next(void);
 
 /*---- orphans.c: tasks of roles that do not exist any more ----*/
 
-extern void dw_orphans_reset(DwDatabase *database);
-extern void dw_owner_dropped(DwDatabase *database, Oid owner);
+extern void dw_orphans_begin(DwDatabase *database);
+extern void dw_owner_dropped(Oid owner);
 extern void dw_orphans_check_all(void);
 extern bool dw_orphans_some(void);
 extern TimestampTz dw_orphans_next(void);
@@ -99,17 +111,5 @@ extern bool dw_orphans_holds(const DwLane *lane);
 
 extern TimestampTz dw_queues_look(DwDatabase *db, bool changed);
 extern void dw_queues_attach_new_lane(DwDatabase *db, DwLane *lane);
-
-/*---- rest.c: ends a timer for a while if it has little work ----*/
-
-extern void dw_rest_begin(void);
-extern DwCanRest dw_rest_possible(DwDatabase *db, TimestampTz next, TimestampTz *until);
-extern bool dw_rest_is_due(DwDatabase *db, DwCanRest how, TimestampTz *look_at);
-extern bool dw_rest_is_undisturbed(DwDatabase *db, DwCanRest how);
-extern void dw_rest_give_up(DwDatabase *db, DwCanRest how, TimestampTz until);
-
-/*---- lease_watch.c: wakes sessions that wait for a message ----*/
-
-extern TimestampTz dw_wake_receivers(DwDatabase *db);
 
 #endif							/* DW_TIMER_H */

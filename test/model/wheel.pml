@@ -70,7 +70,7 @@
 #ifndef MOVES
 #define MOVES 0			/* times a row's tid changes and nothing else: VACUUM FULL */
 #endif
-/* LOADED: the hint of a row that a load has read since its commit is dropped (timer/loaded.c). */
+/* LOADED: the hint of a row that a load has read since its commit is dropped (timer/hints.c). */
 /* REUSE: a row has two places; its new version takes the one from which the last but one was removed. */
 /* TWICE: no version of a row is put into memory twice; not with what forgets or drops entries. */
 
@@ -133,7 +133,7 @@ byte put[NT + 1];		/* the version that was last put into memory */
 #endif
 
 /*
- * The rule of timer/loaded.c.  Loads have numbers.  A process notes the number of the last load (l)
+ * The rule of timer/hints.c.  Loads have numbers.  A process notes the number of the last load (l)
  * for its hint; the timer remembers, by id, the last row that a load has put into memory, and the
  * load's number.
  *

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * ring_standalone.h
- *	  What ring.c and lane_heap.c need of PostgreSQL, for building them alone.
+ *	  What ring.c needs of PostgreSQL, for building it alone.
  *
  * The test has one process and one thread, so the spinlock only checks that
  * it is used properly.
@@ -45,12 +45,5 @@ typedef int slock_t;
 #define SpinLockInit(lock)		(*(lock) = 0)
 #define SpinLockAcquire(lock)	(assert(*(lock) == 0), *(lock) = 1)
 #define SpinLockRelease(lock)	(assert(*(lock) == 1), *(lock) = 0)
-
-/* For lane_heap.c, as in clock.h and settings.h */
-#define DW_NEVER				PG_INT64_MAX
-extern int	dw_max_lanes;
-
-extern void *test_alloc(Size size);
-#define MemoryContextAlloc(context, size)	test_alloc(size)
 
 #endif							/* RING_STANDALONE_H */
