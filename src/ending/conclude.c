@@ -17,20 +17,9 @@
  */
 #include "postgres.h"
 
-#include "access/table.h"
-#include "utils/timestamp.h"
-
-#include "../base/clock.h"
-#include "../base/inject.h"
 #include "../base/wing.h"
-#include "../rows/catalog.h"
 #include "../rows/more.h"
-#include "../rows/task_rows.h"
-#include "../shmem/executors.h"
-#include "../shmem/outcome.h"
-#include "../shmem/shared.h"
 #include "../task/queues.h"
-#include "../task/task.h"
 #include "../task/touched.h"
 #include "ending.h"
 

@@ -10,18 +10,11 @@
 
 #include "postgres.h"
 
-#include "access/htup.h"
-#include "datatype/timestamp.h"
-#include "utils/relcache.h"
-#include "utils/snapshot.h"
-
-#include "../ring/ring.h"
+#include "../base/compat.h"
+#include "../base/errors.h"
+#include "../base/inject.h"
 #include "../rows/scans.h"
 #include "../rows/task_finder.h"
-#include "../rows/task_rows.h"
-#include "../shmem/executors.h"
-#include "../shmem/outcome.h"
-#include "../shmem/shared.h"
 #include "../task/task.h"
 
 /*---- claim.c: claiming tasks: the deletion of their rows, and the verdict ----*/

@@ -20,12 +20,6 @@
  */
 #include "postgres.h"
 
-#include "access/htup.h"
-#include "miscadmin.h"
-
-#include "../base/clock.h"
-#include "../rows/scans.h"
-#include "../shmem/shared.h"
 #include "../task/marks.h"
 #include "../task/queues.h"
 #include "ending.h"

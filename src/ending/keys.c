@@ -18,21 +18,12 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
-#include "access/xact.h"
 #include "catalog/pg_collation.h"
-#include "miscadmin.h"
-#include "storage/latch.h"
 #include "storage/lmgr.h"
 #include "storage/procarray.h"
 #include "utils/builtins.h"
-#include "utils/relcache.h"
 #include "utils/snapmgr.h"
-#include "utils/timestamp.h"
 
-#include "../base/clock.h"
-#include "../base/compat.h"
-#include "../base/inject.h"
 #include "ending.h"
 
 /* Longest time that a session waits for an executor that could not claim the row. */

@@ -14,19 +14,7 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
-#include "access/tableam.h"
-#include "miscadmin.h"
-#include "utils/rel.h"
-
-#include "../base/clock.h"
-#include "../base/errors.h"
-#include "../rows/catalog.h"
 #include "../rows/more.h"
-#include "../rows/task_rows.h"
-#include "../shmem/executors.h"
-#include "../shmem/outcome.h"
-#include "../shmem/shared.h"
 #include "../task/marks.h"
 #include "../task/touched.h"
 #include "ending.h"

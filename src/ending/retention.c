@@ -11,9 +11,7 @@
  */
 #include "postgres.h"
 
-#include "../base/clock.h"
 #include "../base/wing.h"
-#include "../rows/catalog.h"
 #include "ending.h"
 
 /*

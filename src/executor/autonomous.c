@@ -20,23 +20,10 @@
 #include "postgres.h"
 
 #include "access/heaptoast.h"
-#include "access/htup_details.h"
-#include "access/table.h"
-#include "access/xact.h"
-#include "executor/spi.h"
-#include "fmgr.h"
-#include "miscadmin.h"
 #include "tcop/pquery.h"
-#include "tcop/tcopprot.h"
 #include "tcop/utility.h"
-#include "utils/portal.h"
-#include "utils/rel.h"
-#include "utils/relcache.h"
 #include "utils/snapmgr.h"
 
-#include "../base/compat.h"
-#include "../base/wing.h"
-#include "../rows/task_rows.h"
 #include "executor.h"
 
 /*

@@ -14,23 +14,8 @@
  */
 #include "postgres.h"
 
-#include "access/table.h"
-#include "access/xact.h"
-#include "miscadmin.h"
 #include "pgstat.h"
-#include "storage/proc.h"
-#include "tcop/tcopprot.h"
-#include "utils/guc.h"
-#include "utils/memutils.h"
-#include "utils/timeout.h"
 
-#include "../base/wing.h"
-#include "../rows/task_finder.h"
-#include "../shmem/groups.h"
-#include "../shmem/outcome.h"
-#include "../shmem/shared.h"
-#include "../statement/statement.h"
-#include "../task/task.h"
 #include "../task/touched.h"
 #include "executor.h"
 

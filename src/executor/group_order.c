@@ -10,13 +10,8 @@
  */
 #include "postgres.h"
 
-#include "storage/lwlock.h"
 #include "utils/snapmgr.h"
 
-#include "../rows/task_rows.h"
-#include "../shmem/groups.h"
-#include "../shmem/queue_limits.h"
-#include "../shmem/shared.h"
 #include "executor.h"
 
 /* A task of an ordered group, and the decision on it. */

@@ -18,27 +18,15 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
-#include "access/htup_details.h"
-#include "access/table.h"
-#include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_db_role_setting.h"
 #include "commands/prepare.h"
 #include "commands/sequence.h"
-#include "commands/trigger.h"
-#include "miscadmin.h"
-#include "postmaster/bgworker.h"
 #include "storage/lmgr.h"
-#include "storage/lock.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
-#include "utils/portal.h"
-#include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-#include "../base/compat.h"
 #include "../base/worker.h"
 #include "executor.h"
 

@@ -11,16 +11,6 @@
  */
 #include "postgres.h"
 
-#include "access/table.h"
-#include "miscadmin.h"
-
-#include "../base/clock.h"
-#include "../base/errors.h"
-#include "../ending/ending.h"
-#include "../rows/catalog.h"
-#include "../rows/more.h"
-#include "../shmem/executors.h"
-#include "../task/task.h"
 #include "executor.h"
 
 /* Returns the error of a task whose verdict is DW_REFUSE, in the current memory context. */

@@ -10,10 +10,6 @@
 #include "postgres.h"
 
 #include "mb/pg_wchar.h"
-#include "miscadmin.h"
-#include "storage/latch.h"
-#include "tcop/tcopprot.h"
-#include "utils/timeout.h"
 
 #include "executor.h"
 

@@ -20,8 +20,6 @@
 
 #include <ctype.h>
 
-#include "catalog/pg_type.h"
-#include "lib/stringinfo.h"
 #include "utils/memutils.h"
 
 #include "statement.h"

@@ -13,12 +13,7 @@
  */
 #include "postgres.h"
 
-#include "catalog/pg_type.h"
-#include "miscadmin.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
-#include "utils/guc.h"
-#include "utils/jsonb.h"
 #include "utils/varlena.h"
 
 #include "../base/compat.h"

@@ -15,13 +15,8 @@
  */
 #include "postgres.h"
 
-#include "catalog/pg_type.h"
-#include "lib/stringinfo.h"
 #include "miscadmin.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
-#include "utils/fmgrprotos.h"
-#include "utils/jsonb.h"
 
 #include "../base/errors.h"
 #include "statement.h"

@@ -13,23 +13,10 @@
  */
 #include "postgres.h"
 
-#include "access/relscan.h"
-#include "access/transam.h"
-#include "access/xact.h"
 #include "catalog/pg_language.h"
 #include "catalog/pg_proc.h"
-#include "commands/trigger.h"
-#include "executor/executor.h"
-#include "executor/spi.h"
-#include "lib/ilist.h"
-#include "nodes/execnodes.h"
 #include "nodes/nodeFuncs.h"
 #include "pgstat.h"
-#include "tcop/dest.h"
-#include "utils/memutils.h"
-#include "utils/plancache.h"
-#include "utils/rel.h"
-#include "utils/resowner.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 

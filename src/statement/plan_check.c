@@ -17,21 +17,13 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
-#include "catalog/pg_class.h"
 #include "catalog/pg_proc.h"
-#include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
-#include "nodes/parsenodes.h"
-#include "nodes/plannodes.h"
-#include "parser/parser.h"
 #include "rewrite/rewriteHandler.h"
-#include "tcop/tcopprot.h"
 #include "tcop/utility.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
-#include "utils/resowner.h"
 #include "utils/snapmgr.h"
 
 #include "../base/compat.h"

@@ -17,26 +17,13 @@
 
 #include <ctype.h>
 
-#include "access/htup_details.h"
 #include "catalog/namespace.h"
-#include "catalog/pg_index.h"
 #include "common/hashfn.h"
-#include "executor/spi.h"
 #include "executor/spi_priv.h"
-#include "lib/ilist.h"
 #include "mb/pg_wchar.h"
-#include "miscadmin.h"
-#include "nodes/params.h"
-#include "nodes/plannodes.h"
-#include "pgtime.h"
-#include "tcop/cmdtag.h"
-#include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
-#include "utils/memutils.h"
-#include "utils/plancache.h"
 #include "utils/syscache.h"
-#include "utils/timestamp.h"
 
 #include "../base/compat.h"
 #include "../base/errors.h"

@@ -26,13 +26,9 @@
 
 #include "commands/defrem.h"
 #include "mb/pg_wchar.h"
-#include "miscadmin.h"
-#include "nodes/parsenodes.h"
 #include "parser/scansup.h"
-#include "tcop/cmdtag.h"
 #include "tcop/utility.h"
 #include "utils/builtins.h"
-#include "utils/memutils.h"
 
 #include "../base/compat.h"
 #include "../base/errors.h"
