@@ -185,8 +185,8 @@ ask_for_recheck(DwDatabase *db, const DwEntry *entry)
  * Returns true if the entry belongs to an ordered group, whose other tasks wait for this task.  A
  * change of the queue, which may come at any time, ends all holds.
  */
-static bool
-is_ordered(const DwEntry *entry)
+bool
+dw_entry_is_ordered(const DwEntry *entry)
 {
 	const DwQueue *queue = dw_lane_queue(&dw_lanes[entry->lane]);
 
@@ -428,7 +428,7 @@ delete_claimed_row(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *
 			/* the next session that would keep the task lets this executor go first */
 			pg_atomic_write_u64(&me->refused, (uint64) claim->key.id);
 		/* the group must not wait for minutes */
-		if (is_ordered(entry))
+		if (dw_entry_is_ordered(entry))
 			*result = DW_CLAIM_LOCKED;
 		else
 			ask_for_recheck(db, entry);

@@ -44,6 +44,22 @@ dw_conclude(const DwEnded *ended)
 		wing->task_ended(ended);
 }
 
+/* Concludes a claimed task, or an attempt; the arguments are members of DwEnded. */
+void
+dw_conclude_claim(const DwClaim *claim, DwOutcome outcome, TimestampTz started, DwSpiResult result,
+				  const ErrorData *error)
+{
+	dw_conclude(&(DwEnded) {
+		.key = &claim->key,
+		.values = claim->values,
+		.nulls = claim->nulls,
+		.outcome = outcome,
+		.started = started,
+		.result = result,
+		.error = error
+	});
+}
+
 /*
  * Concludes a task that was not run.  The caller has just deleted the task's row.  error is NULL
  * unless the task counts as failed.
@@ -103,22 +119,6 @@ hint_of(const DwClaim *claim, const ErrorData *error)
 	return error->hint;
 }
 
-/* Concludes the attempt, or the task. */
-static void
-conclude_attempt(const DwClaim *claim, DwOutcome outcome, TimestampTz started, const ErrorData *error)
-{
-	const DwEnded ended = {
-		.key = &claim->key,
-		.values = claim->values,
-		.nulls = claim->nulls,
-		.outcome = outcome,
-		.started = started,
-		.error = error
-	};
-
-	dw_conclude(&ended);
-}
-
 /*
  * Ends a claimed task as failed: writes a row of failed_task with the error, and concludes the
  * task.  attempts: number of attempts, including this attempt.  started: when this attempt began; 0
@@ -133,7 +133,7 @@ dw_attempt_fail(const DwClaim *claim, int attempts, TimestampTz started, const E
 	recorded.hint = hint_of(claim, error);
 	recorded.context = whole_context(error);
 	dw_failed_write(claim->values, claim->nulls, attempts, dw_now(), &recorded);
-	conclude_attempt(claim, DW_FAILED, started, error);
+	dw_conclude_claim(claim, DW_FAILED, started, (DwSpiResult) {0}, error);
 
 	ereport(LOG,
 			(errcode(error->sqlerrcode),
@@ -189,7 +189,7 @@ put_back(DwClaim *claim, TimestampTz again_at)
 static void
 put_back_failed(DwClaim *claim, TimestampTz again_at, TimestampTz started, const ErrorData *error)
 {
-	conclude_attempt(claim, DW_RETRIED, started, error);
+	dw_conclude_claim(claim, DW_RETRIED, started, (DwSpiResult) {0}, error);
 	dw_keep_error(claim->values, claim->nulls, error);
 	put_back(claim, again_at);
 }

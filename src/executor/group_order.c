@@ -56,14 +56,11 @@ put_back_first(DwDatabase *db, const DwExecutor *me, TimestampTz until)
 bool
 dw_group_order_keeps(DwDatabase *db, DwExecutor *me)
 {
-	const DwQueue *queue = dw_lane_queue(&dw_lanes[me->current.lane]);
 	Look		found = {.entry = &me->current, .until = DW_NEVER};
 	DwGroupDecision decision = DW_GROUP_WAIT;
 	bool		reload = false;
 
-	/* group and lane of a current task do not change, but options of its queue may, at any time */
-	if (!dw_entry_has_group(&me->current) || me->current.block == DW_NO_GROUP ||
-		queue == NULL || !queue->group_order)
+	if (!dw_entry_is_ordered(&me->current))
 		return true;
 	/* if the table cannot be read, the group waits */
 	if (dw_read(db, "look for the first task of a group", look, &found) == DW_READ_DONE)

@@ -65,16 +65,7 @@ started_of(const DwRun *run)
 static void
 conclude(const DwRun *run, const DwClaim *claim)
 {
-	const DwEnded ended = {
-		.key = &claim->key,
-		.values = claim->values,
-		.nulls = claim->nulls,
-		.outcome = run->outcome,
-		.started = started_of(run),
-		.result = run->result
-	};
-
-	dw_conclude(&ended);
+	dw_conclude_claim(claim, run->outcome, started_of(run), run->result, NULL);
 }
 
 /*---- Failures ----*/
@@ -114,17 +105,6 @@ next_connection(const DwRun *run, const DwClaim *claim, const DwRetry *retry, in
 	return dw_next_connection(*lost, run->error->sqlerrcode);
 }
 
-/* Returns false if a newer task of the key (*newer) forbids another run. */
-static bool
-key_allows_retry(const DwClaim *claim, int64 *newer)
-{
-	Relation	rel = table_open(dw_catalog()->task, RowExclusiveLock);
-	bool		allowed = dw_key_retry_allowed(rel, claim->tuple, newer);
-
-	table_close(rel, NoLock);
-	return allowed;
-}
-
 /*
  * Puts a failed task back for another run, or records its failure.  If the task is put back, no
  * session can stop it from this decision until the end of the transaction.
@@ -133,10 +113,12 @@ static void
 settle_failed_run(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)
 {
 	ErrorData	said = *run->error;
+	Relation	rel = dw_claim_open();
 	int64		newer = 0;
 	int64		lost = 0;
 	TimestampTz reconnect;
 	bool		again;
+	bool		allowed;
 	char	   *refusal = NULL;
 	DwRetry		retry;
 
@@ -150,7 +132,9 @@ settle_failed_run(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)
 		refusal = dw_retry_refusal(&retry, run->error->sqlerrcode);
 		again = refusal == NULL;
 	}
-	if (again && key_allows_retry(claim, &newer) && dw_stop_forbid(db, me))
+	allowed = again && dw_key_retry_allowed(rel, claim->tuple, &newer);
+	table_close(rel, NoLock);
+	if (allowed && dw_stop_forbid(db, me))
 	{
 		run->outcome = DW_RETRIED;
 		if (reconnect != DW_NEVER)
@@ -181,7 +165,7 @@ settle_failed_run(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)
 static void
 settle_snoozed_run(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)
 {
-	Relation	rel = table_open(dw_catalog()->task, RowExclusiveLock);
+	Relation	rel = dw_claim_open();
 
 	if ((me->in_batch || dw_stop_forbid(db, me)) &&
 		dw_attempt_snooze(rel, claim, run->result.again_at))
