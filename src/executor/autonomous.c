@@ -89,37 +89,15 @@ dw_autonomous_begin(DwExecutor *me, DwClaim *claim, DwMode mode, DwAutonomous *t
 
 /*---- The statement ----*/
 
-static int
-result_code(const QueryCompletion *qc)
-{
-	switch (qc->commandTag)
-	{
-		case CMDTAG_SELECT:
-			return SPI_OK_SELECT;
-		case CMDTAG_INSERT:
-			return SPI_OK_INSERT;
-		case CMDTAG_UPDATE:
-			return SPI_OK_UPDATE;
-		case CMDTAG_DELETE:
-			return SPI_OK_DELETE;
-		case CMDTAG_MERGE:
-			return SPI_OK_MERGE;
-		default:
-			return 0;
-	}
-}
-
 /*
  * Returns the result to report.  If rules have rewritten the statement, qc is of its replacement.
  */
 static DwSpiResult
 result_of(const List *plans, const QueryCompletion *qc)
 {
-	DwSpiResult result = {.code = result_code(qc), .rows = qc->nprocessed};
-
 	if (list_length(plans) == 1 && linitial_node(PlannedStmt, plans)->utilityStmt != NULL)
 		return dw_last_utility;
-	return result;
+	return (DwSpiResult) {.tag = qc->commandTag, .rows = qc->nprocessed};
 }
 
 /* Analyzes and plans the statement.  Only this needs a snapshot, not its execution. */

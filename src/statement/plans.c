@@ -596,7 +596,7 @@ run_plans(const char *sql, const SPIExecuteOptions *options, int *result)
  * The last utility statement that has ended in this process.  The history shows its name, but SPI
  * does not return which statement it has run.  So the utility hook (control/ddl.c) notes it.
  */
-DwSpiResult dw_last_utility = {.code = SPI_OK_UTILITY, .utility = CMDTAG_UNKNOWN};
+DwSpiResult dw_last_utility = {.tag = CMDTAG_UNKNOWN};
 
 /*
  * Notes that a utility statement of this process has ended.  For EXECUTE, notes the executed
@@ -607,7 +607,7 @@ dw_spi_note_utility(CommandTag tag, const QueryCompletion *qc)
 {
 	bool		known = qc != NULL && qc->commandTag != CMDTAG_UNKNOWN;
 
-	dw_last_utility.utility = known && tag == CMDTAG_EXECUTE ? qc->commandTag : tag;
+	dw_last_utility.tag = known && tag == CMDTAG_EXECUTE ? qc->commandTag : tag;
 	dw_last_utility.rows = known ? qc->nprocessed : 0;
 }
 
@@ -620,6 +620,26 @@ returns_rows(int code)
 		code == SPI_OK_MERGE_RETURNING;
 }
 
+/* Returns the command of a statement that is no utility statement, by SPI's code. */
+static CommandTag
+tag_of(int code)
+{
+	static const CommandTag tags[] = {
+		[SPI_OK_SELECT] = CMDTAG_SELECT,
+		[SPI_OK_SELINTO] = CMDTAG_SELECT_INTO,
+		[SPI_OK_INSERT] = CMDTAG_INSERT,
+		[SPI_OK_INSERT_RETURNING] = CMDTAG_INSERT,
+		[SPI_OK_UPDATE] = CMDTAG_UPDATE,
+		[SPI_OK_UPDATE_RETURNING] = CMDTAG_UPDATE,
+		[SPI_OK_DELETE] = CMDTAG_DELETE,
+		[SPI_OK_DELETE_RETURNING] = CMDTAG_DELETE,
+		[SPI_OK_MERGE] = CMDTAG_MERGE,
+		[SPI_OK_MERGE_RETURNING] = CMDTAG_MERGE
+	};
+
+	return code < (int) lengthof(tags) ? tags[code] : CMDTAG_UNKNOWN;
+}
+
 /*
  * Ends a call of SPI, and returns the result of the last statement.  Raises an error for a negative
  * result, by which SPI reports some refused statements.
@@ -627,7 +647,7 @@ returns_rows(int code)
 static DwSpiResult
 end(int result, DwFirstRow *row)
 {
-	DwSpiResult done = {.code = result, .rows = SPI_processed};
+	DwSpiResult done = {.rows = SPI_processed};
 
 	if (result == SPI_ERROR_TRANSACTION)
 		ereport(ERROR,
@@ -643,6 +663,8 @@ end(int result, DwFirstRow *row)
 				 errmsg("could not execute task: %s", SPI_result_code_string(result))));
 	if (result == SPI_OK_UTILITY)
 		done = dw_last_utility;
+	else
+		done.tag = tag_of(result);
 	SPI_finish();
 	if (returns_rows(result))
 		done.first_row = dw_first_row_take(row);

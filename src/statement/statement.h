@@ -156,8 +156,7 @@ extern void dw_check_plan(const text *sql, Datum args, bool args_null,
 /* The command that was the last statement of a text, and its row count */
 typedef struct DwSpiResult
 {
-	int			code;			/* SPI's result code, for example SPI_OK_UPDATE */
-	CommandTag	utility;		/* the command, if code is SPI_OK_UTILITY */
+	CommandTag	tag;			/* CMDTAG_UNKNOWN: a rule has replaced the statement by another kind */
 	uint64		rows;			/* number of rows that the statement processed */
 	Jsonb	   *first_row;		/* first row of the result, if the caller wants it, else NULL */
 	TimestampTz again_at;		/* when to run the task again after delay_snooze(), else 0 */
