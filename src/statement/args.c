@@ -43,7 +43,8 @@
 typedef struct Reading
 {
 	int			number;			/* number of the argument, counted from 1 */
-	int			next;			/* index of an older reading of the argument; -1: none */
+	int			parameter;		/* number of the parameter that the reading has become */
+	struct Reading *next;		/* an older reading of the argument, or NULL */
 	Oid			type;
 	int32		typmod;
 	Oid			input;			/* the type's input function */
@@ -61,10 +62,8 @@ struct DwBinding
 	const char *sql;			/* SQL of a kept plan, else NULL */
 	int			nargs;
 	Oid		   *types;			/* types of the arguments; InvalidOid: untyped */
-	int			nreadings;
-	int			max_readings;	/* allocated */
-	Reading    *readings;
-	int		   *newest;			/* index of each argument's newest reading; -1: none */
+	List	   *readings;
+	Reading   **newest;			/* each argument's newest reading, or NULL */
 };
 
 /* State of the error context "argument n of task ..." */
@@ -204,19 +203,12 @@ input_is_fixed(Oid type)
 static bool
 input_is_refused(Oid type)
 {
-	switch (type)
-	{
-		case PG_NODE_TREEOID:
-		case PG_NDISTINCTOID:
-		case PG_DEPENDENCIESOID:
-		case PG_MCV_LISTOID:
-		case PG_BRIN_BLOOM_SUMMARYOID:
-		case PG_BRIN_MINMAX_MULTI_SUMMARYOID:
-		case GTSVECTOROID:
-			return true;
-		default:
-			return false;
-	}
+	char		category;
+	bool		is_preferred;
+
+	get_type_category_preferred(type, &category, &is_preferred);
+	return type == GTSVECTOROID || (category == TYPCATEGORY_INTERNAL && type != CHAROID &&
+									type < FirstNormalObjectId);
 }
 
 /* Raises an error for a pseudo-type, and for a type whose values cannot be read back from text. */
@@ -459,12 +451,18 @@ dw_args_texts(const DwArgument *arguments, int count)
 											  TEXTOID, -1, false, TYPALIGN_INT));
 }
 
-/* Makes the columns args and arg_types of a task's row, for one or more arguments. */
-static void
+/*
+ * Makes the columns args and arg_types of a task's row, unless there are no arguments.  Returns
+ * their number.
+ */
+static int
 write_arguments(const DwArgument *arguments, int count, Datum *args, Datum *types)
 {
-	Datum	   *type_oids = palloc(count * sizeof(Datum));
+	Datum	   *type_oids;
 
+	if (count == 0)
+		return 0;
+	type_oids = palloc(count * sizeof(Datum));
 	*args = dw_args_texts(arguments, count);
 	for (int i = 0; i < count; i++)
 		type_oids[i] = ObjectIdGetDatum(arguments[i].type == UNKNOWNOID ?
@@ -472,6 +470,7 @@ write_arguments(const DwArgument *arguments, int count, Datum *args, Datum *type
 	*types = PointerGetDatum(construct_array(type_oids, count, REGTYPEOID,
 											 sizeof(Oid), true,
 											 TYPALIGN_INT));
+	return count;
 }
 
 /*
@@ -490,9 +489,7 @@ dw_args_collect(FunctionCallInfo fcinfo, int first, Datum *args, Datum *types)
 	DwArgument *arguments = NULL;
 	int			count = fetch_arguments(fcinfo, first, &arguments);
 
-	if (count > 0)
-		write_arguments(arguments, count, args, types);
-	return count;
+	return write_arguments(arguments, count, args, types);
 }
 
 /*---- Strangers ----*/
@@ -591,14 +588,49 @@ read_as(Oid role, Oid input, char *string, Oid io_param, int32 typmod)
 
 /*---- Arguments of an array ----*/
 
-/* Raises an error if the array of the parameter "what" has several dimensions. */
+/* Raises an error if the array (or NULL) of the parameter "what" has several dimensions. */
 static void
 require_list(ArrayType *array, const char *what)
 {
-	if (ARR_NDIM(array) > 1)
+	if (array != NULL && ARR_NDIM(array) > 1)
 		ereport(ERROR,
 				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
 				 errmsg("%s must be a one-dimensional array", what)));
+}
+
+/*
+ * Splits arrays of texts and of regtype, which may be NULL, into elements.  Returns the number of
+ * arguments.  The type of an untyped argument becomes InvalidOid.  The texts point into args.
+ * is_row: the arrays are of a task's row, and not from the caller.
+ */
+static int
+split_arrays(ArrayType *args, ArrayType *types, bool is_row, Datum **texts, bool **nulls,
+			 Oid **type_oids)
+{
+	Datum	   *elements;
+	bool	   *untyped;
+	int			count = 0;
+	int			type_count;
+
+	if (args != NULL)
+		deconstruct_array(args, ARR_ELEMTYPE(args), -1, false, TYPALIGN_INT, texts, nulls, &count);
+	*type_oids = palloc0(count * sizeof(Oid));
+	if (types == NULL)
+		return count;
+	deconstruct_array(types, REGTYPEOID, sizeof(Oid), true, TYPALIGN_INT, &elements, &untyped,
+					  &type_count);
+	if (type_count != count)
+		ereport(ERROR,
+				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
+				 errmsg("number of arguments (%d) does not match number of argument types (%d)",
+						count, type_count),
+				 is_row ? 0 :
+				 errhint("Without arg_types, all arguments take their types from the statement. For a single argument, use '-' in arg_types.")));
+	for (int i = 0; i < count; i++)
+		/* plain SQL may have stored the type "unknown", which means untyped */
+		if (!untyped[i] && DatumGetObjectId(elements[i]) != UNKNOWNOID)
+			(*type_oids)[i] = DatumGetObjectId(elements[i]);
+	return count;
 }
 
 /*
@@ -650,9 +682,7 @@ parse_typed(ArrayType *args, ArrayType *types, Datum *stored_args, Datum *stored
 				 errdetail("args is an array of type %s, which is the type of all arguments.", format_type_be(ARR_ELEMTYPE(args)))));
 	require_list(args, "args");
 	count = fetch_from_array(args, &arguments);
-	if (count > 0)
-		write_arguments(arguments, count, stored_args, stored_types);
-	return count;
+	return write_arguments(arguments, count, stored_args, stored_types);
 }
 
 /*
@@ -667,51 +697,28 @@ dw_args_parse(ArrayType *args, ArrayType *types, bool are_row_types,
 {
 	ArgumentContext context;
 	DwArgument *arguments;
-	Datum	   *texts = NULL;
-	Datum	   *type_oids = NULL;
-	bool	   *nulls = NULL;
-	bool	   *untyped = NULL;
-	int			count = 0;
-	int			type_count = 0;
+	Datum	   *texts;
+	Oid		   *type_oids;
+	bool	   *nulls;
+	int			count;
 
 	if (args != NULL && ARR_ELEMTYPE(args) != TEXTOID && ARR_ELEMTYPE(args) != VARCHAROID)
 		return parse_typed(args, types, stored_args, stored_types);
-	if (args != NULL)
-	{
-		require_list(args, "args");
-		texts = dw_elements(args, &nulls, &count);
-	}
-	if (types != NULL)
-	{
-		require_list(types, "arg_types");
-		type_oids = dw_elements(types, &untyped, &type_count);
-	}
-	if (types != NULL && type_count != count)
-		ereport(ERROR,
-				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
-				 errmsg("number of arguments (%d) does not match number of argument types (%d)",
-						count, type_count),
-				 errhint("Without arg_types, all arguments take their types from the statement. For a single argument, use '-' in arg_types.")));
-
-	if (count == 0)
-		return 0;
+	require_list(args, "args");
+	require_list(types, "arg_types");
+	count = split_arrays(args, types, false, &texts, &nulls, &type_oids);
 	dw_args_require_limit(count);
 
 	arguments = palloc0(count * sizeof(DwArgument));
 	push_argument_context(&context, NULL);
 	for (int i = 0; i < count; i++)
 	{
-		Oid			type = InvalidOid;
-
 		context.number = i + 1;
-		if (types != NULL && !untyped[i])
-			type = DatumGetObjectId(type_oids[i]);
-		parse_argument(&arguments[i], OidIsValid(type) ? type : UNKNOWNOID,
+		parse_argument(&arguments[i], OidIsValid(type_oids[i]) ? type_oids[i] : UNKNOWNOID,
 					   nulls[i] ? NULL : TextDatumGetCString(texts[i]), are_row_types);
 	}
 	error_context_stack = context.callback.previous;
-	write_arguments(arguments, count, stored_args, stored_types);
-	return count;
+	return write_arguments(arguments, count, stored_args, stored_types);
 }
 
 /*---- Reading stored arguments ----*/
@@ -849,45 +856,38 @@ read_literal(DwBinding *binding, Reading *reading)
 }
 
 /*
- * Finds or adds the reading of an argument as a type, and returns the reading's index.  Each
+ * Finds or adds the reading of an argument as a type.  Returns the number of its parameter.  Each
  * argument has its own list of readings, since an argument has few readings, but a task may have
  * many arguments.
  */
 static int
 find_reading(DwBinding *binding, int number, Oid type, int32 typmod, int location)
 {
-	int		   *newest = &binding->newest[number - 1];
+	Reading   **newest = &binding->newest[number - 1];
 	Reading    *reading;
+	MemoryContext old;
 
 	/* the analysis of a statement with many untyped arguments takes long */
 	CHECK_FOR_INTERRUPTS();
-	for (int i = *newest; i >= 0; i = reading->next)
-	{
-		reading = &binding->readings[i];
+	for (reading = *newest; reading != NULL; reading = reading->next)
 		if (reading->type == type && reading->typmod == typmod)
-			return i;
-	}
+			return reading->parameter;
 
-	if (binding->nreadings == binding->max_readings)
-	{
-		int			max = Max(binding->max_readings * 2, 4);
-
-		binding->readings = binding->readings == NULL ?
-			MemoryContextAlloc(binding->context, max * sizeof(Reading)) :
-			repalloc(binding->readings, max * sizeof(Reading));
-		binding->max_readings = max;
-	}
-	reading = &binding->readings[binding->nreadings];
+	reading = MemoryContextAlloc(binding->context, sizeof(Reading));
 	reading->number = number;
+	reading->parameter = binding->nargs + list_length(binding->readings) + 1;
 	reading->next = *newest;
 	reading->type = type;
 	reading->typmod = typmod;
 	reading->location = location;
 	getTypeInputInfo(type, &reading->input, &reading->io_param);
 	read_literal(binding, reading);
-	*newest = binding->nreadings++;
-	binding->params->numParams = binding->nargs + binding->nreadings;
-	return *newest;
+	old = MemoryContextSwitchTo(binding->context);
+	binding->readings = lappend(binding->readings, reading);
+	MemoryContextSwitchTo(old);
+	*newest = reading;
+	binding->params->numParams = reading->parameter;
+	return reading->parameter;
 }
 
 /*
@@ -906,7 +906,7 @@ coerce_parameter(ParseState *pstate, Param *param, Oid type, int32 typmod, int l
 	ParseCallbackState callback;
 	int32		base_typmod = typmod;
 	Oid			base;
-	int			i;
+	int			number;
 
 	if (param->paramkind != PARAM_EXTERN || param->paramtype != UNKNOWNOID)
 		return NULL;
@@ -914,10 +914,10 @@ coerce_parameter(ParseState *pstate, Param *param, Oid type, int32 typmod, int l
 	typmod = base == INTERVALOID ? base_typmod : -1;
 
 	setup_parser_errposition_callback(&callback, pstate, param->location);
-	i = find_reading(binding, param->paramid, base, typmod, param->location);
+	number = find_reading(binding, param->paramid, base, typmod, param->location);
 	cancel_parser_errposition_callback(&callback);
 
-	set_parameter(param, binding->nargs + i + 1, base, typmod);
+	set_parameter(param, number, base, typmod);
 	if (base == type)
 		return (Node *) param;
 	return coerce_to_domain((Node *) param, base, base_typmod, type,
@@ -936,10 +936,12 @@ void
 dw_args_parser_setup(ParseState *pstate, void *arg)
 {
 	DwBinding  *binding = (DwBinding *) arg;
+	ListCell   *lc;
 
-	for (int i = 0; i < binding->nreadings; i++)
-		binding->newest[binding->readings[i].number - 1] = -1;
-	binding->nreadings = 0;
+	foreach(lc, binding->readings)
+		binding->newest[((Reading *) lfirst(lc))->number - 1] = NULL;
+	list_free_deep(binding->readings);
+	binding->readings = NIL;
 	pstate->p_paramref_hook = bind_parameter;
 	pstate->p_coerce_param_hook = coerce_parameter;
 	pstate->p_ref_hook_state = binding;
@@ -956,7 +958,7 @@ fetch_parameter(ParamListInfo params, int number, bool speculative, ParamExternD
 
 	if (number <= binding->nargs)
 		return &params->params[number - 1];
-	return &binding->readings[number - binding->nargs - 1].value;
+	return &((Reading *) list_nth(binding->readings, number - binding->nargs - 1))->value;
 }
 
 /*---- Bindings ----*/
@@ -982,13 +984,14 @@ read_literals(DwBinding *binding)
 {
 	LiteralContext context = {.sql = binding->sql};
 	ErrorContextCallback callback;
+	ListCell   *lc;
 
 	dw_push_context(&callback, literal_callback, &context);
-	for (int i = 0; i < binding->nreadings; i++)
+	foreach(lc, binding->readings)
 	{
 		CHECK_FOR_INTERRUPTS();
-		context.location = binding->readings[i].location;
-		read_literal(binding, &binding->readings[i]);
+		context.location = ((Reading *) lfirst(lc))->location;
+		read_literal(binding, lfirst(lc));
 	}
 	error_context_stack = callback.previous;
 }
@@ -1002,8 +1005,7 @@ make_binding(int nargs)
 	binding->context = CurrentMemoryContext;
 	binding->nargs = nargs;
 	binding->types = palloc0(nargs * sizeof(Oid));
-	binding->newest = palloc(nargs * sizeof(int));
-	memset(binding->newest, -1, nargs * sizeof(int));
+	binding->newest = palloc0(nargs * sizeof(Reading *));
 	return binding;
 }
 
@@ -1034,8 +1036,8 @@ dw_args_bind(DwBinding *binding, ParamListInfo params)
 	binding->params = params;
 	binding->run_context = CurrentMemoryContext;
 	params->parserSetupArg = params->paramFetchArg = binding;
-	params->numParams = binding->nargs + binding->nreadings;
-	if (binding->nreadings > 0)
+	params->numParams = binding->nargs + list_length(binding->readings);
+	if (binding->readings != NIL)
 		read_literals(binding);
 }
 
@@ -1058,33 +1060,12 @@ dw_args_types(ParamListInfo params, int *nargs)
 
 /*---- Parameter lists ----*/
 
-/*
- * Splits the arrays of a task's row into elements, and returns the number of arguments.  Copies the
- * array of texts, since the resulting texts point into the array.
- */
+/* Splits the arrays of a task's row like split_arrays().  Copies the texts. */
 static int
-read_arrays(Datum args, Datum types, bool types_null,
-			Datum **texts, bool **nulls, Datum **type_oids, bool **untyped)
+read_arrays(Datum args, Datum types, bool types_null, Datum **texts, bool **nulls, Oid **type_oids)
 {
-	int			count;
-	int			type_count;
-
-	deconstruct_array(DatumGetArrayTypePCopy(args), TEXTOID, -1, false,
-					  TYPALIGN_INT, texts, nulls, &count);
-	if (types_null)
-	{
-		*type_oids = NULL;
-		return count;
-	}
-
-	deconstruct_array(DatumGetArrayTypeP(types), REGTYPEOID, sizeof(Oid),
-					  true, TYPALIGN_INT, type_oids, untyped, &type_count);
-	if (type_count != count)
-		ereport(ERROR,
-				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
-				 errmsg("number of arguments (%d) does not match number of argument types (%d)",
-						count, type_count)));
-	return count;
+	return split_arrays(DatumGetArrayTypePCopy(args),
+						types_null ? NULL : DatumGetArrayTypeP(types), true, texts, nulls, type_oids);
 }
 
 /* Returns true if one argument in the columns args and arg_types is untyped and not null. */
@@ -1092,13 +1073,12 @@ bool
 dw_args_any_untyped(Datum args, bool args_null, Datum types, bool types_null)
 {
 	Datum	   *texts;
-	Datum	   *type_oids;
+	Oid		   *type_oids;
 	bool	   *nulls;
-	bool	   *untyped;
-	int			count = args_null ? 0 : read_arrays(args, types, types_null, &texts, &nulls, &type_oids, &untyped);
+	int			count = args_null ? 0 : read_arrays(args, types, types_null, &texts, &nulls, &type_oids);
 
 	for (int i = 0; i < count; i++)
-		if (!nulls[i] && (types_null || untyped[i] || !OidIsValid(DatumGetObjectId(type_oids[i]))))
+		if (!nulls[i] && !OidIsValid(type_oids[i]))
 			return true;
 	return false;
 }
@@ -1166,15 +1146,14 @@ dw_args_params(const char *sql, Datum args, bool args_null, Datum types, bool ty
 	ArgumentContext context;
 	DwBinding  *binding;
 	Datum	   *texts;
-	Datum	   *type_oids;
+	Oid		   *type_oids;
 	bool	   *nulls;
-	bool	   *untyped;
 	int			nest_level = 0;
 	int			count;
 
 	if (args_null)
 		return NULL;
-	count = read_arrays(args, types, types_null, &texts, &nulls, &type_oids, &untyped);
+	count = read_arrays(args, types, types_null, &texts, &nulls, &type_oids);
 	if (count == 0)
 		return NULL;
 
@@ -1182,15 +1161,10 @@ dw_args_params(const char *sql, Datum args, bool args_null, Datum types, bool ty
 	push_argument_context(&context, sql);
 	for (int i = 0; i < count; i++)
 	{
-		Oid			type = InvalidOid;
-
 		CHECK_FOR_INTERRUPTS();
 		context.number = i + 1;
-		/* plain SQL may have stored the type "unknown", which means untyped */
-		if (type_oids != NULL && !untyped[i] && DatumGetObjectId(type_oids[i]) != UNKNOWNOID)
-			type = DatumGetObjectId(type_oids[i]);
-		set_argument(binding, i, type, (Datum) 0, nulls[i]);
-		if (OidIsValid(type))
+		set_argument(binding, i, type_oids[i], (Datum) 0, nulls[i]);
+		if (OidIsValid(type_oids[i]))
 			read_argument(&binding->params->params[i], texts[i], &nest_level);
 		else if (!nulls[i])
 			binding->params->params[i].value = CStringGetDatum(TextDatumGetCString(texts[i]));
