@@ -376,17 +376,10 @@ run_once(DwOpenQuery *query, const SPIExecuteOptions *options)
 static void
 query_callback(void *arg)
 {
-	const char *sql = arg;
-	int			position = geterrposition();
-
-	if (position > 0)
-	{
-		errposition(0);
-		internalerrposition(position);
-		internalerrquery(sql);
-	}
+	if (geterrposition() > 0)
+		dw_position_callback(arg);
 	else
-		errcontext("SQL statement \"%s\"", sql);
+		errcontext("SQL statement \"%s\"", (const char *) arg);
 }
 
 /* Returns true if a run by the plan's source would now do the same as the query. */

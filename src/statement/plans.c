@@ -299,18 +299,6 @@ has_moment(const char *sql)
 	return result;
 }
 
-/*
- * Error context callback: shows the position of a syntax error in the task's SQL, as an internal
- * query, as SPI does.  arg is the SQL.
- */
-static void
-syntax_callback(void *arg)
-{
-	internalerrposition(geterrposition());
-	internalerrquery((const char *) arg);
-	errposition(0);
-}
-
 /* Returns true if the text is a single query or change of data, and has the same meaning later. */
 static bool
 can_be_kept(const char *sql)
@@ -319,7 +307,7 @@ can_be_kept(const char *sql)
 	List	   *statements;
 	Node	   *stmt;
 
-	dw_push_context(&callback, syntax_callback, sql);
+	dw_push_context(&callback, dw_position_callback, sql);
 	statements = raw_parser(sql, RAW_PARSE_DEFAULT);
 	error_context_stack = callback.previous;
 	if (list_length(statements) != 1)
@@ -553,7 +541,7 @@ run_without_constants(const char *sql, const SPIExecuteOptions *options, int *re
 	KeptPlan   *plan;
 	Key			key;
 
-	dw_push_context(&callback, syntax_callback, sql);
+	dw_push_context(&callback, dw_position_callback, sql);
 	found = dw_constants_take(sql, &constants);
 	error_context_stack = callback.previous;
 	if (!found)

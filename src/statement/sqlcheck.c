@@ -664,21 +664,25 @@ dw_check_sql_autonomous(const text *text, int nargs)
 /*---- Errors that point into the SQL text of a task ----*/
 
 /*
- * Error context callback; arg is a DwSqlText.  Error positions point into the task's text, not into
- * the statement of the client, so they are reported as positions in an internal query.
+ * Error context callback; arg is the SQL of a task.  The error's position points into this SQL, not
+ * into the statement of the client, so it is reported as a position in an internal query.
  */
+void
+dw_position_callback(void *arg)
+{
+	internalerrposition(geterrposition());
+	internalerrquery((const char *) arg);
+	errposition(0);
+}
+
+/* Error context callback; arg is a DwSqlText. */
 void
 dw_sql_text_callback(void *arg)
 {
 	const DwSqlText *text = (const DwSqlText *) arg;
-	int			position = geterrposition();
 
-	if (position > 0)
-	{
-		errposition(0);
-		internalerrposition(position);
-		internalerrquery(text->sql);
-	}
+	if (geterrposition() > 0)
+		dw_position_callback(unconstify(char *, text->sql));
 	if (text->option != NULL)
 		errcontext("%s of a delayed task", text->option);
 	else

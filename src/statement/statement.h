@@ -211,6 +211,7 @@ dw_is_word_char(char c)
 		c == '_' || c == '$' || IS_HIGHBIT_SET(c);
 }
 
+extern void dw_position_callback(void *sql);
 extern void dw_sql_text_callback(void *text);
 extern int	dw_sql_text_errposition(const char *sql, int location);
 
