@@ -10,10 +10,8 @@
  * enters it only for types whose text depends on settings.  A transaction (or subtransaction) must
  * be open: after an error its abort ends the nest level.
  *
- * An untyped argument has the type unknown for the parser.  A "reading" is $n coerced to one type.
- * Each reading becomes another parameter, with a number after the arguments.  The input function of
- * the type reads the parameter's value from the literal.  A kept plan contains these parameters,
- * but their values are read again for each run.
+ * A "reading" is an untyped $n coerced to one type: another parameter, with a number after the
+ * arguments.  A kept plan contains these parameters, but their values are read again for each run.
  *
  * A "stranger" is a role that lacks the rights of the task's owner.  Its code, such as the CHECK of
  * its domain, never runs with the owner's rights (see stranger()).
@@ -128,10 +126,7 @@ push_argument_context(ArgumentContext *context, const char *sql)
 	dw_push_context(&context->callback, argument_callback, context);
 }
 
-/*
- * Puts the fixed settings into force, unless *nest_level shows that they already are.  *nest_level
- * is initially 0.
- */
+/* Puts the fixed settings into force, unless *nest_level, initially 0, shows that they are. */
 static void
 enter_fixed_settings(int *nest_level)
 {
@@ -235,10 +230,7 @@ check_type(Oid type)
 
 /*---- Writing arguments as text ----*/
 
-/*
- * Looks up the output function for values of a type.  The function's state is in the memory
- * context.  Raises an error for a type whose values cannot be stored as text.
- */
+/* Looks up the type's output function.  Raises an error if values cannot be stored as text. */
 void
 dw_writer_init(DwWriter *writer, Oid type, MemoryContext context)
 {
@@ -285,10 +277,8 @@ write_other(const DwArgument *argument, int *nest_level)
 }
 
 /*
- * Writes one argument that is not NULL as a text datum.
- *
- * Some types in input_is_fixed() have an output function that depends on settings (bytea, floating
- * point, dates and times).  Values of these types are written here without the output function.
+ * Writes one argument that is not NULL as a text datum.  Some types in input_is_fixed() have
+ * an output function that depends on settings.  Their values are written here without it.
  */
 static Datum
 write_argument(const DwArgument *argument, int *nest_level)
@@ -371,10 +361,7 @@ fetch_from_array(ArrayType *array, DwArgument **result)
 	return count;
 }
 
-/*
- * Takes the arguments of a VARIADIC "any" function, from number "first" (counted from
- * 0) on.  Returns their number.
- */
+/* Takes the arguments for dw_args_collect().  Returns their number. */
 static int
 fetch_arguments(FunctionCallInfo fcinfo, int first, DwArgument **result)
 {
@@ -418,9 +405,8 @@ dw_argument_text(const DwArgument *argument)
 }
 
 /*
- * Returns the text[] that is stored for the arguments, in the current memory context.  NULLs become
- * NULL elements.  Raises an error for a type whose values cannot be stored as text, even if the
- * value is NULL.  Errors name the argument.
+ * Returns the text[] that is stored for the arguments.  Raises an error, which names the argument,
+ * for a type whose values cannot be stored as text, even if the value is NULL.
  */
 Datum
 dw_args_texts(const DwArgument *arguments, int count)
@@ -451,10 +437,7 @@ dw_args_texts(const DwArgument *arguments, int count)
 											  TEXTOID, -1, false, TYPALIGN_INT));
 }
 
-/*
- * Makes the columns args and arg_types of a task's row, unless there are no arguments.  Returns
- * their number.
- */
+/* Makes the columns args and arg_types of a task's row, if there are arguments. */
 static int
 write_arguments(const DwArgument *arguments, int count, Datum *args, Datum *types)
 {
@@ -479,9 +462,6 @@ write_arguments(const DwArgument *arguments, int count, Datum *args, Datum *type
  * 0, sets *args to the text[] for a task's row, in which a NULL element is a NULL argument, and
  * *types to a regtype[] of the same length.  An untyped literal has the type InvalidOid (printed as
  * -), and its text is stored unchanged.
- *
- * Raises an error for a type whose values cannot be stored as text, and for more than DW_MAX_ARGS
- * elements of a VARIADIC array.
  */
 int
 dw_args_collect(FunctionCallInfo fcinfo, int first, Datum *args, Datum *types)
@@ -496,7 +476,7 @@ dw_args_collect(FunctionCallInfo fcinfo, int first, Datum *args, Datum *types)
 
 static Oid	stranger(Oid type);
 
-/* Returns a stranger for one of the column types of a row type, see stranger(). */
+/* Does the same for the column types of a row type. */
 static Oid
 stranger_in_columns(Oid type)
 {
@@ -550,10 +530,7 @@ stranger(Oid type)
 	}
 }
 
-/*
- * Greater than 0 while code of a stranger's type runs in this process: the number of nested calls of
- * read_as(), since the code that read_as() runs may call read_as() again
- */
+/* Number of nested calls of read_as(): greater than 0 while code of a stranger's type runs here. */
 int			dw_reading_as = 0;
 
 /*
@@ -634,11 +611,9 @@ split_arrays(ArrayType *args, ArrayType *types, bool is_row, Datum **texts, bool
 }
 
 /*
- * Makes an argument from a type and a text (NULL: a NULL argument).  Reads the text under the
- * session's settings, like a literal.  Raises an error if the type does not exist or cannot be
- * stored, or if its input function refuses the text.  Does not check the text of an untyped
- * argument.  is_row_type: the type comes from a task's row, and not from the caller.  Then a
- * stranger's code runs with the stranger's rights.
+ * Makes an argument from a type and a text (NULL: a NULL argument).  Reads the text, unless it is
+ * untyped, under the session's settings, like a literal.  is_row_type: the type comes from a task's
+ * row, and not from the caller.  Then a stranger's code runs with the stranger's rights.
  */
 static void
 parse_argument(DwArgument *argument, Oid type, char *string, bool is_row_type)
@@ -833,10 +808,7 @@ bind_parameter(ParseState *pstate, ParamRef *ref)
 	return (Node *) param;
 }
 
-/*
- * Sets the value of a reading for the current run: the input function of the reading's type reads
- * the untyped argument.
- */
+/* Sets the value of a reading for the current run. */
 static void
 read_literal(DwBinding *binding, Reading *reading)
 {
@@ -856,9 +828,8 @@ read_literal(DwBinding *binding, Reading *reading)
 }
 
 /*
- * Finds or adds the reading of an argument as a type.  Returns the number of its parameter.  Each
- * argument has its own list of readings, since an argument has few readings, but a task may have
- * many arguments.
+ * Finds or adds the reading of an argument as a type.  Returns the number of its parameter.  Looks
+ * only at readings of the argument, since a task may have many arguments.
  */
 static int
 find_reading(DwBinding *binding, int number, Oid type, int32 typmod, int location)
@@ -926,11 +897,9 @@ coerce_parameter(ParseState *pstate, Param *param, Oid type, int32 typmod, int l
 }
 
 /*
- * Parser setup: installs the hooks for the arguments.  arg is a DwBinding.
- *
- * Each parse analysis makes new readings, since the type of an occurrence may have changed.  Each
- * statement of a task is analyzed separately, so this function loops over the readings only, not
- * over all arguments.
+ * Parser setup: installs the hooks for the arguments.  arg is a DwBinding.  Each analysis makes new
+ * readings, since the type of an occurrence may have changed.  Each statement is analyzed
+ * separately, so this function loops over the readings only, not over all arguments.
  */
 void
 dw_args_parser_setup(ParseState *pstate, void *arg)
@@ -947,10 +916,7 @@ dw_args_parser_setup(ParseState *pstate, void *arg)
 	pstate->p_ref_hook_state = binding;
 }
 
-/*
- * paramFetch hook: returns the value of the parameter with this number, which is an argument or a
- * reading.
- */
+/* paramFetch hook: returns the value of an argument or a reading. */
 static ParamExternData *
 fetch_parameter(ParamListInfo params, int number, bool speculative, ParamExternData *workspace)
 {
@@ -963,10 +929,7 @@ fetch_parameter(ParamListInfo params, int number, bool speculative, ParamExternD
 
 /*---- Bindings ----*/
 
-/*
- * Error context callback: if an error concerns an untyped argument, adds the position of the
- * argument in the SQL, as the parser does for a literal.
- */
+/* Error context callback: adds an untyped argument's position, as the parser does for a literal. */
 static void
 literal_callback(void *arg)
 {
@@ -1010,9 +973,8 @@ make_binding(int nargs)
 }
 
 /*
- * Makes the binding for a kept plan of the text sql.  The plan's arguments have the number and
- * types of params.  The caller passes the binding as argument to the plan's parser setup.  The
- * binding is in the current memory context.  This context and sql must live as long as the plan.
+ * Makes the binding for a kept plan of the text sql, for arguments with the number and types of
+ * params.  The current memory context and sql must live as long as the plan.
  */
 DwBinding *
 dw_args_binding(ParamListInfo params, const char *sql)
@@ -1041,10 +1003,7 @@ dw_args_bind(DwBinding *binding, ParamListInfo params)
 		read_literals(binding);
 }
 
-/*
- * Returns the types of the arguments (InvalidOid for untyped arguments), and sets *nargs to their
- * number.  For NULL params, returns NULL and sets *nargs to 0.
- */
+/* Returns the types of the arguments (InvalidOid: untyped) and their number; params may be NULL. */
 const Oid *
 dw_args_types(ParamListInfo params, int *nargs)
 {
@@ -1083,10 +1042,7 @@ dw_args_any_untyped(Datum args, bool args_null, Datum types, bool types_null)
 	return false;
 }
 
-/*
- * Sets the argument with the index i, whose value may be set later.  An invalid type means untyped.
- * Then the parse analysis adds readings, whose values a hook returns.
- */
+/* Sets an argument, whose value may be set later.  InvalidOid: it is untyped. */
 static void
 set_argument(DwBinding *binding, int i, Oid type, Datum value, bool isnull)
 {
@@ -1175,10 +1131,7 @@ dw_args_params(const char *sql, Datum args, bool args_null, Datum types, bool ty
 	return binding->params;
 }
 
-/*
- * Analyzes and rewrites a statement of a task; params are the task's arguments, as
- * dw_args_params() returns them.
- */
+/* Analyzes and rewrites a statement of a task with the arguments of dw_args_params(). */
 List *
 dw_args_analyze(RawStmt *raw, const char *sql, ParamListInfo params)
 {

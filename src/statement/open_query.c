@@ -59,7 +59,7 @@ static struct
 	ExecutorFinish_hook_type finish;
 }			our_hooks;
 
-/* Called by the postmaster before delay_wheel sets its hooks that watch queries. */
+/* Called by the postmaster before delay_wheel sets its hooks that watch queries ... */
 void
 dw_open_queries_hooks_begin(void)
 {
@@ -67,7 +67,7 @@ dw_open_queries_hooks_begin(void)
 		ExecutorFinish_hook != NULL;
 }
 
-/* Called by the postmaster after delay_wheel has set these hooks. */
+/* ... and after it has set them. */
 void
 dw_open_queries_hooks_end(void)
 {
@@ -87,10 +87,7 @@ others_watch_queries(void)
 
 /*---- Queries that can stay open ----*/
 
-/*
- * For check_functions_in_node().  Returns true for a function in SQL, or in C of another extension,
- * that is not immutable.
- */
+/* For check_functions_in_node().  True if not immutable, and in SQL or another extension's C. */
 static bool
 may_keep_state(Oid function, void *arg)
 {
@@ -242,10 +239,7 @@ open_query(DwOpenPlace *place, CachedPlanSource *source, CachedPlan *plan,
 	return query;
 }
 
-/*
- * Opens a query for the plan, if the plan is generic and can begin again.  Otherwise returns NULL,
- * and notes in *place that the plan cannot begin again.
- */
+/* Opens a query if the plan is generic and can begin again.  Otherwise notes that it cannot. */
 static DwOpenQuery *
 try_to_open(DwOpenPlace *place, CachedPlanSource *source, const SPIExecuteOptions *options)
 {
@@ -390,9 +384,8 @@ is_valid(const DwOpenQuery *query)
 }
 
 /*
- * Runs a task's SQL by the query that is open for its plan, or opens a query.  Called inside
- * SPI_connect(), like SPI_execute_plan_extended().  Returns false, without running anything, if the
- * plan has no query that can stay open.  Sets *result to a result code of SPI.
+ * Runs a task's SQL by the query that is open for its plan, or opens a query.  Like
+ * SPI_execute_plan_extended(), but returns false if the plan has no query that can stay open.
  */
 bool
 dw_open_query_run(DwOpenPlace *place, SPIPlanPtr spi, const SPIExecuteOptions *options, int *result)

@@ -5,8 +5,7 @@
  *
  * Run by executors, and without kept plans by sessions that run a task at once.
  *
- * A text that comes again is run by a saved SPI plan, like a client's prepared statement: the first
- * runs with arguments are planned for their values, later runs may use a generic plan.  If the
+ * A text that comes again is run by a saved SPI plan, like a client's prepared statement.  If the
  * constants can be taken out of a text (constants.c), the text without constants is looked up.  Its
  * plan is generic from the first run on.  README.md describes which texts have plans, and when
  * plans are forgotten: a task's SQL must mean the same as if it were parsed at the time of the run.
@@ -145,9 +144,8 @@ forget_plan(KeptPlan *plan)
 }
 
 /*
- * Forgets all plans if a catalog has changed, or the settings were read again.  Also forgets the
- * hashes of texts that came once, so that no plan is made while such changes come more often than
- * texts come again.
+ * Forgets all plans if a catalog has changed, or the settings were read again, and the hashes of
+ * texts: no plan is made while such changes come more often than texts come again.
  */
 static void
 forget_outdated(void)
@@ -238,9 +236,8 @@ measure(KeptPlan *plan)
 }
 
 /*
- * Measures the first entry of the list, which was just made or used.  Frees the entry's plan if the
- * plan is too large.  Forgets entries at the end of the list while all entries together take too
- * much memory.
+ * Measures the first entry of the list, and frees its plan if it is too large.  Forgets the last
+ * entries while all entries together take too much memory.
  */
 static void
 settle_plan(KeptPlan *plan)
@@ -467,9 +464,8 @@ add_plan(const Key *key, ParamListInfo params)
 }
 
 /*
- * Returns the entry for a text, bound to these arguments.  Adds the entry if the text came once
- * before, and replaces the entry if it is too old.  Returns NULL if the text came for the first
- * time, or if the entry of another text has the same hash.
+ * Returns the entry for a text, bound to these arguments.  Adds the entry if the text came before,
+ * and replaces an old one.  Returns NULL for a new text, or if another text has the same hash.
  */
 static KeptPlan *
 find_plan(const Key *key, ParamListInfo params)
@@ -527,10 +523,7 @@ constants_callback(void *arg)
 	internalerrquery(constants->original);
 }
 
-/*
- * Runs a text by the plan for the text without its constants.  Returns false if no such plan
- * exists.
- */
+/* Runs a text by the plan for the text without its constants.  Returns false if there is none. */
 static bool
 run_without_constants(const char *sql, const SPIExecuteOptions *options, int *result)
 {
@@ -555,8 +548,8 @@ run_without_constants(const char *sql, const SPIExecuteOptions *options, int *re
 }
 
 /*
- * Runs a task's SQL by a kept plan, or makes a plan if the text came before.  Sets *result to SPI's
- * result.  Returns false if nothing was run: the caller then runs the text without a kept plan.
+ * Runs a task's SQL by a kept plan, or makes a plan if the text came before.  Returns false if
+ * nothing was run.
  *
  * Only for executors, inside SPI_connect(), at the beginning of a task: the session's settings must
  * be unchanged, except settings that are part of the key, and settings without effect on plans (see
@@ -628,10 +621,7 @@ tag_of(int code)
 	return code < (int) lengthof(tags) ? tags[code] : CMDTAG_UNKNOWN;
 }
 
-/*
- * Ends a call of SPI, and returns the result of the last statement.  Raises an error for a negative
- * result, by which SPI reports some refused statements.
- */
+/* Ends a call of SPI.  Raises an error for a result by which SPI reports a refused statement. */
 static DwSpiResult
 end(int result, DwFirstRow *row)
 {
