@@ -5,8 +5,7 @@
  *
  * Run by the process that ends the task, in the transaction that has deleted the task's row (the
  * claim): mostly an executor, otherwise a session that cancels, runs or puts back a task, or the
- * sweeper.  So this work is committed together with the task's own work, or with the record of its
- * failure, or not at all.
+ * sweeper.
  *
  * After an attempt without success, the task fails or is put back, as a new row with the same id
  * and a later due time.  After this transaction, other processes see a task that was rescheduled (C0 to
@@ -27,11 +26,8 @@
 #define LOST_LOG_US		USECS_PER_SEC
 
 /*
- * Performs all effects of the end of a task or of an attempt: ends the period in which the key is
- * unique, and calls wings (history, notification, follow-up, next run).
- *
- * To be called once for each end, in the transaction that has deleted the row, as one
- * of its last actions.  An error undoes this transaction.
+ * Performs all effects of the end of a task or of an attempt.  To be called once for each end, in
+ * the transaction that has deleted the row, as one of its last actions.
  */
 void
 dw_conclude(const DwEnded *ended)
@@ -141,10 +137,7 @@ dw_attempt_fail(const DwClaim *claim, int attempts, TimestampTz started, const E
 					dw_error_message(error))));
 }
 
-/*
- * Returns true if the task holds back later tasks of its group until it is tried again.  Returns
- * false if delay_run_due() runs the task, since delay_run_due() obeys only due times.
- */
+/* Returns true if the task holds back later tasks of its group; delay_run_due() ignores this. */
 static bool
 holds_group_back(const DwClaim *claim)
 {
@@ -153,10 +146,7 @@ holds_group_back(const DwClaim *claim)
 	return dw_queue_holds_groups(claim->key.queue);
 }
 
-/*
- * Inserts the row of a claimed task again, to be run at again_at.  A task that holds its group back
- * keeps its due time, and so its place in the group.
- */
+/* Inserts the row of a claimed task again.  A task that holds its group back keeps its place. */
 static void
 put_back(DwClaim *claim, TimestampTz again_at)
 {
@@ -243,9 +233,8 @@ dw_attempt_retry(DwClaim *claim, TimestampTz due, int failed, TimestampTz starte
 }
 
 /*
- * Puts back a claimed task that has lost its connection to another node.  lost: how often this task
- * has lost a connection.  The run does not count as an attempt.  Many tasks may lose connections at
- * once, so each process logs at most one such error in LOST_LOG_US.
+ * Puts back a claimed task that has lost a connection to another node for the lost-th time.  Many
+ * tasks may lose connections at once, so each process logs at most one such error in LOST_LOG_US.
  */
 void
 dw_attempt_lost(DwClaim *claim, TimestampTz due, int64 lost, TimestampTz started,

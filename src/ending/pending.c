@@ -4,11 +4,9 @@
  *	  Taking the row of a pending task, and burying older tasks of its key.
  *
  * Run by sessions that cancel, reschedule or run a task, and by executors that claim a task with a
- * key.  To take a task means to delete its row in the session's transaction.  The caller decides
- * whether the task has ended, and then concludes the task.  When a task with a key is taken or
- * claimed, older tasks of the key are superseded.  To bury a superseded task means to delete its
- * row and to record it as failed.  To move or change a task means to take it and insert its row
- * again.
+ * key.  To take a task means to delete its row in the session's transaction; the caller concludes
+ * the task if it has ended.  To bury a superseded task means to delete its row and to record it as
+ * failed.  To move or change a task means to take it and insert its row again.
  *
  *-------------------------------------------------------------------------
  */

@@ -3,8 +3,7 @@
  * group_order.c
  *	  Executors check that their task comes first in an ordered group.
  *
- * Run by executors, before they claim a task of a queue that has group_order.  ending/group_first.c
- * finds the first task.
+ * Run by executors, before they claim a task of a queue that has group_order.
  *
  *-------------------------------------------------------------------------
  */
@@ -49,9 +48,9 @@ put_back_first(DwDatabase *db, const DwExecutor *me, TimestampTz until)
 }
 
 /*
- * Returns true if the executor may claim its current task, by the order of the group.  This
- * function may have exchanged the current task for another task of the group and lane.  Returns
- * false if the task was put back, and the group is held.  Takes the ready lock.
+ * Returns true if the executor may claim its current task, perhaps exchanged for another task of the
+ * group and lane.  Returns false if the task was put back, and the group is held.  Takes the ready
+ * lock.
  */
 bool
 dw_group_order_keeps(DwDatabase *db, DwExecutor *me)

@@ -3,9 +3,7 @@
  * settle.c
  *	  Settling a run: recording its outcome, or putting its task back.
  *
- * Run by executors, for all kinds of tasks: alone, in a batch, or with a mode.  An executor settles
- * a run with dw_settle() in the transaction that has deleted the task's row (the claim).  The commit
- * counts the outcome (session.c).
+ * Run by executors, for all kinds of tasks: alone, in a batch, or with a mode.
  *
  *-------------------------------------------------------------------------
  */
@@ -87,9 +85,8 @@ explain_stop(DwDatabase *db, DwExecutor *me, ErrorData *error)
 }
 
 /*
- * Returns the time of the next run of a task that has lost its connection to another node; DW_NEVER
- * if it is not run again.  Sets *lost to the number of lost connections.  Such a run is no attempt,
- * so retry_on does not apply, but give_up_on does.
+ * Returns the time of the next run of a task that has lost its connection to another node (for the
+ * *lost-th time), or DW_NEVER.  Such a run is no attempt: give_up_on applies, but not retry_on.
  */
 static TimestampTz
 next_connection(const DwRun *run, const DwClaim *claim, const DwRetry *retry, int64 *lost)
@@ -158,9 +155,8 @@ settle_failed_run(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)
 }
 
 /*
- * Settles a run without an error that has called delay_snooze(): puts the task back.  The task
- * counts as cancelled if a newer task of its key takes its place, or if a session wants to stop it.
- * No session can stop a task of a batch.
+ * Puts a task that has called delay_snooze() back.  It counts as cancelled if a newer task of its
+ * key takes its place, or if a session wants to stop it.  No session can stop a task of a batch.
  */
 static void
 settle_snoozed_run(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)
@@ -182,8 +178,7 @@ settle_snoozed_run(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)
 /*
  * Records the outcome of a run, in the transaction that has deleted the task's row.  If the task is
  * put back, sets run->outcome to DW_RETRIED after a failure, or to DW_NOT_ENDED after
- * delay_snooze().  After an error, the caller may claim the task and settle the run again in
- * another transaction.
+ * delay_snooze().
  */
 void
 dw_settle(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)

@@ -9,8 +9,8 @@
  * of type unknown, which args.c reads as the type that its position requires.
  *
  * Texts of one form mostly come one after the other, so a text with the form of the last text is
- * not given to the lexer: its parts between the constants are equal, byte by byte, and each constant
- * is plain (only digits, or a string without quotes and backslashes) and has the same type.
+ * not given to the lexer: its parts between the constants are equal, byte by byte, and each
+ * constant is plain (only digits, or a string without quotes and backslashes), of the same type.
  *
  *-------------------------------------------------------------------------
  */
