@@ -363,9 +363,8 @@ is_kept_unseen(Relation rel, const ItemPointerData *tid)
  * false if the row has changed since the snapshot, so that the caller must look again.  Sets
  * *result to DW_CLAIMED, DW_CLAIM_LOCKED or DW_CLAIM_UNSEEN, or leaves *result unchanged.
  *
- * DW_CLAIM_UNSEEN means that the snapshot stays, but lacks changes that the task must see: the work
- * of a transaction that kept the task, or a change of queues, pauses or marks after "control" was
- * read (before the snapshot).  Then the deletion must be undone.
+ * DW_CLAIM_UNSEEN means that the snapshot stays, but lacks changes that the task must see, see "One
+ * snapshot" in README.md ("control" was read before the snapshot).
  */
 static bool
 delete_claimed_row(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *entry,

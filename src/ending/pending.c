@@ -62,10 +62,9 @@ bury_older(Relation rel, List *rows, int64 id)
  * Called by an executor after the deletion of a row with a key.  Returns false if a newer task
  * supersedes the task.  Otherwise buries the older tasks of its key.
  *
- * The caller took the key's lock before the deletion, and still has the lock.  After the lock is
- * released, sessions that schedule the key see the task as running, so this function must decide
- * earlier.  Meanwhile no older task of the key can be put back for a retry, since a retry also
- * needs the lock, see dw_key_retry_allowed().
+ * The caller has had the key's lock since before the deletion: later, sessions that schedule the key
+ * see the task as running.  Meanwhile no older task of the key can be put back for a retry, which
+ * needs the lock, too.
  */
 bool
 dw_key_claimed(Relation rel, HeapTuple tuple)

@@ -293,8 +293,7 @@ dw_session_commit_transaction(void)
  * CONCURRENTLY, some forms of ALTER TABLE), an older snapshot sees no row in the table, as if the
  * task were gone.
  *
- * The transaction is an implicit block.  Outside of a block, other extensions treat each statement
- * as a whole transaction, and commit its changes on other nodes at once.
+ * It is an implicit block: outside of a block Citus would commit each statement on other nodes.
  */
 void
 dw_claim_begin_transaction(bool settle)

@@ -28,27 +28,19 @@ refusal(const DwClaim *claim)
 bool
 dw_is_to_be_run(DwRun *run, const DwClaim *claim)
 {
+	static const DwOutcome outcomes[] = {
+		[DW_DROP] = DW_CANCELLED,
+		[DW_PUT_BACK] = DW_NOT_ENDED,
+		[DW_REFUSE] = DW_FAILED,
+		[DW_SKIP] = DW_SKIPPED
+	};
+
 	run->was_run = false;
-	run->error = NULL;
+	run->error = claim->verdict == DW_REFUSE ? refusal(claim) : NULL;
 	run->attempts = claim->key.attempts;
-	switch (claim->verdict)
-	{
-		case DW_RUN:
-			return true;
-		case DW_DROP:
-			run->outcome = DW_CANCELLED;
-			break;
-		case DW_PUT_BACK:
-			run->outcome = DW_NOT_ENDED;
-			break;
-		case DW_REFUSE:
-			run->outcome = DW_FAILED;
-			run->error = refusal(claim);
-			break;
-		case DW_SKIP:
-			run->outcome = DW_SKIPPED;
-			break;
-	}
+	if (claim->verdict == DW_RUN)
+		return true;
+	run->outcome = outcomes[claim->verdict];
 	return false;
 }
 
@@ -183,29 +175,15 @@ settle_snoozed_run(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)
 void
 dw_settle(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)
 {
-	switch (run->outcome)
-	{
-		case DW_DONE:
-			if (run->result.again_at != 0)
-				settle_snoozed_run(db, me, run, claim);
-			else
-				conclude(run, claim);
-			break;
-		case DW_SKIPPED:
-		case DW_CANCELLED:
-			conclude(run, claim);
-			break;
-		case DW_FAILED:
-		case DW_RETRIED:
-			if (run->was_run)
-				settle_failed_run(db, me, run, claim);
-			else
-				dw_attempt_fail(claim, run->attempts, 0, run->error);
-			break;
-		case DW_NOT_ENDED:
-			Assert(false);
-			break;
-	}
+	Assert(run->outcome != DW_NOT_ENDED);
+	if (run->outcome == DW_DONE && run->result.again_at != 0)
+		settle_snoozed_run(db, me, run, claim);
+	else if (run->outcome != DW_FAILED && run->outcome != DW_RETRIED)
+		conclude(run, claim);
+	else if (run->was_run)
+		settle_failed_run(db, me, run, claim);
+	else
+		dw_attempt_fail(claim, run->attempts, 0, run->error);
 }
 
 /*

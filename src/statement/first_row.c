@@ -111,11 +111,8 @@ startup(DestReceiver *self, int operation, TupleDesc typeinfo)
 void
 dw_first_row_init(DwFirstRow *row, int limit)
 {
-	memset(row, 0, sizeof(DwFirstRow));
-	row->pub = *None_Receiver;
+	*row = (DwFirstRow) {.pub = *None_Receiver, .limit = limit, .context = CurrentMemoryContext};
 	row->pub.mydest = DestTuplestore;
-	row->limit = limit;
-	row->context = CurrentMemoryContext;
 	if (limit > 0)
 	{
 		row->pub.receiveSlot = keep_if_first;

@@ -323,28 +323,17 @@ begin_again(DwOpenQuery *query)
 	pgstat_report_query_id(query->desc->plannedstmt->queryId, false);
 }
 
-/* Returns SPI's result code for the query. */
-static int
-spi_code(CmdType operation)
-{
-	switch (operation)
-	{
-		case CMD_INSERT:
-			return SPI_OK_INSERT;
-		case CMD_UPDATE:
-			return SPI_OK_UPDATE;
-		case CMD_DELETE:
-			return SPI_OK_DELETE;
-		default:
-			return SPI_OK_SELECT;
-	}
-}
-
 /* Runs the query with the active snapshot.  Returns a result code of SPI. */
 static int
 run_once(DwOpenQuery *query, const SPIExecuteOptions *options)
 {
-	int			result = spi_code(query->desc->operation);
+	static const int codes[] = {
+		[CMD_SELECT] = SPI_OK_SELECT,
+		[CMD_UPDATE] = SPI_OK_UPDATE,
+		[CMD_INSERT] = SPI_OK_INSERT,
+		[CMD_DELETE] = SPI_OK_DELETE
+	};
+	int			result = codes[query->desc->operation];
 	const ModifyTableState *change = change_of(query);
 
 	query->runs = true;

@@ -10,17 +10,10 @@
 
 #include "postgres.h"
 
-#include "access/htup.h"
-#include "access/tupdesc.h"
 #include "executor/spi.h"
-#include "fmgr.h"
-#include "nodes/params.h"
 #include "parser/parse_node.h"
 #include "parser/parser.h"
 #include "parser/scanner.h"
-#include "tcop/cmdtag.h"
-#include "tcop/dest.h"
-#include "utils/array.h"
 #include "utils/guc.h"
 #include "utils/jsonb.h"
 
