@@ -14,6 +14,7 @@ __attribute__((weak)) volatile int InterruptPending;
 __attribute__((weak)) int MyProcPid;
 __attribute__((weak)) int PostmasterPid;
 __attribute__((weak)) int max_worker_processes;
+__attribute__((weak)) char process_shmem_requests_in_progress;
 __attribute__((weak)) void *dw_executors;
 __attribute__((weak)) void *dw_shared;
 __attribute__((weak)) void *dw_this_executor;
@@ -24,6 +25,7 @@ UNREACHED(AllocSetContextCreateInternal)
 UNREACHED(CreateCommandTag)
 UNREACHED(defGetBoolean)
 UNREACHED(durable_rename)
+UNREACHED(dw_database_find)
 UNREACHED(dw_executor_runs_autonomous)
 UNREACHED(dw_now)
 UNREACHED(dw_read_begin)
@@ -54,6 +56,7 @@ UNREACHED(pg_fprintf)
 UNREACHED(pg_mbstrlen_with_len)
 UNREACHED(ProcessInterrupts)
 UNREACHED(raw_parser)
+UNREACHED(RequestAddinShmemSpace)
 UNREACHED(s_lock)
 UNREACHED(scanner_isspace)
 UNREACHED(set_errcontext_domain)
