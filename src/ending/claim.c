@@ -6,38 +6,18 @@
  * Run by executors, as the role that owns the tasks, for one task or for several tasks that share a
  * transaction.  Also run by sessions that receive messages, in their own transaction.
  *
- * An entry names a task in memory: its id, its due time and the TID of its row.  The claim is the
- * deletion of the task's row, in the transaction that runs the task's SQL, or that does the work of
- * a message's receiver.  So even after a crash, the deletion has taken effect if and only if the
- * work has taken effect.  Two processes may have the same entry for a moment, and an entry may be
- * stale, but only one claim of a row can succeed.  This file has steps X1 to X4 of the model in
- * test/model.
+ * An entry names a task in memory: its id, its due time and the TID of its row.  Two processes may
+ * have the same entry for a moment, and an entry may be stale, but only one claim of a row can
+ * succeed.  This file has steps X1 to X4 of the model in test/model.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/heapam.h"
-#include "access/htup_details.h"
 #include "access/multixact.h"
-#include "access/table.h"
-#include "access/xact.h"
-#include "miscadmin.h"
 #include "storage/bufmgr.h"
-#include "storage/smgr.h"
 #include "utils/builtins.h"
-#include "utils/rel.h"
-#include "utils/snapmgr.h"
-#include "utils/timestamp.h"
-
-#include "../base/clock.h"
-#include "../base/compat.h"
-#include "../base/errors.h"
-#include "../base/inject.h"
-#include "../shmem/executors.h"
 #include "../shmem/groups.h"
-#include "../shmem/queue_limits.h"
-#include "../shmem/shared.h"
 #include "ending.h"
 
 /* Shortest and longest time, in us, until the timer reads a locked row again. */
@@ -55,10 +35,8 @@ snapshot_stays(const DwExecutor *me)
 }
 
 /*
- * Takes the snapshot of a transaction that keeps one snapshot.  At SERIALIZABLE, all later reads
- * count as reads of the task.  So the caller has already looked up the row, and this function first
- * reads the tables of queues, which the verdict needs.  The xid is assigned later: PostgreSQL
- * recognizes a serializable transaction by an xid that is newer than its snapshot.
+ * Takes the snapshot of a transaction that keeps one snapshot, after reading the tables of queues,
+ * which the verdict needs: see "One snapshot" in README.md.
  */
 static void
 take_staying_snapshot(DwDatabase *db)
@@ -105,9 +83,8 @@ dw_claim_leased_at(const DwClaim *claim)
 /*---- The verdict on a claimed task ----*/
 
 /*
- * Returns the verdict by the task's lateness.  A task may have two limits, in us after the due
- * time: the options "expires" and "skip_after".  The limit that was reached first decides.  Sets
- * sqlstate and reason of *claim for DW_REFUSE.
+ * Returns the verdict by the task's lateness, and sets sqlstate and reason of *claim for DW_REFUSE.
+ * Of the limits "expires" and "skip_after", in us, the limit that was reached first decides.
  */
 DwVerdict
 dw_judge_lateness(DwClaim *claim)
@@ -198,8 +175,8 @@ ask_for_recheck(DwDatabase *db, const DwEntry *entry)
  * Returns true if the entry belongs to an ordered group, whose other tasks wait for this task.  A
  * change of the queue, which may come at any time, ends all holds.
  */
-static bool
-is_ordered(const DwEntry *entry)
+bool
+dw_entry_is_ordered(const DwEntry *entry)
 {
 	const DwQueue *queue = dw_lane_queue(&dw_lanes[entry->lane]);
 
@@ -334,10 +311,7 @@ publish_xid(DwExecutor *me)
 	pg_memory_barrier();
 }
 
-/*
- * Returns true if an executor or a receiver, whose xid is xmax, is deleting the row.  If the task
- * must run again, that process will give a hint.  Returns false if xmax has only locked the row.
- */
+/* Returns true if xmax, an executor or a receiver, is deleting the row: it will give a hint. */
 static bool
 is_claimed_by_other(Relation rel, const ItemPointerData *tid, TransactionId xmax)
 {
@@ -352,10 +326,7 @@ is_claimed_by_other(Relation rel, const ItemPointerData *tid, TransactionId xmax
 	return (infomask & HEAP_XMAX_INVALID) == 0 && !HEAP_XMAX_IS_LOCKED_ONLY(infomask);
 }
 
-/*
- * Returns true if a transaction that the active snapshot does not see has locked the row, and so
- * may keep the task.  The transaction may have ended.
- */
+/* Returns true if a transaction that the active snapshot does not see has locked the row. */
 static bool
 is_kept_unseen(Relation rel, const ItemPointerData *tid)
 {
@@ -388,9 +359,8 @@ is_kept_unseen(Relation rel, const ItemPointerData *tid)
  * false if the row has changed since the snapshot, so that the caller must look again.  Sets
  * *result to DW_CLAIMED, DW_CLAIM_LOCKED or DW_CLAIM_UNSEEN, or leaves *result unchanged.
  *
- * DW_CLAIM_UNSEEN means that the snapshot stays, but lacks changes that the task must see: the work
- * of a transaction that kept the task, or a change of queues, pauses or marks after "control" was
- * read (before the snapshot).  Then the deletion must be undone.
+ * DW_CLAIM_UNSEEN means that the snapshot stays, but lacks changes that the task must see, see "One
+ * snapshot" in README.md ("control" was read before the snapshot).
  */
 static bool
 delete_claimed_row(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *entry,
@@ -441,7 +411,7 @@ delete_claimed_row(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *
 			/* the next session that would keep the task lets this executor go first */
 			pg_atomic_write_u64(&me->refused, (uint64) claim->key.id);
 		/* the group must not wait for minutes */
-		if (is_ordered(entry))
+		if (dw_entry_is_ordered(entry))
 			*result = DW_CLAIM_LOCKED;
 		else
 			ask_for_recheck(db, entry);
@@ -449,10 +419,7 @@ delete_claimed_row(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *
 	return deleted == TM_Ok || deleted == TM_BeingModified;
 }
 
-/*
- * Called if the snapshot of a receiver does not see the row of the entry, or sees an older version.
- * Returns DW_CLAIM_UNSEEN if a new snapshot shows the message.
- */
+/* Returns DW_CLAIM_UNSEEN if a new snapshot shows the message that a receiver's does not show. */
 static DwClaimResult
 look_beyond_snapshot(Relation rel, const DwEntry *entry, DwClaim *claim)
 {

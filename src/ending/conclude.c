@@ -5,8 +5,7 @@
  *
  * Run by the process that ends the task, in the transaction that has deleted the task's row (the
  * claim): mostly an executor, otherwise a session that cancels, runs or puts back a task, or the
- * sweeper.  So this work is committed together with the task's own work, or with the record of its
- * failure, or not at all.
+ * sweeper.
  *
  * After an attempt without success, the task fails or is put back, as a new row with the same id
  * and a later due time.  After this transaction, other processes see a task that was rescheduled (C0 to
@@ -17,25 +16,15 @@
  */
 #include "postgres.h"
 
-#include "access/table.h"
-#include "utils/timestamp.h"
-
-#include "../base/clock.h"
-#include "../base/inject.h"
 #include "../base/wing.h"
-#include "../shmem/executors.h"
-#include "../shmem/shared.h"
 #include "ending.h"
 
 /* Shortest time between two log messages about lost connections, in us. */
 #define LOST_LOG_US		USECS_PER_SEC
 
 /*
- * Performs all effects of the end of a task or of an attempt: ends the period in which the key is
- * unique, and calls wings (history, notification, follow-up, next run).
- *
- * To be called once for each end, in the transaction that has deleted the row, as one
- * of its last actions.  An error undoes this transaction.
+ * Performs all effects of the end of a task or of an attempt.  To be called once for each end, in
+ * the transaction that has deleted the row, as one of its last actions.
  */
 void
 dw_conclude(const DwEnded *ended)
@@ -46,6 +35,22 @@ dw_conclude(const DwEnded *ended)
 		dw_period_end(ended->values, ended->nulls);
 	dw_each_wing(wing, task_ended)
 		wing->task_ended(ended);
+}
+
+/* Concludes a claimed task, or an attempt; the arguments are members of DwEnded. */
+void
+dw_conclude_claim(const DwClaim *claim, DwOutcome outcome, TimestampTz started, DwSpiResult result,
+				  const ErrorData *error)
+{
+	dw_conclude(&(DwEnded) {
+		.key = &claim->key,
+		.values = claim->values,
+		.nulls = claim->nulls,
+		.outcome = outcome,
+		.started = started,
+		.result = result,
+		.error = error
+	});
 }
 
 /*
@@ -107,22 +112,6 @@ hint_of(const DwClaim *claim, const ErrorData *error)
 	return error->hint;
 }
 
-/* Concludes the attempt, or the task. */
-static void
-conclude_attempt(const DwClaim *claim, DwOutcome outcome, TimestampTz started, const ErrorData *error)
-{
-	const DwEnded ended = {
-		.key = &claim->key,
-		.values = claim->values,
-		.nulls = claim->nulls,
-		.outcome = outcome,
-		.started = started,
-		.error = error
-	};
-
-	dw_conclude(&ended);
-}
-
 /*
  * Ends a claimed task as failed: writes a row of failed_task with the error, and concludes the
  * task.  attempts: number of attempts, including this attempt.  started: when this attempt began; 0
@@ -137,7 +126,7 @@ dw_attempt_fail(const DwClaim *claim, int attempts, TimestampTz started, const E
 	recorded.hint = hint_of(claim, error);
 	recorded.context = whole_context(error);
 	dw_failed_write(claim->values, claim->nulls, attempts, dw_now(), &recorded);
-	conclude_attempt(claim, DW_FAILED, started, error);
+	dw_conclude_claim(claim, DW_FAILED, started, (DwSpiResult) {0}, error);
 
 	ereport(LOG,
 			(errcode(error->sqlerrcode),
@@ -145,10 +134,7 @@ dw_attempt_fail(const DwClaim *claim, int attempts, TimestampTz started, const E
 					dw_error_message(error))));
 }
 
-/*
- * Returns true if the task holds back later tasks of its group until it is tried again.  Returns
- * false if delay_run_due() runs the task, since delay_run_due() obeys only due times.
- */
+/* Returns true if the task holds back later tasks of its group; delay_run_due() ignores this. */
 static bool
 holds_group_back(const DwClaim *claim)
 {
@@ -157,10 +143,7 @@ holds_group_back(const DwClaim *claim)
 	return dw_queue_holds_groups(claim->key.queue);
 }
 
-/*
- * Inserts the row of a claimed task again, to be run at again_at.  A task that holds its group back
- * keeps its due time, and so its place in the group.
- */
+/* Inserts the row of a claimed task again.  A task that holds its group back keeps its place. */
 static void
 put_back(DwClaim *claim, TimestampTz again_at)
 {
@@ -193,7 +176,7 @@ put_back(DwClaim *claim, TimestampTz again_at)
 static void
 put_back_failed(DwClaim *claim, TimestampTz again_at, TimestampTz started, const ErrorData *error)
 {
-	conclude_attempt(claim, DW_RETRIED, started, error);
+	dw_conclude_claim(claim, DW_RETRIED, started, (DwSpiResult) {0}, error);
 	dw_keep_error(claim->values, claim->nulls, error);
 	put_back(claim, again_at);
 }
@@ -247,9 +230,8 @@ dw_attempt_retry(DwClaim *claim, TimestampTz due, int failed, TimestampTz starte
 }
 
 /*
- * Puts back a claimed task that has lost its connection to another node.  lost: how often this task
- * has lost a connection.  The run does not count as an attempt.  Many tasks may lose connections at
- * once, so each process logs at most one such error in LOST_LOG_US.
+ * Puts back a claimed task that has lost a connection to another node for the lost-th time.  Many
+ * tasks may lose connections at once, so each process logs at most one such error in LOST_LOG_US.
  */
 void
 dw_attempt_lost(DwClaim *claim, TimestampTz due, int64 lost, TimestampTz started,

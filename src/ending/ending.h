@@ -10,14 +10,9 @@
 
 #include "postgres.h"
 
-#include "access/htup.h"
-#include "datatype/timestamp.h"
-#include "utils/relcache.h"
-#include "utils/snapshot.h"
-
-#include "../ring/ring.h"
-#include "../shmem/executors.h"
-#include "../shmem/shared.h"
+#include "../base/compat.h"
+#include "../base/errors.h"
+#include "../base/inject.h"
 #include "../task/task.h"
 
 /*---- claim.c: claiming tasks: the deletion of their rows, and the verdict ----*/
@@ -73,6 +68,7 @@ extern DwClaimResult dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, DwTa
 							  const DwEntry *entry, DwIsWanted is_wanted, void *arg, DwClaim *claim);
 extern DwVerdict dw_judge_lateness(DwClaim *claim);
 extern void dw_claim_read(DwDatabase *db, Relation rel, HeapTuple tuple, DwClaim *claim);
+extern bool dw_entry_is_ordered(const DwEntry *entry);
 extern TimestampTz dw_claim_leased_at(const DwClaim *claim);
 extern char *dw_claim_text(const DwClaim *claim, AttrNumber column);
 extern ParamListInfo dw_claim_params(const DwClaim *claim, const char *sql);
@@ -81,6 +77,8 @@ extern ParamListInfo dw_claim_params(const DwClaim *claim, const char *sql);
 
 extern void dw_task_was_cancelled(DwDatabase *db, const DwEntry *entry);
 extern void dw_conclude(const DwEnded *ended);
+extern void dw_conclude_claim(const DwClaim *claim, DwOutcome outcome, TimestampTz started,
+							  DwSpiResult result, const ErrorData *error);
 extern void dw_conclude_row(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwOutcome outcome,
 							const ErrorData *error);
 extern void dw_error_add_detail(ErrorData *error, const char *sentence);

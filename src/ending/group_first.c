@@ -6,8 +6,8 @@
  * Run by executors and by sessions that receive messages, before they claim a task of a queue that
  * has group_order.
  *
- * Only one task of such a group runs at a time, see shmem/groups.c.  But only the table shows the
- * first task: a task that was put back, or scheduled late, may be behind other tasks in memory.
+ * Only the table shows the first task: a task that was put back, or scheduled late, may be behind
+ * other tasks in memory.
  *
  * If a receiver did not end its lease, the message is due when the lease has ended, and keeps its
  * token until it is received again.  Under 'hold' the message keeps its place from before the
@@ -20,11 +20,6 @@
  */
 #include "postgres.h"
 
-#include "access/htup.h"
-#include "miscadmin.h"
-
-#include "../base/clock.h"
-#include "../shmem/shared.h"
 #include "ending.h"
 
 /*

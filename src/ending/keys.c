@@ -6,33 +6,20 @@
  * Run by sessions that schedule and cancel by key, and by executors.  README.md has the rules: what
  * a row of the key means, kept tasks, superseded tasks.
  *
- * While a process has the lock of a key (task/key_lock.c), it waits for nothing else, and takes no
- * lock of another key.  A session that moves a task inserts the new row under the lock, too.
+ * A session that moves a task inserts the new row under the lock of the key (task/key_lock.c), too.
  * Otherwise a scan could miss both rows: it could pass the place of the new row before the
  * insertion, and then find the old row deleted.
- *
- * If no task of the key is pending, a session that schedules with unique_for also looks for an
- * ended task whose period lasts, see task/period.c.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
-#include "access/xact.h"
 #include "catalog/pg_collation.h"
-#include "miscadmin.h"
-#include "storage/latch.h"
 #include "storage/lmgr.h"
 #include "storage/procarray.h"
 #include "utils/builtins.h"
-#include "utils/relcache.h"
 #include "utils/snapmgr.h"
-#include "utils/timestamp.h"
 
-#include "../base/clock.h"
-#include "../base/compat.h"
-#include "../base/inject.h"
 #include "ending.h"
 
 /* Longest time that a session waits for an executor that could not claim the row. */
@@ -67,10 +54,7 @@ typedef enum Settled
 	SETTLE_LATER				/* an executor must go first */
 } Settled;
 
-/*
- * Returns when the pending task of a key begins: at its due time, or at its next attempt if it has
- * failed, and has kept its due time and so its place in its group.
- */
+/* Returns when the task begins: when due, or later if it has failed and kept its group's place. */
 static TimestampTz
 begins_at(Relation rel, const DwKeyRow *row)
 {
@@ -91,10 +75,7 @@ outcome_of(Relation rel, const DwNewTask *new, const DwKeyRow *row)
 	return DW_KEPT;
 }
 
-/*
- * Depending on if_exists, keeps the pending task of a key, deletes its row (to replace or move the
- * task), or raises an error.  The caller holds the key's lock.
- */
+/* Keeps the pending task of a key, or deletes its row, by if_exists.  Needs the key's lock. */
 static Settled
 settle_key(Relation rel, const DwKey *key, const DwKeyRow *row, DwNewTask *new)
 {
@@ -321,10 +302,7 @@ lock_committed(Relation rel, const DwKey *key)
 	}
 }
 
-/*
- * Takes the pending task of a key, as dw_take_pending() does by the id.  Does not see uncommitted
- * changes of other transactions.
- */
+/* Takes the pending task of a key, by committed rows, as dw_take_pending() does by the id. */
 DwTakeResult
 dw_key_take(Relation rel, const DwKey *key, HeapTuple *tuple, DwTaskKey *task)
 {

@@ -4,25 +4,14 @@
  *	  Taking the row of a pending task, and burying older tasks of its key.
  *
  * Run by sessions that cancel, reschedule or run a task, and by executors that claim a task with a
- * key.  To take a task means to delete its row in the session's transaction.  The caller decides
- * whether the task has ended, and then concludes the task.  When a task with a key is taken or
- * claimed, older tasks of the key are superseded.  To bury a superseded task means to delete its
- * row and to record it as failed.  To move or change a task means to take it and insert its row
- * again.
+ * key.  To take a task means to delete its row in the session's transaction; the caller concludes
+ * the task if it has ended.  To bury a superseded task means to delete its row and to record it as
+ * failed.  To move or change a task means to take it and insert its row again.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
-#include "access/tableam.h"
-#include "miscadmin.h"
-#include "utils/rel.h"
-
-#include "../base/clock.h"
-#include "../base/errors.h"
-#include "../shmem/executors.h"
-#include "../shmem/shared.h"
 #include "ending.h"
 
 /*
@@ -70,10 +59,9 @@ bury_older(Relation rel, List *rows, int64 id)
  * Called by an executor after the deletion of a row with a key.  Returns false if a newer task
  * supersedes the task.  Otherwise buries the older tasks of its key.
  *
- * The caller took the key's lock before the deletion, and still has the lock.  After the lock is
- * released, sessions that schedule the key see the task as running, so this function must decide
- * earlier.  Meanwhile no older task of the key can be put back for a retry, since a retry also
- * needs the lock, see dw_key_retry_allowed().
+ * The caller has had the key's lock since before the deletion: later, sessions that schedule the key
+ * see the task as running.  Meanwhile no older task of the key can be put back for a retry, which
+ * needs the lock, too.
  */
 bool
 dw_key_claimed(Relation rel, HeapTuple tuple)

@@ -11,7 +11,6 @@
  */
 #include "postgres.h"
 
-#include "../base/clock.h"
 #include "../base/wing.h"
 #include "ending.h"
 

@@ -5,37 +5,22 @@
  *
  * Run by executors.
  *
- * VACUUM, CREATE INDEX CONCURRENTLY, procedures that commit, and similar statements begin and end
- * transactions themselves.  So the executor runs such a statement at top level, like a client's
- * statement.  After the statement, a second transaction settles the run.  README.md describes the
- * two modes, and how other processes find a task that has no row, or whose row must stay
- * (dw_executor_runs_autonomous(), dw_executor_keeps()).
+ * The executor runs such a statement at top level, like a client's.  Then a second transaction
+ * settles the run.  README.md describes the two modes, and how other processes find a task that has
+ * no row, or whose row must stay (dw_executor_runs_autonomous(), dw_executor_keeps()).
  *
- * If the server or the executor ends before the run is settled, the record of an at_most_once task,
- * as failed, stays, and a person decides.  The row of an at_least_once task stays, so the task runs
- * again.
+ * If the server or the executor ends before the run is settled, an at_most_once task stays recorded
+ * as failed, and a person decides.  The row of an at_least_once task stays, so the task runs again.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "access/heaptoast.h"
-#include "access/htup_details.h"
-#include "access/table.h"
-#include "access/xact.h"
-#include "executor/spi.h"
-#include "fmgr.h"
-#include "miscadmin.h"
 #include "tcop/pquery.h"
-#include "tcop/tcopprot.h"
 #include "tcop/utility.h"
-#include "utils/portal.h"
-#include "utils/rel.h"
-#include "utils/relcache.h"
 #include "utils/snapmgr.h"
 
-#include "../base/compat.h"
-#include "../base/wing.h"
 #include "executor.h"
 
 /*
@@ -101,37 +86,13 @@ dw_autonomous_begin(DwExecutor *me, DwClaim *claim, DwMode mode, DwAutonomous *t
 
 /*---- The statement ----*/
 
-static int
-result_code(const QueryCompletion *qc)
-{
-	switch (qc->commandTag)
-	{
-		case CMDTAG_SELECT:
-			return SPI_OK_SELECT;
-		case CMDTAG_INSERT:
-			return SPI_OK_INSERT;
-		case CMDTAG_UPDATE:
-			return SPI_OK_UPDATE;
-		case CMDTAG_DELETE:
-			return SPI_OK_DELETE;
-		case CMDTAG_MERGE:
-			return SPI_OK_MERGE;
-		default:
-			return 0;
-	}
-}
-
-/*
- * Returns the result to report.  If rules have rewritten the statement, qc is of its replacement.
- */
+/* Returns the result.  If rules have rewritten the statement, qc is of its replacement. */
 static DwSpiResult
 result_of(const List *plans, const QueryCompletion *qc)
 {
-	DwSpiResult result = {.code = result_code(qc), .rows = qc->nprocessed};
-
 	if (list_length(plans) == 1 && linitial_node(PlannedStmt, plans)->utilityStmt != NULL)
 		return dw_last_utility;
-	return result;
+	return (DwSpiResult) {.tag = qc->commandTag, .rows = qc->nprocessed};
 }
 
 /* Analyzes and plans the statement.  Only this needs a snapshot, not its execution. */
@@ -148,10 +109,7 @@ plan_statement(const DwClaim *claim, const char *sql, RawStmt *raw, ParamListInf
 	return plans;
 }
 
-/*
- * Sets the settings that are kept for the task, for all transactions of its statement.  Needs a
- * separate transaction, since it looks up the rights of the role.
- */
+/* Sets the task's kept settings, in a separate transaction, which looks up the role's rights. */
 static void
 set_settings_of(const DwClaim *claim)
 {
@@ -171,8 +129,7 @@ set_settings_of(const DwClaim *claim)
 /*
  * Runs the statement of a task with a mode, which may end and begin transactions, like
  * exec_simple_query().  Begins the first transaction; the caller commits the last one.  Parse tree
- * and plans are in the current memory context, which must outlive all transactions, the state of
- * execution is in the portal's.
+ * and plans are in the current memory context, which must outlive all transactions.
  *
  * Checks the text once more, since plain SQL may have written it: BEGIN would leave a block open.
  */

@@ -14,20 +14,7 @@
  */
 #include "postgres.h"
 
-#include "access/table.h"
-#include "access/xact.h"
-#include "miscadmin.h"
 #include "pgstat.h"
-#include "storage/proc.h"
-#include "tcop/tcopprot.h"
-#include "utils/guc.h"
-#include "utils/memutils.h"
-#include "utils/timeout.h"
-
-#include "../base/wing.h"
-#include "../shmem/groups.h"
-#include "../shmem/shared.h"
-#include "../statement/statement.h"
 #include "executor.h"
 
 /* Limit of the time from a batch's start to its commit, in ms. */

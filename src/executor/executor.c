@@ -21,20 +21,9 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
-#include "miscadmin.h"
 #include "pgstat.h"
-#include "postmaster/bgworker.h"
-#include "storage/ipc.h"
-#include "storage/proc.h"
-#include "utils/guc.h"
 
-#include "../base/compat.h"
-#include "../base/wing.h"
 #include "../base/worker.h"
-#include "../shmem/groups.h"
-#include "../shmem/queue_limits.h"
-#include "../shmem/shared.h"
 #include "executor.h"
 
 /*

@@ -10,19 +10,9 @@
 
 #include "postgres.h"
 
-#include "datatype/timestamp.h"
-#include "utils/guc.h"
-#include "utils/relcache.h"
-
-#include "../base/clock.h"
-#include "../base/errors.h"
-#include "../base/inject.h"
-#include "../base/settings.h"
+#include "../base/wing.h"
 #include "../ending/ending.h"
-#include "../ring/ring.h"
-#include "../shmem/executors.h"
-#include "../shmem/shared.h"
-#include "../statement/statement.h"
+#include "../shmem/groups.h"
 
 extern void dw_executor_install(void);
 extern PGDLLEXPORT void dw_executor_main(Datum place);

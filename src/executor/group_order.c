@@ -3,19 +3,14 @@
  * group_order.c
  *	  Executors check that their task comes first in an ordered group.
  *
- * Run by executors, before they claim a task of a queue that has group_order.  ending/group_first.c
- * finds the first task.
+ * Run by executors, before they claim a task of a queue that has group_order.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "storage/lwlock.h"
 #include "utils/snapmgr.h"
 
-#include "../shmem/groups.h"
-#include "../shmem/queue_limits.h"
-#include "../shmem/shared.h"
 #include "executor.h"
 
 /* A task of an ordered group, and the decision on it. */
@@ -53,21 +48,18 @@ put_back_first(DwDatabase *db, const DwExecutor *me, TimestampTz until)
 }
 
 /*
- * Returns true if the executor may claim its current task, by the order of the group.  This
- * function may have exchanged the current task for another task of the group and lane.  Returns
- * false if the task was put back, and the group is held.  Takes the ready lock.
+ * Returns true if the executor may claim its current task, perhaps exchanged for another task of the
+ * group and lane.  Returns false if the task was put back, and the group is held.  Takes the ready
+ * lock.
  */
 bool
 dw_group_order_keeps(DwDatabase *db, DwExecutor *me)
 {
-	const DwQueue *queue = dw_lane_queue(&dw_lanes[me->current.lane]);
 	Look		found = {.entry = &me->current, .until = DW_NEVER};
 	DwGroupDecision decision = DW_GROUP_WAIT;
 	bool		reload = false;
 
-	/* group and lane of a current task do not change, but options of its queue may, at any time */
-	if (!dw_entry_has_group(&me->current) || me->current.block == DW_NO_GROUP ||
-		queue == NULL || !queue->group_order)
+	if (!dw_entry_is_ordered(&me->current))
 		return true;
 	/* if the table cannot be read, the group waits */
 	if (dw_read(db, "look for the first task of a group", look, &found) == DW_READ_DONE)

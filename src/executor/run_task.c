@@ -5,10 +5,7 @@
  *
  * Run by executors, as the role that owns the task.
  *
- * The claim of a task is the deletion of its row.  The verdict decides whether a claimed task is
- * run (claim.c).  A run has an outcome.  A run is settled when this outcome is recorded, in the
- * transaction that deletes the row.  A task with a mode, at_most_once or at_least_once, runs
- * outside of the claim's transaction.  A suspect is a task whose process has crashed (suspects.c).
+ * A run is settled when its outcome is recorded, in the transaction that deletes the row.
  *
  * An executor executes these steps until the task is over (enum Step):
  *
@@ -23,41 +20,15 @@
  *	REPEAT --> CLAIM_AND_RUN
  *	REST   --> the step that met the error, once more
  *
- * CLAIM_AND_RUN: the executor claims the task (claim.c) and runs its SQL in a subtransaction.  If
- * the SQL fails, the parent transaction still has the claim, and settles the run (settle.c).  Only
- * an error at the commit itself, for example from a deferred constraint, also undoes the claim.
- * Then SETTLE claims the task again in another transaction, and records the error.
- *
- * SETTLE also claims a task with a mode again, after its statement (autonomous.c).
- *
  * Steps X5 to X7 of the model in test/model.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/table.h"
-#include "access/xact.h"
 #include "common/pg_prng.h"
 #include "mb/pg_wchar.h"
-#include "miscadmin.h"
 #include "pgstat.h"
-#include "storage/ipc.h"
-#include "storage/latch.h"
-#include "storage/s_lock.h"
-#include "tcop/tcopprot.h"
-#include "utils/memutils.h"
-#include "utils/portal.h"
-#include "utils/timeout.h"
-
-#include "../base/compat.h"
-#include "../base/wing.h"
-#include "../ending/ending.h"
-#include "../ring/ring.h"
-#include "../shmem/executors.h"
-#include "../shmem/groups.h"
-#include "../shmem/shared.h"
-#include "../statement/statement.h"
 #include "executor.h"
 
 /* Shortest and longest pause, in ms, after errors that are not the task's; doubles each time. */
@@ -112,10 +83,7 @@ disarm_timeout(void)
 	dw_cancel_forget();
 }
 
-/*
- * Reads the text of the task's SQL, in task_context, since the log may quote it after the
- * transaction.  Shows it in the log and in pg_stat_activity.
- */
+/* Reads the task's SQL into task_context.  The log, even later, and pg_stat_activity show it. */
 static char *
 show_sql(const DwClaim *claimed)
 {
@@ -184,9 +152,8 @@ dw_run_sql(const DwClaim *claimed, const char *sql)
 }
 
 /*
- * Runs the SQL of a claimed task in a subtransaction.  Returns NULL if the SQL has succeeded.
- * Otherwise undoes its changes, returns the error in task_context, and sets *timed_out to true if
- * the task's timeout has struck.
+ * Runs the SQL of a claimed task in a subtransaction.  Returns NULL, or the error in task_context.
+ * Sets *timed_out to true if the task's timeout has struck.
  */
 static ErrorData *
 run_task_sql(const DwClaim *claimed, DwSpiResult *result, bool *timed_out)
@@ -250,8 +217,7 @@ commit_settled(void)
 
 /*
  * STEP_SETTLE: claims the task again and settles its run, whose claim was undone, or whose
- * transaction is over.  Ignores the new verdict.  Records nothing if the task was changed
- * meanwhile.
+ * transaction is over.  Records nothing if the task was changed meanwhile.
  */
 static Step
 settle_again(void)
@@ -292,9 +258,8 @@ settle_again(void)
 /*---- Running ----*/
 
 /*
- * Returns true if the run was ended by a stray cancel.  To end a deadlock among nodes, Citus
- * cancels the process of a transaction, and notes the reason.  When the cancel arrives, the
- * transaction and its note may be gone, and a new run may just have begun.
+ * Returns true if the run was ended by a stray cancel: when Citus cancels the process of a
+ * transaction, to end a deadlock among nodes, a new run may just have begun.
  */
 static bool
 is_stray_cancel(void)
@@ -319,9 +284,8 @@ may_repeat(void)
 }
 
 /*
- * Fires the task's deferred triggers and commits.  The triggers can take long, so the timeout is
- * armed for them.  The timeout is not active during the commit itself, since it would end the wait
- * for a synchronous standby.
+ * Fires the task's deferred triggers, which can take long, and commits.  The timeout is not active
+ * during the commit itself, since it would end the wait for a synchronous standby.
  */
 static void
 commit_run(const DwClaim *claimed)
@@ -336,8 +300,8 @@ commit_run(const DwClaim *claimed)
 }
 
 /*
- * For PG_CATCH: returns the error, in task_context.  Disables all timeouts and holds
- * off interrupts; the caller ends the transaction, then calls RESUME_INTERRUPTS().
+ * For PG_CATCH: returns the error, in task_context.  Holds off interrupts; the caller ends the
+ * transaction, then calls RESUME_INTERRUPTS().
  */
 static ErrorData *
 catch_error(void)
@@ -485,9 +449,8 @@ is_to_be_run(DwClaim *claimed)
 }
 
 /*
- * STEP_CLAIM_AND_RUN: claims the task, runs it and settles the run, in one
- * transaction.  Ends the claim's transaction early for a task with a mode.  A task that has ended
- * an earlier executor is not run, and counts as failed.
+ * STEP_CLAIM_AND_RUN: claims the task, runs it and settles the run, in one transaction, unless the
+ * task has a mode.  A task that has ended an earlier executor is not run, and counts as failed.
  */
 static Step
 claim_and_run(void)
@@ -634,13 +597,8 @@ rest_before_retry(void)
 
 /*
  * STEP_REPEAT: sleeps for a random time, so that conflicting transactions do not conflict again.  A
- * cancel that arrives now takes effect in the next run.
- *
- * On Citus, this function forgets such a cancel.  Soon after a deadlock, Citus may find the same
- * deadlock again, and cancel the victim again, while other nodes are still undoing it.  At the end
- * of the transaction, Citus forgets the reason.  Then the cancel would end the next run like a
- * user's cancel.  No session can stop the task now, so the cancel does not come from
- * delay_cancel().
+ * cancel that arrives now takes effect in the next run.  With other nodes it is forgotten: Citus
+ * may cancel the victim of a deadlock twice, and no session can stop the task now.
  */
 static void
 pause_before_repeat(void)

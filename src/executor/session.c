@@ -3,9 +3,8 @@
  * session.c
  *	  The session of an executor: its role, its settings, its transactions, cleaning between tasks.
  *
- * Run by executors, as if the role that owns the tasks had logged in.  The role is session user and
- * current user, and the settings of ALTER ROLE and ALTER DATABASE are in force.  So a task cannot
- * return to the rights of another role, since the session never had such rights.
+ * Run by executors, as if the role that owns the tasks had logged in: a task cannot return to the
+ * rights of another role, since the session never had such rights.
  *
  * A role without LOGIN also gets executors, since it often owns functions with SECURITY DEFINER
  * that schedule tasks.  From PostgreSQL 17 on background workers may connect as such a role.
@@ -18,27 +17,15 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
-#include "access/htup_details.h"
-#include "access/table.h"
-#include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_db_role_setting.h"
 #include "commands/prepare.h"
 #include "commands/sequence.h"
-#include "commands/trigger.h"
-#include "miscadmin.h"
-#include "postmaster/bgworker.h"
 #include "storage/lmgr.h"
-#include "storage/lock.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
-#include "utils/portal.h"
-#include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-#include "../base/compat.h"
 #include "../base/worker.h"
 #include "executor.h"
 
@@ -306,8 +293,7 @@ dw_session_commit_transaction(void)
  * CONCURRENTLY, some forms of ALTER TABLE), an older snapshot sees no row in the table, as if the
  * task were gone.
  *
- * The transaction is an implicit block.  Outside of a block, other extensions treat each statement
- * as a whole transaction, and commit its changes on other nodes at once.
+ * It is an implicit block: outside of a block Citus would commit each statement on other nodes.
  */
 void
 dw_claim_begin_transaction(bool settle)
@@ -329,10 +315,7 @@ static struct
 	uint32		n;
 }			settling;
 
-/*
- * Counts the outcomes of the settled runs at the commit.  A session that waits for a task returns
- * only after that, so it sees the task in the counts.
- */
+/* Counts the settled runs at the commit: a session that waits for a task sees it in the counts. */
 static void
 settling_xact_callback(XactEvent event, void *arg)
 {
@@ -351,9 +334,8 @@ dw_settled_watch_commits(void)
 }
 
 /*
- * Commits the transaction of a claim, which settles n runs.  Settings that the task has changed stay
- * in force until the end of the commit.  So deferred triggers and the commit obey them (for example
- * synchronous_commit).  dw_session_clean() undoes them later.
+ * Commits the transaction of a claim, which settles n runs.  Deferred triggers and the commit obey
+ * settings that the task has changed (for example synchronous_commit).
  */
 void
 dw_claim_commit_transaction(DwDatabase *db, const DwRun *runs, uint32 n)
@@ -404,9 +386,8 @@ reset_setting(const char *name, struct config_generic **setting)
 }
 
 /*
- * Removes cursors, prepared statements and sequence values, which the next task of the same
- * transaction must not find.  Session locks stay until the end of the transaction: before the
- * commit, other sessions could not see the changes made under the locks.
+ * Removes what the next task of the same transaction must not find.  Session locks stay until the
+ * end: before the commit, other sessions could not see the changes made under the locks.
  */
 void
 dw_session_clean_within(void)

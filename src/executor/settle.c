@@ -3,21 +3,12 @@
  * settle.c
  *	  Settling a run: recording its outcome, or putting its task back.
  *
- * Run by executors, for all kinds of tasks: alone, in a batch, or with a mode.  An executor settles
- * a run with dw_settle() in the transaction that has deleted the task's row (the claim).  The commit
- * counts the outcome (session.c).
+ * Run by executors, for all kinds of tasks: alone, in a batch, or with a mode.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/table.h"
-#include "miscadmin.h"
-
-#include "../base/clock.h"
-#include "../base/errors.h"
-#include "../ending/ending.h"
-#include "../shmem/executors.h"
 #include "executor.h"
 
 /* Returns the error of a task whose verdict is DW_REFUSE, in the current memory context. */
@@ -37,27 +28,19 @@ refusal(const DwClaim *claim)
 bool
 dw_is_to_be_run(DwRun *run, const DwClaim *claim)
 {
+	static const DwOutcome outcomes[] = {
+		[DW_DROP] = DW_CANCELLED,
+		[DW_PUT_BACK] = DW_NOT_ENDED,
+		[DW_REFUSE] = DW_FAILED,
+		[DW_SKIP] = DW_SKIPPED
+	};
+
 	run->was_run = false;
-	run->error = NULL;
+	run->error = claim->verdict == DW_REFUSE ? refusal(claim) : NULL;
 	run->attempts = claim->key.attempts;
-	switch (claim->verdict)
-	{
-		case DW_RUN:
-			return true;
-		case DW_DROP:
-			run->outcome = DW_CANCELLED;
-			break;
-		case DW_PUT_BACK:
-			run->outcome = DW_NOT_ENDED;
-			break;
-		case DW_REFUSE:
-			run->outcome = DW_FAILED;
-			run->error = refusal(claim);
-			break;
-		case DW_SKIP:
-			run->outcome = DW_SKIPPED;
-			break;
-	}
+	if (claim->verdict == DW_RUN)
+		return true;
+	run->outcome = outcomes[claim->verdict];
 	return false;
 }
 
@@ -72,16 +55,7 @@ started_of(const DwRun *run)
 static void
 conclude(const DwRun *run, const DwClaim *claim)
 {
-	const DwEnded ended = {
-		.key = &claim->key,
-		.values = claim->values,
-		.nulls = claim->nulls,
-		.outcome = run->outcome,
-		.started = started_of(run),
-		.result = run->result
-	};
-
-	dw_conclude(&ended);
+	dw_conclude_claim(claim, run->outcome, started_of(run), run->result, NULL);
 }
 
 /*---- Failures ----*/
@@ -103,9 +77,8 @@ explain_stop(DwDatabase *db, DwExecutor *me, ErrorData *error)
 }
 
 /*
- * Returns the time of the next run of a task that has lost its connection to another node; DW_NEVER
- * if it is not run again.  Sets *lost to the number of lost connections.  Such a run is no attempt,
- * so retry_on does not apply, but give_up_on does.
+ * Returns the time of the next run of a task that has lost its connection to another node (for the
+ * *lost-th time), or DW_NEVER.  Such a run is no attempt: give_up_on applies, but not retry_on.
  */
 static TimestampTz
 next_connection(const DwRun *run, const DwClaim *claim, const DwRetry *retry, int64 *lost)
@@ -121,17 +94,6 @@ next_connection(const DwRun *run, const DwClaim *claim, const DwRetry *retry, in
 	return dw_next_connection(*lost, run->error->sqlerrcode);
 }
 
-/* Returns false if a newer task of the key (*newer) forbids another run. */
-static bool
-key_allows_retry(const DwClaim *claim, int64 *newer)
-{
-	Relation	rel = table_open(dw_catalog()->task, RowExclusiveLock);
-	bool		allowed = dw_key_retry_allowed(rel, claim->tuple, newer);
-
-	table_close(rel, NoLock);
-	return allowed;
-}
-
 /*
  * Puts a failed task back for another run, or records its failure.  If the task is put back, no
  * session can stop it from this decision until the end of the transaction.
@@ -140,10 +102,12 @@ static void
 settle_failed_run(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)
 {
 	ErrorData	said = *run->error;
+	Relation	rel = dw_claim_open();
 	int64		newer = 0;
 	int64		lost = 0;
 	TimestampTz reconnect;
 	bool		again;
+	bool		allowed;
 	char	   *refusal = NULL;
 	DwRetry		retry;
 
@@ -157,7 +121,9 @@ settle_failed_run(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)
 		refusal = dw_retry_refusal(&retry, run->error->sqlerrcode);
 		again = refusal == NULL;
 	}
-	if (again && key_allows_retry(claim, &newer) && dw_stop_forbid(db, me))
+	allowed = again && dw_key_retry_allowed(rel, claim->tuple, &newer);
+	table_close(rel, NoLock);
+	if (allowed && dw_stop_forbid(db, me))
 	{
 		run->outcome = DW_RETRIED;
 		if (reconnect != DW_NEVER)
@@ -181,14 +147,13 @@ settle_failed_run(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)
 }
 
 /*
- * Settles a run without an error that has called delay_snooze(): puts the task back.  The task
- * counts as cancelled if a newer task of its key takes its place, or if a session wants to stop it.
- * No session can stop a task of a batch.
+ * Puts a task that has called delay_snooze() back.  It counts as cancelled if a newer task of its
+ * key takes its place, or if a session wants to stop it.  No session can stop a task of a batch.
  */
 static void
 settle_snoozed_run(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)
 {
-	Relation	rel = table_open(dw_catalog()->task, RowExclusiveLock);
+	Relation	rel = dw_claim_open();
 
 	if ((me->in_batch || dw_stop_forbid(db, me)) &&
 		dw_attempt_snooze(rel, claim, run->result.again_at))
@@ -205,35 +170,20 @@ settle_snoozed_run(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)
 /*
  * Records the outcome of a run, in the transaction that has deleted the task's row.  If the task is
  * put back, sets run->outcome to DW_RETRIED after a failure, or to DW_NOT_ENDED after
- * delay_snooze().  After an error, the caller may claim the task and settle the run again in
- * another transaction.
+ * delay_snooze().
  */
 void
 dw_settle(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)
 {
-	switch (run->outcome)
-	{
-		case DW_DONE:
-			if (run->result.again_at != 0)
-				settle_snoozed_run(db, me, run, claim);
-			else
-				conclude(run, claim);
-			break;
-		case DW_SKIPPED:
-		case DW_CANCELLED:
-			conclude(run, claim);
-			break;
-		case DW_FAILED:
-		case DW_RETRIED:
-			if (run->was_run)
-				settle_failed_run(db, me, run, claim);
-			else
-				dw_attempt_fail(claim, run->attempts, 0, run->error);
-			break;
-		case DW_NOT_ENDED:
-			Assert(false);
-			break;
-	}
+	Assert(run->outcome != DW_NOT_ENDED);
+	if (run->outcome == DW_DONE && run->result.again_at != 0)
+		settle_snoozed_run(db, me, run, claim);
+	else if (run->outcome != DW_FAILED && run->outcome != DW_RETRIED)
+		conclude(run, claim);
+	else if (run->was_run)
+		settle_failed_run(db, me, run, claim);
+	else
+		dw_attempt_fail(claim, run->attempts, 0, run->error);
 }
 
 /*

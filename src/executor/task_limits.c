@@ -10,10 +10,6 @@
 #include "postgres.h"
 
 #include "mb/pg_wchar.h"
-#include "miscadmin.h"
-#include "storage/latch.h"
-#include "tcop/tcopprot.h"
-#include "utils/timeout.h"
 
 #include "executor.h"
 
@@ -110,9 +106,8 @@ dw_task_sql_runs(void)
 }
 
 /*
- * Gives other extensions a chance to explain a cancel that they have sent.  Citus cancels a task in
- * a deadlock among nodes, but explains the error only in its emit_log_hook.  So the earlier hooks
- * get the error, as a message that must not be written to the log.
+ * Citus cancels a task in a deadlock among nodes, but explains the error only in its emit_log_hook.
+ * So the earlier hooks get the error, as a message that must not be written to the log.
  */
 static void
 ask_for_reason(ErrorData *error)
@@ -126,10 +121,7 @@ ask_for_reason(ErrorData *error)
 	error->output_to_server = output;
 }
 
-/*
- * For PG_CATCH: stops counting, and returns the task's error, in this memory context.  If the task
- * has exceeded the limit, this is the error.  Otherwise another extension may explain a cancel.
- */
+/* For PG_CATCH: stops counting, and returns the task's error, perhaps that of the limit. */
 ErrorData *
 dw_task_error(void)
 {
@@ -205,9 +197,7 @@ end_timeout(void)
 	return id;
 }
 
-/*
- * Begins a timeout, which cancels this process's work after ms milliseconds.  0 means no timeout.
- */
+/* Begins a timeout, which cancels this process's work after ms milliseconds.  0: no timeout. */
 void
 dw_timeout_arm(int ms)
 {

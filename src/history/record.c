@@ -196,31 +196,6 @@ is_recorded(int16 queue, DwOutcome outcome, double *sample)
 	return *sample >= 1 || pg_prng_double(&pg_global_prng_state) < *sample;
 }
 
-/*
- * Returns the command tag; NULL if a rule has replaced the statement by a statement of another
- * kind.
- */
-static const char *
-command_tag_of(const DwSpiResult *result)
-{
-	static const char *const tags[] = {
-		[SPI_OK_SELECT] = "SELECT",
-		[SPI_OK_SELINTO] = "SELECT INTO",
-		[SPI_OK_INSERT] = "INSERT",
-		[SPI_OK_INSERT_RETURNING] = "INSERT",
-		[SPI_OK_UPDATE] = "UPDATE",
-		[SPI_OK_UPDATE_RETURNING] = "UPDATE",
-		[SPI_OK_DELETE] = "DELETE",
-		[SPI_OK_DELETE_RETURNING] = "DELETE",
-		[SPI_OK_MERGE] = "MERGE",
-		[SPI_OK_MERGE_RETURNING] = "MERGE"
-	};
-
-	if (result->code == SPI_OK_UTILITY)
-		return GetCommandTagName(result->utility);
-	return result->code >= 0 && result->code < (int) lengthof(tags) ? tags[result->code] : NULL;
-}
-
 /*---- Rows ----*/
 
 static void
@@ -283,7 +258,8 @@ set_run(DwHistoryRow *row, const DwEnded *ended)
 	if (ended->outcome == DW_DONE && !ended->nulls[Anum_task_sql - 1])
 	{
 		set_history_column(row, Anum_history_rows, Int64GetDatum((int64) ended->result.rows));
-		set_text(row, Anum_history_command_tag, command_tag_of(&ended->result), NAMEDATALEN);
+		if (ended->result.tag != CMDTAG_UNKNOWN)
+			set_text(row, Anum_history_command_tag, GetCommandTagName(ended->result.tag), NAMEDATALEN);
 	}
 	if (ended->outcome == DW_DONE)
 		set_result(row, ended);

@@ -10,10 +10,8 @@
  * enters it only for types whose text depends on settings.  A transaction (or subtransaction) must
  * be open: after an error its abort ends the nest level.
  *
- * An untyped argument has the type unknown for the parser.  A "reading" is $n coerced to one type.
- * Each reading becomes another parameter, with a number after the arguments.  The input function of
- * the type reads the parameter's value from the literal.  A kept plan contains these parameters,
- * but their values are read again for each run.
+ * A "reading" is an untyped $n coerced to one type: another parameter, with a number after the
+ * arguments.  A kept plan contains these parameters, but their values are read again for each run.
  *
  * A "stranger" is a role that lacks the rights of the task's owner.  Its code, such as the CHECK of
  * its domain, never runs with the owner's rights (see stranger()).
@@ -22,21 +20,14 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
-#include "catalog/pg_type.h"
 #include "common/shortest_dec.h"
-#include "fmgr.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
-#include "nodes/params.h"
 #include "parser/parse_coerce.h"
-#include "parser/parse_node.h"
 #include "tcop/tcopprot.h"
 #include "utils/acl.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/datetime.h"
-#include "utils/guc.h"
 #include "utils/json.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
@@ -50,7 +41,8 @@
 typedef struct Reading
 {
 	int			number;			/* number of the argument, counted from 1 */
-	int			next;			/* index of an older reading of the argument; -1: none */
+	int			parameter;		/* number of the parameter that the reading has become */
+	struct Reading *next;		/* an older reading of the argument, or NULL */
 	Oid			type;
 	int32		typmod;
 	Oid			input;			/* the type's input function */
@@ -68,10 +60,8 @@ struct DwBinding
 	const char *sql;			/* SQL of a kept plan, else NULL */
 	int			nargs;
 	Oid		   *types;			/* types of the arguments; InvalidOid: untyped */
-	int			nreadings;
-	int			max_readings;	/* allocated */
-	Reading    *readings;
-	int		   *newest;			/* index of each argument's newest reading; -1: none */
+	List	   *readings;
+	Reading   **newest;			/* each argument's newest reading, or NULL */
 };
 
 /* State of the error context "argument n of task ..." */
@@ -136,10 +126,7 @@ push_argument_context(ArgumentContext *context, const char *sql)
 	dw_push_context(&context->callback, argument_callback, context);
 }
 
-/*
- * Puts the fixed settings into force, unless *nest_level shows that they already are.  *nest_level
- * is initially 0.
- */
+/* Puts the fixed settings into force, unless *nest_level, initially 0, shows that they are. */
 static void
 enter_fixed_settings(int *nest_level)
 {
@@ -211,19 +198,12 @@ input_is_fixed(Oid type)
 static bool
 input_is_refused(Oid type)
 {
-	switch (type)
-	{
-		case PG_NODE_TREEOID:
-		case PG_NDISTINCTOID:
-		case PG_DEPENDENCIESOID:
-		case PG_MCV_LISTOID:
-		case PG_BRIN_BLOOM_SUMMARYOID:
-		case PG_BRIN_MINMAX_MULTI_SUMMARYOID:
-		case GTSVECTOROID:
-			return true;
-		default:
-			return false;
-	}
+	char		category;
+	bool		is_preferred;
+
+	get_type_category_preferred(type, &category, &is_preferred);
+	return type == GTSVECTOROID || (category == TYPCATEGORY_INTERNAL && type != CHAROID &&
+									type < FirstNormalObjectId);
 }
 
 /* Raises an error for a pseudo-type, and for a type whose values cannot be read back from text. */
@@ -250,10 +230,7 @@ check_type(Oid type)
 
 /*---- Writing arguments as text ----*/
 
-/*
- * Looks up the output function for values of a type.  The function's state is in the memory
- * context.  Raises an error for a type whose values cannot be stored as text.
- */
+/* Looks up the type's output function.  Raises an error if values cannot be stored as text. */
 void
 dw_writer_init(DwWriter *writer, Oid type, MemoryContext context)
 {
@@ -300,10 +277,8 @@ write_other(const DwArgument *argument, int *nest_level)
 }
 
 /*
- * Writes one argument that is not NULL as a text datum.
- *
- * Some types in input_is_fixed() have an output function that depends on settings (bytea, floating
- * point, dates and times).  Values of these types are written here without the output function.
+ * Writes one argument that is not NULL as a text datum.  Some types in input_is_fixed() have
+ * an output function that depends on settings.  Their values are written here without it.
  */
 static Datum
 write_argument(const DwArgument *argument, int *nest_level)
@@ -386,10 +361,7 @@ fetch_from_array(ArrayType *array, DwArgument **result)
 	return count;
 }
 
-/*
- * Takes the arguments of a VARIADIC "any" function, from number "first" (counted from
- * 0) on.  Returns their number.
- */
+/* Takes the arguments for dw_args_collect().  Returns their number. */
 static int
 fetch_arguments(FunctionCallInfo fcinfo, int first, DwArgument **result)
 {
@@ -433,9 +405,8 @@ dw_argument_text(const DwArgument *argument)
 }
 
 /*
- * Returns the text[] that is stored for the arguments, in the current memory context.  NULLs become
- * NULL elements.  Raises an error for a type whose values cannot be stored as text, even if the
- * value is NULL.  Errors name the argument.
+ * Returns the text[] that is stored for the arguments.  Raises an error, which names the argument,
+ * for a type whose values cannot be stored as text, even if the value is NULL.
  */
 Datum
 dw_args_texts(const DwArgument *arguments, int count)
@@ -466,12 +437,15 @@ dw_args_texts(const DwArgument *arguments, int count)
 											  TEXTOID, -1, false, TYPALIGN_INT));
 }
 
-/* Makes the columns args and arg_types of a task's row, for one or more arguments. */
-static void
+/* Makes the columns args and arg_types of a task's row, if there are arguments. */
+static int
 write_arguments(const DwArgument *arguments, int count, Datum *args, Datum *types)
 {
-	Datum	   *type_oids = palloc(count * sizeof(Datum));
+	Datum	   *type_oids;
 
+	if (count == 0)
+		return 0;
+	type_oids = palloc(count * sizeof(Datum));
 	*args = dw_args_texts(arguments, count);
 	for (int i = 0; i < count; i++)
 		type_oids[i] = ObjectIdGetDatum(arguments[i].type == UNKNOWNOID ?
@@ -479,6 +453,7 @@ write_arguments(const DwArgument *arguments, int count, Datum *args, Datum *type
 	*types = PointerGetDatum(construct_array(type_oids, count, REGTYPEOID,
 											 sizeof(Oid), true,
 											 TYPALIGN_INT));
+	return count;
 }
 
 /*
@@ -487,9 +462,6 @@ write_arguments(const DwArgument *arguments, int count, Datum *args, Datum *type
  * 0, sets *args to the text[] for a task's row, in which a NULL element is a NULL argument, and
  * *types to a regtype[] of the same length.  An untyped literal has the type InvalidOid (printed as
  * -), and its text is stored unchanged.
- *
- * Raises an error for a type whose values cannot be stored as text, and for more than DW_MAX_ARGS
- * elements of a VARIADIC array.
  */
 int
 dw_args_collect(FunctionCallInfo fcinfo, int first, Datum *args, Datum *types)
@@ -497,16 +469,14 @@ dw_args_collect(FunctionCallInfo fcinfo, int first, Datum *args, Datum *types)
 	DwArgument *arguments = NULL;
 	int			count = fetch_arguments(fcinfo, first, &arguments);
 
-	if (count > 0)
-		write_arguments(arguments, count, args, types);
-	return count;
+	return write_arguments(arguments, count, args, types);
 }
 
 /*---- Strangers ----*/
 
 static Oid	stranger(Oid type);
 
-/* Returns a stranger for one of the column types of a row type, see stranger(). */
+/* Does the same for the column types of a row type. */
 static Oid
 stranger_in_columns(Oid type)
 {
@@ -560,10 +530,7 @@ stranger(Oid type)
 	}
 }
 
-/*
- * Greater than 0 while code of a stranger's type runs in this process: the number of nested calls of
- * read_as(), since the code that read_as() runs may call read_as() again
- */
+/* Number of nested calls of read_as(): greater than 0 while code of a stranger's type runs here. */
 int			dw_reading_as = 0;
 
 /*
@@ -598,22 +565,55 @@ read_as(Oid role, Oid input, char *string, Oid io_param, int32 typmod)
 
 /*---- Arguments of an array ----*/
 
-/* Raises an error if the array of the parameter "what" has several dimensions. */
+/* Raises an error if the array (or NULL) of the parameter "what" has several dimensions. */
 static void
 require_list(ArrayType *array, const char *what)
 {
-	if (ARR_NDIM(array) > 1)
+	if (array != NULL && ARR_NDIM(array) > 1)
 		ereport(ERROR,
 				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
 				 errmsg("%s must be a one-dimensional array", what)));
 }
 
 /*
- * Makes an argument from a type and a text (NULL: a NULL argument).  Reads the text under the
- * session's settings, like a literal.  Raises an error if the type does not exist or cannot be
- * stored, or if its input function refuses the text.  Does not check the text of an untyped
- * argument.  is_row_type: the type comes from a task's row, and not from the caller.  Then a
- * stranger's code runs with the stranger's rights.
+ * Splits arrays of texts and of regtype, which may be NULL, into elements.  Returns the number of
+ * arguments.  The type of an untyped argument becomes InvalidOid.  The texts point into args.
+ * is_row: the arrays are of a task's row, and not from the caller.
+ */
+static int
+split_arrays(ArrayType *args, ArrayType *types, bool is_row, Datum **texts, bool **nulls,
+			 Oid **type_oids)
+{
+	Datum	   *elements;
+	bool	   *untyped;
+	int			count = 0;
+	int			type_count;
+
+	if (args != NULL)
+		deconstruct_array(args, ARR_ELEMTYPE(args), -1, false, TYPALIGN_INT, texts, nulls, &count);
+	*type_oids = palloc0(count * sizeof(Oid));
+	if (types == NULL)
+		return count;
+	deconstruct_array(types, REGTYPEOID, sizeof(Oid), true, TYPALIGN_INT, &elements, &untyped,
+					  &type_count);
+	if (type_count != count)
+		ereport(ERROR,
+				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
+				 errmsg("number of arguments (%d) does not match number of argument types (%d)",
+						count, type_count),
+				 is_row ? 0 :
+				 errhint("Without arg_types, all arguments take their types from the statement. For a single argument, use '-' in arg_types.")));
+	for (int i = 0; i < count; i++)
+		/* plain SQL may have stored the type "unknown", which means untyped */
+		if (!untyped[i] && DatumGetObjectId(elements[i]) != UNKNOWNOID)
+			(*type_oids)[i] = DatumGetObjectId(elements[i]);
+	return count;
+}
+
+/*
+ * Makes an argument from a type and a text (NULL: a NULL argument).  Reads the text, unless it is
+ * untyped, under the session's settings, like a literal.  is_row_type: the type comes from a task's
+ * row, and not from the caller.  Then a stranger's code runs with the stranger's rights.
  */
 static void
 parse_argument(DwArgument *argument, Oid type, char *string, bool is_row_type)
@@ -657,9 +657,7 @@ parse_typed(ArrayType *args, ArrayType *types, Datum *stored_args, Datum *stored
 				 errdetail("args is an array of type %s, which is the type of all arguments.", format_type_be(ARR_ELEMTYPE(args)))));
 	require_list(args, "args");
 	count = fetch_from_array(args, &arguments);
-	if (count > 0)
-		write_arguments(arguments, count, stored_args, stored_types);
-	return count;
+	return write_arguments(arguments, count, stored_args, stored_types);
 }
 
 /*
@@ -674,51 +672,28 @@ dw_args_parse(ArrayType *args, ArrayType *types, bool are_row_types,
 {
 	ArgumentContext context;
 	DwArgument *arguments;
-	Datum	   *texts = NULL;
-	Datum	   *type_oids = NULL;
-	bool	   *nulls = NULL;
-	bool	   *untyped = NULL;
-	int			count = 0;
-	int			type_count = 0;
+	Datum	   *texts;
+	Oid		   *type_oids;
+	bool	   *nulls;
+	int			count;
 
 	if (args != NULL && ARR_ELEMTYPE(args) != TEXTOID && ARR_ELEMTYPE(args) != VARCHAROID)
 		return parse_typed(args, types, stored_args, stored_types);
-	if (args != NULL)
-	{
-		require_list(args, "args");
-		texts = dw_elements(args, &nulls, &count);
-	}
-	if (types != NULL)
-	{
-		require_list(types, "arg_types");
-		type_oids = dw_elements(types, &untyped, &type_count);
-	}
-	if (types != NULL && type_count != count)
-		ereport(ERROR,
-				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
-				 errmsg("number of arguments (%d) does not match number of argument types (%d)",
-						count, type_count),
-				 errhint("Without arg_types, all arguments take their types from the statement. For a single argument, use '-' in arg_types.")));
-
-	if (count == 0)
-		return 0;
+	require_list(args, "args");
+	require_list(types, "arg_types");
+	count = split_arrays(args, types, false, &texts, &nulls, &type_oids);
 	dw_args_require_limit(count);
 
 	arguments = palloc0(count * sizeof(DwArgument));
 	push_argument_context(&context, NULL);
 	for (int i = 0; i < count; i++)
 	{
-		Oid			type = InvalidOid;
-
 		context.number = i + 1;
-		if (types != NULL && !untyped[i])
-			type = DatumGetObjectId(type_oids[i]);
-		parse_argument(&arguments[i], OidIsValid(type) ? type : UNKNOWNOID,
+		parse_argument(&arguments[i], OidIsValid(type_oids[i]) ? type_oids[i] : UNKNOWNOID,
 					   nulls[i] ? NULL : TextDatumGetCString(texts[i]), are_row_types);
 	}
 	error_context_stack = context.callback.previous;
-	write_arguments(arguments, count, stored_args, stored_types);
-	return count;
+	return write_arguments(arguments, count, stored_args, stored_types);
 }
 
 /*---- Reading stored arguments ----*/
@@ -833,10 +808,7 @@ bind_parameter(ParseState *pstate, ParamRef *ref)
 	return (Node *) param;
 }
 
-/*
- * Sets the value of a reading for the current run: the input function of the reading's type reads
- * the untyped argument.
- */
+/* Sets the value of a reading for the current run. */
 static void
 read_literal(DwBinding *binding, Reading *reading)
 {
@@ -856,45 +828,37 @@ read_literal(DwBinding *binding, Reading *reading)
 }
 
 /*
- * Finds or adds the reading of an argument as a type, and returns the reading's index.  Each
- * argument has its own list of readings, since an argument has few readings, but a task may have
- * many arguments.
+ * Finds or adds the reading of an argument as a type.  Returns the number of its parameter.  Looks
+ * only at readings of the argument, since a task may have many arguments.
  */
 static int
 find_reading(DwBinding *binding, int number, Oid type, int32 typmod, int location)
 {
-	int		   *newest = &binding->newest[number - 1];
+	Reading   **newest = &binding->newest[number - 1];
 	Reading    *reading;
+	MemoryContext old;
 
 	/* the analysis of a statement with many untyped arguments takes long */
 	CHECK_FOR_INTERRUPTS();
-	for (int i = *newest; i >= 0; i = reading->next)
-	{
-		reading = &binding->readings[i];
+	for (reading = *newest; reading != NULL; reading = reading->next)
 		if (reading->type == type && reading->typmod == typmod)
-			return i;
-	}
+			return reading->parameter;
 
-	if (binding->nreadings == binding->max_readings)
-	{
-		int			max = Max(binding->max_readings * 2, 4);
-
-		binding->readings = binding->readings == NULL ?
-			MemoryContextAlloc(binding->context, max * sizeof(Reading)) :
-			repalloc(binding->readings, max * sizeof(Reading));
-		binding->max_readings = max;
-	}
-	reading = &binding->readings[binding->nreadings];
+	reading = MemoryContextAlloc(binding->context, sizeof(Reading));
 	reading->number = number;
+	reading->parameter = binding->nargs + list_length(binding->readings) + 1;
 	reading->next = *newest;
 	reading->type = type;
 	reading->typmod = typmod;
 	reading->location = location;
 	getTypeInputInfo(type, &reading->input, &reading->io_param);
 	read_literal(binding, reading);
-	*newest = binding->nreadings++;
-	binding->params->numParams = binding->nargs + binding->nreadings;
-	return *newest;
+	old = MemoryContextSwitchTo(binding->context);
+	binding->readings = lappend(binding->readings, reading);
+	MemoryContextSwitchTo(old);
+	*newest = reading;
+	binding->params->numParams = reading->parameter;
+	return reading->parameter;
 }
 
 /*
@@ -913,7 +877,7 @@ coerce_parameter(ParseState *pstate, Param *param, Oid type, int32 typmod, int l
 	ParseCallbackState callback;
 	int32		base_typmod = typmod;
 	Oid			base;
-	int			i;
+	int			number;
 
 	if (param->paramkind != PARAM_EXTERN || param->paramtype != UNKNOWNOID)
 		return NULL;
@@ -921,10 +885,10 @@ coerce_parameter(ParseState *pstate, Param *param, Oid type, int32 typmod, int l
 	typmod = base == INTERVALOID ? base_typmod : -1;
 
 	setup_parser_errposition_callback(&callback, pstate, param->location);
-	i = find_reading(binding, param->paramid, base, typmod, param->location);
+	number = find_reading(binding, param->paramid, base, typmod, param->location);
 	cancel_parser_errposition_callback(&callback);
 
-	set_parameter(param, binding->nargs + i + 1, base, typmod);
+	set_parameter(param, number, base, typmod);
 	if (base == type)
 		return (Node *) param;
 	return coerce_to_domain((Node *) param, base, base_typmod, type,
@@ -933,29 +897,26 @@ coerce_parameter(ParseState *pstate, Param *param, Oid type, int32 typmod, int l
 }
 
 /*
- * Parser setup: installs the hooks for the arguments.  arg is a DwBinding.
- *
- * Each parse analysis makes new readings, since the type of an occurrence may have changed.  Each
- * statement of a task is analyzed separately, so this function loops over the readings only, not
- * over all arguments.
+ * Parser setup: installs the hooks for the arguments.  arg is a DwBinding.  Each analysis makes new
+ * readings, since the type of an occurrence may have changed.  Each statement is analyzed
+ * separately, so this function loops over the readings only, not over all arguments.
  */
 void
 dw_args_parser_setup(ParseState *pstate, void *arg)
 {
 	DwBinding  *binding = (DwBinding *) arg;
+	ListCell   *lc;
 
-	for (int i = 0; i < binding->nreadings; i++)
-		binding->newest[binding->readings[i].number - 1] = -1;
-	binding->nreadings = 0;
+	foreach(lc, binding->readings)
+		binding->newest[((Reading *) lfirst(lc))->number - 1] = NULL;
+	list_free_deep(binding->readings);
+	binding->readings = NIL;
 	pstate->p_paramref_hook = bind_parameter;
 	pstate->p_coerce_param_hook = coerce_parameter;
 	pstate->p_ref_hook_state = binding;
 }
 
-/*
- * paramFetch hook: returns the value of the parameter with this number, which is an argument or a
- * reading.
- */
+/* paramFetch hook: returns the value of an argument or a reading. */
 static ParamExternData *
 fetch_parameter(ParamListInfo params, int number, bool speculative, ParamExternData *workspace)
 {
@@ -963,15 +924,12 @@ fetch_parameter(ParamListInfo params, int number, bool speculative, ParamExternD
 
 	if (number <= binding->nargs)
 		return &params->params[number - 1];
-	return &binding->readings[number - binding->nargs - 1].value;
+	return &((Reading *) list_nth(binding->readings, number - binding->nargs - 1))->value;
 }
 
 /*---- Bindings ----*/
 
-/*
- * Error context callback: if an error concerns an untyped argument, adds the position of the
- * argument in the SQL, as the parser does for a literal.
- */
+/* Error context callback: adds an untyped argument's position, as the parser does for a literal. */
 static void
 literal_callback(void *arg)
 {
@@ -989,13 +947,14 @@ read_literals(DwBinding *binding)
 {
 	LiteralContext context = {.sql = binding->sql};
 	ErrorContextCallback callback;
+	ListCell   *lc;
 
 	dw_push_context(&callback, literal_callback, &context);
-	for (int i = 0; i < binding->nreadings; i++)
+	foreach(lc, binding->readings)
 	{
 		CHECK_FOR_INTERRUPTS();
-		context.location = binding->readings[i].location;
-		read_literal(binding, &binding->readings[i]);
+		context.location = ((Reading *) lfirst(lc))->location;
+		read_literal(binding, lfirst(lc));
 	}
 	error_context_stack = callback.previous;
 }
@@ -1009,15 +968,13 @@ make_binding(int nargs)
 	binding->context = CurrentMemoryContext;
 	binding->nargs = nargs;
 	binding->types = palloc0(nargs * sizeof(Oid));
-	binding->newest = palloc(nargs * sizeof(int));
-	memset(binding->newest, -1, nargs * sizeof(int));
+	binding->newest = palloc0(nargs * sizeof(Reading *));
 	return binding;
 }
 
 /*
- * Makes the binding for a kept plan of the text sql.  The plan's arguments have the number and
- * types of params.  The caller passes the binding as argument to the plan's parser setup.  The
- * binding is in the current memory context.  This context and sql must live as long as the plan.
+ * Makes the binding for a kept plan of the text sql, for arguments with the number and types of
+ * params.  The current memory context and sql must live as long as the plan.
  */
 DwBinding *
 dw_args_binding(ParamListInfo params, const char *sql)
@@ -1041,15 +998,12 @@ dw_args_bind(DwBinding *binding, ParamListInfo params)
 	binding->params = params;
 	binding->run_context = CurrentMemoryContext;
 	params->parserSetupArg = params->paramFetchArg = binding;
-	params->numParams = binding->nargs + binding->nreadings;
-	if (binding->nreadings > 0)
+	params->numParams = binding->nargs + list_length(binding->readings);
+	if (binding->readings != NIL)
 		read_literals(binding);
 }
 
-/*
- * Returns the types of the arguments (InvalidOid for untyped arguments), and sets *nargs to their
- * number.  For NULL params, returns NULL and sets *nargs to 0.
- */
+/* Returns the types of the arguments (InvalidOid: untyped) and their number; params may be NULL. */
 const Oid *
 dw_args_types(ParamListInfo params, int *nargs)
 {
@@ -1065,33 +1019,12 @@ dw_args_types(ParamListInfo params, int *nargs)
 
 /*---- Parameter lists ----*/
 
-/*
- * Splits the arrays of a task's row into elements, and returns the number of arguments.  Copies the
- * array of texts, since the resulting texts point into the array.
- */
+/* Splits the arrays of a task's row like split_arrays().  Copies the texts. */
 static int
-read_arrays(Datum args, Datum types, bool types_null,
-			Datum **texts, bool **nulls, Datum **type_oids, bool **untyped)
+read_arrays(Datum args, Datum types, bool types_null, Datum **texts, bool **nulls, Oid **type_oids)
 {
-	int			count;
-	int			type_count;
-
-	deconstruct_array(DatumGetArrayTypePCopy(args), TEXTOID, -1, false,
-					  TYPALIGN_INT, texts, nulls, &count);
-	if (types_null)
-	{
-		*type_oids = NULL;
-		return count;
-	}
-
-	deconstruct_array(DatumGetArrayTypeP(types), REGTYPEOID, sizeof(Oid),
-					  true, TYPALIGN_INT, type_oids, untyped, &type_count);
-	if (type_count != count)
-		ereport(ERROR,
-				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
-				 errmsg("number of arguments (%d) does not match number of argument types (%d)",
-						count, type_count)));
-	return count;
+	return split_arrays(DatumGetArrayTypePCopy(args),
+						types_null ? NULL : DatumGetArrayTypeP(types), true, texts, nulls, type_oids);
 }
 
 /* Returns true if one argument in the columns args and arg_types is untyped and not null. */
@@ -1099,21 +1032,17 @@ bool
 dw_args_any_untyped(Datum args, bool args_null, Datum types, bool types_null)
 {
 	Datum	   *texts;
-	Datum	   *type_oids;
+	Oid		   *type_oids;
 	bool	   *nulls;
-	bool	   *untyped;
-	int			count = args_null ? 0 : read_arrays(args, types, types_null, &texts, &nulls, &type_oids, &untyped);
+	int			count = args_null ? 0 : read_arrays(args, types, types_null, &texts, &nulls, &type_oids);
 
 	for (int i = 0; i < count; i++)
-		if (!nulls[i] && (types_null || untyped[i] || !OidIsValid(DatumGetObjectId(type_oids[i]))))
+		if (!nulls[i] && !OidIsValid(type_oids[i]))
 			return true;
 	return false;
 }
 
-/*
- * Sets the argument with the index i, whose value may be set later.  An invalid type means untyped.
- * Then the parse analysis adds readings, whose values a hook returns.
- */
+/* Sets an argument, whose value may be set later.  InvalidOid: it is untyped. */
 static void
 set_argument(DwBinding *binding, int i, Oid type, Datum value, bool isnull)
 {
@@ -1173,15 +1102,14 @@ dw_args_params(const char *sql, Datum args, bool args_null, Datum types, bool ty
 	ArgumentContext context;
 	DwBinding  *binding;
 	Datum	   *texts;
-	Datum	   *type_oids;
+	Oid		   *type_oids;
 	bool	   *nulls;
-	bool	   *untyped;
 	int			nest_level = 0;
 	int			count;
 
 	if (args_null)
 		return NULL;
-	count = read_arrays(args, types, types_null, &texts, &nulls, &type_oids, &untyped);
+	count = read_arrays(args, types, types_null, &texts, &nulls, &type_oids);
 	if (count == 0)
 		return NULL;
 
@@ -1189,15 +1117,10 @@ dw_args_params(const char *sql, Datum args, bool args_null, Datum types, bool ty
 	push_argument_context(&context, sql);
 	for (int i = 0; i < count; i++)
 	{
-		Oid			type = InvalidOid;
-
 		CHECK_FOR_INTERRUPTS();
 		context.number = i + 1;
-		/* plain SQL may have stored the type "unknown", which means untyped */
-		if (type_oids != NULL && !untyped[i] && DatumGetObjectId(type_oids[i]) != UNKNOWNOID)
-			type = DatumGetObjectId(type_oids[i]);
-		set_argument(binding, i, type, (Datum) 0, nulls[i]);
-		if (OidIsValid(type))
+		set_argument(binding, i, type_oids[i], (Datum) 0, nulls[i]);
+		if (OidIsValid(type_oids[i]))
 			read_argument(&binding->params->params[i], texts[i], &nest_level);
 		else if (!nulls[i])
 			binding->params->params[i].value = CStringGetDatum(TextDatumGetCString(texts[i]));
@@ -1208,10 +1131,7 @@ dw_args_params(const char *sql, Datum args, bool args_null, Datum types, bool ty
 	return binding->params;
 }
 
-/*
- * Analyzes and rewrites a statement of a task; params are the task's arguments, as
- * dw_args_params() returns them.
- */
+/* Analyzes and rewrites a statement of a task with the arguments of dw_args_params(). */
 List *
 dw_args_analyze(RawStmt *raw, const char *sql, ParamListInfo params)
 {

@@ -8,11 +8,9 @@
  * An integer becomes a parameter of type integer, as in the parser.  A string becomes a parameter
  * of type unknown, which args.c reads as the type that its position requires.
  *
- * Texts of one form mostly come one after the other.  So this file remembers the form of the last
- * text, and does not call the lexer for a text of the same form.  Two texts have the same form if
- * their parts between the constants are equal, byte by byte.  Each constant must be plain (only
- * digits, or a string without quotes and backslashes), and have the same type as the constant at
- * this place of the last text.
+ * Texts of one form mostly come one after the other, so a text with the form of the last text is
+ * not given to the lexer: its parts between the constants are equal, byte by byte, and each
+ * constant is plain (only digits, or a string without quotes and backslashes), of the same type.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,8 +18,6 @@
 
 #include <ctype.h>
 
-#include "catalog/pg_type.h"
-#include "lib/stringinfo.h"
 #include "utils/memutils.h"
 
 #include "statement.h"
@@ -83,10 +79,7 @@ take_constant(DwTokens *tokens, DwConstants *constants)
 	return true;
 }
 
-/*
- * Takes the constants of SELECT f(c, ...).  The current token is SELECT.  Returns false if the text
- * has another form.
- */
+/* Takes the constants of SELECT f(c, ...); returns false for another form. */
 static bool
 take_from_call(DwTokens *tokens, DwConstants *constants)
 {
@@ -147,10 +140,7 @@ take_from_change(DwTokens *tokens, DwConstants *constants)
 	return constants->count > 0;
 }
 
-/*
- * Makes constants->sql, the text with $1, $2, ... in place of the constants.  A
- * comment between a constant and the next token is removed with the constant.
- */
+/* Makes constants->sql.  A comment after a constant is removed with the constant. */
 static void
 replace(const char *sql, DwConstants *constants)
 {

@@ -6,13 +6,11 @@
  * Run by executors, and by sessions that run a task at once.
  *
  * The rows that a task returns are dropped: they may be huge.  With delay_wheel.history_result the
- * history contains the first row of the last statement, so this file keeps a copy of the row if it
- * is short enough.  The sizes of the columns are checked before the row is copied, so a row of any
- * size costs little.
+ * history contains the first row of the last statement, if it is short enough.  The sizes of the
+ * columns are checked before the row is copied, so a row of any size costs little.
  *
  * After the statement, the row is converted to jsonb with the rights of the user that ran the
- * statement.  This calls functions of types.  An error of such a function must not make the task
- * fail, so the conversion runs in a subtransaction.
+ * statement, in a subtransaction: an error of a type's function must not make the task fail.
  *
  * The owner of a type may create a cast to json, which the conversion would call for each value of
  * the type.  But the user has only read a table, and has not asked for this call.  So a row is not
@@ -24,15 +22,10 @@
 
 #include "access/detoast.h"
 #include "access/heaptoast.h"
-#include "access/htup_details.h"
 #include "catalog/pg_proc.h"
-#include "catalog/pg_type.h"
-#include "executor/tuptable.h"
 #include "miscadmin.h"
 #include "parser/parse_coerce.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
-#include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
@@ -112,18 +105,14 @@ startup(DestReceiver *self, int operation, TupleDesc typeinfo)
 }
 
 /*
- * Initializes a receiver that drops rows as None_Receiver does, but keeps a first row of at most
- * limit bytes in the current memory context.  If limit is 0, the receiver keeps no row.  With
- * None_Receiver itself, SPI would not show if a statement was a query.
+ * Initializes a receiver that keeps a first row of at most limit bytes (0: keeps no row) in the
+ * current memory context.  With None_Receiver, SPI would not show if a statement was a query.
  */
 void
 dw_first_row_init(DwFirstRow *row, int limit)
 {
-	memset(row, 0, sizeof(DwFirstRow));
-	row->pub = *None_Receiver;
+	*row = (DwFirstRow) {.pub = *None_Receiver, .limit = limit, .context = CurrentMemoryContext};
 	row->pub.mydest = DestTuplestore;
-	row->limit = limit;
-	row->context = CurrentMemoryContext;
 	if (limit > 0)
 	{
 		row->pub.receiveSlot = keep_if_first;
@@ -202,7 +191,7 @@ is_trusted_row(TupleDesc desc, HeapTuple tuple)
 	return true;
 }
 
-/* Returns true if row_to_json() calls no function of another role for a value of a row type. */
+/* The same for a value of a row type. */
 static bool
 is_trusted_composite(Datum value)
 {
@@ -218,7 +207,7 @@ is_trusted_composite(Datum value)
 	return trusted;
 }
 
-/* Returns true if row_to_json() calls no function of another role for an array. */
+/* The same for an array. */
 static bool
 is_trusted_array(Datum value)
 {
@@ -233,7 +222,7 @@ is_trusted_array(Datum value)
 	return true;
 }
 
-/* Returns true if row_to_json() calls no function of another role for a value of any type. */
+/* The same for a value of any type. */
 static bool
 is_trusted_value(Oid type, Datum value)
 {

@@ -13,12 +13,7 @@
  */
 #include "postgres.h"
 
-#include "catalog/pg_type.h"
-#include "miscadmin.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
-#include "utils/guc.h"
-#include "utils/jsonb.h"
 #include "utils/varlena.h"
 
 #include "../base/compat.h"
@@ -84,10 +79,7 @@ set(const char *name, const char *value, GucAction action, bool really)
 							 action, really, 0, false);
 }
 
-/*
- * Returns the elements of an array of names.  Raises an error if a name is null, or the array has
- * too many names.
- */
+/* Returns the elements of an array of names.  Raises an error for a null, and for too many. */
 static Datum *
 read_names(ArrayType *names, int *n)
 {
@@ -176,10 +168,7 @@ push(JsonbInState *state, JsonbIteratorToken token, const char *text)
 	return text == NULL ? 0 : value.val.string.len;
 }
 
-/*
- * Returns the present values of the settings named in an array and a list; NULL if there are no
- * names.
- */
+/* Returns the values of the settings named in an array and a list; NULL without names. */
 Jsonb *
 dw_kept_settings_take(ArrayType *names, const char *const *others, int nothers)
 {

@@ -15,13 +15,8 @@
  */
 #include "postgres.h"
 
-#include "catalog/pg_type.h"
-#include "lib/stringinfo.h"
 #include "miscadmin.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
-#include "utils/fmgrprotos.h"
-#include "utils/jsonb.h"
 
 #include "../base/errors.h"
 #include "statement.h"
@@ -187,9 +182,7 @@ check_values_used(const Numbering *numbering)
 
 /*
  * Returns an SQL text with $1, $2, ... in place of :name.  Sets *args to a text[] of the values in
- * this order, or to NULL if the text has no names.  values is a JSON object.  Raises an error for a
- * name without a value, for a value whose name is not used, and for $n in the text.  The result is
- * in the current memory context.
+ * this order, or to NULL if the text has no names.  values is a JSON object.
  */
 text *
 dw_named_numbered(const text *sql, Jsonb *values, ArrayType **args)

@@ -13,23 +13,10 @@
  */
 #include "postgres.h"
 
-#include "access/relscan.h"
-#include "access/transam.h"
-#include "access/xact.h"
 #include "catalog/pg_language.h"
 #include "catalog/pg_proc.h"
-#include "commands/trigger.h"
-#include "executor/executor.h"
-#include "executor/spi.h"
-#include "lib/ilist.h"
-#include "nodes/execnodes.h"
 #include "nodes/nodeFuncs.h"
 #include "pgstat.h"
-#include "tcop/dest.h"
-#include "utils/memutils.h"
-#include "utils/plancache.h"
-#include "utils/rel.h"
-#include "utils/resowner.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
@@ -72,7 +59,7 @@ static struct
 	ExecutorFinish_hook_type finish;
 }			our_hooks;
 
-/* Called by the postmaster before delay_wheel sets its hooks that watch queries. */
+/* Called by the postmaster before delay_wheel sets its hooks that watch queries ... */
 void
 dw_open_queries_hooks_begin(void)
 {
@@ -80,7 +67,7 @@ dw_open_queries_hooks_begin(void)
 		ExecutorFinish_hook != NULL;
 }
 
-/* Called by the postmaster after delay_wheel has set these hooks. */
+/* ... and after it has set them. */
 void
 dw_open_queries_hooks_end(void)
 {
@@ -100,10 +87,7 @@ others_watch_queries(void)
 
 /*---- Queries that can stay open ----*/
 
-/*
- * For check_functions_in_node().  Returns true for a function in SQL, or in C of another extension,
- * that is not immutable.
- */
+/* For check_functions_in_node().  True if not immutable, and in SQL or another extension's C. */
 static bool
 may_keep_state(Oid function, void *arg)
 {
@@ -255,10 +239,7 @@ open_query(DwOpenPlace *place, CachedPlanSource *source, CachedPlan *plan,
 	return query;
 }
 
-/*
- * Opens a query for the plan, if the plan is generic and can begin again.  Otherwise returns NULL,
- * and notes in *place that the plan cannot begin again.
- */
+/* Opens a query if the plan is generic and can begin again.  Otherwise notes that it cannot. */
 static DwOpenQuery *
 try_to_open(DwOpenPlace *place, CachedPlanSource *source, const SPIExecuteOptions *options)
 {
@@ -342,28 +323,17 @@ begin_again(DwOpenQuery *query)
 	pgstat_report_query_id(query->desc->plannedstmt->queryId, false);
 }
 
-/* Returns SPI's result code for the query. */
-static int
-spi_code(CmdType operation)
-{
-	switch (operation)
-	{
-		case CMD_INSERT:
-			return SPI_OK_INSERT;
-		case CMD_UPDATE:
-			return SPI_OK_UPDATE;
-		case CMD_DELETE:
-			return SPI_OK_DELETE;
-		default:
-			return SPI_OK_SELECT;
-	}
-}
-
 /* Runs the query with the active snapshot.  Returns a result code of SPI. */
 static int
 run_once(DwOpenQuery *query, const SPIExecuteOptions *options)
 {
-	int			result = spi_code(query->desc->operation);
+	static const int codes[] = {
+		[CMD_SELECT] = SPI_OK_SELECT,
+		[CMD_UPDATE] = SPI_OK_UPDATE,
+		[CMD_INSERT] = SPI_OK_INSERT,
+		[CMD_DELETE] = SPI_OK_DELETE
+	};
+	int			result = codes[query->desc->operation];
 	const ModifyTableState *change = change_of(query);
 
 	query->runs = true;
@@ -389,17 +359,10 @@ run_once(DwOpenQuery *query, const SPIExecuteOptions *options)
 static void
 query_callback(void *arg)
 {
-	const char *sql = arg;
-	int			position = geterrposition();
-
-	if (position > 0)
-	{
-		errposition(0);
-		internalerrposition(position);
-		internalerrquery(sql);
-	}
+	if (geterrposition() > 0)
+		dw_position_callback(arg);
 	else
-		errcontext("SQL statement \"%s\"", sql);
+		errcontext("SQL statement \"%s\"", (const char *) arg);
 }
 
 /* Returns true if a run by the plan's source would now do the same as the query. */
@@ -410,9 +373,8 @@ is_valid(const DwOpenQuery *query)
 }
 
 /*
- * Runs a task's SQL by the query that is open for its plan, or opens a query.  Called inside
- * SPI_connect(), like SPI_execute_plan_extended().  Returns false, without running anything, if the
- * plan has no query that can stay open.  Sets *result to a result code of SPI.
+ * Runs a task's SQL by the query that is open for its plan, or opens a query.  Like
+ * SPI_execute_plan_extended(), but returns false if the plan has no query that can stay open.
  */
 bool
 dw_open_query_run(DwOpenPlace *place, SPIPlanPtr spi, const SPIExecuteOptions *options, int *result)

@@ -6,9 +6,9 @@
  * Run by sessions that schedule tasks, and by executors whose tasks do so, if the setting
  * delay_wheel.check_sql or the option check_sql is "plan".
  *
- * The statements are analyzed, rewritten and planned like a prepared statement, but not executed.
- * Planning may evaluate functions that are declared immutable or stable, as for each query.  A
- * rolled back subtransaction releases the locks on tables that the task will use.
+ * The statements are analyzed, rewritten and planned like a prepared statement, but not executed,
+ * in a subtransaction whose rollback releases the locks on tables.  Planning may evaluate functions
+ * that are declared immutable or stable, as for each query.
  *
  * A task may create objects that its later statements need, so the statements after the first
  * utility statement are not checked.
@@ -17,21 +17,13 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
-#include "catalog/pg_class.h"
 #include "catalog/pg_proc.h"
-#include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
-#include "nodes/parsenodes.h"
-#include "nodes/plannodes.h"
-#include "parser/parser.h"
 #include "rewrite/rewriteHandler.h"
-#include "tcop/tcopprot.h"
 #include "tcop/utility.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
-#include "utils/resowner.h"
 #include "utils/snapmgr.h"
 
 #include "../base/compat.h"
@@ -134,8 +126,7 @@ check_statements(const char *sql, ParamListInfo params)
 
 /*
  * Raises an error if the SQL of a task, with these arguments (see dw_args_params()), could not be
- * planned now, or if the current user lacks the rights for it.  search_path: the value for the
- * task.  Errors show their position in the text as internal query and position.
+ * planned now, or if the current user lacks the rights for it.
  */
 void
 dw_check_plan(const text *text, Datum args, bool args_null, Datum types, bool types_null)

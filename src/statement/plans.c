@@ -5,8 +5,7 @@
  *
  * Run by executors, and without kept plans by sessions that run a task at once.
  *
- * A text that comes again is run by a saved SPI plan, like a client's prepared statement: the first
- * runs with arguments are planned for their values, later runs may use a generic plan.  If the
+ * A text that comes again is run by a saved SPI plan, like a client's prepared statement.  If the
  * constants can be taken out of a text (constants.c), the text without constants is looked up.  Its
  * plan is generic from the first run on.  README.md describes which texts have plans, and when
  * plans are forgotten: a task's SQL must mean the same as if it were parsed at the time of the run.
@@ -17,26 +16,13 @@
 
 #include <ctype.h>
 
-#include "access/htup_details.h"
 #include "catalog/namespace.h"
-#include "catalog/pg_index.h"
 #include "common/hashfn.h"
-#include "executor/spi.h"
 #include "executor/spi_priv.h"
-#include "lib/ilist.h"
 #include "mb/pg_wchar.h"
-#include "miscadmin.h"
-#include "nodes/params.h"
-#include "nodes/plannodes.h"
-#include "pgtime.h"
-#include "tcop/cmdtag.h"
-#include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
-#include "utils/memutils.h"
-#include "utils/plancache.h"
 #include "utils/syscache.h"
-#include "utils/timestamp.h"
 
 #include "../base/compat.h"
 #include "../base/errors.h"
@@ -158,9 +144,8 @@ forget_plan(KeptPlan *plan)
 }
 
 /*
- * Forgets all plans if a catalog has changed, or the settings were read again.  Also forgets the
- * hashes of texts that came once, so that no plan is made while such changes come more often than
- * texts come again.
+ * Forgets all plans if a catalog has changed, or the settings were read again, and the hashes of
+ * texts: no plan is made while such changes come more often than texts come again.
  */
 static void
 forget_outdated(void)
@@ -251,9 +236,8 @@ measure(KeptPlan *plan)
 }
 
 /*
- * Measures the first entry of the list, which was just made or used.  Frees the entry's plan if the
- * plan is too large.  Forgets entries at the end of the list while all entries together take too
- * much memory.
+ * Measures the first entry of the list, and frees its plan if it is too large.  Forgets the last
+ * entries while all entries together take too much memory.
  */
 static void
 settle_plan(KeptPlan *plan)
@@ -312,18 +296,6 @@ has_moment(const char *sql)
 	return result;
 }
 
-/*
- * Error context callback: shows the position of a syntax error in the task's SQL, as an internal
- * query, as SPI does.  arg is the SQL.
- */
-static void
-syntax_callback(void *arg)
-{
-	internalerrposition(geterrposition());
-	internalerrquery((const char *) arg);
-	errposition(0);
-}
-
 /* Returns true if the text is a single query or change of data, and has the same meaning later. */
 static bool
 can_be_kept(const char *sql)
@@ -332,7 +304,7 @@ can_be_kept(const char *sql)
 	List	   *statements;
 	Node	   *stmt;
 
-	dw_push_context(&callback, syntax_callback, sql);
+	dw_push_context(&callback, dw_position_callback, sql);
 	statements = raw_parser(sql, RAW_PARSE_DEFAULT);
 	error_context_stack = callback.previous;
 	if (list_length(statements) != 1)
@@ -492,9 +464,8 @@ add_plan(const Key *key, ParamListInfo params)
 }
 
 /*
- * Returns the entry for a text, bound to these arguments.  Adds the entry if the text came once
- * before, and replaces the entry if it is too old.  Returns NULL if the text came for the first
- * time, or if the entry of another text has the same hash.
+ * Returns the entry for a text, bound to these arguments.  Adds the entry if the text came before,
+ * and replaces an old one.  Returns NULL for a new text, or if another text has the same hash.
  */
 static KeptPlan *
 find_plan(const Key *key, ParamListInfo params)
@@ -552,10 +523,7 @@ constants_callback(void *arg)
 	internalerrquery(constants->original);
 }
 
-/*
- * Runs a text by the plan for the text without its constants.  Returns false if no such plan
- * exists.
- */
+/* Runs a text by the plan for the text without its constants.  Returns false if there is none. */
 static bool
 run_without_constants(const char *sql, const SPIExecuteOptions *options, int *result)
 {
@@ -566,7 +534,7 @@ run_without_constants(const char *sql, const SPIExecuteOptions *options, int *re
 	KeptPlan   *plan;
 	Key			key;
 
-	dw_push_context(&callback, syntax_callback, sql);
+	dw_push_context(&callback, dw_position_callback, sql);
 	found = dw_constants_take(sql, &constants);
 	error_context_stack = callback.previous;
 	if (!found)
@@ -580,8 +548,8 @@ run_without_constants(const char *sql, const SPIExecuteOptions *options, int *re
 }
 
 /*
- * Runs a task's SQL by a kept plan, or makes a plan if the text came before.  Sets *result to SPI's
- * result.  Returns false if nothing was run: the caller then runs the text without a kept plan.
+ * Runs a task's SQL by a kept plan, or makes a plan if the text came before.  Returns false if
+ * nothing was run.
  *
  * Only for executors, inside SPI_connect(), at the beginning of a task: the session's settings must
  * be unchanged, except settings that are part of the key, and settings without effect on plans (see
@@ -609,7 +577,7 @@ run_plans(const char *sql, const SPIExecuteOptions *options, int *result)
  * The last utility statement that has ended in this process.  The history shows its name, but SPI
  * does not return which statement it has run.  So the utility hook (control/ddl.c) notes it.
  */
-DwSpiResult dw_last_utility = {.code = SPI_OK_UTILITY, .utility = CMDTAG_UNKNOWN};
+DwSpiResult dw_last_utility = {.tag = CMDTAG_UNKNOWN};
 
 /*
  * Notes that a utility statement of this process has ended.  For EXECUTE, notes the executed
@@ -620,7 +588,7 @@ dw_spi_note_utility(CommandTag tag, const QueryCompletion *qc)
 {
 	bool		known = qc != NULL && qc->commandTag != CMDTAG_UNKNOWN;
 
-	dw_last_utility.utility = known && tag == CMDTAG_EXECUTE ? qc->commandTag : tag;
+	dw_last_utility.tag = known && tag == CMDTAG_EXECUTE ? qc->commandTag : tag;
 	dw_last_utility.rows = known ? qc->nprocessed : 0;
 }
 
@@ -633,14 +601,31 @@ returns_rows(int code)
 		code == SPI_OK_MERGE_RETURNING;
 }
 
-/*
- * Ends a call of SPI, and returns the result of the last statement.  Raises an error for a negative
- * result, by which SPI reports some refused statements.
- */
+/* Returns the command of a statement that is no utility statement, by SPI's code. */
+static CommandTag
+tag_of(int code)
+{
+	static const CommandTag tags[] = {
+		[SPI_OK_SELECT] = CMDTAG_SELECT,
+		[SPI_OK_SELINTO] = CMDTAG_SELECT_INTO,
+		[SPI_OK_INSERT] = CMDTAG_INSERT,
+		[SPI_OK_INSERT_RETURNING] = CMDTAG_INSERT,
+		[SPI_OK_UPDATE] = CMDTAG_UPDATE,
+		[SPI_OK_UPDATE_RETURNING] = CMDTAG_UPDATE,
+		[SPI_OK_DELETE] = CMDTAG_DELETE,
+		[SPI_OK_DELETE_RETURNING] = CMDTAG_DELETE,
+		[SPI_OK_MERGE] = CMDTAG_MERGE,
+		[SPI_OK_MERGE_RETURNING] = CMDTAG_MERGE
+	};
+
+	return code < (int) lengthof(tags) ? tags[code] : CMDTAG_UNKNOWN;
+}
+
+/* Ends a call of SPI.  Raises an error for a result by which SPI reports a refused statement. */
 static DwSpiResult
 end(int result, DwFirstRow *row)
 {
-	DwSpiResult done = {.code = result, .rows = SPI_processed};
+	DwSpiResult done = {.rows = SPI_processed};
 
 	if (result == SPI_ERROR_TRANSACTION)
 		ereport(ERROR,
@@ -656,6 +641,8 @@ end(int result, DwFirstRow *row)
 				 errmsg("could not execute task: %s", SPI_result_code_string(result))));
 	if (result == SPI_OK_UTILITY)
 		done = dw_last_utility;
+	else
+		done.tag = tag_of(result);
 	SPI_finish();
 	if (returns_rows(result))
 		done.first_row = dw_first_row_take(row);

@@ -5,9 +5,8 @@
  *
  * Run by sessions that schedule tasks, and by executors for tasks with a mode.
  *
- * A task that can never run should be refused while its user can read the message.  Only the raw
- * parser runs here, which needs no catalog and costs about a microsecond.  Parse analysis would
- * cost several microseconds, take locks, and use the objects of today.
+ * Only the raw parser runs here, which needs no catalog and costs about a microsecond.  Parse
+ * analysis would cost several microseconds, take locks, and use the objects of today.
  *
  * A statement is refused only if the raw parse tree shows that it cannot run in any state of the
  * database.  If this depends on a catalog, the server refuses the statement at run time: for
@@ -26,13 +25,9 @@
 
 #include "commands/defrem.h"
 #include "mb/pg_wchar.h"
-#include "miscadmin.h"
-#include "nodes/parsenodes.h"
 #include "parser/scansup.h"
-#include "tcop/cmdtag.h"
 #include "tcop/utility.h"
 #include "utils/builtins.h"
-#include "utils/memutils.h"
 
 #include "../base/compat.h"
 #include "../base/errors.h"
@@ -87,10 +82,7 @@ static struct
 
 /*---- Statements that cannot be part of a task ----*/
 
-/*
- * Returns the value of a boolean option in a list of DefElem.  If the list has the option several
- * times, its last value counts.
- */
+/* Returns the value of a boolean option in a list of DefElem, in which the last value counts. */
 static bool
 option_is_on(List *options, const char *name, bool default_value)
 {
@@ -285,10 +277,7 @@ static const Refusal refusals[] = {
 	{T_AlterSubscriptionStmt, sets_one_phase, &block, "ALTER SUBSCRIPTION ... SET (two_phase = false)", NULL}
 };
 
-/*
- * Returns the byte offset at which a statement begins.  The parser's location is
- * the end of the previous statement, so white space is skipped.
- */
+/* Returns the byte offset at which a statement begins, after white space that the parser counts. */
 static int
 begin_of(const char *sql, const RawStmt *raw)
 {
@@ -359,9 +348,8 @@ dw_tokens_end(DwTokens *tokens)
 /*---- Parameters ----*/
 
 /*
- * Returns the meaning of $n inside a statement.  The server analyzes queries, and
- * the queries inside some utility statements, with the task's arguments.  PREPARE and
- * function bodies define their own parameters.
+ * Returns the meaning of $n inside a statement.  The server analyzes queries, and the queries
+ * inside some utility statements, with the task's arguments.
  */
 static ParamUse
 parameter_use(Node *stmt)
@@ -388,10 +376,7 @@ parameter_use(Node *stmt)
 	}
 }
 
-/*
- * Finds the statement to which a byte of the text belongs.  The search begins at the statement with
- * the index *index.  Sets *index to the index of the statement found.
- */
+/* Finds the statement to which a byte of the text belongs, and its index, from *index on. */
 static Node *
 statement_at(List *statements, int location, int *index)
 {
@@ -401,10 +386,7 @@ statement_at(List *statements, int location, int *index)
 	return list_nth_node(RawStmt, statements, *index)->stmt;
 }
 
-/*
- * Checks one $n.  Returns true if $n stands for an argument of the task, and false if the statement
- * defines its own parameters.  Raises an error if $n has no meaning.
- */
+/* Checks one $n.  Returns false if $n is a parameter that the statement itself defines. */
 static bool
 check_parameter(const Checked *checked, Node *stmt, int number, int location)
 {
@@ -440,8 +422,7 @@ check_parameter(const Checked *checked, Node *stmt, int number, int location)
 
 /*
  * Compares the parameters in the text with the number of arguments.  The lexer finds the
- * parameters, since PostgreSQL has no walker for raw utility statements.  A $n in quotes or
- * comments is not a PARAM token.
+ * parameters, since PostgreSQL has no walker for raw utility statements.
  */
 static void
 check_parameters(const Checked *checked, List *statements)
@@ -497,11 +478,7 @@ skip_number(const char *text, const char *end, const char **at)
 		first > text && !dw_is_word_char(first[-1]) && (last == end || !dw_is_word_char(*last));
 }
 
-/*
- * Returns true if the text differs from the remembered text only in numbers.  Different digits in a
- * constant, in quotes, or in a comment do not change the tokens around them.  Digits in
- * identifiers, $n, tags of dollar quotes, and numbers with letters must be equal.
- */
+/* Returns true if the text differs from the remembered text only in numbers, see README.md. */
 static bool
 is_known(const char *sql, int length, int nargs)
 {
@@ -530,12 +507,7 @@ is_known(const char *sql, int length, int nargs)
 	}
 }
 
-/*
- * Returns true if other numbers in the text could change the outcome of the check.  Numbers matter
- * in statements whose options are checked (all except queries and changes of data), in the type
- * FLOAT(n), and in Unicode escapes (U&'d!0061' UESCAPE '!').  Numbers may also matter after a
- * backslash, whose meaning depends on settings.
- */
+/* Returns true if other numbers in the text could change the outcome, see README.md. */
 static bool
 numbers_matter(const char *sql, List *statements)
 {
@@ -567,7 +539,7 @@ remember_text(const char *sql, int nargs, List *statements)
 
 /*---- The check ----*/
 
-/* Makes the checks of dw_check_sql(). */
+/* Makes the checks. */
 static void
 check_text(const Checked *checked)
 {
@@ -620,12 +592,7 @@ check(Checked *checked)
 	error_context_stack = callback.previous;
 }
 
-/*
- * Raises an error if the text can never run as a task.  Causes are bad syntax, no statement at all,
- * a statement that cannot run inside a transaction or needs a client, a parameter without an
- * argument, and an argument without a parameter.  nargs is the number of arguments that $1, $2, ...
- * stand for; if it is negative, parameters are not checked.
- */
+/* Raises an error if the text can never run as a task.  nargs < 0: parameters are not checked. */
 void
 dw_check_sql(const text *text, int nargs)
 {
@@ -637,10 +604,7 @@ dw_check_sql(const text *text, int nargs)
 	check(&checked);
 }
 
-/*
- * Checks, as dw_check_sql() does, the SQL of a follow-up, which runs when a task has ended. option:
- * on_success or on_failure.  A follow-up always gets nargs arguments, and need not use all of them.
- */
+/* The same for on_success or on_failure (option), which need not use all arguments. */
 void
 dw_check_follow_up(const text *text, const char *option, int nargs)
 {
@@ -649,10 +613,7 @@ dw_check_follow_up(const text *text, const char *option, int nargs)
 	check(&checked);
 }
 
-/*
- * Checks, as dw_check_sql() does, the SQL of a task with a mode.  The SQL must be a single
- * statement, which need not run inside a transaction block.
- */
+/* The same for a task with a mode: a single statement, which may need to run at top level. */
 void
 dw_check_sql_autonomous(const text *text, int nargs)
 {
@@ -668,21 +629,25 @@ dw_check_sql_autonomous(const text *text, int nargs)
 /*---- Errors that point into the SQL text of a task ----*/
 
 /*
- * Error context callback; arg is a DwSqlText.  Error positions point into the task's text, not into
- * the statement of the client, so they are reported as positions in an internal query.
+ * Error context callback; arg is the SQL of a task.  The error's position points into this SQL, not
+ * into the statement of the client, so it is reported as a position in an internal query.
  */
+void
+dw_position_callback(void *arg)
+{
+	internalerrposition(geterrposition());
+	internalerrquery((const char *) arg);
+	errposition(0);
+}
+
+/* Error context callback; arg is a DwSqlText. */
 void
 dw_sql_text_callback(void *arg)
 {
 	const DwSqlText *text = (const DwSqlText *) arg;
-	int			position = geterrposition();
 
-	if (position > 0)
-	{
-		errposition(0);
-		internalerrposition(position);
-		internalerrquery(text->sql);
-	}
+	if (geterrposition() > 0)
+		dw_position_callback(unconstify(char *, text->sql));
 	if (text->option != NULL)
 		errcontext("%s of a delayed task", text->option);
 	else

@@ -10,17 +10,10 @@
 
 #include "postgres.h"
 
-#include "access/htup.h"
-#include "access/tupdesc.h"
 #include "executor/spi.h"
-#include "fmgr.h"
-#include "nodes/params.h"
 #include "parser/parse_node.h"
 #include "parser/parser.h"
 #include "parser/scanner.h"
-#include "tcop/cmdtag.h"
-#include "tcop/dest.h"
-#include "utils/array.h"
 #include "utils/guc.h"
 #include "utils/jsonb.h"
 
@@ -156,8 +149,7 @@ extern void dw_check_plan(const text *sql, Datum args, bool args_null,
 /* The command that was the last statement of a text, and its row count */
 typedef struct DwSpiResult
 {
-	int			code;			/* SPI's result code, for example SPI_OK_UPDATE */
-	CommandTag	utility;		/* the command, if code is SPI_OK_UTILITY */
+	CommandTag	tag;			/* CMDTAG_UNKNOWN: a rule has replaced the statement by another kind */
 	uint64		rows;			/* number of rows that the statement processed */
 	Jsonb	   *first_row;		/* first row of the result, if the caller wants it, else NULL */
 	TimestampTz again_at;		/* when to run the task again after delay_snooze(), else 0 */
@@ -212,6 +204,7 @@ dw_is_word_char(char c)
 		c == '_' || c == '$' || IS_HIGHBIT_SET(c);
 }
 
+extern void dw_position_callback(void *sql);
 extern void dw_sql_text_callback(void *text);
 extern int	dw_sql_text_errposition(const char *sql, int location);
 

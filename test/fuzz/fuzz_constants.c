@@ -4,13 +4,13 @@
  * the lexer.
  */
 #include "stubs.h"
-#undef fprintf
 
-#include "../../src/statement/statement.h"
+#include "../../src/statement/sqlcheck.c"
+#undef fprintf
 
 /* Each "$n " stands where it is said to, for what is said. */
 static void
-check(const char *sql, const DwConstants *constants)
+check_places(const char *sql, const DwConstants *constants)
 {
 	char	   *again = palloc0(strlen(sql) + 1);
 	char	   *to = again;
@@ -95,7 +95,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memcpy(sql, data, size);
 	if (dw_constants_take(sql, &constants))
 	{
-		check(sql, &constants);
+		check_places(sql, &constants);
 		compare(with_others(sql, &constants, data, size));
 	}
 	fuzz_free_all();

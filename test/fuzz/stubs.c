@@ -70,6 +70,18 @@ psprintf(const char *format,...)
 	return keep(strdup(buffer));
 }
 
+int
+pg_snprintf(char *text, size_t size, const char *format,...)
+{
+	va_list		args;
+	int			length;
+
+	va_start(args, format);
+	length = vsnprintf(text, size, format, args);
+	va_end(args);
+	return length;
+}
+
 char *
 pnstrdup(const char *text, Size length)
 {

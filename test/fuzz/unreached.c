@@ -15,6 +15,7 @@ __attribute__((weak)) unsigned int MyDatabaseId;
 __attribute__((weak)) int MyProcPid;
 __attribute__((weak)) int PostmasterPid;
 __attribute__((weak)) int max_worker_processes;
+__attribute__((weak)) char process_shmem_requests_in_progress;
 __attribute__((weak)) void *dw_executors;
 __attribute__((weak)) void *dw_shared;
 __attribute__((weak)) void *dw_this_executor;
@@ -57,6 +58,7 @@ UNREACHED(pg_mbstrlen_with_len)
 UNREACHED(pg_snprintf)
 UNREACHED(ProcessInterrupts)
 UNREACHED(raw_parser)
+UNREACHED(RequestAddinShmemSpace)
 UNREACHED(s_lock)
 UNREACHED(scanner_isspace)
 UNREACHED(set_errcontext_domain)
