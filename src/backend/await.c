@@ -12,34 +12,13 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
-#include "catalog/pg_type.h"
-#include "executor/spi.h"
-#include "fmgr.h"
-#include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "pgstat.h"
-#include "storage/ipc.h"
-#include "storage/latch.h"
-#include "storage/proc.h"
 #include "storage/procarray.h"
 #include "tcop/pquery.h"
-#include "utils/acl.h"
-#include "utils/array.h"
-#include "utils/builtins.h"
 #include "utils/portal.h"
-#include "utils/timestamp.h"
 
-#include "../base/clock.h"
-#include "../base/compat.h"
-#include "../base/errors.h"
-#include "../base/settings.h"
-#include "../base/signature.h"
-#include "../shmem/groups.h"
-#include "../shmem/queue_limits.h"
-#include "../shmem/shared.h"
-#include "../task/queues.h"
-#include "../task/task.h"
+#include "backend.h"
 
 /* The wait ends this time before a timeout of the session, in us. */
 #define MARGIN_US		(50 * 1000)

@@ -10,18 +10,24 @@
 
 #include "postgres.h"
 
-#include "datatype/timestamp.h"
-#include "fmgr.h"
-#include "nodes/nodes.h"
-#include "nodes/pg_list.h"
-#include "utils/relcache.h"
+#include "access/table.h"
+#include "lib/stringinfo.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
 
+#include "../base/compat.h"
+#include "../base/errors.h"
+#include "../base/signature.h"
+#include "../base/wing.h"
 #include "../ending/ending.h"
-#include "../rows/scans.h"
-#include "../rows/task_rows.h"
+#include "../rows/more.h"
 #include "../shmem/groups.h"
-#include "../shmem/shared.h"
-#include "../task/task.h"
+#include "../task/marks.h"
+#include "../task/options.h"
+#include "../task/queues.h"
 #include "../task/touched.h"
 
 /* cursors.c: cursors of the session that have received messages */

@@ -13,34 +13,11 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
-#include "access/htup_details.h"
-#include "access/table.h"
 #include "catalog/pg_authid.h"
-#include "catalog/pg_type.h"
 #include "commands/sequence.h"
-#include "executor/spi.h"
-#include "fmgr.h"
-#include "lib/stringinfo.h"
-#include "miscadmin.h"
 #include "storage/lmgr.h"
-#include "utils/acl.h"
-#include "utils/array.h"
-#include "utils/builtins.h"
-#include "utils/rel.h"
-#include "utils/snapmgr.h"
-#include "utils/timestamp.h"
 
-#include "../base/clock.h"
-#include "../base/signature.h"
-#include "../rows/catalog.h"
-#include "../rows/task_rows.h"
-#include "../shmem/shared.h"
-#include "../task/marks.h"
-#include "../task/options.h"
-#include "../task/queues.h"
-#include "../task/task.h"
-#include "../task/touched.h"
+#include "backend.h"
 
 PG_FUNCTION_INFO_V1(dw_cancel_all);
 PG_FUNCTION_INFO_V1(dw_cancellation_guard);

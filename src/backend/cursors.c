@@ -14,9 +14,6 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
-#include "executor/spi.h"
-#include "utils/memutils.h"
 #include "utils/portal.h"
 
 #include "backend.h"

@@ -22,26 +22,8 @@
 #include "postgres.h"
 
 #include "catalog/namespace.h"
-#include "catalog/pg_type.h"
 #include "commands/extension.h"
-#include "commands/trigger.h"
-#include "executor/spi.h"
-#include "fmgr.h"
-#include "miscadmin.h"
-#include "utils/array.h"
-#include "utils/builtins.h"
-#include "utils/guc.h"
-#include "utils/lsyscache.h"
-#include "utils/rel.h"
-#include "utils/timestamp.h"
 
-#include "../base/compat.h"
-#include "../base/signature.h"
-#include "../rows/catalog.h"
-#include "../rows/task_rows.h"
-#include "../task/queues.h"
-#include "../task/task.h"
-#include "../task/touched.h"
 #include "backend.h"
 
 PG_FUNCTION_INFO_V1(dw_set_up_citus);

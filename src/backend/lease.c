@@ -19,33 +19,8 @@
  */
 #include "postgres.h"
 
-#include "access/table.h"
-#include "access/xact.h"
-#include "catalog/pg_type.h"
-#include "fmgr.h"
-#include "miscadmin.h"
-#include "utils/array.h"
-#include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
-#include "utils/memutils.h"
-#include "utils/timestamp.h"
 
-#include "../base/clock.h"
-#include "../base/errors.h"
-#include "../base/signature.h"
-#include "../ending/ending.h"
-#include "../rows/catalog.h"
-#include "../rows/task_rows.h"
-#include "../shmem/executors.h"
-#include "../shmem/groups.h"
-#include "../shmem/outcome.h"
-#include "../shmem/queue_limits.h"
-#include "../shmem/shared.h"
-#include "../task/marks.h"
-#include "../task/options.h"
-#include "../task/queues.h"
-#include "../task/task.h"
-#include "../task/touched.h"
 #include "backend.h"
 
 PG_FUNCTION_INFO_V1(dw_done);

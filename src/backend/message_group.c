@@ -13,16 +13,7 @@
  */
 #include "postgres.h"
 
-#include "storage/lwlock.h"
-#include "utils/snapmgr.h"
-
-#include "../base/clock.h"
 #include "../base/inject.h"
-#include "../ending/ending.h"
-#include "../rows/scans.h"
-#include "../shmem/groups.h"
-#include "../task/queues.h"
-#include "../task/task.h"
 #include "backend.h"
 
 /*

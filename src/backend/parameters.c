@@ -27,14 +27,11 @@
 
 #include "catalog/dependency.h"
 #include "catalog/pg_proc.h"
-#include "catalog/pg_type.h"
 #include "commands/extension.h"
 #include "nodes/nodeFuncs.h"
 #include "parser/analyze.h"
-#include "parser/parse_node.h"
 #include "parser/parse_param.h"
 
-#include "../base/compat.h"
 #include "backend.h"
 
 /* The type that clients see */

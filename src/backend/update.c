@@ -14,27 +14,6 @@
  */
 #include "postgres.h"
 
-#include "access/htup.h"
-#include "access/table.h"
-#include "catalog/pg_type.h"
-#include "fmgr.h"
-#include "lib/stringinfo.h"
-#include "miscadmin.h"
-#include "utils/acl.h"
-#include "utils/array.h"
-#include "utils/builtins.h"
-
-#include "../base/compat.h"
-#include "../base/settings.h"
-#include "../ending/ending.h"
-#include "../rows/catalog.h"
-#include "../rows/more.h"
-#include "../rows/task_rows.h"
-#include "../statement/statement.h"
-#include "../task/options.h"
-#include "../task/queues.h"
-#include "../task/task.h"
-#include "../task/touched.h"
 #include "backend.h"
 
 PG_FUNCTION_INFO_V1(dw_update);

@@ -18,9 +18,6 @@
 #endif
 
 #include "common/int.h"
-#include "datatype/timestamp.h"
-#include "miscadmin.h"
-#include "storage/latch.h"
 #include "utils/timestamp.h"
 
 #include "clock.h"

@@ -41,11 +41,7 @@
 #include <unistd.h>
 
 #include "fmgr.h"
-#include "miscadmin.h"
 #include "port/atomics.h"
-#include "storage/latch.h"
-#include "storage/lwlock.h"
-#include "storage/shmem.h"
 #include "storage/spin.h"
 #include "utils/builtins.h"
 

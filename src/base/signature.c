@@ -17,9 +17,7 @@
 
 #include "access/htup_details.h"
 #include "catalog/namespace.h"
-#include "commands/trigger.h"
 #include "executor/spi.h"
-#include "fmgr.h"
 #include "funcapi.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"

@@ -18,18 +18,11 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "access/htup_details.h"
 #include "catalog/pg_authid.h"
 #include "catalog/pg_database.h"
-#include "miscadmin.h"
-#include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "storage/fd.h"
-#include "storage/ipc.h"
 #include "utils/acl.h"
-#include "utils/backend_status.h"
-#include "utils/guc.h"
-#include "utils/memutils.h"
 #include "utils/syscache.h"
 
 #include "clock.h"
