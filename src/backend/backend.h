@@ -54,7 +54,7 @@ typedef enum DwGroupVerdict
 
 extern DwGroupVerdict dw_group_verdict(DwDatabase *db, Relation rel, int16 queue, DwEntry *entry,
 									   DwGroupTaken *taken, DwLeaseCounts counts);
-extern DwGroupVerdict dw_group_is_locked(DwDatabase *db, const DwEntry *entry, DwGroupTaken *taken);
+extern DwGroupVerdict dw_group_is_locked(DwDatabase *db, DwEntry *entry, DwGroupTaken *taken);
 extern bool dw_group_is_limited(const DwTaskKey *key);
 
 /*---- parameters.c: parameters of clients that leave their types to the server ----*/
