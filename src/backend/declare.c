@@ -672,8 +672,7 @@ pause_queue(FunctionCallInfo fcinfo, const char *action, bool paused)
 	Change		change = {0};
 	char	   *name;
 
-	dw_require_right();
-	dw_require_writable(psprintf("delay_wheel.%s()", action));
+	dw_require_right_to_write(psprintf("delay_wheel.%s()", action));
 	name = queue_name(fcinfo);
 	rel = table_open(dw_catalog()->queue, RowExclusiveLock);
 	give(&change, Anum_queue_paused, BoolGetDatum(paused), false);

@@ -719,8 +719,7 @@ dw_receive(PG_FUNCTION_ARGS)
 	const ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 	bool		autocommit = !PG_ARGISNULL(2) && PG_GETARG_BOOL(2);
 
-	dw_require_right();
-	dw_require_writable("delay_receive()");
+	dw_require_right_to_write("delay_receive()");
 	dw_refuse_null(PG_ARGISNULL(0), "queue name");
 	check_call(fcinfo, "delay_receive()");
 	/* a SELECT, COPY or cursor whose rows go to the client commits before the client has seen them */
@@ -741,8 +740,7 @@ dw_lease(PG_FUNCTION_ARGS)
 	const ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 	int64		lease;
 
-	dw_require_right();
-	dw_require_writable("delay_lease()");
+	dw_require_right_to_write("delay_lease()");
 	dw_refuse_null(PG_ARGISNULL(0), "queue name");
 	lease = dw_span_argument(fcinfo, 2, "lease", 1000);
 	check_call(fcinfo, "delay_lease()");
@@ -800,8 +798,7 @@ dw_fail(PG_FUNCTION_ARGS)
 	DwClaim		claim;
 	Taken	   *t;
 
-	dw_require_right();
-	dw_require_writable("delay_fail()");
+	dw_require_right_to_write("delay_fail()");
 	dw_refuse_null(PG_ARGISNULL(0), "message id");
 	if (!PG_ARGISNULL(2))
 	{

@@ -247,8 +247,7 @@ dw_run(PG_FUNCTION_ARGS)
 	DwTakeResult result;
 	const char *answer = NULL;
 
-	dw_require_right();
-	dw_require_writable("delay_run()");
+	dw_require_right_to_write("delay_run()");
 	dw_refuse_null(PG_ARGISNULL(0), "task id");
 	rel = table_open(dw_catalog()->task, RowExclusiveLock);
 	result = dw_take_pending(rel, PG_GETARG_INT64(0), &tuple, &key);
@@ -519,8 +518,7 @@ dw_run_due(PG_FUNCTION_ARGS)
 		.round_end = PG_INT64_MIN
 	};
 
-	dw_require_right();
-	dw_require_writable("delay_run_due()");
+	dw_require_right_to_write("delay_run_due()");
 	progress.as_executor = !PG_ARGISNULL(1) && PG_GETARG_BOOL(1);
 	progress.until = PG_ARGISNULL(0) ? GetCurrentTransactionStartTimestamp() : PG_GETARG_TIMESTAMPTZ(0);
 	progress.at.owner = GetUserId();

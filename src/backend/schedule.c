@@ -282,8 +282,7 @@ schedule_plain(FunctionCallInfo fcinfo, TimestampTz due)
 Datum
 dw_schedule(PG_FUNCTION_ARGS)
 {
-	dw_require_right();
-	dw_require_writable("delay_schedule()");
+	dw_require_right_to_write("delay_schedule()");
 	dw_refuse_null(PG_ARGISNULL(0), "delay");
 	PG_RETURN_INT64(schedule_plain(fcinfo, dw_due_after(PG_GETARG_INTERVAL_P(0))));
 }
@@ -292,8 +291,7 @@ dw_schedule(PG_FUNCTION_ARGS)
 Datum
 dw_schedule_text(PG_FUNCTION_ARGS)
 {
-	dw_require_right();
-	dw_require_writable("delay_schedule()");
+	dw_require_right_to_write("delay_schedule()");
 	dw_refuse_null(PG_ARGISNULL(0), "delay");
 	PG_RETURN_INT64(schedule_plain(fcinfo, dw_due_of_text(PG_GETARG_TEXT_PP(0))));
 }
@@ -302,8 +300,7 @@ dw_schedule_text(PG_FUNCTION_ARGS)
 Datum
 dw_schedule_at(PG_FUNCTION_ARGS)
 {
-	dw_require_right();
-	dw_require_writable("delay_schedule_at()");
+	dw_require_right_to_write("delay_schedule_at()");
 	dw_refuse_null(PG_ARGISNULL(0), "due time");
 	PG_RETURN_INT64(schedule_plain(fcinfo, dw_finite_due(PG_GETARG_TIMESTAMPTZ(0))));
 }
@@ -320,8 +317,7 @@ dw_schedule_task(PG_FUNCTION_ARGS)
 	DwNewTask	task;
 	int			nargs;
 
-	dw_require_right();
-	dw_require_writable("delay_schedule_task()");
+	dw_require_right_to_write("delay_schedule_task()");
 	dw_options_take(fcinfo, parameters, lengthof(parameters), DW_FOR_TASK, &options);
 	nargs = dw_options_task(&options, &task);
 	PG_RETURN_INT64(dw_schedule_new(&task, nargs));
@@ -341,8 +337,7 @@ dw_send(PG_FUNCTION_ARGS)
 	DwOptions	options;
 	DwNewTask	message;
 
-	dw_require_right();
-	dw_require_writable("delay_send()");
+	dw_require_right_to_write("delay_send()");
 	dw_options_take(fcinfo, parameters, lengthof(parameters), DW_FOR_MESSAGE, &options);
 	dw_options_message(&options, &message);
 	PG_RETURN_INT64(dw_schedule_new(&message, DW_SQL_CHECKED));
@@ -543,8 +538,7 @@ dw_cancel(PG_FUNCTION_ARGS)
 	bool		no_retry = !PG_ARGISNULL(5) && PG_GETARG_BOOL(5);
 	const char *result;
 
-	dw_require_right();
-	dw_require_writable("delay_cancel()");
+	dw_require_right_to_write("delay_cancel()");
 	dw_named_task(fcinfo, 3, &named);
 	if (named.by_key && (stop_running || no_retry || tell_end))
 		ereport(ERROR,
@@ -589,8 +583,7 @@ reschedule(FunctionCallInfo fcinfo, TimestampTz due)
 Datum
 dw_reschedule(PG_FUNCTION_ARGS)
 {
-	dw_require_right();
-	dw_require_writable("delay_reschedule()");
+	dw_require_right_to_write("delay_reschedule()");
 	dw_refuse_null(PG_ARGISNULL(1), "delay");
 	return reschedule(fcinfo, dw_due_after(PG_GETARG_INTERVAL_P(1)));
 }
@@ -599,8 +592,7 @@ dw_reschedule(PG_FUNCTION_ARGS)
 Datum
 dw_reschedule_text(PG_FUNCTION_ARGS)
 {
-	dw_require_right();
-	dw_require_writable("delay_reschedule()");
+	dw_require_right_to_write("delay_reschedule()");
 	dw_refuse_null(PG_ARGISNULL(1), "delay");
 	return reschedule(fcinfo, dw_due_of_text(PG_GETARG_TEXT_PP(1)));
 }
@@ -609,8 +601,7 @@ dw_reschedule_text(PG_FUNCTION_ARGS)
 Datum
 dw_reschedule_due(PG_FUNCTION_ARGS)
 {
-	dw_require_right();
-	dw_require_writable("delay_reschedule()");
+	dw_require_right_to_write("delay_reschedule()");
 	dw_refuse_null(PG_ARGISNULL(1), "due time");
 	return reschedule(fcinfo, dw_finite_due(PG_GETARG_TIMESTAMPTZ(1)));
 }

@@ -317,8 +317,7 @@ dw_update(PG_FUNCTION_ARGS)
 	DwTaskKey	key;
 	DwTakeResult result;
 
-	dw_require_right();
-	dw_require_writable("delay_update()");
+	dw_require_right_to_write("delay_update()");
 	dw_named_task(fcinfo, 11, &named);
 	read_changes(fcinfo, &changes);
 	rel = table_open(dw_catalog()->task, RowExclusiveLock);

@@ -353,8 +353,7 @@ deal_with_one(FunctionCallInfo fcinfo, const char *function, bool discards)
 	FailedRow	row;
 	Outcome		outcome;
 
-	dw_require_right();
-	dw_require_writable(function);
+	dw_require_right_to_write(function);
 	dw_refuse_null(PG_ARGISNULL(0), "task id");
 	begin_retrying(&retrying, discards);
 	outcome = deal_with(&retrying, PG_GETARG_INT64(0), NULL, &row);
@@ -497,8 +496,7 @@ deal_with_many(FunctionCallInfo fcinfo, const char *function, bool discards, int
 	int64		id;
 	int64		done = 0;
 
-	dw_require_right();
-	dw_require_writable(function);
+	dw_require_right_to_write(function);
 	read_filter(fcinfo, &filter);
 	if (max < 0)
 		ereport(ERROR,
