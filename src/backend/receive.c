@@ -6,16 +6,9 @@
  * Run by sessions, and by executors whose tasks call these functions.  README.md describes the
  * protocol, and lease.c contains delay_done(), delay_extend() and delay_release().
  *
- * From the ready list until the end of the transaction, a message is only in the memory of this
- * process.  So the process notes each entry before it releases the ready lock.  Entries that were
- * not claimed go back at the end of the call.  If the transaction, or the subtransaction, is rolled
- * back, the timer gets hints of claimed entries (steps P2 to P5, A1 and A2 of the model in
- * test/model).  The callbacks allocate nothing and cannot fail.  The only lock that they take is
- * the ready lock, which protects the count of received messages of groups, see shmem/groups.c.
- * They take it once.
- *
- * Just before the commit, the session concludes each message that it still has (history,
- * notification, follow-up).  Until then, delay_fail() may put the message back.
+ * P2 to P5, A1 and A2 are steps of the model in test/model.  The callbacks at the end of a
+ * (sub)transaction allocate nothing and cannot fail.  The only lock that they take is the ready
+ * lock, once, for the count of received messages of groups (shmem/groups.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -255,25 +248,26 @@ leave_group(Taken *t, bool begun, bool leased)
 }
 
 /*
- * At the end of a subtransaction, calls leave_group() for the messages that were taken in it or in
- * later subtransactions.  Takes the ready lock if there are such messages.
+ * Calls leave_group() for n messages, except those that were taken in an earlier subtransaction
+ * than subid.  Takes the ready lock if there are such messages.
  */
 static void
-leave_groups(DwDatabase *db, SubTransactionId subid, bool committed)
+leave_groups(DwDatabase *db, Taken *first, int n, SubTransactionId subid, bool committed)
 {
 	TimestampTz news = DW_NEVER;
 	bool		locked = false;
 
-	for (int i = 0; i < ntaken; i++)
+	for (int i = 0; i < n; i++)
 	{
+		Taken	   *t = &first[i];
 		TimestampTz at;
 
-		if (taken[i].group.hash == DW_NO_GROUP || taken[i].subid < subid)
+		if (t->group.hash == DW_NO_GROUP || t->subid < subid)
 			continue;
 		if (!locked)
 			LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 		locked = true;
-		at = leave_group(&taken[i], taken[i].state >= TAKEN_HELD, committed && taken[i].state == TAKEN_LEASED);
+		at = leave_group(t, t->state >= TAKEN_HELD, committed && t->state == TAKEN_LEASED);
 		news = Min(news, at);
 	}
 	if (locked)
@@ -288,16 +282,9 @@ leave_groups(DwDatabase *db, SubTransactionId subid, bool committed)
 static void
 forget_taken(DwDatabase *db, Taken *t)
 {
-	TimestampTz news;
-
 	t->state = TAKEN_FORGOTTEN;
 	end_count(db, t);
-	if (t->group.hash == DW_NO_GROUP)
-		return;
-	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	news = leave_group(t, false, false);
-	LWLockRelease(dw_ready_lock(db));
-	dw_ask_dispatch(db, news);
+	leave_groups(db, t, 1, InvalidSubTransactionId, false);
 }
 
 /*
@@ -400,12 +387,9 @@ obey_verdict(Relation rel, Taken *t, DwClaim *claim)
 			Assert(false);
 			break;
 		case DW_DROP:
-			dw_conclude_row(rel, claim->tuple, &claim->key, DW_CANCELLED, NULL);
-			end_taken(t, DW_CANCELLED);
-			break;
 		case DW_SKIP:
-			dw_conclude_row(rel, claim->tuple, &claim->key, DW_SKIPPED, NULL);
-			end_taken(t, DW_SKIPPED);
+			end_taken(t, claim->verdict == DW_DROP ? DW_CANCELLED : DW_SKIPPED);
+			dw_conclude_row(rel, claim->tuple, &claim->key, t->outcome, NULL);
 			break;
 		case DW_PUT_BACK:
 			dw_message_put_back(rel, claim, claim->key.due, DW_TOUCH_WRITTEN);
@@ -523,15 +507,11 @@ new_token(void)
 {
 	int64		token;
 
-	do
-	{
-		if (!pg_strong_random(&token, sizeof(token)))
-			ereport(ERROR,
-					(errcode(ERRCODE_INTERNAL_ERROR),
-					 errmsg("could not generate a random token")));
-		token &= PG_INT64_MAX;
-	} while (token == 0);
-	return token;
+	if (!pg_strong_random(&token, sizeof(token)))
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not generate a random token")));
+	return Max(token & PG_INT64_MAX, 1);
 }
 
 /*
@@ -912,7 +892,7 @@ count_all(void)
 		}
 	}
 	/* not earlier: other sessions see the leases only after the commit */
-	leave_groups(taken_db, InvalidSubTransactionId, true);
+	leave_groups(taken_db, taken, ntaken, InvalidSubTransactionId, true);
 	/* V1 */
 	if (first_end != DW_NEVER && dw_lease_end_ask(&taken_db->timer_news, first_end))
 		dw_wake_timer(taken_db, first_end);
@@ -948,7 +928,7 @@ bring_back(SubTransactionId subid)
 	int			held = 0;
 	int			left = 0;
 
-	leave_groups(taken_db, subid, false);
+	leave_groups(taken_db, taken, ntaken, subid, false);
 	for (int i = 0; i < ntaken; i++)
 		held += taken[i].subid >= subid && taken[i].state == TAKEN_HELD;
 	for (int i = 0; i < ntaken; i++)

@@ -5,14 +5,10 @@
  *
  * Run by sessions, and by executors whose tasks call these functions.
  *
- * delay_run() deletes the task's row as an executor does, and then runs the task's SQL like any
- * other SQL of the session.  README.md explains why the session must belong to the task's owner,
- * and how delay_run_due(), which is meant for tests of applications, comes to an end.
- *
- * With as_executor, delay_run_due() treats failed and late tasks as an executor does.  Each attempt
- * is a subtransaction.  After a failure, the task is put back, or recorded as failed.  Then
- * dw_time_reached replaces the clock, but not now(): PostgreSQL allows only parallel workers to set
- * the start time of a transaction.
+ * README.md explains why the session must belong to the task's owner, and how delay_run_due(),
+ * which is meant for tests of applications, comes to an end.  With as_executor, dw_time_reached
+ * replaces the clock, but not now(): PostgreSQL allows only parallel workers to set the start time
+ * of a transaction.
  *
  *-------------------------------------------------------------------------
  */
@@ -457,33 +453,29 @@ count_others(const Progress *progress)
 {
 	Relation	rel = table_open(dw_catalog()->task, AccessShareLock);
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	DwTaskKey	from = {0};
-	DwLaneScan *scan;
 	DwTaskKey	key;
-	bool		visible;
 	int64		n = 0;
 
-	from.origin = from.due = from.id = PG_INT64_MIN;
-	from.queue = from.priority = PG_INT16_MIN;
-	scan = dw_lanes_scan_begin(rel, &from, snapshot);
-	while (dw_lane_scan_step(scan, &key, &visible))
+	for (bool first = true; dw_next_lane(rel, snapshot, &key, first); first = false)
 	{
+		DwLaneScan *scan;
+
 		CHECK_FOR_INTERRUPTS();
-		if (key.owner != progress->at.owner && key.origin == progress->at.origin &&
-			key.due <= progress->until && has_privs_of_role(progress->at.owner, key.owner))
-		{
-			if (visible &&
-				!heap_attisnull(dw_lane_scan_tuple(scan), Anum_task_sql, RelationGetDescr(rel)) &&
-				!dw_task_is_cancelled(rel, dw_lane_scan_tuple(scan)))
-				n++;
+		if (key.owner == progress->at.owner || key.origin != progress->at.origin ||
+			!has_privs_of_role(progress->at.owner, key.owner))
 			continue;
+		scan = dw_lane_scan_begin(rel, &key, snapshot);
+		while (dw_lane_scan_next(scan, &key) && key.due <= progress->until)
+		{
+			HeapTuple	tuple = dw_lane_scan_tuple(scan);
+
+			CHECK_FOR_INTERRUPTS();
+			if (!heap_attisnull(tuple, Anum_task_sql, RelationGetDescr(rel)) &&
+				!dw_task_is_cancelled(rel, tuple))
+				n++;
 		}
-		from = key;
-		from.priority++;
-		from.due = from.id = PG_INT64_MIN;
-		dw_lanes_scan_seek(scan, &from);
+		dw_lane_scan_end(scan);
 	}
-	dw_lane_scan_end(scan);
 	UnregisterSnapshot(snapshot);
 	table_close(rel, NoLock);
 	return n;
