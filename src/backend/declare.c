@@ -5,11 +5,8 @@
  *
  * Run by sessions, and by executors whose tasks call them.  The functions write rows of
  * delay_wheel_data.queue and delay_wheel_data.pause.  The commit informs all processes that obey
- * these tables, see task/queues.c.
- *
- * A session that changes a queue, or the pause of a role, first locks the queue or role in the lock
- * manager until the end of the transaction.  Then the session reads the row with a new snapshot.
- * So a session sees the changes of earlier sessions, and a pause waits for an uncommitted resume.
+ * these tables, see task/queues.c.  Object locks (README.md) ensure that a session sees the changes
+ * of earlier sessions, and that a pause waits for an uncommitted resume.
  *
  *-------------------------------------------------------------------------
  */
@@ -320,21 +317,13 @@ require_empty(Relation rel, const char *name, HeapTuple tuple)
 						 psprintf("delay_cancel_all(queue => %s)", quote_literal_cstr(name)))));
 }
 
-/* Returns true if the change makes an SQL queue external, or an external queue an SQL queue. */
+/* Returns true if the change switches a column of the row, a boolean, on or off. */
 static bool
-changes_kind(const Change *change, const Datum *values)
+switches(const Change *change, AttrNumber column, const Datum *values, const bool *nulls)
 {
-	return change->given[Anum_queue_external - 1] &&
-		DatumGetBool(change->values[Anum_queue_external - 1]) !=
-		DatumGetBool(values[Anum_queue_external - 1]);
-}
+	bool		is_on = !nulls[column - 1] && DatumGetBool(values[column - 1]);
 
-/* Returns true if the change removes groups from the queue: its tasks may belong to groups. */
-static bool
-ends_groups(const Change *change, const Datum *values, const bool *nulls)
-{
-	return change->given[Anum_queue_groups - 1] && !DatumGetBool(change->values[Anum_queue_groups - 1]) &&
-		!nulls[Anum_queue_groups - 1] && DatumGetBool(values[Anum_queue_groups - 1]);
+	return change->given[column - 1] && DatumGetBool(change->values[column - 1]) != is_on;
 }
 
 /*
@@ -349,17 +338,21 @@ change_queue(Relation rel, const char *name, const Change *change)
 		HeapTuple	tuple = take_queue(rel, name, ShareUpdateExclusiveLock, true);
 		Datum	   *values;
 		bool	   *nulls;
+		bool		changes_kind;
 
 		if (tuple == NULL)
 			return false;
 		dw_deform(rel, tuple, &values, &nulls);
-		if (changes_kind(change, values) || ends_groups(change, values, nulls))
+		changes_kind = switches(change, Anum_queue_external, values, nulls);
+		/* if groups are switched off, no task may belong to a group */
+		if (changes_kind || (switches(change, Anum_queue_groups, values, nulls) &&
+							 !DatumGetBool(change->values[Anum_queue_groups - 1])))
 		{
 			/* a stronger lock is needed, so that no session uses the queue meanwhile */
 			tuple = take_queue(rel, name, AccessExclusiveLock, false);
 			require_empty(rel, name, tuple);
 		}
-		if (changes_kind(change, values))
+		if (changes_kind)
 			reset_kind_options(DatumGetBool(change->values[Anum_queue_external - 1]), values, nulls);
 		apply_change(change, values, nulls);
 		if (!delete_queue_row(rel, tuple))
