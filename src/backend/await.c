@@ -3,10 +3,9 @@
  * await.c
  *	  delay_await(), delay_await_any(): wait until a message can be received; delay_end_await().
  *
- * Run by sessions.  The procedure is called as a statement of its own.  The procedure commits, and
- * then waits for its latch without snapshot, lock or transaction id.  The timer, or a session that
- * puts messages into a ready list, sets the latch, see shmem/receivers.c.  The procedure receives
- * no message.  Its caller does this afterwards, in a new transaction.
+ * Run by sessions.  The procedures are called as statements of their own, commit, and wait for the
+ * latch, which the timer sets, or a session that puts messages into a ready list
+ * (shmem/receivers.c).  They receive no message: the caller does this in a new transaction.
  *
  *-------------------------------------------------------------------------
  */

@@ -6,9 +6,7 @@
  * Run by sessions, and by executors whose tasks call the function.
  *
  * The row is deleted in the caller's transaction, and inserted again with the same id, as in a
- * move.  New values are judged as for a new task.  A new SQL text, or new arguments, run as the
- * task's owner.  So they are allowed only to a user who could use SET ROLE to the owner and
- * schedule such a task.
+ * move.  New values are judged as for a new task.  README.md tells who may change the SQL.
  *
  *-------------------------------------------------------------------------
  */

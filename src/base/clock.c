@@ -3,9 +3,8 @@
  * clock.c
  *	  Reads the clocks, turns intervals into microseconds, and sleeps until a time of the clock.
  *
- * Run by all processes; launcher and timers sleep.  No other file reads a clock.  Due times are
- * compared with dw_now(), the time of day, which an administrator may set forward or back at any
- * time.  Durations are measured with dw_uptime(), which nobody can set.
+ * Run by all processes; launcher and timers sleep.  No other file reads a clock.  README.md tells
+ * which clock is for what.
  *
  *-------------------------------------------------------------------------
  */
