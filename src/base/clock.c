@@ -119,16 +119,6 @@ arm_timer(TimestampTz until)
 				 errmsg("could not set timer: %m")));
 	return false;
 }
-
-/* Resets the file descriptor of the kernel's timer after the timer has expired or was cancelled. */
-static void
-clear_timer(void)
-{
-	uint64		expirations;
-
-	while (read(timer_fd, &expirations, sizeof(expirations)) > 0)
-		;
-}
 #endif
 
 /* Returns the length of a sleep until this moment, in ms, rounded up; -1: without end. */
@@ -150,6 +140,8 @@ dw_alarm_wait(TimestampTz until, int64 uptime, uint32 wait_event)
 	int			n;
 
 #ifdef __linux__
+	uint64		expirations;
+
 	if (!arm_timer(until))
 		return;
 #else
@@ -162,9 +154,11 @@ dw_alarm_wait(TimestampTz until, int64 uptime, uint32 wait_event)
 #endif
 	n = WaitEventSetWait(events, timeout, occurred, lengthof(occurred), wait_event);
 #ifdef __linux__
+	/* resets the descriptor of the timer, which has expired or was cancelled */
 	for (int i = 0; i < n; i++)
-		if (occurred[i].events & WL_SOCKET_READABLE)
-			clear_timer();
+		while ((occurred[i].events & WL_SOCKET_READABLE) != 0 &&
+			   read(timer_fd, &expirations, sizeof(expirations)) > 0)
+			;
 #else
 	(void) n;
 #endif

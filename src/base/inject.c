@@ -203,14 +203,10 @@ dw_inject_attach(PG_FUNCTION_ARGS)
 
 	SpinLockAcquire(&points->lock);
 	point = find_point(name);
-	if (point == NULL)
+	if (point == NULL && (point = find_point("")) != NULL)
 	{
-		point = find_point("");
-		if (point != NULL)
-		{
-			points->n++;
-			point->passes = 0;
-		}
+		points->n++;
+		point->passes = 0;
 	}
 	if (point != NULL)
 	{
