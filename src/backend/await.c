@@ -155,34 +155,28 @@ sleep_until(int64 deadline)
 	CHECK_FOR_INTERRUPTS();
 }
 
-/* Waits for a message of the queues until the deadline, or until queues have changed. */
+/*
+ * Waits for a message of the queues until the deadline, or until queues have changed.  Then removes
+ * the session from shared memory, even after an error.
+ */
 static Awaited
 await(DwDatabase *db, Awaiting *awaiting, uint32 control, int64 deadline)
 {
-	for (;;)
-	{
-		Awaited		result = look_or_register(db, awaiting);
-
-		if (result != AWAITED_NOTHING)
-			return result;
-		if (dw_uptime() >= deadline)
-			return AWAITED_END;
-		if (dw_control_read(&db->timer_news) != control)
-			return AWAITED_CHANGE;
-		sleep_until(deadline);
-	}
-}
-
-/* Calls await(), and removes the session from shared memory, even after an error. */
-static Awaited
-await_and_leave(DwDatabase *db, Awaiting *awaiting, uint32 control, int64 deadline)
-{
-	/* set only for static analysis */
-	Awaited		result = AWAITED_END;
+	Awaited		result = AWAITED_NOTHING;
 
 	PG_ENSURE_ERROR_CLEANUP(leave_wait_at_exit, PointerGetDatum(db));
 	{
-		result = await(db, awaiting, control, deadline);
+		for (;;)
+		{
+			result = look_or_register(db, awaiting);
+			if (result == AWAITED_NOTHING && dw_uptime() >= deadline)
+				result = AWAITED_END;
+			if (result == AWAITED_NOTHING && dw_control_read(&db->timer_news) != control)
+				result = AWAITED_CHANGE;
+			if (result != AWAITED_NOTHING)
+				break;
+			sleep_until(deadline);
+		}
 	}
 	PG_END_ENSURE_ERROR_CLEANUP(leave_wait_at_exit, PointerGetDatum(db));
 	if (leave_wait(db) && result == AWAITED_CHANGE)
@@ -213,8 +207,7 @@ await_message(Awaiting *awaiting, int64 asked)
 		/* releases the snapshot and all locks; the new transaction has no snapshot and no locks */
 		SPI_commit();
 		db = dw_my_database();
-		result = db == NULL ? AWAITED_CHANGE :
-			await_and_leave(db, awaiting, control, deadline_of(asked));
+		result = db == NULL ? AWAITED_CHANGE : await(db, awaiting, control, deadline_of(asked));
 	} while (result == AWAITED_CHANGE);
 	return result == AWAITED_MESSAGE;
 }

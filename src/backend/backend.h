@@ -54,17 +54,17 @@ typedef enum DwGroupVerdict
 
 extern DwGroupVerdict dw_group_verdict(DwDatabase *db, Relation rel, int16 queue, DwEntry *entry,
 									   DwGroupTaken *taken, DwLeaseCounts counts);
-extern DwGroupVerdict dw_group_is_locked(DwDatabase *db, DwEntry *entry, DwGroupTaken *taken);
+extern DwGroupVerdict dw_group_send_back(DwDatabase *db, DwEntry *entry, DwGroupTaken *taken,
+										 const DwTaskKey *first, TimestampTz until, bool full);
 extern bool dw_group_is_limited(const DwTaskKey *key);
 
 /*---- parameters.c: parameters of clients that leave their types to the server ----*/
 
-/* To be called once, by the postmaster. */
 extern void dw_parameters_install(void);
 
 /*---- receive.c: messages that a transaction receives ----*/
 
-/* Utility statements that a session executes. */
+/* Utility statements that a session executes now, and whose queries may call functions. */
 typedef struct DwReceiveWithin
 {
 	bool		explain;		/* EXPLAIN, which throws rows away */
@@ -72,8 +72,8 @@ typedef struct DwReceiveWithin
 } DwReceiveWithin;
 
 extern void dw_receive_install(void);
+extern DwReceiveWithin dw_receive_within;
 extern DwReceiveWithin dw_receive_enter(const Node *statement);
-extern void dw_receive_leave(DwReceiveWithin outer);
 
 /*---- schedule.c: schedules new tasks, and cancels by key ----*/
 

@@ -387,33 +387,23 @@ require_place(Relation rel)
 						 "delay_wheel.drop_queue()", "delay_wheel.max_queues")));
 }
 
-/*
- * Returns an id that neither a queue nor a task uses: plain SQL may have deleted the row of a queue
- * that has tasks.
- */
-static int16
-new_id(void)
-{
-	for (;;)
-	{
-		int16		id = nextval_internal(dw_catalog()->queue_id_seq, false);
-
-		CHECK_FOR_INTERRUPTS();
-		if (dw_queue_name_of(id) == NULL && !has_tasks(id))
-			return id;
-	}
-}
-
 /* Inserts the row of a new queue.  The caller has locked the table. */
 static void
 create_queue(Relation rel, const char *name, const Change *change)
 {
 	Datum		values[Natts_queue] = {0};
 	bool		nulls[Natts_queue];
+	int16		id;
 
 	memset(nulls, true, sizeof(nulls));
 	require_place(rel);
-	values[Anum_queue_id - 1] = Int16GetDatum(new_id());
+	/* plain SQL may have deleted the row of a queue that has tasks */
+	do
+	{
+		CHECK_FOR_INTERRUPTS();
+		id = nextval_internal(dw_catalog()->queue_id_seq, false);
+	} while (dw_queue_name_of(id) != NULL || has_tasks(id));
+	values[Anum_queue_id - 1] = Int16GetDatum(id);
 	values[Anum_queue_name - 1] = CStringGetTextDatum(name);
 	values[Anum_queue_owner - 1] = ObjectIdGetDatum(GetUserId());
 	values[Anum_queue_users - 1] = PointerGetDatum(construct_empty_array(REGROLEOID));

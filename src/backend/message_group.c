@@ -15,16 +15,17 @@
 #include "backend.h"
 
 /*
- * Puts a message back that may not be claimed now, and holds its group.  If another message of its
- * lane is first (NULL: none), takes that message in its place, if possible.  Takes the ready lock.
+ * Puts a message back that may not be claimed now, and holds its group until a time (DW_NEVER:
+ * unknown).  If another message of its lane is first (NULL: none), takes that message in its place,
+ * if possible.  full: leases fill the group.  Takes the ready lock.
  *
  * In an ordered group, this message goes back at once, since no other message was taken meanwhile.
  * The next message of the group may be in another lane, and the same call may receive it.  Messages
  * of groups without an order go back in their order, at the end of the call.
  */
-static DwGroupVerdict
-send_back(DwDatabase *db, DwEntry *entry, DwGroupTaken *taken, const DwTaskKey *first,
-		  TimestampTz until, bool full)
+DwGroupVerdict
+dw_group_send_back(DwDatabase *db, DwEntry *entry, DwGroupTaken *taken, const DwTaskKey *first,
+				   TimestampTz until, bool full)
 {
 	DwGroupVerdict verdict = DW_GROUP_WENT_BACK;
 	bool		is_back = true;
@@ -87,18 +88,8 @@ dw_group_verdict(DwDatabase *db, Relation rel, int16 queue, DwEntry *entry, DwGr
 	if (decision == DW_GROUP_RUN_IT)
 		return DW_GROUP_CLAIM;
 	DW_INJECT("receive-before-hold");
-	return send_back(db, entry, taken, decision == DW_GROUP_TAKE_OTHER ? &first : NULL, until, full);
-}
-
-/*
- * Puts a message back, and holds its group.  This session has taken the first message of the group,
- * but another transaction has locked the row.  The end of that transaction may not be noticed.
- * Takes the ready lock.
- */
-DwGroupVerdict
-dw_group_is_locked(DwDatabase *db, DwEntry *entry, DwGroupTaken *taken)
-{
-	return send_back(db, entry, taken, NULL, DW_NEVER, false);
+	return dw_group_send_back(db, entry, taken, decision == DW_GROUP_TAKE_OTHER ? &first : NULL,
+							  until, full);
 }
 
 /* Returns true if the group of this message has limits or an order. */

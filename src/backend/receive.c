@@ -70,8 +70,7 @@ static int	ntaken = 0;
 /* The database of the messages, pinned until the end of the transaction. */
 static DwDatabase *taken_db = NULL;
 
-/* The utility statements that this session executes now. */
-static DwReceiveWithin within = {false, false};
+DwReceiveWithin dw_receive_within = {false, false};
 
 /* The arguments of a call. */
 typedef struct Wish
@@ -85,24 +84,17 @@ typedef struct Wish
 /*---- Checks of the call ----*/
 
 /*
- * Notes that the session executes this utility statement, whose queries may call functions.  The
- * note ends when the result is passed to dw_receive_leave().  Called by the ProcessUtility hook.
+ * Notes that the session executes this utility statement.  Returns the former note, which the
+ * ProcessUtility hook restores at the end.
  */
 DwReceiveWithin
 dw_receive_enter(const Node *statement)
 {
-	DwReceiveWithin outer = within;
+	DwReceiveWithin outer = dw_receive_within;
 
-	within.explain |= IsA(statement, ExplainStmt);
-	within.copy_to |= IsA(statement, CopyStmt) && !((const CopyStmt *) statement)->is_from;
+	dw_receive_within.explain |= IsA(statement, ExplainStmt);
+	dw_receive_within.copy_to |= IsA(statement, CopyStmt) && !((const CopyStmt *) statement)->is_from;
 	return outer;
-}
-
-/* Notes that the utility statement has ended, or failed. */
-void
-dw_receive_leave(DwReceiveWithin outer)
-{
-	within = outer;
 }
 
 /*
@@ -152,7 +144,7 @@ check_call(FunctionCallInfo fcinfo, const char *function)
 {
 	const ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 
-	if (within.explain)
+	if (dw_receive_within.explain)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot receive messages in EXPLAIN ANALYZE"),
@@ -450,7 +442,8 @@ claim_taken(DwDatabase *db, Relation rel, Taken *t, DwClaim *claim)
 			t->state = TAKEN_RETURNED;
 			return false;
 		case DW_CLAIM_LOCKED:
-			go_back(db, t, dw_group_is_locked(db, &t->entry, &t->group));
+			/* the end of the other transaction may not be noticed */
+			go_back(db, t, dw_group_send_back(db, &t->entry, &t->group, NULL, DW_NEVER, false));
 			return false;
 		case DW_CLAIM_CANCELLED:
 			/* this transaction may have cancelled it: a rollback brings the message back */
@@ -501,33 +494,25 @@ put_message(ReturnSetInfo *result, const DwClaim *claim, int64 token)
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
-/* Returns a random token; never 0. */
-static int64
-new_token(void)
-{
-	int64		token;
-
-	if (!pg_strong_random(&token, sizeof(token)))
-		ereport(ERROR,
-				(errcode(ERRCODE_INTERNAL_ERROR),
-				 errmsg("could not generate a random token")));
-	return Max(token & PG_INT64_MAX, 1);
-}
-
 /*
- * Moves a claimed message to the end of a lease: inserts its row again with a token.  Returns the
- * token.
+ * Moves a claimed message to the end of a lease: inserts its row again with a random token.
+ * Returns the token, which is never 0.
  */
 static int64
 lease_claimed(Relation rel, Taken *t, DwClaim *claim, const Wish *wish)
 {
 	TimestampTz until = dw_time_add(dw_now(), wish->lease);
-	int64		token = new_token();
+	int64		token;
 	int			attempts = claim->key.attempts + 1;
 	TimestampTz due = dw_claim_first_due(claim);
 	Datum	   *values = claim->values;
 	bool	   *nulls = claim->nulls;
 
+	if (!pg_strong_random(&token, sizeof(token)))
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not generate a random token")));
+	token = Max(token & PG_INT64_MAX, 1);
 	values[Anum_task_first_due - 1] = TimestampTzGetDatum(due);
 	values[Anum_task_due - 1] = TimestampTzGetDatum(until);
 	values[Anum_task_token - 1] = Int64GetDatum(token);
@@ -704,7 +689,8 @@ dw_receive(PG_FUNCTION_ARGS)
 	check_call(fcinfo, "delay_receive()");
 	/* a SELECT, COPY or cursor whose rows go to the client commits before the client has seen them */
 	if (!autocommit && result != NULL && !IsTransactionBlock() &&
-		(within.copy_to || goes_to_client(result) || goes_to_client_beside_writes(result)))
+		(dw_receive_within.copy_to || goes_to_client(result) ||
+		 goes_to_client_beside_writes(result)))
 		ereport(ERROR,
 				(errcode(ERRCODE_NO_ACTIVE_SQL_TRANSACTION),
 				 errmsg("%s needs a transaction block", "delay_receive()"),

@@ -243,27 +243,6 @@ apply_changes(const Changes *changes, const DwTaskKey *key, DwNewTask *task)
 	dw_new_task_set(task, Anum_task_queue, Int16GetDatum(task->queue), false);
 }
 
-/*
- * Takes the lock of the task's key in the task's new queue.  Raises an error if another task with
- * the key is pending there.
- */
-static void
-enter_key(Relation rel, const DwTaskKey *key, const DwNewTask *task)
-{
-	DwKey		wanted = {
-		.owner = task->owner,
-		.queue = task->queue,
-		.key = DatumGetTextPP(task->values[Anum_task_key - 1])
-	};
-
-	if (!dw_key_enter_again(rel, &wanted, key->id, true))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNIQUE_VIOLATION),
-				 errmsg("another task of key \"%s\" is pending or running",
-						text_to_cstring(wanted.key)),
-				 errhint("Wait until the other task has run, or cancel it.")));
-}
-
 /* Changes a task whose row this transaction has deleted, and inserts the row again. */
 static void
 update_taken(Relation rel, HeapTuple tuple, const DwTaskKey *key, const Changes *changes)
@@ -290,8 +269,15 @@ update_taken(Relation rel, HeapTuple tuple, const DwTaskKey *key, const Changes 
 	enters = (task.queue != key->queue || dw_given(&changes->options, NEW_KEY)) && !task.nulls[Anum_task_key - 1];
 	if (enters)
 	{
+		DwKey		wanted = dw_key_of_values(task.values);
+
 		dw_period_prepare();
-		enter_key(rel, key, &task);
+		if (!dw_key_enter_again(rel, &wanted, key->id, true))
+			ereport(ERROR,
+					(errcode(ERRCODE_UNIQUE_VIOLATION),
+					 errmsg("another task of key \"%s\" is pending or running",
+							text_to_cstring(wanted.key)),
+					 errhint("Wait until the other task has run, or cancel it.")));
 		dw_period_move(values, nulls, task.values, task.nulls);
 	}
 	dw_pending_rewrite(rel, task.values, task.nulls, lane);
