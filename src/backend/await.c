@@ -213,8 +213,8 @@ await_message(Awaiting *awaiting, int64 asked)
 }
 
 /*
- * Raises an error unless the session can wait, and a client executes CALL as a single statement,
- * outside of a transaction.  name: the name of the procedure.
+ * Raises an error unless the session can wait, a client executes CALL as a single statement, outside
+ * of a transaction, and argument 0 is given.  name: the name of the procedure.
  */
 static void
 require_waiting(FunctionCallInfo fcinfo, const char *name)
@@ -227,16 +227,16 @@ require_waiting(FunctionCallInfo fcinfo, const char *name)
 	PreventCommandDuringRecovery(name);
 	if (ActivePortal != NULL && ActivePortal->stmts != NIL)
 		utility = linitial_node(PlannedStmt, ActivePortal->stmts)->utilityStmt;
-	if (MyBackendType == B_BACKEND && call != NULL && IsA(call, CallContext) && !call->atomic &&
-		utility != NULL && IsA(utility, CallStmt) &&
-		castNode(CallStmt, utility)->funcexpr->funcid == fcinfo->flinfo->fn_oid &&
-		!TransactionIdIsValid(GetTopTransactionIdIfAny()))
-		return;
-	ereport(ERROR,
-			(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
-			 errmsg("%s cannot run inside a transaction block, a function or DO", name),
-			 errdetail("The procedure commits before it waits."),
-			 errhint("Use CALL %s as a statement of its own.", name)));
+	if (MyBackendType != B_BACKEND || call == NULL || !IsA(call, CallContext) || call->atomic ||
+		utility == NULL || !IsA(utility, CallStmt) ||
+		castNode(CallStmt, utility)->funcexpr->funcid != fcinfo->flinfo->fn_oid ||
+		TransactionIdIsValid(GetTopTransactionIdIfAny()))
+		ereport(ERROR,
+				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+				 errmsg("%s cannot run inside a transaction block, a function or DO", name),
+				 errdetail("The procedure commits before it waits."),
+				 errhint("Use CALL %s as a statement of its own.", name)));
+	dw_refuse_null(PG_ARGISNULL(0), "queue name");
 }
 
 /* Waits for a message, up to the time of argument 1.  Returns true if a queue has a message. */
@@ -263,7 +263,6 @@ dw_await(PG_FUNCTION_ARGS)
 	Awaiting   *awaiting = palloc0(sizeof(Awaiting));
 
 	require_waiting(fcinfo, "delay_await()");
-	dw_refuse_null(PG_ARGISNULL(0), "queue name");
 	awaiting->n = 1;
 	awaiting->names[0] = text_to_cstring(PG_GETARG_TEXT_PP(0));
 	/* a procedure returns its INOUT parameters as a row */
@@ -280,7 +279,6 @@ dw_await_any(PG_FUNCTION_ARGS)
 	Datum	   *names;
 
 	require_waiting(fcinfo, "delay_await_any()");
-	dw_refuse_null(PG_ARGISNULL(0), "queue name");
 	names = dw_elements_not_null(PG_GETARG_ARRAYTYPE_P(0), "queue name", &awaiting->n);
 	if (awaiting->n < 1 || awaiting->n > DW_MAX_AWAITED)
 		ereport(ERROR,

@@ -5,9 +5,9 @@
  *
  * Run by sessions, by executors whose tasks call it, and by apply workers of logical replication.
  *
- * A mark is a row of delay_wheel_data.cancellation.  The row has the criteria of the cancelled
- * tasks.  The rows of the tasks do not change.  task/README.md shows how processes obey marks.  In
- * sweeper/sweep.c, the sweeper removes the rows of cancelled tasks, and then the mark.
+ * A mark is a row of delay_wheel_data.cancellation with the criteria of the cancelled tasks, whose
+ * rows do not change.  task/README.md shows how processes obey marks, until the sweeper has removed
+ * the rows of the tasks, and then the mark.
  *
  *-------------------------------------------------------------------------
  */

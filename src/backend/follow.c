@@ -332,9 +332,8 @@ schedule_arrived(void)
 	HeapTuple	row = SPI_tuptable->vals[0];
 	TupleDesc	desc = SPI_tuptable->tupdesc;
 	char	   *queue = SPI_getvalue(row, desc, Natts_task + 1);
-	DwNewTask	task;
+	DwNewTask	task = {0};
 
-	memset(&task, 0, sizeof(task));
 	for (int i = 1; i <= Natts_task; i++)
 		task.values[i - 1] = SPI_getbinval(row, desc, i, &task.nulls[i - 1]);
 	task.owner = DatumGetObjectId(task.values[Anum_task_owner - 1]);

@@ -185,13 +185,12 @@ number_asked_for(FunctionCallInfo fcinfo)
 static int
 pop_messages(DwDatabase *db, const Wish *wish, int n, DwAlone *alone, int *timeout)
 {
-	int16		queue = wish->queue;
 	DwQueue    *place;
 	bool		few_left = false;
 	int			first = ntaken;
 
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	place = dw_queue_place_of(db, queue);
+	place = dw_queue_place_of(db, wish->queue);
 	*timeout = place != NULL ? place->receive_timeout : 0;
 	while (place != NULL && ntaken < first + n)
 	{
@@ -202,7 +201,7 @@ pop_messages(DwDatabase *db, const Wish *wish, int n, DwAlone *alone, int *timeo
 		/* Y1 */
 		dw_group_taken(&t->entry, &t->group);
 		t->lane = dw_lane_ref(&dw_lanes[t->entry.lane]);
-		t->queue = queue;
+		t->queue = wish->queue;
 		t->queue_place = place - dw_queues;
 		t->state = TAKEN_POPPED;
 		t->outcome = DW_NOT_ENDED;
@@ -288,7 +287,6 @@ finish_call(DwDatabase *db, const Wish *wish)
 {
 	TimestampTz look_again = DW_NEVER;
 	DwQueue    *place;
-	int16		queue = wish->queue;
 	int			left = 0;
 	bool		put_back = false;
 
@@ -304,7 +302,7 @@ finish_call(DwDatabase *db, const Wish *wish)
 				(void) dw_ready_put_back(db, &taken[i].entry, false);
 			else
 				dw_reload_ask(&db->timer_news, taken[i].entry.due);
-			dw_limits_not_begun(db, queue);
+			dw_limits_not_begun(db, wish->queue);
 			/* Y4: not earlier, so that the message is back when its group opens */
 			(void) leave_group(&taken[i], false, false);
 			taken[i].state = TAKEN_FORGOTTEN;
@@ -314,7 +312,7 @@ finish_call(DwDatabase *db, const Wish *wish)
 		if (taken[i].state != TAKEN_FORGOTTEN)
 			taken[left++] = taken[i];
 	ntaken = left;
-	place = dw_queue_place_of(db, queue);
+	place = dw_queue_place_of(db, wish->queue);
 	if (place != NULL)
 	{
 		/* Q5: the woken session has looked, or no longer has to look */

@@ -370,14 +370,13 @@ dw_scheduled(PG_FUNCTION_ARGS)
 				 last_scheduled.level != 0 ? errdetail("The transaction has scheduled task %lld last.", (long long) last_scheduled.id) :
 				 errdetail("The transaction has scheduled no task, or has rolled back to a savepoint since then."),
 				 errhint("Call both functions together: SELECT * FROM delay_scheduled(delay_schedule_task(...)).")));
-	{
-		const DwColumn row[] = {
-			DW_INT8(last_scheduled.id), dw_text_or_null(outcomes[last_scheduled.outcome]),
-			dw_null_if(last_scheduled.outcome == DW_REFUSED, DW_TIME(last_scheduled.due))
-		};
 
-		return dw_make_row(fcinfo, row, lengthof(row));
-	}
+	const DwColumn row[] = {
+		DW_INT8(last_scheduled.id), dw_text_or_null(outcomes[last_scheduled.outcome]),
+		dw_null_if(last_scheduled.outcome == DW_REFUSED, DW_TIME(last_scheduled.due))
+	};
+
+	return dw_make_row(fcinfo, row, lengthof(row));
 }
 
 /*---- Cancelling ----*/
