@@ -30,12 +30,6 @@
 #include "../task/queues.h"
 #include "../task/touched.h"
 
-/* cursors.c: cursors of the session that have received messages */
-
-extern void dw_cursors_note(void);
-extern void dw_cursors_undo(SubTransactionId subid);
-extern void dw_cursors_forget(void);
-
 /*---- lease.c: calls by which a receiver ends or extends its lease ----*/
 
 extern void dw_lease_install(void);

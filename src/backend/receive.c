@@ -588,6 +588,81 @@ counts_in_group(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 	return !dw_task_is_cancelled(rel, tuple);
 }
 
+/*---- Cursors that have received messages ----*/
+
+/*
+ * A cursor that is older than a savepoint survives a rollback to the savepoint, with the rows that
+ * it has read but not returned yet.  If these rows are messages, other sessions receive them after
+ * the rollback.  So the rollback marks the cursor as failed, as PostgreSQL does with cursors of the
+ * subtransaction, and FETCH raises an error.
+ */
+
+/* A cursor that has received messages in a subtransaction younger than the cursor. */
+typedef struct Reader
+{
+	SubTransactionId subid;		/* the subtransaction */
+	char		name[FLEXIBLE_ARRAY_MEMBER];
+} Reader;
+
+/* In TopTransactionContext. */
+static List *readers = NIL;
+
+/*
+ * Notes the cursors that run the current query, directly or through functions, and that are older
+ * than the current subtransaction.  The query has received messages.
+ */
+static void
+note_cursors(void)
+{
+	SubTransactionId subid = GetCurrentSubTransactionId();
+
+	if (!IsSubTransaction())
+		return;
+	(void) SPI_connect();
+	/* all cursors, including cursors of the protocol */
+	if (SPI_execute("SELECT c.name FROM pg_catalog.pg_cursor() c", true, 0) != SPI_OK_SELECT)
+		elog(ERROR, "could not list cursors");
+	for (uint64 i = 0; i < SPI_processed; i++)
+	{
+		const char *name = SPI_getvalue(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1);
+		Portal		portal = GetPortalByName(name);
+		MemoryContext old;
+		Reader	   *reader;
+
+		if (portal->status != PORTAL_ACTIVE || portal->createSubid >= subid)
+			continue;
+		old = MemoryContextSwitchTo(TopTransactionContext);
+		reader = palloc(offsetof(Reader, name) + strlen(name) + 1);
+		reader->subid = subid;
+		strcpy(reader->name, name);
+		readers = lappend(readers, reader);
+		MemoryContextSwitchTo(old);
+	}
+	SPI_finish();
+}
+
+/*
+ * Marks the cursors that have received messages in this aborted subtransaction as failed.  Ids of
+ * subtransactions grow, so subtransactions that were released into this subtransaction have higher
+ * ids.  Active cursors do not fail: a function that the cursor calls has undone its own messages.
+ * Younger cursors with the same name do not fail.  For callbacks: this function allocates nothing,
+ * and cannot fail, since PostgreSQL does not shut down the query of a failed cursor.
+ */
+static void
+undo_cursors(SubTransactionId subid)
+{
+	while (readers != NIL && ((Reader *) llast(readers))->subid >= subid)
+	{
+		Portal		portal = GetPortalByName(((Reader *) llast(readers))->name);
+
+		if (portal != NULL && portal->status == PORTAL_READY && portal->createSubid < subid)
+			MarkPortalFailed(portal);
+		readers = list_delete_last(readers);
+	}
+}
+
+/*---- The calls ----*/
+
 /* Takes messages of the queue by the arguments of the call. */
 static void
 receive(DwDatabase *db, const Wish *wish, ReturnSetInfo *result)
@@ -629,7 +704,7 @@ receive(DwDatabase *db, const Wish *wish, ReturnSetInfo *result)
 	if (n == wish->n || wish->lease > 0)
 		return;
 	/* leases have no such cursors, since they begin outside of transaction blocks */
-	dw_cursors_note();
+	note_cursors();
 	/* the session ends if this transaction is idle for the queue's receive_timeout */
 	if (timeout > 0 &&
 		(IdleInTransactionSessionTimeout <= 0 || IdleInTransactionSessionTimeout > timeout))
@@ -957,18 +1032,18 @@ receive_xact_callback(XactEvent event, void *arg)
 			break;
 		case XACT_EVENT_PREPARE:
 			/* savepoints have rolled back all received messages */
-			dw_cursors_forget();
+			readers = NIL;
 			dw_receiver_withdraw();
 			break;
 		case XACT_EVENT_COMMIT:
 			if (ntaken > 0)
 				DW_INJECT("receive-commit");
-			dw_cursors_forget();
+			readers = NIL;
 			dw_receiver_withdraw();
 			count_all();
 			break;
 		case XACT_EVENT_ABORT:
-			dw_cursors_forget();
+			readers = NIL;
 			dw_receiver_withdraw();
 			bring_back(InvalidSubTransactionId);
 			break;
@@ -984,7 +1059,7 @@ receive_subxact_callback(SubXactEvent event, SubTransactionId subid, SubTransact
 {
 	if (event == SUBXACT_EVENT_ABORT_SUB)
 	{
-		dw_cursors_undo(subid);
+		undo_cursors(subid);
 		bring_back(subid);
 	}
 }
