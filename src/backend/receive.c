@@ -604,7 +604,7 @@ typedef struct Reader
 	char		name[FLEXIBLE_ARRAY_MEMBER];
 } Reader;
 
-/* In TopTransactionContext. */
+/* In TopTransactionContext, whose memory the end of the transaction frees. */
 static List *readers = NIL;
 
 /*

@@ -32,7 +32,6 @@
 #include "utils/timestamp.h"
 
 #include "../base/errors.h"
-#include "../base/inject.h"
 #include "../base/settings.h"
 #include "../ending/ending.h"
 #include "../rows/catalog.h"
@@ -283,7 +282,6 @@ deal_with(Retrying *retrying, int64 id, ItemPointer tid, FailedRow *row)
 		 */
 		if (dw_executor_runs_autonomous(id, &owner))
 			return IS_RUNNING;
-		DW_INJECT("retry-before-lock");
 		result = lock_row(retrying, row, tid == NULL);
 		if (result == TM_WouldBlock)
 			return IS_LOCKED;

@@ -312,10 +312,7 @@ take_hint(const DwHint *hint)
 	}
 	before_cursor = dw_near_is_before_cursor(lane, hint->due, hint->id);
 	if (before_cursor && dw_loaded_has(hint))
-	{
-		DW_COUNT("hints-superfluous");
 		return;
-	}
 	entry.block = ItemPointerGetBlockNumberNoCheck(&hint->tid);
 	entry.offset = ItemPointerGetOffsetNumberNoCheck(&hint->tid);
 	if (!lane->grouped || !before_cursor)
