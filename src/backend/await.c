@@ -213,8 +213,8 @@ await_message(Awaiting *awaiting, int64 asked)
 }
 
 /*
- * Raises an error unless the session can wait, a client executes CALL as a single statement, outside
- * of a transaction, and argument 0 is given.  name: the name of the procedure.
+ * Raises an error unless the session can wait, a client executes CALL as a single statement,
+ * outside of a transaction, and argument 0 is given.  name: the name of the procedure.
  */
 static void
 require_waiting(FunctionCallInfo fcinfo, const char *name)

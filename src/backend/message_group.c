@@ -81,9 +81,12 @@ dw_group_verdict(DwDatabase *db, Relation rel, int16 queue, DwEntry *entry, DwGr
 	if (full)
 		decision = DW_GROUP_WAIT;
 	else if (taken->ordered)
-		decision = dw_group_decide(rel, snapshot, entry,
-								   leases.any_lapsed && dw_queue_holds_groups(queue) ? &leases.lapsed : NULL,
+	{
+		bool		keeps = leases.any_lapsed && dw_queue_holds_groups(queue);
+
+		decision = dw_group_decide(rel, snapshot, entry, keeps ? &leases.lapsed : NULL,
 								   &first, &until);
+	}
 	UnregisterSnapshot(snapshot);
 	if (decision == DW_GROUP_RUN_IT)
 		return DW_GROUP_CLAIM;

@@ -93,7 +93,8 @@ dw_receive_enter(const Node *statement)
 	DwReceiveWithin outer = dw_receive_within;
 
 	dw_receive_within.explain |= IsA(statement, ExplainStmt);
-	dw_receive_within.copy_to |= IsA(statement, CopyStmt) && !((const CopyStmt *) statement)->is_from;
+	dw_receive_within.copy_to |= IsA(statement, CopyStmt) &&
+		!((const CopyStmt *) statement)->is_from;
 	return outer;
 }
 
