@@ -3,42 +3,20 @@
  * await.c
  *	  delay_await(), delay_await_any(): wait until a message can be received; delay_end_await().
  *
- * Run by sessions.  The procedure is called as a statement of its own.  The procedure commits, and
- * then waits for its latch without snapshot, lock or transaction id.  The timer, or a session that
- * puts messages into a ready list, sets the latch, see shmem/published.c.  The procedure receives
- * no message.  Its caller does this afterwards, in a new transaction.
+ * Run by sessions.  The procedures are called as statements of their own, commit, and wait for the
+ * latch, which the timer sets, or a session that puts messages into a ready list
+ * (shmem/published.c).  They receive no message: the caller does this in a new transaction.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/xact.h"
-#include "catalog/pg_type.h"
-#include "executor/spi.h"
-#include "fmgr.h"
-#include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "pgstat.h"
-#include "storage/ipc.h"
-#include "storage/latch.h"
-#include "storage/proc.h"
 #include "storage/procarray.h"
 #include "tcop/pquery.h"
-#include "utils/acl.h"
-#include "utils/array.h"
-#include "utils/builtins.h"
 #include "utils/portal.h"
-#include "utils/timestamp.h"
-
-#include "../base/clock.h"
-#include "../base/compat.h"
-#include "../base/errors.h"
-#include "../base/settings.h"
-#include "../base/signature.h"
-#include "../shmem/groups.h"
-#include "../shmem/queue_limits.h"
-#include "../shmem/shared.h"
-#include "../task/task.h"
+#include "backend.h"
 
 /* The wait ends this time before a timeout of the session, in us. */
 #define MARGIN_US		(50 * 1000)
@@ -176,34 +154,28 @@ sleep_until(int64 deadline)
 	CHECK_FOR_INTERRUPTS();
 }
 
-/* Waits for a message of the queues until the deadline, or until queues have changed. */
+/*
+ * Waits for a message of the queues until the deadline, or until queues have changed.  Then removes
+ * the session from shared memory, even after an error.
+ */
 static Awaited
 await(DwDatabase *db, Awaiting *awaiting, uint32 control, int64 deadline)
 {
-	for (;;)
-	{
-		Awaited		result = look_or_register(db, awaiting);
-
-		if (result != AWAITED_NOTHING)
-			return result;
-		if (dw_uptime() >= deadline)
-			return AWAITED_END;
-		if (dw_control_read(&db->timer_news) != control)
-			return AWAITED_CHANGE;
-		sleep_until(deadline);
-	}
-}
-
-/* Calls await(), and removes the session from shared memory, even after an error. */
-static Awaited
-await_and_leave(DwDatabase *db, Awaiting *awaiting, uint32 control, int64 deadline)
-{
-	/* set only for static analysis */
-	Awaited		result = AWAITED_END;
+	Awaited		result = AWAITED_NOTHING;
 
 	PG_ENSURE_ERROR_CLEANUP(leave_wait_at_exit, PointerGetDatum(db));
 	{
-		result = await(db, awaiting, control, deadline);
+		for (;;)
+		{
+			result = look_or_register(db, awaiting);
+			if (result == AWAITED_NOTHING && dw_uptime() >= deadline)
+				result = AWAITED_END;
+			if (result == AWAITED_NOTHING && dw_control_read(&db->timer_news) != control)
+				result = AWAITED_CHANGE;
+			if (result != AWAITED_NOTHING)
+				break;
+			sleep_until(deadline);
+		}
 	}
 	PG_END_ENSURE_ERROR_CLEANUP(leave_wait_at_exit, PointerGetDatum(db));
 	if (leave_wait(db) && result == AWAITED_CHANGE)
@@ -234,15 +206,14 @@ await_message(Awaiting *awaiting, int64 asked)
 		/* releases the snapshot and all locks; the new transaction has no snapshot and no locks */
 		SPI_commit();
 		db = dw_my_database();
-		result = db == NULL ? AWAITED_CHANGE :
-			await_and_leave(db, awaiting, control, deadline_of(asked));
+		result = db == NULL ? AWAITED_CHANGE : await(db, awaiting, control, deadline_of(asked));
 	} while (result == AWAITED_CHANGE);
 	return result == AWAITED_MESSAGE;
 }
 
 /*
- * Raises an error unless the session can wait, and a client executes CALL as a single statement,
- * outside of a transaction.  name: the name of the procedure.
+ * Raises an error unless the session can wait, a client executes CALL as a single statement,
+ * outside of a transaction, and argument 0 is given.  name: the name of the procedure.
  */
 static void
 require_waiting(FunctionCallInfo fcinfo, const char *name)
@@ -255,16 +226,16 @@ require_waiting(FunctionCallInfo fcinfo, const char *name)
 	PreventCommandDuringRecovery(name);
 	if (ActivePortal != NULL && ActivePortal->stmts != NIL)
 		utility = linitial_node(PlannedStmt, ActivePortal->stmts)->utilityStmt;
-	if (MyBackendType == B_BACKEND && call != NULL && IsA(call, CallContext) && !call->atomic &&
-		utility != NULL && IsA(utility, CallStmt) &&
-		castNode(CallStmt, utility)->funcexpr->funcid == fcinfo->flinfo->fn_oid &&
-		!TransactionIdIsValid(GetTopTransactionIdIfAny()))
-		return;
-	ereport(ERROR,
-			(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
-			 errmsg("%s cannot run inside a transaction block, a function or DO", name),
-			 errdetail("The procedure commits before it waits."),
-			 errhint("Use CALL %s as a statement of its own.", name)));
+	if (MyBackendType != B_BACKEND || call == NULL || !IsA(call, CallContext) || call->atomic ||
+		utility == NULL || !IsA(utility, CallStmt) ||
+		castNode(CallStmt, utility)->funcexpr->funcid != fcinfo->flinfo->fn_oid ||
+		TransactionIdIsValid(GetTopTransactionIdIfAny()))
+		ereport(ERROR,
+				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+				 errmsg("%s cannot run inside a transaction block, a function or DO", name),
+				 errdetail("The procedure commits before it waits."),
+				 errhint("Use CALL %s as a statement of its own.", name)));
+	dw_refuse_null(PG_ARGISNULL(0), "queue name");
 }
 
 /* Waits for a message, up to the time of argument 1.  Returns true if a queue has a message. */
@@ -291,7 +262,6 @@ dw_await(PG_FUNCTION_ARGS)
 	Awaiting   *awaiting = palloc0(sizeof(Awaiting));
 
 	require_waiting(fcinfo, "delay_await()");
-	dw_refuse_null(PG_ARGISNULL(0), "queue name");
 	awaiting->n = 1;
 	awaiting->names[0] = text_to_cstring(PG_GETARG_TEXT_PP(0));
 	/* a procedure returns its INOUT parameters as a row */
@@ -308,7 +278,6 @@ dw_await_any(PG_FUNCTION_ARGS)
 	Datum	   *names;
 
 	require_waiting(fcinfo, "delay_await_any()");
-	dw_refuse_null(PG_ARGISNULL(0), "queue name");
 	names = dw_elements_not_null(PG_GETARG_ARRAYTYPE_P(0), "queue name", &awaiting->n);
 	if (awaiting->n < 1 || awaiting->n > DW_MAX_AWAITED)
 		ereport(ERROR,

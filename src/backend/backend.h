@@ -10,21 +10,21 @@
 
 #include "postgres.h"
 
-#include "datatype/timestamp.h"
-#include "fmgr.h"
-#include "nodes/nodes.h"
-#include "nodes/pg_list.h"
-#include "utils/relcache.h"
+#include "access/table.h"
+#include "lib/stringinfo.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
 
+#include "../base/compat.h"
+#include "../base/errors.h"
+#include "../base/signature.h"
+#include "../base/wing.h"
 #include "../ending/ending.h"
 #include "../shmem/groups.h"
-#include "../shmem/shared.h"
-
-/* cursors.c: cursors of the session that have received messages */
-
-extern void dw_cursors_note(void);
-extern void dw_cursors_undo(SubTransactionId subid);
-extern void dw_cursors_forget(void);
+#include "../task/options.h"
 
 /*---- lease.c: calls by which a receiver ends or extends its lease ----*/
 
@@ -44,17 +44,17 @@ typedef enum DwGroupVerdict
 
 extern DwGroupVerdict dw_group_verdict(DwDatabase *db, Relation rel, int16 queue, DwEntry *entry,
 									   DwGroupTaken *taken, DwLeaseCounts counts);
-extern DwGroupVerdict dw_group_is_locked(DwDatabase *db, const DwEntry *entry, DwGroupTaken *taken);
+extern DwGroupVerdict dw_group_send_back(DwDatabase *db, DwEntry *entry, DwGroupTaken *taken,
+										 const DwTaskKey *first, TimestampTz until, bool full);
 extern bool dw_group_is_limited(const DwTaskKey *key);
 
 /*---- parameters.c: parameters of clients that leave their types to the server ----*/
 
-/* To be called once, by the postmaster. */
 extern void dw_parameters_install(void);
 
 /*---- receive.c: messages that a transaction receives ----*/
 
-/* Utility statements that a session executes. */
+/* Utility statements that a session executes now, and whose queries may call functions. */
 typedef struct DwReceiveWithin
 {
 	bool		explain;		/* EXPLAIN, which throws rows away */
@@ -62,8 +62,8 @@ typedef struct DwReceiveWithin
 } DwReceiveWithin;
 
 extern void dw_receive_install(void);
+extern DwReceiveWithin dw_receive_within;
 extern DwReceiveWithin dw_receive_enter(const Node *statement);
-extern void dw_receive_leave(DwReceiveWithin outer);
 
 /*---- schedule.c: schedules new tasks, and cancels by key ----*/
 

@@ -5,36 +5,19 @@
  *
  * Run by sessions, by executors whose tasks call it, and by apply workers of logical replication.
  *
- * A mark is a row of delay_wheel_data.cancellation.  The row has the criteria of the cancelled
- * tasks.  The rows of the tasks do not change.  task/README.md shows how processes obey marks.  In
- * sweeper/sweep.c, the sweeper removes the rows of cancelled tasks, and then the mark.
+ * A mark is a row of delay_wheel_data.cancellation with the criteria of the cancelled tasks, whose
+ * rows do not change.  task/README.md shows how processes obey marks, until the sweeper has removed
+ * the rows of the tasks, and then the mark.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/genam.h"
-#include "access/htup_details.h"
-#include "access/table.h"
 #include "catalog/pg_authid.h"
-#include "catalog/pg_type.h"
 #include "commands/sequence.h"
-#include "executor/spi.h"
-#include "fmgr.h"
-#include "lib/stringinfo.h"
-#include "miscadmin.h"
 #include "storage/lmgr.h"
-#include "utils/acl.h"
-#include "utils/array.h"
-#include "utils/builtins.h"
-#include "utils/rel.h"
-#include "utils/snapmgr.h"
-#include "utils/timestamp.h"
 
-#include "../base/clock.h"
-#include "../base/signature.h"
-#include "../shmem/shared.h"
-#include "../task/options.h"
+#include "backend.h"
 
 PG_FUNCTION_INFO_V1(dw_cancel_all);
 PG_FUNCTION_INFO_V1(dw_cancellation_guard);

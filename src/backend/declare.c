@@ -5,49 +5,19 @@
  *
  * Run by sessions, and by executors whose tasks call them.  The functions write rows of
  * delay_wheel_data.queue and delay_wheel_data.pause.  The commit informs all processes that obey
- * these tables, see task/queues.c.
- *
- * A session that changes a queue, or the pause of a role, first locks the queue or role in the lock
- * manager until the end of the transaction.  Then the session reads the row with a new snapshot.
- * So a session sees the changes of earlier sessions, and a pause waits for an uncommitted resume.
+ * these tables, see task/queues.c.  Object locks (README.md) ensure that a session sees the changes
+ * of earlier sessions, and that a pause waits for an uncommitted resume.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/genam.h"
-#include "access/htup_details.h"
-#include "access/skey.h"
 #include "access/stratnum.h"
-#include "access/table.h"
-#include "access/xact.h"
-#include "catalog/pg_type.h"
 #include "commands/sequence.h"
-#include "commands/trigger.h"
-#include "executor/spi.h"
-#include "fmgr.h"
-#include "lib/stringinfo.h"
-#include "miscadmin.h"
 #include "replication/logicalworker.h"
 #include "storage/lmgr.h"
-#include "utils/acl.h"
-#include "utils/array.h"
-#include "utils/builtins.h"
 #include "utils/fmgroids.h"
-#include "utils/lsyscache.h"
-#include "utils/rel.h"
-#include "utils/snapmgr.h"
-#include "utils/timestamp.h"
-
-#include "../base/errors.h"
-#include "../base/settings.h"
-#include "../base/signature.h"
-#include "../base/wing.h"
-#include "../shmem/executors.h"
-#include "../shmem/queue_limits.h"
-#include "../shmem/shared.h"
-#include "../statement/statement.h"
-#include "../task/options.h"
+#include "backend.h"
 
 PG_FUNCTION_INFO_V1(dw_queue_changed);
 PG_FUNCTION_INFO_V1(dw_queue_guard);
@@ -346,21 +316,13 @@ require_empty(Relation rel, const char *name, HeapTuple tuple)
 						 psprintf("delay_cancel_all(queue => %s)", quote_literal_cstr(name)))));
 }
 
-/* Returns true if the change makes an SQL queue external, or an external queue an SQL queue. */
+/* Returns true if the change switches a column of the row, a boolean, on or off. */
 static bool
-changes_kind(const Change *change, const Datum *values)
+switches(const Change *change, AttrNumber column, const Datum *values, const bool *nulls)
 {
-	return change->given[Anum_queue_external - 1] &&
-		DatumGetBool(change->values[Anum_queue_external - 1]) !=
-		DatumGetBool(values[Anum_queue_external - 1]);
-}
+	bool		is_on = !nulls[column - 1] && DatumGetBool(values[column - 1]);
 
-/* Returns true if the change removes groups from the queue: its tasks may belong to groups. */
-static bool
-ends_groups(const Change *change, const Datum *values, const bool *nulls)
-{
-	return change->given[Anum_queue_groups - 1] && !DatumGetBool(change->values[Anum_queue_groups - 1]) &&
-		!nulls[Anum_queue_groups - 1] && DatumGetBool(values[Anum_queue_groups - 1]);
+	return change->given[column - 1] && DatumGetBool(change->values[column - 1]) != is_on;
 }
 
 /*
@@ -375,17 +337,21 @@ change_queue(Relation rel, const char *name, const Change *change)
 		HeapTuple	tuple = take_queue(rel, name, ShareUpdateExclusiveLock, true);
 		Datum	   *values;
 		bool	   *nulls;
+		bool		changes_kind;
 
 		if (tuple == NULL)
 			return false;
 		dw_deform(rel, tuple, &values, &nulls);
-		if (changes_kind(change, values) || ends_groups(change, values, nulls))
+		changes_kind = switches(change, Anum_queue_external, values, nulls);
+		/* if groups are switched off, no task may belong to a group */
+		if (changes_kind || (switches(change, Anum_queue_groups, values, nulls) &&
+							 !DatumGetBool(change->values[Anum_queue_groups - 1])))
 		{
 			/* a stronger lock is needed, so that no session uses the queue meanwhile */
 			tuple = take_queue(rel, name, AccessExclusiveLock, false);
 			require_empty(rel, name, tuple);
 		}
-		if (changes_kind(change, values))
+		if (changes_kind)
 			reset_kind_options(DatumGetBool(change->values[Anum_queue_external - 1]), values, nulls);
 		apply_change(change, values, nulls);
 		if (!delete_queue_row(rel, tuple))
@@ -420,33 +386,23 @@ require_place(Relation rel)
 						 "delay_wheel.drop_queue()", "delay_wheel.max_queues")));
 }
 
-/*
- * Returns an id that neither a queue nor a task uses: plain SQL may have deleted the row of a queue
- * that has tasks.
- */
-static int16
-new_id(void)
-{
-	for (;;)
-	{
-		int16		id = nextval_internal(dw_catalog()->queue_id_seq, false);
-
-		CHECK_FOR_INTERRUPTS();
-		if (dw_queue_name_of(id) == NULL && !has_tasks(id))
-			return id;
-	}
-}
-
 /* Inserts the row of a new queue.  The caller has locked the table. */
 static void
 create_queue(Relation rel, const char *name, const Change *change)
 {
 	Datum		values[Natts_queue] = {0};
 	bool		nulls[Natts_queue];
+	int16		id;
 
 	memset(nulls, true, sizeof(nulls));
 	require_place(rel);
-	values[Anum_queue_id - 1] = Int16GetDatum(new_id());
+	/* plain SQL may have deleted the row of a queue that has tasks */
+	do
+	{
+		CHECK_FOR_INTERRUPTS();
+		id = nextval_internal(dw_catalog()->queue_id_seq, false);
+	} while (dw_queue_name_of(id) != NULL || has_tasks(id));
+	values[Anum_queue_id - 1] = Int16GetDatum(id);
 	values[Anum_queue_name - 1] = CStringGetTextDatum(name);
 	values[Anum_queue_owner - 1] = ObjectIdGetDatum(GetUserId());
 	values[Anum_queue_users - 1] = PointerGetDatum(construct_empty_array(REGROLEOID));
@@ -698,8 +654,7 @@ pause_queue(FunctionCallInfo fcinfo, const char *action, bool paused)
 	Change		change = {0};
 	char	   *name;
 
-	dw_require_right();
-	dw_require_writable(psprintf("delay_wheel.%s()", action));
+	dw_require_right_to_write(psprintf("delay_wheel.%s()", action));
 	name = queue_name(fcinfo);
 	rel = table_open(dw_catalog()->queue, RowExclusiveLock);
 	give(&change, Anum_queue_paused, BoolGetDatum(paused), false);

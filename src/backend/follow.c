@@ -22,21 +22,7 @@
 #include "postgres.h"
 
 #include "catalog/namespace.h"
-#include "catalog/pg_type.h"
 #include "commands/extension.h"
-#include "commands/trigger.h"
-#include "executor/spi.h"
-#include "fmgr.h"
-#include "miscadmin.h"
-#include "utils/array.h"
-#include "utils/builtins.h"
-#include "utils/guc.h"
-#include "utils/lsyscache.h"
-#include "utils/rel.h"
-#include "utils/timestamp.h"
-
-#include "../base/compat.h"
-#include "../base/signature.h"
 #include "backend.h"
 
 PG_FUNCTION_INFO_V1(dw_set_up_citus);
@@ -345,9 +331,8 @@ schedule_arrived(void)
 	HeapTuple	row = SPI_tuptable->vals[0];
 	TupleDesc	desc = SPI_tuptable->tupdesc;
 	char	   *queue = SPI_getvalue(row, desc, Natts_task + 1);
-	DwNewTask	task;
+	DwNewTask	task = {0};
 
-	memset(&task, 0, sizeof(task));
 	for (int i = 1; i <= Natts_task; i++)
 		task.values[i - 1] = SPI_getbinval(row, desc, i, &task.nulls[i - 1]);
 	task.owner = DatumGetObjectId(task.values[Anum_task_owner - 1]);

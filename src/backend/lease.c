@@ -19,26 +19,7 @@
  */
 #include "postgres.h"
 
-#include "access/table.h"
-#include "access/xact.h"
-#include "catalog/pg_type.h"
-#include "fmgr.h"
-#include "miscadmin.h"
-#include "utils/array.h"
-#include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
-#include "utils/memutils.h"
-#include "utils/timestamp.h"
-
-#include "../base/clock.h"
-#include "../base/errors.h"
-#include "../base/signature.h"
-#include "../ending/ending.h"
-#include "../shmem/executors.h"
-#include "../shmem/groups.h"
-#include "../shmem/queue_limits.h"
-#include "../shmem/shared.h"
-#include "../task/options.h"
 #include "backend.h"
 
 PG_FUNCTION_INFO_V1(dw_done);

@@ -27,14 +27,11 @@
 
 #include "catalog/dependency.h"
 #include "catalog/pg_proc.h"
-#include "catalog/pg_type.h"
 #include "commands/extension.h"
 #include "nodes/nodeFuncs.h"
 #include "parser/analyze.h"
-#include "parser/parse_node.h"
 #include "parser/parse_param.h"
 
-#include "../base/compat.h"
 #include "backend.h"
 
 /* The type that clients see */
@@ -62,25 +59,12 @@ is_ours(Oid function)
 	return OidIsValid(extension) && getExtensionOfObject(ProcedureRelationId, function) == extension;
 }
 
-/* Returns a parameter as an untyped literal; a null stays null. */
-static Node *
-as_literal(Node *parameter)
-{
-	CoerceViaIO *literal = makeNode(CoerceViaIO);
-
-	literal->arg = (Expr *) parameter;
-	literal->resulttype = UNKNOWNOID;
-	literal->resultcollid = InvalidOid;
-	literal->coerceformat = COERCE_IMPLICIT_CAST;
-	literal->location = -1;
-	return (Node *) literal;
-}
-
 /* Returns a parameter without a type as a literal, and any other argument of a call unchanged. */
 static Node *
 type_argument(Node *argument, Oid function, Typing *typing)
 {
 	const Param *param = (Param *) argument;
+	CoerceViaIO *literal;
 
 	if (!IsA(argument, Param) || param->paramkind != PARAM_EXTERN ||
 		(param->paramtype != UNKNOWNOID && param->paramtype != TOLD_TYPE) || !is_ours(function))
@@ -93,7 +77,14 @@ type_argument(Node *argument, Oid function, Typing *typing)
 		argument = typing->pstate->p_coerce_param_hook(typing->pstate, (Param *) argument, TOLD_TYPE, -1, -1);
 		typing->typed = true;
 	}
-	return as_literal(argument);
+	/* a null stays null */
+	literal = makeNode(CoerceViaIO);
+	literal->arg = (Expr *) argument;
+	literal->resulttype = UNKNOWNOID;
+	literal->resultcollid = InvalidOid;
+	literal->coerceformat = COERCE_IMPLICIT_CAST;
+	literal->location = -1;
+	return (Node *) literal;
 }
 
 /* Sets the type of untyped parameters in calls of our functions, in an expression or a query. */

@@ -6,51 +6,24 @@
  * Run by sessions, and by executors whose tasks call these functions.  README.md describes the
  * protocol, and lease.c contains delay_done(), delay_extend() and delay_release().
  *
- * From the ready list until the end of the transaction, a message is only in the memory of this
- * process.  So the process notes each entry before it releases the ready lock.  Entries that were
- * not claimed go back at the end of the call.  If the transaction, or the subtransaction, is rolled
- * back, the timer gets hints of claimed entries (steps P2 to P5, A1 and A2 of the model in
- * test/model).  The callbacks allocate nothing and cannot fail.  The only lock that they take is
- * the ready lock, which protects the count of received messages of groups, see shmem/groups.c.
- * They take it once.
- *
- * Just before the commit, the session concludes each message that it still has (history,
- * notification, follow-up).  Until then, delay_fail() may put the message back.
+ * P2 to P5, A1 and A2 are steps of the model in test/model.  The callbacks at the end of a
+ * (sub)transaction allocate nothing and cannot fail.  The only lock that they take is the ready
+ * lock, once, for the count of received messages of groups (shmem/groups.c).
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/heapam.h"
-#include "access/table.h"
-#include "access/xact.h"
-#include "fmgr.h"
 #include "funcapi.h"
-#include "miscadmin.h"
 #include "nodes/execnodes.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/parsenodes.h"
 #include "storage/bufmgr.h"
-#include "storage/proc.h"
 #include "tcop/pquery.h"
-#include "utils/builtins.h"
-#include "utils/guc.h"
-#include "utils/memutils.h"
 #include "utils/portal.h"
-#include "utils/snapmgr.h"
-#include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
-#include "../base/clock.h"
-#include "../base/errors.h"
 #include "../base/inject.h"
-#include "../base/wing.h"
-#include "../ending/ending.h"
-#include "../shmem/executors.h"
-#include "../shmem/groups.h"
-#include "../shmem/queue_limits.h"
-#include "../shmem/shared.h"
-#include "../task/options.h"
 #include "backend.h"
 
 /* Limit for the messages that a transaction takes. */
@@ -97,8 +70,7 @@ static int	ntaken = 0;
 /* The database of the messages, pinned until the end of the transaction. */
 static DwDatabase *taken_db = NULL;
 
-/* The utility statements that this session executes now. */
-static DwReceiveWithin within = {false, false};
+DwReceiveWithin dw_receive_within = {false, false};
 
 /* The arguments of a call. */
 typedef struct Wish
@@ -112,24 +84,18 @@ typedef struct Wish
 /*---- Checks of the call ----*/
 
 /*
- * Notes that the session executes this utility statement, whose queries may call functions.  The
- * note ends when the result is passed to dw_receive_leave().  Called by the ProcessUtility hook.
+ * Notes that the session executes this utility statement.  Returns the former note, which the
+ * ProcessUtility hook restores at the end.
  */
 DwReceiveWithin
 dw_receive_enter(const Node *statement)
 {
-	DwReceiveWithin outer = within;
+	DwReceiveWithin outer = dw_receive_within;
 
-	within.explain |= IsA(statement, ExplainStmt);
-	within.copy_to |= IsA(statement, CopyStmt) && !((const CopyStmt *) statement)->is_from;
+	dw_receive_within.explain |= IsA(statement, ExplainStmt);
+	dw_receive_within.copy_to |= IsA(statement, CopyStmt) &&
+		!((const CopyStmt *) statement)->is_from;
 	return outer;
-}
-
-/* Notes that the utility statement has ended, or failed. */
-void
-dw_receive_leave(DwReceiveWithin outer)
-{
-	within = outer;
 }
 
 /*
@@ -179,7 +145,7 @@ check_call(FunctionCallInfo fcinfo, const char *function)
 {
 	const ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 
-	if (within.explain)
+	if (dw_receive_within.explain)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot receive messages in EXPLAIN ANALYZE"),
@@ -220,13 +186,12 @@ number_asked_for(FunctionCallInfo fcinfo)
 static int
 pop_messages(DwDatabase *db, const Wish *wish, int n, DwAlone *alone, int *timeout)
 {
-	int16		queue = wish->queue;
 	DwQueue    *place;
 	bool		few_left = false;
 	int			first = ntaken;
 
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	place = dw_queue_place_of(db, queue);
+	place = dw_queue_place_of(db, wish->queue);
 	*timeout = place != NULL ? place->receive_timeout : 0;
 	while (place != NULL && ntaken < first + n)
 	{
@@ -237,7 +202,7 @@ pop_messages(DwDatabase *db, const Wish *wish, int n, DwAlone *alone, int *timeo
 		/* Y1 */
 		dw_group_taken(&t->entry, &t->group);
 		t->lane = dw_lane_ref(&dw_lanes[t->entry.lane]);
-		t->queue = queue;
+		t->queue = wish->queue;
 		t->queue_place = place - dw_queues;
 		t->state = TAKEN_POPPED;
 		t->outcome = DW_NOT_ENDED;
@@ -275,25 +240,26 @@ leave_group(Taken *t, bool begun, bool leased)
 }
 
 /*
- * At the end of a subtransaction, calls leave_group() for the messages that were taken in it or in
- * later subtransactions.  Takes the ready lock if there are such messages.
+ * Calls leave_group() for n messages, except those that were taken in an earlier subtransaction
+ * than subid.  Takes the ready lock if there are such messages.
  */
 static void
-leave_groups(DwDatabase *db, SubTransactionId subid, bool committed)
+leave_groups(DwDatabase *db, Taken *first, int n, SubTransactionId subid, bool committed)
 {
 	TimestampTz news = DW_NEVER;
 	bool		locked = false;
 
-	for (int i = 0; i < ntaken; i++)
+	for (int i = 0; i < n; i++)
 	{
+		Taken	   *t = &first[i];
 		TimestampTz at;
 
-		if (taken[i].group.hash == DW_NO_GROUP || taken[i].subid < subid)
+		if (t->group.hash == DW_NO_GROUP || t->subid < subid)
 			continue;
 		if (!locked)
 			LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 		locked = true;
-		at = leave_group(&taken[i], taken[i].state >= TAKEN_HELD, committed && taken[i].state == TAKEN_LEASED);
+		at = leave_group(t, t->state >= TAKEN_HELD, committed && t->state == TAKEN_LEASED);
 		news = Min(news, at);
 	}
 	if (locked)
@@ -308,16 +274,9 @@ leave_groups(DwDatabase *db, SubTransactionId subid, bool committed)
 static void
 forget_taken(DwDatabase *db, Taken *t)
 {
-	TimestampTz news;
-
 	t->state = TAKEN_FORGOTTEN;
 	end_count(db, t);
-	if (t->group.hash == DW_NO_GROUP)
-		return;
-	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	news = leave_group(t, false, false);
-	LWLockRelease(dw_ready_lock(db));
-	dw_ask_dispatch(db, news);
+	leave_groups(db, t, 1, InvalidSubTransactionId, false);
 }
 
 /*
@@ -329,7 +288,6 @@ finish_call(DwDatabase *db, const Wish *wish)
 {
 	TimestampTz look_again = DW_NEVER;
 	DwQueue    *place;
-	int16		queue = wish->queue;
 	int			left = 0;
 	bool		put_back = false;
 
@@ -345,7 +303,7 @@ finish_call(DwDatabase *db, const Wish *wish)
 				(void) dw_ready_put_back(db, &taken[i].entry, false);
 			else
 				dw_reload_ask(&db->timer_news, taken[i].entry.due);
-			dw_limits_not_begun(db, queue);
+			dw_limits_not_begun(db, wish->queue);
 			/* Y4: not earlier, so that the message is back when its group opens */
 			(void) leave_group(&taken[i], false, false);
 			taken[i].state = TAKEN_FORGOTTEN;
@@ -355,7 +313,7 @@ finish_call(DwDatabase *db, const Wish *wish)
 		if (taken[i].state != TAKEN_FORGOTTEN)
 			taken[left++] = taken[i];
 	ntaken = left;
-	place = dw_queue_place_of(db, queue);
+	place = dw_queue_place_of(db, wish->queue);
 	if (place != NULL)
 	{
 		/* Q5: the woken session has looked, or no longer has to look */
@@ -420,12 +378,9 @@ obey_verdict(Relation rel, Taken *t, DwClaim *claim)
 			Assert(false);
 			break;
 		case DW_DROP:
-			dw_conclude_row(rel, claim->tuple, &claim->key, DW_CANCELLED, NULL);
-			end_taken(t, DW_CANCELLED);
-			break;
 		case DW_SKIP:
-			dw_conclude_row(rel, claim->tuple, &claim->key, DW_SKIPPED, NULL);
-			end_taken(t, DW_SKIPPED);
+			end_taken(t, claim->verdict == DW_DROP ? DW_CANCELLED : DW_SKIPPED);
+			dw_conclude_row(rel, claim->tuple, &claim->key, t->outcome, NULL);
 			break;
 		case DW_PUT_BACK:
 			dw_message_put_back(rel, claim, claim->key.due, DW_TOUCH_WRITTEN);
@@ -486,7 +441,8 @@ claim_taken(DwDatabase *db, Relation rel, Taken *t, DwClaim *claim)
 			t->state = TAKEN_RETURNED;
 			return false;
 		case DW_CLAIM_LOCKED:
-			go_back(db, t, dw_group_is_locked(db, &t->entry, &t->group));
+			/* the end of the other transaction may not be noticed */
+			go_back(db, t, dw_group_send_back(db, &t->entry, &t->group, NULL, DW_NEVER, false));
 			return false;
 		case DW_CLAIM_CANCELLED:
 			/* this transaction may have cancelled it: a rollback brings the message back */
@@ -537,37 +493,25 @@ put_message(ReturnSetInfo *result, const DwClaim *claim, int64 token)
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
-/* Returns a random token; never 0. */
-static int64
-new_token(void)
-{
-	int64		token;
-
-	do
-	{
-		if (!pg_strong_random(&token, sizeof(token)))
-			ereport(ERROR,
-					(errcode(ERRCODE_INTERNAL_ERROR),
-					 errmsg("could not generate a random token")));
-		token &= PG_INT64_MAX;
-	} while (token == 0);
-	return token;
-}
-
 /*
- * Moves a claimed message to the end of a lease: inserts its row again with a token.  Returns the
- * token.
+ * Moves a claimed message to the end of a lease: inserts its row again with a random token.
+ * Returns the token, which is never 0.
  */
 static int64
 lease_claimed(Relation rel, Taken *t, DwClaim *claim, const Wish *wish)
 {
 	TimestampTz until = dw_time_add(dw_now(), wish->lease);
-	int64		token = new_token();
+	int64		token;
 	int			attempts = claim->key.attempts + 1;
 	TimestampTz due = dw_claim_first_due(claim);
 	Datum	   *values = claim->values;
 	bool	   *nulls = claim->nulls;
 
+	if (!pg_strong_random(&token, sizeof(token)))
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not generate a random token")));
+	token = Max(token & PG_INT64_MAX, 1);
 	values[Anum_task_first_due - 1] = TimestampTzGetDatum(due);
 	values[Anum_task_due - 1] = TimestampTzGetDatum(until);
 	values[Anum_task_token - 1] = Int64GetDatum(token);
@@ -645,6 +589,81 @@ counts_in_group(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 	return !dw_task_is_cancelled(rel, tuple);
 }
 
+/*---- Cursors that have received messages ----*/
+
+/*
+ * A cursor that is older than a savepoint survives a rollback to the savepoint, with the rows that
+ * it has read but not returned yet.  If these rows are messages, other sessions receive them after
+ * the rollback.  So the rollback marks the cursor as failed, as PostgreSQL does with cursors of the
+ * subtransaction, and FETCH raises an error.
+ */
+
+/* A cursor that has received messages in a subtransaction younger than the cursor. */
+typedef struct Reader
+{
+	SubTransactionId subid;		/* the subtransaction */
+	char		name[FLEXIBLE_ARRAY_MEMBER];
+} Reader;
+
+/* In TopTransactionContext, whose memory the end of the transaction frees. */
+static List *readers = NIL;
+
+/*
+ * Notes the cursors that run the current query, directly or through functions, and that are older
+ * than the current subtransaction.  The query has received messages.
+ */
+static void
+note_cursors(void)
+{
+	SubTransactionId subid = GetCurrentSubTransactionId();
+
+	if (!IsSubTransaction())
+		return;
+	(void) SPI_connect();
+	/* all cursors, including cursors of the protocol */
+	if (SPI_execute("SELECT c.name FROM pg_catalog.pg_cursor() c", true, 0) != SPI_OK_SELECT)
+		elog(ERROR, "could not list cursors");
+	for (uint64 i = 0; i < SPI_processed; i++)
+	{
+		const char *name = SPI_getvalue(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1);
+		Portal		portal = GetPortalByName(name);
+		MemoryContext old;
+		Reader	   *reader;
+
+		if (portal->status != PORTAL_ACTIVE || portal->createSubid >= subid)
+			continue;
+		old = MemoryContextSwitchTo(TopTransactionContext);
+		reader = palloc(offsetof(Reader, name) + strlen(name) + 1);
+		reader->subid = subid;
+		strcpy(reader->name, name);
+		readers = lappend(readers, reader);
+		MemoryContextSwitchTo(old);
+	}
+	SPI_finish();
+}
+
+/*
+ * Marks the cursors that have received messages in this aborted subtransaction as failed.  Ids of
+ * subtransactions grow, so subtransactions that were released into this subtransaction have higher
+ * ids.  Active cursors do not fail: a function that the cursor calls has undone its own messages.
+ * Younger cursors with the same name do not fail.  For callbacks: this function allocates nothing,
+ * and cannot fail, since PostgreSQL does not shut down the query of a failed cursor.
+ */
+static void
+undo_cursors(SubTransactionId subid)
+{
+	while (readers != NIL && ((Reader *) llast(readers))->subid >= subid)
+	{
+		Portal		portal = GetPortalByName(((Reader *) llast(readers))->name);
+
+		if (portal != NULL && portal->status == PORTAL_READY && portal->createSubid < subid)
+			MarkPortalFailed(portal);
+		readers = list_delete_last(readers);
+	}
+}
+
+/*---- The calls ----*/
+
 /* Takes messages of the queue by the arguments of the call. */
 static void
 receive(DwDatabase *db, const Wish *wish, ReturnSetInfo *result)
@@ -686,7 +705,7 @@ receive(DwDatabase *db, const Wish *wish, ReturnSetInfo *result)
 	if (n == wish->n || wish->lease > 0)
 		return;
 	/* leases have no such cursors, since they begin outside of transaction blocks */
-	dw_cursors_note();
+	note_cursors();
 	/* the session ends if this transaction is idle for the queue's receive_timeout */
 	if (timeout > 0 &&
 		(IdleInTransactionSessionTimeout <= 0 || IdleInTransactionSessionTimeout > timeout))
@@ -739,13 +758,13 @@ dw_receive(PG_FUNCTION_ARGS)
 	const ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 	bool		autocommit = !PG_ARGISNULL(2) && PG_GETARG_BOOL(2);
 
-	dw_require_right();
-	dw_require_writable("delay_receive()");
+	dw_require_right_to_write("delay_receive()");
 	dw_refuse_null(PG_ARGISNULL(0), "queue name");
 	check_call(fcinfo, "delay_receive()");
 	/* a SELECT, COPY or cursor whose rows go to the client commits before the client has seen them */
 	if (!autocommit && result != NULL && !IsTransactionBlock() &&
-		(within.copy_to || goes_to_client(result) || goes_to_client_beside_writes(result)))
+		(dw_receive_within.copy_to || goes_to_client(result) ||
+		 goes_to_client_beside_writes(result)))
 		ereport(ERROR,
 				(errcode(ERRCODE_NO_ACTIVE_SQL_TRANSACTION),
 				 errmsg("%s needs a transaction block", "delay_receive()"),
@@ -761,8 +780,7 @@ dw_lease(PG_FUNCTION_ARGS)
 	const ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 	int64		lease;
 
-	dw_require_right();
-	dw_require_writable("delay_lease()");
+	dw_require_right_to_write("delay_lease()");
 	dw_refuse_null(PG_ARGISNULL(0), "queue name");
 	lease = dw_span_argument(fcinfo, 2, "lease", 1000);
 	check_call(fcinfo, "delay_lease()");
@@ -820,8 +838,7 @@ dw_fail(PG_FUNCTION_ARGS)
 	DwClaim		claim;
 	Taken	   *t;
 
-	dw_require_right();
-	dw_require_writable("delay_fail()");
+	dw_require_right_to_write("delay_fail()");
 	dw_refuse_null(PG_ARGISNULL(0), "message id");
 	if (!PG_ARGISNULL(2))
 	{
@@ -935,7 +952,7 @@ count_all(void)
 		}
 	}
 	/* not earlier: other sessions see the leases only after the commit */
-	leave_groups(taken_db, InvalidSubTransactionId, true);
+	leave_groups(taken_db, taken, ntaken, InvalidSubTransactionId, true);
 	/* V1 */
 	if (first_end != DW_NEVER && dw_lease_end_ask(&taken_db->timer_news, first_end))
 		dw_wake_timer(taken_db, first_end);
@@ -971,7 +988,7 @@ bring_back(SubTransactionId subid)
 	int			held = 0;
 	int			left = 0;
 
-	leave_groups(taken_db, subid, false);
+	leave_groups(taken_db, taken, ntaken, subid, false);
 	for (int i = 0; i < ntaken; i++)
 		held += taken[i].subid >= subid && taken[i].state == TAKEN_HELD;
 	for (int i = 0; i < ntaken; i++)
@@ -1016,18 +1033,18 @@ receive_xact_callback(XactEvent event, void *arg)
 			break;
 		case XACT_EVENT_PREPARE:
 			/* savepoints have rolled back all received messages */
-			dw_cursors_forget();
+			readers = NIL;
 			dw_xid_withdraw(DW_RECEIVING);
 			break;
 		case XACT_EVENT_COMMIT:
 			if (ntaken > 0)
 				DW_INJECT("receive-commit");
-			dw_cursors_forget();
+			readers = NIL;
 			dw_xid_withdraw(DW_RECEIVING);
 			count_all();
 			break;
 		case XACT_EVENT_ABORT:
-			dw_cursors_forget();
+			readers = NIL;
 			dw_xid_withdraw(DW_RECEIVING);
 			bring_back(InvalidSubTransactionId);
 			break;
@@ -1043,7 +1060,7 @@ receive_subxact_callback(SubXactEvent event, SubTransactionId subid, SubTransact
 {
 	if (event == SUBXACT_EVENT_ABORT_SUB)
 	{
-		dw_cursors_undo(subid);
+		undo_cursors(subid);
 		bring_back(subid);
 	}
 }

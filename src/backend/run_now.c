@@ -5,41 +5,16 @@
  *
  * Run by sessions, and by executors whose tasks call these functions.
  *
- * delay_run() deletes the task's row as an executor does, and then runs the task's SQL like any
- * other SQL of the session.  README.md explains why the session must belong to the task's owner,
- * and how delay_run_due(), which is meant for tests of applications, comes to an end.
- *
- * With as_executor, delay_run_due() treats failed and late tasks as an executor does.  Each attempt
- * is a subtransaction.  After a failure, the task is put back, or recorded as failed.  Then
- * dw_time_reached replaces the clock, but not now(): PostgreSQL allows only parallel workers to set
- * the start time of a transaction.
+ * README.md explains why the session must belong to the task's owner, and how delay_run_due(),
+ * which is meant for tests of applications, comes to an end.  With as_executor, dw_time_reached
+ * replaces the clock, but not now(): PostgreSQL allows only parallel workers to set the start time
+ * of a transaction.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/table.h"
-#include "access/xact.h"
 #include "commands/sequence.h"
-#include "datatype/timestamp.h"
-#include "fmgr.h"
-#include "miscadmin.h"
-#include "utils/acl.h"
-#include "utils/builtins.h"
-#include "utils/guc.h"
-#include "utils/memutils.h"
-#include "utils/rel.h"
-#include "utils/snapmgr.h"
-#include "utils/timestamp.h"
-
-#include "../base/clock.h"
-#include "../base/errors.h"
-#include "../base/wing.h"
-#include "../ending/ending.h"
-#include "../shmem/executors.h"
-#include "../shmem/shared.h"
-#include "../statement/statement.h"
-#include "../task/options.h"
 #include "backend.h"
 
 PG_FUNCTION_INFO_V1(dw_run);
@@ -267,8 +242,7 @@ dw_run(PG_FUNCTION_ARGS)
 	DwTakeResult result;
 	const char *answer = NULL;
 
-	dw_require_right();
-	dw_require_writable("delay_run()");
+	dw_require_right_to_write("delay_run()");
 	dw_refuse_null(PG_ARGISNULL(0), "task id");
 	rel = table_open(dw_catalog()->task, RowExclusiveLock);
 	result = dw_take_pending(rel, PG_GETARG_INT64(0), &tuple, &key);
@@ -478,33 +452,29 @@ count_others(const Progress *progress)
 {
 	Relation	rel = table_open(dw_catalog()->task, AccessShareLock);
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	DwTaskKey	from = {0};
-	DwRowScan *scan;
 	DwTaskKey	key;
-	bool		visible;
 	int64		n = 0;
 
-	from.origin = from.due = from.id = PG_INT64_MIN;
-	from.queue = from.priority = PG_INT16_MIN;
-	scan = dw_lanes_scan_begin(rel, &from, snapshot);
-	while (dw_lane_scan_step(scan, &key, &visible))
+	for (bool first = true; dw_next_lane(rel, snapshot, &key, first); first = false)
 	{
+		DwRowScan *scan;
+
 		CHECK_FOR_INTERRUPTS();
-		if (key.owner != progress->at.owner && key.origin == progress->at.origin &&
-			key.due <= progress->until && has_privs_of_role(progress->at.owner, key.owner))
-		{
-			if (visible &&
-				!heap_attisnull(dw_lane_scan_tuple(scan), Anum_task_sql, RelationGetDescr(rel)) &&
-				!dw_task_is_cancelled(rel, dw_lane_scan_tuple(scan)))
-				n++;
+		if (key.owner == progress->at.owner || key.origin != progress->at.origin ||
+			!has_privs_of_role(progress->at.owner, key.owner))
 			continue;
+		scan = dw_lane_scan_begin(rel, &key, snapshot);
+		while (dw_lane_scan_next(scan, &key) && key.due <= progress->until)
+		{
+			HeapTuple	tuple = dw_lane_scan_tuple(scan);
+
+			CHECK_FOR_INTERRUPTS();
+			if (!heap_attisnull(tuple, Anum_task_sql, RelationGetDescr(rel)) &&
+				!dw_task_is_cancelled(rel, tuple))
+				n++;
 		}
-		from = key;
-		from.priority++;
-		from.due = from.id = PG_INT64_MIN;
-		dw_lanes_scan_seek(scan, &from);
+		dw_row_scan_end(scan);
 	}
-	dw_row_scan_end(scan);
 	UnregisterSnapshot(snapshot);
 	table_close(rel, NoLock);
 	return n;
@@ -539,8 +509,7 @@ dw_run_due(PG_FUNCTION_ARGS)
 		.round_end = PG_INT64_MIN
 	};
 
-	dw_require_right();
-	dw_require_writable("delay_run_due()");
+	dw_require_right_to_write("delay_run_due()");
 	progress.as_executor = !PG_ARGISNULL(1) && PG_GETARG_BOOL(1);
 	progress.until = PG_ARGISNULL(0) ? GetCurrentTransactionStartTimestamp() : PG_GETARG_TIMESTAMPTZ(0);
 	progress.at.owner = GetUserId();

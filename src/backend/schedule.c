@@ -10,29 +10,6 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
-#include "access/table.h"
-#include "access/xact.h"
-#include "catalog/pg_type.h"
-#include "commands/trigger.h"
-#include "datatype/timestamp.h"
-#include "executor/spi.h"
-#include "fmgr.h"
-#include "miscadmin.h"
-#include "utils/acl.h"
-#include "utils/builtins.h"
-#include "utils/rel.h"
-#include "utils/timestamp.h"
-
-#include "../base/errors.h"
-#include "../base/settings.h"
-#include "../base/signature.h"
-#include "../base/wing.h"
-#include "../ending/ending.h"
-#include "../shmem/executors.h"
-#include "../shmem/shared.h"
-#include "../statement/statement.h"
-#include "../task/options.h"
 #include "backend.h"
 
 PG_FUNCTION_INFO_V1(dw_origin);
@@ -305,8 +282,7 @@ schedule_plain(FunctionCallInfo fcinfo, TimestampTz due)
 Datum
 dw_schedule(PG_FUNCTION_ARGS)
 {
-	dw_require_right();
-	dw_require_writable("delay_schedule()");
+	dw_require_right_to_write("delay_schedule()");
 	dw_refuse_null(PG_ARGISNULL(0), "delay");
 	PG_RETURN_INT64(schedule_plain(fcinfo, dw_due_after(PG_GETARG_INTERVAL_P(0))));
 }
@@ -315,8 +291,7 @@ dw_schedule(PG_FUNCTION_ARGS)
 Datum
 dw_schedule_text(PG_FUNCTION_ARGS)
 {
-	dw_require_right();
-	dw_require_writable("delay_schedule()");
+	dw_require_right_to_write("delay_schedule()");
 	dw_refuse_null(PG_ARGISNULL(0), "delay");
 	PG_RETURN_INT64(schedule_plain(fcinfo, dw_due_of_text(PG_GETARG_TEXT_PP(0))));
 }
@@ -325,8 +300,7 @@ dw_schedule_text(PG_FUNCTION_ARGS)
 Datum
 dw_schedule_at(PG_FUNCTION_ARGS)
 {
-	dw_require_right();
-	dw_require_writable("delay_schedule_at()");
+	dw_require_right_to_write("delay_schedule_at()");
 	dw_refuse_null(PG_ARGISNULL(0), "due time");
 	PG_RETURN_INT64(schedule_plain(fcinfo, dw_finite_due(PG_GETARG_TIMESTAMPTZ(0))));
 }
@@ -343,8 +317,7 @@ dw_schedule_task(PG_FUNCTION_ARGS)
 	DwNewTask	task;
 	int			nargs;
 
-	dw_require_right();
-	dw_require_writable("delay_schedule_task()");
+	dw_require_right_to_write("delay_schedule_task()");
 	dw_options_take(fcinfo, parameters, lengthof(parameters), DW_FOR_TASK, &options);
 	nargs = dw_options_task(&options, &task);
 	PG_RETURN_INT64(dw_schedule_new(&task, nargs));
@@ -364,8 +337,7 @@ dw_send(PG_FUNCTION_ARGS)
 	DwOptions	options;
 	DwNewTask	message;
 
-	dw_require_right();
-	dw_require_writable("delay_send()");
+	dw_require_right_to_write("delay_send()");
 	dw_options_take(fcinfo, parameters, lengthof(parameters), DW_FOR_MESSAGE, &options);
 	dw_options_message(&options, &message);
 	PG_RETURN_INT64(dw_schedule_new(&message, DW_SQL_CHECKED));
@@ -398,14 +370,13 @@ dw_scheduled(PG_FUNCTION_ARGS)
 				 last_scheduled.level != 0 ? errdetail("The transaction has scheduled task %lld last.", (long long) last_scheduled.id) :
 				 errdetail("The transaction has scheduled no task, or has rolled back to a savepoint since then."),
 				 errhint("Call both functions together: SELECT * FROM delay_scheduled(delay_schedule_task(...)).")));
-	{
-		const DwColumn row[] = {
-			DW_INT8(last_scheduled.id), dw_text_or_null(outcomes[last_scheduled.outcome]),
-			dw_null_if(last_scheduled.outcome == DW_REFUSED, DW_TIME(last_scheduled.due))
-		};
 
-		return dw_make_row(fcinfo, row, lengthof(row));
-	}
+	const DwColumn row[] = {
+		DW_INT8(last_scheduled.id), dw_text_or_null(outcomes[last_scheduled.outcome]),
+		dw_null_if(last_scheduled.outcome == DW_REFUSED, DW_TIME(last_scheduled.due))
+	};
+
+	return dw_make_row(fcinfo, row, lengthof(row));
 }
 
 /*---- Cancelling ----*/
@@ -566,8 +537,7 @@ dw_cancel(PG_FUNCTION_ARGS)
 	bool		no_retry = !PG_ARGISNULL(5) && PG_GETARG_BOOL(5);
 	const char *result;
 
-	dw_require_right();
-	dw_require_writable("delay_cancel()");
+	dw_require_right_to_write("delay_cancel()");
 	dw_named_task(fcinfo, 3, &named);
 	if (named.by_key && (stop_running || no_retry || tell_end))
 		ereport(ERROR,
@@ -612,8 +582,7 @@ reschedule(FunctionCallInfo fcinfo, TimestampTz due)
 Datum
 dw_reschedule(PG_FUNCTION_ARGS)
 {
-	dw_require_right();
-	dw_require_writable("delay_reschedule()");
+	dw_require_right_to_write("delay_reschedule()");
 	dw_refuse_null(PG_ARGISNULL(1), "delay");
 	return reschedule(fcinfo, dw_due_after(PG_GETARG_INTERVAL_P(1)));
 }
@@ -622,8 +591,7 @@ dw_reschedule(PG_FUNCTION_ARGS)
 Datum
 dw_reschedule_text(PG_FUNCTION_ARGS)
 {
-	dw_require_right();
-	dw_require_writable("delay_reschedule()");
+	dw_require_right_to_write("delay_reschedule()");
 	dw_refuse_null(PG_ARGISNULL(1), "delay");
 	return reschedule(fcinfo, dw_due_of_text(PG_GETARG_TEXT_PP(1)));
 }
@@ -632,8 +600,7 @@ dw_reschedule_text(PG_FUNCTION_ARGS)
 Datum
 dw_reschedule_due(PG_FUNCTION_ARGS)
 {
-	dw_require_right();
-	dw_require_writable("delay_reschedule()");
+	dw_require_right_to_write("delay_reschedule()");
 	dw_refuse_null(PG_ARGISNULL(1), "due time");
 	return reschedule(fcinfo, dw_finite_due(PG_GETARG_TIMESTAMPTZ(1)));
 }

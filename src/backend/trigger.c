@@ -19,27 +19,11 @@
  */
 #include "postgres.h"
 
-#include "access/tupdesc.h"
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_trigger.h"
-#include "catalog/pg_type.h"
-#include "commands/trigger.h"
-#include "executor/tuptable.h"
-#include "fmgr.h"
 #include "funcapi.h"
-#include "miscadmin.h"
-#include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/inval.h"
-#include "utils/lsyscache.h"
-#include "utils/memutils.h"
-#include "utils/rel.h"
-#include "utils/timestamp.h"
-
-#include "../base/compat.h"
-#include "../base/errors.h"
-#include "../statement/statement.h"
-#include "../task/options.h"
 #include "backend.h"
 
 /* Limit for the number of templates; when it is reached, all templates are forgotten */

@@ -6,29 +6,12 @@
  * Run by sessions, and by executors whose tasks call the function.
  *
  * The row is deleted in the caller's transaction, and inserted again with the same id, as in a
- * move.  New values are judged as for a new task.  A new SQL text, or new arguments, run as the
- * task's owner.  So they are allowed only to a user who could use SET ROLE to the owner and
- * schedule such a task.
+ * move.  New values are judged as for a new task.  README.md tells who may change the SQL.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/htup.h"
-#include "access/table.h"
-#include "catalog/pg_type.h"
-#include "fmgr.h"
-#include "lib/stringinfo.h"
-#include "miscadmin.h"
-#include "utils/acl.h"
-#include "utils/array.h"
-#include "utils/builtins.h"
-
-#include "../base/compat.h"
-#include "../base/settings.h"
-#include "../ending/ending.h"
-#include "../statement/statement.h"
-#include "../task/options.h"
 #include "backend.h"
 
 PG_FUNCTION_INFO_V1(dw_update);
@@ -260,27 +243,6 @@ apply_changes(const Changes *changes, const DwTaskKey *key, DwNewTask *task)
 	dw_new_task_set(task, Anum_task_queue, Int16GetDatum(task->queue), false);
 }
 
-/*
- * Takes the lock of the task's key in the task's new queue.  Raises an error if another task with
- * the key is pending there.
- */
-static void
-enter_key(Relation rel, const DwTaskKey *key, const DwNewTask *task)
-{
-	DwKey		wanted = {
-		.owner = task->owner,
-		.queue = task->queue,
-		.key = DatumGetTextPP(task->values[Anum_task_key - 1])
-	};
-
-	if (!dw_key_enter_again(rel, &wanted, key->id, true))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNIQUE_VIOLATION),
-				 errmsg("another task of key \"%s\" is pending or running",
-						text_to_cstring(wanted.key)),
-				 errhint("Wait until the other task has run, or cancel it.")));
-}
-
 /* Changes a task whose row this transaction has deleted, and inserts the row again. */
 static void
 update_taken(Relation rel, HeapTuple tuple, const DwTaskKey *key, const Changes *changes)
@@ -307,8 +269,15 @@ update_taken(Relation rel, HeapTuple tuple, const DwTaskKey *key, const Changes 
 	enters = (task.queue != key->queue || dw_given(&changes->options, NEW_KEY)) && !task.nulls[Anum_task_key - 1];
 	if (enters)
 	{
+		DwKey		wanted = dw_key_of_values(task.values);
+
 		dw_period_prepare();
-		enter_key(rel, key, &task);
+		if (!dw_key_enter_again(rel, &wanted, key->id, true))
+			ereport(ERROR,
+					(errcode(ERRCODE_UNIQUE_VIOLATION),
+					 errmsg("another task of key \"%s\" is pending or running",
+							text_to_cstring(wanted.key)),
+					 errhint("Wait until the other task has run, or cancel it.")));
 		dw_period_move(values, nulls, task.values, task.nulls);
 	}
 	dw_pending_rewrite(rel, task.values, task.nulls, lane);
@@ -332,8 +301,7 @@ dw_update(PG_FUNCTION_ARGS)
 	DwTaskKey	key;
 	DwTakeResult result;
 
-	dw_require_right();
-	dw_require_writable("delay_update()");
+	dw_require_right_to_write("delay_update()");
 	dw_named_task(fcinfo, 11, &named);
 	read_changes(fcinfo, &changes);
 	rel = table_open(dw_catalog()->task, RowExclusiveLock);

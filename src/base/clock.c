@@ -3,9 +3,8 @@
  * clock.c
  *	  Reads the clocks, turns intervals into microseconds, and sleeps until a time of the clock.
  *
- * Run by all processes; launcher and timers sleep.  No other file reads a clock.  Due times are
- * compared with dw_now(), the time of day, which an administrator may set forward or back at any
- * time.  Durations are measured with dw_uptime(), which nobody can set.
+ * Run by all processes; launcher and timers sleep.  No other file reads a clock.  README.md tells
+ * which clock is for what.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,9 +17,6 @@
 #endif
 
 #include "common/int.h"
-#include "datatype/timestamp.h"
-#include "miscadmin.h"
-#include "storage/latch.h"
 #include "utils/timestamp.h"
 
 #include "clock.h"
@@ -123,16 +119,6 @@ arm_timer(TimestampTz until)
 				 errmsg("could not set timer: %m")));
 	return false;
 }
-
-/* Resets the file descriptor of the kernel's timer after the timer has expired or was cancelled. */
-static void
-clear_timer(void)
-{
-	uint64		expirations;
-
-	while (read(timer_fd, &expirations, sizeof(expirations)) > 0)
-		;
-}
 #endif
 
 /* Returns the length of a sleep until this moment, in ms, rounded up; -1: without end. */
@@ -154,6 +140,8 @@ dw_alarm_wait(TimestampTz until, int64 uptime, uint32 wait_event)
 	int			n;
 
 #ifdef __linux__
+	uint64		expirations;
+
 	if (!arm_timer(until))
 		return;
 #else
@@ -166,9 +154,11 @@ dw_alarm_wait(TimestampTz until, int64 uptime, uint32 wait_event)
 #endif
 	n = WaitEventSetWait(events, timeout, occurred, lengthof(occurred), wait_event);
 #ifdef __linux__
+	/* resets the descriptor of the timer, which has expired or was cancelled */
 	for (int i = 0; i < n; i++)
-		if (occurred[i].events & WL_SOCKET_READABLE)
-			clear_timer();
+		while ((occurred[i].events & WL_SOCKET_READABLE) != 0 &&
+			   read(timer_fd, &expirations, sizeof(expirations)) > 0)
+			;
 #else
 	(void) n;
 #endif

@@ -98,13 +98,12 @@ dw_new_wait_event(const char *name)
  * Switches off transaction_timeout (new in 17) for this process, since this timeout ends the
  * process, not only the transaction.
  */
-static inline void
-dw_no_transaction_timeout(void)
-{
 #if PG_VERSION_NUM >= 170000
-	SetConfigOption("transaction_timeout", "0", PGC_USERSET, PGC_S_OVERRIDE);
+#define dw_no_transaction_timeout() \
+	SetConfigOption("transaction_timeout", "0", PGC_USERSET, PGC_S_OVERRIDE)
+#else
+#define dw_no_transaction_timeout()	((void) 0)
 #endif
-}
 
 /*
  * Shared memory.  From 19 on, a library registers two callbacks: request_fn requests the parts, and
@@ -420,16 +419,11 @@ dw_try_heap_delete(Relation rel, ItemPointer tid, bool wait, TM_FailureData *fai
 }
 
 /* Returns all settings.  The caller must not free the array, since on 15 PostgreSQL owns it. */
-static inline struct config_generic **
-dw_all_settings(int *n)
-{
 #if PG_VERSION_NUM >= 160000
-	return get_guc_variables(n);
+#define dw_all_settings(n)	get_guc_variables(n)
 #else
-	*n = GetNumConfigOptions();
-	return get_guc_variables();
+#define dw_all_settings(n)	(*(n) = GetNumConfigOptions(), get_guc_variables())
 #endif
-}
 
 /* The list of background workers that are registered.  Only for the postmaster. */
 #if PG_VERSION_NUM >= 180000
@@ -448,15 +442,13 @@ dw_all_settings(int *n)
 #endif
 
 /* Rebuilds the indexes of a table and of its TOAST table. */
-static inline void
-dw_reindex_table(Oid table)
-{
 #if PG_VERSION_NUM >= 170000
-	(void) reindex_relation(NULL, table, REINDEX_REL_PROCESS_TOAST, &(ReindexParams) {0});
+#define dw_reindex_table(table) \
+	reindex_relation(NULL, table, REINDEX_REL_PROCESS_TOAST, &(ReindexParams) {0})
 #else
-	(void) reindex_relation(table, REINDEX_REL_PROCESS_TOAST, &(ReindexParams) {0});
+#define dw_reindex_table(table) \
+	reindex_relation(table, REINDEX_REL_PROCESS_TOAST, &(ReindexParams) {0})
 #endif
-}
 
 /* Intervals can be infinite from 17 on. */
 #if PG_VERSION_NUM >= 170000

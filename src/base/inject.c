@@ -4,25 +4,23 @@
  *	  Points at which tests can make a process wait, fail or crash.
  *
  * Run by all processes, only in builds with -DDW_INJECTION.  The code names its points by
- * DW_INJECT("name"), and its counters by DW_COUNT("name").  The SQL functions of this file are not
- * in the install script.  Tests create them by CREATE FUNCTION:
+ * DW_INJECT("name").  The SQL functions of this file are not in the install script.  Tests create
+ * them by CREATE FUNCTION:
  *
  * dw_inject_attach(point text, action text, skip int, hits int) returns void
- *		Switches a point on.  The action is wait, block, error, fatal, crash or log.  The first
- *		"skip" passes through the point do nothing.  The next "hits" passes (0: all passes) do the
- *		action.  A point with the action wait or block stays until it is detached.  "block" also
+ *		Switches a point on.  The action is wait, block, count, error, fatal, crash or log.  The
+ *		first "skip" passes through the point do nothing.  The next "hits" passes (0: all passes) do
+ *		the action.  A point with the action wait or block stays until it is detached.  "block" also
  *		resets the latch of the process, as a wait for a lock or a buffer does.  So the process
  *		loses wake-ups that arrive meanwhile.
  * dw_inject_detach(point text) returns void
  *		Switches a point off, and releases the processes that wait at it.
  * dw_inject_waiting(point text) returns int
- *		Returns the number of processes that wait at a point.
+ *		Returns the number of processes that wait at a point, or of passes that "count" has counted.
  * dw_inject_locked(point text) returns void
  *		Passes through a point while this process has RelCacheInitLock.  A test can so delay a
  *		COMMIT PREPARED that changes system catalogs, at a moment when the transaction is visible,
  *		but its invalidations are not sent yet.
- * dw_inject_counted(counter text) returns bigint
- *		Returns the value of a counter since the server's start.
  * dw_inject_die(how text) returns void
  *		Ends the process.  The words segv, abort, kill and quit send a signal.  The word full raises
  *		a PANIC for a full disk, and panic another PANIC.  "_exit" calls _exit(), and a number calls
@@ -41,11 +39,6 @@
 #include <unistd.h>
 
 #include "fmgr.h"
-#include "miscadmin.h"
-#include "port/atomics.h"
-#include "storage/latch.h"
-#include "storage/lwlock.h"
-#include "storage/shmem.h"
 #include "storage/spin.h"
 #include "utils/builtins.h"
 
@@ -53,7 +46,6 @@
 #include "inject.h"
 
 #define MAX_POINTS	32			/* points that can be switched on at once */
-#define MAX_COUNTERS 8			/* number of counters */
 
 /* A point that is switched on */
 typedef struct Point
@@ -63,20 +55,14 @@ typedef struct Point
 	int			skip;			/* passes that do nothing before the first action */
 	int			hits;			/* remaining actions; 0: no limit, -1: none */
 	int			waiting;		/* processes that wait at the point */
+	int			passes;			/* passes that were counted */
 	uint32		generation;		/* changes when the point is attached or detached */
 } Point;
-
-typedef struct Counter
-{
-	char		name[24];		/* empty: this entry is free */
-	pg_atomic_uint64 count;
-} Counter;
 
 /* In shared memory */
 typedef struct Points
 {
-	Counter		counters[MAX_COUNTERS];
-	slock_t		lock;			/* protects all fields but the counts */
+	slock_t		lock;			/* protects all fields */
 	int			n;				/* points in use; 0 can be read without the lock */
 	Point		points[MAX_POINTS];
 } Points;
@@ -87,10 +73,9 @@ PG_FUNCTION_INFO_V1(dw_inject_attach);
 PG_FUNCTION_INFO_V1(dw_inject_detach);
 PG_FUNCTION_INFO_V1(dw_inject_waiting);
 PG_FUNCTION_INFO_V1(dw_inject_locked);
-PG_FUNCTION_INFO_V1(dw_inject_counted);
 PG_FUNCTION_INFO_V1(dw_inject_die);
 
-/* Requests shared memory for points and counters. */
+/* Requests shared memory for the points. */
 void
 dw_inject_request(void)
 {
@@ -99,14 +84,12 @@ dw_inject_request(void)
 					   .ptr = (void **) &points);
 }
 
-/* Initializes points and counters.  Called whenever shared memory is created. */
+/* Initializes the points.  Called whenever shared memory is created. */
 void
 dw_inject_init(void)
 {
 	memset(points, 0, sizeof(Points));
 	SpinLockInit(&points->lock);
-	for (int i = 0; i < MAX_COUNTERS; i++)
-		pg_atomic_init_u64(&points->counters[i].count, 0);
 }
 
 /* Returns the point with this name ("": a free entry), or NULL.  The caller holds the spinlock. */
@@ -138,65 +121,21 @@ remove_point(Point *point)
 static void
 wait_at(int i, uint32 generation)
 {
-	for (;;)
-	{
-		bool		over;
+	bool		dies;
+	bool		over;
 
+	do
+	{
+		pg_usleep(1000);
+		dies = InterruptHoldoffCount == 0 && CritSectionCount == 0 && ProcDiePending;
 		SpinLockAcquire(&points->lock);
-		over = points->points[i].generation != generation;
+		over = dies || points->points[i].generation != generation;
 		if (over)
 			points->points[i].waiting--;
 		SpinLockRelease(&points->lock);
-		if (over)
-			return;
-		pg_usleep(1000);
-		if (InterruptHoldoffCount == 0 && CritSectionCount == 0 && ProcDiePending)
-		{
-			SpinLockAcquire(&points->lock);
-			points->points[i].waiting--;
-			SpinLockRelease(&points->lock);
-			CHECK_FOR_INTERRUPTS();
-		}
-	}
-}
-
-/* Finds or adds a counter.  Returns NULL if there are too many. */
-static pg_atomic_uint64 *
-find_counter(const char *name)
-{
-	pg_atomic_uint64 *found = NULL;
-
-	SpinLockAcquire(&points->lock);
-	for (int i = 0; i < MAX_COUNTERS && found == NULL; i++)
-	{
-		Counter    *counter = &points->counters[i];
-
-		if (counter->name[0] == '\0')
-			strlcpy(counter->name, name, sizeof(counter->name));
-		if (strcmp(counter->name, name) == 0)
-			found = &counter->count;
-	}
-	SpinLockRelease(&points->lock);
-	return found;
-}
-
-/* Adds 1 to a counter; see DW_COUNT. */
-void
-dw_inject_count(const char *name)
-{
-	pg_atomic_uint64 *count = points != NULL ? find_counter(name) : NULL;
-
-	if (count != NULL)
-		pg_atomic_fetch_add_u64(count, 1);
-}
-
-Datum
-dw_inject_counted(PG_FUNCTION_ARGS)
-{
-	char	   *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
-	pg_atomic_uint64 *count = find_counter(name);
-
-	PG_RETURN_INT64(count != NULL ? (int64) pg_atomic_read_u64(count) : 0);
+	} while (!over);
+	if (dies)
+		CHECK_FOR_INTERRUPTS();
 }
 
 /* Does a point's action if a test has switched the point on; see DW_INJECT. */
@@ -210,7 +149,6 @@ dw_inject_point(const char *name)
 
 	if (points == NULL || points->n == 0)
 		return;
-
 	SpinLockAcquire(&points->lock);
 	point = find_point(name);
 	if (point != NULL)
@@ -226,6 +164,8 @@ dw_inject_point(const char *name)
 			waits = strcmp(action, "wait") == 0 || strcmp(action, "block") == 0;
 			if (waits)
 				point->waiting++;
+			else if (strcmp(action, "count") == 0)
+				point->passes++;
 			else if (point->hits < 0)
 				remove_point(point);
 		}
@@ -263,11 +203,10 @@ dw_inject_attach(PG_FUNCTION_ARGS)
 
 	SpinLockAcquire(&points->lock);
 	point = find_point(name);
-	if (point == NULL)
+	if (point == NULL && (point = find_point("")) != NULL)
 	{
-		point = find_point("");
-		if (point != NULL)
-			points->n++;
+		points->n++;
+		point->passes = 0;
 	}
 	if (point != NULL)
 	{
@@ -307,7 +246,7 @@ dw_inject_waiting(PG_FUNCTION_ARGS)
 	SpinLockAcquire(&points->lock);
 	point = find_point(name);
 	if (point != NULL)
-		n = point->waiting;
+		n = point->waiting + point->passes;
 	SpinLockRelease(&points->lock);
 	PG_RETURN_INT32(n);
 }

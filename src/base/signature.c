@@ -17,9 +17,7 @@
 
 #include "access/htup_details.h"
 #include "catalog/namespace.h"
-#include "commands/trigger.h"
 #include "executor/spi.h"
-#include "fmgr.h"
 #include "funcapi.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
@@ -33,17 +31,6 @@
 
 /* Maximum number of columns of a row that a function returns. */
 #define MAX_COLUMNS		32
-
-/* Raises the error for a wrong declaration. */
-static void
-raise_mismatch(FunctionCallInfo fcinfo)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_INVALID_FUNCTION_DEFINITION),
-			 errmsg("function %s does not match the library of extension \"%s\"",
-					format_procedure(fcinfo->flinfo->fn_oid), "delay_wheel"),
-			 errhint("Use ALTER EXTENSION delay_wheel UPDATE if the library was replaced.")));
-}
 
 /* Returns a column of type text, which is null if "text" is NULL. */
 DwColumn
@@ -65,16 +52,21 @@ static void
 split_row(FunctionCallInfo fcinfo, TupleDesc desc, const DwColumn *row, int n, Datum *values,
 		  bool *nulls)
 {
+	bool		matches = desc->natts == n;
+
 	Assert(n <= MAX_COLUMNS);
-	if (desc->natts != n)
-		raise_mismatch(fcinfo);
-	for (int i = 0; i < n; i++)
+	for (int i = 0; matches && i < n; i++)
 	{
-		if (TupleDescAttr(desc, i)->atttypid != row[i].type)
-			raise_mismatch(fcinfo);
+		matches = TupleDescAttr(desc, i)->atttypid == row[i].type;
 		values[i] = row[i].value;
 		nulls[i] = row[i].isnull;
 	}
+	if (!matches)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_FUNCTION_DEFINITION),
+				 errmsg("function %s does not match the library of extension \"%s\"",
+						format_procedure(fcinfo->flinfo->fn_oid), "delay_wheel"),
+				 errhint("Use ALTER EXTENSION delay_wheel UPDATE if the library was replaced.")));
 }
 
 /* Adds a row of n columns to the tuplestore of InitMaterializedSRF(). */

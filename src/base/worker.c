@@ -18,18 +18,11 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "access/htup_details.h"
 #include "catalog/pg_authid.h"
 #include "catalog/pg_database.h"
-#include "miscadmin.h"
-#include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "storage/fd.h"
-#include "storage/ipc.h"
 #include "utils/acl.h"
-#include "utils/backend_status.h"
-#include "utils/guc.h"
-#include "utils/memutils.h"
 #include "utils/syscache.h"
 
 #include "clock.h"
@@ -278,25 +271,13 @@ dw_private_memory(void)
 	return n == 2 ? (resident - shared) * (sysconf(_SC_PAGESIZE) / 1024) : 0;
 }
 
-/* Returns true if this database exists and allows connections. */
-static bool
-database_is_open(void)
-{
-	HeapTuple	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(MyDatabaseId));
-	bool		open = HeapTupleIsValid(tuple) &&
-		((Form_pg_database) GETSTRUCT(tuple))->datallowconn;
-
-	if (HeapTupleIsValid(tuple))
-		ReleaseSysCache(tuple);
-	return open;
-}
-
 /* Returns whether a role can have sessions in this database.  Called in a transaction. */
 DwAccess
 dw_session_access(Oid owner)
 {
 	HeapTuple	tuple = SearchSysCache1(AUTHOID, ObjectIdGetDatum(owner));
 	bool		can_log_in;
+	bool		is_open;
 
 	if (!HeapTupleIsValid(tuple))
 		return DW_ACCESS_NO_ROLE;
@@ -305,7 +286,11 @@ dw_session_access(Oid owner)
 
 	if (!dw_superuser_tasks && superuser_arg(owner))
 		return DW_ACCESS_SUPERUSER;
-	if (!database_is_open())
+	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(MyDatabaseId));
+	is_open = HeapTupleIsValid(tuple) && ((Form_pg_database) GETSTRUCT(tuple))->datallowconn;
+	if (HeapTupleIsValid(tuple))
+		ReleaseSysCache(tuple);
+	if (!is_open)
 		return DW_ACCESS_CLOSED;
 	if (dw_database_aclcheck(MyDatabaseId, owner, ACL_CONNECT) != ACLCHECK_OK)
 		return DW_ACCESS_NO_CONNECT;

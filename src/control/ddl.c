@@ -636,7 +636,7 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	}
 	PG_FINALLY();
 	{
-		dw_receive_leave(within);
+		dw_receive_within = within;
 	}
 	PG_END_TRY();
 	dw_spi_note_utility(tag, qc);

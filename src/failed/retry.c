@@ -32,7 +32,6 @@
 #include "utils/timestamp.h"
 
 #include "../base/errors.h"
-#include "../base/inject.h"
 #include "../base/settings.h"
 #include "../ending/ending.h"
 #include "../shmem/executors.h"
@@ -276,7 +275,6 @@ deal_with(Retrying *retrying, int64 id, ItemPointer tid, FailedRow *row)
 		 */
 		if (dw_executor_runs_autonomous(id, &owner))
 			return IS_RUNNING;
-		DW_INJECT("retry-before-lock");
 		result = lock_row(retrying, row, tid == NULL);
 		if (result == TM_WouldBlock)
 			return IS_LOCKED;
@@ -346,8 +344,7 @@ deal_with_one(FunctionCallInfo fcinfo, const char *function, bool discards)
 	FailedRow	row;
 	Outcome		outcome;
 
-	dw_require_right();
-	dw_require_writable(function);
+	dw_require_right_to_write(function);
 	dw_refuse_null(PG_ARGISNULL(0), "task id");
 	begin_retrying(&retrying, discards);
 	outcome = deal_with(&retrying, PG_GETARG_INT64(0), NULL, &row);
@@ -490,8 +487,7 @@ deal_with_many(FunctionCallInfo fcinfo, const char *function, bool discards, int
 	int64		id;
 	int64		done = 0;
 
-	dw_require_right();
-	dw_require_writable(function);
+	dw_require_right_to_write(function);
 	read_filter(fcinfo, &filter);
 	if (max < 0)
 		ereport(ERROR,

@@ -514,8 +514,7 @@ declare_from_args(FunctionCallInfo fcinfo, bool is_cron)
 	DwOptions	options;
 	int64		task;
 
-	dw_require_right();
-	dw_require_writable(is_cron ? "delay_cron()" : "delay_every()");
+	dw_require_right_to_write(is_cron ? "delay_cron()" : "delay_every()");
 	dw_options_take(fcinfo, parameters, lengthof(parameters), DW_FOR_RECURRING, &options);
 	memset(nulls, true, sizeof(nulls));
 	dw_definition_set(&wanted, Anum_recurring_name, PointerGetDatum(read_name(&options)));
@@ -556,8 +555,7 @@ take_named(FunctionCallInfo fcinfo, const char *function, bool only_paused, DwDe
 {
 	Relation	rel;
 
-	dw_require_right();
-	dw_require_writable(function);
+	dw_require_right_to_write(function);
 	dw_refuse_null(PG_ARGISNULL(0), "name");
 	rel = table_open(dw_catalog()->recurring, RowExclusiveLock);
 	memset(run, 0, sizeof(DwRecurringRun));

@@ -298,8 +298,7 @@ dw_schedule_local(PG_FUNCTION_ARGS)
 	int			nargs;
 	int64		id;
 
-	dw_require_right();
-	dw_require_writable("delay_schedule_local()");
+	dw_require_right_to_write("delay_schedule_local()");
 	read_local_time(fcinfo, &local);
 	dw_options_take(fcinfo, parameters, lengthof(parameters), DW_FOR_TASK, &options);
 	nargs = dw_options_task(&options, &task);

@@ -235,7 +235,6 @@ open_query(DwOpenPlace *place, CachedPlanSource *source, CachedPlan *plan,
 	place->query = query;
 	dlist_push_head(&queries, &query->node);
 	nqueries++;
-	DW_COUNT("queries-opened");
 	return query;
 }
 

@@ -100,6 +100,17 @@ dw_require_right(void)
 		allowed_role = user;
 }
 
+/*
+ * Also raises an error unless this session may write to the tables.  SQL functions that write call
+ * this first, with their name.
+ */
+void
+dw_require_right_to_write(const char *function)
+{
+	dw_require_right();
+	dw_require_writable(function);
+}
+
 /* Returns true if the current user may read the tasks of a role. */
 bool
 dw_may_read(Oid owner)

@@ -276,6 +276,7 @@ extern void dw_period_move(const Datum *old, const bool *old_nulls, const Datum 
 
 extern Oid	dw_right_view(void);
 extern void dw_require_right(void);
+extern void dw_require_right_to_write(const char *function);
 extern bool dw_may_read(Oid owner);
 extern bool dw_has_any_role(const Oid *roles, int n);
 extern void dw_require_task_owner(int64 id, Oid owner);

@@ -167,10 +167,7 @@ dw_hint_take(const DwHint *hint)
 	}
 	before_cursor = dw_near_is_before_cursor(lane, hint->due, hint->id);
 	if (before_cursor && was_loaded(hint))
-	{
-		DW_COUNT("hints-superfluous");
 		return;
-	}
 	entry.block = ItemPointerGetBlockNumberNoCheck(&hint->tid);
 	entry.offset = ItemPointerGetOffsetNumberNoCheck(&hint->tid);
 	if (!lane->grouped || !before_cursor)

@@ -51,8 +51,6 @@ $node->safe_psql('postgres', q{
 	END $$;
 	GRANT ALL ON done, account, parent, child, setting TO worker;
 	GRANT ALL ON SEQUENCE tries, begun TO worker;
-	CREATE FUNCTION dw_inject_counted(text) RETURNS bigint
-		AS 'delay_wheel', 'dw_inject_counted' LANGUAGE C STRICT;
 });
 # each has a lane, and so a size of batches, of its own
 $node->safe_psql('postgres', "SELECT delay_wheel.create_queue('$_', users => '{worker}')")
@@ -128,12 +126,6 @@ sub query_is
 	return is($node->safe_psql('postgres', $query), $expected, $what);
 }
 
-sub counted
-{
-	my ($name) = @_;
-	return $node->safe_psql('postgres', "SELECT dw_inject_counted('$name')");
-}
-
 my $once = q{SELECT count(*) || ' of ' || count(DISTINCT (label, n)) FROM done};
 
 sub undone_batches
@@ -160,7 +152,7 @@ clean();
 #
 # Two executors at once do not take neighbours in turn.
 #
-my $apart = counted('positions-apart');
+my $apart = counted($node, 'positions-apart');
 # on a busy machine one may have done all before there is another one
 for (1 .. 5)
 {
@@ -168,9 +160,9 @@ for (1 .. 5)
 	backlog(insertions(20000, 'apart'));
 	all_over('two executors');
 	query_is($once, '20000 of 20000', 'each task ran once, by two executors');
-	last if counted('positions-apart') > $apart;
+	last if counted($node, 'positions-apart') > $apart;
 }
-cmp_ok(counted('positions-apart'), '>', $apart, 'who keep apart');
+cmp_ok(counted($node, 'positions-apart'), '>', $apart, 'who keep apart');
 clean();
 
 # Where tasks are slow they run in order.
@@ -806,7 +798,7 @@ my $error = qr/deadlock detected|client backend ERROR/;
 # Returns whether nobody had an error.
 my $meet = sub {
 	$position = log_position($node);
-	$formed = counted('batches');
+	$formed = counted($node, 'batches');
 	my @clients = map { $node->background_psql('postgres', on_error_stop => 0, timeout => 300) } 1 .. 3;
 	$clients[$_]->query_until(qr/^started$/m, "\\echo started\nCALL lock_backwards($seconds);\n") for 0 .. 1;
 	$clients[2]->query_until(qr/^started$/m, "\\echo started\nSET ROLE worker; CALL feed($seconds);\n");
@@ -827,7 +819,7 @@ for my $timeout ('1s', '50ms')
 	query_is(q{SELECT (SELECT sum(n % 1000000) FROM account) = (SELECT sum(n) FROM done)}, 't', 'each task ran once');
 	cmp_ok(undone_batches($position), '>=', 1, 'batches have met the application');
 	note(sprintf('%s tasks, %d batches committed, %d undone, %s transactions of the application',
-		$node->safe_psql('postgres', 'SELECT sum(n) FROM done'), counted('batches') - $formed, undone_batches($position),
+		$node->safe_psql('postgres', 'SELECT sum(n) FROM done'), counted($node, 'batches') - $formed, undone_batches($position),
 		$node->safe_psql('postgres', 'SELECT n / 1000000 FROM account WHERE id = 1')));
 	clean();
 }

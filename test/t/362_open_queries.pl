@@ -43,7 +43,6 @@ sub prepare
 		GRANT ALL ON ALL TABLES IN SCHEMA public TO worker;
 		GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO worker;
 		GRANT CREATE ON SCHEMA public TO worker;
-		CREATE FUNCTION dw_inject_counted(text) RETURNS bigint AS 'delay_wheel', 'dw_inject_counted' LANGUAGE C STRICT;
 	});
 	return;
 }
@@ -64,16 +63,15 @@ sub batch
 	return wait_for($server, 'SELECT count(*) FROM delay_wheel_data.task', "$what: all tasks come to an end", 120, expected => 0);
 }
 
-sub counted { my ($name, $on) = @_; return admin("SELECT dw_inject_counted('$name')", $on); }
 
 # As batch(); *least* tasks at least must have found their query open.
 sub open_batch
 {
 	my ($sql, $least, $what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my $before = counted('queries-begun-again');
+	my $before = counted($node, 'queries-begun-again');
 	batch($sql, $what);
-	return cmp_ok(counted('queries-begun-again') - $before, '>=', $least, "$what: by queries that stay open");
+	return cmp_ok(counted($node, 'queries-begun-again') - $before, '>=', $least, "$what: by queries that stay open");
 }
 
 # As batch(); none may have.
@@ -81,9 +79,9 @@ sub closed_batch
 {
 	my ($sql, $what, $on) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my $before = counted('queries-begun-again', $on);
+	my $before = counted($on // $node, 'queries-begun-again');
 	batch($sql, $what, $on);
-	return is(counted('queries-begun-again', $on) - $before, 0, "$what: each has a query of its own");
+	return is(counted($on // $node, 'queries-begun-again') - $before, 0, "$what: each has a query of its own");
 }
 
 sub query_is

@@ -24,8 +24,6 @@ delay_wheel.max_lanes = 5000
 });
 
 $node->safe_psql('postgres', qq{
-	CREATE FUNCTION dw_inject_counted(text) RETURNS bigint
-		AS 'delay_wheel', 'dw_inject_counted' LANGUAGE C STRICT;
 	CREATE TABLE effects (owner name DEFAULT current_user, kind text, n int,
 		at timestamptz DEFAULT clock_timestamp());
 	GRANT ALL ON effects TO PUBLIC;
@@ -43,8 +41,6 @@ $node->safe_psql('postgres', qq{
 	\$\$;
 });
 
-sub counted { return $node->safe_psql('postgres', "SELECT dw_inject_counted('$_[0]')"); }
-
 # Tasks of the role app, one after the other; lanes that were looked at for each.
 sub lanes_for_each
 {
@@ -52,11 +48,11 @@ sub lanes_for_each
 	# what came before is over: nothing for two seconds
 	my ($last, $since) = (-1, 0);
 	wait_until(60, sub {
-		my $now = counted('lanes-looked-at');
+		my $now = counted($node, 'lanes-looked-at');
 		($last, $since) = ($now, time()) if $now != $last;
 		return time() - $since > 2;
 	});
-	my %before = map { $_ => counted($_) } qw(lanes-looked-at lanes-dispatched lanes-popped);
+	my %before = map { $_ => counted($node, $_) } qw(lanes-looked-at lanes-dispatched lanes-popped);
 	my @each;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
@@ -71,7 +67,7 @@ sub lanes_for_each
 	is($ran, $n, "$what: tasks of another role run");
 	for my $counter (sort keys %before)
 	{
-		my $per_task = (counted($counter) - $before{$counter}) / $n;
+		my $per_task = (counted($node, $counter) - $before{$counter}) / $n;
 
 		cmp_ok($per_task, '<', $lanes / 20, "$what: $counter for each task");
 		note(sprintf('%s: %s %.1f', $what, $counter, $per_task));

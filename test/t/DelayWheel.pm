@@ -27,7 +27,7 @@ use Time::HiRes qw(sleep clock_gettime CLOCK_MONOTONIC);
 
 our @EXPORT = qw(
   new_node call_args group wait_for wait_until try_psql log_position log_since
-  has_injection create_injection attach detach wait_until_waiting
+  has_injection create_injection attach detach wait_until_waiting counted
   worker_pids context_switches long_tests start_pgbouncer
 );
 
@@ -235,6 +235,14 @@ sub wait_until_waiting
 
 	return wait_for($node, sprintf("SELECT dw_inject_waiting('%s') >= %d", $point, $n // 1),
 		$what // "a process waits at $point");
+}
+
+# How often processes have passed a point since the first call.
+sub counted
+{
+	my ($node, $point) = @_;
+	return $node->safe_psql('postgres',
+		"SELECT dw_inject_waiting('$point') FROM dw_inject_attach('$point', 'count', 0, 0)");
 }
 
 #
