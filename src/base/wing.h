@@ -71,8 +71,6 @@ typedef struct DwWing
 	void		(*done) (const struct DwAction *action);
 	/* Called if settings have changed ("settings"), the timer starts, or the clock was set. */
 	void		(*jobs_in_doubt) (struct DwDatabase *db, bool settings);
-	/* Called by the sweeper each time it looks for work.  Returns when to call it again. */
-	TimestampTz (*sweep) (struct DwDatabase *db);
 	const DwWingJob *jobs;
 	int			njobs;
 } DwWing;

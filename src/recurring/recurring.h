@@ -144,7 +144,7 @@ extern bool dw_intervals_after(TimestampTz from, int64 n, const Interval *every,
 
 /*---- repair.c: lost runs ----*/
 
-extern TimestampTz dw_recurring_repair(DwDatabase *db);
+extern TimestampTz dw_recurring_repair(DwDatabase *db, bool *more);
 
 /*---- local_times.c: tasks that are due at a local time ----*/
 

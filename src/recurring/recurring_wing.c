@@ -244,10 +244,7 @@ require_unused_by_runs(int16 queue, const char *name)
 static void
 ask_for_repair(DwDatabase *db)
 {
-	dw_sweeper_tell(&db->sweeper_news, DW_LOOK_AT_RECURRING);
-	/* the timer notices the request when control has changed, and calls the sweeper */
-	dw_control_raise(&db->timer_news);
-	dw_wake_timer(db, DW_AWAKE);
+	dw_ask_sweeper(db, DW_JOB_RECURRING, dw_now());
 }
 
 /*
@@ -325,7 +322,10 @@ doubt_local_times(DwDatabase *db, bool settings)
 		dw_ask_sweeper(db, DW_JOB_LOCAL, dw_now());
 }
 
-static const DwWingJob jobs[] = {{DW_JOB_LOCAL, dw_local_times_follow}};
+static const DwWingJob jobs[] = {
+	{DW_JOB_LOCAL, dw_local_times_follow},
+	{DW_JOB_RECURRING, dw_recurring_repair}
+};
 
 const DwWing dw_recurring_wing = {
 	.task_ended = run_ended,
@@ -336,7 +336,6 @@ const DwWing dw_recurring_wing = {
 	.arm = arm_definitions,
 	.require_unused = require_unused_by_runs,
 	.jobs_in_doubt = doubt_local_times,
-	.sweep = dw_recurring_repair,
 	.jobs = jobs,
 	.njobs = lengthof(jobs)
 };

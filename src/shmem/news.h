@@ -249,7 +249,6 @@ dw_nameless_forget(DwTimerNews *news, uint32 nameless)
 typedef enum DwSweeperFlag
 {
 	DW_LOOK_FOR_MARKS = 0,		/* the sweeper must look again for marks */
-	DW_LOOK_AT_RECURRING,		/* the sweeper must check the next runs of recurring tasks */
 	DW_SWEEPER_RESTS			/* the sweeper has a long pause, and can end */
 } DwSweeperFlag;
 
@@ -265,10 +264,11 @@ typedef enum DwJob
 	DW_JOB_NOTIFY,				/* notify channels of queues, see leases.c */
 	DW_JOB_PERIODS,				/* delete keys whose time of uniqueness is over, see aged_rows.c */
 	DW_JOB_AUDIT,				/* delete old rows of the audit, see aged_rows.c */
-	DW_JOB_LOCAL				/* check tasks due at a local time, see local_times.c */
+	DW_JOB_LOCAL,				/* check tasks due at a local time, see local_times.c */
+	DW_JOB_RECURRING			/* check the next runs of recurring tasks, see repair.c */
 } DwJob;
 
-#define DW_JOBS		(DW_JOB_LOCAL + 1)
+#define DW_JOBS		(DW_JOB_RECURRING + 1)
 
 /* Maximum number of pids in the view, of transactions for which the sweeper waits. */
 #define DW_SWEEP_WAITS	16
