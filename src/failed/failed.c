@@ -109,9 +109,8 @@ forget_owners(void)
 static Owner *
 owner_of(Relation rel, HeapTuple tuple, HASHACTION action)
 {
-	bool		isnull;
 	bool		found;
-	Oid			role = DatumGetObjectId(heap_getattr(tuple, Anum_failed_owner, RelationGetDescr(rel), &isnull));
+	Oid			role = DatumGetObjectId(dw_row_column(rel, tuple, Anum_failed_owner));
 	Owner	   *owner = pass.owners ? hash_search(pass.owners, &role, action, &found) : NULL;
 
 	if (owner != NULL && !found)
