@@ -70,14 +70,6 @@ typedef enum Event
 	ENDS_IN_DOUBT				/* any tasks may have ended */
 } Event;
 
-/* The state of a task, by its rows */
-typedef enum State
-{
-	PENDING,					/* pending or running */
-	GONE,						/* the task has ended in another way, or the user may not see it */
-	HAS_FAILED					/* the task is among the failed tasks */
-} State;
-
 /* One slot for each process; its index is dw_my_proc() - 1. */
 static Waiter *slots = NULL;
 
@@ -239,9 +231,7 @@ stands_in_failed(Relation rel, int64 id, Snapshot snapshot)
 
 	foreach(lc, dw_failed_rows(rel, id, snapshot))
 	{
-		bool		isnull;
-		Datum		owner = heap_getattr((HeapTuple) lfirst(lc), Anum_failed_owner,
-										 RelationGetDescr(rel), &isnull);
+		Datum		owner = dw_row_column(rel, lfirst(lc), Anum_failed_owner);
 
 		if (has_privs_of_role(GetUserId(), DatumGetObjectId(owner)))
 			return true;
@@ -250,15 +240,17 @@ stands_in_failed(Relation rel, int64 id, Snapshot snapshot)
 }
 
 /*
- * Returns the state of a task, by a new snapshot.  A task that is cancelled by a mark, or
- * superseded by a newer task with its key, is pending only if it is already running.
+ * Returns the outcome of a task by its rows, with a new snapshot: DW_NOT_ENDED if it is pending or
+ * running, DW_FAILED if it is a failed task, DW_CANCELLED if it has ended in another way, or the
+ * user may not see it.  A task that is cancelled by a mark, or superseded by a newer task with its
+ * key, is pending only if it is already running.
  *
  * first: true in the first call of a delay_wait().  Then raises an error if the current user lacks
  * the owner's rights, or if this transaction prevents the task from running.
  *
  * Releases the table's lock at once, so that a waiter does not block other sessions.
  */
-static State
+static DwOutcome
 look_once(int64 id, bool first)
 {
 	Oid			owner;
@@ -267,7 +259,7 @@ look_once(int64 id, bool first)
 	Relation	failed;
 	Snapshot	snapshot;
 	HeapTuple	tuple;
-	State		state = PENDING;
+	DwOutcome	outcome = DW_NOT_ENDED;
 
 	/*
 	 * DROP EXTENSION wakes all waiters before the table is gone.  Wait here for the end of the
@@ -286,7 +278,7 @@ look_once(int64 id, bool first)
 			dw_require_task_owner(id, owner);
 	}
 	else if (tuple == NULL)
-		state = stands_in_failed(failed, id, snapshot) ? HAS_FAILED : GONE;
+		outcome = stands_in_failed(failed, id, snapshot) ? DW_FAILED : DW_CANCELLED;
 	else
 	{
 		DwTaskKey	key;
@@ -302,7 +294,7 @@ look_once(int64 id, bool first)
 			 */
 			if (dw_task_is_cancelled(rel, tuple) ||
 				(first && dw_task_is_superseded(rel, tuple)))
-				state = GONE;
+				outcome = DW_CANCELLED;
 			else if (first)
 				refuse_own(rel, tuple, &key);
 		}
@@ -311,23 +303,23 @@ look_once(int64 id, bool first)
 	UnregisterSnapshot(snapshot);
 	table_close(failed, AccessShareLock);
 	table_close(rel, AccessShareLock);
-	return state;
+	return outcome;
 }
 
 /*
- * Returns the state of a task, like look_once().  If a task with a mode has ended meanwhile, reads
- * the state again, since the task may have been put back, or may not have failed.
+ * Returns the outcome, like look_once().  If a task with a mode has ended meanwhile, reads the rows
+ * again, since the task may have been put back, or may not have failed.
  */
-static State
+static DwOutcome
 look_at_task(int64 id, bool first)
 {
 	for (;;)
 	{
 		uint32		ended = dw_autonomous_ended();
-		State		state = look_once(id, first);
+		DwOutcome	outcome = look_once(id, first);
 
-		if (state == PENDING || ended == dw_autonomous_ended())
-			return state;
+		if (outcome == DW_NOT_ENDED || ended == dw_autonomous_ended())
+			return outcome;
 	}
 }
 
@@ -400,19 +392,15 @@ static DwOutcome
 look_again(int64 id)
 {
 	DwOutcome	outcome;
-	State		state;
 
-	if (look_at_task(id, false) == PENDING)
+	if (look_at_task(id, false) == DW_NOT_ENDED)
 	{
 		refuse_deadlock(id);
 		return DW_NOT_ENDED;
 	}
 	wait_for_deleter(id);
 	outcome = read_slot().outcome;
-	if (outcome != DW_NOT_ENDED)
-		return outcome;
-	state = look_at_task(id, false);
-	return state == HAS_FAILED ? DW_FAILED : state == GONE ? DW_CANCELLED : DW_NOT_ENDED;
+	return outcome != DW_NOT_ENDED ? outcome : look_at_task(id, false);
 }
 
 /*
@@ -423,9 +411,9 @@ static const char *
 wait_for_task(int64 id, int64 deadline)
 {
 	int64		look_at = dw_uptime() + LOOK_US;
-	State		state = look_at_task(id, true);
+	DwOutcome	by_rows = look_at_task(id, true);
 
-	if (state != PENDING)
+	if (by_rows != DW_NOT_ENDED)
 	{
 		const char *ended;
 
@@ -435,7 +423,7 @@ wait_for_task(int64 id, int64 deadline)
 		 * checked without a row.
 		 */
 		wait_for_deleter(id);
-		ended = state == HAS_FAILED ? dw_outcome_names[DW_FAILED] : dw_history_newest_end(id);
+		ended = by_rows == DW_FAILED ? dw_outcome_names[DW_FAILED] : dw_history_newest_end(id);
 		return ended != NULL ? ended : "gone";
 	}
 
