@@ -68,7 +68,6 @@ typedef struct Tables
 /* The result of a step. */
 typedef struct Step
 {
-	bool		looked;			/* false: the extension does not exist */
 	bool		done;			/* a step was done; the next step may be due */
 	TimestampTz next;			/* if no step was done: when the next step is due */
 } Step;
@@ -229,12 +228,10 @@ look_at_tables(DwDatabase *db, const DwCatalog *cat, Step *step)
 static bool
 do_step(DwDatabase *db, const DwCatalog *cat, void *state)
 {
-	Step	   *step = state;
 	bool		unlocked;
 
-	step->looked = true;
 	PushActiveSnapshot(GetTransactionSnapshot());
-	unlocked = look_at_tables(db, cat, step);
+	unlocked = look_at_tables(db, cat, state);
 	PopActiveSnapshot();
 	DW_INJECT("history-before-commit");
 	return unlocked;
@@ -271,8 +268,7 @@ turn_history(DwDatabase *db, bool *more)
 	if (!dw_slice_do(db, do_step, &step))
 		return put_turn_off(db);
 	DW_INJECT("history-after-commit");
-	if (step.looked)
-		dw_history_unlocked(&db->sweeper_news);
+	dw_history_unlocked(&db->sweeper_news);
 	pgstat_report_stat(true);
 	*more = step.done;
 	return step.next;

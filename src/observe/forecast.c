@@ -282,15 +282,13 @@ static TimestampTz *
 read_bounds(ArrayType *array, int *n)
 {
 	Datum	   *values;
-	bool	   *nulls;
 	TimestampTz *bounds;
 
 	if (ARR_NDIM(array) > 1)
 		ereport(ERROR,
 				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
 				 errmsg("bounds must be a one-dimensional array")));
-	deconstruct_array(array, TIMESTAMPTZOID, sizeof(TimestampTz), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE,
-					  &values, &nulls, n);
+	values = dw_elements_not_null(array, "bounds", n);
 	if (*n > MAX_BOUNDS)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
@@ -298,10 +296,6 @@ read_bounds(ArrayType *array, int *n)
 	bounds = palloc(sizeof(TimestampTz) * Max(*n, 1));
 	for (int i = 0; i < *n; i++)
 	{
-		if (nulls[i])
-			ereport(ERROR,
-					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-					 errmsg("bounds must not be null")));
 		bounds[i] = DatumGetTimestampTz(values[i]);
 		if (i > 0 && bounds[i] <= bounds[i - 1])
 			ereport(ERROR,
