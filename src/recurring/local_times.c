@@ -56,13 +56,6 @@
 /* Time between two passes, in us. */
 #define LOOK_US			USECS_PER_DAY
 
-/* The result of a slice. */
-typedef struct Slice
-{
-	int			moved;
-	bool		ended;			/* the pass has ended */
-} Slice;
-
 /* The current pass. */
 static struct
 {
@@ -181,15 +174,22 @@ follow(Relation rel, HeapTuple tuple)
 	return true;
 }
 
-/* Looks at up to SLICE rows. */
-static void
-follow_some(Relation rel, Relation index, Slice *slice)
+/*
+ * Looks at up to SLICE rows, in the transaction of dw_slice_do().  Sets *ended to true at the end of
+ * the pass.
+ */
+static bool
+follow_slice(DwDatabase *db, const DwCatalog *cat, void *ended)
 {
 	SnapshotData dirty;
 	ScanKeyData key;
 	SysScanDesc scan;
 	HeapTuple	tuple = NULL;
+	Relation	rel;
+	Relation	index;
 
+	if (!dw_slice_open_both(cat->task, cat->task_local_index, &rel, &index))
+		return false;
 	InitDirtySnapshot(dirty);
 	ScanKeyInit(&key, Anum_task_id, BTGreaterStrategyNumber, F_INT8GT, Int64GetDatum(pass.reached));
 	scan = systable_beginscan_ordered(rel, index, &dirty, 1, &key);
@@ -199,28 +199,14 @@ follow_some(Relation rel, Relation index, Slice *slice)
 		tuple = systable_getnext_ordered(scan, ForwardScanDirection);
 		if (tuple == NULL)
 			break;
-		/*
-		 * set before the row is moved, so that after an error the pass continues with the next row
-		 */
+		/* set before the row is moved: after an error the pass continues with the next row */
 		pass.reached = DatumGetInt64(dw_row_column(rel, tuple, Anum_task_id));
 		pass.any = true;
 		if (!TransactionIdIsValid(dirty.xmin) && follow(rel, heap_copytuple(tuple)))
-			slice->moved++;
+			pass.moved++;
 	}
 	systable_endscan_ordered(scan);
-	slice->ended = tuple == NULL;
-}
-
-/* Does a slice in the transaction of dw_slice_do(). */
-static bool
-follow_slice(DwDatabase *db, const DwCatalog *cat, void *state)
-{
-	Relation	rel;
-	Relation	index;
-
-	if (!dw_slice_open_both(cat->task, cat->task_local_index, &rel, &index))
-		return false;
-	follow_some(rel, index, state);
+	*(bool *) ended = tuple == NULL;
 	dw_slice_close_both(rel, index);
 	return true;
 }
@@ -254,16 +240,18 @@ end_pass(void)
 TimestampTz
 dw_local_times_follow(DwDatabase *db, bool *more)
 {
-	Slice		slice = {.ended = true};
+	bool		ended = true;
+	int64		moved = pass.moved;
 
 	*more = false;
-	if (!dw_slice_do(db, follow_slice, &slice))
+	if (!dw_slice_do(db, follow_slice, &ended))
+	{
+		/* the slice was rolled back */
+		pass.moved = moved;
 		return dw_now() + RETRY_US;
-	pass.moved += slice.moved;
-	if (slice.ended)
-		return end_pass();
-	*more = true;
-	return DW_NEVER;
+	}
+	*more = !ended;
+	return ended ? end_pass() : DW_NEVER;
 }
 
 /*---- delay_schedule_local(): schedules a task for a local time of a time zone ----*/
