@@ -42,7 +42,7 @@ typedef struct DwHistoryEnd
 extern int	dw_history_max_result(int16 queue);
 extern bool dw_history_wants(int16 queue, int outcome);
 extern void dw_history_record(const DwEnded *ended);
-extern bool dw_history_lock_if_free(void);
+extern bool dw_history_may_record(Relation rel, HeapTuple row);
 extern void dw_history_collect(void);
 extern void dw_history_write_collected(void);
 extern void dw_history_forget(void);

@@ -254,11 +254,7 @@ put_turn_off(DwDatabase *db)
 	return again;
 }
 
-/*
- * If a step is due, empties a table or turns to the next table, in a separate transaction.  Sets
- * *more to true if the caller must call again at once.  Otherwise returns the probable time of the
- * next call; DW_NEVER if nothing must be removed.
- */
+/* The job: if a step is due, empties a table or turns to the next table.  See DwWingJob. */
 static TimestampTz
 turn_history(DwDatabase *db, bool *more)
 {
@@ -275,16 +271,6 @@ turn_history(DwDatabase *db, bool *more)
 }
 
 /*---- The wing ----*/
-
-/* Returns true if the sweeper can record the end of a cancelled task without waiting for a lock. */
-static bool
-may_record(Relation rel, HeapTuple row)
-{
-	DwTaskKey	key;
-
-	dw_task_key(rel, row, &key);
-	return !dw_history_wants(key.queue, DW_CANCELLED) || dw_history_lock_if_free();
-}
 
 /*
  * Asks the sweeper to check the tables of the history and of the audit if they may have rows.  Also
@@ -316,7 +302,7 @@ const DwWing dw_history_wing = {
 	.batch_begins = dw_history_collect,
 	.batch_ends = dw_history_write_collected,
 	.batch_undone = dw_history_forget,
-	.may_remove = may_record,
+	.may_remove = dw_history_may_record,
 	.done = dw_audit_record,
 	.jobs_in_doubt = doubt_history,
 	.jobs = jobs,

@@ -367,14 +367,18 @@ open_for_writing(DwDatabase *db)
 }
 
 /*
- * For the sweeper, which does not wait for locks.  Locks the current table for writing.  Returns
- * false if the lock is not free.
+ * Returns true if the sweeper can record the end of a cancelled task without waiting for a lock.
+ * If the end is recorded, locks the current table for writing.
  */
 bool
-dw_history_lock_if_free(void)
+dw_history_may_record(Relation rel, HeapTuple row)
 {
-	return ConditionalLockRelationOid(dw_catalog()->history[current_table(dw_my_database())],
-									  RowExclusiveLock);
+	DwTaskKey	key;
+
+	dw_task_key(rel, row, &key);
+	return !dw_history_wants(key.queue, DW_CANCELLED) ||
+		ConditionalLockRelationOid(dw_catalog()->history[current_table(dw_my_database())],
+								   RowExclusiveLock);
 }
 
 /*
