@@ -22,7 +22,10 @@ struct DwEnded;
 typedef struct DwWingJob
 {
 	int			job;
-	/* does a part of the job; sets *more if work is left, else returns when to call it again */
+	/*
+	 * Does a slice of the job, in a separate transaction.  Sets *more to true if it must be called
+	 * again at once, else to false; then returns when to call it again, or DW_NEVER.
+	 */
 	TimestampTz (*work) (struct DwDatabase *db, bool *more);
 } DwWingJob;
 

@@ -6,9 +6,8 @@
  * Run by sessions, and by executors whose tasks call it.  README.md describes unarmed tasks, and
  * the passes that arm them.
  *
- * The rows are read lane by lane: a lane has the tasks of one owner, queue and priority (here also
- * of one origin).  If another transaction is changing a row, delay_wheel.arm() waits for the
- * transaction's end, as UPDATE would.  The row may then have moved, so another pass follows.
+ * The rows are read lane by lane, here also by origin.  If another transaction is changing a row,
+ * delay_wheel.arm() waits for the transaction's end, as UPDATE would.
  *
  *-------------------------------------------------------------------------
  */

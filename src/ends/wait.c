@@ -7,10 +7,8 @@
  * called the waiter.  The part "Slots" is also run by all processes that end tasks: in commit
  * callbacks, which take only spinlocks, allocate nothing, and cannot fail.
  *
- * A waiter fills in its slot in shared memory before it looks for its task's row, and the process
- * that ends the task reads the slots after the end is visible.  So no outcome is lost.  Waiters do
- * not poll, except that they look for the row once a minute, since no process informs them when
- * logical replication has deleted it.  README.md has the protocol.
+ * README.md has the protocol.  Waiters do not poll, except that they look for the row once a
+ * minute, since no process informs them when logical replication has deleted it.
  *
  *-------------------------------------------------------------------------
  */
@@ -325,14 +323,13 @@ look_at_task(int64 id, bool first)
 
 /*
  * Waits until the transactions that have deleted the row of a task have released their locks.  By
- * then, the outcome is in the slots, if a transaction reports it.  To be called when the row is
- * gone.
+ * then, the outcome is in the slots, if a transaction reports it, since it informs the waiters
+ * before it releases the lock on its transaction id.  To be called when the row is gone.
  *
- * A transaction informs the waiters before it releases the lock on its transaction id, so this
- * function waits for the lock.  A committed subtransaction no longer has a lock.  So
- * dw_committing_wait() waits for all transactions that are visible, but have not yet published all
- * changes (shmem/committing.c).  While the caller's snapshot lives, vacuum cannot remove versions
- * of the row that existed when the waiting began.
+ * A committed subtransaction no longer has a lock.  So dw_committing_wait() waits for all
+ * transactions that are visible, but have not yet published all changes (shmem/committing.c).
+ * While the caller's snapshot lives, vacuum cannot remove versions of the row that existed when the
+ * waiting began.
  */
 static void
 wait_for_deleter(int64 id)

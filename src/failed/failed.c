@@ -3,13 +3,9 @@
  * failed.c
  *	  The limits for age and number of failed tasks.
  *
- * Run by the sweeper.  README.md describes when it removes which rows of
- * delay_wheel_data.failed_task.  If there are too many, it removes the oldest rows of the owners
- * with most rows, until these owners have equal numbers.  So a role with many failures does not
- * displace failed tasks of other roles.
- *
- * Age and number can exceed their limits by a hundredth for a while, so that the sweeper removes
- * many rows at a time.
+ * Run by the sweeper.  README.md describes when it removes which rows.  A role with many failures
+ * does not displace failed tasks of other roles.  Age and number can exceed their limits by a
+ * hundredth for a while, so that the sweeper removes many rows at a time.
  *
  * A pass consists of slices, each in a transaction of its own.  Its counts take effect at its end:
  * a pass that is aborted has no effect except its deleted rows.
@@ -43,15 +39,9 @@
 #define SLICE_STEP		16
 /* Microseconds before the next try if the table is locked, or after an error. */
 #define RETRY_US		(10 * USECS_PER_SEC)
-/*
- * Microseconds before locked rows are tried again, since a session with such a lock does not inform
- * the sweeper at its end.
- */
+/* The same for a locked row: the session does not inform the sweeper when it releases the lock. */
 #define LOCKED_ROW_US	(5 * USECS_PER_MINUTE)
-/*
- * The pause after a pass, as a multiple of the time of the pass, and its minimum and maximum in
- * microseconds.
- */
+/* The pause after a pass, as a multiple of the time of the pass, and its limits in microseconds. */
 #define PAUSE_FACTOR	100
 #define PAUSE_MIN		USECS_PER_SEC
 #define PAUSE_MAX		USECS_PER_MINUTE
@@ -347,11 +337,7 @@ trim_slice(DwDatabase *db, const DwCatalog *cat, void *state)
 	return true;
 }
 
-/*
- * Removes a slice of the failed tasks that are too old or too many, in a separate transaction.
- * Sets *more to true if the caller must call again at once.  Otherwise returns the probable time of
- * the next call; DW_NEVER if no row must be removed.
- */
+/* The job: removes a slice of the failed tasks that are too old or too many.  See DwWingJob. */
 static TimestampTz
 trim_failed(DwDatabase *db, bool *more)
 {

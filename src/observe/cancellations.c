@@ -3,10 +3,8 @@
  * cancellations.c
  *	  The view "cancellations".
  *
- * Run by sessions.
- *
- * The view shows marks, which are rows that cancel many tasks at once (task/marks.c).  The sweeper
- * removes a mark after its tasks.
+ * Run by sessions.  The view shows marks, which are rows that cancel many tasks at once
+ * (task/marks.c).  The sweeper removes a mark after its tasks.
  *
  *-------------------------------------------------------------------------
  */
@@ -85,7 +83,6 @@ running_tasks(int *n)
 	return tasks;
 }
 
-/* Returns the state of this database's sweeper. */
 static SweepState
 sweep_state(void)
 {

@@ -3,10 +3,7 @@
  * forecast.c
  *	  Number of tasks that will be due in each period, and the next tasks.
  *
- * A hundred million tasks may be pending, so not all tasks are counted.  A period with more than
- * PERIOD_ROWS entries in the index of lanes is estimated from a sample: some evenly spread pages of
- * the table.  If the sample is the whole table, the number is exact, too.
- *
+ * README.md describes the estimate.  If the sample is the whole table, the number is exact, too.
  * The ring cannot be used: only the timer may read its entries, which are hints and include
  * cancelled tasks.  A standby has no ring.  PostgreSQL's statistics cannot be used, since they
  * include the rows of all roles, and are as old as the last ANALYZE.

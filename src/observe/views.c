@@ -435,11 +435,9 @@ put_lane(FunctionCallInfo fcinfo, DwDatabase *db, int32 number)
 }
 
 /*
- * Returns the next lane of the database after a number; DW_NO_LANE if there is none.
- *
- * Takes no lock: timer and executors, which need the lock in exclusive mode, would have to wait for
- * sessions that read thousands of lanes in shared mode.  A lane that is entered or released at this
- * moment may be missed, or seen in its old state.
+ * Returns the next lane of the database after a number; DW_NO_LANE if there is none.  Takes no
+ * lock, see README.md: a lane that is entered or released at this moment may be missed, or seen in
+ * its old state.
  */
 int32
 dw_lane_after(const DwDatabase *db, int32 place)
@@ -579,8 +577,7 @@ sum_queues(DwDatabase *db, int *n)
 }
 
 /*
- * Counts the leases of external queues by the index of leased messages, since shared memory does
- * not have this number for all queues.  If the table is locked, the number stays unknown: a reader
+ * Counts the leases of external queues.  If the table is locked, the number stays unknown: a reader
  * of the view must not wait for a command that rewrites the table.
  */
 static void
@@ -656,7 +653,7 @@ put_queue(FunctionCallInfo fcinfo, QueueSum *sum)
 			   lateness_column(dw_lane_lateness_percentile(&sum->lateness, 1)));
 }
 
-/* Returns the sums of a queue; NULL if the queue has no sums, or the user may not see it. */
+/* Returns the sums of the queue of this row; NULL if it has no sums, or the user may not see it. */
 static QueueSum *
 visible_sum(Relation rel, HeapTuple tuple, QueueSum *sums, int n)
 {

@@ -746,12 +746,6 @@ dw_resume_recurring(PG_FUNCTION_ARGS)
 /*---- The view "recurring_status": recurring tasks with problems ----*/
 
 /*
- * The view is for monitoring programs that read it every few seconds.  Their role may see the
- * number and due times of other roles' tasks, but no texts.  So the function returns no names, SQL
- * or errors.
- */
-
-/*
  * Returns the due time of a run, which is not the ideal time if the run was moved or is tried
  * again.  Returns the ideal time if the table of tasks is locked: a reader of the view must not
  * wait for a command that rewrites the table.
@@ -809,7 +803,8 @@ put_definition(FunctionCallInfo fcinfo, const DwDefinition *def)
 /*
  * The function behind the view "recurring_status": returns a row for each recurring task of this
  * database that the user may watch, except definitions that came with a copy, and so have no runs
- * here.
+ * here.  The view is for monitoring programs, whose role may see no texts of other roles, so it has
+ * no names, SQL or errors.
  */
 Datum
 dw_get_recurring(PG_FUNCTION_ARGS)

@@ -6,9 +6,6 @@
  * Run by sessions, executors, timers and the sweeper.  README.md describes definitions, their runs,
  * and the locks and their order.
  *
- * This file finds, locks and writes definitions, computes next_due, the ideal time of the current
- * run, and inserts the next run when a run ends.
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -321,7 +318,6 @@ dw_definition_set_first(DwDefinition *def, bool resumed)
 	(void) dw_definition_follow_clock(def, dw_definition_clock_shown(def), resumed);
 }
 
-/* See recurring.h. */
 const AttrNumber dw_definition_and_task[DW_DEFINITION_AND_TASK][2] = {
 	{Anum_recurring_timeout, Anum_task_timeout},
 	{Anum_recurring_max_attempts, Anum_task_max_attempts},
@@ -366,7 +362,7 @@ dw_definition_insert_run(DwDefinition *def)
 }
 
 /*
- * Returns true if the task of this row is a run of the definition.  Otherwise plain SQL or a partial
+ * Returns true if the task of this row is a run of the definition.  If not, plain SQL or a partial
  * restore has written the task's id into the definition.
  */
 bool

@@ -7,14 +7,11 @@
  * Run by sessions, by executors whose tasks call the function, and by the sweeper.  The due time
  * may be later than the instant of the local time, by the spread of the queue.
  *
- * PostgreSQL does not report that the rules of time zones have changed.  So
- * the sweeper checks the tasks that are due at a local time when the timer starts, and once a day
- * while such tasks exist.  Usually the sweeper is a new process, which reads the current rules.
- *
- * A pass scans the partial index of these tasks in slices.  Each slice is a transaction, which
- * compares times, and rarely writes a row again, like delay_reschedule().  The slice also sees the
- * rows of open and prepared transactions.  These rows may be committed after the pass, so then
- * another pass must follow.
+ * PostgreSQL does not report that the rules of time zones have changed.  So the sweeper checks the
+ * tasks that are due at a local time when the timer starts, and once a day while such tasks exist.
+ * Usually the sweeper is a new process, which reads the current rules.  A slice also sees the rows
+ * of open and prepared transactions: they may be committed after the pass, so then another pass
+ * must follow.
  *
  *-------------------------------------------------------------------------
  */
@@ -175,8 +172,8 @@ follow(Relation rel, HeapTuple tuple)
 }
 
 /*
- * Looks at up to SLICE rows, in the transaction of dw_slice_do().  Sets *ended to true at the end of
- * the pass.
+ * Looks at up to SLICE rows, in the transaction of dw_slice_do().  Sets *ended to true at the end
+ * of the pass.
  */
 static bool
 follow_slice(DwDatabase *db, const DwCatalog *cat, void *ended)
@@ -233,10 +230,7 @@ end_pass(void)
 	return next;
 }
 
-/*
- * Does a slice.  Sets *more to true if the caller must call again at once.  Otherwise returns the
- * time of the next call; DW_NEVER if no task is due at a local time.
- */
+/* The job: a slice of a pass.  See DwWingJob. */
 TimestampTz
 dw_local_times_follow(DwDatabase *db, bool *more)
 {
@@ -255,11 +249,6 @@ dw_local_times_follow(DwDatabase *db, bool *more)
 }
 
 /*---- delay_schedule_local(): schedules a task for a local time of a time zone ----*/
-
-/*
- * Run by sessions, and by executors whose tasks call it.  The options are the options of
- * delay_schedule_task() except delay and due, and the same code reads them.
- */
 
 PG_FUNCTION_INFO_V1(dw_schedule_local);
 
@@ -284,7 +273,9 @@ read_local_time(FunctionCallInfo fcinfo, LocalTime *local)
 				 errmsg("local time is out of range")));
 }
 
-/* SQL function delay_schedule_local(). */
+/*
+ * SQL function delay_schedule_local(): has the options of delay_schedule_task() except due times.
+ */
 Datum
 dw_schedule_local(PG_FUNCTION_ARGS)
 {

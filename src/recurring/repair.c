@@ -232,10 +232,7 @@ repair_slice(DwDatabase *db, const DwCatalog *cat, void *state)
 	return true;
 }
 
-/*
- * Does a slice of a pass over all definitions.  Sets *more to true if the caller must call again at
- * once.  Otherwise returns the time of the next pass; DW_NEVER: only on request.
- */
+/* The job: a slice of a pass over all definitions.  See DwWingJob. */
 TimestampTz
 dw_recurring_repair(DwDatabase *db, bool *more)
 {
