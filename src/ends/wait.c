@@ -60,14 +60,6 @@ typedef struct Waiter
 	bool		look;			/* the waiter must look at the task's row */
 } Waiter;
 
-/* An event that concerns waiters. */
-typedef enum Event
-{
-	TASK_ENDED,					/* the end of a task is visible */
-	LOCKS_RELEASED,				/* the transaction that ended a task has released its locks */
-	ENDS_IN_DOUBT				/* any tasks may have ended */
-} Event;
-
 /* One slot for each process; its index is dw_my_proc() - 1. */
 static Waiter *slots = NULL;
 
@@ -104,13 +96,16 @@ waits_for(const Waiter *slot, Oid database, int64 id)
 }
 
 /*
- * Writes an event into the slots that wait for this task (0: all tasks of the database), and wakes
- * their processes, except for TASK_ENDED: these waiters must wait until the locks are released.  A
- * waiter raises db->waiters before it reads the row, so this function sees each waiter that found
+ * Informs the waiters of a task (0: of any task of the database).
+ *
+ * outcome: the end of the task is visible; its waiters must wait until the locks are released.
+ * DW_NOT_ENDED: the locks are released, or, for id 0, any tasks may have ended: wakes the waiters.
+ *
+ * A waiter raises db->waiters before it reads the row, so this function sees each waiter that found
  * the task pending.
  */
 static void
-inform_waiters(DwDatabase *db, int64 id, Event event, DwOutcome outcome)
+inform_waiters(DwDatabase *db, int64 id, int outcome)
 {
 	pg_memory_barrier();
 	if (pg_atomic_read_u32(&db->waiters) == 0)
@@ -126,9 +121,9 @@ inform_waiters(DwDatabase *db, int64 id, Event event, DwOutcome outcome)
 		/* check again under the lock */
 		if (waits_for(slot, db->oid, id))
 		{
-			if (event == TASK_ENDED)
+			if (outcome != DW_NOT_ENDED)
 				slot->outcome = outcome;
-			else if (event == ENDS_IN_DOUBT)
+			else if (id == 0)
 				slot->look = wakes = true;
 			else if (slot->outcome != DW_NOT_ENDED)
 				slot->let_go = wakes = true;
@@ -139,23 +134,17 @@ inform_waiters(DwDatabase *db, int64 id, Event event, DwOutcome outcome)
 	}
 }
 
-/* These three are functions of the wing, see base/wing.h. */
-static void
-tell_end(DwDatabase *db, int64 id, int outcome)
-{
-	inform_waiters(db, id, TASK_ENDED, outcome);
-}
-
+/* These two are functions of the wing, see base/wing.h. */
 static void
 let_waiters_go(DwDatabase *db, int64 id)
 {
-	inform_waiters(db, id, LOCKS_RELEASED, DW_NOT_ENDED);
+	inform_waiters(db, id, DW_NOT_ENDED);
 }
 
 static void
 make_waiters_look(DwDatabase *db)
 {
-	inform_waiters(db, 0, ENDS_IN_DOUBT, DW_NOT_ENDED);
+	inform_waiters(db, 0, DW_NOT_ENDED);
 }
 
 /* Fills in the slot of this process; database InvalidOid: the process does not wait. */
@@ -192,18 +181,6 @@ read_slot(void)
 	slot->look = false;
 	SpinLockRelease(&slot->lock);
 	return result;
-}
-
-/*
- * Returns true if delay_wait() may return an outcome: no process has written an outcome into the
- * slot, or a process has written it and then released its locks.
- */
-static bool
-may_go(void)
-{
-	Waiter		slot = read_slot();
-
-	return slot.outcome == DW_NOT_ENDED || slot.let_go;
 }
 
 /*---- Reading the rows ----*/
@@ -439,8 +416,13 @@ wait_for_task(int64 id, int64 deadline)
 			if (outcome == DW_NOT_ENDED && now < deadline)
 				continue;
 		}
-		if (outcome != DW_NOT_ENDED && (may_go() || now >= deadline))
-			return dw_outcome_names[outcome];
+		if (outcome != DW_NOT_ENDED)
+		{
+			/* either no process wrote the outcome into the slot, or it must release its locks */
+			slot = read_slot();
+			if (slot.outcome == DW_NOT_ENDED || slot.let_go || now >= deadline)
+				return dw_outcome_names[outcome];
+		}
 		if (now >= deadline)
 			return "timeout";
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
@@ -489,7 +471,7 @@ const DwWing dw_ends_wing = {
 	.request_memory = request_slots,
 	.memory_is_ready = init_slots,
 	.task_ended = dw_ends_follow,
-	.end_committed = tell_end,
+	.end_committed = inform_waiters,
 	.end_visible = let_waiters_go,
 	.ends_in_doubt = make_waiters_look,
 	.outcome_of = dw_outcome_if_ended

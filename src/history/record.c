@@ -482,25 +482,6 @@ dw_history_write_collected(void)
 /*---- Reading ----*/
 
 /*
- * Returns the outcome in a row of the history; DW_NOT_ENDED if the row belongs to another task, or
- * the current user may not read it.
- */
-static DwOutcome
-outcome_in(Relation rel, HeapTuple tuple, int64 id)
-{
-	char	   *outcome;
-
-	if (DatumGetInt64(dw_row_column(rel, tuple, Anum_history_task)) != id ||
-		!dw_may_read(DatumGetObjectId(dw_row_column(rel, tuple, Anum_history_owner))))
-		return DW_NOT_ENDED;
-	outcome = dw_row_text(rel, tuple, Anum_history_outcome);
-	for (int end = DW_DONE; end <= DW_CANCELLED; end++)
-		if (strcmp(outcome, dw_outcome_names[end]) == 0)
-			return end;
-	return DW_NOT_ENDED;
-}
-
-/*
  * Adds a row of the history to *end, if it belongs to the task and the current user may read it.
  *
  * A row about a failed attempt, or a failure, adds only the latest error, not the end of the task.
@@ -510,11 +491,19 @@ outcome_in(Relation rel, HeapTuple tuple, int64 id)
 static void
 add_row(Relation rel, HeapTuple tuple, int64 id, DwHistoryEnd *end)
 {
-	DwOutcome	outcome = outcome_in(rel, tuple, id);
-	bool		is_end = outcome != DW_RETRIED && outcome != DW_FAILED;
+	DwOutcome	outcome = DW_DONE;
+	bool		is_end;
+	char	   *name;
 	TimestampTz ended;
 
-	if (outcome == DW_NOT_ENDED || (!is_end && end->outcome != DW_NOT_ENDED))
+	if (DatumGetInt64(dw_row_column(rel, tuple, Anum_history_task)) != id ||
+		!dw_may_read(DatumGetObjectId(dw_row_column(rel, tuple, Anum_history_owner))))
+		return;
+	name = dw_row_text(rel, tuple, Anum_history_outcome);
+	while (outcome <= DW_CANCELLED && strcmp(name, dw_outcome_names[outcome]) != 0)
+		outcome++;
+	is_end = outcome != DW_RETRIED && outcome != DW_FAILED;
+	if (outcome > DW_CANCELLED || (!is_end && end->outcome != DW_NOT_ENDED))
 		return;
 	ended = DatumGetTimestampTz(dw_row_column(rel, tuple, Anum_history_ended));
 	if (is_end == (end->outcome != DW_NOT_ENDED) && ended < end->ended)
