@@ -13,7 +13,6 @@
  */
 #include "postgres.h"
 
-#include "access/htup.h"
 #include "access/table.h"
 #include "fmgr.h"
 #include "miscadmin.h"
@@ -24,10 +23,7 @@
 
 #include "../base/inject.h"
 #include "../base/wing.h"
-#include "../rows/catalog.h"
 #include "../rows/scans.h"
-#include "../rows/task_rows.h"
-#include "../shmem/shared.h"
 #include "../task/marks.h"
 #include "../task/task.h"
 #include "../task/touched.h"

@@ -17,24 +17,15 @@
 
 #include "access/htup_details.h"
 #include "access/table.h"
-#include "catalog/pg_type.h"
-#include "fmgr.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
-#include "utils/timestamp.h"
 
 #include "../base/errors.h"
 #include "../base/signature.h"
 #include "../ending/ending.h"
 #include "../history/history.h"
-#include "../rows/catalog.h"
 #include "../rows/more.h"
-#include "../rows/task_rows.h"
-#include "../shmem/executors.h"
-#include "../shmem/outcome.h"
-#include "../shmem/shared.h"
 #include "../task/marks.h"
-#include "../task/task.h"
 #include "ends.h"
 
 PG_FUNCTION_INFO_V1(dw_status_of);

@@ -11,21 +11,15 @@
  */
 #include "postgres.h"
 
-#include "catalog/pg_type.h"
 #include "commands/async.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/json.h"
 
 #include "../base/signature.h"
 #include "../ending/ending.h"
-#include "../rows/catalog.h"
 #include "../rows/more.h"
-#include "../rows/task_rows.h"
-#include "../shmem/outcome.h"
 #include "../task/options.h"
 #include "../task/queues.h"
-#include "../task/task.h"
 #include "ends.h"
 
 /* Limit of an error message that is passed to a follow-up, in bytes. */

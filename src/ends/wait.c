@@ -28,21 +28,13 @@
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
-#include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-#include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/errors.h"
 #include "../ending/ending.h"
 #include "../history/history.h"
-#include "../rows/catalog.h"
-#include "../rows/task_rows.h"
-#include "../shmem/executors.h"
-#include "../shmem/outcome.h"
-#include "../shmem/shared.h"
 #include "../task/marks.h"
-#include "../task/task.h"
 #include "ends.h"
 
 /* A waiter looks for the row at least once in this time. */

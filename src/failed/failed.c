@@ -18,17 +18,13 @@
 #include "pgstat.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
-#include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-#include "../base/clock.h"
 #include "../base/inject.h"
 #include "../base/settings.h"
 #include "../base/worker.h"
-#include "../rows/catalog.h"
 #include "../rows/scans.h"
 #include "../shmem/executors.h"
-#include "../shmem/shared.h"
 #include "../sweeper/sweeper.h"
 #include "failed.h"
 

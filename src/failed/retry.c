@@ -31,16 +31,9 @@
 
 #include "../base/errors.h"
 #include "../base/inject.h"
-#include "../base/settings.h"
 #include "../ending/ending.h"
-#include "../rows/catalog.h"
-#include "../rows/scans.h"
-#include "../rows/task_rows.h"
-#include "../shmem/executors.h"
-#include "../shmem/shared.h"
 #include "../task/marks.h"
 #include "../task/queues.h"
-#include "../task/task.h"
 #include "../task/touched.h"
 
 PG_FUNCTION_INFO_V1(dw_retry);

@@ -20,15 +20,8 @@
 #include "utils/fmgrprotos.h"
 #include "utils/guc.h"
 
-#include "../base/clock.h"
 #include "../base/compat.h"
-#include "../base/settings.h"
-#include "../rows/catalog.h"
-#include "../rows/task_rows.h"
-#include "../shmem/executors.h"
-#include "../shmem/shared.h"
 #include "../sweeper/sweeper.h"
-#include "../task/task.h"
 #include "history.h"
 
 /* Limit of texts in a row, in bytes */

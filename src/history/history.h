@@ -10,14 +10,10 @@
 
 #include "postgres.h"
 
-#include "datatype/timestamp.h"
 #include "storage/block.h"
 #include "utils/snapshot.h"
 
-#include "../base/settings.h"
 #include "../base/wing.h"
-#include "../shmem/outcome.h"
-#include "../shmem/shared.h"
 #include "../task/task.h"
 
 /*---- record.c: delay_wheel.history ----*/

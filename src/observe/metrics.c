@@ -14,20 +14,15 @@
 
 #include "commands/extension.h"
 #include "executor/spi.h"
-#include "fmgr.h"
 #include "funcapi.h"
 #include "mb/pg_wchar.h"
 #include "utils/float.h"
 #include "utils/tuplestore.h"
 
-#include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/settings.h"
 #include "../base/signature.h"
-#include "../ring/ring.h"
-#include "../shmem/executors.h"
 #include "../shmem/groups.h"
-#include "../shmem/shared.h"
 #include "views.h"
 
 PG_FUNCTION_INFO_V1(dw_get_waiting);

@@ -21,9 +21,7 @@
 
 #include <ctype.h>
 
-#include "datatype/timestamp.h"
 #include "mb/pg_wchar.h"
-#include "pgtime.h"
 #include "port/pg_bitutils.h"
 #include "utils/datetime.h"
 

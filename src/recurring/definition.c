@@ -10,30 +10,17 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
-#include "access/htup.h"
 #include "access/stratnum.h"
 #include "access/table.h"
-#include "access/tableam.h"
 #include "access/xact.h"
-#include "miscadmin.h"
-#include "nodes/lockoptions.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
-#include "utils/relcache.h"
 #include "utils/timestamp.h"
 
-#include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/errors.h"
 #include "../base/inject.h"
-#include "../rows/catalog.h"
 #include "../rows/more.h"
-#include "../rows/task_rows.h"
-#include "../shmem/executors.h"
-#include "../shmem/outcome.h"
-#include "../shmem/shared.h"
-#include "../task/task.h"
 #include "recurring.h"
 
 /* Maximum length of a definition's last_error, in bytes. */

@@ -31,19 +31,12 @@
 #include "utils/timestamp.h"
 
 #include "../backend/backend.h"
-#include "../base/clock.h"
 #include "../base/errors.h"
 #include "../base/inject.h"
-#include "../ending/ending.h"
-#include "../rows/catalog.h"
 #include "../rows/more.h"
-#include "../rows/task_rows.h"
-#include "../shmem/shared.h"
 #include "../sweeper/sweeper.h"
 #include "../task/marks.h"
 #include "../task/options.h"
-#include "../task/task.h"
-#include "../task/touched.h"
 #include "recurring.h"
 
 /* Number of rows that one transaction reads. */

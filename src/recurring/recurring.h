@@ -10,16 +10,11 @@
 
 #include "postgres.h"
 
-#include "access/htup.h"
 #include "access/tableam.h"
-#include "datatype/timestamp.h"
 #include "nodes/lockoptions.h"
 #include "pgtime.h"
-#include "utils/relcache.h"
 
 #include "../base/wing.h"
-#include "../rows/task_rows.h"
-#include "../shmem/shared.h"
 #include "../task/task.h"
 
 /*---- cron.c: cron schedules ----*/

@@ -13,22 +13,14 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "miscadmin.h"
-#include "nodes/lockoptions.h"
 #include "storage/proc.h"
 #include "utils/acl.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
-#include "../base/clock.h"
 #include "../base/errors.h"
-#include "../rows/catalog.h"
 #include "../rows/more.h"
-#include "../rows/task_rows.h"
-#include "../shmem/executors.h"
-#include "../shmem/outcome.h"
-#include "../shmem/shared.h"
-#include "../task/task.h"
 #include "recurring.h"
 
 /* Maximum number of rows that the timer reads to find a row of another origin. */
