@@ -22,7 +22,10 @@ struct DwEnded;
 typedef struct DwWingJob
 {
 	int			job;
-	/* does a part of the job; returns when to call it again, PG_INT64_MIN if work is left */
+	/*
+	 * Does a slice of the job, in a separate transaction.  Returns when it must be called again:
+	 * PG_INT64_MIN if work is left, DW_NEVER if it need not be.
+	 */
 	TimestampTz (*work) (struct DwDatabase *db);
 } DwWingJob;
 
@@ -71,8 +74,6 @@ typedef struct DwWing
 	void		(*done) (const struct DwAction *action);
 	/* Called if settings have changed ("settings"), the timer starts, or the clock was set. */
 	void		(*jobs_in_doubt) (struct DwDatabase *db, bool settings);
-	/* Called by the sweeper each time it looks for work.  Returns when to call it again. */
-	TimestampTz (*sweep) (struct DwDatabase *db);
 	const DwWingJob *jobs;
 	int			njobs;
 } DwWing;

@@ -6,15 +6,13 @@
  * Run by sessions, and by executors whose tasks call it.  README.md describes unarmed tasks, and
  * the passes that arm them.
  *
- * The rows are read lane by lane: a lane has the tasks of one owner, queue and priority (here also
- * of one origin).  If another transaction is changing a row, delay_wheel.arm() waits for the
- * transaction's end, as UPDATE would.  The row may then have moved, so another pass follows.
+ * The rows are read lane by lane, here also by origin.  If another transaction is changing a row,
+ * delay_wheel.arm() waits for the transaction's end, as UPDATE would.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/htup.h"
 #include "access/table.h"
 #include "fmgr.h"
 #include "miscadmin.h"
@@ -25,7 +23,6 @@
 
 #include "../base/inject.h"
 #include "../base/wing.h"
-#include "../shmem/shared.h"
 #include "../task/task.h"
 
 PG_FUNCTION_INFO_V1(dw_arm);

@@ -18,7 +18,6 @@
 #include "storage/fd.h"
 
 #include "../base/settings.h"
-#include "../base/wing.h"
 #include "../shmem/shared.h"
 #include "copies.h"
 

@@ -17,18 +17,13 @@
 
 #include "access/htup_details.h"
 #include "access/table.h"
-#include "catalog/pg_type.h"
-#include "fmgr.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
-#include "utils/timestamp.h"
 
 #include "../base/errors.h"
 #include "../base/signature.h"
 #include "../ending/ending.h"
 #include "../history/history.h"
-#include "../shmem/executors.h"
-#include "../shmem/shared.h"
 #include "ends.h"
 
 PG_FUNCTION_INFO_V1(dw_status_of);
@@ -137,7 +132,6 @@ find_in_row(Relation rel, HeapTuple tuple, const DwTaskKey *key, Found *found)
 static bool
 find_in_failed(Relation rel, int64 id, Snapshot snapshot, Found *found)
 {
-	TupleDesc	desc = RelationGetDescr(rel);
 	ListCell   *lc;
 
 	/* the last row is the last failure */
@@ -147,11 +141,11 @@ find_in_failed(Relation rel, int64 id, Snapshot snapshot, Found *found)
 		bool		isnull;
 		Datum		attempts;
 
-		if (!dw_may_read(DatumGetObjectId(heap_getattr(tuple, Anum_failed_owner, desc, &isnull))))
+		if (!dw_may_read(DatumGetObjectId(dw_row_column(rel, tuple, Anum_failed_owner))))
 			continue;
 		set_end(found, DW_FAILED,
-				DatumGetTimestampTz(heap_getattr(tuple, Anum_failed_failed_at, desc, &isnull)));
-		attempts = heap_getattr(tuple, Anum_failed_attempts, desc, &isnull);
+				DatumGetTimestampTz(dw_row_column(rel, tuple, Anum_failed_failed_at)));
+		attempts = heap_getattr(tuple, Anum_failed_attempts, RelationGetDescr(rel), &isnull);
 		found->attempts = isnull ? -1 : DatumGetInt16(attempts);
 		found->sqlstate = dw_row_text(rel, tuple, Anum_failed_sqlstate);
 		found->message = dw_row_text(rel, tuple, Anum_failed_message);

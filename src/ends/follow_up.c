@@ -11,9 +11,7 @@
  */
 #include "postgres.h"
 
-#include "catalog/pg_type.h"
 #include "commands/async.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/json.h"
 

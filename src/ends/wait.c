@@ -7,10 +7,8 @@
  * called the waiter.  The part "Slots" is also run by all processes that end tasks: in commit
  * callbacks, which take only spinlocks, allocate nothing, and cannot fail.
  *
- * A waiter fills in its slot in shared memory before it looks for its task's row, and the process
- * that ends the task reads the slots after the end is visible.  So no outcome is lost.  Waiters do
- * not poll, except that they look for the row once a minute, since no process informs them when
- * logical replication has deleted it.  README.md has the protocol.
+ * README.md has the protocol.  Waiters do not poll, except that they look for the row once a
+ * minute, since no process informs them when logical replication has deleted it.
  *
  *-------------------------------------------------------------------------
  */
@@ -30,16 +28,12 @@
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
-#include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-#include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/errors.h"
 #include "../ending/ending.h"
 #include "../history/history.h"
-#include "../shmem/executors.h"
-#include "../shmem/shared.h"
 #include "ends.h"
 
 /* A waiter looks for the row at least once in this time. */
@@ -56,22 +50,6 @@ typedef struct Waiter
 								 * delay_wait() may return */
 	bool		look;			/* the waiter must look at the task's row */
 } Waiter;
-
-/* An event that concerns waiters. */
-typedef enum Event
-{
-	TASK_ENDED,					/* the end of a task is visible */
-	LOCKS_RELEASED,				/* the transaction that ended a task has released its locks */
-	ENDS_IN_DOUBT				/* any tasks may have ended */
-} Event;
-
-/* The state of a task, by its rows */
-typedef enum State
-{
-	PENDING,					/* pending or running */
-	GONE,						/* the task has ended in another way, or the user may not see it */
-	HAS_FAILED					/* the task is among the failed tasks */
-} State;
 
 /* One slot for each process; its index is dw_my_proc() - 1. */
 static Waiter *slots = NULL;
@@ -109,13 +87,16 @@ waits_for(const Waiter *slot, Oid database, int64 id)
 }
 
 /*
- * Writes an event into the slots that wait for this task (0: all tasks of the database), and wakes
- * their processes, except for TASK_ENDED: these waiters must wait until the locks are released.  A
- * waiter raises db->waiters before it reads the row, so this function sees each waiter that found
+ * Informs the waiters of a task (0: of any task of the database).
+ *
+ * outcome: the end of the task is visible; its waiters must wait until the locks are released.
+ * DW_NOT_ENDED: the locks are released, or, for id 0, any tasks may have ended: wakes the waiters.
+ *
+ * A waiter raises db->waiters before it reads the row, so this function sees each waiter that found
  * the task pending.
  */
 static void
-inform_waiters(DwDatabase *db, int64 id, Event event, DwOutcome outcome)
+inform_waiters(DwDatabase *db, int64 id, int outcome)
 {
 	pg_memory_barrier();
 	if (pg_atomic_read_u32(&db->waiters) == 0)
@@ -131,9 +112,9 @@ inform_waiters(DwDatabase *db, int64 id, Event event, DwOutcome outcome)
 		/* check again under the lock */
 		if (waits_for(slot, db->oid, id))
 		{
-			if (event == TASK_ENDED)
+			if (outcome != DW_NOT_ENDED)
 				slot->outcome = outcome;
-			else if (event == ENDS_IN_DOUBT)
+			else if (id == 0)
 				slot->look = wakes = true;
 			else if (slot->outcome != DW_NOT_ENDED)
 				slot->let_go = wakes = true;
@@ -144,23 +125,17 @@ inform_waiters(DwDatabase *db, int64 id, Event event, DwOutcome outcome)
 	}
 }
 
-/* These three are functions of the wing, see base/wing.h. */
-static void
-tell_end(DwDatabase *db, int64 id, int outcome)
-{
-	inform_waiters(db, id, TASK_ENDED, outcome);
-}
-
+/* These two are functions of the wing, see base/wing.h. */
 static void
 let_waiters_go(DwDatabase *db, int64 id)
 {
-	inform_waiters(db, id, LOCKS_RELEASED, DW_NOT_ENDED);
+	inform_waiters(db, id, DW_NOT_ENDED);
 }
 
 static void
 make_waiters_look(DwDatabase *db)
 {
-	inform_waiters(db, 0, ENDS_IN_DOUBT, DW_NOT_ENDED);
+	inform_waiters(db, 0, DW_NOT_ENDED);
 }
 
 /* Fills in the slot of this process; database InvalidOid: the process does not wait. */
@@ -199,18 +174,6 @@ read_slot(void)
 	return result;
 }
 
-/*
- * Returns true if delay_wait() may return an outcome: no process has written an outcome into the
- * slot, or a process has written it and then released its locks.
- */
-static bool
-may_go(void)
-{
-	Waiter		slot = read_slot();
-
-	return slot.outcome == DW_NOT_ENDED || slot.let_go;
-}
-
 /*---- Reading the rows ----*/
 
 /* Raises an error if this transaction itself prevents the task from running. */
@@ -234,9 +197,7 @@ stands_in_failed(Relation rel, int64 id, Snapshot snapshot)
 
 	foreach(lc, dw_failed_rows(rel, id, snapshot))
 	{
-		bool		isnull;
-		Datum		owner = heap_getattr((HeapTuple) lfirst(lc), Anum_failed_owner,
-										 RelationGetDescr(rel), &isnull);
+		Datum		owner = dw_row_column(rel, lfirst(lc), Anum_failed_owner);
 
 		if (has_privs_of_role(GetUserId(), DatumGetObjectId(owner)))
 			return true;
@@ -245,15 +206,17 @@ stands_in_failed(Relation rel, int64 id, Snapshot snapshot)
 }
 
 /*
- * Returns the state of a task, by a new snapshot.  A task that is cancelled by a mark, or
- * superseded by a newer task with its key, is pending only if it is already running.
+ * Returns the outcome of a task by its rows, with a new snapshot: DW_NOT_ENDED if it is pending or
+ * running, DW_FAILED if it is a failed task, DW_CANCELLED if it has ended in another way, or the
+ * user may not see it.  A task that is cancelled by a mark, or superseded by a newer task with its
+ * key, is pending only if it is already running.
  *
  * first: true in the first call of a delay_wait().  Then raises an error if the current user lacks
  * the owner's rights, or if this transaction prevents the task from running.
  *
  * Releases the table's lock at once, so that a waiter does not block other sessions.
  */
-static State
+static DwOutcome
 look_once(int64 id, bool first)
 {
 	Oid			owner;
@@ -262,7 +225,7 @@ look_once(int64 id, bool first)
 	Relation	failed;
 	Snapshot	snapshot;
 	HeapTuple	tuple;
-	State		state = PENDING;
+	DwOutcome	outcome = DW_NOT_ENDED;
 
 	/*
 	 * DROP EXTENSION wakes all waiters before the table is gone.  Wait here for the end of the
@@ -281,7 +244,7 @@ look_once(int64 id, bool first)
 			dw_require_task_owner(id, owner);
 	}
 	else if (tuple == NULL)
-		state = stands_in_failed(failed, id, snapshot) ? HAS_FAILED : GONE;
+		outcome = stands_in_failed(failed, id, snapshot) ? DW_FAILED : DW_CANCELLED;
 	else
 	{
 		DwTaskKey	key;
@@ -297,7 +260,7 @@ look_once(int64 id, bool first)
 			 */
 			if (dw_task_is_cancelled(rel, tuple) ||
 				(first && dw_task_is_superseded(rel, tuple)))
-				state = GONE;
+				outcome = DW_CANCELLED;
 			else if (first)
 				refuse_own(rel, tuple, &key);
 		}
@@ -306,36 +269,35 @@ look_once(int64 id, bool first)
 	UnregisterSnapshot(snapshot);
 	table_close(failed, AccessShareLock);
 	table_close(rel, AccessShareLock);
-	return state;
+	return outcome;
 }
 
 /*
- * Returns the state of a task, like look_once().  If a task with a mode has ended meanwhile, reads
- * the state again, since the task may have been put back, or may not have failed.
+ * Returns the outcome, like look_once().  If a task with a mode has ended meanwhile, reads the rows
+ * again, since the task may have been put back, or may not have failed.
  */
-static State
+static DwOutcome
 look_at_task(int64 id, bool first)
 {
 	for (;;)
 	{
 		uint32		ended = dw_autonomous_ended();
-		State		state = look_once(id, first);
+		DwOutcome	outcome = look_once(id, first);
 
-		if (state == PENDING || ended == dw_autonomous_ended())
-			return state;
+		if (outcome == DW_NOT_ENDED || ended == dw_autonomous_ended())
+			return outcome;
 	}
 }
 
 /*
  * Waits until the transactions that have deleted the row of a task have released their locks.  By
- * then, the outcome is in the slots, if a transaction reports it.  To be called when the row is
- * gone.
+ * then, the outcome is in the slots, if a transaction reports it, since it informs the waiters
+ * before it releases the lock on its transaction id.  To be called when the row is gone.
  *
- * A transaction informs the waiters before it releases the lock on its transaction id, so this
- * function waits for the lock.  A committed subtransaction no longer has a lock.  So
- * dw_committing_wait() waits for all transactions that are visible, but have not yet published all
- * changes (shmem/published.c).  While the caller's snapshot lives, vacuum cannot remove versions
- * of the row that existed when the waiting began.
+ * A committed subtransaction no longer has a lock.  So dw_committing_wait() waits for all
+ * transactions that are visible, but have not yet published all changes (shmem/published.c).
+ * While the caller's snapshot lives, vacuum cannot remove versions of the row that existed when the
+ * waiting began.
  */
 static void
 wait_for_deleter(int64 id)
@@ -395,19 +357,15 @@ static DwOutcome
 look_again(int64 id)
 {
 	DwOutcome	outcome;
-	State		state;
 
-	if (look_at_task(id, false) == PENDING)
+	if (look_at_task(id, false) == DW_NOT_ENDED)
 	{
 		refuse_deadlock(id);
 		return DW_NOT_ENDED;
 	}
 	wait_for_deleter(id);
 	outcome = read_slot().outcome;
-	if (outcome != DW_NOT_ENDED)
-		return outcome;
-	state = look_at_task(id, false);
-	return state == HAS_FAILED ? DW_FAILED : state == GONE ? DW_CANCELLED : DW_NOT_ENDED;
+	return outcome != DW_NOT_ENDED ? outcome : look_at_task(id, false);
 }
 
 /*
@@ -418,9 +376,9 @@ static const char *
 wait_for_task(int64 id, int64 deadline)
 {
 	int64		look_at = dw_uptime() + LOOK_US;
-	State		state = look_at_task(id, true);
+	DwOutcome	by_rows = look_at_task(id, true);
 
-	if (state != PENDING)
+	if (by_rows != DW_NOT_ENDED)
 	{
 		const char *ended;
 
@@ -430,7 +388,7 @@ wait_for_task(int64 id, int64 deadline)
 		 * checked without a row.
 		 */
 		wait_for_deleter(id);
-		ended = state == HAS_FAILED ? dw_outcome_names[DW_FAILED] : dw_history_newest_end(id);
+		ended = by_rows == DW_FAILED ? dw_outcome_names[DW_FAILED] : dw_history_newest_end(id);
 		return ended != NULL ? ended : "gone";
 	}
 
@@ -449,8 +407,13 @@ wait_for_task(int64 id, int64 deadline)
 			if (outcome == DW_NOT_ENDED && now < deadline)
 				continue;
 		}
-		if (outcome != DW_NOT_ENDED && (may_go() || now >= deadline))
-			return dw_outcome_names[outcome];
+		if (outcome != DW_NOT_ENDED)
+		{
+			/* either no process wrote the outcome into the slot, or it must release its locks */
+			slot = read_slot();
+			if (slot.outcome == DW_NOT_ENDED || slot.let_go || now >= deadline)
+				return dw_outcome_names[outcome];
+		}
 		if (now >= deadline)
 			return "timeout";
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
@@ -499,7 +462,7 @@ const DwWing dw_ends_wing = {
 	.request_memory = request_slots,
 	.memory_is_ready = init_slots,
 	.task_ended = dw_ends_follow,
-	.end_committed = tell_end,
+	.end_committed = inform_waiters,
 	.end_visible = let_waiters_go,
 	.ends_in_doubt = make_waiters_look,
 	.outcome_of = dw_outcome_if_ended

@@ -3,13 +3,9 @@
  * failed.c
  *	  The limits for age and number of failed tasks.
  *
- * Run by the sweeper.  README.md describes when it removes which rows of
- * delay_wheel_data.failed_task.  If there are too many, it removes the oldest rows of the owners
- * with most rows, until these owners have equal numbers.  So a role with many failures does not
- * displace failed tasks of other roles.
- *
- * Age and number can exceed their limits by a hundredth for a while, so that the sweeper removes
- * many rows at a time.
+ * Run by the sweeper.  README.md describes when it removes which rows.  A role with many failures
+ * does not displace failed tasks of other roles.  Age and number can exceed their limits by a
+ * hundredth for a while, so that the sweeper removes many rows at a time.
  *
  * A pass consists of slices, each in a transaction of its own.  Its counts take effect at its end:
  * a pass that is aborted has no effect except its deleted rows.
@@ -22,15 +18,12 @@
 #include "pgstat.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
-#include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-#include "../base/clock.h"
 #include "../base/inject.h"
 #include "../base/settings.h"
 #include "../base/worker.h"
 #include "../shmem/executors.h"
-#include "../shmem/shared.h"
 #include "../sweeper/sweeper.h"
 #include "failed.h"
 
@@ -41,15 +34,9 @@
 #define SLICE_STEP		16
 /* Microseconds before the next try if the table is locked, or after an error. */
 #define RETRY_US		(10 * USECS_PER_SEC)
-/*
- * Microseconds before locked rows are tried again, since a session with such a lock does not inform
- * the sweeper at its end.
- */
+/* The same for a locked row: the session does not inform the sweeper when it releases the lock. */
 #define LOCKED_ROW_US	(5 * USECS_PER_MINUTE)
-/*
- * The pause after a pass, as a multiple of the time of the pass, and its minimum and maximum in
- * microseconds.
- */
+/* The pause after a pass, as a multiple of the time of the pass, and its limits in microseconds. */
 #define PAUSE_FACTOR	100
 #define PAUSE_MIN		USECS_PER_SEC
 #define PAUSE_MAX		USECS_PER_MINUTE
@@ -107,9 +94,8 @@ forget_owners(void)
 static Owner *
 owner_of(Relation rel, HeapTuple tuple, HASHACTION action)
 {
-	bool		isnull;
 	bool		found;
-	Oid			role = DatumGetObjectId(heap_getattr(tuple, Anum_failed_owner, RelationGetDescr(rel), &isnull));
+	Oid			role = DatumGetObjectId(dw_row_column(rel, tuple, Anum_failed_owner));
 	Owner	   *owner = pass.owners ? hash_search(pass.owners, &role, action, &found) : NULL;
 
 	if (owner != NULL && !found)
@@ -346,10 +332,7 @@ trim_slice(DwDatabase *db, const DwCatalog *cat, void *state)
 	return true;
 }
 
-/*
- * Removes a slice of the failed tasks that are too old or too many, in a separate transaction.
- * Returns the probable time of the next call; DW_NEVER if no row must be removed.
- */
+/* The job: removes a slice of the failed tasks that are too old or too many.  See DwWingJob. */
 static TimestampTz
 trim_failed(DwDatabase *db)
 {

@@ -14,7 +14,6 @@
  */
 #include "postgres.h"
 
-#include "access/heapam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
@@ -22,7 +21,6 @@
 #include "fmgr.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
-#include "storage/bufmgr.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
@@ -32,10 +30,7 @@
 #include "utils/timestamp.h"
 
 #include "../base/errors.h"
-#include "../base/settings.h"
 #include "../ending/ending.h"
-#include "../shmem/executors.h"
-#include "../shmem/shared.h"
 
 PG_FUNCTION_INFO_V1(dw_retry);
 PG_FUNCTION_INFO_V1(dw_retry_all);
@@ -64,12 +59,12 @@ typedef struct Retrying
 	Relation	task;			/* delay_wheel_data.task */
 } Retrying;
 
-/* A row of delay_wheel_data.failed_task, copied */
+/* A row of delay_wheel_data.failed_task */
 typedef struct FailedRow
 {
 	HeapTuple	tuple;
-	Datum	   *values;
-	bool	   *nulls;
+	Datum		values[Natts_task]; /* columns of the task that is put back */
+	bool		nulls[Natts_task];
 	int64		id;
 	Oid			owner;
 	int16		queue;
@@ -118,7 +113,7 @@ judge(const Retrying *retrying, const FailedRow *row)
 		return NO_OWNER;
 	if (!dw_queue_keep(row->queue))
 		return NO_QUEUE;
-	if (dw_queue_is_external(dw_my_database(), row->queue) != row->nulls[Anum_failed_sql - 1])
+	if (dw_queue_is_external(dw_my_database(), row->queue) != row->nulls[Anum_task_sql - 1])
 		return WRONG_KIND;
 	return dw_task_find(retrying->task, row->id, NULL) != NULL ? IS_PENDING : DEALT_WITH;
 }
@@ -129,41 +124,16 @@ judge(const Retrying *retrying, const FailedRow *row)
 static void
 read_failed_row(Relation rel, HeapTuple tuple, FailedRow *row)
 {
+	Datum	   *values;
+	bool	   *nulls;
+
 	row->tuple = tuple;
-	dw_deform(rel, tuple, &row->values, &row->nulls);
-	row->id = DatumGetInt64(row->values[Anum_failed_id - 1]);
-	row->owner = DatumGetObjectId(row->values[Anum_failed_owner - 1]);
-	row->queue = DatumGetInt16(row->values[Anum_failed_queue - 1]);
-	row->priority = DatumGetInt16(row->values[Anum_failed_priority - 1]);
-}
-
-/*
- * Inserts the row of a task that is put back.  The task starts again: it is due at once, without
- * attempts and crashes.
- */
-static void
-insert_task(Retrying *retrying, const FailedRow *row, DwLaneRef lane)
-{
-	Datum		values[Natts_task];
-	bool		nulls[Natts_task];
-	DwHint		hint;
-
-	if (dw_max_pending >= 0)
-		dw_require_room(row->owner);
-
-	hint.id = row->id;
-	hint.due = GetCurrentTransactionStartTimestamp();
-	hint.lane = lane;
-
-	dw_task_from_failed(row->values, row->nulls, values, nulls);
-	values[Anum_task_due - 1] = TimestampTzGetDatum(hint.due);
-	values[Anum_task_origin - 1] = Int64GetDatum(dw_origin_stamp());
-	dw_writes_for(row->owner);
-	dw_marks_spare(values, nulls);
-	/* if the server was stopped just when the task failed, its crashes may still be counted */
-	dw_crashes_end(MyDatabaseId, row->id, 0);
-	hint.tid = dw_task_insert(retrying->task, values, nulls);
-	dw_touch_row(&hint, DW_TOUCH_WRITTEN);
+	dw_deform(rel, tuple, &values, &nulls);
+	dw_task_from_failed(values, nulls, row->values, row->nulls);
+	row->id = DatumGetInt64(row->values[Anum_task_id - 1]);
+	row->owner = DatumGetObjectId(row->values[Anum_task_owner - 1]);
+	row->queue = DatumGetInt16(row->values[Anum_task_queue - 1]);
+	row->priority = DatumGetInt16(row->values[Anum_task_priority - 1]);
 }
 
 /*
@@ -178,62 +148,53 @@ delete_failed_rows(const Retrying *retrying, const FailedRow *row, List *rows)
 	foreach(lc, rows)
 	{
 		HeapTuple	tuple = lfirst(lc);
-		FailedRow	older;
+		Oid			owner = DatumGetObjectId(dw_row_column(retrying->failed, tuple, Anum_failed_owner));
 
-		read_failed_row(retrying->failed, tuple, &older);
-		if (older.owner == row->owner)
+		if (owner == row->owner)
 			(void) dw_heap_delete(retrying->failed, &tuple->t_self, true);
 	}
 	CommandCounterIncrement();
 }
 
 /*
- * Puts a task back, and deletes its failed rows.  Returns KEY_IS_PENDING if another task has its
- * key, or, unless wait is true, if another transaction is changing the key.  A task with a key is
- * inserted under the lock of the key.  Under this lock the process must not wait, so it finds the
- * lane first.
+ * Puts a task back, and deletes its failed rows.  The task starts again: it is due at once, without
+ * attempts and crashes.
+ *
+ * Returns KEY_IS_PENDING if another task has its key, or, unless wait is true, if another
+ * transaction is changing the key.  A task with a key is inserted under the lock of the key.  Under
+ * this lock the process must not wait, so it finds the lane first.
  */
 static Outcome
-put_rows_back(Retrying *retrying, const FailedRow *row, List *rows, bool wait)
+put_rows_back(Retrying *retrying, FailedRow *row, List *rows, bool wait)
 {
-	DwLaneRef	lane = dw_require_lane(row->owner, row->queue, row->priority);
-	bool		has_key = !row->nulls[Anum_failed_key - 1];
+	DwHint		hint = {
+		.id = row->id,
+		.due = GetCurrentTransactionStartTimestamp(),
+		.lane = dw_require_lane(row->owner, row->queue, row->priority)
+	};
+	bool		has_key = !row->nulls[Anum_task_key - 1];
 
 	if (has_key)
 	{
-		DwKey		key = {
-			.owner = row->owner,
-			.queue = row->queue,
-			.key = DatumGetTextPP(row->values[Anum_failed_key - 1])
-		};
+		DwKey		key = dw_key_of_values(row->values);
 
 		if (!dw_key_enter_again(retrying->task, &key, row->id, wait))
 			return KEY_IS_PENDING;
 	}
-	insert_task(retrying, row, lane);
+	if (dw_max_pending >= 0)
+		dw_require_room(row->owner);
+	row->values[Anum_task_due - 1] = TimestampTzGetDatum(hint.due);
+	row->values[Anum_task_origin - 1] = Int64GetDatum(dw_origin_stamp());
+	dw_writes_for(row->owner);
+	dw_marks_spare(row->values, row->nulls);
+	/* if the server was stopped just when the task failed, its crashes may still be counted */
+	dw_crashes_end(MyDatabaseId, row->id, 0);
+	hint.tid = dw_task_insert(retrying->task, row->values, row->nulls);
+	dw_touch_row(&hint, DW_TOUCH_WRITTEN);
 	if (has_key)
 		dw_key_leave();
 	delete_failed_rows(retrying, row, rows);
 	return DEALT_WITH;
-}
-
-/*
- * Locks a failed row.  If another transaction changes the row, waits for the end of that
- * transaction, or returns TM_WouldBlock if wait is false.
- */
-static TM_Result
-lock_row(const Retrying *retrying, const FailedRow *row, bool wait)
-{
-	HeapTupleData tuple = {.t_self = row->tuple->t_self};
-	TM_FailureData failure;
-	Buffer		buffer;
-	TM_Result	result;
-
-	result = heap_lock_tuple(retrying->failed, &tuple, GetCurrentCommandId(true),
-							 LockTupleExclusive, wait ? LockWaitBlock : LockWaitSkip,
-							 false, &buffer, &failure);
-	ReleaseBuffer(buffer);
-	return result;
 }
 
 /*
@@ -275,7 +236,8 @@ deal_with(Retrying *retrying, int64 id, ItemPointer tid, FailedRow *row)
 		 */
 		if (dw_executor_runs_autonomous(id, &owner))
 			return IS_RUNNING;
-		result = lock_row(retrying, row, tid == NULL);
+		result = dw_row_lock(retrying->failed, row->tuple->t_self, LockTupleExclusive,
+							 tid == NULL ? LockWaitBlock : LockWaitSkip);
 		if (result == TM_WouldBlock)
 			return IS_LOCKED;
 		/* plain SQL in the command that calls this function has deleted the row */
@@ -308,13 +270,13 @@ refuse(Outcome why, const FailedRow *row)
 				 errmsg("the queue of task %lld does not exist any more", (long long) row->id),
 				 errhint("Schedule the task anew, in another queue.")));
 	if (why == WRONG_KIND)
-		dw_queue_require_kind(dw_queue_name_of(row->queue), !row->nulls[Anum_failed_sql - 1],
-							  row->nulls[Anum_failed_sql - 1]);
+		dw_queue_require_kind(dw_queue_name_of(row->queue), !row->nulls[Anum_task_sql - 1],
+							  row->nulls[Anum_task_sql - 1]);
 	if (why == KEY_IS_PENDING)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNIQUE_VIOLATION),
 				 errmsg("another task of key \"%s\" is pending or running",
-						TextDatumGetCString(row->values[Anum_failed_key - 1])),
+						TextDatumGetCString(row->values[Anum_task_key - 1])),
 				 errhint("Wait until the other task has run, or cancel it.")));
 	if (why == IS_RUNNING)
 		ereport(ERROR,
@@ -323,17 +285,6 @@ refuse(Outcome why, const FailedRow *row)
 	ereport(ERROR,
 			(errcode(ERRCODE_UNIQUE_VIOLATION),
 			 errmsg("task %lld is pending", (long long) row->id)));
-}
-
-/* Records that a failed task was put back, or discarded. */
-static void
-audit_one(const FailedRow *row, bool discards)
-{
-	Datum		values[Natts_task];
-	bool		nulls[Natts_task];
-
-	dw_task_from_failed(row->values, row->nulls, values, nulls);
-	dw_audit_task(discards ? "discard" : "retry", values, nulls, 0, NULL);
 }
 
 /* Does the work of delay_retry() and delay_discard(). */
@@ -351,7 +302,7 @@ deal_with_one(FunctionCallInfo fcinfo, const char *function, bool discards)
 	if (outcome != DEALT_WITH && outcome != NOT_THERE)
 		refuse(outcome, &row);
 	if (outcome == DEALT_WITH && dw_audits(DW_AUDIT_CONTROL))
-		audit_one(&row, discards);
+		dw_audit_task(discards ? "discard" : "retry", row.values, row.nulls, 0, NULL);
 	end_retrying(&retrying);
 	PG_RETURN_TEXT_P(cstring_to_text(outcome == NOT_THERE ? "gone" : discards ? "discarded" : "retried"));
 }
@@ -374,13 +325,6 @@ dw_discard(PG_FUNCTION_ARGS)
 
 /*---- Many tasks at once ----*/
 
-/* Returns a text argument, NULL if it is null. */
-static text *
-text_argument(FunctionCallInfo fcinfo, int n)
-{
-	return PG_ARGISNULL(n) ? NULL : PG_GETARG_TEXT_PP(n);
-}
-
 /* Reads the criteria from the first five arguments. */
 static void
 read_filter(FunctionCallInfo fcinfo, Filter *filter)
@@ -388,8 +332,8 @@ read_filter(FunctionCallInfo fcinfo, Filter *filter)
 	filter->queue = -1;
 	if (!PG_ARGISNULL(0))
 		filter->queue = dw_queue_named(text_to_cstring(PG_GETARG_TEXT_PP(0)));
-	filter->tag = text_argument(fcinfo, 1);
-	filter->sqlstate = text_argument(fcinfo, 2);
+	filter->tag = PG_ARGISNULL(1) ? NULL : PG_GETARG_TEXT_PP(1);
+	filter->sqlstate = PG_ARGISNULL(2) ? NULL : PG_GETARG_TEXT_PP(2);
 	if (filter->sqlstate != NULL)
 	{
 		char	   *sqlstate = text_to_cstring(filter->sqlstate);
@@ -427,10 +371,8 @@ same_text(Relation rel, HeapTuple tuple, AttrNumber column, const text *wanted)
 static bool
 matches_filter(Relation rel, HeapTuple tuple, const Filter *filter)
 {
-	TupleDesc	desc = RelationGetDescr(rel);
-	bool		isnull;
-	Oid			owner = DatumGetObjectId(heap_getattr(tuple, Anum_failed_owner, desc, &isnull));
-	int			queue = DatumGetInt16(heap_getattr(tuple, Anum_failed_queue, desc, &isnull));
+	Oid			owner = DatumGetObjectId(dw_row_column(rel, tuple, Anum_failed_owner));
+	int			queue = DatumGetInt16(dw_row_column(rel, tuple, Anum_failed_queue));
 
 	/* check rights first, since the time of comparisons would reveal rows of other roles */
 	return has_privs_of_role(GetUserId(), owner) &&

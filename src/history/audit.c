@@ -20,11 +20,7 @@
 #include "utils/fmgrprotos.h"
 #include "utils/guc.h"
 
-#include "../base/clock.h"
 #include "../base/compat.h"
-#include "../base/settings.h"
-#include "../shmem/executors.h"
-#include "../shmem/shared.h"
 #include "../sweeper/sweeper.h"
 #include "history.h"
 

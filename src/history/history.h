@@ -10,13 +10,10 @@
 
 #include "postgres.h"
 
-#include "datatype/timestamp.h"
 #include "storage/block.h"
 #include "utils/snapshot.h"
 
-#include "../base/settings.h"
 #include "../base/wing.h"
-#include "../shmem/shared.h"
 #include "../task/task.h"
 
 /*---- record.c: delay_wheel.history ----*/
@@ -41,7 +38,7 @@ typedef struct DwHistoryEnd
 extern int	dw_history_max_result(int16 queue);
 extern bool dw_history_wants(int16 queue, int outcome);
 extern void dw_history_record(const DwEnded *ended);
-extern bool dw_history_lock_if_free(void);
+extern bool dw_history_may_record(Relation rel, HeapTuple row);
 extern void dw_history_collect(void);
 extern void dw_history_write_collected(void);
 extern void dw_history_forget(void);

@@ -24,20 +24,16 @@
 #include "access/table.h"
 #include "commands/tablecmds.h"
 #include "pgstat.h"
-#include "storage/block.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "storage/predicate.h"
 #include "utils/fmgrprotos.h"
 #include "utils/rel.h"
-#include "utils/relcache.h"
 #include "utils/snapmgr.h"
 
-#include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/inject.h"
 #include "../base/worker.h"
-#include "../shmem/shared.h"
 #include "../sweeper/sweeper.h"
 #include "history.h"
 
@@ -66,7 +62,6 @@ typedef struct Tables
 /* The result of a step. */
 typedef struct Step
 {
-	bool		looked;			/* false: the extension does not exist */
 	bool		done;			/* a step was done; the next step may be due */
 	TimestampTz next;			/* if no step was done: when the next step is due */
 } Step;
@@ -227,12 +222,10 @@ look_at_tables(DwDatabase *db, const DwCatalog *cat, Step *step)
 static bool
 do_step(DwDatabase *db, const DwCatalog *cat, void *state)
 {
-	Step	   *step = state;
 	bool		unlocked;
 
-	step->looked = true;
 	PushActiveSnapshot(GetTransactionSnapshot());
-	unlocked = look_at_tables(db, cat, step);
+	unlocked = look_at_tables(db, cat, state);
 	PopActiveSnapshot();
 	DW_INJECT("history-before-commit");
 	return unlocked;
@@ -255,10 +248,7 @@ put_turn_off(DwDatabase *db)
 	return again;
 }
 
-/*
- * If a step is due, empties a table or turns to the next table, in a separate transaction.  Returns
- * the probable time of the next call; DW_NEVER if nothing must be removed.
- */
+/* The job: if a step is due, empties a table or turns to the next table.  See DwWingJob. */
 static TimestampTz
 turn_history(DwDatabase *db)
 {
@@ -267,23 +257,12 @@ turn_history(DwDatabase *db)
 	if (!dw_slice_do(db, do_step, &step))
 		return put_turn_off(db);
 	DW_INJECT("history-after-commit");
-	if (step.looked)
-		dw_history_unlocked(&db->sweeper_news);
+	dw_history_unlocked(&db->sweeper_news);
 	pgstat_report_stat(true);
 	return step.done ? PG_INT64_MIN : step.next;
 }
 
 /*---- The wing ----*/
-
-/* Returns true if the sweeper can record the end of a cancelled task without waiting for a lock. */
-static bool
-may_record(Relation rel, HeapTuple row)
-{
-	DwTaskKey	key;
-
-	dw_task_key(rel, row, &key);
-	return !dw_history_wants(key.queue, DW_CANCELLED) || dw_history_lock_if_free();
-}
 
 /*
  * Asks the sweeper to check the tables of the history and of the audit if they may have rows.  Also
@@ -315,7 +294,7 @@ const DwWing dw_history_wing = {
 	.batch_begins = dw_history_collect,
 	.batch_ends = dw_history_write_collected,
 	.batch_undone = dw_history_forget,
-	.may_remove = may_record,
+	.may_remove = dw_history_may_record,
 	.done = dw_audit_record,
 	.jobs_in_doubt = doubt_history,
 	.jobs = jobs,

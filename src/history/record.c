@@ -20,13 +20,11 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/pg_am.h"
-#include "commands/trigger.h"
 #include "common/pg_prng.h"
 #include "executor/spi.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "replication/logicalworker.h"
-#include "storage/block.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "storage/proc.h"
@@ -36,15 +34,10 @@
 #include "utils/jsonb.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
-#include "utils/relcache.h"
 #include "utils/snapmgr.h"
 
-#include "../base/clock.h"
 #include "../base/compat.h"
-#include "../base/settings.h"
 #include "../base/signature.h"
-#include "../shmem/shared.h"
-#include "../statement/statement.h"
 #include "history.h"
 
 PG_FUNCTION_INFO_V1(dw_history_guard);
@@ -337,14 +330,18 @@ open_for_writing(DwDatabase *db)
 }
 
 /*
- * For the sweeper, which does not wait for locks.  Locks the current table for writing.  Returns
- * false if the lock is not free.
+ * Returns true if the sweeper can record the end of a cancelled task without waiting for a lock.
+ * If the end is recorded, locks the current table for writing.
  */
 bool
-dw_history_lock_if_free(void)
+dw_history_may_record(Relation rel, HeapTuple row)
 {
-	return ConditionalLockRelationOid(dw_catalog()->history[current_table(dw_my_database())],
-									  RowExclusiveLock);
+	DwTaskKey	key;
+
+	dw_task_key(rel, row, &key);
+	return !dw_history_wants(key.queue, DW_CANCELLED) ||
+		ConditionalLockRelationOid(dw_catalog()->history[current_table(dw_my_database())],
+								   RowExclusiveLock);
 }
 
 /*
@@ -448,25 +445,6 @@ dw_history_write_collected(void)
 /*---- Reading ----*/
 
 /*
- * Returns the outcome in a row of the history; DW_NOT_ENDED if the row belongs to another task, or
- * the current user may not read it.
- */
-static DwOutcome
-outcome_in(Relation rel, HeapTuple tuple, int64 id)
-{
-	char	   *outcome;
-
-	if (DatumGetInt64(dw_row_column(rel, tuple, Anum_history_task)) != id ||
-		!dw_may_read(DatumGetObjectId(dw_row_column(rel, tuple, Anum_history_owner))))
-		return DW_NOT_ENDED;
-	outcome = dw_row_text(rel, tuple, Anum_history_outcome);
-	for (int end = DW_DONE; end <= DW_CANCELLED; end++)
-		if (strcmp(outcome, dw_outcome_names[end]) == 0)
-			return end;
-	return DW_NOT_ENDED;
-}
-
-/*
  * Adds a row of the history to *end, if it belongs to the task and the current user may read it.
  *
  * A row about a failed attempt, or a failure, adds only the latest error, not the end of the task.
@@ -476,11 +454,19 @@ outcome_in(Relation rel, HeapTuple tuple, int64 id)
 static void
 add_row(Relation rel, HeapTuple tuple, int64 id, DwHistoryEnd *end)
 {
-	DwOutcome	outcome = outcome_in(rel, tuple, id);
-	bool		is_end = outcome != DW_RETRIED && outcome != DW_FAILED;
+	DwOutcome	outcome = DW_DONE;
+	bool		is_end;
+	char	   *name;
 	TimestampTz ended;
 
-	if (outcome == DW_NOT_ENDED || (!is_end && end->outcome != DW_NOT_ENDED))
+	if (DatumGetInt64(dw_row_column(rel, tuple, Anum_history_task)) != id ||
+		!dw_may_read(DatumGetObjectId(dw_row_column(rel, tuple, Anum_history_owner))))
+		return;
+	name = dw_row_text(rel, tuple, Anum_history_outcome);
+	while (outcome <= DW_CANCELLED && strcmp(name, dw_outcome_names[outcome]) != 0)
+		outcome++;
+	is_end = outcome != DW_RETRIED && outcome != DW_FAILED;
+	if (outcome > DW_CANCELLED || (!is_end && end->outcome != DW_NOT_ENDED))
 		return;
 	ended = DatumGetTimestampTz(dw_row_column(rel, tuple, Anum_history_ended));
 	if (is_end == (end->outcome != DW_NOT_ENDED) && ended < end->ended)

@@ -3,10 +3,8 @@
  * cancellations.c
  *	  The view "cancellations".
  *
- * Run by sessions.
- *
- * The view shows marks, which are rows that cancel many tasks at once (task/marks.c).  The sweeper
- * removes a mark after its tasks.
+ * Run by sessions.  The view shows marks, which are rows that cancel many tasks at once
+ * (task/marks.c).  The sweeper removes a mark after its tasks.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,18 +13,12 @@
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
-#include "catalog/pg_type.h"
-#include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
-#include "utils/array.h"
-#include "utils/rel.h"
 #include "utils/snapmgr.h"
 
 #include "../base/compat.h"
 #include "../base/signature.h"
-#include "../shmem/executors.h"
-#include "../shmem/shared.h"
 #include "../task/task.h"
 #include "views.h"
 
@@ -82,7 +74,6 @@ running_tasks(int *n)
 	return tasks;
 }
 
-/* Returns the state of this database's sweeper. */
 static SweepState
 sweep_state(void)
 {

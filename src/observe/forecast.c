@@ -3,10 +3,7 @@
  * forecast.c
  *	  Number of tasks that will be due in each period, and the next tasks.
  *
- * A hundred million tasks may be pending, so not all tasks are counted.  A period with more than
- * PERIOD_ROWS entries in the index of lanes is estimated from a sample: some evenly spread pages of
- * the table.  If the sample is the whole table, the number is exact, too.
- *
+ * README.md describes the estimate.  If the sample is the whole table, the number is exact, too.
  * The ring cannot be used: only the timer may read its entries, which are hints and include
  * cancelled tasks.  A standby has no ring.  PostgreSQL's statistics cannot be used, since they
  * include the rows of all roles, and are as old as the last ANALYZE.
@@ -22,19 +19,13 @@
 
 #include "access/table.h"
 #include "access/tableam.h"
-#include "catalog/pg_type.h"
-#include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
-#include "utils/array.h"
 #include "utils/snapmgr.h"
-#include "utils/timestamp.h"
 
-#include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/signature.h"
-#include "../shmem/shared.h"
 #include "../task/task.h"
 #include "views.h"
 
@@ -278,15 +269,13 @@ static TimestampTz *
 read_bounds(ArrayType *array, int *n)
 {
 	Datum	   *values;
-	bool	   *nulls;
 	TimestampTz *bounds;
 
 	if (ARR_NDIM(array) > 1)
 		ereport(ERROR,
 				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
 				 errmsg("bounds must be a one-dimensional array")));
-	deconstruct_array(array, TIMESTAMPTZOID, sizeof(TimestampTz), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE,
-					  &values, &nulls, n);
+	values = dw_elements_not_null(array, "bounds", n);
 	if (*n > MAX_BOUNDS)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
@@ -294,10 +283,6 @@ read_bounds(ArrayType *array, int *n)
 	bounds = palloc(sizeof(TimestampTz) * Max(*n, 1));
 	for (int i = 0; i < *n; i++)
 	{
-		if (nulls[i])
-			ereport(ERROR,
-					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-					 errmsg("bounds must not be null")));
 		bounds[i] = DatumGetTimestampTz(values[i]);
 		if (i > 0 && bounds[i] <= bounds[i - 1])
 			ereport(ERROR,

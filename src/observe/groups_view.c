@@ -10,16 +10,12 @@
 #include "postgres.h"
 
 #include "access/table.h"
-#include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/lwlock.h"
 #include "utils/snapmgr.h"
 
-#include "../base/clock.h"
 #include "../base/signature.h"
-#include "../ring/ring.h"
 #include "../shmem/groups.h"
-#include "../shmem/shared.h"
 #include "../task/task.h"
 #include "views.h"
 

@@ -4,10 +4,9 @@
  *	  The views "waiting", "lateness" and "silent": due tasks that wait, lateness of tasks, and
  *	  processes that do not answer.
  *
- * Run by sessions.
- *
- * The views are for monitoring programs that read them every few seconds.  They only read shared
- * memory, and have few rows for each database, for any number of tasks, owners and queues.
+ * Run by sessions.  The views are for monitoring programs that read them every few seconds.  They
+ * only read shared memory, and have few rows for each database, for any number of tasks, owners and
+ * queues.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,20 +14,15 @@
 
 #include "commands/extension.h"
 #include "executor/spi.h"
-#include "fmgr.h"
 #include "funcapi.h"
 #include "mb/pg_wchar.h"
 #include "utils/float.h"
 #include "utils/tuplestore.h"
 
-#include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/settings.h"
 #include "../base/signature.h"
-#include "../ring/ring.h"
-#include "../shmem/executors.h"
 #include "../shmem/groups.h"
-#include "../shmem/shared.h"
 #include "views.h"
 
 PG_FUNCTION_INFO_V1(dw_get_waiting);
@@ -197,8 +191,6 @@ dw_get_silent(PG_FUNCTION_ARGS)
 
 /*---- The figures of all nodes of Citus, for the view delay_wheel.nodes ----*/
 
-/* Run by sessions, which query each node over a connection of Citus, as the session's user. */
-
 PG_FUNCTION_INFO_V1(dw_get_nodes);
 
 /* Asks a node for its figures, which the node returns as json for the view. */
@@ -211,8 +203,9 @@ PG_FUNCTION_INFO_V1(dw_get_nodes);
 	" (SELECT pg_catalog.count(*) FROM delay_wheel.failed) f) n"
 
 /*
- * SQL function delay_wheel_internal.get_nodes(): returns a row for each node, with its address, and
- * its figures as json or its error.  Without Citus returns one row without an address.
+ * SQL function delay_wheel_internal.get_nodes(): returns a row for each node, with its address,
+ * and its figures as json or its error.  Queries each node as the session's user.  Without Citus
+ * returns one row without an address.
  */
 Datum
 dw_get_nodes(PG_FUNCTION_ARGS)
@@ -238,17 +231,13 @@ dw_get_nodes(PG_FUNCTION_ARGS)
 
 /*---- A JSON document made readable for its client ----*/
 
-/*
- * Run by sessions, and by executors whose tasks call it, even if the library is not in
- * shared_preload_libraries.  README.md explains why the page's document may have invalid bytes.  A
- * function that shortens a text may also cut a character in two.
- */
-
 PG_FUNCTION_INFO_V1(dw_readable);
 
 /*
  * SQL function: replaces each byte that is not valid in the client's encoding by a question mark.
- * The structure of the document is ASCII, so it does not change.
+ * The structure of the document is ASCII, so it does not change.  README.md explains why the
+ * document may have such bytes; a function that shortens a text may also cut a character in two.
+ * Works even if the library is not in shared_preload_libraries.
  */
 Datum
 dw_readable(PG_FUNCTION_ARGS)

@@ -14,28 +14,18 @@
 #include "access/table.h"
 #include "access/xlog.h"
 #include "catalog/pg_authid.h"
-#include "catalog/pg_type.h"
-#include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "nodes/supportnodes.h"
 #include "storage/lmgr.h"
 #include "utils/acl.h"
-#include "utils/array.h"
-#include "utils/relcache.h"
 #include "utils/snapmgr.h"
-#include "utils/timestamp.h"
 
-#include "../base/clock.h"
 #include "../base/compat.h"
-#include "../base/settings.h"
 #include "../base/signature.h"
 #include "../base/wing.h"
-#include "../ring/ring.h"
-#include "../shmem/executors.h"
+#include "../rows/rows.h"
 #include "../shmem/groups.h"
-#include "../shmem/queue_limits.h"
-#include "../shmem/shared.h"
 #include "../task/task.h"
 #include "views.h"
 
@@ -67,41 +57,35 @@ dw_may_watch(Oid owner)
 }
 
 /*
- * Returns an array of the roles whose rights the current user has.  The array lives as long as the
- * expression that calls the function.
+ * SQL function for row level security: returns an array of the roles whose rows the current user
+ * may read.  A scan of all rows calls the function for each row, so the result lives as long as
+ * the expression that calls the function.  A cursor has the rights of its first reader.
  */
-static ArrayType *
-my_roles(FunctionCallInfo fcinfo)
+Datum
+dw_readable_owners(PG_FUNCTION_ARGS)
 {
-	Relation	rel = table_open(AuthIdRelationId, AccessShareLock);
-	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
-	ArrayBuildState *state = initArrayResult(REGROLEOID, fcinfo->flinfo->fn_mcxt, false);
+	MemoryContext context = fcinfo->flinfo->fn_mcxt;
+	ArrayBuildState *state;
+	Relation	rel;
+	SysScanDesc scan;
 	HeapTuple	tuple;
 
+	if (fcinfo->flinfo->fn_extra != NULL)
+		PG_RETURN_ARRAYTYPE_P(fcinfo->flinfo->fn_extra);
+	state = initArrayResult(REGROLEOID, context, false);
+	rel = table_open(AuthIdRelationId, AccessShareLock);
+	scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
 	while ((tuple = systable_getnext(scan)) != NULL)
 	{
 		Oid			role = ((Form_pg_authid) GETSTRUCT(tuple))->oid;
 
 		CHECK_FOR_INTERRUPTS();
 		if (has_privs_of_role(GetUserId(), role))
-			state = accumArrayResult(state, ObjectIdGetDatum(role), false, REGROLEOID, fcinfo->flinfo->fn_mcxt);
+			state = accumArrayResult(state, ObjectIdGetDatum(role), false, REGROLEOID, context);
 	}
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
-	return DatumGetArrayTypeP(makeArrayResult(state, fcinfo->flinfo->fn_mcxt));
-}
-
-/*
- * SQL function for row level security: returns the roles whose rows the current user may read.
- *
- * A scan of all rows calls the function for each row, so the result is cached.  A cursor has the
- * rights of its first reader.
- */
-Datum
-dw_readable_owners(PG_FUNCTION_ARGS)
-{
-	if (fcinfo->flinfo->fn_extra == NULL)
-		fcinfo->flinfo->fn_extra = my_roles(fcinfo);
+	fcinfo->flinfo->fn_extra = DatumGetArrayTypeP(makeArrayResult(state, context));
 	PG_RETURN_ARRAYTYPE_P(fcinfo->flinfo->fn_extra);
 }
 
@@ -189,33 +173,28 @@ dw_cycle_num(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(dw_ring_cycle(&shape, PG_GETARG_TIMESTAMPTZ(0)));
 }
 
-/* Returns true if the current user may see the task in the view "tasks". */
-static bool
-may_see_task(int64 id)
-{
-	Relation	rel = table_open(dw_catalog()->task, AccessShareLock);
-	HeapTuple	tuple = dw_task_find(rel, id, GetActiveSnapshot());
-	bool		result = false;
-
-	if (tuple != NULL)
-		result = dw_may_read(DatumGetObjectId(dw_row_column(rel, tuple, Anum_task_owner)));
-	table_close(rel, AccessShareLock);
-	return result;
-}
-
 /*
  * SQL function: returns how often the process that was running the task has crashed; 0 if the
- * current user may not see the task.
+ * current user may not see the task in the view "tasks".
  */
 Datum
 dw_crashes(PG_FUNCTION_ARGS)
 {
 	int			count = 0;
+	Relation	rel;
+	HeapTuple	tuple;
 
 	/* the view "tasks" can be read even if the server has not preloaded the library */
 	if (dw_shared != NULL)
 		count = dw_crashes_of(MyDatabaseId, PG_GETARG_INT64(0));
-	PG_RETURN_INT16(count > 0 && may_see_task(PG_GETARG_INT64(0)) ? count : 0);
+	if (count == 0)
+		PG_RETURN_INT16(0);
+	rel = table_open(dw_catalog()->task, AccessShareLock);
+	tuple = dw_task_find(rel, PG_GETARG_INT64(0), GetActiveSnapshot());
+	if (tuple == NULL || !dw_may_read(DatumGetObjectId(dw_row_column(rel, tuple, Anum_task_owner))))
+		count = 0;
+	table_close(rel, AccessShareLock);
+	PG_RETURN_INT16(count);
 }
 
 /* The view "running": the executors of this database, and their tasks. */
@@ -431,11 +410,9 @@ put_lane(FunctionCallInfo fcinfo, DwDatabase *db, int32 number)
 }
 
 /*
- * Returns the next lane of the database after a number; DW_NO_LANE if there is none.
- *
- * Takes no lock: timer and executors, which need the lock in exclusive mode, would have to wait for
- * sessions that read thousands of lanes in shared mode.  A lane that is entered or released at this
- * moment may be missed, or seen in its old state.
+ * Returns the next lane of the database after a number; DW_NO_LANE if there is none.  Takes no
+ * lock, see README.md: a lane that is entered or released at this moment may be missed, or seen in
+ * its old state.
  */
 int32
 dw_lane_after(const DwDatabase *db, int32 place)
@@ -575,8 +552,7 @@ sum_queues(DwDatabase *db, int *n)
 }
 
 /*
- * Counts the leases of external queues by the index of leased messages, since shared memory does
- * not have this number for all queues.  If the table is locked, the number stays unknown: a reader
+ * Counts the leases of external queues.  If the table is locked, the number stays unknown: a reader
  * of the view must not wait for a command that rewrites the table.
  */
 static void
@@ -652,7 +628,7 @@ put_queue(FunctionCallInfo fcinfo, QueueSum *sum)
 			   lateness_column(dw_lane_lateness_percentile(&sum->lateness, 1)));
 }
 
-/* Returns the sums of a queue; NULL if the queue has no sums, or the user may not see it. */
+/* Returns the sums of the queue of this row; NULL if it has no sums, or the user may not see it. */
 static QueueSum *
 visible_sum(Relation rel, HeapTuple tuple, QueueSum *sums, int n)
 {

@@ -10,11 +10,9 @@
 
 #include "postgres.h"
 
-#include "datatype/timestamp.h"
 #include "fmgr.h"
 
 #include "../shmem/queue_limits.h"
-#include "../shmem/shared.h"
 
 extern bool dw_may_watch(Oid owner);
 extern DwDatabase *dw_view_begin(FunctionCallInfo fcinfo);

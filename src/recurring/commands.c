@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * commands.c
- *	  SQL functions that declare, change, remove, pause and resume recurring tasks.
+ *	  SQL functions that declare, change, remove, pause, resume and show recurring tasks, and
+ *	  delay_wheel.cron_times().
  *
  * Run by sessions, and by executors whose tasks call these functions.  README.md describes
  * definitions, their runs, and the order of locks.
@@ -11,14 +12,14 @@
 #include "postgres.h"
 
 #include "access/genam.h"
-#include "access/htup.h"
 #include "access/htup_details.h"
 #include "access/stratnum.h"
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/pg_collation.h"
 #include "commands/sequence.h"
-#include "fmgr.h"
+#include "funcapi.h"
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
@@ -26,26 +27,107 @@
 #include "utils/datum.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
-#include "utils/relcache.h"
 #include "utils/snapmgr.h"
-#include "utils/timestamp.h"
 
 #include "../backend/backend.h"
 #include "../base/compat.h"
 #include "../base/errors.h"
-#include "../base/settings.h"
-#include "../ending/ending.h"
+#include "../base/signature.h"
+#include "../observe/views.h"
 #include "../task/options.h"
 #include "recurring.h"
 
+PG_FUNCTION_INFO_V1(dw_cron_times);
 PG_FUNCTION_INFO_V1(dw_every);
 PG_FUNCTION_INFO_V1(dw_cron);
 PG_FUNCTION_INFO_V1(dw_unschedule);
 PG_FUNCTION_INFO_V1(dw_pause_recurring);
 PG_FUNCTION_INFO_V1(dw_resume_recurring);
+PG_FUNCTION_INFO_V1(dw_get_recurring);
 
 /* Class of the advisory locks on names; task/key_lock.c and task/row_lock.c have other classes */
 #define NAME_LOCK_CLASS	0xDE1C
+
+/* Maximum number of times in the result of cron_times(). */
+#define MAX_TIMES	10000
+
+/* A run is overdue if it was due longer ago than this time, in us. */
+#define OVERDUE_US		(60 * USECS_PER_SEC)
+
+/*---- Cron schedules and time zones ----*/
+
+/* Reads a schedule that a user wrote.  Raises an error if the text is not a schedule. */
+static void
+read_cron(const char *text, DwCron *cron)
+{
+	const char *problem;
+	const char *hint;
+
+	if (!dw_cron_parse(text, cron, &problem, &hint))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid cron schedule: \"%.*s\"",
+						pg_mbcliplen(text, strlen(text), DW_MAX_CRON), text),
+				 errdetail("%s", problem),
+				 errhint("%s", hint)));
+}
+
+/*
+ * Returns the time zone with a name that a user wrote.  Raises an error if there is no such zone,
+ * or if PostgreSQL refuses it (a zone with leap seconds).
+ */
+pg_tz *
+dw_time_zone(const char *name)
+{
+	pg_tz	   *zone = pg_tzset(name);
+
+	if (zone == NULL || !pg_tz_acceptable(zone))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("time zone \"%.*s\" not recognized",
+						pg_mbcliplen(name, strlen(name), TZ_STRLEN_MAX), name),
+				 errhint("Names are in the view %s.", "pg_timezone_names")));
+	return zone;
+}
+
+/*
+ * delay_wheel.cron_times(schedule, timezone, after, n): returns the next n times of a schedule
+ * after a time.  A null time zone means the session's zone.
+ */
+Datum
+dw_cron_times(PG_FUNCTION_ARGS)
+{
+	DwCron		cron;
+	pg_tz	   *zone;
+	TimestampTz t;
+	int			n;
+
+	dw_refuse_null(PG_ARGISNULL(0), "schedule");
+	dw_refuse_null(PG_ARGISNULL(2), "after");
+	dw_refuse_null(PG_ARGISNULL(3), "n");
+	read_cron(text_to_cstring(PG_GETARG_TEXT_PP(0)), &cron);
+	zone = PG_ARGISNULL(1) ? session_timezone : dw_time_zone(text_to_cstring(PG_GETARG_TEXT_PP(1)));
+	t = PG_GETARG_TIMESTAMPTZ(2);
+	if (TIMESTAMP_NOT_FINITE(t))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("after must be finite"),
+				 errhint("The function returns the times after this time.")));
+	n = PG_GETARG_INT32(3);
+	if (n < 1 || n > MAX_TIMES)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("n must be between %d and %d", 1, MAX_TIMES),
+				 errhint("For later times, pass a later value of after.")));
+
+	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
+	for (int i = 0; i < n && dw_cron_next(&cron, zone, t, &t); i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		dw_put_row(fcinfo, DW_TIME(t));
+	}
+	return (Datum) 0;
+}
 
 /*---- Finding a definition by its name ----*/
 
@@ -125,11 +207,23 @@ find_name(Relation rel, text *name, bool keep_lock, DwDefinition *def)
 /*---- Taking a definition, and its run ----*/
 
 /*
+ * The current run of a definition that this session wants to change.  The session has deleted the
+ * row of the run, unless an executor has the run.
+ */
+typedef struct Run
+{
+	int64		id;				/* task id of the run; 0: the definition has no run */
+	bool		running;		/* an executor has the run, so the session does not touch it */
+	HeapTuple	taken;			/* row of the run, if this session has deleted it, else NULL */
+	DwTaskKey	key;			/* key of this row */
+} Run;
+
+/*
  * Takes the run that the definition names, if the run is pending: deletes its row.  Fills in *run,
  * which must be all zeros before, or the result of an earlier call.
  */
 static void
-take_run(const DwDefinition *def, DwRecurringRun *run)
+take_run(const DwDefinition *def, Run *run)
 {
 	int64		id = dw_definition_number(def, Anum_recurring_task);
 	Relation	rel;
@@ -138,12 +232,13 @@ take_run(const DwDefinition *def, DwRecurringRun *run)
 	/* an earlier call took the run, but then the definition had changed */
 	if (run->taken != NULL && run->id == id)
 		return;
-	memset(run, 0, sizeof(DwRecurringRun));
+	memset(run, 0, sizeof(Run));
 	run->id = id;
 	if (id == 0)
 		return;
 	rel = dw_tasks_open();
-	if (dw_definition_find_run(rel, def) != DW_RUN_OF_OTHERS)
+	found = dw_task_find(rel, id, NULL);
+	if (found == NULL || dw_definition_has_task(def, rel, found))
 		switch (dw_take_pending(rel, id, &found, &run->key))
 		{
 			case DW_TAKEN:
@@ -163,22 +258,15 @@ take_run(const DwDefinition *def, DwRecurringRun *run)
 }
 
 /*
- * Takes the run of a definition, locks the definition's row, and reads *def again under this lock.
- * Returns false if the definition has changed since it was read.  Then the caller looks again, with
- * the same *run.
+ * Takes the run of a definition, and locks the definition's row.  Returns false if the definition
+ * has changed since it was read.  Then the caller looks again, with the same *run.
  */
 static bool
-take_definition(Relation rel, DwDefinition *def, DwRecurringRun *run)
+take_definition(Relation rel, const DwDefinition *def, Run *run)
 {
-	DwDefinition locked;
-
 	take_run(def, run);
 	if (dw_definition_lock(rel, def, LockWaitBlock) != TM_Ok)
 		return false;
-	if (!dw_definition_find(rel, dw_definition_number(def, Anum_recurring_id), &locked) ||
-		dw_definition_number(&locked, Anum_recurring_task) != run->id)
-		return false;
-	*def = locked;
 	/* check under the lock, since the end of such a run needs the lock, too */
 	if (run->id != 0 && run->taken == NULL && !run->running)
 		run->running = dw_runs_without_row(run->id);
@@ -187,7 +275,7 @@ take_definition(Relation rel, DwDefinition *def, DwRecurringRun *run)
 
 /* Ends the run that was taken, if any, as cancelled. */
 static void
-drop_run(DwRecurringRun *run)
+drop_run(Run *run)
 {
 	Relation	rel;
 
@@ -280,7 +368,7 @@ read_times(const DwOptions *options, bool is_cron, DwDefinition *def)
 	{
 		DwCron		cron;
 
-		dw_cron_read(dw_option_cstring(options, WHEN), &cron);
+		read_cron(dw_option_cstring(options, WHEN), &cron);
 		dw_definition_set(def, Anum_recurring_schedule, dw_option(options, WHEN));
 	}
 	else
@@ -341,13 +429,30 @@ read_task(const DwOptions *options, DwDefinition *def)
 
 /*---- Declaring and changing ----*/
 
-/* Returns true if both definitions have equal values in all columns of a list that ends with 0. */
+/*
+ * The columns that delay_every() and delay_cron() set.  The first ones, with the start, determine
+ * the ideal times of the runs.
+ */
+static const AttrNumber declared_columns[] = {
+	Anum_recurring_every, Anum_recurring_schedule, Anum_recurring_time_zone,
+	Anum_recurring_starts, Anum_recurring_until, Anum_recurring_max_runs,
+	Anum_recurring_catch_up, Anum_recurring_queue, Anum_recurring_priority,
+	Anum_recurring_timeout, Anum_recurring_max_attempts, Anum_recurring_retry_delay,
+	Anum_recurring_sql, Anum_recurring_args, Anum_recurring_arg_types,
+	Anum_recurring_search_path, Anum_recurring_tag, Anum_recurring_more,
+	Anum_recurring_group_key
+};
+
+#define INTERVAL_COLUMNS	3	/* up to time_zone */
+#define TIMES_COLUMNS		6	/* up to max_runs */
+
+/* Returns true if both definitions have equal values in the first n of these columns. */
 static bool
-is_same(Relation rel, const DwDefinition *a, const DwDefinition *b, const AttrNumber *columns)
+is_same(Relation rel, const DwDefinition *a, const DwDefinition *b, int n)
 {
-	for (; *columns != 0; columns++)
+	for (int column = 0; column < n; column++)
 	{
-		int			i = *columns - 1;
+		int			i = declared_columns[column] - 1;
 		Form_pg_attribute attr = TupleDescAttr(RelationGetDescr(rel), i);
 
 		if (a->nulls[i] != b->nulls[i] ||
@@ -356,22 +461,6 @@ is_same(Relation rel, const DwDefinition *a, const DwDefinition *b, const AttrNu
 	}
 	return true;
 }
-
-/* The columns that, with the start, determine the ideal times of the runs */
-static const AttrNumber interval_columns[] = {
-	Anum_recurring_every, Anum_recurring_schedule, Anum_recurring_time_zone, 0
-};
-
-/* The columns that delay_every() and delay_cron() set */
-static const AttrNumber declared_columns[] = {
-	Anum_recurring_every, Anum_recurring_schedule, Anum_recurring_time_zone,
-	Anum_recurring_starts, Anum_recurring_until, Anum_recurring_max_runs,
-	Anum_recurring_catch_up, Anum_recurring_queue, Anum_recurring_priority,
-	Anum_recurring_timeout, Anum_recurring_max_attempts, Anum_recurring_retry_delay,
-	Anum_recurring_sql, Anum_recurring_args, Anum_recurring_arg_types,
-	Anum_recurring_search_path, Anum_recurring_tag, Anum_recurring_more,
-	Anum_recurring_group_key, 0
-};
 
 /* Returns the default start: one interval from now, or now for a cron schedule. */
 static TimestampTz
@@ -425,15 +514,12 @@ create(DwDefinition *def)
  * came with a copy of another database is armed, so its runs will run here.
  */
 static int64
-change(Relation rel, DwDefinition *def, const DwDefinition *wanted, DwRecurringRun *run)
+change(Relation rel, DwDefinition *def, const DwDefinition *wanted, Run *run)
 {
-	static const AttrNumber limit_columns[] = {
-		Anum_recurring_starts, Anum_recurring_until, Anum_recurring_max_runs, 0
-	};
 	bool		same_times = !def->nulls[Anum_recurring_next_due - 1] &&
-		is_same(rel, def, wanted, interval_columns) && is_same(rel, def, wanted, limit_columns);
+		is_same(rel, def, wanted, TIMES_COLUMNS);
 
-	for (int i = 0; declared_columns[i] != 0; i++)
+	for (int i = 0; i < lengthof(declared_columns); i++)
 	{
 		def->values[declared_columns[i] - 1] = wanted->values[declared_columns[i] - 1];
 		def->nulls[declared_columns[i] - 1] = wanted->nulls[declared_columns[i] - 1];
@@ -463,7 +549,7 @@ declare(DwDefinition *wanted)
 	Relation	rel = table_open(dw_catalog()->recurring, RowExclusiveLock);
 	bool		starts_given = !wanted->nulls[Anum_recurring_starts - 1];
 	text	   *name = DatumGetTextPP(wanted->values[Anum_recurring_name - 1]);
-	DwRecurringRun run = {0};
+	Run run = {0};
 	DwDefinition def;
 	int64		result;
 
@@ -473,23 +559,23 @@ declare(DwDefinition *wanted)
 						   DatumGetInt16(wanted->values[Anum_recurring_priority - 1]));
 	for (;;)
 	{
-		if (!find_name(rel, name, true, &def))
+		bool		found = find_name(rel, name, true, &def);
+
+		if (!starts_given)
+			dw_definition_set(wanted, Anum_recurring_starts,
+							  found && is_same(rel, &def, wanted, INTERVAL_COLUMNS) ?
+							  def.values[Anum_recurring_starts - 1] :
+							  TimestampTzGetDatum(default_starts(wanted)));
+		if (!found)
 		{
-			if (!starts_given)
-				dw_definition_set(wanted, Anum_recurring_starts,
-								  TimestampTzGetDatum(default_starts(wanted)));
 			if (dw_max_pending >= 0)
 				dw_require_room(GetUserId());
 			result = create(wanted);
 			unlock_name();
 			break;
 		}
-		if (!starts_given && is_same(rel, &def, wanted, interval_columns))
-			dw_definition_set(wanted, Anum_recurring_starts, def.values[Anum_recurring_starts - 1]);
-		else if (!starts_given)
-			dw_definition_set(wanted, Anum_recurring_starts,
-							  TimestampTzGetDatum(default_starts(wanted)));
-		if (dw_definition_is_armed(&def) && is_same(rel, &def, wanted, declared_columns))
+		if (dw_definition_is_armed(&def) &&
+			is_same(rel, &def, wanted, lengthof(declared_columns)))
 		{
 			result = dw_definition_number(&def, Anum_recurring_task);
 			break;
@@ -551,14 +637,14 @@ dw_cron(PG_FUNCTION_ARGS)
  */
 static Relation
 take_named(FunctionCallInfo fcinfo, const char *function, bool only_paused, DwDefinition *def,
-		   DwRecurringRun *run)
+		   Run *run)
 {
 	Relation	rel;
 
 	dw_require_right_to_write(function);
 	dw_refuse_null(PG_ARGISNULL(0), "name");
 	rel = table_open(dw_catalog()->recurring, RowExclusiveLock);
-	memset(run, 0, sizeof(DwRecurringRun));
+	memset(run, 0, sizeof(Run));
 	do
 	{
 		if (!find_name(rel, PG_GETARG_TEXT_PP(0), false, def))
@@ -572,6 +658,16 @@ take_named(FunctionCallInfo fcinfo, const char *function, bool only_paused, DwDe
 	return rel;
 }
 
+/* Ends a change of a definition that take_named() has taken.  Returns true. */
+static Datum
+end_change(Relation rel, const DwDefinition *def, Run *run, const char *what)
+{
+	drop_run(run);
+	audit_definition(what, def);
+	table_close(rel, NoLock);
+	PG_RETURN_BOOL(true);
+}
+
 /*
  * SQL function delay_unschedule(): removes a recurring task.  Returns false if there is no such
  * task.
@@ -580,16 +676,13 @@ Datum
 dw_unschedule(PG_FUNCTION_ARGS)
 {
 	DwDefinition def;
-	DwRecurringRun run;
+	Run			run;
 	Relation	rel = take_named(fcinfo, "delay_unschedule()", false, &def, &run);
 
 	if (rel == NULL)
 		PG_RETURN_BOOL(false);
 	dw_definition_delete(rel, &def);
-	drop_run(&run);
-	audit_definition("unschedule", &def);
-	table_close(rel, NoLock);
-	PG_RETURN_BOOL(true);
+	return end_change(rel, &def, &run, "unschedule");
 }
 
 /* SQL function delay_pause_recurring().  Returns false if there is no such recurring task. */
@@ -597,7 +690,7 @@ Datum
 dw_pause_recurring(PG_FUNCTION_ARGS)
 {
 	DwDefinition def;
-	DwRecurringRun run;
+	Run			run;
 	Relation	rel = take_named(fcinfo, "delay_pause_recurring()", false, &def, &run);
 
 	if (rel == NULL)
@@ -606,10 +699,7 @@ dw_pause_recurring(PG_FUNCTION_ARGS)
 	if (!run.running)
 		def.nulls[Anum_recurring_task - 1] = true;
 	dw_definition_write(rel, &def);
-	drop_run(&run);
-	audit_definition("pause_recurring", &def);
-	table_close(rel, NoLock);
-	PG_RETURN_BOOL(true);
+	return end_change(rel, &def, &run, "pause_recurring");
 }
 
 /* SQL function delay_resume_recurring().  Returns false if there is no such recurring task. */
@@ -617,26 +707,117 @@ Datum
 dw_resume_recurring(PG_FUNCTION_ARGS)
 {
 	DwDefinition def;
-	DwRecurringRun run;
+	Run			run;
 	Relation	rel = take_named(fcinfo, "delay_resume_recurring()", true, &def, &run);
 
 	if (rel == NULL)
 		PG_RETURN_BOOL(false);
-	if (dw_definition_is_paused(&def))
+	if (!dw_definition_is_paused(&def))
 	{
-		dw_definition_set(&def, Anum_recurring_paused, BoolGetDatum(false));
-		if (!run.running)
-		{
-			if (!def.nulls[Anum_recurring_next_due - 1])
-				dw_definition_set_first(&def, true);
-			if (dw_max_pending >= 0)
-				dw_require_room(GetUserId());
-			dw_definition_insert_run(&def);
-		}
-		dw_definition_write(rel, &def);
-		drop_run(&run);
-		audit_definition("resume_recurring", &def);
+		table_close(rel, NoLock);
+		PG_RETURN_BOOL(true);
 	}
-	table_close(rel, NoLock);
-	PG_RETURN_BOOL(true);
+	dw_definition_set(&def, Anum_recurring_paused, BoolGetDatum(false));
+	if (!run.running)
+	{
+		if (!def.nulls[Anum_recurring_next_due - 1])
+			dw_definition_set_first(&def, true);
+		if (dw_max_pending >= 0)
+			dw_require_room(GetUserId());
+		dw_definition_insert_run(&def);
+	}
+	dw_definition_write(rel, &def);
+	return end_change(rel, &def, &run, "resume_recurring");
+}
+
+/*---- The view "recurring_status": recurring tasks with problems ----*/
+
+/*
+ * Returns the due time of a run, which is not the ideal time if the run was moved or is tried
+ * again.  Returns the ideal time if the table of tasks is locked: a reader of the view must not
+ * wait for a command that rewrites the table.
+ */
+static TimestampTz
+due_of_run(int64 task, TimestampTz ideal)
+{
+	Oid			index = dw_catalog()->task_pkey;
+	Relation	rel = dw_open_if_free(dw_catalog()->task);
+	TimestampTz due = ideal;
+	HeapTuple	tuple;
+
+	if (rel == NULL)
+		return ideal;
+	if (ConditionalLockRelationOid(index, AccessShareLock))
+	{
+		tuple = dw_task_find(rel, task, GetActiveSnapshot());
+		if (tuple != NULL)
+			due = DatumGetTimestampTz(dw_row_column(rel, tuple, Anum_task_due));
+		UnlockRelationOid(index, AccessShareLock);
+	}
+	table_close(rel, AccessShareLock);
+	return due;
+}
+
+/*
+ * Adds a definition to the result.  The last column is the due time of an overdue run, which may be
+ * running.
+ */
+static void
+put_definition(FunctionCallInfo fcinfo, const DwDefinition *def)
+{
+	TimestampTz latest = dw_now() - OVERDUE_US;
+	int64		task = dw_definition_number(def, Anum_recurring_task);
+	bool		ends = def->nulls[Anum_recurring_next_due - 1];
+	TimestampTz ended = dw_definition_time(def, Anum_recurring_last_ended);
+	TimestampTz due = task == 0 || ends ? DW_NEVER :
+		dw_definition_time(def, Anum_recurring_next_due);
+	const char *outcome = "";
+
+	if (!def->nulls[Anum_recurring_last_outcome - 1])
+		outcome = TextDatumGetCString(def->values[Anum_recurring_last_outcome - 1]);
+	if (due < latest)
+		due = due_of_run(task, due);
+	dw_put_row(fcinfo, DW_ROLE(dw_definition_owner(def)), dw_null_if(task == 0, DW_INT8(task)),
+			   /* the last run failed, or an error has ended the runs */
+			   DW_BOOL(strcmp(outcome, "failed") == 0 ||
+					   (ends && !def->nulls[Anum_recurring_last_error - 1])),
+			   DW_BOOL(strcmp(outcome, "skipped") == 0),
+			   DW_BOOL(!ends && dw_definition_is_paused(def)),
+			   dw_null_if(ended == DT_NOBEGIN, DW_TIME(ended)),
+			   dw_null_if(due >= latest, DW_TIME(due)));
+}
+
+/*
+ * The function behind the view "recurring_status": returns a row for each recurring task of this
+ * database that the user may watch, except definitions that came with a copy, and so have no runs
+ * here.  The view is for monitoring programs, whose role may see no texts of other roles, so it has
+ * no names, SQL or errors.
+ */
+Datum
+dw_get_recurring(PG_FUNCTION_ARGS)
+{
+	Relation	rel;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	InitMaterializedSRF(fcinfo, 0);
+	dw_require_shared();
+	rel = table_open(dw_catalog()->recurring, AccessShareLock);
+	scan = systable_beginscan(rel, InvalidOid, false, GetActiveSnapshot(), 0, NULL);
+	while ((tuple = systable_getnext(scan)) != NULL)
+	{
+		DwDefinition def;
+
+		CHECK_FOR_INTERRUPTS();
+		if (!dw_may_watch(DatumGetObjectId(dw_row_column(rel, tuple, Anum_recurring_owner))))
+			continue;
+		dw_definition_read(rel, tuple, &def);
+		if (dw_definition_is_armed(&def))
+			put_definition(fcinfo, &def);
+		pfree(def.values);
+		pfree(def.nulls);
+	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return (Datum) 0;
 }

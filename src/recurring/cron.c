@@ -21,9 +21,7 @@
 
 #include <ctype.h>
 
-#include "datatype/timestamp.h"
 #include "mb/pg_wchar.h"
-#include "pgtime.h"
 #include "port/pg_bitutils.h"
 #include "utils/datetime.h"
 
@@ -103,12 +101,6 @@ typedef struct Reader
 	const char *problem;		/* errdetail() of the error */
 	const char *hint;			/* errhint() of the error */
 } Reader;
-
-static bool
-is_blank(char c)
-{
-	return c != '\0' && strchr(" \t\n\r\f\v", c) != NULL;
-}
 
 /* Notes an error.  Returns false, which the caller can return. */
 static bool
@@ -284,17 +276,15 @@ read_element(Reader *reader, DwCron *cron, uint64 *set)
 
 /* Reads a field, the given text, into a set of values. */
 static bool
-read_field(Reader *reader, const char *text, int length, DwCron *cron, uint64 *set)
+read_field(Reader *reader, const char *text, DwCron *cron, uint64 *set)
 {
-	const char *end = text + length;
-
 	*set = 0;
 	for (;;)
 	{
-		const char *comma = memchr(text, ',', end - text);
+		const char *comma = strchr(text, ',');
 
 		reader->element = reader->at = text;
-		reader->end = comma ? comma : end;
+		reader->end = comma ? comma : text + strlen(text);
 		if (!read_element(reader, cron, set))
 			return false;
 		if (comma == NULL)
@@ -303,55 +293,43 @@ read_field(Reader *reader, const char *text, int length, DwCron *cron, uint64 *s
 	}
 }
 
-/*
- * Splits a text at blanks, and returns the number of words.  Sets begin and length of the first max
- * words.
- */
+/* Splits a text at blanks.  Returns the number of words, and the first max words. */
 static int
-split(const char *text, const char **words, int *lengths, int max)
+split(const char *text, const char **words, int max)
 {
+	static const char blanks[] = " \t\n\r\f\v";
+	char	   *rest;
 	int			n = 0;
 
-	for (;;)
+	for (char *word = strtok_r(pstrdup(text), blanks, &rest); word != NULL;
+		 word = strtok_r(NULL, blanks, &rest))
 	{
-		const char *begin;
-
-		while (is_blank(*text))
-			text++;
-		if (*text == '\0')
-			return n;
-		begin = text;
-		while (*text != '\0' && !is_blank(*text))
-			text++;
 		if (n < max)
-		{
-			words[n] = begin;
-			lengths[n] = text - begin;
-		}
+			words[n] = word;
 		n++;
 	}
+	return n;
 }
 
 /* Returns the schedule for an abbreviation such as @daily; NULL if the word is no abbreviation. */
 static const char *
-abbreviated(const char *word, int length)
+abbreviated(const char *word)
 {
 	for (int i = 0; i < lengthof(abbreviations); i++)
-		if (strlen(abbreviations[i].word) == length &&
-			pg_strncasecmp(abbreviations[i].word, word, length) == 0)
+		if (pg_strcasecmp(abbreviations[i].word, word) == 0)
 			return abbreviations[i].fields;
 	return NULL;
 }
 
 /* Notes that a word with @ is no abbreviation.  Returns false. */
 static bool
-wrong_word(Reader *reader, const char *word, int length)
+wrong_word(Reader *reader, const char *word)
 {
-	if (length == strlen("@reboot") && pg_strncasecmp(word, "@reboot", length) == 0)
+	if (pg_strcasecmp(word, "@reboot") == 0)
 		return fail(reader, "\"@reboot\" is not a time.",
 					"A schedule consists of times. Recurring tasks stay after a restart.");
 	return fail(reader,
-				psprintf("\"%.*s\" is not known.", pg_mbcliplen(word, length, 60), word),
+				psprintf("\"%.*s\" is not known.", pg_mbcliplen(word, strlen(word), 60), word),
 				"There are @hourly, @daily, @midnight, @weekly, @monthly, @yearly and @annually.");
 }
 
@@ -360,7 +338,6 @@ static bool
 read_schedule(Reader *reader, const char *text, DwCron *cron)
 {
 	const char *words[NFIELDS];
-	int			lengths[NFIELDS];
 	uint64		sets[NFIELDS] = {1};	/* second 0, if there is no such field */
 	int			n;
 	int			first;
@@ -368,13 +345,13 @@ read_schedule(Reader *reader, const char *text, DwCron *cron)
 	if (strlen(text) > DW_MAX_CRON)
 		return fail(reader, psprintf("The schedule is longer than %d bytes.", DW_MAX_CRON),
 					"Use ranges and steps to shorten the schedule.");
-	n = split(text, words, lengths, lengthof(words));
+	n = split(text, words, lengthof(words));
 	if (n == 1 && words[0][0] == '@')
 	{
-		text = abbreviated(words[0], lengths[0]);
+		text = abbreviated(words[0]);
 		if (text == NULL)
-			return wrong_word(reader, words[0], lengths[0]);
-		n = split(text, words, lengths, lengthof(words));
+			return wrong_word(reader, words[0]);
+		n = split(text, words, lengthof(words));
 	}
 	if (n != NFIELDS && n != NFIELDS - 1)
 		return fail(reader,
@@ -384,7 +361,7 @@ read_schedule(Reader *reader, const char *text, DwCron *cron)
 	for (int i = 0; i < n; i++)
 	{
 		reader->field = &fields[first + i];
-		if (!read_field(reader, words[i], lengths[i], cron, &sets[first + i]))
+		if (!read_field(reader, words[i], cron, &sets[first + i]))
 			return false;
 	}
 	cron->seconds = sets[SECOND_FIELD];

@@ -6,34 +6,20 @@
  * Run by sessions, executors, timers and the sweeper.  README.md describes definitions, their runs,
  * and the locks and their order.
  *
- * This file finds, locks and writes definitions, computes next_due, the ideal time of the current
- * run, and inserts the next run when a run ends.
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/genam.h"
-#include "access/heapam.h"
-#include "access/htup.h"
 #include "access/stratnum.h"
 #include "access/table.h"
-#include "access/tableam.h"
 #include "access/xact.h"
-#include "miscadmin.h"
-#include "nodes/lockoptions.h"
-#include "storage/bufmgr.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
-#include "utils/relcache.h"
 #include "utils/timestamp.h"
 
-#include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/errors.h"
 #include "../base/inject.h"
-#include "../shmem/executors.h"
-#include "../shmem/shared.h"
 #include "recurring.h"
 
 /* Maximum length of a definition's last_error, in bytes. */
@@ -46,6 +32,13 @@ int64
 dw_definition_number(const DwDefinition *def, AttrNumber column)
 {
 	return def->nulls[column - 1] ? 0 : DatumGetInt64(def->values[column - 1]);
+}
+
+/* Returns a time of a definition; DT_NOBEGIN if it is null. */
+TimestampTz
+dw_definition_time(const DwDefinition *def, AttrNumber column)
+{
+	return def->nulls[column - 1] ? DT_NOBEGIN : DatumGetTimestampTz(def->values[column - 1]);
 }
 
 /* Sets a column of a definition in memory.  dw_definition_write() writes it to the table. */
@@ -136,22 +129,13 @@ dw_definition_find(Relation rel, int64 id, DwDefinition *def)
 /*
  * Locks the row of a definition, which the caller has read, for an update or a delete.  The caller
  * has locked the table (RowExclusiveLock).  Returns TM_Ok if that version is still the newest.
- * With LockWaitSkip, returns TM_WouldBlock if another transaction has locked the row.  See
- * heap_lock_tuple() for other results.
+ * Other results: see dw_row_lock().
  */
 TM_Result
 dw_definition_lock(Relation rel, const DwDefinition *def, LockWaitPolicy wait)
 {
-	HeapTupleData tuple = {.t_self = def->tid};
-	TM_FailureData failure;
-	Buffer		buffer;
-	TM_Result	result;
-
 	DW_INJECT("recurring-before-lock");
-	result = heap_lock_tuple(rel, &tuple, GetCurrentCommandId(true), LockTupleExclusive,
-							 wait, false, &buffer, &failure);
-	ReleaseBuffer(buffer);
-	return result;
+	return dw_row_lock(rel, def->tid, LockTupleExclusive, wait);
 }
 
 /* Writes a definition to the table.  The caller has locked its row. */
@@ -263,13 +247,8 @@ too_late(const DwDefinition *def)
 TimestampTz
 dw_definition_clock_shown(const DwDefinition *def)
 {
-	TimestampTz shown = DT_NOBEGIN;
-
-	if (!def->nulls[Anum_recurring_last_started - 1])
-		shown = DatumGetTimestampTz(def->values[Anum_recurring_last_started - 1]);
-	if (!def->nulls[Anum_recurring_last_ended - 1])
-		shown = Max(shown, DatumGetTimestampTz(def->values[Anum_recurring_last_ended - 1]));
-	return shown;
+	return Max(dw_definition_time(def, Anum_recurring_last_started),
+			   dw_definition_time(def, Anum_recurring_last_ended));
 }
 
 /*
@@ -287,14 +266,13 @@ dw_definition_follow_clock(DwDefinition *def, TimestampTz shown, bool with_start
 {
 	TimestampTz now = dw_now();
 	DwRecurrence recurrence;
-	TimestampTz due;
+	TimestampTz due = dw_definition_time(def, Anum_recurring_next_due);
 	TimestampTz next;
 	int64		pause;
 
 	if (shown <= now || def->nulls[Anum_recurring_next_due - 1] || catches_up(def) ||
 		read_recurrence(def, &recurrence) != NULL)
 		return false;
-	due = DatumGetTimestampTz(def->values[Anum_recurring_next_due - 1]);
 	if (with_start)
 		dw_recurrence_begin_by(&recurrence, now);
 	if (due <= now || !dw_recurrence_next(&recurrence, now, &next) || next >= due)
@@ -306,8 +284,6 @@ dw_definition_follow_clock(DwDefinition *def, TimestampTz shown, bool with_start
 	dw_definition_set(def, Anum_recurring_next_due, TimestampTzGetDatum(next));
 	return true;
 }
-
-/* The first and the next run */
 
 /*
  * Sets next_due, in memory, for a definition that is new, changed or resumed.  Skips ideal times
@@ -321,16 +297,13 @@ dw_definition_set_first(DwDefinition *def, bool resumed)
 
 	if (!resumed && catches_up(def))
 	{
-		after = DatumGetTimestampTz(def->values[Anum_recurring_starts - 1]) - 1;
+		after = dw_definition_time(def, Anum_recurring_starts) - 1;
 		after = Max(after, too_late(def));
 	}
-	if (!def->nulls[Anum_recurring_last_due - 1])
-		after = Max(after, DatumGetTimestampTz(def->values[Anum_recurring_last_due - 1]));
-	set_next_due(def, after);
+	set_next_due(def, Max(after, dw_definition_time(def, Anum_recurring_last_due)));
 	(void) dw_definition_follow_clock(def, dw_definition_clock_shown(def), resumed);
 }
 
-/* See recurring.h. */
 const AttrNumber dw_definition_and_task[DW_DEFINITION_AND_TASK][2] = {
 	{Anum_recurring_timeout, Anum_task_timeout},
 	{Anum_recurring_max_attempts, Anum_task_max_attempts},
@@ -375,24 +348,20 @@ dw_definition_insert_run(DwDefinition *def)
 }
 
 /*
- * Finds the current row of the task that a definition names as its run.  The caller has locked the
- * table of tasks.
+ * Returns true if the task of this row is a run of the definition.  If not, plain SQL or a partial
+ * restore has written the task's id into the definition.
  */
-DwRunRow
-dw_definition_find_run(Relation tasks, const DwDefinition *def)
+bool
+dw_definition_has_task(const DwDefinition *def, Relation tasks, HeapTuple tuple)
 {
-	HeapTuple	tuple = dw_task_find(tasks, dw_definition_number(def, Anum_recurring_task), NULL);
 	Datum	   *values;
 	bool	   *nulls;
 	int64		id;
 
-	if (tuple == NULL)
-		return DW_RUN_NONE;
 	dw_deform(tasks, tuple, &values, &nulls);
 	return dw_more_number(values, nulls, Anum_task_more, DW_MORE_RECURRING, &id) &&
 		id == dw_definition_number(def, Anum_recurring_id) &&
-		DatumGetObjectId(values[Anum_task_owner - 1]) == dw_definition_owner(def) ?
-		DW_RUN_OF_IT : DW_RUN_OF_OTHERS;
+		DatumGetObjectId(values[Anum_task_owner - 1]) == dw_definition_owner(def);
 }
 
 /*---- The end of a run ----*/
@@ -435,18 +404,15 @@ void
 dw_definition_advance(DwDefinition *def)
 {
 	TimestampTz after = dw_now();
+	TimestampTz due = dw_definition_time(def, Anum_recurring_next_due);
 
-	if (!def->nulls[Anum_recurring_next_due - 1])
-	{
-		TimestampTz due = DatumGetTimestampTz(def->values[Anum_recurring_next_due - 1]);
-
+	if (due != DT_NOBEGIN)
 		after = Max(due, catches_up(def) ? too_late(def) : after);
-	}
 	set_next_due(def, after);
 }
 
 /*
- * Returns true if an executor of this database runs the task with this id.  An executor that runs a
+ * Returns true if an executor of this database runs the run with this id.  An executor that runs a
  * task outside of a transaction may already have deleted its row, see executor/autonomous.c.  Takes
  * the ready lock.
  */
@@ -454,16 +420,8 @@ bool
 dw_runs_without_row(int64 id)
 {
 	DwDatabase *db = dw_my_database();
-	bool		found = false;
 
-	if (db == NULL)
-		return false;
-	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
-	for (uint32 i = 0; i < dw_shared->nexecutors && !found; i++)
-		found = dw_executors[i].database == MyDatabaseId &&
-			dw_executors[i].state == DW_EXECUTOR_BUSY && dw_executors[i].current.id == id;
-	LWLockRelease(dw_ready_lock(db));
-	return found;
+	return db != NULL && dw_executor_since(db, id) != 0;
 }
 
 /* Returns true if the task that the definition names exists, and is a run of this definition. */
@@ -471,8 +429,9 @@ bool
 dw_recurring_has_run(const DwDefinition *def)
 {
 	Relation	rel = table_open(dw_catalog()->task, AccessShareLock);
-	DwRunRow	run = dw_definition_find_run(rel, def);
+	HeapTuple	tuple = dw_task_find(rel, dw_definition_number(def, Anum_recurring_task), NULL);
+	bool		found = tuple != NULL && dw_definition_has_task(def, rel, tuple);
 
 	table_close(rel, NoLock);
-	return run == DW_RUN_OF_IT;
+	return found;
 }

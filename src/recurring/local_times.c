@@ -7,14 +7,11 @@
  * Run by sessions, by executors whose tasks call the function, and by the sweeper.  The due time
  * may be later than the instant of the local time, by the spread of the queue.
  *
- * PostgreSQL does not report that the rules of time zones have changed.  So
- * the sweeper checks the tasks that are due at a local time when the timer starts, and once a day
- * while such tasks exist.  Usually the sweeper is a new process, which reads the current rules.
- *
- * A pass scans the partial index of these tasks in slices.  Each slice is a transaction, which
- * compares times, and rarely writes a row again, like delay_reschedule().  The slice also sees the
- * rows of open and prepared transactions.  These rows may be committed after the pass, so then
- * another pass must follow.
+ * PostgreSQL does not report that the rules of time zones have changed.  So the sweeper checks the
+ * tasks that are due at a local time when the timer starts, and once a day while such tasks exist.
+ * Usually the sweeper is a new process, which reads the current rules.  A slice also sees the rows
+ * of open and prepared transactions: they may be committed after the pass, so then another pass
+ * must follow.
  *
  *-------------------------------------------------------------------------
  */
@@ -34,11 +31,8 @@
 #include "utils/timestamp.h"
 
 #include "../backend/backend.h"
-#include "../base/clock.h"
 #include "../base/errors.h"
 #include "../base/inject.h"
-#include "../ending/ending.h"
-#include "../shmem/shared.h"
 #include "../sweeper/sweeper.h"
 #include "../task/options.h"
 #include "recurring.h"
@@ -49,13 +43,6 @@
 #define RETRY_US		(5 * USECS_PER_SEC)
 /* Time between two passes, in us. */
 #define LOOK_US			USECS_PER_DAY
-
-/* The result of a slice. */
-typedef struct Slice
-{
-	int			moved;
-	bool		ended;			/* the pass has ended */
-} Slice;
 
 /* The current pass. */
 static struct
@@ -175,15 +162,22 @@ follow(Relation rel, HeapTuple tuple)
 	return true;
 }
 
-/* Looks at up to SLICE rows. */
-static void
-follow_some(Relation rel, Relation index, Slice *slice)
+/*
+ * Looks at up to SLICE rows, in the transaction of dw_slice_do().  Sets *ended to true at the end
+ * of the pass.
+ */
+static bool
+follow_slice(DwDatabase *db, const DwCatalog *cat, void *ended)
 {
 	SnapshotData dirty;
 	ScanKeyData key;
 	SysScanDesc scan;
 	HeapTuple	tuple = NULL;
+	Relation	rel;
+	Relation	index;
 
+	if (!dw_slice_open_both(cat->task, cat->task_local_index, &rel, &index))
+		return false;
 	InitDirtySnapshot(dirty);
 	ScanKeyInit(&key, Anum_task_id, BTGreaterStrategyNumber, F_INT8GT, Int64GetDatum(pass.reached));
 	scan = systable_beginscan_ordered(rel, index, &dirty, 1, &key);
@@ -193,28 +187,14 @@ follow_some(Relation rel, Relation index, Slice *slice)
 		tuple = systable_getnext_ordered(scan, ForwardScanDirection);
 		if (tuple == NULL)
 			break;
-		/*
-		 * set before the row is moved, so that after an error the pass continues with the next row
-		 */
+		/* set before the row is moved: after an error the pass continues with the next row */
 		pass.reached = DatumGetInt64(dw_row_column(rel, tuple, Anum_task_id));
 		pass.any = true;
 		if (!TransactionIdIsValid(dirty.xmin) && follow(rel, heap_copytuple(tuple)))
-			slice->moved++;
+			pass.moved++;
 	}
 	systable_endscan_ordered(scan);
-	slice->ended = tuple == NULL;
-}
-
-/* Does a slice in the transaction of dw_slice_do(). */
-static bool
-follow_slice(DwDatabase *db, const DwCatalog *cat, void *state)
-{
-	Relation	rel;
-	Relation	index;
-
-	if (!dw_slice_open_both(cat->task, cat->task_local_index, &rel, &index))
-		return false;
-	follow_some(rel, index, state);
+	*(bool *) ended = tuple == NULL;
 	dw_slice_close_both(rel, index);
 	return true;
 }
@@ -241,24 +221,23 @@ end_pass(void)
 	return next;
 }
 
-/* Does a slice.  Returns the time of the next call; DW_NEVER if no task is due at a local time. */
+/* The job: a slice of a pass.  See DwWingJob. */
 TimestampTz
 dw_local_times_follow(DwDatabase *db)
 {
-	Slice		slice = {.ended = true};
+	bool		ended = true;
+	int64		moved = pass.moved;
 
-	if (!dw_slice_do(db, follow_slice, &slice))
+	if (!dw_slice_do(db, follow_slice, &ended))
+	{
+		/* the slice was rolled back */
+		pass.moved = moved;
 		return dw_now() + RETRY_US;
-	pass.moved += slice.moved;
-	return slice.ended ? end_pass() : PG_INT64_MIN;
+	}
+	return ended ? end_pass() : PG_INT64_MIN;
 }
 
 /*---- delay_schedule_local(): schedules a task for a local time of a time zone ----*/
-
-/*
- * Run by sessions, and by executors whose tasks call it.  The options are the options of
- * delay_schedule_task() except delay and due, and the same code reads them.
- */
 
 PG_FUNCTION_INFO_V1(dw_schedule_local);
 
@@ -283,7 +262,9 @@ read_local_time(FunctionCallInfo fcinfo, LocalTime *local)
 				 errmsg("local time is out of range")));
 }
 
-/* SQL function delay_schedule_local(). */
+/*
+ * SQL function delay_schedule_local(): has the options of delay_schedule_task() except due times.
+ */
 Datum
 dw_schedule_local(PG_FUNCTION_ARGS)
 {

@@ -13,8 +13,6 @@
 #include <math.h>
 
 #include "common/int.h"
-#include "datatype/timestamp.h"
-#include "pgtime.h"
 #include "utils/datetime.h"
 #include "utils/timestamp.h"
 

@@ -10,15 +10,11 @@
 
 #include "postgres.h"
 
-#include "access/htup.h"
 #include "access/tableam.h"
-#include "datatype/timestamp.h"
 #include "nodes/lockoptions.h"
 #include "pgtime.h"
-#include "utils/relcache.h"
 
 #include "../base/wing.h"
-#include "../shmem/shared.h"
 #include "../task/task.h"
 
 /*---- cron.c: cron schedules ----*/
@@ -49,9 +45,8 @@ typedef struct DwCron
 extern bool dw_cron_parse(const char *text, DwCron *cron, const char **problem, const char **hint);
 extern bool dw_cron_next(const DwCron *cron, pg_tz *zone, TimestampTz after, TimestampTz *next);
 
-/*---- cron_times.c: cron schedules and time zones from SQL, and delay_wheel.cron_times() ----*/
+/*---- commands.c: SQL functions ----*/
 
-extern void dw_cron_read(const char *text, DwCron *cron);
 extern pg_tz *dw_time_zone(const char *name);
 
 /* definition.c: the definitions of recurring tasks, and their runs */
@@ -70,19 +65,8 @@ typedef struct DwDefinition
 	bool	   *nulls;
 } DwDefinition;
 
-/*
- * The current run of a definition that a session wants to change.  The session has
- * deleted the row of the run, unless an executor has the run.
- */
-typedef struct DwRecurringRun
-{
-	int64		id;				/* task id of the run; 0: the definition has no run */
-	bool		running;		/* an executor has the run, so the session does not touch it */
-	HeapTuple	taken;			/* row of the run, if this session has deleted it, else NULL */
-	DwTaskKey	key;			/* key of this row */
-} DwRecurringRun;
-
 extern int64 dw_definition_number(const DwDefinition *def, AttrNumber column);
+extern TimestampTz dw_definition_time(const DwDefinition *def, AttrNumber column);
 extern void dw_definition_set(DwDefinition *def, AttrNumber column, Datum value);
 extern bool dw_definition_is_paused(const DwDefinition *def);
 extern void dw_definition_pause_for_crashes(DwDefinition *def);
@@ -109,15 +93,7 @@ extern void dw_definition_note_end(DwDefinition *def, const DwEnded *ended);
 extern void dw_definition_advance(DwDefinition *def);
 extern void dw_definition_insert_run(DwDefinition *def);
 
-/* Result of dw_definition_find_run() for a definition's current run. */
-typedef enum DwRunRow
-{
-	DW_RUN_NONE,				/* there is no row of this task */
-	DW_RUN_OF_IT,				/* the task is a run of this definition */
-	DW_RUN_OF_OTHERS			/* no run of this definition: plain SQL or a partial restore wrote it */
-} DwRunRow;
-
-extern DwRunRow dw_definition_find_run(Relation tasks, const DwDefinition *def);
+extern bool dw_definition_has_task(const DwDefinition *def, Relation tasks, HeapTuple tuple);
 extern bool dw_runs_without_row(int64 id);
 extern bool dw_recurring_has_run(const DwDefinition *def);
 

@@ -13,17 +13,13 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "miscadmin.h"
-#include "nodes/lockoptions.h"
 #include "storage/proc.h"
 #include "utils/acl.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
-#include "../base/clock.h"
 #include "../base/errors.h"
-#include "../shmem/executors.h"
-#include "../shmem/shared.h"
 #include "recurring.h"
 
 /* Maximum number of rows that the timer reads to find a row of another origin. */
@@ -41,15 +37,13 @@ definition_of(const Datum *values, const bool *nulls)
 }
 
 /*
- * Finds the newest version of a definition and locks its row, if the task is its current run;
- * otherwise returns false.  With LockWaitSkip, if another transaction has locked the row, returns
- * false and sets *busy to true.
+ * Finds the newest version of a definition and locks its row, if the task is its current run.
+ * Returns TM_Ok if the row is locked; with LockWaitSkip, returns TM_WouldBlock if another
+ * transaction has locked the row.
  */
-static bool
-lock_of_run(Relation rel, int64 id, const DwTaskKey *task, LockWaitPolicy wait, DwDefinition *def,
-			bool *busy)
+static TM_Result
+lock_of_run(Relation rel, int64 id, const DwTaskKey *task, LockWaitPolicy wait, DwDefinition *def)
 {
-	*busy = false;
 	for (;;)
 	{
 		TM_Result	result;
@@ -59,23 +53,17 @@ lock_of_run(Relation rel, int64 id, const DwTaskKey *task, LockWaitPolicy wait, 
 		if (!dw_definition_find(rel, id, def) ||
 			dw_definition_number(def, Anum_recurring_task) != task->id ||
 			dw_definition_owner(def) != task->owner)
-			return false;
+			return TM_Deleted;
 		result = dw_definition_lock(rel, def, wait);
-		if (result == TM_Ok)
-			return true;
-		if (result == TM_WouldBlock)
-		{
-			*busy = true;
-			return false;
-		}
-		/* plain SQL in the current command has deleted the row */
-		if (result == TM_SelfModified || result == TM_Invisible)
-			return false;
+		/* other results: plain SQL in the current command has deleted the row */
+		if (result != TM_Updated && result != TM_Deleted)
+			return result;
 	}
 }
 
 /*
- * Locks the definition as lock_of_run() does, but waits for a transaction that changes it.
+ * Locks the definition as lock_of_run() does, but waits for a transaction that changes it.  Returns
+ * false if the task is not its current run.
  *
  * If the run has succeeded in this transaction, a cancel interrupts the wait and undoes the run.
  * If the run has failed, or has committed its work (a run with a mode), a cancel does not interrupt
@@ -86,15 +74,14 @@ wait_for_definition(Relation rel, int64 id, const DwEnded *ended, DwDefinition *
 {
 	bool		cancellable = QueryCancelHoldoffCount > 0 && ended->outcome == DW_DONE &&
 		!dw_more_has(ended->values, ended->nulls, Anum_task_more, DW_MORE_MODE);
-	bool		found;
-	bool		busy;
+	TM_Result	result;
 
 	if (cancellable)
 		RESUME_CANCEL_INTERRUPTS();
-	found = lock_of_run(rel, id, ended->key, LockWaitBlock, def, &busy);
+	result = lock_of_run(rel, id, ended->key, LockWaitBlock, def);
 	if (cancellable)
 		HOLD_CANCEL_INTERRUPTS();
-	return found;
+	return result == TM_Ok;
 }
 
 /*
@@ -171,7 +158,7 @@ may_end_run(Relation rel, HeapTuple tuple)
 	Relation	recurring;
 	DwTaskKey	key;
 	DwDefinition def;
-	bool		busy;
+	TM_Result	result;
 
 	if (heap_attisnull(tuple, Anum_task_more, RelationGetDescr(rel)))
 		return true;
@@ -181,9 +168,9 @@ may_end_run(Relation rel, HeapTuple tuple)
 		return true;
 	dw_task_key(rel, tuple, &key);
 	recurring = table_open(dw_catalog()->recurring, NoLock);
-	(void) lock_of_run(recurring, id, &key, LockWaitSkip, &def, &busy);
+	result = lock_of_run(recurring, id, &key, LockWaitSkip, &def);
 	table_close(recurring, NoLock);
-	return !busy;
+	return result != TM_WouldBlock;
 }
 
 /*---- All definitions ----*/
@@ -239,10 +226,7 @@ require_unused_by_runs(int16 queue, const char *name)
 static void
 ask_for_repair(DwDatabase *db)
 {
-	dw_sweeper_tell(&db->sweeper_news, DW_LOOK_AT_RECURRING);
-	/* the timer notices the request when control has changed, and calls the sweeper */
-	dw_control_raise(&db->timer_news);
-	dw_wake_timer(db, DW_AWAKE);
+	dw_ask_sweeper(db, DW_JOB_RECURRING, dw_now());
 }
 
 /*
@@ -320,7 +304,10 @@ doubt_local_times(DwDatabase *db, bool settings)
 		dw_ask_sweeper(db, DW_JOB_LOCAL, dw_now());
 }
 
-static const DwWingJob jobs[] = {{DW_JOB_LOCAL, dw_local_times_follow}};
+static const DwWingJob jobs[] = {
+	{DW_JOB_LOCAL, dw_local_times_follow},
+	{DW_JOB_RECURRING, dw_recurring_repair}
+};
 
 const DwWing dw_recurring_wing = {
 	.task_ended = run_ended,
@@ -331,7 +318,6 @@ const DwWing dw_recurring_wing = {
 	.arm = arm_definitions,
 	.require_unused = require_unused_by_runs,
 	.jobs_in_doubt = doubt_local_times,
-	.sweep = dw_recurring_repair,
 	.jobs = jobs,
 	.njobs = lengthof(jobs)
 };

@@ -20,15 +20,11 @@
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
-#include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-#include "../base/clock.h"
 #include "../base/inject.h"
 #include "../base/worker.h"
 #include "../ending/ending.h"
-#include "../shmem/executors.h"
-#include "../shmem/shared.h"
 #include "../sweeper/sweeper.h"
 #include "recurring.h"
 
@@ -37,10 +33,13 @@
 /* Pause before the sweeper tries again, in us, if a definition or a table was locked. */
 #define REPAIR_RETRY_US	(10 * USECS_PER_SEC)
 
-/* The results of a pass. */
+/* A pass over all definitions. */
 typedef struct Pass
 {
+	int64		reached;		/* id of the last definition that was checked */
+	bool		more;			/* definitions are left */
 	bool		any_locked;		/* a definition or run was locked, and is tried again */
+	int			looked_at;		/* number of definitions that were checked */
 	int			brought_forward;	/* number of definitions whose runs were too far away */
 } Pass;
 
@@ -182,108 +181,72 @@ repair(Relation rel, DwDefinition *def, Pass *pass)
 }
 
 /*
- * Checks up to REPAIR_SLICE definitions whose id is greater than `after`.  Returns the id of the
- * last definition; PG_INT64_MAX if there are no more.
+ * Checks up to REPAIR_SLICE definitions, in the transaction of dw_slice_do().  First locks all
+ * tables that a repair writes.
  */
-static int64
-repair_some(Relation rel, int64 after, Pass *pass, int *looked_at)
+static bool
+repair_slice(DwDatabase *db, const DwCatalog *cat, void *state)
 {
-	Relation	index = index_open(dw_catalog()->recurring_pkey, AccessShareLock);
+	Pass	   *pass = state;
+	Relation	rel;
+	Relation	index;
 	ScanKeyData key;
 	SysScanDesc scan;
 	HeapTuple	tuple;
-	int			n = 0;
 
-	ScanKeyInit(&key, Anum_recurring_id, BTGreaterStrategyNumber, F_INT8GT, Int64GetDatum(after));
+	if (!ConditionalLockRelationOid(AuthIdRelationId, AccessShareLock) ||
+		!ConditionalLockRelationOid(cat->task, RowExclusiveLock) ||
+		!ConditionalLockRelationOid(cat->task_id_seq, RowExclusiveLock) ||
+		!dw_slice_open_both(cat->recurring, cat->recurring_pkey, &rel, &index))
+		return false;
+	ScanKeyInit(&key, Anum_recurring_id, BTGreaterStrategyNumber, F_INT8GT,
+				Int64GetDatum(pass->reached));
 	scan = systable_beginscan_ordered(rel, index, GetActiveSnapshot(), 1, &key);
-	for (;;)
+	for (int n = 0; (tuple = systable_getnext_ordered(scan, ForwardScanDirection)) != NULL; n++)
 	{
 		DwDefinition def;
 
 		CHECK_FOR_INTERRUPTS();
-		tuple = systable_getnext_ordered(scan, ForwardScanDirection);
-		if (tuple == NULL)
-			after = PG_INT64_MAX;
-		if (tuple == NULL || n++ == REPAIR_SLICE)
+		pass->more = n == REPAIR_SLICE;
+		if (pass->more)
 			break;
 		dw_definition_read(rel, heap_copytuple(tuple), &def);
-		after = dw_definition_number(&def, Anum_recurring_id);
+		pass->reached = dw_definition_number(&def, Anum_recurring_id);
 		pass->any_locked |= !repair(rel, &def, pass);
-		(*looked_at)++;
+		pass->looked_at++;
 	}
 	systable_endscan_ordered(scan);
-	index_close(index, NoLock);
-	return after;
+	dw_slice_close_both(rel, index);
+	DW_INJECT("repair-before-commit");
+	return true;
 }
 
-/*
- * Begins a transaction that locks all tables that a repair writes.  Returns the table of tasks.  If
- * one of the locks is not free, returns NULL without an open transaction.
- */
-static Relation
-begin_repair(void)
-{
-	Relation	rel = dw_read_begin();
-
-	if (rel != NULL &&
-		ConditionalLockRelationOid(AuthIdRelationId, AccessShareLock) &&
-		ConditionalLockRelationOid(RelationGetRelid(rel), RowExclusiveLock) &&
-		ConditionalLockRelationOid(dw_catalog()->task_id_seq, RowExclusiveLock) &&
-		ConditionalLockRelationOid(dw_catalog()->recurring, RowExclusiveLock))
-		return rel;
-	dw_read_end(rel);
-	return NULL;
-}
-
-/* Ends a pass.  Returns the time of the next pass; DW_NEVER: only on request. */
-static TimestampTz
-end_look(DwDatabase *db, const Pass *pass)
-{
-	if (pass->brought_forward > 0)
-		ereport(LOG,
-				(errmsg_plural("%d recurring task of database \"%s\" was rescheduled, since the clock was set back",
-							   "%d recurring tasks of database \"%s\" were rescheduled, since the clock was set back",
-							   pass->brought_forward, pass->brought_forward, db->name)));
-	return pass->any_locked ? dw_now() + REPAIR_RETRY_US : DW_NEVER;
-}
-
-/*
- * After a request, or if a retry is due, checks all definitions.  Each call checks one slice, in a
- * separate transaction.  Returns the time of the next call; DW_NEVER: only on request.
- */
+/* The job: a slice of a pass over all definitions.  See DwWingJob. */
 TimestampTz
 dw_recurring_repair(DwDatabase *db)
 {
-	static int64 after = PG_INT64_MAX;
-	static Pass pass = {0};
-	static TimestampTz look_at = DW_NEVER;
-	Relation	rel;
-	int			n = 0;
+	static Pass pass = {.reached = PG_INT64_MIN};
+	Pass		slice = pass;
+	TimestampTz next;
 
-	if (after == PG_INT64_MAX)
-	{
-		if (!dw_sweeper_take(&db->sweeper_news, DW_LOOK_AT_RECURRING) && look_at > dw_now())
-			return look_at;
-		after = PG_INT64_MIN;
-		memset(&pass, 0, sizeof(pass));
-	}
+	slice.more = false;
 	dw_worker_activity(STATE_RUNNING, "delay_wheel: looking whether recurring tasks have their runs");
-	rel = begin_repair();
-	if (rel != NULL)
+	if (!dw_slice_do(db, repair_slice, &slice))
 	{
-		Relation	recurring = table_open(dw_catalog()->recurring, NoLock);
-
-		after = repair_some(recurring, after, &pass, &n);
-		table_close(recurring, NoLock);
-		DW_INJECT("repair-before-commit");
-		dw_read_end(rel);
+		slice = pass;
+		slice.more = false;
+		slice.any_locked = true;
 	}
-	else
-	{
-		after = PG_INT64_MAX;
-		pass.any_locked = !dw_extension_gone;
-	}
-	dw_worker_progress(n);
-	look_at = after == PG_INT64_MAX ? end_look(db, &pass) : PG_INT64_MIN;
-	return look_at;
+	dw_worker_progress(slice.looked_at - pass.looked_at);
+	pass = slice;
+	if (pass.more)
+		return PG_INT64_MIN;
+	if (pass.brought_forward > 0)
+		ereport(LOG,
+				(errmsg_plural("%d recurring task of database \"%s\" was rescheduled, since the clock was set back",
+							   "%d recurring tasks of database \"%s\" were rescheduled, since the clock was set back",
+							   pass.brought_forward, pass.brought_forward, db->name)));
+	next = pass.any_locked ? dw_now() + REPAIR_RETRY_US : DW_NEVER;
+	pass = (Pass) {.reached = PG_INT64_MIN};
+	return next;
 }

@@ -406,7 +406,6 @@ dw_nameless_forget(DwTimerNews *news, uint32 nameless)
 typedef enum DwSweeperFlag
 {
 	DW_LOOK_FOR_MARKS = 0,		/* the sweeper must look again for marks */
-	DW_LOOK_AT_RECURRING,		/* the sweeper must check the next runs of recurring tasks */
 	DW_SWEEPER_RESTS,			/* the sweeper has a long pause, and can end */
 	DW_SWEEPER_FLAGS			/* number of flags */
 } DwSweeperFlag;
@@ -422,6 +421,7 @@ typedef enum DwJob
 	DW_JOB_PERIODS,				/* delete keys whose time of uniqueness is over, see aged_rows.c */
 	DW_JOB_AUDIT,				/* delete old rows of the audit, see aged_rows.c */
 	DW_JOB_LOCAL,				/* check tasks due at a local time, see local_times.c */
+	DW_JOB_RECURRING,			/* check the next runs of recurring tasks, see repair.c */
 	DW_JOBS						/* number of jobs */
 } DwJob;
 

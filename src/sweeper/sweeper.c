@@ -60,13 +60,10 @@ end_serving(int code, Datum arg)
 	(void) dw_sweeper_take(&my_db->sweeper_news, DW_SWEEPER_RESTS);
 	dw_sweeper_waits(&my_db->sweeper_news, false, NULL, 0);
 	LWLockRelease(dw_shared->table_lock);
+	/* repeat all requests, since the sweeper may have taken requests without doing the work */
 	if (!regular)
-	{
-		/* repeat all requests, since the sweeper may have taken requests without doing the work */
-		dw_sweeper_tell(&my_db->sweeper_news, DW_LOOK_AT_RECURRING);
 		for (int i = 0; i < DW_JOBS; i++)
 			(void) dw_job_ask(&my_db->sweeper_news, i, PG_INT64_MIN);
-	}
 	if (!regular && !dw_worker_terminated())
 		dw_problem(&my_db->problem, "the sweeper ended by an error, see the server's log");
 	tell_timer_of_end(my_db);
@@ -231,7 +228,6 @@ dw_sweeper_main(Datum number)
 		uint32		calls = dw_process_looks(&my_db->sweeper);
 		TimestampTz sweep_at;
 		TimestampTz job_at;
-		TimestampTz wings_at;
 
 		MemoryContextReset(round_context);
 		MemoryContextSwitchTo(round_context);
@@ -241,13 +237,6 @@ dw_sweeper_main(Datum number)
 		(void) dw_sweeper_take(&my_db->sweeper_news, DW_LOOK_FOR_MARKS);
 		sweep_at = dw_sweep_some();
 		job_at = do_jobs();
-		wings_at = DW_NEVER;
-		dw_each_wing(wing, sweep)
-		{
-			TimestampTz at = wing->sweep(my_db);
-
-			wings_at = Min(wings_at, at);
-		}
 		if (dw_worker_clock_set_back() > 0)
 		{
 			/* times in shared memory may be too late by the new clock, so set them again */
@@ -256,17 +245,14 @@ dw_sweeper_main(Datum number)
 		}
 		if (sweeper_asked_to_end() || dw_extension_gone)
 			break;
-		if (sweep_at == DW_NEVER && job_at > dw_now() + LINGER_US && wings_at == DW_NEVER)
+		if (sweep_at == DW_NEVER && job_at > dw_now() + LINGER_US)
 		{
 			if (!dw_sweeper_is_told(&my_db->sweeper_news, DW_LOOK_FOR_MARKS))
 				break;
 			continue;
 		}
-		if (!rest(began, calls, Min(Min(sweep_at, job_at), wings_at)))
+		if (!rest(began, calls, Min(sweep_at, job_at)))
 		{
-			/* the timer reads times of work from shared memory, but not those of wings */
-			if (wings_at != DW_NEVER)
-				dw_sweeper_tell(&my_db->sweeper_news, DW_LOOK_AT_RECURRING);
 			end_of_sweeper = DW_PROCESS_MADE_WAY;
 			proc_exit(0);
 		}

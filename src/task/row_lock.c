@@ -207,6 +207,24 @@ dw_row_delete(Relation rel, const DwTaskKey *key)
 }
 
 /*
+ * Locks this version of a row of any table.  With LockWaitSkip, returns TM_WouldBlock if another
+ * transaction has locked the row.  See heap_lock_tuple() for other results.
+ */
+TM_Result
+dw_row_lock(Relation rel, ItemPointerData tid, LockTupleMode mode, LockWaitPolicy wait)
+{
+	HeapTupleData tuple = {.t_self = tid};
+	TM_FailureData failure;
+	Buffer		buffer;
+	TM_Result	result;
+
+	result = heap_lock_tuple(rel, &tuple, GetCurrentCommandId(true), mode, wait, false, &buffer,
+							 &failure);
+	ReleaseBuffer(buffer);
+	return result;
+}
+
+/*
  * Locks the row of a task until the end of the transaction.  Until then no executor claims the
  * task, and no other transaction changes the row.  Does not wait for other transactions.  rel and
  * *key: see dw_row_delete().  Returns TM_Ok, or the reason why the row was not locked.
@@ -214,16 +232,8 @@ dw_row_delete(Relation rel, const DwTaskKey *key)
 TM_Result
 dw_row_keep(Relation rel, const DwTaskKey *key)
 {
-	HeapTupleData tuple = {.t_self = key->tid};
-	TM_FailureData failure;
-	Buffer		buffer;
-	TM_Result	result;
-
 	touch_row(key, DW_TOUCH_KEPT);
-	result = heap_lock_tuple(rel, &tuple, GetCurrentCommandId(true), LockTupleKeyShare,
-							 LockWaitSkip, false, &buffer, &failure);
-	ReleaseBuffer(buffer);
-	return result;
+	return dw_row_lock(rel, key->tid, LockTupleKeyShare, LockWaitSkip);
 }
 
 /*---- Tasks with a mode ----*/

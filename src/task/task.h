@@ -287,6 +287,8 @@ extern void dw_require_room(Oid owner);
 
 extern TM_Result dw_row_delete(Relation rel, const DwTaskKey *key);
 extern TM_Result dw_row_remove(Relation rel, const DwTaskKey *key);
+extern TM_Result dw_row_lock(Relation rel, ItemPointerData tid, LockTupleMode mode,
+							 LockWaitPolicy wait);
 extern TM_Result dw_row_keep(Relation rel, const DwTaskKey *key);
 extern bool dw_row_is_claimed(Relation rel, const DwTaskKey *key);
 extern bool dw_row_is_locked_here(Relation rel, const DwTaskKey *key);

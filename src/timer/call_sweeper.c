@@ -169,9 +169,7 @@ dw_sweeper_look(DwDatabase *db, bool changed)
 	/* during a restart a sweeper would end at once; the next timer starts a sweeper */
 	if (dw_restart_at(db) != DW_NEVER)
 		return DW_NEVER;
-	if (dw_extension_gone ||
-		(!sweeper_needed && job_at > now &&
-		 !dw_sweeper_is_told(&db->sweeper_news, DW_LOOK_AT_RECURRING)))
+	if (dw_extension_gone || (!sweeper_needed && job_at > now))
 	{
 		dw_lack_ends(&db->sweeper.lack);
 		return job_at;

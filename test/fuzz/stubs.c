@@ -153,6 +153,12 @@ appendStringInfo(StringInfo string, const char *format,...)
 /*---- Texts: UTF-8 ----*/
 
 int
+pg_strcasecmp(const char *a, const char *b)
+{
+	return strcasecmp(a, b);
+}
+
+int
 pg_strncasecmp(const char *a, const char *b, size_t n)
 {
 	return strncasecmp(a, b, n);
