@@ -42,7 +42,7 @@ MODULE_big = delay_wheel
 # The script of CREATE EXTENSION, of files that are joined in this order.
 SCRIPT = delay_wheel--1.0.sql
 DATA_built = $(SCRIPT)
-WINGS = failed history recurring ends copies
+WINGS = failed history recurring ends batches copies
 TOPICS = $(addprefix src/sql/,begin tables triggers schedule queues messages rights readable views) \
 	$(foreach wing,$(WINGS),src/$(wing)/$(wing)) \
 	$(addprefix src/sql/,state forecast nodes pictures page end)

@@ -216,11 +216,15 @@ SELECT outcome FROM delay_scheduled(delay_schedule_task('SELECT 2', delay => '2 
 SELECT outcome FROM delay_scheduled(delay_schedule_task('SELECT 3', delay => '1 day', key => 'audited', if_exists => 'keep'));
 SELECT action, key, regexp_replace(detail, '\d+', 'N') AS detail FROM delay_wheel.audit ORDER BY id OFFSET :before;
 SELECT delay_cancel(key => 'audited');
+SET delay_wheel.audit = 'all';
+SELECT delay_batch('audited', open => true) AS batch \gset
+SELECT delay_close_batch(:batch), delay_cancel_batch(:batch);
+SELECT action, task = :batch AS is_batch, rows FROM delay_wheel.audit ORDER BY id DESC LIMIT 3;
 RESET delay_wheel.audit;
 
 -- each function that may write is known: by its action, or why it has none
 CREATE TEMP TABLE known (name text, action text, why_not text);
-INSERT INTO known SELECT 'delay_' || a, a FROM unnest('{schedule,cancel,cancel_all,reschedule,update,run,run_due,retry,retry_all,discard,discard_all,pause_all,resume_all,every,cron,unschedule,pause_recurring,resume_recurring}'::text[]) a;
+INSERT INTO known SELECT 'delay_' || a, a FROM unnest('{schedule,cancel,cancel_all,reschedule,update,run,run_due,retry,retry_all,discard,discard_all,pause_all,resume_all,every,cron,unschedule,pause_recurring,resume_recurring,batch,close_batch,cancel_batch}'::text[]) a;
 INSERT INTO known SELECT 'delay_wheel.' || a, a FROM unnest('{create_queue,drop_queue,pause_queue,resume_queue,pause_database,resume_database,arm}'::text[]) a;
 INSERT INTO known SELECT f, a FROM (VALUES ('schedule', '{delay_schedule_at,delay_schedule_task,delay_schedule_local,delay_schedule_trigger,delay_send,delay_send_trigger}'::text[]),
 	('allow', '{delay_wheel.allow}'), ('disallow', '{delay_wheel.disallow}'), ('plain_sql', '{delay_wheel_internal.plain_sql}')) k(a, fs), unnest(fs) f;
@@ -228,7 +232,7 @@ INSERT INTO known SELECT f, NULL, why FROM (VALUES
 	('what a receiver does with its messages', '{delay_receive,delay_lease,delay_done,delay_done_all,delay_extend,delay_release,delay_fail,delay_await,delay_await_any,delay_end_await}'::text[]),
 	('waits', '{delay_wait}'), ('says when its task runs again', '{delay_snooze}'),
 	('nodes of Citus: the tables; delay_wheel.follow_shards by what it moves on each node', '{delay_wheel.set_up_citus,delay_wheel.follow_shards,delay_wheel_internal.leave_shards,delay_wheel_internal.take_over}'),
-	('triggers on tables of the extension', '{delay_wheel_internal.task_changed,delay_wheel_internal.task_guard,delay_wheel_internal.period_follows,delay_wheel_internal.queue_changed,delay_wheel_internal.queue_guard,delay_wheel_internal.cancellation_guard,delay_wheel_internal.history_guard}'),
+	('triggers on tables of the extension', '{delay_wheel_internal.task_changed,delay_wheel_internal.task_guard,delay_wheel_internal.period_follows,delay_wheel_internal.queue_changed,delay_wheel_internal.queue_guard,delay_wheel_internal.cancellation_guard,delay_wheel_internal.history_guard,delay_wheel_internal.member_deleted}'),
 	('reads', '{delay_status,delay_scheduled,delay_wheel.page_data,delay_wheel.ring_svg,delay_wheel.forecast_svg,delay_wheel.lateness_svg,delay_wheel_internal.next_due,delay_wheel_internal.next_tasks,delay_wheel_internal.is_running}')) k(why, fs), unnest(fs) f;
 CREATE TEMP VIEW may_write AS
 SELECT CASE WHEN n.nspname LIKE 'delay\_wheel%' THEN n.nspname || '.' ELSE '' END || p.proname AS name, p.provolatile

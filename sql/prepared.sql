@@ -114,5 +114,19 @@ PREPARE TRANSACTION 'regress_dw_plain';
 COMMIT PREPARED 'regress_dw_plain';
 SELECT pg_temp.wait_for('count(*) = 2 FROM prepared_effect');
 
+-- a batch without members, and a batch that is closed: no task is touched
+BEGIN;
+SELECT delay_batch('prepared') AS batch \gset
+PREPARE TRANSACTION 'regress_dw_batch';
+COMMIT PREPARED 'regress_dw_batch';
+SELECT delay_wait(:batch, '1 min');
+SELECT delay_batch('prepared', open => true) AS batch \gset
+BEGIN;
+SELECT delay_close_batch(:batch);
+PREPARE TRANSACTION 'regress_dw_batch';
+COMMIT PREPARED 'regress_dw_batch';
+SELECT delay_wait(:batch, '1 min');
+DELETE FROM delay_wheel_data.batch;
+
 SELECT count(*) AS pending FROM delay_wheel.tasks;
 DROP TABLE prepared_effect;

@@ -6,7 +6,7 @@
 -- Run it by "examples/run greetings", or as a superuser in a database of its own, on
 -- a server with delay_wheel in shared_preload_libraries:
 --     psql -X -f example.sql
--- It makes the roles "greeter" and "clock", and the queue "spring".
+-- It makes the roles "greeter" and "clock", and the queues "spring" and "vouchers".
 --
 \set ON_ERROR_STOP on
 \ir ../common.sql
@@ -17,6 +17,7 @@
 	\set chunk 100000
 	\set campaign_rate 2000
 	\set campaign_stop 20000
+	\set vouchers 100000
 	\set ticks 200
 	\set tick '500 ms'
 	\set time_limit '1 hour'
@@ -26,6 +27,7 @@
 	\set chunk 5000
 	\set campaign_rate 200
 	\set campaign_stop 50
+	\set vouchers 200
 	\set ticks 20
 	\set tick '20 ms'
 	\set time_limit '2 minutes'
@@ -36,6 +38,7 @@ CREATE ROLE clock LOGIN;
 SELECT delay_wheel.allow('greeter', 'clock') \g /dev/null
 -- A campaign has a queue: it can be limited, paused and stopped by itself.
 SELECT delay_wheel.create_queue('spring', users => '{greeter}', rate => :campaign_rate) \g /dev/null
+SELECT delay_wheel.create_queue('vouchers', users => '{greeter}') \g /dev/null
 GRANT CREATE ON DATABASE :"DBNAME" TO greeter;
 
 \echo
@@ -64,6 +67,8 @@ CREATE TABLE inbox (
 	message text NOT NULL,
 	PRIMARY KEY (friend, sender, n)		-- nothing comes twice
 );
+CREATE TABLE voucher (friend bigint PRIMARY KEY);
+CREATE TABLE report (at timestamptz, batch text, sent bigint, of bigint, failed bigint, vouchers bigint);
 CREATE TRIGGER deliver_later AFTER INSERT ON greeting FOR EACH ROW EXECUTE FUNCTION
 	delay_schedule_trigger('deliver_at', 'INSERT INTO inbox SELECT friend, sender, n, clock_timestamp(), message
 		FROM greeting WHERE sender = $1 AND friend = $2 AND n = $3', 'sender', 'friend', 'n', 'tag=sender', 'queue=campaign');
@@ -135,6 +140,15 @@ SELECT count(delay_schedule_at(:'midnight'::timestamptz + i * interval :'tick', 
 FROM generate_series(1, :ticks) i \gset
 RESET SESSION AUTHORIZATION;
 
+-- Vouchers are a batch: when all have been sent, it reports.
+SET SESSION AUTHORIZATION greeter;
+BEGIN;
+SELECT delay_batch('vouchers', queue => 'vouchers', on_end => 'INSERT INTO report SELECT clock_timestamp(), $2, $4, $3, $5, count(*) FROM voucher') AS batch \gset
+SELECT count(delay_schedule_task('INSERT INTO voucher VALUES ($1)', args => ARRAY[i], due => :'midnight', queue => 'vouchers',
+	options => jsonb_build_object('batch_id', :batch))) AS vouchers FROM generate_series(1, :vouchers) i \gset
+COMMIT;
+RESET SESSION AUTHORIZATION;
+
 \echo 'A sender writes to several friends, more than once:'
 SELECT sender, friend, n, campaign, message FROM greeter.greeting WHERE sender = 1008 / 4 * 48271 % 100000007 ORDER BY friend, n;
 
@@ -178,6 +192,7 @@ RESET SESSION AUTHORIZATION;
 CALL example.wait_until(:'all_done', 'all greetings are delivered', :'time_limit');
 SELECT clock_timestamp() AS all_done_at, pg_wal_lsn_diff(pg_current_wal_lsn(), :'wal') AS wal \gset
 CALL example.wait_until(:'clock_done', 'the clock has ticked', :'time_limit');
+CALL example.wait_until('SELECT EXISTS (SELECT FROM greeter.report)', 'the batch has reported', :'time_limit');
 CALL example.wait_until('SELECT NOT EXISTS (SELECT FROM delay_wheel.cancellations)', 'rows of cancelled tasks are removed', :'time_limit');
 SELECT sum(done) FILTER (WHERE queue = 'default') AS plain_done, sum(done) FILTER (WHERE queue = 'spring') AS campaign_done
 FROM delay_wheel.lanes WHERE owner = 'greeter' \gset
@@ -208,6 +223,9 @@ SELECT * FROM (VALUES
 	('another role''s tasks meanwhile, late by, median ms', (SELECT example.ms(percentile_cont(0.5) WITHIN GROUP (ORDER BY arrived - due))::text FROM clock.tick)),
 	('... at most, ms', (SELECT example.ms(max(arrived - due))::text FROM clock.tick))) figures (what, figure);
 
+\echo 'The report of the vouchers:'
+SELECT batch, sent, of, failed FROM greeter.report;
+
 \echo '--- 5. Was all as it must be?'
 \echo
 
@@ -230,5 +248,7 @@ SELECT example.make_sure('the greetings of other days were left alone, and their
 SELECT example.make_sure('nothing was searched for: a row was read for each greeting, and no table scanned',
 	:scans = 0 AND :fetched <= 2 * (:plain_done + :campaign_done));
 SELECT example.make_sure('another role''s tasks have run meanwhile', (SELECT count(*) = :ticks AND bool_and(arrived >= due) FROM clock.tick));
+SELECT example.make_sure('the batch has reported once, after its last voucher',
+	(SELECT count(*) = 1 AND bool_and(sent = :vouchers AND vouchers = :vouchers) FROM greeter.report));
 SELECT example.make_sure('no task has failed', NOT EXISTS (SELECT FROM delay_wheel.failed));
 \echo

@@ -79,6 +79,7 @@ extern void dw_named_task(FunctionCallInfo fcinfo, int key, DwNamedTask *named);
 extern DwTakeResult dw_take_named(const DwNamedTask *named, Relation rel, HeapTuple *tuple,
 								  DwTaskKey *key);
 extern const char *dw_take_answer(DwTakeResult result, const char *taken);
+extern const char *dw_cancel_by_id(int64 id, bool stop_running, bool no_retry, bool tell_end);
 extern int64 dw_schedule_new(DwNewTask *task, int nargs);
 extern int64 dw_schedule_row(DwNewTask *task, bool limited);
 extern DwTakeResult dw_schedule_cancel(const DwKey *key);

@@ -105,6 +105,7 @@ run_sql_now(const DwClaim *claim)
 		(void) dw_kept_settings_set(settings, GUC_ACTION_SAVE);
 	/* clears the snooze of an outer task that has called delay_run(); run_task() restores it */
 	(void) dw_snooze_take();
+	dw_running_in(claim->values, claim->nulls);
 	PushActiveSnapshot(GetTransactionSnapshot());
 	result = dw_spi_run(sql, dw_args_params(sql,
 											claim->values[Anum_task_args - 1],
@@ -132,6 +133,7 @@ run_task(void *arg)
 {
 	Taken	   *task = arg;
 	int64		outer_id = dw_run_now_id;
+	int64		outer_batch_id = dw_running_batch_id;
 	Oid			outer_owner = dw_run_now_owner;
 	int			nest_level = NewGUCNestLevel();
 	ErrorContextCallback callback;
@@ -147,6 +149,7 @@ run_task(void *arg)
 	PG_FINALLY();
 	{
 		dw_run_now_id = outer_id;
+		dw_running_batch_id = outer_batch_id;
 		dw_run_now_owner = outer_owner;
 	}
 	PG_END_TRY();

@@ -473,8 +473,8 @@ dw_schedule_cancel(const DwKey *key)
  * present attempt the last.  tell_end: if the task has ended and its end is recorded, returns the
  * end.
  */
-static const char *
-cancel_by_id(int64 id, bool stop_running, bool no_retry, bool tell_end)
+const char *
+dw_cancel_by_id(int64 id, bool stop_running, bool no_retry, bool tell_end)
 {
 	Relation	rel = table_open(dw_catalog()->task, RowExclusiveLock);
 	HeapTuple	tuple;
@@ -544,7 +544,7 @@ dw_cancel(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("%s can be given only with a task id", stop_running ? "stop_running" : no_retry ? "no_retry" : "tell_end")));
 	if (!named.by_key)
-		result = cancel_by_id(named.id, stop_running, no_retry, tell_end);
+		result = dw_cancel_by_id(named.id, stop_running, no_retry, tell_end);
 	else
 		result = dw_take_answer(dw_schedule_cancel(&named.key), "cancelled");
 	PG_RETURN_TEXT_P(cstring_to_text(result));

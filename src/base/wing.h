@@ -32,6 +32,8 @@ typedef struct DwWingJob
 /* Each function may be NULL. */
 typedef struct DwWing
 {
+	/* Installs callbacks for the end of transactions.  Called once by the postmaster. */
+	void		(*install) (void);
 	/* Requests shared memory.  Called by the postmaster. */
 	void		(*request_memory) (void);
 	/* Called by the postmaster after shared memory has been set up. */
@@ -41,6 +43,15 @@ typedef struct DwWing
 	 * calls this: at its start, and at each wake-up until the result is false.
 	 */
 	bool		(*is_held) (bool launcher);
+	/*
+	 * Called when the row of a new task with options in "more" has been written.  by_engine: the
+	 * task follows the end of another task, which this transaction has deleted.
+	 */
+	void		(*task_scheduled) (Oid owner, const Datum *values, const bool *nulls, bool by_engine);
+	/* Called when a failed task with options in "more" has been put back. */
+	void		(*task_put_back) (const Datum *values, const bool *nulls);
+	/* Returns true if the id is of a thing of the wing that has not ended.  Sets *owner. */
+	bool		(*is_pending) (int64 id, Oid *owner);
 	/* Called when a task or an attempt has ended, in the transaction that has deleted the row. */
 	void		(*task_ended) (const struct DwEnded *ended);
 	/* Returns true if task_ended() must be called for this outcome in this queue. */

@@ -16,6 +16,7 @@
 #include "postmaster/bgworker_internals.h"
 
 #include "../backend/backend.h"
+#include "../batches/batches.h"
 #include "../copies/copies.h"
 #include "../ends/ends.h"
 #include "../executor/executor.h"
@@ -37,7 +38,7 @@ void		_PG_init(void);
 static LWLockPadded *locks = NULL;
 
 /* The only list of all wings. */
-static const DwWing *const wings[] = {&dw_copies_wing, &dw_failed_wing, &dw_history_wing, &dw_ends_wing, &dw_recurring_wing, NULL};
+static const DwWing *const wings[] = {&dw_copies_wing, &dw_failed_wing, &dw_history_wing, &dw_ends_wing, &dw_recurring_wing, &dw_batches_wing, NULL};
 
 /*---- Shared memory ----*/
 
@@ -198,6 +199,9 @@ _PG_init(void)
 
 	RegisterShmemCallbacks(&callbacks);
 	dw_touched_install();
+	/* received messages end before the commit, and what they do to batches is written after that */
+	dw_each_wing(wing, install)
+		wing->install();
 	dw_receive_install();
 	dw_lease_install();
 	dw_parameters_install();

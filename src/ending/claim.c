@@ -202,6 +202,9 @@ read_claimed_row(Relation rel, DwClaim *claim)
 	key->attempts = claim->nulls[Anum_task_attempts - 1] ? 0 :
 		DatumGetInt16(values[Anum_task_attempts - 1]);
 	key->has_more = !claim->nulls[Anum_task_more - 1];
+	/* unpacked once, since each look for a key would unpack it */
+	if (key->has_more)
+		claim->values[Anum_task_more - 1] = JsonbPGetDatum(DatumGetJsonbP(values[Anum_task_more - 1]));
 	key->is_message = claim->nulls[Anum_task_sql - 1];
 	key->is_leased = !claim->nulls[Anum_task_token - 1];
 	key->group = claim->nulls[Anum_task_group_hash - 1] ? DW_NO_GROUP :

@@ -84,6 +84,7 @@ follow_up(const DwEnded *ended)
 	bool		done = ended->outcome == DW_DONE;
 	DwNewTask	task;
 	Jsonb	   *settings;
+	int64		batch_id;
 	char	   *sql;
 
 	if (!done && (ended->outcome != DW_FAILED || ended->error == NULL))
@@ -104,6 +105,9 @@ follow_up(const DwEnded *ended)
 		dw_more_set_object(task.values, task.nulls, Anum_task_more, DW_MORE_SETTINGS, settings);
 	dw_new_task_set(&task, Anum_task_tag, ended->values[Anum_task_tag - 1],
 					ended->nulls[Anum_task_tag - 1]);
+	/* a batch ends when the follow-ups of its members have ended, too */
+	if (dw_more_number(ended->values, ended->nulls, Anum_task_more, DW_MORE_BATCH_ID, &batch_id))
+		dw_more_set_number(task.values, task.nulls, Anum_task_more, DW_MORE_BATCH_ID, batch_id);
 	if (task.queue == ended->key->queue)
 		dw_new_task_set(&task, Anum_task_group_key, ended->values[Anum_task_group_key - 1],
 						ended->nulls[Anum_task_group_key - 1]);

@@ -205,6 +205,31 @@ stands_in_failed(Relation rel, int64 id, Snapshot snapshot)
 	return false;
 }
 
+/* Returns true if the id is of a thing of a wing, such as a batch, that has not ended. */
+static bool
+wings_know_pending(int64 id, Oid *owner)
+{
+	dw_each_wing(wing, is_pending)
+		if (wing->is_pending(id, owner))
+			return true;
+	return false;
+}
+
+/* Returns how a thing of a wing has ended; DW_NOT_ENDED if no wing knows its end. */
+static DwOutcome
+outcome_of_wings(int64 id)
+{
+	dw_each_wing(wing, is_pending)
+	{
+		const char *name = wing->outcome_of(id);
+
+		for (int i = DW_DONE; name != NULL && i < DW_OUTCOMES; i++)
+			if (strcmp(name, dw_outcome_names[i]) == 0)
+				return i;
+	}
+	return DW_NOT_ENDED;
+}
+
 /*
  * Returns the outcome of a task by its rows, with a new snapshot: DW_NOT_ENDED if it is pending or
  * running, DW_FAILED if it is a failed task, DW_CANCELLED if it has ended in another way, or the
@@ -239,6 +264,11 @@ look_once(int64 id, bool first)
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	tuple = dw_task_find(rel, id, snapshot);
 	if (tuple == NULL && dw_executor_runs_autonomous(id, &owner))
+	{
+		if (first)
+			dw_require_task_owner(id, owner);
+	}
+	else if (tuple == NULL && wings_know_pending(id, &owner))
 	{
 		if (first)
 			dw_require_task_owner(id, owner);
@@ -365,7 +395,12 @@ look_again(int64 id)
 	}
 	wait_for_deleter(id);
 	outcome = read_slot().outcome;
-	return outcome != DW_NOT_ENDED ? outcome : look_at_task(id, false);
+	if (outcome == DW_NOT_ENDED)
+		outcome = look_at_task(id, false);
+	/* a thing of a wing has no row among the tasks */
+	if (outcome == DW_CANCELLED && outcome_of_wings(id) != DW_NOT_ENDED)
+		outcome = outcome_of_wings(id);
+	return outcome;
 }
 
 /*
@@ -389,6 +424,8 @@ wait_for_task(int64 id, int64 deadline)
 		 */
 		wait_for_deleter(id);
 		ended = by_rows == DW_FAILED ? dw_outcome_names[DW_FAILED] : dw_history_newest_end(id);
+		if (ended == NULL)
+			ended = dw_outcome_names[outcome_of_wings(id)];
 		return ended != NULL ? ended : "gone";
 	}
 

@@ -165,6 +165,7 @@ dw_autonomous_run(const DwClaim *claim, const char *sql)
 	PortalStart(portal, params, 0, InvalidSnapshot);
 	dw_first_row_init(&row, dw_wings_max_result(claim->key.queue));
 	(void) dw_snooze_take();
+	dw_running_in(claim->values, claim->nulls);
 	dw_may_snooze = true;
 	(void) dw_portal_run(portal, &row.pub, &qc);
 	result = result_of(plans, &qc);

@@ -144,6 +144,7 @@ dw_run_sql(const DwClaim *claimed, const char *sql)
 
 	/* clears the snooze of an earlier task that failed after it had committed */
 	(void) dw_snooze_take();
+	dw_running_in(claimed->values, claimed->nulls);
 	dw_may_snooze = true;
 	result = dw_spi_run(sql, params, max_row, may_keep);
 	result.again_at = dw_snooze_take();

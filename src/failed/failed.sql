@@ -74,7 +74,8 @@ ALTER TABLE delay_wheel_data.failed_task INHERIT delay_wheel_data.readable_faile
 
 CREATE VIEW delay_wheel.failed WITH (security_invoker) AS
 SELECT f.id, f.failed_at, f.due, pg_catalog.pg_get_userbyid(f.owner::oid)::text AS owner, COALESCE(q.name, CASE f.queue WHEN 0 THEN 'default' END) AS queue, f.priority, f.key, f.tag, f.sql, f.args,
-	   f.attempts, f.sqlstate, f.message, f.detail, f.hint, f.context, COALESCE(f.crashes, 0::smallint) AS crashes, f.payload, f.group_key
+	   f.attempts, f.sqlstate, f.message, f.detail, f.hint, f.context, COALESCE(f.crashes, 0::smallint) AS crashes, f.payload, f.group_key,
+	   delay_wheel_internal.batch_of(f.more) AS batch_id
 FROM delay_wheel_data.readable_failed_task f
 	 LEFT JOIN delay_wheel_data.queue_name q ON q.id = f.queue
 -- without running tasks in mode at_most_once
@@ -91,6 +92,7 @@ COMMENT ON COLUMN delay_wheel.failed.key IS 'Key; NULL if the task had no key. A
 COMMENT ON COLUMN delay_wheel.failed.tag IS 'Tag';
 COMMENT ON COLUMN delay_wheel.failed.payload IS 'Content of a message';
 COMMENT ON COLUMN delay_wheel.failed.group_key IS 'Name of the group';
+COMMENT ON COLUMN delay_wheel.failed.batch_id IS 'Id of the batch of which the task is a member; NULL: none';
 COMMENT ON COLUMN delay_wheel.failed.sql IS 'One or several SQL statements';
 COMMENT ON COLUMN delay_wheel.failed.args IS 'Values of the parameters $1, $2 ... as text';
 COMMENT ON COLUMN delay_wheel.failed.attempts IS 'Failed attempts; 0 if the task was given up before its first run';

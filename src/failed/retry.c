@@ -30,6 +30,7 @@
 #include "utils/timestamp.h"
 
 #include "../base/errors.h"
+#include "../base/wing.h"
 #include "../ending/ending.h"
 
 PG_FUNCTION_INFO_V1(dw_retry);
@@ -193,6 +194,9 @@ put_rows_back(Retrying *retrying, FailedRow *row, List *rows, bool wait)
 	dw_touch_row(&hint, DW_TOUCH_WRITTEN);
 	if (has_key)
 		dw_key_leave();
+	if (!row->nulls[Anum_task_more - 1])
+		dw_each_wing(wing, task_put_back)
+			wing->task_put_back(row->values, row->nulls);
 	delete_failed_rows(retrying, row, rows);
 	return DEALT_WITH;
 }

@@ -113,7 +113,7 @@ COMMENT ON TABLE delay_wheel_data.audit IS
 'Actions that the setting delay_wheel.audit selects. To read them, use the view delay_wheel.audit. Dumps do not contain them.';
 COMMENT ON COLUMN delay_wheel_data.audit.id IS 'Number of the row; numbers are in the order of the actions';
 COMMENT ON COLUMN delay_wheel_data.audit.at IS 'Time of the action, before the commit';
-COMMENT ON COLUMN delay_wheel_data.audit.task IS 'Id of the task, or of the cancellation by delay_cancel_all()';
+COMMENT ON COLUMN delay_wheel_data.audit.task IS 'Id of the task, of the batch, or of the cancellation by delay_cancel_all()';
 COMMENT ON COLUMN delay_wheel_data.audit.due IS 'New due time of the task, or the argument of delay_run_due()';
 COMMENT ON COLUMN delay_wheel_data.audit.rows IS 'Number of tasks, or of rows that plain SQL wrote; NULL: one, or not counted';
 COMMENT ON COLUMN delay_wheel_data.audit.owner IS 'Owner of the task, or the same role as in column role if the action is not about a single task';
@@ -196,7 +196,7 @@ COMMENT ON VIEW delay_wheel.audit IS
 'Actions of roles on tasks and queues. The setting delay_wheel.audit selects the actions that are recorded.';
 COMMENT ON COLUMN delay_wheel.audit.at IS 'Time of the action, before the commit';
 COMMENT ON COLUMN delay_wheel.audit.action IS 'Name of the function without delay_ or schema; all functions and triggers that schedule or send: schedule, or reschedule for a move; plain_sql: a statement has written to a table of the extension';
-COMMENT ON COLUMN delay_wheel.audit.task IS 'Id of the task, or of the cancellation by delay_cancel_all()';
+COMMENT ON COLUMN delay_wheel.audit.task IS 'Id of the task, of the batch, or of the cancellation by delay_cancel_all()';
 COMMENT ON COLUMN delay_wheel.audit.queue IS 'Name of the queue of the task, or of the queue that the call named; NULL: no queue, or the queue was dropped';
 COMMENT ON COLUMN delay_wheel.audit.key IS 'Key of the task';
 COMMENT ON COLUMN delay_wheel.audit.tag IS 'Tag of the task, or the tag that the call named';

@@ -24,7 +24,6 @@
 #include "../base/compat.h"
 #include "../base/signature.h"
 #include "../base/wing.h"
-#include "../rows/rows.h"
 #include "../shmem/groups.h"
 #include "../task/task.h"
 #include "views.h"

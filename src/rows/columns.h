@@ -209,6 +209,34 @@
 	_(recurring, more, JSONBOID) \
 	_(recurring, group_key, TEXTOID)
 
+#define DW_BATCH_COLUMNS(_) \
+	_(batch, id, INT8OID) \
+	_(batch, origin, INT8OID) \
+	_(batch, owner, REGROLEOID) \
+	_(batch, batch_id, INT8OID) \
+	_(batch, closed, BOOLOID) \
+	_(batch, made_at, TIMESTAMPTZOID) \
+	_(batch, ended_at, TIMESTAMPTZOID) \
+	_(batch, total, INT8OID) \
+	_(batch, failed, INT8OID) \
+	_(batch, cancelled, INT8OID) \
+	_(batch, skipped, INT8OID) \
+	_(batch, queue, INT2OID) \
+	_(batch, name, TEXTOID) \
+	_(batch, on_done, TEXTOID) \
+	_(batch, on_failed, TEXTOID) \
+	_(batch, on_end, TEXTOID) \
+	_(batch, search_path, TEXTOID) \
+	_(batch, settings, JSONBOID)
+
+#define DW_BATCH_COUNT_COLUMNS(_) \
+	_(batch_count, batch_id, INT8OID) \
+	_(batch_count, owner, REGROLEOID) \
+	_(batch_count, total, INT8OID) \
+	_(batch_count, failed, INT8OID) \
+	_(batch_count, cancelled, INT8OID) \
+	_(batch_count, skipped, INT8OID)
+
 /* The tables: their members of DwCatalog, their names, and their columns. */
 #define DW_TABLES(_) \
 	_(task, "task", DW_TASK_COLUMNS) \
@@ -218,6 +246,8 @@
 	_(pause, "pause", DW_PAUSE_COLUMNS) \
 	_(cancellation, "cancellation", DW_CANCELLATION_COLUMNS) \
 	_(recurring, "recurring_task", DW_RECURRING_COLUMNS) \
+	_(batch, "batch", DW_BATCH_COLUMNS) \
+	_(batch_count, "batch_count", DW_BATCH_COUNT_COLUMNS) \
 	_(unique_key, "unique_key", DW_UNIQUE_COLUMNS) \
 	_(audit, "audit", DW_AUDIT_COLUMNS)
 
@@ -232,6 +262,7 @@
 	_(task_group_index, "task_group_idx") \
 	_(task_group_lease_index, "task_group_lease_idx") \
 	_(task_local_index, "task_local_idx") \
+	_(task_batch_index, "task_batch_idx") \
 	_(task_id_seq, "task_id_seq") \
 	_(failed_pkey, "failed_task_pkey") \
 	_(failed_at_index, "failed_task_failed_at_idx") \
@@ -247,7 +278,8 @@
 	_(audit_id_seq, "audit_id_seq") \
 	_(history_seq, "history_seq") \
 	_(recurring_pkey, "recurring_task_pkey") \
-	_(recurring_name_key, "recurring_task_name_key")
+	_(recurring_name_key, "recurring_task_name_key") \
+	_(batch_ended_at_index, "batch_ended_at_idx")
 
 #define DW_COLUMN_NUMBER(table, column, type) Anum_##table##_##column,
 #define DW_COLUMN_NUMBERS(table, name, columns) \

@@ -96,6 +96,8 @@ extern void dw_deform(Relation rel, HeapTuple tuple, Datum **values, bool **null
 											 * in its group */
 #define DW_MORE_LOCAL		"local" /* object: the task's local due time, see
 									 * recurring/local_times.c; an index names this key */
+#define DW_MORE_BATCH_ID	"batch_id"	/* number: the batch of which the task is a member; an index
+										 * names this key */
 #define DW_MORE_RECURRING	"recurring" /* number: id of the recurring task, if this task is one of
 										 * its runs */
 

@@ -59,7 +59,7 @@ form_tuple(Relation rel, const Datum *values, const bool *nulls, int n)
 /* Adds an entry to an index of DwCatalog: a B-tree on plain columns of the table. */
 static void
 insert_into_known_index(Relation heap, Relation index, const Datum *values, const bool *nulls,
-						ItemPointer tid)
+						Datum expression, ItemPointer tid)
 {
 	/* a B-tree does not read the members of this struct */
 	static IndexInfo info = {.type = T_IndexInfo};
@@ -69,8 +69,8 @@ insert_into_known_index(Relation heap, Relation index, const Datum *values, cons
 
 	for (int i = 0; i < index->rd_index->indnatts; i++)
 	{
-		ivalues[i] = values[columns[i] - 1];
-		inulls[i] = nulls[columns[i] - 1];
+		ivalues[i] = columns[i] == 0 ? expression : values[columns[i] - 1];
+		inulls[i] = columns[i] != 0 && nulls[columns[i] - 1];
 	}
 	index_insert(index, ivalues, inulls, tid, heap,
 				 index->rd_index->indisunique ? UNIQUE_CHECK_YES : UNIQUE_CHECK_NO,
@@ -117,6 +117,7 @@ typedef struct TaskIndex
 	Oid			oid;
 	bool		has_entry;		/* false: no entry for this row */
 	LOCKMODE	lockmode;		/* lock mode for opening the index */
+	Datum		expression;		/* the value of the expression, if the index has one */
 } TaskIndex;
 
 /* Returns true if the OID is in DwCatalog, whose indexes on other tables are not partial. */
@@ -159,7 +160,8 @@ insert_into_indexes(Relation heap, HeapTuple tuple, const Datum *values, const b
 			(summarizing_only && !dw_index_is_summarizing(index)))
 			;
 		else if (task != NULL || is_in_catalog(cat, lfirst_oid(lc)))
-			insert_into_known_index(heap, index, values, nulls, &tuple->t_self);
+			insert_into_known_index(heap, index, values, nulls, task ? task->expression : (Datum) 0,
+									&tuple->t_self);
 		else
 			insert_into_any_index(heap, index, tuple);
 		index_close(index, NoLock);
@@ -208,14 +210,17 @@ dw_task_insert(Relation rel, Datum *values, bool *nulls)
 	bool		has_group = !nulls[Anum_task_group_key - 1];
 	bool		is_local = !nulls[Anum_task_more - 1] &&
 		dw_more_has(values, nulls, Anum_task_more, DW_MORE_LOCAL);
+	int64		batch = 0;
+	bool		is_member = dw_more_number(values, nulls, Anum_task_more, DW_MORE_BATCH_ID, &batch);
 	const TaskIndex indexes[] = {
-		{cat->task_pkey, true, lockmode},
-		{cat->task_lane_index, true, lockmode},
-		{cat->task_key_index, has_key, RowExclusiveLock},
-		{cat->task_lease_index, has_lease, RowExclusiveLock},
-		{cat->task_group_index, has_group, RowExclusiveLock},
-		{cat->task_group_lease_index, has_lease && has_group, RowExclusiveLock},
-		{cat->task_local_index, is_local, RowExclusiveLock}
+		{cat->task_pkey, true, lockmode, 0},
+		{cat->task_lane_index, true, lockmode, 0},
+		{cat->task_key_index, has_key, RowExclusiveLock, 0},
+		{cat->task_lease_index, has_lease, RowExclusiveLock, 0},
+		{cat->task_group_index, has_group, RowExclusiveLock, 0},
+		{cat->task_group_lease_index, has_lease && has_group, RowExclusiveLock, 0},
+		{cat->task_local_index, is_local, RowExclusiveLock, 0},
+		{cat->task_batch_index, is_member, RowExclusiveLock, Int64GetDatum(batch)}
 	};
 
 	nulls[Anum_task_group_hash - 1] = !has_group;

@@ -421,6 +421,8 @@ typedef enum DwJob
 	DW_JOB_PERIODS,				/* delete keys whose time of uniqueness is over, see aged_rows.c */
 	DW_JOB_AUDIT,				/* delete old rows of the audit, see aged_rows.c */
 	DW_JOB_LOCAL,				/* check tasks due at a local time, see local_times.c */
+	DW_JOB_BATCHES,				/* end batches whose members have ended, see batch_end.c */
+	DW_JOB_ENDED_BATCHES,		/* delete old rows of ended batches, see batch_end.c */
 	DW_JOB_RECURRING,			/* check the next runs of recurring tasks, see repair.c */
 	DW_JOBS						/* number of jobs */
 } DwJob;

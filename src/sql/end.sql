@@ -17,7 +17,7 @@ BEGIN
 					'CREATE RULE no_insert AS ON INSERT TO %s DO INSTEAD NOTHING',
 					'CREATE RULE no_update AS ON UPDATE TO %s DO INSTEAD NOTHING',
 					'CREATE RULE no_delete AS ON DELETE TO %s DO INSTEAD NOTHING']
-				WHEN t.relkind = 'S' OR t.relname = 'prepared' THEN ARRAY['REVOKE ALL ON %s FROM PUBLIC']
+				WHEN t.relkind = 'S' OR t.relname IN ('prepared', 'batch', 'batch_count') THEN ARRAY['REVOKE ALL ON %s FROM PUBLIC']
 				ELSE ARRAY[
 					'REVOKE ALL ON %s FROM PUBLIC',
 					'CREATE TRIGGER plain_sql AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON %s FOR EACH STATEMENT EXECUTE FUNCTION delay_wheel_internal.plain_sql()',

@@ -169,6 +169,13 @@ WITH params AS (
 		   count(*) OVER () AS total,
 		   row_number() OVER (ORDER BY COALESCE(last_outcome = 'failed', false) DESC, next_due NULLS LAST, name, owner) AS pos
 	FROM delay_wheel.recurring
+), newest_batches AS (
+	SELECT id, row_number() OVER (ORDER BY ended_at DESC, id DESC) AS pos FROM delay_wheel_internal.newest_batches
+), batches AS (
+	SELECT b.id, b.name, b.owner, b.state, b.total, b.pending, b.done, b.failed, b.cancelled, b.skipped, b.rate, b.made_at, b.ended_at, n.pos
+	FROM newest_batches n
+		 JOIN LATERAL (SELECT * FROM delay_wheel.batches b WHERE b.id = n.id LIMIT 1) b ON true
+	WHERE n.pos <= (SELECT n FROM params)
 ), lateness AS (
 	SELECT lag(below, 1, 0) OVER w * 1000 AS from_ms, CASE WHEN below < 'Infinity' THEN below * 1000 END AS until_ms,
 		   tasks - lag(tasks, 1, 0) OVER w AS attempts
@@ -243,6 +250,9 @@ SELECT delay_wheel_internal.readable(json_strip_nulls(json_build_object(
 	'recurring', (SELECT json_build_object('total', COALESCE(max(r.total), 0), 'failing', count(*) FILTER (WHERE r.last_outcome = 'failed'),
 										   'rows', COALESCE(json_agg(r ORDER BY pos) FILTER (WHERE pos <= n), '[]'))
 				  FROM params LEFT JOIN recurring r ON true),
+	-- of many batches only 1,000 are counted
+	'batches', (SELECT json_build_object('total', (SELECT count(*) FROM newest_batches),
+										 'rows', COALESCE(json_agg(b ORDER BY pos), '[]')) FROM batches b),
 	'cancellations', (SELECT json_build_object('total', COALESCE(max(c.total), 0), 'rows', COALESCE(json_agg(c ORDER BY pos) FILTER (WHERE pos <= n), '[]'))
 					  FROM params LEFT JOIN cancellations c ON true)
 )))

@@ -71,6 +71,15 @@ CREATE INDEX task_group_idx ON delay_wheel_data.task (origin, queue, group_hash,
 CREATE INDEX task_group_lease_idx ON delay_wheel_data.task (origin, queue, group_hash) WHERE token IS NOT NULL AND group_hash IS NOT NULL;
 -- tasks that are due at a local time: the rules of their time zones may change
 CREATE INDEX task_local_idx ON delay_wheel_data.task (id) WHERE more OPERATOR(pg_catalog.?) 'local';
+-- members of batches; leakproof: otherwise row level security would keep readers of the views from using the index
+CREATE FUNCTION delay_wheel_internal.batch_of(more jsonb) RETURNS bigint
+AS 'MODULE_PATHNAME', 'dw_batch_of' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE;
+COMMENT ON FUNCTION delay_wheel_internal.batch_of(jsonb) IS
+'Returns the id of the batch in column more of a task; NULL: none.';
+GRANT EXECUTE ON FUNCTION delay_wheel_internal.batch_of(jsonb) TO PUBLIC;
+CREATE INDEX task_batch_idx ON delay_wheel_data.task (delay_wheel_internal.batch_of(more)) WHERE delay_wheel_internal.batch_of(more) IS NOT NULL;
+-- as for columns, see end.sql
+ALTER INDEX delay_wheel_data.task_batch_idx ALTER COLUMN 1 SET STATISTICS 0;
 COMMENT ON TABLE delay_wheel_data.task IS
 'Pending tasks, one row each. The transaction that runs a task deletes its row. To read them, use the view delay_wheel.tasks.';
 COMMENT ON COLUMN delay_wheel_data.task.id IS 'Id of the task, as delay_schedule() returned it';

@@ -46,7 +46,8 @@ SELECT t.id, COALESCE(t.first_due, t.due) AS due, pg_catalog.pg_get_userbyid(t.o
 	   -- plain SQL may have written any value
 	   CASE WHEN pg_catalog.jsonb_typeof(t.more OPERATOR(pg_catalog.->) 'snoozes'::text) = 'number' THEN
 			LEAST(GREATEST((t.more OPERATOR(pg_catalog.->) 'snoozes'::text)::numeric, 0::numeric), 9223372036854775807::numeric)::bigint
-	   END AS snoozes
+	   END AS snoozes,
+	   delay_wheel_internal.batch_of(t.more) AS batch_id
 FROM delay_wheel_data.readable_task t
 	 LEFT JOIN delay_wheel_data.queue_name q ON q.id = t.queue
 	 CROSS JOIN LATERAL (
@@ -93,6 +94,7 @@ COMMENT ON COLUMN delay_wheel.tasks.headers IS 'JSON object that was passed in a
 COMMENT ON COLUMN delay_wheel.tasks.snoozes IS 'Number of times that delay_snooze() has put the task off; NULL: never';
 COMMENT ON COLUMN delay_wheel.tasks.payload IS 'Content of a message';
 COMMENT ON COLUMN delay_wheel.tasks.group_key IS 'Name of the group';
+COMMENT ON COLUMN delay_wheel.tasks.batch_id IS 'Id of the batch of which the task is a member; NULL: none';
 COMMENT ON COLUMN delay_wheel.tasks.args IS 'Values of the parameters $1, $2 ... as text';
 COMMENT ON COLUMN delay_wheel.tasks.attempts IS 'Number of failed attempts. For a message, each lease is an attempt, also the present lease';
 COMMENT ON COLUMN delay_wheel.tasks.last_error IS 'SQLSTATE and message of the last failed attempt, separated by a colon';

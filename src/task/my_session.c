@@ -24,6 +24,7 @@ Oid			dw_run_now_owner = InvalidOid;
 TimestampTz dw_run_now_clock = DT_NOBEGIN;
 bool		dw_batch_is_closed = false;
 bool		dw_may_snooze = false;
+int64		dw_running_batch_id = 0;
 
 /*
  * The place that was found last.  While the place is not pinned, the launcher may give the place to
@@ -207,4 +208,15 @@ dw_snooze_take(void)
 	until = pg_strtoint64(dw_snoozed_until);
 	dw_snooze(0);
 	return until;
+}
+
+/*---- The batch of the running task ----*/
+
+/* Notes the batch of a task whose SQL is about to run.  values, nulls: the columns of its row. */
+void
+dw_running_in(const Datum *values, const bool *nulls)
+{
+	if (likely(nulls[Anum_task_more - 1]) ||
+		!dw_more_number(values, nulls, Anum_task_more, DW_MORE_BATCH_ID, &dw_running_batch_id))
+		dw_running_batch_id = 0;
 }

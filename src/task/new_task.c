@@ -21,6 +21,7 @@
 
 #include "../base/compat.h"
 #include "../base/inject.h"
+#include "../base/wing.h"
 #include "task.h"
 
 /* Raises an error if due + expires, an interval, is out of the range of timestamps. */
@@ -415,6 +416,9 @@ dw_new_task_insert(Relation rel, DwNewTask *task, DwLaneRef lane)
 	DW_INJECT("schedule-before-insert");
 	hint.tid = dw_task_insert(rel, values, nulls);
 	dw_touch_row(&hint, DW_TOUCH_WRITTEN);
+	if (!nulls[Anum_task_more - 1])
+		dw_each_wing(wing, task_scheduled)
+			wing->task_scheduled(task->owner, values, nulls, task->by_engine);
 	DW_INJECT("schedule-after-insert");
 	return hint.id;
 }
@@ -429,7 +433,10 @@ dw_schedule_successor(DwNewTask *task)
 {
 	DwLaneRef	lane = dw_lane_if_any(task->owner, task->queue, task->priority);
 	Relation	rel = dw_tasks_open();
-	int64		id = dw_new_task_insert(rel, task, lane);
+	int64		id;
+
+	task->by_engine = true;
+	id = dw_new_task_insert(rel, task, lane);
 
 	table_close(rel, NoLock);
 	return id;

@@ -665,6 +665,9 @@ set_more(const DwOptions *options, DwOption option, DwNewTask *task)
 		case DW_TYPE_SPAN:
 			dw_more_set_number(values, nulls, Anum_task_more, name, dw_option_us(options, option));
 			break;
+		case DW_TYPE_BIGINT:
+			dw_more_set_number(values, nulls, Anum_task_more, name, DatumGetInt64(value));
+			break;
 		case DW_TYPE_TEXTS:
 			dw_more_set_text(values, nulls, Anum_task_more, name,
 							 dw_errors_joined(DatumGetArrayTypeP(value)));
@@ -788,7 +791,7 @@ void
 dw_options_set(const DwOptions *options, DwNewTask *task)
 {
 	static const DwOption in_more[] = {
-		DW_OPT_SKIP_AFTER, DW_OPT_HEADERS, DW_OPT_NOTIFY, DW_OPT_ON_SUCCESS, DW_OPT_ON_FAILURE,
+		DW_OPT_SKIP_AFTER, DW_OPT_BATCH_ID, DW_OPT_HEADERS, DW_OPT_NOTIFY, DW_OPT_ON_SUCCESS, DW_OPT_ON_FAILURE,
 		DW_OPT_MODE, DW_OPT_RETRY_BACKOFF, DW_OPT_RETRY_MAX_DELAY, DW_OPT_RETRY_ON,
 		DW_OPT_GIVE_UP_ON
 	};

@@ -77,6 +77,7 @@ typedef enum DwOptionType
 	_(EXPIRES, "expires", SPAN, 1, PG_INT64_MAX, DW_T | DW_M | DW_G | DW_U) \
 	_(SKIP_AFTER, "skip_after", SPAN, 1, PG_INT64_MAX, DW_T | DW_M | DW_G | DW_R | DW_U) \
 	_(UNIQUE_FOR, "unique_for", SPAN, 1, DW_DAYS_366, DW_T | DW_M | DW_G) \
+	_(BATCH_ID, "batch_id", BIGINT, 1, PG_INT64_MAX, DW_T | DW_M) \
 	_(HEADERS, "headers", OBJECT, 0, 0, DW_T | DW_M | DW_R | DW_U) \
 	_(NOTIFY, "notify", TEXT, 0, 0, DW_T | DW_M | DW_G | DW_R | DW_U) \
 	_(ON_SUCCESS, "on_success", TEXT, 0, 0, DW_T | DW_M | DW_G | DW_R | DW_U) \

@@ -62,6 +62,7 @@ typedef struct DwNewTask
 	ArrayType  *keep_settings;	/* names of the settings that are kept; NULL: the names in
 								 * delay_wheel.keep_settings */
 	int64		unique_for;		/* no other task of the key for this time, in us; 0: not given */
+	bool		by_engine;		/* a callback, or the successor of a task that ends */
 	DwScheduled outcome;		/* set when the task is scheduled; due is then the due time of the
 								 * pending task */
 	Datum		values[Natts_task];
@@ -219,6 +220,11 @@ extern TimestampTz dw_run_now_clock;
 
 /* True if no further task may share the transaction of the running batch.  Any code may set it. */
 extern bool dw_batch_is_closed;
+
+/* The batch of the task that runs; 0: none.  After the run the value has no meaning. */
+extern int64 dw_running_batch_id;
+
+extern void dw_running_in(const Datum *values, const bool *nulls);
 
 /* True while the executor's task may call delay_snooze().  False for its deferred triggers. */
 extern bool dw_may_snooze;

@@ -413,6 +413,44 @@ sub burst_row
 sub row_burst { burst_row('burst', $opt{burst}, $opt{rounds}, split /,/, $opt{syncs}); return; }
 sub row_million { burst_row('million', $opt{million}, $opt{million_rounds}, split /,/, $opt{million_sync}); return; }
 
+# A burst whose tasks are the members of batches of this size, or of none.
+sub batch_burst
+{
+	my ($n, $size) = @_;
+
+	shop()->query("SELECT new_orders($n)");
+	settle();
+	my ($due) = finish_burst($n, sub {
+		my $task = "delay_schedule_task('$bound_text', args => ARRAY[oid::text], due => to_timestamp($_[0])";
+
+		shop()->query($size ? qq{
+			WITH b AS MATERIALIZED (SELECT k, delay_batch() AS id FROM generate_series(0, ($n - 1) / $size) k)
+			SELECT count($task, options => jsonb_build_object('batch_id', b.id)))
+			FROM generate_series(1, $n) oid JOIN b ON b.k = (oid - 1) / $size} :
+			  "SELECT count($task)) FROM generate_series(1, $n) oid");
+	}, [ shop() ]);
+	my $rate = $n / (last_commit() - $due);
+
+	shop()->query("SELECT check_orders($n)");
+	wait_for('the batches', 60, q{SELECT NOT EXISTS (SELECT FROM delay_wheel_data.batch WHERE ended_at IS NULL)}, 0.03);
+	return $rate;
+}
+
+sub row_batches
+{
+	my $n = $opt{burst};
+
+	sync_commit('on');
+	my %figures = rounds($opt{rounds}, [qw(one tens none)], {
+		one => sub { batch_burst($n, $n) }, tens => sub { batch_burst($n, 10) }, none => sub { batch_burst($n) } });
+	my %row = (floor => $figures{none}, place => 45, sync => 'on', unit => 'tasks/s', reach => [ '>=', 0.90 ]);
+
+	record('batches', %row, ours => $figures{one}, variant => "$n in one batch, beside none");
+	record('batches', %row, ours => $figures{tens}, variant => "$n in batches of 10, beside none");
+	clean();
+	return;
+}
+
 # For the plot: how many of a great burst were done after each hundredth of the
 # time.
 sub keep_progress
@@ -1070,7 +1108,7 @@ sub fill
 # All of it.
 #
 my %row = (
-	schedule => \&row_schedule, bulk => \&row_bulk, trigger => \&row_trigger, drain => \&row_drain, burst => \&row_burst,
+	schedule => \&row_schedule, bulk => \&row_bulk, trigger => \&row_trigger, drain => \&row_drain, burst => \&row_burst, batches => \&row_batches,
 	million => \&row_million, snapshot => \&row_snapshot, history => \&row_history, groups => \&row_groups, wal => \&row_wal, lateness => \&row_lateness,
 	poller => \&row_poller, cron => \&row_cron, idle => \&row_idle, start => \&row_start,
 	memory => \&row_memory, scale => \&row_scale,
@@ -1107,7 +1145,7 @@ sub measure
 
 if ($opt{pass} ne 'pending')
 {
-	measure($_) for qw(schedule clients bulk trigger drain burst million snapshot midnight history groups wal day lateness beside poller cron idle start databases memory messages citus);
+	measure($_) for qw(schedule clients bulk trigger drain burst batches million snapshot midnight history groups wal day lateness beside poller cron idle start databases memory messages citus);
 }
 if ($opt{pass} ne 'empty' && grep { !%only || $only{$_} } split(/,/, $opt{pending_rows}), 'scale')
 {

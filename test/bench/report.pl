@@ -55,6 +55,7 @@ my %title = (
 	trigger => [ 'INSERT, each row schedules a task', 'instead' ],
 	drain => [ 'Drain of a burst', 'PL/pgSQL loop, one transaction' ],
 	burst => [ 'Drain of a burst', 'two SKIP LOCKED loops' ],
+	batches => [ 'Drain of a burst of members of batches', 'the same without a batch' ],
 	million => [ 'Drain of a great burst', 'two SKIP LOCKED loops' ],
 	snapshot => [ 'Drain under an old snapshot', 'itself without' ],
 	midnight => [ 'A midnight, beside a report and a checkpoint', 'the first one' ],

@@ -399,7 +399,7 @@ for my $line (split /\n/, $node->safe_psql('postgres', q{
 	my ($table, @column) = split /\|/, $line;
 	push @{ $columns{$table} }, \@column;
 }
-is(join(' ', sort keys %columns), join(' ', sort((map { "delay_wheel_data.$_" } qw(cancellation failed_task pause prepared queue recurring_task task unique_key)), qw(delay_wheel_data.audit), map { "delay_wheel_data.history_$_" } 0 .. 2)), 'all tables are known');
+is(join(' ', sort keys %columns), join(' ', sort((map { "delay_wheel_data.$_" } qw(batch batch_count cancellation failed_task pause prepared queue recurring_task task unique_key)), qw(delay_wheel_data.audit), map { "delay_wheel_data.history_$_" } 0 .. 2)), 'all tables are known');
 
 # One of those that are likely to be looked at by workers
 sub row_for

@@ -1,5 +1,5 @@
-# Each page X.zh-CN.md has what X.md has: the same blocks (each with comments of its own
-# language), headings, items of lists and rows of tables, in these the same figures, and links,
+# Each page X.zh-CN.md has what X.md has: the same blocks that readers see (each with comments of
+# its own language), headings, items of lists and rows of tables, in these the same figures, and links,
 # all in the same order.
 # A link to X.zh-CN.md is the same as one to X.md, whatever its anchor; and where a page is
 # there in Chinese, the Chinese one is linked to.  Only the first link of each leads to the
@@ -101,6 +101,7 @@ differs('* 一项', '一项', qr/:21: heading, item or row 3 is <\|\|\|>/, 'a mi
 differs('SELECT 1 / 0', 'SELECT 2 / 0', qr/\Asample\.zh-CN\.md:12: block 1 is <error: 22012 output: yes sql: SELECT 2/, 'a changed block');
 differs('division by zero', 'division', qr/:17: block 2 is/, 'a changed output');
 differs("  <!-- error: 22012 -->\n", '', qr/:11: block 1 is <output: yes sql: /, 'a missing directive');
+differs('| 一张', "<!-- run sql\nSELECT 1;\n-->\n\n| 一张", qr/\A\z/, 'a hidden block');
 differs("| 一张", "'''sql\nSELECT 1;\n'''\n\n| 一张", qr/:21: block 3 is <sql: SELECT 1;\n>, in English, there is none/, 'one more block');
 differs('  <!-- error', '  <!-- erorr', qr/:11: unknown comment/, 'a slip in a directive');
 differs('、[第三页](third.md#part)', '', qr/\Asample\.zh-CN\.md:7: link 4 is .*, in English, line 7, <third.md#part>\z/, 'a missing link');

@@ -17,11 +17,11 @@ use Test::More;
 my %commands = (
 	'examples/run unpaid_order' => 10,
 	'examples/run cron_replacement' => 6,
-	'examples/run greetings' => 9);
+	'examples/run greetings' => 10);
 my %large = (
 	'examples/run --size large unpaid_order' => 10,
 	'examples/run --size large cron_replacement' => 6,
-	'examples/run --size large greetings' => 9);
+	'examples/run --size large greetings' => 10);
 
 my $place = PostgreSQL::Test::Utils::tempdir_short();
 local $ENV{TMPDIR} = $place;

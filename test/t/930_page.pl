@@ -83,7 +83,7 @@ $node->safe_psql('nothing', 'CREATE EXTENSION delay_wheel');
 wait_for($node, q{SELECT count(*) FROM delay_wheel.status WHERE state = 'running'}, 'both databases are served', 60, expected => 2);
 export('empty', 'nothing');
 my $d = feed(undef, 'nothing');
-is_deeply([ map { $d->{$_}{total} } qw(running failed queues lanes recurring cancellations) ], [ (0) x 6 ], 'a database without tasks: nothing is listed');
+is_deeply([ map { $d->{$_}{total} } qw(running failed queues lanes recurring batches cancellations) ], [ (0) x 7 ], 'a database without tasks: nothing is listed');
 is_deeply([ $d->{format}, $d->{database}, $d->{status}{state}, scalar @{ $d->{ring}{tasks} }, $d->{ring}{slots}, $d->{ring}{per_part}, $d->{ring}{tick_s} ],
 	[ 1, 'nothing', 'running', 360, 3600, 10, 1 ], 'and how it stands is there');
 
@@ -106,7 +106,10 @@ $node->safe_psql('postgres', qq{
 	SELECT delay_schedule_task(@{[quoted($raise)]}, queue => @{[quoted($name)]}, key => @{[quoted("key $evil")]}, tag => @{[quoted("tag $evil")]});
 	SELECT delay_schedule_task(@{[quoted("SELECT pg_sleep(3600) /* running $evil */")]}, queue => @{[quoted($name)]});
 	SELECT delay_every(@{[quoted("again $evil")]}, '1 hour', @{[quoted($raise)]}, starts => now());
+	SELECT delay_batch(@{[quoted("all $evil")]}, open => true);
 	SET ROLE shop;
+	WITH b AS MATERIALIZED (SELECT delay_batch('greetings') AS id)
+	SELECT delay_schedule_task('SELECT 1', delay => delay, options => jsonb_build_object('batch_id', b.id)) FROM b, unnest('{0,1 day}'::interval[]) delay;
 	SELECT delay_schedule_task('SELECT 1 / 0', tag => 'spring');
 	SELECT delay_schedule_task('SELECT 1', queue => 'mail');
 	SELECT delay_schedule(make_interval(secs => i * 13), 'SELECT 1') FROM generate_series(1, 700) i;
@@ -114,10 +117,12 @@ $node->safe_psql('postgres', qq{
 });
 wait_for($node, q{SELECT count(*) = 3 FROM delay_wheel.failed}, 'three tasks have failed');
 wait_for($node, q{SELECT count(*) = 1 FROM delay_wheel.running}, 'one runs');
+wait_for($node, q{SELECT count(*) = 1 FROM delay_wheel.batches WHERE done = 1}, 'one of a batch is done');
 wait_for($node, q{SELECT near >= 500 AND ready = 1 FROM delay_wheel.status WHERE database = 'postgres'}, 'one waits, others are coming up');
 export('full');
 $d = feed();
-is_deeply([ map { $d->{$_}{total} } qw(running failed queues recurring) ], [ 1, 3, 2, 1 ], 'what runs, what failed, queues, recurring tasks');
+is_deeply([ map { $d->{$_}{total} } qw(running failed queues recurring batches) ], [ 1, 3, 2, 1, 2 ], 'what runs, what failed, queues, recurring tasks, batches');
+is_deeply([ map { join ' ', @$_{qw(owner name state total pending done failed)} } @{ $d->{batches}{rows} } ], [ 'shop greetings closed 2 1 1 0', "$name all $evil open 0 0 0 0" ], 'how far batches are');
 ok($d->{waiting_since}, 'since when the first due task waits');
 is_deeply($d->{background}, [], 'nothing goes on in the background');
 is($d->{running}{rows}[0]{sql}, "SELECT pg_sleep(3600) /* running $evil */", 'with the SQL of what runs');
@@ -144,11 +149,11 @@ is_deeply([ grep { my $id = $_->{id}; grep { $_->{id} == $id } @next } @{ $d->{r
 is(feed(q{SET ROLE shop; SELECT delay_wheel.page_data()})->{failed}{rows}[0]{tag}, 'spring', 'a role sees its own failed task');
 is(feed(q{SET ROLE shop; SET row_security = off; SELECT delay_wheel.page_data()})->{failed}{rows}[0]{tag}, 'spring', 'also without row level security');
 $d = feed(q{SET ROLE shop; SELECT delay_wheel.page_data()});
-is_deeply([ map { $d->{$_}{total} } qw(running failed lanes recurring) ], [ 0, 1, 2, 0 ], 'and nothing of others');
+is_deeply([ map { $d->{$_}{total} } qw(running failed lanes recurring batches) ], [ 0, 1, 2, 0, 1 ], 'and nothing of others');
 is_deeply([ grep { $_->{owner} ne 'shop' } @{ $d->{pending}{rows} } ], [], 'a role sees no pending tasks of others');
 unlike(encode_json($d), qr/onerror/, 'a role sees no texts of others');
 $d = feed(q{SET ROLE watcher; SELECT delay_wheel.page_data()});
-is_deeply([ map { $d->{$_}{total} } qw(running failed lanes recurring) ], [ 1, 3, 4, 1 ], 'a role that may read all sees all');
+is_deeply([ map { $d->{$_}{total} } qw(running failed lanes recurring batches) ], [ 1, 3, 4, 1, 2 ], 'a role that may read all sees all');
 $d = feed(q{SELECT delay_wheel.page_data(texts => false)});
 unlike(encode_json($d), qr/(?:message|detail|hint) <img|division by zero|pg_sleep/, 'without texts: no SQL, no message');
 is_deeply([ grep { my $row = $_; grep { defined $row->{$_} } qw(sql message detail hint context) } @{ $d->{failed}{rows} } ], [], 'also in the list of failed tasks');
@@ -527,6 +532,7 @@ SKIP:
 		$d->{lateness} = [ $evil, [$evil, $evil, $evil ], [ 1, 1e300, 1e300 ] ];
 		$d->{forecast} = { pending => $evil, next_due => $evil, minutes => [ $evil, [ $evil, $evil, $evil ] ], hours => $evil, days => [ {} ] };
 		$d->{lanes}{rows} = { $evil => $evil };
+		$d->{batches}{rows} = [ 7, $evil, { map { $_ => $evil } keys %{ $d->{batches}{rows}[0] } } ];
 		$d->{groups}{rows} = [ $evil, { map { $_ => $evil } qw(queue group_key group_hash state ready more running first_due waits_until owner) } ];
 		$d->{$_}{rows} = [ 7, $evil, { map { $_ => $evil } qw(id queue state next_at attempts max_attempts method host status key tag owner error lapsed receiver messages oldest pid role application address since query) } ]
 			for qw(deliveries leases awaiting);
@@ -612,7 +618,7 @@ SKIP:
 	{
 		my $c = $r->{$n};
 		is($c->{state}, '✓ running', "$n: the state");
-		for my $part ("running $evil", "message $evil", $name, "again $evil", 'division by zero', 'mail')
+		for my $part ("running $evil", "message $evil", $name, "again $evil", "all $evil", 'greetings shop closed 2 1 1 0 0 0', 'division by zero', 'mail')
 		{
 			my $text = $part =~ s/\s+/ /gr;
 			ok(index($c->{text} =~ s/\s+/ /gr, $text) >= 0, "$n: shows " . substr($text, 0, 40)) or diag($c->{text});
@@ -653,6 +659,7 @@ SKIP:
 	}
 	unlike($r->{full}{text}, qr/Groups that wait/s, 'full: without such groups nothing is said of them');
 	unlike($r->{full}{text}, qr/Deliveries\s|Workers\s/, 'full: without such queues there are none');
+	unlike($r->{empty}{text}, qr/Batches\s/, 'empty: no table of batches');
 	like($r->{old}{problems}[0], qr/^bad: ✖ The data is \d+ d .*old/, 'old: data that is not renewed is called old');
 	for my $n ('turning', 'turning narrow')
 	{

@@ -483,12 +483,13 @@ sub _first_difference
 	return ();
 }
 
-# Each language has its own comments.
+# Each language has its own comments.  Hidden blocks count in no page: those of the Chinese pages of
+# doc/ would not be run.
 sub _known_blocks
 {
 	my @known;
 
-	for my $block (@_)
+	for my $block (grep { !$_->{hidden} } @_)
 	{
 		my $sign = $block->{kind} eq 'sql' ? '--' : '#';
 		my $text = $block->{text};
@@ -496,7 +497,7 @@ sub _known_blocks
 		$text =~ s/\s*(?:^|\s)$sign\s.*//mg if $block->{kind} =~ /^(?:sql|sh|conf|yaml)$/;
 		push @known, {
 			line => $block->{line},
-			is => join ' ', (map { $block->{$_} ? "$_: " . (ref $block->{$_} ? 'yes' : $block->{$_}) : () } qw(hidden error shown_by file output)),
+			is => join ' ', (map { $block->{$_} ? "$_: " . (ref $block->{$_} ? 'yes' : $block->{$_}) : () } qw(error shown_by file output)),
 			"$block->{kind}: $text" };
 	}
 	return @known;

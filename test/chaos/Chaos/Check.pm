@@ -31,6 +31,7 @@ sub check
 	$self->check_receivers;
 	$self->check_limits;
 	$self->check_order;
+	$self->check_batches;
 	$self->check_unknown;
 	$self->check_keys;
 	$self->check_recurring;
@@ -470,6 +471,48 @@ sub check_follow
 	$self->{known}{$follow} = 1;
 	$self->finding('followed', "$name has $n tasks that follow it instead of $expected") if $n != $expected;
 	$self->finding('role', "$follow ran as $_->{role}") for grep { $_->{role} ne $of->{owner} } @{ $self->{effect}{$follow} // [] };
+	return;
+}
+
+# Each batch has ended once, after its last member, with all of them counted; once more for each member that
+# was put back.  A batch with a pending member has not ended since.
+sub check_batches
+{
+	my ($self) = @_;
+	my (%batches, %ends);
+
+	push @{ $batches{ $_->{batch} } }, $_ for grep { $_->{batch} && $_->{committed} } values %{ $self->{tasks} };
+	for my $where (qw(effect pending failed))
+	{
+		for my $name (grep { /\.[eo]\.\d+$/ } keys %{ $self->{$where} })
+		{
+			my ($level, $total) = $name =~ /^(.*\.[eo])\.(\d+)$/;
+			push @{ $ends{$level} }, map { { %$_, total => $total, where => $where } } @{ $self->{$where}{$name} };
+			$self->{known}{$name} = 1 if $batches{ $level =~ s/\.[eo]$//r };
+		}
+	}
+	for my $batch (sort keys %batches)
+	{
+		my @members = @{ $batches{$batch} };
+		my $pending = grep { @{ $self->{pending}{ $_->{token} } // [] } } @members;
+		my $back = grep { $self->{put_back}{ $_->{token} } } @members;
+		my ($last) = sort { $b <=> $a } map { $_->{written} } map { @{ $self->{effect}{ $_->{token} } // [] } } @members;
+
+		for my $level ('e', $members[0]{outer} ? 'o' : ())
+		{
+			my @ends = @{ $ends{"$batch.$level"} // [] };
+			my @ran = grep { $_->{where} eq 'effect' } @ends;
+			# an inner batch, and its callback for each of its ends
+			my ($least, $most) = $level eq 'e' ? ($members[0]{members}) x 2 : (2, 2 + $back);
+
+			$self->count('batches that have ended') if @ran;
+			$self->finding('batch', "$batch.$level has " . @ends . " ends, $pending pending members and $back that were put back")
+			  if @ends > 1 + $back || (!@ends && !$pending) || (@ends && $pending && !$back);
+			$self->finding('batch', "$batch.$level counted $_->{total} members") for grep { $_->{total} < $least || $_->{total} > $most } @ends;
+			$self->finding('batch', "$batch.$level ended before its last member") if @ran && !$back && $last && (sort { $a <=> $b } map { $_->{at} } @ran)[0] < $last;
+			$self->finding('role', "$batch.$level ran as $_->{role}") for grep { $_->{role} ne $members[0]{owner} } @ran;
+		}
+	}
 	return;
 }
 

@@ -337,6 +337,8 @@ sub create
 	else
 	{
 		my $n = rand() < 0.04 ? 1500 : 1 + int(rand(60));
+
+		if (rand() < 0.4) { $self->batch($token, $delay, $n); return }
 		my $rows = $self->{dbh}->selectall_arrayref(
 			'SELECT delay_schedule(?::interval + i % 7 * interval \'50 ms\', \'INSERT INTO effects (token) VALUES ($1)\', ? || \'.\' || i), ? || \'.\' || i,'
 			  . ' (extract(epoch FROM now() + ?::interval + i % 7 * interval \'50 ms\') * 1000000)::bigint FROM generate_series(1, ?::int) i',
@@ -347,6 +349,31 @@ sub create
 			$self->note('task', tx => $self->{tx}, %task);
 			push @{ $self->{new} }, \%task;
 		}
+	}
+	return;
+}
+
+# A batch of n tasks, whose callback writes the number of its members.  Sometimes it is a member of an
+# outer batch, which has no other one but its callback.
+sub batch
+{
+	my ($self, $token, $delay, $n) = @_;
+	my $dbh = $self->{dbh};
+	my $on_end = sub { return "INSERT INTO effects (token) SELECT '$_[0].' || \$3" };
+	my $outer;
+
+	($outer) = $dbh->selectrow_array('SELECT delay_batch(on_end => ?)', undef, $on_end->("$token.o")) if rand() < 0.3;
+	my ($batch) = $dbh->selectrow_array('SELECT delay_batch(on_end => ?, batch_id => ?::bigint)', undef, $on_end->("$token.e"), $outer);
+	my $rows = $dbh->selectall_arrayref(
+		'SELECT delay_schedule_task(\'INSERT INTO effects (token) VALUES ($1)\', ARRAY[? || \'.\' || i], delay => ?::interval + i % 7 * interval \'50 ms\', options => jsonb_build_object(\'batch_id\', ?::bigint)),'
+		  . ' ? || \'.\' || i, (extract(epoch FROM now() + ?::interval + i % 7 * interval \'50 ms\') * 1000000)::bigint FROM generate_series(1, ?::int) i',
+		undef, $token, $delay, $batch, $token, $delay, $n);
+	for my $row (@$rows)
+	{
+		my %task = (token => $row->[1], id => $row->[0] + 0, due => $row->[2] + 0, kind => 'bulk', owner => $self->{owner},
+			batch => $token, members => $n, outer => $outer ? 1 : 0);
+		$self->note('task', tx => $self->{tx}, %task);
+		push @{ $self->{new} }, \%task;
 	}
 	return;
 }
