@@ -186,8 +186,7 @@ dw_lease_fail(int64 id, int64 token, TimestampTz due, bool give_up, ErrorData *e
 static void
 read_lease(FunctionCallInfo fcinfo, const char *function, int64 *id, int64 *token)
 {
-	dw_require_right();
-	dw_require_writable(function);
+	dw_require_right_to_write(function);
 	dw_refuse_null(PG_ARGISNULL(0), "message id");
 	dw_refuse_null(PG_ARGISNULL(1), "token");
 	*id = PG_GETARG_INT64(0);
@@ -236,8 +235,7 @@ dw_done_all(PG_FUNCTION_ARGS)
 	int			ntokens;
 	int			done = 0;
 
-	dw_require_right();
-	dw_require_writable("delay_done_all()");
+	dw_require_right_to_write("delay_done_all()");
 	dw_refuse_null(PG_ARGISNULL(0), "array of ids");
 	dw_refuse_null(PG_ARGISNULL(1), "array of tokens");
 	ids = read_numbers(PG_GETARG_ARRAYTYPE_P(0), "message id", &n);

@@ -217,7 +217,6 @@ set_callback_args(DwNewTask *task, const Batch *batch)
 	bool		nulls[DW_BATCH_ARGS] = {false};
 	Datum		types[DW_BATCH_ARGS];
 	int			n = DW_BATCH_ARGS;
-	int			lower = 1;
 
 	for (int i = 0; i < n; i++)
 	{
@@ -226,12 +225,7 @@ set_callback_args(DwNewTask *task, const Batch *batch)
 	}
 	args[1] = batch->values[Anum_batch_name - 1];
 	nulls[1] = batch->nulls[Anum_batch_name - 1];
-	dw_new_task_set(task, Anum_task_args,
-					PointerGetDatum(construct_md_array(args, nulls, 1, &n, &lower, TEXTOID, -1, false,
-													   TYPALIGN_INT)), false);
-	dw_new_task_set(task, Anum_task_arg_types,
-					PointerGetDatum(construct_array(types, n, REGTYPEOID, sizeof(Oid), true,
-													TYPALIGN_INT)), false);
+	dw_new_task_args(task, args, nulls, types, n);
 }
 
 /* Schedules the callback in this column, if there is one. */

@@ -67,8 +67,7 @@ dw_batch_make(PG_FUNCTION_ARGS)
 	int64		id;
 	bool		open = !PG_ARGISNULL(4) && PG_GETARG_BOOL(4);
 
-	dw_require_right();
-	dw_require_writable("delay_batch()");
+	dw_require_right_to_write("delay_batch()");
 	if (!PG_ARGISNULL(0))
 		dw_option_check_text(PG_GETARG_TEXT_PP(0), "name");
 	/* the callbacks keep the settings of this session, as a task would */
@@ -130,8 +129,7 @@ dw_batch_close(PG_FUNCTION_ARGS)
 {
 	bool		closed;
 
-	dw_require_right();
-	dw_require_writable("delay_close_batch()");
+	dw_require_right_to_write("delay_close_batch()");
 	dw_refuse_null(PG_ARGISNULL(0), "batch id");
 	closed = close_batch(PG_GETARG_INT64(0));
 	if (closed && dw_audits(DW_AUDIT_CONTROL))
@@ -193,8 +191,7 @@ dw_batch_cancel(PG_FUNCTION_ARGS)
 {
 	int64		cancelled;
 
-	dw_require_right();
-	dw_require_writable("delay_cancel_batch()");
+	dw_require_right_to_write("delay_cancel_batch()");
 	dw_refuse_null(PG_ARGISNULL(0), "batch id");
 	cancelled = cancel_batch(PG_GETARG_INT64(0));
 	if (dw_audits(DW_AUDIT_CONTROL))
@@ -313,10 +310,9 @@ find_batch(int64 id, Oid *owner, const char **outcome)
 static bool
 has_not_ended(int64 id, Oid *owner)
 {
-	bool		runs = dw_this_executor != NULL || dw_run_now_id != 0;
 	const char *outcome;
 
-	if (dw_batch_is_touched(id) || (runs && dw_running_batch_id == id))
+	if (dw_batch_is_touched(id) || dw_batch_runs_here(id))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("cannot wait for batch %lld", (long long) id),

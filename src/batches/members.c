@@ -354,13 +354,20 @@ dw_batch_touch(int64 id, Oid owner, bool made)
 	tally->made |= made;
 }
 
+/* Returns the innermost tally of a batch, or NULL. */
+static Tally *
+find_tally(int64 id)
+{
+	TallyEntry *entry = tally_index == NULL ? NULL : hash_search(tally_index, &id, HASH_FIND, NULL);
+
+	return entry == NULL ? NULL : entry->tally;
+}
+
 /* Returns true if this transaction has done something to the batch. */
 bool
 dw_batch_is_touched(int64 id)
 {
-	TallyEntry *entry = tally_index == NULL ? NULL : hash_search(tally_index, &id, HASH_FIND, NULL);
-
-	return entry != NULL && entry->tally != NULL;
+	return find_tally(id) != NULL;
 }
 
 /*---- Members ----*/
@@ -369,10 +376,16 @@ dw_batch_is_touched(int64 id)
 static bool
 may_join_again(int64 id, Oid owner)
 {
-	TallyEntry *entry = tally_index == NULL ? NULL : hash_search(tally_index, &id, HASH_FIND, NULL);
+	Tally	   *tally = find_tally(id);
 
-	return entry != NULL && entry->tally != NULL && entry->tally->owner == owner &&
-		(entry->tally->made || entry->tally->total > 0);
+	return tally != NULL && tally->owner == owner && (tally->made || tally->total > 0);
+}
+
+/* Returns true if this session runs a member of the batch. */
+bool
+dw_batch_runs_here(int64 id)
+{
+	return (dw_this_executor != NULL || dw_run_now_id != 0) && dw_running_batch_id == id;
 }
 
 /* Raises an error for a batch that this role does not have.  exists: another role has it. */
@@ -434,10 +447,8 @@ lock_batch(int64 id, Oid role, bool is_member)
 void
 dw_batch_join(int64 id, Oid role, bool by_engine)
 {
-	bool		runs = dw_this_executor != NULL || dw_run_now_id != 0;
-
 	if (!by_engine && !may_join_again(id, role))
-		lock_batch(id, role, runs && dw_running_batch_id == id);
+		lock_batch(id, role, dw_batch_runs_here(id));
 	tally_of(id, role)->total++;
 }
 

@@ -43,7 +43,6 @@ set_args(DwNewTask *task, const DwEnded *ended)
 	Datum		args[DW_ON_FAILURE_ARGS] = {0};
 	bool		nulls[DW_ON_FAILURE_ARGS] = {false};
 	Datum		types[DW_ON_FAILURE_ARGS];
-	int			lower = 1;
 
 	args[0] = CStringGetTextDatum(psprintf("%lld", (long long) ended->key->id));
 	types[0] = ObjectIdGetDatum(INT8OID);
@@ -66,12 +65,7 @@ set_args(DwNewTask *task, const DwEnded *ended)
 		args[1] = CStringGetTextDatum(psprintf("%llu", (unsigned long long) ended->result.rows));
 		types[1] = ObjectIdGetDatum(INT8OID);
 	}
-	dw_new_task_set(task, Anum_task_args,
-					PointerGetDatum(construct_md_array(args, nulls, 1, &n, &lower, TEXTOID, -1, false,
-													   TYPALIGN_INT)), false);
-	dw_new_task_set(task, Anum_task_arg_types,
-					PointerGetDatum(construct_array(types, n, REGTYPEOID, sizeof(Oid), true,
-													TYPALIGN_INT)), false);
+	dw_new_task_args(task, args, nulls, types, n);
 }
 
 /*

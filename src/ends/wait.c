@@ -397,9 +397,14 @@ look_again(int64 id)
 	outcome = read_slot().outcome;
 	if (outcome == DW_NOT_ENDED)
 		outcome = look_at_task(id, false);
-	/* a thing of a wing has no row among the tasks */
-	if (outcome == DW_CANCELLED && outcome_of_wings(id) != DW_NOT_ENDED)
-		outcome = outcome_of_wings(id);
+	if (outcome == DW_CANCELLED)
+	{
+		/* a thing of a wing has no row among the tasks */
+		DwOutcome	of_wings = outcome_of_wings(id);
+
+		if (of_wings != DW_NOT_ENDED)
+			return of_wings;
+	}
 	return outcome;
 }
 

@@ -220,6 +220,20 @@ dw_new_task_set(DwNewTask *task, AttrNumber column, Datum value, bool isnull)
 	task->nulls[column - 1] = isnull;
 }
 
+/* Sets the arguments of the task's SQL: n texts, and the OIDs of their types. */
+void
+dw_new_task_args(DwNewTask *task, Datum *args, bool *nulls, Datum *types, int n)
+{
+	int			lower = 1;
+
+	dw_new_task_set(task, Anum_task_args,
+					PointerGetDatum(construct_md_array(args, nulls, 1, &n, &lower, TEXTOID, -1, false,
+													   TYPALIGN_INT)), false);
+	dw_new_task_set(task, Anum_task_arg_types,
+					PointerGetDatum(construct_array(types, n, REGTYPEOID, sizeof(Oid), true,
+													TYPALIGN_INT)), false);
+}
+
 /* Returns the text of a key; NULL if the object is NULL, or the key has no text. */
 static char *
 string_of_key(const Jsonb *object, const char *key)

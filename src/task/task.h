@@ -73,6 +73,7 @@ extern void dw_refuse_superuser(Oid owner);
 extern void dw_check_expires(TimestampTz due, Datum expires);
 extern void dw_new_task_init(DwNewTask *task, text *sql);
 extern void dw_new_task_set(DwNewTask *task, AttrNumber column, Datum value, bool isnull);
+extern void dw_new_task_args(DwNewTask *task, Datum *args, bool *nulls, Datum *types, int n);
 extern TimestampTz dw_new_task_due(const DwNewTask *task, int64 id);
 extern void dw_new_task_check(DwNewTask *task, int nargs);
 extern void dw_new_task_keep(DwNewTask *task);
