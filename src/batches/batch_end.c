@@ -282,7 +282,10 @@ remove_batch(int64 id)
 	(void) dw_batches_sql("DELETE FROM delay_wheel_data.batch_count WHERE batch_id = $1", 1, types, values);
 }
 
-/* Called if the batch was not found, or is locked. */
+/*
+ * Called if the batch was not found, or is locked.  A batch that is not there may be committed just
+ * now: so only numbers are removed, by a statement that looks for the batch again.
+ */
 static void
 look_why(int64 id, Slice *slice)
 {
@@ -293,7 +296,8 @@ look_why(int64 id, Slice *slice)
 	/* a failed member may be put back after its batch was removed */
 	if (dw_batches_sql("SELECT closed AND ended_at IS NULL AND origin = delay_wheel_internal.origin() FROM delay_wheel_data.batch WHERE id = $1",
 					   1, types, values) == 0)
-		remove_batch(id);
+		(void) dw_batches_sql("DELETE FROM delay_wheel_data.batch_count WHERE batch_id = $1"
+							  " AND NOT EXISTS (SELECT FROM delay_wheel_data.batch WHERE id = $1)", 1, types, values);
 	/* plain SQL does not tell when its lock is gone */
 	else
 		slice->locked |= DatumGetBool(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull));
