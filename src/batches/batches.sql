@@ -96,7 +96,7 @@ COMMENT ON FUNCTION delay_cancel_batch(bigint) IS
 CREATE VIEW delay_wheel.batches WITH (security_invoker) AS
 SELECT b.id, b.name, pg_catalog.pg_get_userbyid(b.owner::oid)::text AS owner,
 	   -- plain SQL may have written any numbers and times
-	   CASE WHEN b.ended_at IS NOT NULL AND c.failed + c.cancelled + c.skipped = 0 THEN 'done'
+	   CASE WHEN b.ended_at IS NOT NULL AND c.failed + c.cancelled + c.skipped = 0::numeric THEN 'done'
 			WHEN b.ended_at IS NOT NULL THEN 'failed'
 			WHEN b.origin <> delay_wheel_internal.origin() THEN 'unarmed'
 			WHEN b.closed THEN 'closed'
