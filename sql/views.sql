@@ -135,7 +135,7 @@ SELECT delay_cancel(:id1), delay_cancel(:id2), delay_cancel(:id3);
 -- of a lane with tasks of the far future only nothing was loaded yet: what is due before the first of them is in memory, there is nothing
 SELECT delay_wheel.create_queue('views_far');
 SELECT delay_schedule_task('SELECT 5', delay => '2 years', queue => 'views_far') AS id5 \gset
-SELECT l.horizon > now() AND l.horizon <= t.due AS ahead FROM delay_wheel.lanes l, delay_wheel.tasks t WHERE l.queue = 'views_far' AND l.owner = t.owner AND l.priority = t.priority AND t.id = :id5;
+SELECT pg_temp.wait_for(format($$l.horizon > now() AND l.horizon <= t.due FROM delay_wheel.lanes l, delay_wheel.tasks t WHERE l.queue = 'views_far' AND l.owner = t.owner AND l.priority = t.priority AND t.id = %s$$, :id5)) AS ahead;
 SELECT pg_temp.wait_for('horizon > now() FROM delay_wheel.status WHERE database = current_database()');
 SELECT delay_cancel(:id5);
 SELECT delay_wheel.drop_queue('views_far');

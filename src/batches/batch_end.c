@@ -5,9 +5,9 @@
  *
  * The end is found by the sweeper.  After a transaction has touched a batch, the process notes the
  * batch in shared memory and asks for the sweeper's job, so the sweeper looks after the end of the
- * last member is visible.  In one transaction it locks the row of the batch, takes a new snapshot,
- * and, if it sees no member that has not ended, notes the end and schedules the callbacks.  So the
- * callbacks are scheduled exactly once, and not before.
+ * last member is visible.  In one transaction it locks the rows of up to SLICE batches, takes a new
+ * snapshot, and, for those without a member that has not ended, notes the end and schedules the
+ * callbacks.  So the callbacks are scheduled exactly once, and not before.
  *
  * If the row is locked, the sweeper goes on: the transaction with the lock has it look again, or, if
  * that is plain SQL, a pass a second later.  Notes are lost in a crash, and if there are too many.
@@ -44,15 +44,20 @@
 #include "../sweeper/sweeper.h"
 #include "batches.h"
 
-/* Batches that are looked at in one transaction, and in a pass over all of them. */
-#define SLICE			64
-#define ALL_SLICE		1000
+/* Batches that are looked at in one transaction. */
+#define SLICE			256
 
 /* So many members that were seen are remembered. */
 #define WITNESSES		64
 
 /* Pause between two looks at the noted batches, while members end all the time. */
 #define LOOK_PAUSE_US	(10 * 1000)
+
+/*
+ * After a look at noted batches, the sweeper stays for so long.  A sweeper that is started for each
+ * look takes a quarter of the machine from the executors.
+ */
+#define STAY_US			(USECS_PER_SEC / 2)
 
 /* Pause after a slice that could not be done, since a table is locked. */
 #define RETRY_US		USECS_PER_SEC
@@ -76,7 +81,7 @@ static DwAged ended_batches = {
 typedef struct Slice
 {
 	int			n;
-	int64		ids[SLICE];		/* if "all" is false */
+	int64		ids[SLICE];
 	bool		all;			/* looks at all batches with ids above "after" */
 	int64		after;
 	bool		ended;			/* a batch has ended */
@@ -87,21 +92,64 @@ typedef struct Slice
 /* Before this uptime, no pass over all batches begins. */
 static int64 next_pass = 0;
 
-/* A batch that may end; in the memory of SPI. */
-typedef struct Batch
+/* A row of the table of batches. */
+typedef struct Row
 {
-	int64		id;
-	Oid			owner;
-	int64		outer;			/* 0: none */
-	int64		total;
-	int64		failed;
-	int64		cancelled;
-	int64		skipped;
 	Datum		values[Natts_batch];
 	bool		nulls[Natts_batch];
-} Batch;
+} Row;
 
-/*---- The end of a batch ----*/
+/* Batches to end. */
+typedef struct Ends
+{
+	int			n;
+	const int64 *ids;
+} Ends;
+
+/*---- Members ----*/
+
+/* Returns these ids as an SQL array. */
+static Datum
+id_array(const int64 *ids, int n)
+{
+	Datum	   *elements = palloc(n * sizeof(Datum));
+
+	for (int i = 0; i < n; i++)
+		elements[i] = Int64GetDatum(ids[i]);
+	return PointerGetDatum(construct_array(elements, n, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+}
+
+/* Returns the bigint in this column of a row that SPI has found; 0 if it is null. */
+static int64
+found_number(uint64 row, int column)
+{
+	bool		isnull;
+	Datum		value = SPI_getbinval(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, column, &isnull);
+
+	return isnull ? 0 : DatumGetInt64(value);
+}
+
+/* Removes from the n ids those that SPI has found, in its first column.  Returns how many are left. */
+static int
+remove_found(int64 *ids, int n)
+{
+	int			nfound = SPI_processed;
+	int64	   *found = palloc((nfound + 1) * sizeof(int64));
+	int			left = 0;
+
+	for (int i = 0; i < nfound; i++)
+		found[i] = found_number(i, 1);
+	for (int i = 0; i < n; i++)
+	{
+		int			j = 0;
+
+		while (j < nfound && found[j] != ids[i])
+			j++;
+		if (j == nfound)
+			ids[left++] = ids[i];
+	}
+	return left;
+}
 
 /*
  * The members that were seen last, by their batches' ids.  While such a member is there, the index,
@@ -129,89 +177,81 @@ is_member_there(Relation rel, ItemPointer tid, int64 batch, Snapshot snapshot, T
 	return dw_more_number(&more, &isnull, 1, DW_MORE_BATCH_ID, &id) && id == batch;
 }
 
-/* Returns true if a new snapshot sees a pending or running member of the batch. */
+/* Returns true if the scan's snapshot sees a task or message of the batch. */
 static bool
-has_member(int64 id)
+has_task(IndexScanDesc scan, int64 id, TupleTableSlot *slot)
 {
-	static const Oid types[] = {INT8OID};
-	const Datum values[] = {Int64GetDatum(id)};
+	Relation	rel = scan->heapRelation;
+	int			w = id % WITNESSES;
+	ScanKeyData key;
+
+	if (witnesses[w].batch == id && is_member_there(rel, &witnesses[w].tid, id, scan->xs_snapshot, slot))
+		return true;
+	ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
+	index_rescan(scan, &key, 1, NULL, 0);
+	/* backwards: the members that were written last are most often the last to end */
+	if (!index_getnext_slot(scan, BackwardScanDirection, slot))
+		return false;
+	witnesses[w].batch = id;
+	witnesses[w].tid = slot->tts_tid;
+	return true;
+}
+
+/*
+ * Removes from the n ids those of batches of which a new snapshot sees a pending or running member.
+ * Returns how many are left.
+ */
+static int
+remove_with_members(int64 *ids, int n)
+{
+	static const Oid types[] = {INT8ARRAYOID};
 	Relation	rel = table_open(dw_catalog()->task, AccessShareLock);
 	Relation	index = index_open(dw_catalog()->task_batch_index, AccessShareLock);
 	TupleTableSlot *slot = table_slot_create(rel, NULL);
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	int			w = id % WITNESSES;
-	bool		found = witnesses[w].batch == id && is_member_there(rel, &witnesses[w].tid, id, snapshot, slot);
+	IndexScanDesc scan = dw_index_beginscan(rel, index, snapshot, 1);
+	int			left = 0;
 
-	if (!found)
-	{
-		IndexScanDesc scan = dw_index_beginscan(rel, index, snapshot, 1);
-		ScanKeyData key;
-
-		ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_INT8EQ, values[0]);
-		index_rescan(scan, &key, 1, NULL, 0);
-		/* backwards: the members that were written last are most often the last to end */
-		found = index_getnext_slot(scan, BackwardScanDirection, slot);
-		if (found)
-		{
-			witnesses[w].batch = id;
-			witnesses[w].tid = slot->tts_tid;
-		}
-		index_endscan(scan);
-	}
+	for (int i = 0; i < n; i++)
+		if (!has_task(scan, ids[i], slot))
+			ids[left++] = ids[i];
+	index_endscan(scan);
 	UnregisterSnapshot(snapshot);
 	ExecDropSingleTupleTableSlot(slot);
 	index_close(index, AccessShareLock);
 	table_close(rel, AccessShareLock);
-	return found ||
-		dw_batches_sql("SELECT FROM delay_wheel_data.batch WHERE batch_id = $1 AND ended_at IS NULL LIMIT 1",
-					   1, types, values) > 0;
+	if (left == 0)
+		return 0;
+	(void) dw_batches_sql("SELECT DISTINCT batch_id FROM delay_wheel_data.batch WHERE batch_id = ANY ($1) AND ended_at IS NULL",
+						  1, types, (Datum[]) {id_array(ids, left)});
+	return remove_found(ids, left);
 }
 
-/* Reads a row of the table of batches that SPI has found. */
-static void
-read_row(Batch *batch)
-{
-	HeapTuple	row = SPI_tuptable->vals[0];
+/*---- The end of a batch ----*/
 
-	heap_deform_tuple(row, SPI_tuptable->tupdesc, batch->values, batch->nulls);
-	batch->owner = DatumGetObjectId(batch->values[Anum_batch_owner - 1]);
-	batch->outer = batch->nulls[Anum_batch_batch_id - 1] ? 0 :
-		DatumGetInt64(batch->values[Anum_batch_batch_id - 1]);
+/* Returns the number in a column that is not null. */
+static int64
+number(const Row *batch, AttrNumber column)
+{
+	return DatumGetInt64(batch->values[column - 1]);
 }
 
-/* Adds the numbers of single transactions to those of the batch, and notes its end. */
-static void
-note_end(Batch *batch)
+/* Returns how many members did not end as done. */
+static int64
+not_done(const Row *batch)
 {
-	static const Oid types[] = {INT8OID, TIMESTAMPTZOID};
-	const Datum values[] = {Int64GetDatum(batch->id), TimestampTzGetDatum(dw_now())};
-	HeapTuple	row;
-	TupleDesc	desc;
-	bool		isnull;
-
-	(void) dw_batches_sql("WITH n AS (DELETE FROM delay_wheel_data.batch_count WHERE batch_id = $1 RETURNING total, failed, cancelled, skipped),"
-						  " s AS (SELECT coalesce(sum(total), 0)::bigint AS total, coalesce(sum(failed), 0)::bigint AS failed,"
-						  " coalesce(sum(cancelled), 0)::bigint AS cancelled, coalesce(sum(skipped), 0)::bigint AS skipped FROM n)"
-						  " UPDATE delay_wheel_data.batch b SET ended_at = $2, total = b.total + s.total, failed = b.failed + s.failed,"
-						  " cancelled = b.cancelled + s.cancelled, skipped = b.skipped + s.skipped"
-						  " FROM s WHERE b.id = $1 RETURNING b.total, b.failed, b.cancelled, b.skipped",
-						  2, types, values);
-	row = SPI_tuptable->vals[0];
-	desc = SPI_tuptable->tupdesc;
-	batch->total = DatumGetInt64(SPI_getbinval(row, desc, 1, &isnull));
-	batch->failed = DatumGetInt64(SPI_getbinval(row, desc, 2, &isnull));
-	batch->cancelled = DatumGetInt64(SPI_getbinval(row, desc, 3, &isnull));
-	batch->skipped = DatumGetInt64(SPI_getbinval(row, desc, 4, &isnull));
+	return number(batch, Anum_batch_failed) + number(batch, Anum_batch_cancelled) + number(batch, Anum_batch_skipped);
 }
 
 /* Sets the arguments of a callback in its new row, in the form that args.c reads. */
 static void
-set_callback_args(DwNewTask *task, const Batch *batch)
+set_callback_args(DwNewTask *task, const Row *batch)
 {
 	static const Oid type_of[DW_BATCH_ARGS] = {INT8OID, TEXTOID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID};
-	int64		done = batch->total - batch->failed - batch->cancelled - batch->skipped;
+	int64		total = number(batch, Anum_batch_total);
 	const int64 numbers[DW_BATCH_ARGS] = {
-		batch->id, 0, batch->total, Max(done, 0), batch->failed, batch->cancelled, batch->skipped
+		number(batch, Anum_batch_id), 0, total, Max(total - not_done(batch), 0), number(batch, Anum_batch_failed),
+		number(batch, Anum_batch_cancelled), number(batch, Anum_batch_skipped)
 	};
 	Datum		args[DW_BATCH_ARGS];
 	bool		nulls[DW_BATCH_ARGS] = {false};
@@ -230,14 +270,14 @@ set_callback_args(DwNewTask *task, const Batch *batch)
 
 /* Schedules the callback in this column, if there is one. */
 static void
-schedule_callback(const Batch *batch, AttrNumber column)
+schedule_callback(const Row *batch, int64 outer, AttrNumber column)
 {
 	DwNewTask	task;
 
 	if (batch->nulls[column - 1])
 		return;
 	dw_new_task_init(&task, DatumGetTextPP(batch->values[column - 1]));
-	task.owner = batch->owner;
+	task.owner = DatumGetObjectId(batch->values[Anum_batch_owner - 1]);
 	task.due = dw_now();
 	task.queue = DatumGetInt16(batch->values[Anum_batch_queue - 1]);
 	/* a batch that ends once more may have lost its queue: the default queue is always there */
@@ -248,27 +288,72 @@ schedule_callback(const Batch *batch, AttrNumber column)
 	if (!batch->nulls[Anum_batch_settings - 1])
 		dw_more_set_object(task.values, task.nulls, Anum_task_more, DW_MORE_SETTINGS,
 						   DatumGetJsonbP(batch->values[Anum_batch_settings - 1]));
-	if (batch->outer != 0)
-		dw_more_set_number(task.values, task.nulls, Anum_task_more, DW_MORE_BATCH_ID, batch->outer);
+	if (outer != 0)
+		dw_more_set_number(task.values, task.nulls, Anum_task_more, DW_MORE_BATCH_ID, outer);
 	set_callback_args(&task, batch);
 	(void) dw_schedule_successor(&task);
 }
 
-/* For dw_try(): ends a batch whose row is locked. */
+/* Schedules the callbacks of a batch that has ended, and counts it in its outer batch. */
 static void
-end_batch(void *arg)
+follow_end(const Row *batch)
 {
-	Batch	   *batch = arg;
-	bool		done;
+	bool		done = not_done(batch) == 0;
+	int64		outer = batch->nulls[Anum_batch_batch_id - 1] ? 0 : number(batch, Anum_batch_batch_id);
 
-	note_end(batch);
-	done = batch->failed + batch->cancelled + batch->skipped == 0;
-	schedule_callback(batch, done ? Anum_batch_on_done : Anum_batch_on_failed);
-	schedule_callback(batch, Anum_batch_on_end);
-	if (batch->outer != 0)
-		dw_batch_member_ended(batch->outer, batch->owner, done ? DW_DONE : DW_FAILED, 1);
-	dw_touch_ended(batch->id, done ? DW_DONE : DW_FAILED);
+	schedule_callback(batch, outer, done ? Anum_batch_on_done : Anum_batch_on_failed);
+	schedule_callback(batch, outer, Anum_batch_on_end);
+	if (outer != 0)
+		dw_batch_member_ended(outer, DatumGetObjectId(batch->values[Anum_batch_owner - 1]), done ? DW_DONE : DW_FAILED, 1);
+	dw_touch_ended(number(batch, Anum_batch_id), done ? DW_DONE : DW_FAILED);
+}
+
+/*
+ * For dw_try(): ends batches whose rows are locked.  The numbers of single transactions are added
+ * to those of the batches.
+ */
+static void
+end_batches(void *arg)
+{
+	static const Oid types[] = {INT8ARRAYOID, TIMESTAMPTZOID};
+	const Ends *ends = arg;
+	const Datum values[] = {id_array(ends->ids, ends->n), TimestampTzGetDatum(dw_now())};
+	uint64		n = dw_batches_sql("WITH d AS (DELETE FROM delay_wheel_data.batch_count WHERE batch_id = ANY ($1))"
+								   " UPDATE delay_wheel_data.batch b SET ended_at = $2, total = b.total + c.total,"
+								   " failed = b.failed + c.failed, cancelled = b.cancelled + c.cancelled, skipped = b.skipped + c.skipped"
+								   " FROM unnest($1) u(id), LATERAL (SELECT coalesce(sum(total), 0)::bigint AS total,"
+								   " coalesce(sum(failed), 0)::bigint AS failed, coalesce(sum(cancelled), 0)::bigint AS cancelled,"
+								   " coalesce(sum(skipped), 0)::bigint AS skipped FROM delay_wheel_data.batch_count WHERE batch_id = u.id) c"
+								   " WHERE b.id = u.id RETURNING b.*", 2, types, values);
+	SPITupleTable *found = SPI_tuptable;
+
+	for (uint64 i = 0; i < n; i++)
+	{
+		Row			batch;
+
+		heap_deform_tuple(found->vals[i], found->tupdesc, batch.values, batch.nulls);
+		follow_end(&batch);
+	}
 	DW_INJECT("batch-before-commit");
+}
+
+/* Ends a batch whose row is locked, after an error when it was ended with others. */
+static void
+end_alone(int64 id, Slice *slice)
+{
+	Ends		ends = {.n = 1, .ids = &id};
+	ErrorData  *error = dw_try(end_batches, &ends);
+
+	if (error == NULL)
+	{
+		slice->ended = true;
+		return;
+	}
+	slice->failed = true;
+	ereport(LOG,
+			(errcode(error->sqlerrcode),
+			 errmsg("delay_wheel could not end batch %lld: %s", (long long) id, dw_error_message(error)),
+			 errdetail("It will be tried again.")));
 }
 
 /* Removes a batch without an owner: its members were not counted, and nobody can run its callbacks. */
@@ -283,91 +368,92 @@ remove_batch(int64 id)
 }
 
 /*
- * Called if the batch was not found, or is locked.  A batch that is not there may be committed just
- * now: so only numbers are removed, by a statement that looks for the batch again.
+ * Called for batches that were not found, or are locked.  A batch that is not there may be committed
+ * just now: so only numbers are removed, by a statement that looks for the batch again.
  */
 static void
-look_why(int64 id, Slice *slice)
+look_why(const int64 *ids, int n, Slice *slice)
 {
-	static const Oid types[] = {INT8OID};
-	const Datum values[] = {Int64GetDatum(id)};
-	bool		isnull;
+	static const Oid types[] = {INT8ARRAYOID, INT8OID};
+	const Datum values[] = {id_array(ids, n), Int64GetDatum(dw_origin_stamp())};
 
-	/* a failed member may be put back after its batch was removed */
-	if (dw_batches_sql("SELECT closed AND ended_at IS NULL AND origin = delay_wheel_internal.origin() FROM delay_wheel_data.batch WHERE id = $1",
-					   1, types, values) == 0)
-		(void) dw_batches_sql("DELETE FROM delay_wheel_data.batch_count WHERE batch_id = $1"
-							  " AND NOT EXISTS (SELECT FROM delay_wheel_data.batch WHERE id = $1)", 1, types, values);
 	/* plain SQL does not tell when its lock is gone */
-	else
-		slice->locked |= DatumGetBool(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull));
+	if (dw_batches_sql("SELECT FROM delay_wheel_data.batch WHERE id = ANY ($1) AND origin = $2 AND closed AND ended_at IS NULL LIMIT 1",
+					   2, types, values) > 0)
+		slice->locked = true;
+	/* a failed member may be put back after its batch was removed */
+	(void) dw_batches_sql("DELETE FROM delay_wheel_data.batch_count WHERE batch_id = ANY ($1)"
+						  " AND batch_id <> ALL (ARRAY(SELECT id FROM delay_wheel_data.batch WHERE id = ANY ($1)))", 1, types, values);
 }
 
-/* Ends the batch if it is closed and all members have ended. */
-static void
-look_at(int64 id, Slice *slice)
+/*
+ * Locks the rows of those of the n batches that may end, and sets *ids to their ids.  Returns how
+ * many.  Other transactions have locked the rows of others: these are passed over.
+ */
+static int
+lock_rows(int64 *ids, int n, Slice *slice)
 {
-	static const Oid types[] = {INT8OID, INT8OID};
-	const Datum values[] = {Int64GetDatum(id), Int64GetDatum(dw_origin_stamp())};
-	Batch		batch = {.id = id};
-	ErrorData  *error;
-
-	/*
-	 * An inner batch has ended in this transaction, and its outcome is not in batch_count yet; the
-	 * end of the transaction has the outer one looked at again.
-	 */
-	if (dw_batch_is_touched(id))
-		return;
-	/* most often the batch has members: then its row need not be locked */
-	if (has_member(id))
-		return;
-	DW_INJECT("batch-looked");
-	if (dw_batches_sql("SELECT * FROM delay_wheel_data.batch WHERE id = $1 AND origin = $2 AND closed AND ended_at IS NULL FOR UPDATE SKIP LOCKED",
-					   2, types, values) == 0)
-	{
-		look_why(id, slice);
-		return;
-	}
-	read_row(&batch);
-	if (has_member(id))
-		return;
-	if (!SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(batch.owner)))
-	{
-		remove_batch(id);
-		return;
-	}
-	/* an error must not keep other batches from ending */
-	error = dw_try(end_batch, &batch);
-	if (error == NULL)
-	{
-		slice->ended = true;
-		return;
-	}
-	slice->failed = true;
-	ereport(LOG,
-			(errcode(error->sqlerrcode),
-			 errmsg("delay_wheel could not end batch %lld: %s", (long long) id, dw_error_message(error)),
-			 errdetail("It will be tried again.")));
-}
-
-/* Looks at the batches with ids above slice->after.  Sets slice->all to false after the last one. */
-static void
-look_at_next(Slice *slice)
-{
-	static const Oid types[] = {INT8OID, INT4OID};
-	const Datum values[] = {Int64GetDatum(slice->after), Int32GetDatum(ALL_SLICE)};
-	int			n = dw_batches_sql("SELECT id FROM delay_wheel_data.batch WHERE closed AND ended_at IS NULL AND id > $1 ORDER BY id LIMIT $2",
-								   2, types, values);
+	static const Oid types[] = {INT8ARRAYOID, INT8OID};
+	const Datum values[] = {id_array(ids, n), Int64GetDatum(dw_origin_stamp())};
+	int			locked = dw_batches_sql("SELECT id, owner FROM delay_wheel_data.batch WHERE id = ANY ($1) AND origin = $2 AND closed AND ended_at IS NULL"
+										" FOR UPDATE SKIP LOCKED", 2, types, values);
 	SPITupleTable *found = SPI_tuptable;
+	int			missing = remove_found(ids, n);
 
-	slice->all = n == ALL_SLICE;
-	for (int i = 0; i < n; i++)
+	if (missing > 0)
+		look_why(ids, missing, slice);
+	n = 0;
+	for (int i = 0; i < locked; i++)
 	{
 		bool		isnull;
+		Datum		owner = SPI_getbinval(found->vals[i], found->tupdesc, 2, &isnull);
 
-		slice->after = DatumGetInt64(SPI_getbinval(found->vals[i], found->tupdesc, 1, &isnull));
-		look_at(slice->after, slice);
+		ids[n] = DatumGetInt64(SPI_getbinval(found->vals[i], found->tupdesc, 1, &isnull));
+		if (SearchSysCacheExists1(AUTHOID, owner))
+			n++;
+		else
+			remove_batch(ids[n]);
 	}
+	return n;
+}
+
+/* Ends those batches of the slice that are closed and whose members have all ended. */
+static void
+look_at(Slice *slice)
+{
+	int64	   *ids = slice->ids;
+	Ends		ends = {.ids = ids};
+
+	/* most often the batches have members: then their rows need not be locked */
+	ends.n = remove_with_members(ids, slice->n);
+	if (ends.n == 0)
+		return;
+	DW_INJECT("batch-looked");
+	ends.n = lock_rows(ids, ends.n, slice);
+	if (ends.n > 0)
+		ends.n = remove_with_members(ids, ends.n);
+	if (ends.n == 0)
+		return;
+	/* an error must not keep other batches from ending */
+	if (dw_try(end_batches, &ends) == NULL)
+		slice->ended = true;
+	else
+		for (int i = 0; i < ends.n; i++)
+			end_alone(ids[i], slice);
+}
+
+/* Sets the slice to the batches with ids above slice->after.  Sets slice->all to false at the last one. */
+static void
+take_next(Slice *slice)
+{
+	static const Oid types[] = {INT8OID, INT4OID};
+	const Datum values[] = {Int64GetDatum(slice->after), Int32GetDatum(SLICE)};
+
+	slice->n = dw_batches_sql("SELECT id FROM delay_wheel_data.batch WHERE closed AND ended_at IS NULL AND id > $1 ORDER BY id LIMIT $2",
+							  2, types, values);
+	slice->all = slice->n == SLICE;
+	for (int i = 0; i < slice->n; i++)
+		slice->ids[i] = slice->after = found_number(i, 1);
 }
 
 /* Does a slice in the transaction of do_look_slice(). */
@@ -383,10 +469,9 @@ look_slice(DwDatabase *db, const DwCatalog *cat, void *state)
 		return false;
 	PushActiveSnapshot(GetTransactionSnapshot());
 	nest_level = dw_own_sql_begin();
-	for (int i = 0; i < slice->n; i++)
-		look_at(slice->ids[i], slice);
 	if (slice->all)
-		look_at_next(slice);
+		take_next(slice);
+	look_at(slice);
 	dw_own_sql_end(nest_level);
 	PopActiveSnapshot();
 	return true;
@@ -468,7 +553,7 @@ dw_batches_end(DwDatabase *db)
 		return PG_INT64_MIN;
 	dw_job_put_off(&db->sweeper_news, DW_JOB_BATCHES, dw_now() + LOOK_PAUSE_US);
 	if (!dw_batch_pass_is_asked(db))
-		return DW_NEVER;
+		return slice.n > 0 ? dw_now() + STAY_US : DW_NEVER;
 	pause = next_pass - dw_uptime();
 	return pause > 0 ? dw_now() + pause : PG_INT64_MIN;
 }

@@ -7,8 +7,8 @@
  * a note finds no room, and after events that concern many tasks, the sweeper looks at all batches
  * of the database, in a pass.
  *
- * A sweeper copies notes, looks at their batches, and then removes the notes, except those that were
- * made again meanwhile.  So no note is lost if the sweeper ends before.
+ * A sweeper copies notes, looks at their batches, and then removes the notes.  So no note is lost if
+ * the sweeper ends before.  A batch that is noted while the sweeper looks at it gets another note.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,6 +26,9 @@
 /* Notes for all databases; further ones make the sweepers look at all batches. */
 #define MAX_NOTES		1024
 
+/* A batch has one note among so many last ones, and further ones before these. */
+#define LAST_NOTES		8
+
 /* A request to look at all batches of a database. */
 typedef enum AllState
 {
@@ -39,7 +42,6 @@ typedef struct Note
 	Oid			database;
 	int64		id;
 	bool		taken;			/* the sweeper looks at it just now */
-	bool		again;			/* noted again meanwhile */
 } Note;
 
 /* In shared memory. */
@@ -98,21 +100,22 @@ dw_batches_look_at_all(DwDatabase *db)
 void
 dw_batch_look(DwDatabase *db, int64 id)
 {
-	Note	   *note = NULL;
+	bool		noted = false;
 
 	SpinLockAcquire(&notes->lock);
-	for (int i = notes->n - 1; i >= 0 && note == NULL; i--)
-		if (notes->notes[i].id == id && notes->notes[i].database == db->oid)
-			note = &notes->notes[i];
-	if (note != NULL)
-		note->again = note->taken;
-	else if (notes->n < MAX_NOTES)
+	for (int i = notes->n - 1; i >= Max(notes->n - LAST_NOTES, 0) && !noted; i--)
 	{
-		note = &notes->notes[notes->n++];
-		*note = (Note) {.database = db->oid, .id = id};
+		const Note *note = &notes->notes[i];
+
+		noted = note->id == id && note->database == db->oid && !note->taken;
+	}
+	if (!noted && notes->n < MAX_NOTES)
+	{
+		notes->notes[notes->n++] = (Note) {.database = db->oid, .id = id};
+		noted = true;
 	}
 	SpinLockRelease(&notes->lock);
-	if (note == NULL)
+	if (!noted)
 		dw_batch_pass_ask(db);
 	ask(db);
 }
@@ -128,18 +131,16 @@ dw_batch_notes_take(DwDatabase *db, int64 *ids, int max, int *n)
 
 	*n = 0;
 	SpinLockAcquire(&notes->lock);
-	for (int i = 0; i < notes->n; i++)
+	for (int i = 0; i < notes->n && !more; i++)
 	{
 		Note	   *note = &notes->notes[i];
 
 		if (note->database != db->oid)
 			continue;
-		if (*n == max)
-			more = true;
-		else
+		more = *n == max;
+		if (!more)
 		{
 			note->taken = true;
-			note->again = false;
 			ids[(*n)++] = note->id;
 		}
 	}
@@ -147,7 +148,7 @@ dw_batch_notes_take(DwDatabase *db, int64 *ids, int max, int *n)
 	return more;
 }
 
-/* Removes the notes that were taken, unless they were noted again. */
+/* Removes the notes that were taken. */
 void
 dw_batch_notes_remove(DwDatabase *db)
 {
@@ -155,15 +156,8 @@ dw_batch_notes_remove(DwDatabase *db)
 
 	SpinLockAcquire(&notes->lock);
 	for (int i = 0; i < notes->n; i++)
-	{
-		Note		note = notes->notes[i];
-
-		if (note.database == db->oid && note.taken && !note.again)
-			continue;
-		if (note.database == db->oid)
-			note.taken = note.again = false;
-		notes->notes[kept++] = note;
-	}
+		if (notes->notes[i].database != db->oid || !notes->notes[i].taken)
+			notes->notes[kept++] = notes->notes[i];
 	notes->n = kept;
 	SpinLockRelease(&notes->lock);
 }

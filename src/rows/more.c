@@ -30,13 +30,31 @@
 /* Limit for the elements of retry_on and of give_up_on. */
 #define MAX_ERRORS		100
 
+/*
+ * Returns false if the column has no such key.  Most options are missing: a look for the key's first
+ * two bytes is faster than a copy of the object.
+ */
+static bool
+may_have_key(struct varlena *more, const char *key)
+{
+	const char *at = VARDATA_ANY(more);
+	const char *last = at + VARSIZE_ANY_EXHDR(more) - 1;
+
+	if (VARATT_IS_COMPRESSED(more) || VARATT_IS_EXTERNAL(more))
+		return true;
+	for (; at < last && (at = memchr(at, key[0], last - at)) != NULL; at++)
+		if (at[1] == key[1])
+			return true;
+	return false;
+}
+
 /* Looks up a key; *value points into the column.  Returns false if key or column is missing. */
 static bool
 find_key(const Datum *values, const bool *nulls, int column, const char *key, JsonbValue *value)
 {
 	Jsonb	   *more;
 
-	if (nulls[column - 1])
+	if (nulls[column - 1] || !may_have_key((struct varlena *) DatumGetPointer(values[column - 1]), key))
 		return false;
 	more = DatumGetJsonbP(values[column - 1]);
 	return JB_ROOT_IS_OBJECT(more) &&
