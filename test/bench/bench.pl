@@ -18,6 +18,7 @@ use Burst;
 use Databases qw(measure_databases);
 use Load qw(measure_beside measure_clients measure_day);
 use Messages qw(measure_messages);
+use Isolation qw(measure_isolation);
 use Midnight qw(measure_midnight);
 use Nodes qw(measure_citus);
 use IPC::Open2;
@@ -1114,7 +1115,7 @@ my %row = (
 	memory => \&row_memory, scale => \&row_scale,
 	map { my ($name, $measure) = @$_; $name => sub { $measure->(\%opt, \&rounds, \&record, \&sync_commit, \&insert_rate) } }
 	  [ messages => \&measure_messages ], [ clients => \&measure_clients ], [ beside => \&measure_beside ], [ day => \&measure_day ],
-	  [ databases => \&measure_databases ], [ midnight => \&measure_midnight ], [ citus => \&measure_citus ]);
+	  [ databases => \&measure_databases ], [ midnight => \&measure_midnight ], [ isolation => \&measure_isolation ], [ citus => \&measure_citus ]);
 my @errors;
 
 # A row that fails has no figure, and the run has failed; the others go on.
@@ -1145,7 +1146,7 @@ sub measure
 
 if ($opt{pass} ne 'pending')
 {
-	measure($_) for qw(schedule clients bulk trigger drain burst batches million snapshot midnight history groups wal day lateness beside poller cron idle start databases memory messages citus);
+	measure($_) for qw(schedule clients bulk trigger drain burst batches million snapshot midnight isolation history groups wal day lateness beside poller cron idle start databases memory messages citus);
 }
 if ($opt{pass} ne 'empty' && grep { !%only || $only{$_} } split(/,/, $opt{pending_rows}), 'scale')
 {

@@ -59,6 +59,7 @@ my %title = (
 	million => [ 'Drain of a great burst', 'two SKIP LOCKED loops' ],
 	snapshot => [ 'Drain under an old snapshot', 'itself without' ],
 	midnight => [ 'A midnight, beside a report and a checkpoint', 'the first one' ],
+	isolation => [ 'Lateness of single tasks beside a burst', '' ],
 	history => [ 'Drain with a history', 'itself without' ],
 	groups => [ 'Drain of 1,000 groups', 'itself without' ],
 	wal => [ 'WAL, schedule to done', 'INSERT, UPDATE, DELETE' ],

@@ -60,7 +60,7 @@ for my $row (values %$rows)
 	push @{ $measured{$name} }, $row;
 }
 for my $name (
-	grep { !$slow{ $_ =~ s/,.*//r } } (map { "$_, none pending" } qw(schedule clients bulk trigger drain burst million snapshot midnight groups wal day lateness beside peers idle start databases memory messages citus)),
+	grep { !$slow{ $_ =~ s/,.*//r } } (map { "$_, none pending" } qw(schedule clients bulk trigger drain burst batches million snapshot midnight isolation groups wal day lateness beside peers idle start databases memory messages citus)),
 	(map { "$_, many pending" } qw(burst start)))
 {
 	ok( $measured{$name} && !(grep { !@{ $_->{ours} // [] } && !$_->{note} } @{ $measured{$name} }),
