@@ -50,6 +50,12 @@
 /* So many members that were seen are remembered. */
 #define WITNESSES		64
 
+/*
+ * Batches whose callbacks are longer than this, in bytes, are ended alone, so that the memory of a
+ * slice is limited by the longest callbacks of one batch.
+ */
+#define LONG_CALLBACKS	8000
+
 /* Pause between two looks at the noted batches, while members end all the time. */
 #define LOOK_PAUSE_US	(10 * 1000)
 
@@ -66,8 +72,8 @@
 #define ERROR_US		(10 * USECS_PER_SEC)
 
 /*
- * A pass over all batches that has ended none is followed by a pause of this multiple of its time, at
- * most PASS_MAX_US.
+ * A pass over all batches that has ended none, and met no locked row, is followed by a pause of this
+ * multiple of its time, at most PASS_MAX_US.
  */
 #define PASS_FACTOR		100
 #define PASS_MAX_US		USECS_PER_MINUTE
@@ -88,9 +94,6 @@ typedef struct Slice
 	bool		locked;			/* the row of a batch that may end was locked */
 	bool		failed;			/* a batch could not be ended, because of an error */
 } Slice;
-
-/* Before this uptime, no pass over all batches begins. */
-static int64 next_pass = 0;
 
 /* A row of the table of batches. */
 typedef struct Row
@@ -182,10 +185,11 @@ static bool
 has_task(IndexScanDesc scan, int64 id, TupleTableSlot *slot)
 {
 	Relation	rel = scan->heapRelation;
-	int			w = id % WITNESSES;
+	int			w = (uint64) id % WITNESSES;
 	ScanKeyData key;
 
-	if (witnesses[w].batch == id && is_member_there(rel, &witnesses[w].tid, id, scan->xs_snapshot, slot))
+	if (witnesses[w].batch == id && ItemPointerIsValid(&witnesses[w].tid) &&
+		is_member_there(rel, &witnesses[w].tid, id, scan->xs_snapshot, slot))
 		return true;
 	ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
 	index_rescan(scan, &key, 1, NULL, 0);
@@ -318,26 +322,37 @@ end_batches(void *arg)
 	static const Oid types[] = {INT8ARRAYOID, TIMESTAMPTZOID};
 	const Ends *ends = arg;
 	const Datum values[] = {id_array(ends->ids, ends->n), TimestampTzGetDatum(dw_now())};
-	uint64		n = dw_batches_sql("WITH d AS (DELETE FROM delay_wheel_data.batch_count WHERE batch_id = ANY ($1))"
-								   " UPDATE delay_wheel_data.batch b SET ended_at = $2, total = b.total + c.total,"
-								   " failed = b.failed + c.failed, cancelled = b.cancelled + c.cancelled, skipped = b.skipped + c.skipped"
-								   " FROM unnest($1) u(id), LATERAL (SELECT coalesce(sum(total), 0)::bigint AS total,"
-								   " coalesce(sum(failed), 0)::bigint AS failed, coalesce(sum(cancelled), 0)::bigint AS cancelled,"
-								   " coalesce(sum(skipped), 0)::bigint AS skipped FROM delay_wheel_data.batch_count WHERE batch_id = u.id) c"
-								   " WHERE b.id = u.id RETURNING b.*", 2, types, values);
-	SPITupleTable *found = SPI_tuptable;
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "delay_wheel callbacks", ALLOCSET_DEFAULT_SIZES);
+	MemoryContext outer;
+	SPITupleTable *found;
+	uint64		n;
 
+	/* the sweeper does not wait if plain SQL has locked one of the rows */
+	(void) dw_batches_sql("SELECT FROM delay_wheel_data.batch_count WHERE batch_id = ANY ($1) FOR UPDATE NOWAIT", 1, types, values);
+	n = dw_batches_sql("WITH d AS (DELETE FROM delay_wheel_data.batch_count WHERE batch_id = ANY ($1))"
+					   " UPDATE delay_wheel_data.batch b SET ended_at = $2, total = b.total + c.total,"
+					   " failed = b.failed + c.failed, cancelled = b.cancelled + c.cancelled, skipped = b.skipped + c.skipped"
+					   " FROM unnest($1) u(id), LATERAL (SELECT coalesce(sum(total), 0)::bigint AS total,"
+					   " coalesce(sum(failed), 0)::bigint AS failed, coalesce(sum(cancelled), 0)::bigint AS cancelled,"
+					   " coalesce(sum(skipped), 0)::bigint AS skipped FROM delay_wheel_data.batch_count WHERE batch_id = u.id) c"
+					   " WHERE b.id = u.id RETURNING b.*", 2, types, values);
+	found = SPI_tuptable;
+	outer = MemoryContextSwitchTo(context);
 	for (uint64 i = 0; i < n; i++)
 	{
 		Row			batch;
 
 		heap_deform_tuple(found->vals[i], found->tupdesc, batch.values, batch.nulls);
 		follow_end(&batch);
+		MemoryContextReset(context);
 	}
+	MemoryContextSwitchTo(outer);
+	MemoryContextDelete(context);
+	SPI_freetuptable(found);
 	DW_INJECT("batch-before-commit");
 }
 
-/* Ends a batch whose row is locked, after an error when it was ended with others. */
+/* Ends a batch whose row is locked: after an error when it was ended with others, or with long callbacks. */
 static void
 end_alone(int64 id, Slice *slice)
 {
@@ -349,11 +364,29 @@ end_alone(int64 id, Slice *slice)
 		slice->ended = true;
 		return;
 	}
+	if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE)
+	{
+		slice->locked = true;
+		return;
+	}
 	slice->failed = true;
 	ereport(LOG,
 			(errcode(error->sqlerrcode),
 			 errmsg("delay_wheel could not end batch %lld: %s", (long long) id, dw_error_message(error)),
 			 errdetail("It will be tried again.")));
+}
+
+/* Removes the numbers of those of these batches that are not there, except rows that plain SQL has locked. */
+static void
+remove_numbers(const int64 *ids, int n)
+{
+	static const Oid types[] = {INT8ARRAYOID};
+	const Datum values[] = {id_array(ids, n)};
+
+	(void) dw_batches_sql("DELETE FROM delay_wheel_data.batch_count WHERE ctid = ANY (ARRAY("
+						  "SELECT ctid FROM delay_wheel_data.batch_count WHERE batch_id = ANY ($1)"
+						  " AND batch_id <> ALL (ARRAY(SELECT id FROM delay_wheel_data.batch WHERE id = ANY ($1)))"
+						  " FOR UPDATE SKIP LOCKED))", 1, types, values);
 }
 
 /* Removes a batch without an owner: its members were not counted, and nobody can run its callbacks. */
@@ -364,7 +397,7 @@ remove_batch(int64 id)
 	const Datum values[] = {Int64GetDatum(id)};
 
 	(void) dw_batches_sql("DELETE FROM delay_wheel_data.batch WHERE id = $1", 1, types, values);
-	(void) dw_batches_sql("DELETE FROM delay_wheel_data.batch_count WHERE batch_id = $1", 1, types, values);
+	remove_numbers(&id, 1);
 }
 
 /*
@@ -382,64 +415,77 @@ look_why(const int64 *ids, int n, Slice *slice)
 					   2, types, values) > 0)
 		slice->locked = true;
 	/* a failed member may be put back after its batch was removed */
-	(void) dw_batches_sql("DELETE FROM delay_wheel_data.batch_count WHERE batch_id = ANY ($1)"
-						  " AND batch_id <> ALL (ARRAY(SELECT id FROM delay_wheel_data.batch WHERE id = ANY ($1)))", 1, types, values);
+	remove_numbers(ids, n);
 }
 
 /*
- * Locks the rows of those of the n batches that may end, and sets *ids to their ids.  Returns how
- * many.  Other transactions have locked the rows of others: these are passed over.
+ * Locks the rows of those of the n batches that may end, and sets *ids to their ids, those with long
+ * callbacks last.  Returns how many; *nlong is the number of the latter.  Other transactions have
+ * locked the rows of others: these are passed over.
  */
 static int
-lock_rows(int64 *ids, int n, Slice *slice)
+lock_rows(int64 *ids, int n, int *nlong, Slice *slice)
 {
-	static const Oid types[] = {INT8ARRAYOID, INT8OID};
-	const Datum values[] = {id_array(ids, n), Int64GetDatum(dw_origin_stamp())};
-	int			locked = dw_batches_sql("SELECT id, owner FROM delay_wheel_data.batch WHERE id = ANY ($1) AND origin = $2 AND closed AND ended_at IS NULL"
-										" FOR UPDATE SKIP LOCKED", 2, types, values);
+	static const Oid types[] = {INT8ARRAYOID, INT8OID, INT4OID};
+	const Datum values[] = {id_array(ids, n), Int64GetDatum(dw_origin_stamp()), Int32GetDatum(LONG_CALLBACKS)};
+	int			locked = dw_batches_sql("SELECT id, owner,"
+										" coalesce(octet_length(on_done), 0) + coalesce(octet_length(on_failed), 0)"
+										" + coalesce(octet_length(on_end), 0) > $3 AS long"
+										" FROM delay_wheel_data.batch b WHERE id = ANY ($1) AND origin = $2 AND ended_at IS NULL"
+										" AND (closed OR NOT EXISTS (SELECT FROM pg_roles WHERE oid = b.owner))"
+										" ORDER BY long FOR UPDATE SKIP LOCKED", 3, types, values);
 	SPITupleTable *found = SPI_tuptable;
 	int			missing = remove_found(ids, n);
 
 	if (missing > 0)
 		look_why(ids, missing, slice);
-	n = 0;
+	n = *nlong = 0;
 	for (int i = 0; i < locked; i++)
 	{
 		bool		isnull;
-		Datum		owner = SPI_getbinval(found->vals[i], found->tupdesc, 2, &isnull);
+		int64		id = DatumGetInt64(SPI_getbinval(found->vals[i], found->tupdesc, 1, &isnull));
 
-		ids[n] = DatumGetInt64(SPI_getbinval(found->vals[i], found->tupdesc, 1, &isnull));
-		if (SearchSysCacheExists1(AUTHOID, owner))
-			n++;
-		else
-			remove_batch(ids[n]);
+		if (!SearchSysCacheExists1(AUTHOID, SPI_getbinval(found->vals[i], found->tupdesc, 2, &isnull)))
+		{
+			remove_batch(id);
+			continue;
+		}
+		ids[n++] = id;
+		*nlong += DatumGetBool(SPI_getbinval(found->vals[i], found->tupdesc, 3, &isnull));
 	}
 	return n;
 }
 
-/* Ends those batches of the slice that are closed and whose members have all ended. */
+/*
+ * Ends those batches of the slice that are closed and whose members have all ended.  Removes batches
+ * without an owner.
+ */
 static void
 look_at(Slice *slice)
 {
 	int64	   *ids = slice->ids;
 	Ends		ends = {.ids = ids};
+	int64	   *long_ids;
+	int			nlong;
 
 	/* most often the batches have members: then their rows need not be locked */
 	ends.n = remove_with_members(ids, slice->n);
 	if (ends.n == 0)
 		return;
 	DW_INJECT("batch-looked");
-	ends.n = lock_rows(ids, ends.n, slice);
-	if (ends.n > 0)
-		ends.n = remove_with_members(ids, ends.n);
-	if (ends.n == 0)
-		return;
+	ends.n = lock_rows(ids, ends.n, &nlong, slice) - nlong;
+	long_ids = &ids[ends.n];
+	ends.n = remove_with_members(ids, ends.n);
+	if (nlong > 0)
+		nlong = remove_with_members(long_ids, nlong);
 	/* an error must not keep other batches from ending */
-	if (dw_try(end_batches, &ends) == NULL)
-		slice->ended = true;
-	else
+	if (ends.n > 0 && dw_try(end_batches, &ends) != NULL)
 		for (int i = 0; i < ends.n; i++)
 			end_alone(ids[i], slice);
+	else
+		slice->ended |= ends.n > 0;
+	for (int i = 0; i < nlong; i++)
+		end_alone(long_ids[i], slice);
 }
 
 /* Sets the slice to the batches with ids above slice->after.  Sets slice->all to false at the last one. */
@@ -449,7 +495,8 @@ take_next(Slice *slice)
 	static const Oid types[] = {INT8OID, INT4OID};
 	const Datum values[] = {Int64GetDatum(slice->after), Int32GetDatum(SLICE)};
 
-	slice->n = dw_batches_sql("SELECT id FROM delay_wheel_data.batch WHERE closed AND ended_at IS NULL AND id > $1 ORDER BY id LIMIT $2",
+	slice->n = dw_batches_sql("SELECT id FROM delay_wheel_data.batch b WHERE ended_at IS NULL AND id > $1"
+							  " AND (closed OR NOT EXISTS (SELECT FROM pg_roles WHERE oid = b.owner)) ORDER BY id LIMIT $2",
 							  2, types, values);
 	slice->all = slice->n == SLICE;
 	for (int i = 0; i < slice->n; i++)
@@ -462,17 +509,20 @@ look_slice(DwDatabase *db, const DwCatalog *cat, void *state)
 {
 	Slice	   *slice = state;
 	int			nest_level;
+	Oid			user;
+	int			context;
 
 	if (!ConditionalLockRelationOid(cat->task, RowExclusiveLock) ||
 		!ConditionalLockRelationOid(cat->batch, RowExclusiveLock) ||
 		!ConditionalLockRelationOid(cat->batch_count, RowExclusiveLock))
 		return false;
 	PushActiveSnapshot(GetTransactionSnapshot());
-	nest_level = dw_own_sql_begin();
+	/* the setting "role" of the database may name another role */
+	nest_level = dw_batches_sql_begin(&user, &context);
 	if (slice->all)
 		take_next(slice);
 	look_at(slice);
-	dw_own_sql_end(nest_level);
+	dw_batches_sql_end(nest_level, user, context);
 	PopActiveSnapshot();
 	return true;
 }
@@ -486,7 +536,7 @@ do_look_slice(DwDatabase *db, Slice *slice)
 	if (slice->locked || slice->failed)
 	{
 		dw_batch_pass_ask(db);
-		next_pass = Max(next_pass, dw_uptime() + (slice->failed ? ERROR_US : RETRY_US));
+		dw_batch_pass_delay(db, slice->failed ? ERROR_US : RETRY_US);
 	}
 	if (slice->ended && dw_failed_max_age >= 0)
 		dw_ask_sweeper(db, DW_JOB_ENDED_BATCHES,
@@ -506,16 +556,17 @@ look_at_all(DwDatabase *db, bool *more)
 	static int64 after = 0;
 	static int64 began = 0;
 	static bool ended = false;
+	static bool locked = false;
 	Slice		slice = {.all = true};
 
 	if (!passing)
 	{
-		if (dw_uptime() < next_pass || !dw_batch_pass_begin(db))
+		if (dw_uptime() < dw_batch_pass_at(db) || !dw_batch_pass_begin(db))
 			return true;
 		passing = true;
 		after = 0;
 		began = dw_uptime();
-		ended = false;
+		ended = locked = false;
 	}
 	slice.after = after;
 	if (!do_look_slice(db, &slice))
@@ -523,11 +574,12 @@ look_at_all(DwDatabase *db, bool *more)
 	after = slice.after;
 	passing = slice.all;
 	ended |= slice.ended;
+	locked |= slice.locked;
 	*more |= passing;
 	if (!passing)
 		dw_batch_pass_end(db);
-	if (!passing && !ended)
-		next_pass = Max(next_pass, dw_uptime() + Min(PASS_FACTOR * (dw_uptime() - began), PASS_MAX_US));
+	if (!passing && !ended && !locked)
+		dw_batch_pass_delay(db, Min(PASS_FACTOR * (dw_uptime() - began), PASS_MAX_US));
 	return true;
 }
 
@@ -539,7 +591,7 @@ dw_batches_end(DwDatabase *db)
 {
 	Slice		slice = {0};
 	bool		more = dw_batch_notes_take(db, slice.ids, SLICE, &slice.n);
-	int64		pause;
+	TimestampTz next = DW_NEVER;
 
 	if (slice.n > 0)
 	{
@@ -552,10 +604,9 @@ dw_batches_end(DwDatabase *db)
 	if (more)
 		return PG_INT64_MIN;
 	dw_job_put_off(&db->sweeper_news, DW_JOB_BATCHES, dw_now() + LOOK_PAUSE_US);
-	if (!dw_batch_pass_is_asked(db))
-		return slice.n > 0 ? dw_now() + STAY_US : DW_NEVER;
-	pause = next_pass - dw_uptime();
-	return pause > 0 ? dw_now() + pause : PG_INT64_MIN;
+	if (dw_batch_pass_is_asked(db))
+		next = dw_now() + Max(dw_batch_pass_at(db) - dw_uptime(), 0);
+	return slice.n > 0 ? Min(next, dw_now() + STAY_US) : next;
 }
 
 /* The sweeper's job: removes batches that have ended, when failed tasks of that age are removed. */

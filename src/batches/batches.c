@@ -137,19 +137,25 @@ dw_batch_close(PG_FUNCTION_ARGS)
 	PG_RETURN_TEXT_P(cstring_to_text(closed ? "closed" : "gone"));
 }
 
-/* Returns the ids that a statement about a batch finds. */
+/* Returns the ids that a statement about a batch finds in a new snapshot. */
 static List *
 ids_of(const char *sql, int64 batch)
 {
-	static const Oid types[] = {INT8OID};
-	const Datum values[] = {Int64GetDatum(batch)};
+	static Oid	types[] = {INT8OID};
+	Datum		values[] = {Int64GetDatum(batch)};
 	MemoryContext context = CurrentMemoryContext;
 	int			nest_level = dw_own_sql_begin();
-	uint64		n = dw_batches_sql(sql, 1, types, values);
+	SPIPlanPtr	plan = SPI_prepare(sql, 1, types);
 	List	   *ids = NIL;
-	MemoryContext spi = MemoryContextSwitchTo(context);
+	MemoryContext spi;
 
-	for (uint64 i = 0; i < n; i++)
+	/* members may have joined while this transaction waited to close the batch */
+	CommandCounterIncrement();
+	if (plan == NULL ||
+		SPI_execute_snapshot(plan, values, NULL, GetLatestSnapshot(), InvalidSnapshot, true, false, 0) != SPI_OK_SELECT)
+		elog(ERROR, "could not read the members of a batch");
+	spi = MemoryContextSwitchTo(context);
+	for (uint64 i = 0; i < SPI_processed; i++)
 	{
 		bool		isnull;
 		int64	   *id = palloc(sizeof(int64));
@@ -212,15 +218,47 @@ dw_batch_of(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(id);
 }
 
-/* Row trigger on delay_wheel_data.task: plain SQL has deleted a member of a batch. */
+/* Counts all members of batches as cancelled, before TRUNCATE. */
+static void
+count_truncated(void)
+{
+	Oid			user;
+	int			context;
+	int			nest_level = dw_batches_sql_begin(&user, &context);
+	uint64		n = dw_batches_sql("SELECT delay_wheel_internal.batch_of(more), owner, count(*) FROM delay_wheel_data.task"
+								   " WHERE delay_wheel_internal.batch_of(more) IS NOT NULL GROUP BY 1, 2", 0, NULL, NULL);
+
+	for (uint64 i = 0; i < n; i++)
+	{
+		Datum		values[3];
+
+		for (int j = 0; j < lengthof(values); j++)
+		{
+			bool		isnull;
+
+			values[j] = SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, j + 1, &isnull);
+		}
+		dw_batch_member_ended(DatumGetInt64(values[0]), DatumGetObjectId(values[1]), DW_CANCELLED, DatumGetInt64(values[2]));
+	}
+	dw_batches_sql_end(nest_level, user, context);
+}
+
+/* Trigger on delay_wheel_data.task: plain SQL has deleted a member of a batch, or truncates the table. */
 Datum
 dw_batch_member_deleted(PG_FUNCTION_ARGS)
 {
-	TriggerData *trigger = dw_require_trigger(fcinfo, "member_deleted", true);
+	TriggerData *trigger = dw_require_trigger(fcinfo, "member_deleted", false);
 	Datum	   *values;
 	bool	   *nulls;
 	int64		id;
 
+	if (TRIGGER_FIRED_BY_TRUNCATE(trigger->tg_event))
+	{
+		if (dw_shared != NULL)
+			count_truncated();
+		PG_RETURN_POINTER(NULL);
+	}
+	(void) dw_require_trigger(fcinfo, "member_deleted", true);
 	dw_deform(trigger->tg_relation, trigger->tg_trigtuple, &values, &nulls);
 	if (dw_shared != NULL && dw_more_number(values, nulls, Anum_task_more, DW_MORE_BATCH_ID, &id))
 		dw_batch_member_ended(id, DatumGetObjectId(values[Anum_task_owner - 1]), DW_CANCELLED, 1);
@@ -280,7 +318,7 @@ find_batch(int64 id, Oid *owner, const char **outcome)
 	Oid			user;
 	int			context;
 	int			nest_level = dw_batches_sql_begin(&user, &context);
-	SPIPlanPtr	plan = SPI_prepare("SELECT owner, ended_at IS NOT NULL, failed + cancelled + skipped FROM delay_wheel_data.batch WHERE id = $1",
+	SPIPlanPtr	plan = SPI_prepare("SELECT owner, ended_at IS NOT NULL, failed <> 0 OR cancelled <> 0 OR skipped <> 0 FROM delay_wheel_data.batch WHERE id = $1",
 								   1, (Oid *) types);
 	bool		found;
 
@@ -300,7 +338,7 @@ find_batch(int64 id, Oid *owner, const char **outcome)
 
 		*owner = DatumGetObjectId(SPI_getbinval(row, desc, 1, &isnull));
 		if (DatumGetBool(SPI_getbinval(row, desc, 2, &isnull)))
-			*outcome = dw_outcome_names[DatumGetInt64(SPI_getbinval(row, desc, 3, &isnull)) == 0 ? DW_DONE : DW_FAILED];
+			*outcome = dw_outcome_names[DatumGetBool(SPI_getbinval(row, desc, 3, &isnull)) ? DW_FAILED : DW_DONE];
 	}
 	dw_batches_sql_end(nest_level, user, context);
 	return found;

@@ -42,6 +42,8 @@ extern void dw_batch_pass_ask(DwDatabase *db);
 extern bool dw_batch_pass_begin(DwDatabase *db);
 extern void dw_batch_pass_end(DwDatabase *db);
 extern bool dw_batch_pass_is_asked(DwDatabase *db);
+extern int64 dw_batch_pass_at(DwDatabase *db);
+extern void dw_batch_pass_delay(DwDatabase *db, int64 pause);
 
 /* batch_end.c: ending batches */
 extern TimestampTz dw_batches_end(DwDatabase *db);

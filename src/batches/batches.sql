@@ -24,8 +24,7 @@ CREATE TABLE delay_wheel_data.batch
 )
 USING heap
 WITH (autovacuum_vacuum_scale_factor = 0.1, vacuum_truncate = off);
--- batches that may end
-CREATE INDEX batch_open_idx ON delay_wheel_data.batch (id) WHERE closed AND ended_at IS NULL;
+CREATE INDEX batch_open_idx ON delay_wheel_data.batch (id) WHERE ended_at IS NULL;
 CREATE INDEX batch_outer_idx ON delay_wheel_data.batch (batch_id) WHERE batch_id IS NOT NULL AND ended_at IS NULL;
 CREATE INDEX batch_ended_at_idx ON delay_wheel_data.batch (ended_at);
 COMMENT ON TABLE delay_wheel_data.batch IS
@@ -151,12 +150,15 @@ COMMENT ON COLUMN delay_wheel_internal.newest_batches.id IS 'Id of the batch';
 COMMENT ON COLUMN delay_wheel_internal.newest_batches.ended_at IS 'Time at which all members had ended; NULL: not yet';
 GRANT SELECT ON delay_wheel.batches, delay_wheel_internal.newest_batches TO PUBLIC;
 
--- only plain SQL fires it: the library deletes rows without triggers
+-- only plain SQL fires them: the library deletes rows without triggers
 CREATE FUNCTION delay_wheel_internal.member_deleted() RETURNS trigger
 AS 'MODULE_PATHNAME', 'dw_batch_member_deleted' LANGUAGE C;
 COMMENT ON FUNCTION delay_wheel_internal.member_deleted() IS
-'Counts members of batches that plain SQL deletes as cancelled.';
+'Counts members of batches as cancelled that DELETE or TRUNCATE removes.';
 REVOKE EXECUTE ON FUNCTION delay_wheel_internal.member_deleted() FROM PUBLIC;
 CREATE TRIGGER member_deleted AFTER DELETE ON delay_wheel_data.task
 	FOR EACH ROW WHEN (delay_wheel_internal.batch_of(OLD.more) IS NOT NULL) EXECUTE FUNCTION delay_wheel_internal.member_deleted();
 ALTER TABLE delay_wheel_data.task ENABLE ALWAYS TRIGGER member_deleted;
+CREATE TRIGGER members_truncated BEFORE TRUNCATE ON delay_wheel_data.task
+	FOR EACH STATEMENT EXECUTE FUNCTION delay_wheel_internal.member_deleted();
+ALTER TABLE delay_wheel_data.task ENABLE ALWAYS TRIGGER members_truncated;

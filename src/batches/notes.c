@@ -37,6 +37,12 @@ typedef enum AllState
 	PASS_BEGUN					/* a sweeper has begun with a pass after the request */
 } AllState;
 
+typedef struct Pass
+{
+	pg_atomic_uint32 state;		/* whether the sweeper must look at all batches, see AllState */
+	int64		at;				/* not before this uptime; of the sweeper */
+} Pass;
+
 typedef struct Note
 {
 	Oid			database;
@@ -50,8 +56,7 @@ typedef struct Notes
 	slock_t		lock;
 	int			n;
 	Note		notes[MAX_NOTES];
-	/* for each place of a database: whether its sweeper must look at all batches, see AllState */
-	pg_atomic_uint32 all[FLEXIBLE_ARRAY_MEMBER];
+	Pass		passes[FLEXIBLE_ARRAY_MEMBER];	/* for each place of a database */
 } Notes;
 
 static Notes *notes = NULL;
@@ -60,8 +65,8 @@ void
 dw_batches_request_memory(void)
 {
 	ShmemRequestStruct(.name = "delay_wheel batches",
-					   .size = add_size(offsetof(Notes, all),
-										mul_size(dw_max_databases, sizeof(pg_atomic_uint32))),
+					   .size = add_size(offsetof(Notes, passes),
+										mul_size(dw_max_databases, sizeof(Pass))),
 					   .ptr = (void **) &notes);
 }
 
@@ -71,7 +76,10 @@ dw_batches_init(void)
 	SpinLockInit(&notes->lock);
 	notes->n = 0;
 	for (int i = 0; i < dw_max_databases; i++)
-		pg_atomic_init_u32(&notes->all[i], PASS_ASKED);
+	{
+		pg_atomic_init_u32(&notes->passes[i].state, PASS_ASKED);
+		notes->passes[i].at = 0;
+	}
 }
 
 /* Asks for the sweeper's job. */
@@ -85,7 +93,7 @@ ask(DwDatabase *db)
 void
 dw_batch_pass_ask(DwDatabase *db)
 {
-	pg_atomic_write_u32(&notes->all[dw_database_number(db)], PASS_ASKED);
+	pg_atomic_write_u32(&notes->passes[dw_database_number(db)].state, PASS_ASKED);
 }
 
 /* Has the sweeper look at all batches of the database that may end.  Cannot fail. */
@@ -168,7 +176,7 @@ dw_batch_notes_remove(DwDatabase *db)
 bool
 dw_batch_pass_begin(DwDatabase *db)
 {
-	pg_atomic_uint32 *state = &notes->all[dw_database_number(db)];
+	pg_atomic_uint32 *state = &notes->passes[dw_database_number(db)].state;
 
 	if (pg_atomic_read_u32(state) == NO_PASS)
 		return false;
@@ -182,12 +190,28 @@ dw_batch_pass_end(DwDatabase *db)
 {
 	uint32		begun = PASS_BEGUN;
 
-	(void) pg_atomic_compare_exchange_u32(&notes->all[dw_database_number(db)], &begun, NO_PASS);
+	(void) pg_atomic_compare_exchange_u32(&notes->passes[dw_database_number(db)].state, &begun, NO_PASS);
 }
 
 /* Returns true if the sweeper must look at all batches. */
 bool
 dw_batch_pass_is_asked(DwDatabase *db)
 {
-	return pg_atomic_read_u32(&notes->all[dw_database_number(db)]) != NO_PASS;
+	return pg_atomic_read_u32(&notes->passes[dw_database_number(db)].state) != NO_PASS;
+}
+
+/* Returns the uptime before which no pass begins.  The next sweeper obeys it, too. */
+int64
+dw_batch_pass_at(DwDatabase *db)
+{
+	return notes->passes[dw_database_number(db)].at;
+}
+
+/* Lets no pass begin for this time, in us.  Only the sweeper calls this. */
+void
+dw_batch_pass_delay(DwDatabase *db, int64 pause)
+{
+	Pass	   *pass = &notes->passes[dw_database_number(db)];
+
+	pass->at = Max(pass->at, dw_uptime() + pause);
 }

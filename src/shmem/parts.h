@@ -678,7 +678,7 @@ typedef struct DwRollbacks
 	{
 		pg_atomic_uint64 id;	/* id of a message; 0: free */
 		pg_atomic_uint32 n;		/* number of rollbacks of its receivers in a row */
-	}			seen[DW_ROLLBACKS];	/* index: id % DW_ROLLBACKS */
+	}			seen[DW_ROLLBACKS];	/* index: (uint64) id % DW_ROLLBACKS */
 	pg_atomic_uint64 to_settle[DW_TO_SETTLE];	/* ids; 0: free */
 } DwRollbacks;
 

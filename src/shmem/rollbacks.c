@@ -37,7 +37,7 @@ dw_rollbacks_init(DwRollbacks *rollbacks)
 uint32
 dw_rollback_note(DwRollbacks *rollbacks, int64 id)
 {
-	int			i = id % DW_ROLLBACKS;
+	int			i = (uint64) id % DW_ROLLBACKS;
 
 	if (pg_atomic_read_u64(&rollbacks->seen[i].id) == (uint64) id)
 		return pg_atomic_fetch_add_u32(&rollbacks->seen[i].n, 1) + 1;
@@ -50,7 +50,7 @@ dw_rollback_note(DwRollbacks *rollbacks, int64 id)
 uint32
 dw_rollbacks_of(DwRollbacks *rollbacks, int64 id)
 {
-	int			i = id % DW_ROLLBACKS;
+	int			i = (uint64) id % DW_ROLLBACKS;
 
 	return pg_atomic_read_u64(&rollbacks->seen[i].id) != (uint64) id ? 0 :
 		pg_atomic_read_u32(&rollbacks->seen[i].n);
@@ -62,7 +62,7 @@ dw_rollback_forget(DwRollbacks *rollbacks, int64 id)
 {
 	uint64		expected = (uint64) id;
 
-	(void) pg_atomic_compare_exchange_u64(&rollbacks->seen[id % DW_ROLLBACKS].id, &expected, 0);
+	(void) pg_atomic_compare_exchange_u64(&rollbacks->seen[(uint64) id % DW_ROLLBACKS].id, &expected, 0);
 }
 
 /* Leaves the message to the sweeper, which the caller wakes.  Returns false if the list is full. */

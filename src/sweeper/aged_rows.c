@@ -134,8 +134,9 @@ dw_slice_do(DwDatabase *db, DwSliceWork work, void *state)
 
 		SetCurrentStatementStartTimestamp();
 		StartTransactionCommand();
-		/* default_transaction_isolation may be a level at which slices wait or fail */
+		/* the defaults may be a level at which slices wait or fail, and read-only */
 		XactIsoLevel = XACT_READ_COMMITTED;
+		XactReadOnly = false;
 		/* notes for the end of the transaction need a pin of the database's place */
 		(void) dw_my_database();
 		could = !dw_catalog_lookup(&cat) || work(db, &cat, state);

@@ -563,6 +563,89 @@ is(query('SELECT count(*) FROM effect'), $callbacks, 'no callback has run twice'
 is(query('SELECT count(*) FROM delay_wheel_data.batch_count'), 0, 'no numbers are left');
 
 #
+# What may keep the sweeper from its work: settings of the database, plain SQL, errors, ids.
+#
+group hostile => sub {
+	my $position = log_position($node);
+
+	# settings of the database
+	my $free = 'SET default_transaction_read_only = off; SET ROLE postgres;';
+	query('CREATE ROLE stranger');
+	for my $setting ('default_transaction_read_only = on', 'role = stranger', "default_transaction_isolation = 'serializable'")
+	{
+		query("ALTER DATABASE postgres SET $setting");
+		$node->restart;
+		my $batch = query("$free BEGIN; SELECT b FROM make() b, put(b, mark(b)); COMMIT");
+		ended($batch, '1,1,0,0,0', 1, "$setting: a batch ends");
+		query("$free ALTER DATABASE postgres RESET ALL");
+	}
+	$node->restart;
+	unlike(log_since($node, $position), qr{sweeper.*ERROR}, 'without errors');
+
+	# an id that nothing has
+	my $batch;
+	for my $none (-59, 0)
+	{
+		my $id = query(q{SELECT delay_schedule('1 day', 'SELECT 1')});
+		query(qq{UPDATE delay_wheel_data.task SET more = '{"batch_id": $none}' WHERE id = $id; SELECT delay_close_batch($none)});
+		$batch = query('SELECT b FROM make() b, put(b, mark(b))');
+		ended($batch, '1,1,0,0,0', 1, "id $none: other batches end");
+		query("SELECT delay_cancel($id)");
+	}
+	unlike(log_since($node, $position), qr{terminated by signal}, 'without a crash');
+
+	# rows of numbers that plain SQL has locked
+	my $locker = session();
+	my ($locked) = split /\|/, query('SELECT b, put(b, mark(b)) FROM make(true) b');
+	$locker->query_safe("BEGIN; SELECT * FROM delay_wheel_data.batch_count WHERE batch_id = $locked FOR UPDATE");
+	query("SELECT delay_close_batch($locked)");
+	$batch = query('SELECT b FROM make() b, put(b, mark(b))');
+	ended($batch, '1,1,0,0,0', 1, 'locked numbers: another batch ends');
+	goes_on($locked, 'the one with the lock does not');
+	$locker->quit;
+	ended($locked, '1,1,0,0,0', 1, 'after the lock it ends');
+
+	# a batch that cannot end is not tried with each other one
+	$batch = query('SELECT make(true)');
+	query("UPDATE delay_wheel_data.batch SET total = 9223372036854775807 WHERE id = $batch; SELECT put($batch, mark($batch))");
+	query("SELECT delay_close_batch($batch)");
+	ok(wait_until($limit, sub { log_since($node, $position) =~ m{could not end batch $batch} }), 'a batch cannot end');
+	my $began = log_position($node);
+	for (1 .. 20)
+	{
+		my $other = query('SELECT b FROM make() b, put(b, mark(b))');
+		ended($other, '1,1,0,0,0', 1, 'another one ends');
+	}
+	my @tries = log_since($node, $began) =~ /could not end batch $batch/g;
+	cmp_ok(scalar(@tries), '<=', 5, 'it is not tried with each of them');
+	query("UPDATE delay_wheel_data.batch SET total = 0 WHERE id = $batch; SELECT delay_close_batch($batch)");
+	ended($batch, '1,1,0,0,0', 1, 'it ends without the wrong number');
+
+	# callbacks that are long
+	my $size = 500_000;
+	my @long = split /\n/, query(qq{SELECT delay_batch(on_end => format('INSERT INTO effect SELECT \$1, ''long'', ARRAY[\$3], octet_length(\$x\$%s\$x\$)', repeat('x', $size))) FROM generate_series(1, 10)});
+	wait_for($node, "SELECT count(*) FROM effect WHERE what = 'long' AND seen = $size", 'long callbacks run', $limit, expected => scalar @long);
+	$callbacks += @long;
+
+	# TRUNCATE
+	$batch = query("SELECT b FROM make() b, put(b, mark(b), '1 day'), put(b, mark(b), '1 day') p");
+	query('TRUNCATE delay_wheel_data.task');
+	ended($batch, '2,0,0,2,0', 0, 'TRUNCATE: its members are cancelled');
+
+	# a member that joins while the batch is cancelled
+	my $joiner = session();
+	my $canceller = session();
+	$batch = query('SELECT make(true)');
+	$joiner->query_safe("BEGIN; SELECT put($batch, mark($batch), '1 day')");
+	begin($canceller, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT delay_cancel_batch($batch) AS n \\gset\nCOMMIT;");
+	wait_for($node, "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted", 'delay_cancel_batch() waits for who joins', $limit, expected => 't');
+	$joiner->query_safe('COMMIT');
+	is($canceller->query_safe('SELECT :n'), 1, 'it cancels this member');
+	ended($batch, '1,0,0,1,0', 0, 'the batch ends');
+	$_->quit for $joiner, $canceller;
+};
+
+#
 # A copy: it ends after it was armed.
 #
 group copies => sub {
@@ -610,7 +693,7 @@ group owner => sub {
 	wait_for($node, "SELECT count(*) FROM delay_wheel.tasks WHERE batch_id = $batch", 'DROP ROLE: its member fails', $limit, expected => 0);
 	$node->restart;
 	wait_for($node, "SELECT count(*) FROM delay_wheel.batches WHERE id = $batch", 'its batch is removed', $limit, expected => 0);
-	is(query("SELECT state FROM delay_wheel.batches WHERE id = $open"), 'open', 'DROP ROLE: an open one is left');
+	wait_for($node, "SELECT count(*) FROM delay_wheel.batches WHERE id = $open", 'an open one, too', $limit, expected => 0);
 	is(query("SELECT count(*) FROM effect WHERE batch IN ($batch, $open)"), 0, 'without callbacks');
 	unlike(log_since($node, $position), qr{ERROR}, 'without errors');
 };
