@@ -75,7 +75,7 @@
  * A pass over all batches that has ended none, and met no locked row, is followed by a pause of this
  * multiple of its time, at most PASS_MAX_US.
  */
-#define PASS_FACTOR		100
+#define PASS_FACTOR		3
 #define PASS_MAX_US		USECS_PER_MINUTE
 
 static DwAged ended_batches = {

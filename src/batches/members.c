@@ -44,6 +44,7 @@ typedef struct Tally
 	Oid			owner;			/* of the batch; invalid if all numbers are 0 and it is unknown */
 	int			level;			/* nest level of the (sub)transaction */
 	bool		made;			/* this transaction has made the batch */
+	bool		ended;			/* a member has ended in this transaction */
 	int64		total;
 	int64		failed;
 	int64		cancelled;
@@ -174,9 +175,22 @@ write_tallies(void)
 	PopActiveSnapshot();
 }
 
-/* Has all batches looked at that the transaction has touched: after its end nothing is in its way. */
+/*
+ * Returns true if the batch cannot end now: the transaction has committed the batch, with members
+ * that have not ended, whose ends will have it looked at.
+ */
+static bool
+waits_for_members(const Tally *tally)
+{
+	return tally->made && tally->total > 0 && !tally->ended;
+}
+
+/*
+ * Has all batches looked at that the transaction has touched: after its end nothing is in its way.
+ * Many new batches at once leave room for notes of others.
+ */
 static void
-tell_tallies(void)
+tell_tallies(bool committed)
 {
 	DwDatabase *db = levels != NULL ? dw_my_database_find() : NULL;
 
@@ -184,7 +198,8 @@ tell_tallies(void)
 		return;
 	for (Level *level = levels; level != NULL; level = level->outer)
 		for (Tally *tally = level->tallies; tally != NULL; tally = tally->next)
-			dw_batch_look(db, tally->id);
+			if (!committed || !waits_for_members(tally))
+				dw_batch_look(db, tally->id);
 }
 
 static void
@@ -199,7 +214,7 @@ batches_xact_callback(XactEvent event, void *arg)
 		return;
 	}
 	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT)
-		tell_tallies();
+		tell_tallies(event == XACT_EVENT_COMMIT);
 	levels = NULL;
 	tally_index = NULL;
 	last_done = 0;
@@ -214,6 +229,7 @@ add_to_outer(Tally *tally)
 	if (OidIsValid(tally->owner))
 		outer->owner = tally->owner;
 	outer->made |= tally->made;
+	outer->ended |= tally->ended;
 	outer->total += tally->total;
 	outer->failed += tally->failed;
 	outer->cancelled += tally->cancelled;
@@ -462,6 +478,7 @@ dw_batch_member_ended(int64 id, Oid owner, DwOutcome outcome, int64 n)
 	if (outcome == DW_DONE && id == last_done)
 		return;
 	tally = tally_of(id, owner);
+	tally->ended = true;
 	if (outcome == DW_DONE)
 		last_done = id;
 	else if (outcome == DW_FAILED)

@@ -627,6 +627,17 @@ group hostile => sub {
 	wait_for($node, "SELECT count(*) FROM effect WHERE what = 'long' AND seen = $size", 'long callbacks run', $limit, expected => scalar @long);
 	$callbacks += @long;
 
+	# the transaction that makes the batch also ends its members; nothing else has the sweeper look
+	for my $way ('delay_run(:m)', 'delay_cancel(:m)')
+	{
+		$batch = query("BEGIN;
+			SELECT make() AS b \\gset
+			SELECT put(:b, mark(:b), '1 day') AS m \\gset
+			SELECT $way AS done \\gset
+			COMMIT; SELECT :b");
+		$way =~ /run/ ? ended($batch, '1,1,0,0,0', 1, "$way: the batch ends") : ended($batch, '1,0,0,1,0', 0, "$way: the batch ends");
+	}
+
 	# TRUNCATE
 	$batch = query("SELECT b FROM make() b, put(b, mark(b), '1 day'), put(b, mark(b), '1 day') p");
 	query('TRUNCATE delay_wheel_data.task');
