@@ -570,8 +570,8 @@ group hostile => sub {
 
 	# settings of the database
 	my $free = 'SET default_transaction_read_only = off; SET ROLE postgres;';
-	query('CREATE ROLE stranger');
-	for my $setting ('default_transaction_read_only = on', 'role = stranger', "default_transaction_isolation = 'serializable'")
+	query('CREATE ROLE other_role');
+	for my $setting ('default_transaction_read_only = on', 'role = other_role', "default_transaction_isolation = 'serializable'")
 	{
 		query("ALTER DATABASE postgres SET $setting");
 		$node->restart;
