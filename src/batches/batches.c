@@ -153,7 +153,7 @@ ids_of(const char *sql, int64 batch)
 	CommandCounterIncrement();
 	if (plan == NULL ||
 		SPI_execute_snapshot(plan, values, NULL, GetLatestSnapshot(), InvalidSnapshot, true, false, 0) != SPI_OK_SELECT)
-		elog(ERROR, "could not read the members of a batch");
+		elog(ERROR, "could not read a batch");
 	spi = MemoryContextSwitchTo(context);
 	for (uint64 i = 0; i < SPI_processed; i++)
 	{

@@ -201,7 +201,7 @@ restore_sql($node, 'schema.sql', $db);
 restore($node, 'data.dump', $db, options => ['--disable-triggers']);
 # which forgets that a trigger is to be fired always
 is($node->safe_psql($db, "SELECT tgname FROM pg_trigger WHERE tgrelid = 'delay_wheel_data.task'::regclass AND tgenabled <> 'A' ORDER BY 1"),
-	"member_deleted\nperiod_changed\nperiod_deleted\nperiod_truncated\nplain_sql\ntask_changed\ntask_guard", 'ENABLE TRIGGER ALL is not ENABLE ALWAYS');
+	"member_deleted\nmembers_truncated\nperiod_changed\nperiod_deleted\nperiod_truncated\nplain_sql\ntask_changed\ntask_guard", 'ENABLE TRIGGER ALL is not ENABLE ALWAYS');
 $node->safe_psql($db, q{
 	ALTER TABLE delay_wheel_data.task ENABLE ALWAYS TRIGGER task_guard, ENABLE ALWAYS TRIGGER task_changed;
 	ALTER TABLE delay_wheel_data.failed_task ENABLE ALWAYS TRIGGER task_guard;
