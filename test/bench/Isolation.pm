@@ -83,7 +83,8 @@ sub burst_beside
 	my $end = last_commit();
 
 	shop()->query("SELECT check_orders($n); SELECT check_orders($count, 'single_order')");
-	my @late = map { split /\n/ } value("SELECT string_agg((1000 * extract(epoch FROM at - due))::text, E'\\n') FROM single_order WHERE due < to_timestamp($end)");
+	my @late = shop()->query("SELECT 1000 * extract(epoch FROM at - due) FROM single_order WHERE due < to_timestamp($end)");
+
 	return { rate => $n / ($end - $due), late => \@late };
 }
 
@@ -102,7 +103,7 @@ sub measure_isolation
 		{
 			my @results = map { burst_beside($n, $kinds{$name}) } 1 .. $opt->{isolation_rounds};
 			my @late = map { $_->{late} } @results;
-			my %row = (place => 53, sync => 'on', unit => 'ms', note => sprintf('beside %.0f tasks/s', median(map { $_->{rate} } @results)));
+			my %row = (place => 53, sync => 'on', unit => 'ms', note => sprintf('of %d tasks, beside %.0f tasks/s', scalar(map { @$_ } @late), median(map { $_->{rate} } @results)));
 
 			$record->('isolation', %row, variant => "$n of $name, $executors executors, p50", ours => [ map { quantiles($_, 0.5) } @late ], reach => [ '<=', 5 ]);
 			$record->('isolation', %row, variant => "$n of $name, $executors executors, p99", ours => [ map { quantiles($_, 0.99) } @late ], reach => [ '<=', 20 ]);
