@@ -137,23 +137,33 @@ dw_batch_close(PG_FUNCTION_ARGS)
 	PG_RETURN_TEXT_P(cstring_to_text(closed ? "closed" : "gone"));
 }
 
-/* Returns the ids that a statement about a batch finds in a new snapshot. */
-static List *
-ids_of(const char *sql, int64 batch)
+/* Executes a query about a batch by SPI with a new snapshot: that of the transaction may be too old. */
+static void
+read_now(const char *sql, int64 batch)
 {
-	static Oid	types[] = {INT8OID};
+	Oid			types[] = {INT8OID};
 	Datum		values[] = {Int64GetDatum(batch)};
-	MemoryContext context = CurrentMemoryContext;
-	int			nest_level = dw_own_sql_begin();
 	SPIPlanPtr	plan = SPI_prepare(sql, 1, types);
-	List	   *ids = NIL;
-	MemoryContext spi;
 
-	/* members may have joined while this transaction waited to close the batch */
 	CommandCounterIncrement();
 	if (plan == NULL ||
 		SPI_execute_snapshot(plan, values, NULL, GetLatestSnapshot(), InvalidSnapshot, true, false, 0) != SPI_OK_SELECT)
 		elog(ERROR, "could not read a batch");
+}
+
+/*
+ * Returns the ids that a query about a batch finds now.  Members may have joined while this
+ * transaction waited to close the batch.
+ */
+static List *
+ids_of(const char *sql, int64 batch)
+{
+	MemoryContext context = CurrentMemoryContext;
+	int			nest_level = dw_own_sql_begin();
+	List	   *ids = NIL;
+	MemoryContext spi;
+
+	read_now(sql, batch);
 	spi = MemoryContextSwitchTo(context);
 	for (uint64 i = 0; i < SPI_processed; i++)
 	{
@@ -313,22 +323,13 @@ member_put_back(const Datum *values, const bool *nulls)
 static bool
 find_batch(int64 id, Oid *owner, const char **outcome)
 {
-	static const Oid types[] = {INT8OID};
-	const Datum values[] = {Int64GetDatum(id)};
 	Oid			user;
 	int			context;
 	int			nest_level = dw_batches_sql_begin(&user, &context);
-	SPIPlanPtr	plan = SPI_prepare("SELECT owner, ended_at IS NOT NULL, failed <> 0 OR cancelled <> 0 OR skipped <> 0 FROM delay_wheel_data.batch WHERE id = $1",
-								   1, (Oid *) types);
 	bool		found;
 
 	*outcome = NULL;
-	CommandCounterIncrement();
-	/* the snapshot of the transaction may be older than the end */
-	if (plan == NULL ||
-		SPI_execute_snapshot(plan, (Datum *) values, NULL, GetLatestSnapshot(), InvalidSnapshot,
-							 true, false, 0) != SPI_OK_SELECT)
-		elog(ERROR, "could not read a batch");
+	read_now("SELECT owner, ended_at IS NOT NULL, failed <> 0 OR cancelled <> 0 OR skipped <> 0 FROM delay_wheel_data.batch WHERE id = $1", id);
 	found = SPI_processed > 0;
 	if (found)
 	{

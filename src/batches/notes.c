@@ -26,7 +26,7 @@
 /* Notes for all databases; further ones make the sweepers look at all batches. */
 #define MAX_NOTES		1024
 
-/* A batch has one note among so many last ones, and further ones before these. */
+/* A batch whose note is among so many last ones gets no other one. */
 #define LAST_NOTES		8
 
 /* A request to look at all batches of a database. */
