@@ -233,17 +233,24 @@ dw_executors_end(DwDatabase *db, Oid owner)
 	LWLockRelease(dw_ready_lock(db));
 }
 
+/* Returns how many executors a database may have beyond max_executors, for owners with few tasks. */
+uint32
+dw_executors_beyond(void)
+{
+	return dw_max_executors == 1 ? 0 : Max(dw_max_executors / 4, 1);
+}
+
 /*
  * Returns true if an idle executor is kept for its owner, although other owners have no executor.
  * Its last turn was short, and soon its owner may have a task, which should not wait for a new
- * process.  The executors that were used last are kept, a quarter of max_executors, for a second.
+ * process.  The executors that were used last are kept, dw_executors_beyond(), for a second.
  * None is kept if no other executor runs quick tasks, since then no turn may end soon.  Needs the
  * ready lock.
  */
 bool
 dw_executor_is_kept(const DwExecutor *e, TimestampTz now)
 {
-	int			kept = 0;
+	uint32		kept = 0;
 	bool		quick = false;
 
 	if (e->kept_until <= now)
@@ -256,7 +263,7 @@ dw_executor_is_kept(const DwExecutor *e, TimestampTz now)
 			kept++;
 		quick |= other->state == DW_EXECUTOR_BUSY && now - other->since < DW_QUICK_US;
 	}
-	return quick && kept < dw_max_executors / 4;
+	return quick && kept < dw_executors_beyond();
 }
 
 /*

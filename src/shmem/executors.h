@@ -115,6 +115,7 @@ extern bool dw_executor_runs_autonomous(int64 id, Oid *owner);
 extern TimestampTz dw_executor_since(DwDatabase *db, int64 id);
 extern bool dw_executor_runs_autonomous_in(int16 queue);
 
+extern uint32 dw_executors_beyond(void);
 extern bool dw_executor_is_kept(const DwExecutor *e, TimestampTz now);
 extern DwExecutor *dw_executor_idle_longest(Oid database, bool here, Oid not_of, int64 idle_for);
 extern bool dw_executor_end_idle_elsewhere(Oid database);

@@ -772,6 +772,20 @@ dw_groups_feed(DwDatabase *db, DwLane *lane, DwGroupLeft *left, uint32 *room)
 	return true;
 }
 
+/*
+ * Returns true if no task of this group and lane is in memory or known to be in the table, and none
+ * runs.
+ */
+bool
+dw_group_is_newcomer(const DwLane *lane, uint32 hash)
+{
+	const DwGroup *group = hash == DW_NO_GROUP ? NULL : find_group(lane, hash);
+
+	if (group == NULL)
+		return hash != DW_NO_GROUP;
+	return group->count == 0 && group->running == 0 && group->left.due == DW_NEVER;
+}
+
 /* Notes that these tasks of a group are still in the table only. */
 void
 dw_group_leave_out(DwDatabase *db, DwLane *lane, const DwGroupLeft *left)

@@ -130,6 +130,7 @@ extern DwGroupAdded dw_group_put_back(DwDatabase *db, DwLane *lane, const DwEntr
 extern bool dw_groups_are_hungry(const DwLane *lane);
 extern bool dw_groups_have_places(DwLane *lane);
 extern bool dw_groups_feed(DwDatabase *db, DwLane *lane, DwGroupLeft *left, uint32 *room);
+extern bool dw_group_is_newcomer(const DwLane *lane, uint32 hash);
 extern void dw_group_leave_out(DwDatabase *db, DwLane *lane, const DwGroupLeft *left);
 extern void dw_groups_cut(DwLane *lane, TimestampTz due, int64 id);
 extern DwGroup *dw_groups_next(DwLane *lane, TimestampTz now);

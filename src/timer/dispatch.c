@@ -43,6 +43,9 @@
 /* So many of an owner's lanes are asked for the length of its backlog. */
 #define BACKLOG_LANES	8
 
+/* With a backlog of at most so many tasks, a newcomer may get an executor beyond the limit. */
+#define FEW_TASKS		100
+
 /* The executors that this timer has started, by place. */
 static BackgroundWorkerHandle **handles = NULL;
 
@@ -61,6 +64,7 @@ typedef struct Staff
 	uint32		stuck;			/* of the database: stuck.  Executors that do not answer are not
 								 * counted in the fields below */
 	uint32		leaving;		/* of the database: told to end */
+	uint32		kept;			/* of the database: idle, and kept for their owners */
 	uint32		of_owner;		/* of the owner */
 	uint32		held;			/* of the owner: stuck in a task */
 	uint32		arriving;		/* of the owner: not connected yet */
@@ -307,6 +311,8 @@ count_staff(DwDatabase *db, Oid owner)
 			continue;
 		if (e->must_exit)
 			staff.leaving++;
+		else if (e->state == DW_EXECUTOR_IDLE && e->kept_until > now)
+			staff.kept++;
 		if (e->owner == owner)
 		{
 			staff.of_owner++;
@@ -328,17 +334,22 @@ lacks_executor(const Staff *staff)
 	return staff->of_owner == 0 || (staff->of_owner == 1 && staff->held == 1);
 }
 
-/* Returns the number of the database's executors at which this owner gets no more executors. */
+/*
+ * Returns the number of the database's executors at which this owner gets no more executors.  Kept
+ * executors do not count.  "few": the owner is a newcomer with few tasks, which gets an executor
+ * beyond the limit, because otherwise another executor would have to end.
+ */
 static uint32
-places_for(const Staff *staff)
+places_for(const Staff *staff, bool few)
 {
 	uint32		limit = dw_max_executors;
+	uint32		beyond = few ? dw_executors_beyond() : Min(staff->kept, dw_executors_beyond());
 
 	if (staff->of_owner > 0)
-		return limit - 1;
+		return limit - 1 + beyond;
 	if (staff->stuck >= limit)
 		return Min(staff->stuck + 1, 2 * limit);
-	return limit;
+	return limit + beyond;
 }
 
 /* Returns true if "e" is an executor of the database and was not told to end. */
@@ -397,16 +408,19 @@ dw_dispatch_end_surplus(DwDatabase *db)
 /*
  * Starts another executor for the owner, or ends an idle executor of another owner, if fewer
  * executors are already ending than this owner and the "waiting" owners before it need.  For an
- * owner with executors, only executors that have been idle for STUCK_US end.  Returns false if the
- * owner has to wait.
+ * owner with executors, only executors that have been idle for STUCK_US end.  "few": see
+ * places_for().  Returns false if the owner has to wait.
  */
 static bool
-provide_executor(DwDatabase *db, Oid owner, uint32 waiting)
+provide_executor(DwDatabase *db, Oid owner, uint32 waiting, bool few)
 {
 	Staff		staff = count_staff(db, owner);
 
-	if (staff.total < places_for(&staff) &&
+	if (staff.total < places_for(&staff, false) &&
 		start_executor(db, owner, lacks_executor(&staff)))
+		return true;
+	if (few && staff.total < places_for(&staff, true) && !dw_workers_are_few() &&
+		start_executor(db, owner, false))
 		return true;
 	/* the owner has as many executors as one owner may have */
 	if (staff.of_owner > 0 && staff.of_owner + 1 >= (uint32) dw_max_executors)
@@ -433,7 +447,7 @@ dw_dispatch_expect(DwDatabase *db, DwLane *lane)
 	LWLockRelease(dw_ready_lock(db));
 	if (limit == DW_LIMIT_NONE && !lane->external && !dw_database_is_disabled(db) &&
 		dw_lane_owner(lane)->retry_at <= dw_now() &&
-		staff.of_owner == 0 && staff.total < places_for(&staff))
+		staff.of_owner == 0 && staff.total < places_for(&staff, false))
 		(void) start_executor(db, lane->owner, false);
 }
 
@@ -576,10 +590,11 @@ backlog_of(const DwOwner *owner)
 
 /*
  * Inserts a newcomer into the list of owners without executors, whose last n are newcomers with
- * these backlogs, before those with a longer backlog: so newcomers wait least in all.
+ * these backlogs, before those with a longer backlog: so newcomers wait least in all.  Increments
+ * *few if its backlog is short.
  */
 static List *
-insert_newcomer(List *missing, const DwOwner *owner, uint64 *backlogs, uint32 n)
+insert_newcomer(List *missing, const DwOwner *owner, uint64 *backlogs, uint32 n, uint32 *few)
 {
 	uint64		backlog = backlog_of(owner);
 	int			at = list_length(missing);
@@ -587,20 +602,22 @@ insert_newcomer(List *missing, const DwOwner *owner, uint64 *backlogs, uint32 n)
 	for (; n > 0 && backlogs[n - 1] > backlog; n--, at--)
 		backlogs[n] = backlogs[n - 1];
 	backlogs[n] = backlog;
+	*few += backlog <= FEW_TASKS;
 	return list_insert_nth_oid(missing, at, owner->role);
 }
 
 /*
  * Wakes idle executors, and appends the owners that need another executor to *missing: first owners
  * without executors, then other owners, each part in the order of turns, but newcomers by their
- * backlog.  Sets *newcomers to the number of newcomers, which are the first in *missing.  Sets
- * *left_out to true if more owners without executors exist than could get a place.  Lowers
+ * backlog.  Sets *newcomers to the number of newcomers, which are the first in *missing, and *few to
+ * the number of those with few tasks, which are the first of them.  Sets *left_out to true if more
+ * owners without executors exist than could get a place.  Lowers
  * *look_again to the time when limits allow more tasks.  Returns the number of owners that lack a
  * background worker.
  */
 static uint32
-find_missing(DwDatabase *db, TimestampTz now, List **missing, uint32 *newcomers, bool *left_out,
-			 TimestampTz *look_again)
+find_missing(DwDatabase *db, TimestampTz now, List **missing, uint32 *newcomers, uint32 *few,
+			 bool *left_out, TimestampTz *look_again)
 {
 	List	   *more = NIL;
 	int			longest = Max(2 * dw_max_executors, MISSING_MIN);
@@ -637,7 +654,7 @@ find_missing(DwDatabase *db, TimestampTz now, List **missing, uint32 *newcomers,
 		}
 		staff = count_staff(db, owner->role);
 		/* another owner's executor must not end for each single task that a rate allows */
-		while (lane != NULL && staff.of_owner == 0 && staff.total >= places_for(&staff) &&
+		while (lane != NULL && staff.of_owner == 0 && staff.total >= places_for(&staff, false) &&
 			   !dw_limits_is_turn(lane, now, &turn))
 		{
 			*look_again = Min(*look_again, turn);
@@ -650,7 +667,7 @@ find_missing(DwDatabase *db, TimestampTz now, List **missing, uint32 *newcomers,
 		else if (list_length(*missing) >= longest)
 			*left_out = true;
 		else if (owner->is_new)
-			*missing = insert_newcomer(*missing, owner, backlogs, (*newcomers)++);
+			*missing = insert_newcomer(*missing, owner, backlogs, (*newcomers)++, few);
 		else
 			*missing = lappend_oid(*missing, owner->role);
 	}
@@ -728,6 +745,7 @@ dw_dispatch(DwDatabase *db)
 	bool		lacking;
 	uint32		waiting = 0;
 	uint32		newcomers = 0;
+	uint32		few = 0;
 	bool		late = false;
 
 	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
@@ -750,10 +768,10 @@ dw_dispatch(DwDatabase *db)
 	if (dw_lack_since(&db->executors_lack) != 0 && count_ended_workers(db) > 0)
 		dw_worker_leaves();
 	look_again = dw_wake_receivers(db);
-	starving = find_missing(db, now, &missing, &newcomers, &left_out, &look_again);
+	starving = find_missing(db, now, &missing, &newcomers, &few, &left_out, &look_again);
 	foreach(lc, missing)
 	{
-		if (provide_executor(db, lfirst_oid(lc), waiting))
+		if (provide_executor(db, lfirst_oid(lc), waiting, foreach_current_index(lc) < (int) few))
 			continue;
 		waiting++;
 		late |= foreach_current_index(lc) < (int) newcomers;

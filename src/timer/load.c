@@ -43,6 +43,19 @@
 #define LEASE_SLACK_US	(10 * USECS_PER_SEC)
 /* Deleting rows of prepared transactions takes at most 1 / FORGETTING_SHARE of the time. */
 #define FORGETTING_SHARE	100
+/*
+ * Microseconds between two looks for newcomers of a lane.  The time doubles while no task of the
+ * lane begins.  Looks take at most 1 / NEWCOMERS_SHARE of the time, and read at most NEWCOMERS_ROWS
+ * rows.
+ */
+#define NEWCOMERS_US	(5 * 1000)
+#define NEWCOMERS_MAX_US	USECS_PER_SEC
+#define NEWCOMERS_SHARE	20
+#define NEWCOMERS_ROWS	500
+/* A look finds at most so many newcomers, so that groups that have waited longer have their turns. */
+#define NEWCOMERS_MOST	16
+/* A look reads so many microseconds again, for rows that were committed after their due time. */
+#define NEWCOMERS_AGAIN_US	(20 * 1000)
 
 static DwDatabase *db = NULL;
 
@@ -55,6 +68,18 @@ static uint64 *idle_lanes = NULL;
 static bool any_idle = false;
 /* Numbers of the lanes that look_at_lanes() handles now. */
 static int32 *looked_at = NULL;
+
+/* Looks for newcomers of a lane */
+typedef struct Newcomers
+{
+	TimestampTz at;				/* the next look is not before this time */
+	TimestampTz from;			/* it reads tasks that are due from this time on */
+	int64		pause;			/* before the look after it, in us */
+	uint32		held;			/* number of the lane's entries at the last look */
+} Newcomers;
+
+/* By the number of the lane. */
+static Newcomers *newcomers = NULL;
 
 /* Discovery: a scan of the whole table, in slices, for lanes that are not in shared memory. */
 static struct
@@ -89,6 +114,7 @@ dw_load_begin(DwDatabase *database)
 	dw_lane_heap_reset(&to_load);
 	idle_lanes = MemoryContextAllocZero(TopMemoryContext, DW_LANE_WORDS * sizeof(uint64));
 	looked_at = MemoryContextAlloc(TopMemoryContext, dw_max_lanes * sizeof(int32));
+	newcomers = MemoryContextAllocZero(TopMemoryContext, dw_max_lanes * sizeof(Newcomers));
 	dw_load_settings_changed();
 	dw_hints_begin(database);
 	dw_orphans_begin(database);
@@ -560,6 +586,84 @@ feed_groups(DwLane *lane)
 	}
 }
 
+/*---- Newcomers: groups whose tasks became due behind many other tasks ----*/
+
+/*
+ * Returns when to look for newcomers of the lane: while due tasks are in the table only, and are not
+ * loaded now since the lane has enough entries.
+ */
+static TimestampTz
+newcomers_time(DwLane *lane)
+{
+	if (!lane->grouped || lane->load_below == 0 || lane->paused != DW_NOT_PAUSED)
+		return DW_NEVER;
+	return Max(dw_atomic_read(&lane->next_far), newcomers[lane - dw_lanes].at);
+}
+
+/*
+ * For dw_read(): reads tasks beyond the lane's cursor that have become due since the last look.  If
+ * no task of the group is in memory, makes the group hungry.
+ */
+static bool
+find_newcomers(Relation rel, void *arg)
+{
+	DwLane	   *lane = arg;
+	Newcomers  *look = &newcomers[lane - dw_lanes];
+	DwTaskKey	key = dw_lane_begin(lane);
+	TimestampTz now = dw_now();
+	DwRowScan *scan;
+	int			rows = 0;
+	int			found = 0;
+	bool		visible;
+
+	key.due = look->from;
+	key.id = PG_INT64_MIN;
+	scan = dw_lane_scan_begin(rel, &key, GetActiveSnapshot());
+	dw_lane_scan_keys_only(scan, true);
+	while (rows < NEWCOMERS_ROWS && found < NEWCOMERS_MOST && dw_lane_scan_step(scan, &key, &visible) &&
+		   key.due <= now)
+	{
+		DwGroupLeft left = {.due = lane->cursor_due, .id = lane->cursor_id, .until = now};
+
+		rows++;
+		if (!visible || is_left_to_lease_watch(lane, scan, key.due))
+			continue;
+		left.hash = dw_lane_scan_group(scan);
+		LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+		if (dw_group_is_newcomer(lane, left.hash))
+		{
+			dw_group_leave_out(db, lane, &left);
+			found++;
+		}
+		LWLockRelease(dw_ready_lock(db));
+	}
+	dw_row_scan_end(scan);
+	/* if there were more rows than a look may read, their groups wait until the lane is loaded */
+	look->from = rows < NEWCOMERS_ROWS ? now - NEWCOMERS_AGAIN_US : now;
+	return true;
+}
+
+/*
+ * Looks for newcomers of the lane.  A lane is loaded in the order of due times, so a group whose
+ * first task is due now would wait for all tasks of other groups that are due earlier.
+ */
+static void
+look_for_newcomers(DwLane *lane)
+{
+	Newcomers  *look = &newcomers[lane - dw_lanes];
+	int64		began = dw_uptime();
+	uint32		held = dw_lane_held(lane);
+
+	look->pause = held == look->held ? Min(look->pause * 2, NEWCOMERS_MAX_US) : NEWCOMERS_US;
+	look->held = held;
+	/* tasks that are due with those at the cursor come soon, if they are few */
+	look->from = Max(look->from, lane->cursor_due + 1);
+	if (dw_group_places_are_short() ||
+		dw_read(db, "load tasks", find_newcomers, lane) != DW_READ_DONE)
+		look->pause = Max(look->pause, LOCKED_RETRY_US);
+	look->at = dw_now() + Max(look->pause, (dw_uptime() - began) * NEWCOMERS_SHARE);
+}
+
 /* Returns true if a group of the lane has few tasks left in memory, and more in the table. */
 static bool
 is_hungry(DwLane *lane)
@@ -584,6 +688,7 @@ schedule_load(DwLane *lane, TimestampTz now)
 {
 	int32		number = lane - dw_lanes;
 	TimestampTz at = load_time(lane, now);
+	TimestampTz newcomers_at;
 
 	if (at <= now)
 	{
@@ -595,7 +700,14 @@ schedule_load(DwLane *lane, TimestampTz now)
 	dw_lane_heap_remove(&to_load, number);
 	if (lane->grouped && is_hungry(lane))
 		at = Min(at, lane->load_after);
-	dw_lane_heap_set(&agenda, number, Min(at, lane->recheck_at));
+	newcomers_at = newcomers_time(lane);
+	if (newcomers_at <= now)
+	{
+		look_for_newcomers(lane);
+		feed_groups(lane);
+		newcomers_at = newcomers_time(lane);
+	}
+	dw_lane_heap_set(&agenda, number, Min(Min(at, newcomers_at), lane->recheck_at));
 
 	if (dw_atomic_read(&lane->next_far) != DW_NEVER)
 		dw_orphans_wanted(lane);
@@ -651,9 +763,11 @@ look_at_lanes(TimestampTz now)
 	dw_near_apply_cuts();
 	for (int i = 0; i < n; i++)
 	{
-		if (dw_lanes[looked_at[i]].grouped)
-			feed_groups(&dw_lanes[looked_at[i]]);
-		schedule_load(&dw_lanes[looked_at[i]], now);
+		DwLane	   *lane = &dw_lanes[looked_at[i]];
+
+		if (lane->grouped)
+			feed_groups(lane);
+		schedule_load(lane, now);
 	}
 }
 

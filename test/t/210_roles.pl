@@ -328,7 +328,7 @@ my $done = wait_until(
 ok($done, 'a thousand roles due at once are all served');
 is(sql(q{SELECT count(*) = 1000 AND min(n) = 2 AND max(n) = 2 FROM (SELECT count(*) n FROM seen GROUP BY who) x}), 't',
 	'each task ran once, as its role');
-cmp_ok($most, '<=', 4, 'never by more executors than max_executors');
+cmp_ok($most, '<=', 5, 'never by more executors than max_executors, and one more for roles with few tasks');
 my $processes = sql('SELECT count(DISTINCT pid) FROM seen');
 cmp_ok($processes, '<=', 1100, 'hardly more than one process for each role');
 note("$processes processes, " . sql('SELECT max(at) - min(at) FROM seen') . " from the first task to the last");

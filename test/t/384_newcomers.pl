@@ -120,6 +120,56 @@ for my $role (map { "busy$_" } 4 .. 8)
 	$late = $seconds if $seconds < $late;
 }
 cmp_ok($late, '<', 0.7, "a role without an executor takes the place of an idle one ($late s)");
+query(q{SELECT delay_cancel_all(due_from => '-infinity')});
+
+#
+# Two executors, and both have a backlog: the role with few tasks has one more, and not a new one for each task.
+#
+$node->append_conf('postgresql.conf', 'delay_wheel.max_executors = 2');
+$node->restart;
+wait_for($node, 'SELECT count(*) FROM delay_wheel.tasks', 'nothing is left', 120, expected => 0);
+query(qq{SET SESSION AUTHORIZATION busy$_; SELECT count(delay_schedule('1 s', 'SELECT pg_sleep(0.005)')) FROM generate_series(1, 5000)}) for 1 .. 10;
+($processes, my $most) = ('infinity', 0);
+for my $try (1 .. 5)
+{
+	query(q{TRUNCATE ran; SET SESSION AUTHORIZATION rare;
+		SELECT count(delay_schedule_at(now() + interval '2 s' + i * interval '50 ms', $$INSERT INTO ran (what) VALUES ('rare')$$)) FROM generate_series(1, 40) i});
+	ok(wait_until(120, sub {
+		my ($ran, $running) = split /\|/, query('SELECT (SELECT count(*) FROM ran), (SELECT count(*) FROM delay_wheel.running)');
+		$most = $running if $running > $most;
+		return $ran == 40;
+	}), 'two executors: the tasks of the rare role run');
+	is(query(q{SELECT count(DISTINCT owner) FROM delay_wheel.tasks}), 10, 'while all others have a backlog');
+	my $used = query('SELECT count(DISTINCT pid) FROM ran');
+	$processes = $used if $used < $processes;
+	last if $processes <= 5;
+}
+cmp_ok($processes, '<=', 5, "in few processes ($processes)");
+cmp_ok($most, '<=', 3, "and no more than three tasks run at a time ($most)");
+query(q{SELECT delay_cancel_all(due_from => '-infinity')});
+
+#
+# A backlog of many groups that does not fit into memory, as from the end of a pause: a group whose
+# task comes now does not wait until all that is due earlier has been loaded.
+#
+$node->append_conf('postgresql.conf', "delay_wheel.max_executors = 1\ndelay_wheel.batch_tasks = 1\ndelay_wheel.ring_memory = 256kB");
+$node->restart;
+wait_for($node, 'SELECT count(*) FROM delay_wheel.tasks', 'nothing is left', 120, expected => 0);
+my $gate = $node->background_psql('postgres');
+$gate->query_safe('BEGIN; LOCK gate IN ACCESS EXCLUSIVE MODE');
+query(qq{TRUNCATE ran; $wait});
+wait_for($node, q{SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'gate'::regclass}, 'the executor waits', 60, expected => 1);
+query(q{SELECT put('old', 1, 'grouped', 'g' || n % 100) FROM generate_series(1, 20000) n});
+wait_for($node, q{SELECT ready BETWEEN 100 AND 15000 FROM delay_wheel.lanes WHERE queue = 'grouped'}, 'a part of them is in memory', 60);
+query(q{SELECT put('late', 3, 'grouped', 'late')});
+wait_for($node, q{SELECT count(*) FROM delay_wheel.groups WHERE group_key = 'late' AND ready > 0}, 'and so is the late group', 60, expected => 1);
+$gate->query_safe('COMMIT');
+$gate->quit;
+wait_for($node, 'SELECT count(*) FROM delay_wheel.tasks', 'all have run', 120, expected => 0);
+is(query(q{SELECT count(*) FILTER (WHERE what = 'late') || ' ' || count(*) FILTER (WHERE what = 'old') FROM ran}), '3 20000', 'each one once');
+my ($first, $last) = split /\|/, query(q{SELECT min(n) - (SELECT min(n) FROM ran), max(n) - (SELECT min(n) FROM ran) FROM ran WHERE what = 'late'});
+cmp_ok($first, '<', 1000, "the late group's first task comes after $first of 20,000");
+cmp_ok($last, '<', 2000, "its last one after $last: the group has its turns");
 $node->stop('immediate');
 
 done_testing();
