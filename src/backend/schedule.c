@@ -126,39 +126,6 @@ dw_task_guard(PG_FUNCTION_ARGS)
 /*---- Scheduling ----*/
 
 /*
- * Inserts the row of a judged task and returns its id.  For a move, whose caller has deleted the
- * row of the key's pending task, inserts this row again and returns the id of the pending task.
- * limited: as for dw_schedule_row().
- */
-static int64
-insert_or_move(Relation rel, DwNewTask *task, const DwKeyRow *pending, DwLaneRef lane, bool limited)
-{
-	int64		id;
-
-	if (task->outcome == DW_MOVED)
-	{
-		task->due = dw_new_task_due(task, pending->task.id);
-		dw_pending_move(rel, pending->tuple, &pending->task, task->due);
-		return pending->task.id;
-	}
-	if (task->outcome == DW_REPLACED && task->if_exists == DW_REPLACE_KEEP_DUE)
-	{
-		task->due = pending->task.due;
-		task->spread = 0;
-		dw_more_remove(task->values, task->nulls, Anum_task_more, DW_MORE_LOCAL);
-		if (!task->nulls[Anum_task_expires - 1])
-			dw_check_expires(task->due, task->values[Anum_task_expires - 1]);
-	}
-	/* checked last: a task that replaces another task, or is not needed, does not count */
-	if (limited && dw_max_pending >= 0)
-		dw_require_room(task->owner);
-	id = dw_new_task_insert(rel, task, lane);
-	if (task->unique_for > 0)
-		dw_period_begin(task, id);
-	return id;
-}
-
-/*
  * Inserts the row of a judged task in the current transaction, and notes the task for the commit,
  * which informs the timer.  Returns the id of the new task.  If a pending task with the same key
  * stays, is moved, or prevents the new task, returns the id of the pending task (see
@@ -189,7 +156,21 @@ dw_schedule_row(DwNewTask *task, bool limited)
 		table_close(rel, NoLock);
 		return pending->task.id;
 	}
-	id = insert_or_move(rel, task, pending, lane, limited);
+	if (task->outcome == DW_MOVED)
+	{
+		id = pending->task.id;
+		dw_pending_move(rel, pending->tuple, &pending->task, task->due);
+	}
+	else
+	{
+		/* checked last: a task that replaces another task, or is not needed, does not count */
+		if (limited && dw_max_pending >= 0)
+			dw_require_room(task->owner);
+		dw_writes_for(task->owner);
+		id = dw_new_task_insert(rel, task, lane);
+		if (task->unique_for > 0)
+			dw_period_begin(task, id);
+	}
 	if (has_key)
 		dw_key_leave();
 	/* a task from another node was recorded on that node */

@@ -67,7 +67,7 @@ outcome_of(Relation rel, const DwNewTask *new, const DwKeyRow *row)
 {
 	TimestampTz due = dw_new_task_due(new, row->task.id);
 
-	if (dw_replaces(new->if_exists))
+	if (new->if_exists == DW_REPLACE || new->if_exists == DW_REPLACE_KEEP_DUE)
 		return DW_REPLACED;
 	if ((new->if_exists == DW_EARLIER && due < begins_at(rel, row)) ||
 		(new->if_exists == DW_LATER && due > begins_at(rel, row)))
@@ -92,8 +92,18 @@ settle_key(Relation rel, const DwKey *key, const DwKeyRow *row, DwNewTask *new)
 	{
 		if (dw_row_delete(rel, task) != TM_Ok)
 			return SETTLE_AGAIN;
-		if (new->outcome == DW_REPLACED)
+		if (new->outcome == DW_MOVED)
+			new->due = dw_new_task_due(new, task->id);
+		else
 			dw_conclude_row(rel, row->tuple, task, DW_CANCELLED, NULL);
+		if (new->if_exists == DW_REPLACE_KEEP_DUE)
+		{
+			new->due = task->due;
+			new->spread = 0;
+			if (!new->nulls[Anum_task_expires - 1])
+				dw_check_expires(new->due, new->values[Anum_task_expires - 1]);
+			dw_more_remove(new->values, new->nulls, Anum_task_more, DW_MORE_LOCAL);
+		}
 		return SETTLED;
 	}
 
@@ -160,9 +170,9 @@ period_lasts(const DwKey *key, int64 pending, DwNewTask *new, DwKeyRow **row)
 }
 
 /*
- * Prepares the insertion of a new task with a key, and sets the task's outcome.  rel is open and
- * locked in RowExclusiveLock.  Returns the row of the pending task of the key; NULL if no task is
- * pending.
+ * Prepares the insertion of a new task with a key.  Sets the task's outcome, and its due time if
+ * the pending task decides it.  rel is open and locked in RowExclusiveLock.  Returns the row of the
+ * pending task of the key; NULL if no task is pending.
  *
  * If the outcome is DW_KEPT, no executor begins the pending task before the end of this
  * transaction.  If the outcome is DW_REFUSED, the result contains only the id of the ended task

@@ -65,7 +65,7 @@ extern int64 dw_origin_stamp(void);
 extern TM_Result dw_heap_delete(Relation rel, ItemPointer tid, bool wait);
 extern void dw_deform(Relation rel, HeapTuple tuple, Datum **values, bool **nulls);
 
-/*---- more.c: the column "more" of a task's row: options that few tasks have ----*/
+/*---- task_rows.c: the column "more" of a task's row: options that few tasks have ----*/
 
 /* The keys of the column, a jsonb object. */
 #define DW_MORE_LAST_ERROR	"last_error"	/* text: error of the last attempt */
@@ -188,13 +188,6 @@ typedef enum DwIfExists
 	DW_RAISE					/* raise an error */
 } DwIfExists;
 
-/* Returns true if the new task replaces a pending task of the key. */
-static inline bool
-dw_replaces(DwIfExists if_exists)
-{
-	return if_exists == DW_REPLACE || if_exists == DW_REPLACE_KEEP_DUE;
-}
-
 /* Limit for the length of a key, in bytes: an entry of the index has no room for a longer key. */
 #define DW_MAX_KEY	1000
 
@@ -220,7 +213,6 @@ extern void dw_task_key(Relation rel, HeapTuple tuple, DwTaskKey *key);
 extern HeapTuple dw_row_find(Relation rel, Oid index, ScanKey key, Snapshot snapshot);
 extern HeapTuple dw_task_find(Relation rel, int64 id, Snapshot snapshot);
 extern List *dw_failed_rows(Relation rel, int64 id, Snapshot snapshot);
-extern int	dw_task_count(Oid owner, int limit, bool (*counts) (Relation, HeapTuple));
 extern char *dw_row_text(Relation rel, HeapTuple tuple, AttrNumber column);
 extern Datum dw_row_column(Relation rel, HeapTuple tuple, AttrNumber attnum);
 

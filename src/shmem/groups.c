@@ -22,7 +22,7 @@
  * Memory: a group has at most HELD_MOST ready tasks here, so a group with a million tasks leaves
  * memory to the other groups.  Its other tasks stay in the table only.  When half of the tasks in
  * memory have been taken, the group is hungry: the timer loads more of its tasks by the index of
- * groups (load.c).
+ * groups (load.c).  So is a newcomer that the timer has found beyond the lane's cursor.
  *
  * Where rows are: an entry of a grouped task stores the group's hash in place of the row's TID, and
  * executors find its row by id.  Only an entry in the list of its group stores the TID, without

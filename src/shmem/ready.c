@@ -220,8 +220,8 @@ dw_ready_push(DwDatabase *db, DwLane *lane, const DwEntry *entry, const ItemPoin
 {
 	if (!push_entry(db, lane, entry, tid, left))
 		return false;
-	dw_ready_list(db, lane, true);
 	note_news(lane);
+	dw_ready_list(db, lane, true);
 	return true;
 }
 

@@ -139,11 +139,6 @@ extern bool dw_open_query_run(DwOpenPlace *place, SPIPlanPtr spi, const SPIExecu
 							  int *result);
 extern void dw_open_query_close(DwOpenQuery *query);
 
-/*---- plan_check.c ----*/
-
-extern void dw_check_plan(const text *sql, Datum args, bool args_null,
-						  Datum types, bool types_null);
-
 /*---- plans.c: runs the SQL of a task ----*/
 
 /* The command that was the last statement of a text, and its row count */
@@ -196,14 +191,7 @@ typedef struct DwSqlText
 	const char *option;			/* the option that gave the text; NULL: the task's own SQL */
 } DwSqlText;
 
-/* Returns true if the character could be part of an identifier or of a dollar quote's tag. */
-static inline bool
-dw_is_word_char(char c)
-{
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-		c == '_' || c == '$' || IS_HIGHBIT_SET(c);
-}
-
+extern bool dw_is_word_char(char c);
 extern void dw_position_callback(void *sql);
 extern void dw_sql_text_callback(void *text);
 extern int	dw_sql_text_errposition(const char *sql, int location);
@@ -213,5 +201,7 @@ extern int	dw_sql_text_errposition(const char *sql, int location);
 extern void dw_check_sql(const text *sql, int nargs);
 extern void dw_check_follow_up(const text *sql, const char *option, int nargs);
 extern void dw_check_sql_autonomous(const text *sql, int nargs);
+extern void dw_check_plan(const text *sql, Datum args, bool args_null,
+						  Datum types, bool types_null);
 
 #endif							/* DW_STATEMENT_H */

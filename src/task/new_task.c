@@ -253,25 +253,20 @@ trace_of(const DwNewTask *task)
 }
 
 /*
- * Adds the traceparent of an SQL task's headers to the settings that the task keeps.  Replaces a
- * kept value.
+ * Stores these settings, which may be NULL, with the task.  The traceparent of an SQL task's
+ * headers replaces a kept value.
  */
 void
-dw_new_task_keep_trace(DwNewTask *task)
+dw_new_task_set_settings(DwNewTask *task, Jsonb *settings)
 {
-	char	   *trace = trace_of(task);
-	Jsonb	   *settings;
-	Datum		kept = (Datum) 0;
-	bool		none;
+	char	   *trace = task->nulls[Anum_task_sql - 1] ? NULL : trace_of(task);
+	Datum		kept = JsonbPGetDatum(settings);
+	bool		none = settings == NULL;
 
-	if (trace == NULL || task->nulls[Anum_task_sql - 1])
-		return;
-	settings = dw_more_object(task->values, task->nulls, Anum_task_more, DW_MORE_SETTINGS);
-	none = settings == NULL;
+	if (trace != NULL)
+		dw_more_set_text(&kept, &none, 1, DW_TRACEPARENT, trace);
 	if (!none)
-		kept = JsonbPGetDatum(settings);
-	dw_more_set_text(&kept, &none, 1, DW_TRACEPARENT, trace);
-	dw_more_set_object(task->values, task->nulls, Anum_task_more, DW_MORE_SETTINGS, DatumGetJsonbP(kept));
+		dw_more_set_object(task->values, task->nulls, Anum_task_more, DW_MORE_SETTINGS, DatumGetJsonbP(kept));
 }
 
 /* Removes the setting that came from the task's headers. */
@@ -300,23 +295,28 @@ dw_new_task_forget_trace(DwNewTask *task)
 void
 dw_new_task_keep(DwNewTask *task)
 {
-	const DwLogin *login = dw_login(task->owner);
 	bool		has_sql = !task->nulls[Anum_task_sql - 1];
+	bool		has_text = has_sql ||
+		dw_more_has(task->values, task->nulls, Anum_task_more, DW_MORE_ON_SUCCESS) ||
+		dw_more_has(task->values, task->nulls, Anum_task_more, DW_MORE_ON_FAILURE);
+	const DwLogin *login;
 	const char *reading[DW_LOGIN_SETTINGS] = {0};
 	int			n = 0;
 	Jsonb	   *before;
 	Jsonb	   *settings;
 
-	if (dw_login_differs(login, DW_SEARCH_PATH))
-		dw_new_task_set(task, Anum_task_search_path, CStringGetTextDatum(namespace_search_path),
-						false);
-	if (!has_sql &&
-		!dw_more_has(task->values, task->nulls, Anum_task_more, DW_MORE_ON_SUCCESS) &&
-		!dw_more_has(task->values, task->nulls, Anum_task_more, DW_MORE_ON_FAILURE))
-		return;
 	before = dw_more_object(task->values, task->nulls, Anum_task_more, DW_MORE_SETTINGS);
+	login = dw_login(task->owner);
+	if (dw_login_differs(login, DW_SEARCH_PATH))
+	{
+		task->values[Anum_task_search_path - 1] = CStringGetTextDatum(namespace_search_path);
+		task->nulls[Anum_task_search_path - 1] = false;
+	}
+	if (!has_text)
+		return;
 	for (int i = DW_SEARCH_PATH + 1; i < DW_LOGIN_SETTINGS; i++)
-		if (dw_login_differs(login, i) || string_of_key(before, dw_login_settings[i]) != NULL)
+		if (dw_login_differs(login, i) ||
+			(before != NULL && string_of_key(before, dw_login_settings[i]) != NULL))
 			reading[n++] = dw_login_settings[i];
 	settings = dw_kept_settings_take(!has_sql ? NULL : task->keep_settings ? task->keep_settings :
 									 dw_kept_settings_default(), reading, n);
@@ -324,8 +324,7 @@ dw_new_task_keep(DwNewTask *task)
 		return;
 	if (before != NULL)
 		settings = DatumGetJsonbP(DirectFunctionCall2(jsonb_concat, JsonbPGetDatum(before), JsonbPGetDatum(settings)));
-	dw_more_set_object(task->values, task->nulls, Anum_task_more, DW_MORE_SETTINGS, settings);
-	dw_new_task_keep_trace(task);
+	dw_new_task_set_settings(task, settings);
 }
 
 /*
@@ -369,7 +368,7 @@ dw_refuse_superuser(Oid owner)
 void
 dw_new_task_check(DwNewTask *task, int nargs)
 {
-	TimestampTz latest = task->due;
+	TimestampTz latest;
 
 	dw_refuse_superuser(task->owner);
 	if (task->check != DW_CHECK_OFF && nargs != DW_SQL_CHECKED)
@@ -385,8 +384,8 @@ dw_new_task_check(DwNewTask *task, int nargs)
 		dw_check_plan(DatumGetTextPP(task->values[Anum_task_sql - 1]),
 					  task->values[Anum_task_args - 1], task->nulls[Anum_task_args - 1],
 					  task->values[Anum_task_arg_types - 1], task->nulls[Anum_task_arg_types - 1]);
-	if (task->spread > 0)
-		latest = dw_finite_due(dw_time_add(latest, task->spread));
+	latest = dw_time_add(task->due, task->spread);
+	(void) dw_finite_due(latest);
 	if (!task->nulls[Anum_task_expires - 1])
 		dw_check_expires(latest, task->values[Anum_task_expires - 1]);
 }
@@ -405,7 +404,8 @@ dw_new_task_due(const DwNewTask *task, int64 id)
 
 /*
  * Draws an id, writes the row, and returns the id.  After the commit, the timer gets a hint.  rel
- * is delay_wheel_data.task, locked for writing; lane is the task's lane, or no lane.
+ * is delay_wheel_data.task, locked for writing; lane is the task's lane, or no lane.  The caller
+ * has called dw_writes_for().
  */
 int64
 dw_new_task_insert(Relation rel, DwNewTask *task, DwLaneRef lane)
@@ -414,7 +414,6 @@ dw_new_task_insert(Relation rel, DwNewTask *task, DwLaneRef lane)
 	bool	   *nulls = task->nulls;
 	DwHint		hint = {.lane = lane};
 
-	dw_writes_for(task->owner);
 	hint.id = nextval_internal(dw_catalog()->task_id_seq, false);
 	task->due = hint.due = dw_new_task_due(task, hint.id);
 
@@ -450,6 +449,7 @@ dw_schedule_successor(DwNewTask *task)
 	int64		id;
 
 	task->by_engine = true;
+	dw_writes_for(task->owner);
 	id = dw_new_task_insert(rel, task, lane);
 
 	table_close(rel, NoLock);

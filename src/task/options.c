@@ -819,7 +819,7 @@ dw_options_set(const DwOptions *options, DwNewTask *task)
 	for (size_t i = 0; i < lengthof(in_more); i++)
 		set_more(options, in_more[i], task);
 	if (dw_given(options, HEADERS))
-		dw_new_task_keep_trace(task);
+		dw_new_task_set_settings(task, dw_more_object(task->values, task->nulls, Anum_task_more, DW_MORE_SETTINGS));
 	if (dw_given(options, KEEP_SETTINGS))
 		task->keep_settings = DatumGetArrayTypeP(dw_option(options, KEEP_SETTINGS));
 }

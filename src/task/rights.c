@@ -22,14 +22,17 @@
  */
 #include "postgres.h"
 
+#include "access/table.h"
 #include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_authid.h"
 #include "catalog/pg_type.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
+#include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
 #include "task.h"
@@ -159,6 +162,37 @@ is_pending_row(Relation rel, HeapTuple tuple)
 }
 
 /*
+ * Counts the rows of a role's tasks, up to a limit.  Includes rows that open transactions have
+ * inserted or are deleting, so running tasks count.  Leaves out rows that came with a copy of
+ * another database.  If counts is not NULL, also leaves out rows for which counts() returns false.
+ */
+static int
+count_tasks(Oid owner, int limit, bool (*counts) (Relation, HeapTuple))
+{
+	Relation	rel = table_open(dw_catalog()->task, AccessShareLock);
+	ScanKeyData keys[2];
+	SysScanDesc scan;
+	SnapshotData dirty;
+	HeapTuple	tuple;
+	int			n = 0;
+
+	InitDirtySnapshot(dirty);
+	ScanKeyInit(&keys[0], Anum_task_owner, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(owner));
+	ScanKeyInit(&keys[1], Anum_task_origin, BTEqualStrategyNumber, F_INT8EQ,
+				Int64GetDatum(dw_origin_stamp()));
+	scan = systable_beginscan(rel, dw_catalog()->task_lane_index, true, &dirty, 2, keys);
+	while (n < limit && HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (counts == NULL || counts(rel, tuple))
+			n++;
+	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return n;
+}
+
+/*
  * Raises an error if the role has as many pending tasks as delay_wheel.max_pending allows.  Counts
  * rows again after ALLOWANCE_US, or when the allowed number is used up.  The caller has checked
  * that there is a limit.
@@ -179,12 +213,12 @@ dw_require_room(Oid owner)
 		allowance.left == 0 || now >= allowance.until ||
 		now < allowance.until - ALLOWANCE_US)
 	{
-		int			left = dw_max_pending - dw_task_count(owner, dw_max_pending, NULL);
+		int			left = dw_max_pending - count_tasks(owner, dw_max_pending, NULL);
 
 		allowance.left = 0;
 		/* leave out cancelled and superseded rows only at the limit, since this takes longer */
 		if (left == 0)
-			left = dw_max_pending - dw_task_count(owner, dw_max_pending, is_pending_row);
+			left = dw_max_pending - count_tasks(owner, dw_max_pending, is_pending_row);
 		if (left == 0)
 			ereport(ERROR,
 					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),

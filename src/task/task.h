@@ -77,7 +77,7 @@ extern void dw_new_task_args(DwNewTask *task, Datum *args, bool *nulls, Datum *t
 extern TimestampTz dw_new_task_due(const DwNewTask *task, int64 id);
 extern void dw_new_task_check(DwNewTask *task, int nargs);
 extern void dw_new_task_keep(DwNewTask *task);
-extern void dw_new_task_keep_trace(DwNewTask *task);
+extern void dw_new_task_set_settings(DwNewTask *task, Jsonb *settings);
 extern void dw_new_task_forget_trace(DwNewTask *task);
 extern const char *dw_new_task_reads_otherwise(const DwNewTask *task);
 extern int64 dw_new_task_insert(Relation rel, DwNewTask *task, DwLaneRef lane);

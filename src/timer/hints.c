@@ -3,7 +3,7 @@
  * hints.c
  *	  Handles the hints of committed tasks.
  *
- * Run by the timer.  Steps D1 to D4 of the model in test/model.
+ * Run by the timer.  Steps D1 to D4 of the model in test/model; near.c has D2 to D4.
  *
  * A load reads a row as soon as its commit is visible.  The session that commits sends its hint a
  * moment later, so the task would be in memory twice.  An executor that took the task a second time
@@ -88,31 +88,6 @@ was_loaded(const DwHint *hint)
 
 /*---- Hints ----*/
 
-/* Requests a reload of the lane, from this key on. */
-static void
-read_again(DwLane *lane, TimestampTz due, int64 id)
-{
-	dw_near_cut(lane, due, id);
-	dw_near_apply_cuts();
-}
-
-/* Steps D2 to D4: puts a task before the cursor into memory.  "tid": see add_near(). */
-static void
-add_hinted(const DwEntry *entry, const ItemPointerData *tid)
-{
-	DwLane	   *lane = &dw_lanes[entry->lane];
-
-	/* D3: the task is beyond the cursor, so a later load will read it */
-	if (!dw_near_is_before_cursor(lane, entry->due, entry->id))
-	{
-		dw_atomic_lower(&lane->next_far, entry->due);
-		dw_lane_dirty(db, lane);
-	}
-	/* D2, or D4 */
-	else if (!dw_near_add_hard(lane, entry, tid))
-		read_again(lane, entry->due, entry->id);
-}
-
 /*
  * For dw_read(): puts the tasks of to_read into memory, with their groups, which hints do not have.
  * If a task was moved, the session that moved the task sends another hint.
@@ -133,7 +108,7 @@ add_grouped(Relation rel, void *arg)
 			DwEntry		entry = {.due = key.due, .id = key.id, .lane = to_read[i].lane.index};
 
 			dw_entry_set_group(&entry, key.group);
-			add_hinted(&entry, &key.tid);
+			dw_near_take(&entry, &key.tid, true);
 		}
 		heap_freetuple(tuple);
 	}
@@ -145,8 +120,11 @@ void
 dw_hints_read_rest(void)
 {
 	if (nto_read > 0 && dw_read(db, "load tasks", add_grouped, NULL) != DW_READ_DONE)
+	{
 		for (int i = 0; i < nto_read; i++)
-			read_again(&dw_lanes[to_read[i].lane.index], to_read[i].due, to_read[i].id);
+			dw_near_cut(&dw_lanes[to_read[i].lane.index], to_read[i].due, to_read[i].id);
+		dw_near_apply_cuts();
+	}
 	nto_read = 0;
 }
 
@@ -156,6 +134,7 @@ dw_hint_take(const DwHint *hint)
 {
 	DwLane	   *lane = &dw_lanes[hint->lane.index];
 	DwEntry		entry = {.due = hint->due, .id = hint->id, .lane = hint->lane.index};
+	bool		is_known = was_loaded(hint);
 	bool		before_cursor;
 
 	if (pg_atomic_read_u32(&lane->generation) != hint->lane.generation ||
@@ -166,16 +145,14 @@ dw_hint_take(const DwHint *hint)
 		return;
 	}
 	before_cursor = dw_near_is_before_cursor(lane, hint->due, hint->id);
-	if (before_cursor && was_loaded(hint))
+	if (before_cursor && is_known)
 		return;
 	entry.block = ItemPointerGetBlockNumberNoCheck(&hint->tid);
 	entry.offset = ItemPointerGetOffsetNumberNoCheck(&hint->tid);
-	if (!lane->grouped || !before_cursor)
-		add_hinted(&entry, NULL);
-	else if (nto_read < INBOX_SLICE)
+	if (lane->grouped && before_cursor && nto_read < INBOX_SLICE)
 		to_read[nto_read++] = *hint;
 	else
-		read_again(lane, hint->due, hint->id);
+		dw_near_take(&entry, NULL, !lane->grouped);
 }
 
 /* Handles hints of the inbox, INBOX_SLICE at most.  Returns true if there were hints. */

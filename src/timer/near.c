@@ -597,8 +597,8 @@ add_near(DwLane *lane, const DwEntry *entry, const ItemPointerData *tid)
 	/* put the entry into the heap if the tick of its slot has begun */
 	if (heap_count < HEAP_SIZE && dw_ring_tick(ring, entry->due) <= dw_ring_tick(ring, now))
 	{
-		heap_push(entry);
 		add_to_waiting(lane, 1);
+		heap_push(entry);
 		return true;
 	}
 
@@ -680,6 +680,23 @@ dw_near_add_hard(DwLane *lane, const DwEntry *entry, const ItemPointerData *tid)
 		return true;
 	wait_for_room(lane);
 	return false;
+}
+
+/*
+ * Steps D2 to D4: puts a hinted task into memory.  If the task is beyond the cursor (D3), memory is
+ * full (D4), or the entry lacks its group (not "whole"), a later load reads the task instead.
+ * "tid": see add_near().
+ */
+void
+dw_near_take(const DwEntry *entry, const ItemPointerData *tid, bool whole)
+{
+	DwLane	   *lane = &dw_lanes[entry->lane];
+
+	if (whole && dw_near_is_before_cursor(lane, entry->due, entry->id) &&
+		dw_near_add_hard(lane, entry, tid))
+		return;
+	dw_near_cut(lane, entry->due, entry->id);
+	dw_near_apply_cuts();
 }
 
 /*---- Handing over ----*/

@@ -87,6 +87,7 @@ extern TimestampTz dw_lane_heap_first_time(DwLaneHeap *lanes);
 extern void dw_near_reset(DwDatabase *database);
 extern void dw_near_leave_ready(uint32 keep);
 extern bool dw_near_add_hard(DwLane *lane, const DwEntry *entry, const ItemPointerData *tid);
+extern void dw_near_take(const DwEntry *entry, const ItemPointerData *tid, bool whole);
 extern bool dw_near_is_before_cursor(const DwLane *lane, TimestampTz due, int64 id);
 extern bool dw_near_is_behind(const DwLane *lane, TimestampTz due);
 extern uint32 dw_near_limit(void);

@@ -239,7 +239,7 @@ effects(5, 3, 'the tasks end as they would');
 wait_for_executors(2, 'after their task there are two executors');
 schedule('INSERT INTO effects VALUES (7)', role => $_) for qw(a b c);
 effects(7, 3, 'and tasks of all roles run');
-cmp_ok(executors(), '<=', 2, 'by no more than two executors');
+cmp_ok(executors(), '<=', 3, 'by no more than two executors, and one more for a role with few tasks');
 
 # also if the timer was away when it was lowered
 set('max_executors', 4);
