@@ -267,7 +267,7 @@ TRUNCATE batch_effect;
 SELECT count(*) FROM pg_proc WHERE oid = 'delay_wheel_internal.batch_of'::regproc AND proleakproof;
 SELECT more, delay_wheel_internal.batch_of(more) FROM unnest('{"{\"batch_id\": 7}", "{\"batch_id\": \"7\"}", "{\"batch_id\": 1e99}", "{\"batch_id\": 0.5}", "{}", "[]", "7"}'::jsonb[]) more;
 
--- rights: nobody else may join, close, cancel, wait for or see a batch
+-- rights: only members of the owner and superusers may close, cancel, wait for or see a batch
 CREATE ROLE regress_dw_batch_owner;
 CREATE ROLE regress_dw_batch_other;
 SELECT delay_wheel.allow('regress_dw_batch_owner', 'regress_dw_batch_other');
@@ -290,6 +290,56 @@ SELECT delay_wait(:batch, '1 min');
 RESET SESSION AUTHORIZATION;
 SELECT pg_temp.wait_until_done();
 SELECT what, numbers, owner FROM batch_effect ORDER BY what;
+TRUNCATE batch_effect;
+-- a member of the owner closes, a superuser cancels; a reader of all data does neither
+CREATE ROLE regress_dw_batch_member;
+CREATE ROLE regress_dw_batch_reader;
+GRANT regress_dw_batch_owner TO regress_dw_batch_member;
+GRANT pg_read_all_data TO regress_dw_batch_reader;
+SELECT delay_wheel.allow('regress_dw_batch_member', 'regress_dw_batch_reader');
+SELECT coalesce(max(id), 0) AS before FROM delay_wheel.audit \gset
+SET delay_wheel.audit = 'control';
+SET SESSION AUTHORIZATION regress_dw_batch_owner;
+BEGIN;
+SELECT batch_make('by a member', open => true) AS by_member, batch_make('by a superuser', open => true) AS by_superuser \gset
+SELECT batch_make('inner', batch_id => :by_superuser) AS inner \gset
+SELECT count(delay_schedule_task('SELECT 1', delay => '1 day', options => jsonb_build_object('batch_id', b))) FROM unnest(ARRAY[:by_superuser, :by_superuser, :inner]) b;
+COMMIT;
+SET SESSION AUTHORIZATION regress_dw_batch_reader;
+SELECT count(*) FROM delay_wheel.batches WHERE id IN (:by_member, :by_superuser);
+SELECT delay_close_batch(:by_member), delay_cancel_batch(:by_superuser);
+SET SESSION AUTHORIZATION regress_dw_batch_member;
+SELECT delay_close_batch(:by_member);
+RESET SESSION AUTHORIZATION;
+SELECT delay_close_batch(:by_superuser), delay_cancel_batch(:by_superuser), delay_cancel_batch(-1);
+SELECT delay_wait(:by_member, '1 min'), delay_wait(:by_superuser, '1 min');
+SELECT pg_temp.wait_until_done();
+SELECT what, numbers, owner FROM batch_effect ORDER BY what;
+SELECT action, owner, role = current_user AS by_superuser, rows FROM delay_wheel.audit WHERE id > :before AND action LIKE '%batch' ORDER BY id;
+RESET delay_wheel.audit;
+REVOKE regress_dw_batch_owner FROM regress_dw_batch_member;
+DROP OWNED BY regress_dw_batch_member, regress_dw_batch_reader;
+DROP ROLE regress_dw_batch_member, regress_dw_batch_reader;
+TRUNCATE batch_effect;
+
+-- an inner batch that ends again counts once in its outer batch; only its callbacks that run again count again
+UPDATE batch_switch SET open = false;
+BEGIN;
+SELECT batch_make('outer of two') AS outer \gset
+SELECT delay_batch('quiet', batch_id => :outer) AS quiet, delay_batch('loud', on_end => 'SELECT 1', batch_id => :outer) AS loud \gset
+SELECT batch_put(:quiet, 'SELECT 1 / open::int FROM batch_switch') AS failing \gset
+SELECT batch_put(:loud, 'SELECT 1 / open::int FROM batch_switch') AS failing_too \gset
+COMMIT;
+SELECT delay_wait(:outer, '1 min');
+SELECT total, done, failed FROM delay_wheel.batches WHERE id = :outer;
+UPDATE batch_switch SET open = true;
+SELECT delay_retry(:failing);
+SELECT pg_temp.wait_for(format('(SELECT failed = 1 AND ended_at IS NOT NULL FROM delay_wheel.batches WHERE id = %s)', :outer));
+SELECT total, done, failed FROM delay_wheel.batches WHERE id = :outer;
+SELECT delay_retry(:failing_too);
+SELECT pg_temp.wait_for(format('(SELECT state = ''done'' FROM delay_wheel.batches WHERE id = %s)', :outer));
+SELECT total, done, failed FROM delay_wheel.batches WHERE id = :outer;
+SELECT pg_temp.wait_until_done();
 TRUNCATE batch_effect;
 
 -- errors

@@ -9,8 +9,9 @@
  * snapshot, and, for those without a member that has not ended, notes the end and schedules the
  * callbacks.  So the callbacks are scheduled exactly once, and not before.
  *
- * If the row is locked, the sweeper goes on: the transaction with the lock has it look again, or, if
- * that is plain SQL, a pass a second later.  Notes are lost in a crash, and if there are too many.
+ * If the row is locked, the sweeper goes on: the transaction with the lock has it look again.  Plain
+ * SQL does not, so the sweeper also looks again a second later.  A batch that cannot end because of
+ * an error is tried alone every 10 seconds.  Notes are lost in a crash, and if there are too many.
  * Then, and after events that concern many tasks, the sweeper looks at all batches that may end.
  *
  *-------------------------------------------------------------------------
@@ -65,15 +66,15 @@
  */
 #define STAY_US			(USECS_PER_SEC / 2)
 
-/* Pause after a slice that could not be done, since a table is locked. */
+/* Pause of a batch whose row is locked, and after a slice that could not be done, since a table is locked. */
 #define RETRY_US		USECS_PER_SEC
 
-/* Pause after a batch that could not be ended, because of an error. */
+/* Pause of a batch that could not be ended, because of an error. */
 #define ERROR_US		(10 * USECS_PER_SEC)
 
 /*
- * A pass over all batches that has ended none, and met no locked row, is followed by a pause of this
- * multiple of its time, at most PASS_MAX_US.
+ * A pass over all batches that has ended none is followed by a pause of this multiple of its time, at
+ * most PASS_MAX_US.
  */
 #define PASS_FACTOR		3
 #define PASS_MAX_US		USECS_PER_MINUTE
@@ -86,13 +87,13 @@ static DwAged ended_batches = {
 /* The sweeper's slice. */
 typedef struct Slice
 {
+	DwDatabase *db;
+	int64		began;			/* uptime */
 	int			n;
 	int64		ids[SLICE];
 	bool		all;			/* looks at all batches with ids above "after" */
 	int64		after;
 	bool		ended;			/* a batch has ended */
-	bool		locked;			/* the row of a batch that may end was locked */
-	bool		failed;			/* a batch could not be ended, because of an error */
 } Slice;
 
 /* A row of the table of batches. */
@@ -366,10 +367,10 @@ end_alone(int64 id, Slice *slice)
 	}
 	if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE)
 	{
-		slice->locked = true;
+		dw_batch_put_off(slice->db, id, false, RETRY_US);
 		return;
 	}
-	slice->failed = true;
+	dw_batch_put_off(slice->db, id, true, ERROR_US);
 	ereport(LOG,
 			(errcode(error->sqlerrcode),
 			 errmsg("delay_wheel could not end batch %lld: %s", (long long) id, dw_error_message(error)),
@@ -409,11 +410,13 @@ look_why(const int64 *ids, int n, Slice *slice)
 {
 	static const Oid types[] = {INT8ARRAYOID, INT8OID};
 	const Datum values[] = {id_array(ids, n), Int64GetDatum(dw_origin_stamp())};
+	int			locked;
 
 	/* plain SQL does not tell when its lock is gone */
-	if (dw_batches_sql("SELECT FROM delay_wheel_data.batch WHERE id = ANY ($1) AND origin = $2 AND closed AND ended_at IS NULL LIMIT 1",
-					   2, types, values) > 0)
-		slice->locked = true;
+	locked = dw_batches_sql("SELECT id FROM delay_wheel_data.batch WHERE id = ANY ($1) AND origin = $2 AND closed AND ended_at IS NULL",
+							2, types, values);
+	for (int i = 0; i < locked; i++)
+		dw_batch_put_off(slice->db, found_number(i, 1), false, RETRY_US);
 	/* a failed member may be put back after its batch was removed */
 	remove_numbers(ids, n);
 }
@@ -503,6 +506,18 @@ take_next(Slice *slice)
 		slice->ids[i] = slice->after = found_number(i, 1);
 }
 
+/* Removes batches that are put off from a slice. */
+static void
+remove_put_off(Slice *slice)
+{
+	int			n = 0;
+
+	for (int i = 0; i < slice->n; i++)
+		if (!dw_batch_is_put_off(slice->db, slice->ids[i], !slice->all, slice->began))
+			slice->ids[n++] = slice->ids[i];
+	slice->n = n;
+}
+
 /* Does a slice in the transaction of do_look_slice(). */
 static bool
 look_slice(DwDatabase *db, const DwCatalog *cat, void *state)
@@ -521,6 +536,7 @@ look_slice(DwDatabase *db, const DwCatalog *cat, void *state)
 	nest_level = dw_batches_sql_begin(&user, &context);
 	if (slice->all)
 		take_next(slice);
+	remove_put_off(slice);
 	look_at(slice);
 	dw_batches_sql_end(nest_level, user, context);
 	PopActiveSnapshot();
@@ -533,11 +549,6 @@ do_look_slice(DwDatabase *db, Slice *slice)
 {
 	if (!dw_slice_do(db, look_slice, slice))
 		return false;
-	if (slice->locked || slice->failed)
-	{
-		dw_batch_pass_ask(db);
-		dw_batch_pass_delay(db, slice->failed ? ERROR_US : RETRY_US);
-	}
 	if (slice->ended && dw_failed_max_age >= 0)
 		dw_ask_sweeper(db, DW_JOB_ENDED_BATCHES,
 					   dw_time_add(dw_job_soonest(&db->sweeper_news, DW_JOB_ENDED_BATCHES),
@@ -556,17 +567,16 @@ look_at_all(DwDatabase *db, bool *more)
 	static int64 after = 0;
 	static int64 began = 0;
 	static bool ended = false;
-	static bool locked = false;
-	Slice		slice = {.all = true};
+	Slice		slice = {.db = db, .began = dw_uptime(), .all = true};
 
 	if (!passing)
 	{
-		if (dw_uptime() < dw_batch_pass_at(db) || !dw_batch_pass_begin(db))
+		if (!dw_batch_pass_begin(db))
 			return true;
 		passing = true;
 		after = 0;
-		began = dw_uptime();
-		ended = locked = false;
+		began = slice.began;
+		ended = false;
 	}
 	slice.after = after;
 	if (!do_look_slice(db, &slice))
@@ -574,38 +584,43 @@ look_at_all(DwDatabase *db, bool *more)
 	after = slice.after;
 	passing = slice.all;
 	ended |= slice.ended;
-	locked |= slice.locked;
 	*more |= passing;
 	if (!passing)
 		dw_batch_pass_end(db);
-	if (!passing && !ended && !locked)
+	if (!passing && !ended)
 		dw_batch_pass_delay(db, Min(PASS_FACTOR * (dw_uptime() - began), PASS_MAX_US));
 	return true;
 }
 
 /*
- * The sweeper's job: looks at noted batches, and at all batches if necessary.  Result: see DwWingJob.
+ * The sweeper's job: looks at noted batches, at those whose pause is over, and at all batches if
+ * necessary.  Result: see DwWingJob.
  */
 TimestampTz
 dw_batches_end(DwDatabase *db)
 {
-	Slice		slice = {0};
-	bool		more = dw_batch_notes_take(db, slice.ids, SLICE, &slice.n);
+	Slice		slice = {.db = db, .began = dw_uptime()};
+	int			again = dw_batch_put_off_take(db, slice.ids, slice.began);
+	bool		more = dw_batch_notes_take(db, &slice.ids[again], SLICE - again, &slice.n);
 	TimestampTz next = DW_NEVER;
+	int64		next_look;
 
+	slice.n += again;
 	if (slice.n > 0)
 	{
 		if (!do_look_slice(db, &slice))
 			return dw_now() + RETRY_US;
 		dw_batch_notes_remove(db);
+		dw_batch_put_off_remove(db, slice.began);
 	}
 	if (!look_at_all(db, &more))
 		return dw_now() + RETRY_US;
 	if (more)
 		return PG_INT64_MIN;
 	dw_job_put_off(&db->sweeper_news, DW_JOB_BATCHES, dw_now() + LOOK_PAUSE_US);
-	if (dw_batch_pass_is_asked(db))
-		next = dw_now() + Max(dw_batch_pass_at(db) - dw_uptime(), 0);
+	next_look = dw_batch_next_look(db);
+	if (next_look != PG_INT64_MAX)
+		next = dw_now() + Max(next_look - dw_uptime(), 0);
 	return slice.n > 0 ? Min(next, dw_now() + STAY_US) : next;
 }
 

@@ -50,11 +50,11 @@ set_callback(FunctionCallInfo fcinfo, int number, AttrNumber column, const char 
 		dw_check_follow_up(PG_GETARG_TEXT_PP(number), name, DW_BATCH_ARGS);
 }
 
-/* Records an action on a batch of the current user. */
+/* Records an action on a batch of this owner. */
 static void
-audit(const char *what, int64 id, int64 rows)
+audit(const char *what, int64 id, Oid owner, int64 rows)
 {
-	dw_audit_write(&(DwAction) {.what = what,.task = id,.rows = rows});
+	dw_audit_write(&(DwAction) {.what = what,.task = id,.owner = owner,.rows = rows});
 }
 
 /* SQL function delay_batch(). */
@@ -101,40 +101,45 @@ dw_batch_make(PG_FUNCTION_ARGS)
 	dw_table_insert(dw_catalog()->batch, values, nulls, Natts_batch);
 	dw_batch_touch(id, callback.owner, true);
 	if (dw_audits(DW_AUDIT_ALL))
-		audit("batch", id, 0);
+		audit("batch", id, callback.owner, 0);
 	PG_RETURN_INT64(id);
 }
 
-/* Closes a batch of the current user.  Returns false if there is none that has not ended. */
-static bool
+/*
+ * Closes a batch whose owner's rights the current user has.  Returns the owner; InvalidOid if there
+ * is no such batch that has not ended.
+ */
+static Oid
 close_batch(int64 id)
 {
-	static const Oid types[] = {INT8OID, REGROLEOID};
+	static const Oid types[] = {INT8OID, OIDOID};
 	const Datum values[] = {Int64GetDatum(id), ObjectIdGetDatum(GetUserId())};
 	Oid			user;
 	int			context;
 	int			nest_level = dw_batches_sql_begin(&user, &context);
-	bool		closed;
+	Oid			owner = InvalidOid;
+	bool		isnull;
 
 	dw_batch_touch(id, InvalidOid, false);
-	closed = dw_batches_sql("UPDATE delay_wheel_data.batch SET closed = true WHERE id = $1 AND owner = $2 AND ended_at IS NULL",
-							2, types, values) > 0;
+	if (dw_batches_sql("UPDATE delay_wheel_data.batch SET closed = true WHERE id = $1 AND ended_at IS NULL"
+					   " AND pg_has_role($2, owner, 'USAGE') RETURNING owner", 2, types, values) > 0)
+		owner = DatumGetObjectId(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull));
 	dw_batches_sql_end(nest_level, user, context);
-	return closed;
+	return owner;
 }
 
 /* SQL function delay_close_batch(). */
 Datum
 dw_batch_close(PG_FUNCTION_ARGS)
 {
-	bool		closed;
+	Oid			owner;
 
 	dw_require_right_to_write("delay_close_batch()");
 	dw_refuse_null(PG_ARGISNULL(0), "batch id");
-	closed = close_batch(PG_GETARG_INT64(0));
-	if (closed && dw_audits(DW_AUDIT_CONTROL))
-		audit("close_batch", PG_GETARG_INT64(0), 0);
-	PG_RETURN_TEXT_P(cstring_to_text(closed ? "closed" : "gone"));
+	owner = close_batch(PG_GETARG_INT64(0));
+	if (OidIsValid(owner) && dw_audits(DW_AUDIT_CONTROL))
+		audit("close_batch", PG_GETARG_INT64(0), owner, 0);
+	PG_RETURN_TEXT_P(cstring_to_text(OidIsValid(owner) ? "closed" : "gone"));
 }
 
 /* Executes a query about a batch by SPI with a new snapshot: that of the transaction may be too old. */
@@ -179,39 +184,42 @@ ids_of(const char *sql, int64 batch)
 }
 
 /*
- * Closes a batch and its inner batches, and cancels their pending members.  Returns how many.  The
- * ids are read with the caller's rights, as by delay_cancel().
+ * Closes a batch and its inner batches, and cancels their pending members, whose number is added to
+ * *cancelled.  The ids are read with the caller's rights, as by delay_cancel().  Returns the owner,
+ * as close_batch() does.
  */
-static int64
-cancel_batch(int64 batch)
+static Oid
+cancel_batch(int64 batch, int64 *cancelled)
 {
-	int64		cancelled = 0;
+	Oid			owner;
 	ListCell   *lc;
 
 	check_stack_depth();
-	if (!close_batch(batch))
-		return 0;
+	owner = close_batch(batch);
+	if (!OidIsValid(owner))
+		return InvalidOid;
 	foreach(lc, ids_of("SELECT id FROM delay_wheel.batches WHERE batch_id = $1 AND ended_at IS NULL ORDER BY id", batch))
-		cancelled += cancel_batch(*(int64 *) lfirst(lc));
+		(void) cancel_batch(*(int64 *) lfirst(lc), cancelled);
 	foreach(lc, ids_of("SELECT id FROM delay_wheel.tasks WHERE batch_id = $1 ORDER BY id", batch))
 	{
 		CHECK_FOR_INTERRUPTS();
-		cancelled += strcmp(dw_cancel_by_id(*(int64 *) lfirst(lc), false, false, false), "cancelled") == 0;
+		*cancelled += strcmp(dw_cancel_by_id(*(int64 *) lfirst(lc), false, false, false), "cancelled") == 0;
 	}
-	return cancelled;
+	return owner;
 }
 
 /* SQL function delay_cancel_batch(). */
 Datum
 dw_batch_cancel(PG_FUNCTION_ARGS)
 {
-	int64		cancelled;
+	int64		cancelled = 0;
+	Oid			owner;
 
 	dw_require_right_to_write("delay_cancel_batch()");
 	dw_refuse_null(PG_ARGISNULL(0), "batch id");
-	cancelled = cancel_batch(PG_GETARG_INT64(0));
-	if (dw_audits(DW_AUDIT_CONTROL))
-		audit("cancel_batch", PG_GETARG_INT64(0), cancelled);
+	owner = cancel_batch(PG_GETARG_INT64(0), &cancelled);
+	if (OidIsValid(owner) && dw_audits(DW_AUDIT_CONTROL))
+		audit("cancel_batch", PG_GETARG_INT64(0), owner, cancelled);
 	PG_RETURN_INT64(cancelled);
 }
 

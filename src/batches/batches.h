@@ -38,12 +38,14 @@ extern void dw_batch_look(DwDatabase *db, int64 id);
 extern void dw_batches_look_at_all(DwDatabase *db);
 extern bool dw_batch_notes_take(DwDatabase *db, int64 *ids, int max, int *n);
 extern void dw_batch_notes_remove(DwDatabase *db);
-extern void dw_batch_pass_ask(DwDatabase *db);
 extern bool dw_batch_pass_begin(DwDatabase *db);
 extern void dw_batch_pass_end(DwDatabase *db);
-extern bool dw_batch_pass_is_asked(DwDatabase *db);
-extern int64 dw_batch_pass_at(DwDatabase *db);
 extern void dw_batch_pass_delay(DwDatabase *db, int64 pause);
+extern void dw_batch_put_off(DwDatabase *db, int64 id, bool failed, int64 pause);
+extern bool dw_batch_is_put_off(DwDatabase *db, int64 id, bool noted, int64 now);
+extern int	dw_batch_put_off_take(DwDatabase *db, int64 *ids, int64 now);
+extern void dw_batch_put_off_remove(DwDatabase *db, int64 now);
+extern int64 dw_batch_next_look(DwDatabase *db);
 
 /* batch_end.c: ending batches */
 extern TimestampTz dw_batches_end(DwDatabase *db);

@@ -92,10 +92,12 @@ AS 'MODULE_PATHNAME', 'dw_batch_cancel' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_cancel_batch(bigint) IS
 'Closes a batch and cancels its pending tasks and messages. Running ones go on. Returns the number of cancelled ones.';
 
+-- Without volatile functions, PostgreSQL merges the view into a query: it counts the members of the
+-- rows that the query needs, and only if the query shows the numbers.
 CREATE VIEW delay_wheel.batches WITH (security_invoker) AS
 SELECT b.id, b.name, pg_catalog.pg_get_userbyid(b.owner::oid)::text AS owner,
 	   -- plain SQL may have written any numbers and times
-	   CASE WHEN b.ended_at IS NOT NULL AND c.failed + c.cancelled + c.skipped = 0::numeric THEN 'done'
+	   CASE WHEN b.ended_at IS NOT NULL AND b.failed = 0 AND b.cancelled = 0 AND b.skipped = 0 THEN 'done'
 			WHEN b.ended_at IS NOT NULL THEN 'failed'
 			WHEN b.origin <> delay_wheel_internal.origin() THEN 'unarmed'
 			WHEN b.closed THEN 'closed'
@@ -106,20 +108,20 @@ SELECT b.id, b.name, pg_catalog.pg_get_userbyid(b.owner::oid)::text AS owner,
 	   LEAST(GREATEST(c.cancelled, 0::numeric), 9223372036854775807::numeric)::bigint AS cancelled,
 	   LEAST(GREATEST(c.skipped, 0::numeric), 9223372036854775807::numeric)::bigint AS skipped,
 	   pg_catalog.round((c.total - p.pending::numeric - i.pending::numeric) /
-			GREATEST(EXTRACT(epoch FROM COALESCE(b.ended_at, pg_catalog.clock_timestamp())) - EXTRACT(epoch FROM b.made_at), 0.001), 1)::double precision AS rate,
+			GREATEST(EXTRACT(epoch FROM COALESCE(b.ended_at, pg_catalog.statement_timestamp())) - EXTRACT(epoch FROM b.made_at), 0.001), 1)::double precision AS rate,
 	   b.batch_id, COALESCE(q.name, CASE b.queue WHEN 0 THEN 'default' END) AS queue, b.on_done, b.on_failed, b.on_end
 FROM delay_wheel_data.readable_batch b
 	 LEFT JOIN delay_wheel_data.queue_name q ON q.id = b.queue
-	 CROSS JOIN LATERAL (
+	 LEFT JOIN LATERAL (
 		SELECT b.total::numeric + COALESCE(pg_catalog.sum(n.total), 0::numeric) AS total, b.failed::numeric + COALESCE(pg_catalog.sum(n.failed), 0::numeric) AS failed,
 			   b.cancelled::numeric + COALESCE(pg_catalog.sum(n.cancelled), 0::numeric) AS cancelled, b.skipped::numeric + COALESCE(pg_catalog.sum(n.skipped), 0::numeric) AS skipped
-		FROM delay_wheel_data.readable_batch_count n WHERE n.batch_id = b.id) c
-	 CROSS JOIN LATERAL (
+		FROM delay_wheel_data.readable_batch_count n WHERE n.batch_id = b.id) c ON true
+	 LEFT JOIN LATERAL (
 		SELECT pg_catalog.count(*) AS pending FROM delay_wheel_data.readable_task t
-		WHERE delay_wheel_internal.batch_of(t.more) = b.id) p
-	 CROSS JOIN LATERAL (
+		WHERE delay_wheel_internal.batch_of(t.more) = b.id) p ON true
+	 LEFT JOIN LATERAL (
 		SELECT pg_catalog.count(*) AS pending FROM delay_wheel_data.readable_batch o
-		WHERE o.batch_id = b.id AND o.ended_at IS NULL) i;
+		WHERE o.batch_id = b.id AND o.ended_at IS NULL) i ON true;
 COMMENT ON VIEW delay_wheel.batches IS
 'Batches that delay_batch() made, with their progress';
 COMMENT ON COLUMN delay_wheel.batches.id IS 'Id of the batch';

@@ -116,7 +116,7 @@ COMMENT ON COLUMN delay_wheel_data.audit.at IS 'Time of the action, before the c
 COMMENT ON COLUMN delay_wheel_data.audit.task IS 'Id of the task, of the batch, or of the cancellation by delay_cancel_all()';
 COMMENT ON COLUMN delay_wheel_data.audit.due IS 'New due time of the task, or the argument of delay_run_due()';
 COMMENT ON COLUMN delay_wheel_data.audit.rows IS 'Number of tasks, or of rows that plain SQL wrote; NULL: one, or not counted';
-COMMENT ON COLUMN delay_wheel_data.audit.owner IS 'Owner of the task, or the same role as in column role if the action is not about a single task';
+COMMENT ON COLUMN delay_wheel_data.audit.owner IS 'Owner of the task or batch, or the same role as in column role if the action is about neither';
 COMMENT ON COLUMN delay_wheel_data.audit.pid IS 'Process id of the session, as in pg_stat_activity and the log';
 COMMENT ON COLUMN delay_wheel_data.audit.queue IS 'Id of the queue of the task, or of the queue that the call named; 0: default queue, NULL: no queue';
 COMMENT ON COLUMN delay_wheel_data.audit.action IS 'Name of the function without delay_ or schema; plain_sql: a statement has written to a table of the extension';
@@ -209,7 +209,7 @@ COMMENT ON COLUMN delay_wheel.audit.role IS 'current_user: the role whose rights
 COMMENT ON COLUMN delay_wheel.audit.client_addr IS 'Address of the client; NULL for a Unix socket, and in a task';
 COMMENT ON COLUMN delay_wheel.audit.application_name IS 'application_name of the session, or of the executor in a task; NULL if the name is empty';
 COMMENT ON COLUMN delay_wheel.audit.pid IS 'Process id of the session, as in pg_stat_activity and the log';
-COMMENT ON COLUMN delay_wheel.audit.owner IS 'Owner of the task, or the same role as in column role if the action is not about a single task';
+COMMENT ON COLUMN delay_wheel.audit.owner IS 'Owner of the task or batch, or the same role as in column role if the action is about neither';
 COMMENT ON COLUMN delay_wheel.audit.id IS 'Number of the row; numbers are in the order of the actions';
 
 GRANT SELECT ON delay_wheel.history, delay_wheel.audit TO PUBLIC;

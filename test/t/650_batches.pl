@@ -10,6 +10,7 @@ use warnings;
 use FindBin;
 use lib $FindBin::RealBin;
 use DelayWheel;
+use List::Util qw(max);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -69,12 +70,13 @@ sub ended
 {
 	my ($batch, $numbers, $seen, $what, %options) = @_;
 	my ($total, $done) = split /,/, $numbers;
+	my $max = delete $options{max} // $limit;
 	my $outcome = $total == $done ? 'done' : 'failed';
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	$callbacks += 2 unless $options{db};
 	return wait_for($node, "SELECT string_agg(concat_ws(' ', what, numbers, seen), ';' ORDER BY what = 'end') FROM effect WHERE batch = $batch",
-		$what, $limit, expected => "$outcome {$numbers} $seen;end {$numbers} $seen", %options);
+		$what, $max, expected => "$outcome {$numbers} $seen;end {$numbers} $seen", %options);
 }
 
 # A test: the batch has not ended.
@@ -100,6 +102,9 @@ sub with_sweeper_stopped
 	ended($other, '0,0,0,0,0', 0, 'the other batch ends');
 	return;
 }
+
+# A batch that could not end is tried again after 10 s.
+my $max_retry = max($limit, 30);
 
 # Sessions whose statements wait.
 sub session { return $node->background_psql('postgres', on_error_stop => 1); }
@@ -278,7 +283,7 @@ group notes => sub {
 	ended($batch, '1,1,0,0,0', 1, 'noted again: so does the batch');
 	query("SELECT dw_inject_attach('batch-before-commit', 'error', 0, 2)");
 	$batch = query('SELECT b FROM make() b, put(b, mark(b))');
-	ended($batch, '1,1,0,0,0', 1, 'the sweeper fails twice, and tries again');
+	ended($batch, '1,1,0,0,0', 1, 'the sweeper fails twice, and tries again', max => $max_retry);
 	detach($node, 'batch-before-commit');
 
 	# more than there is room for, in one transaction
@@ -494,6 +499,47 @@ group idle => sub {
 };
 
 #
+# The view counts the members of the rows that it returns only.
+#
+group view => sub {
+	query(q{
+		CREATE ROLE counts LOGIN; GRANT INSERT ON delay_wheel.tasks TO counts;
+		CREATE ROLE sees_none LOGIN});
+	query(q{SET SESSION AUTHORIZATION counts; SELECT count(put(make(), delay => '1 day')) FROM generate_series(1, 1000)});
+	query('ANALYZE delay_wheel_data.batch');
+	my $first = query('SELECT id FROM delay_wheel.batches WHERE owner = $$counts$$ ORDER BY id LIMIT 1');
+
+	# how often a query counts members
+	my $counts = sub {
+		my ($role, $sql) = @_;
+		my $plan = query("SET SESSION AUTHORIZATION $role; EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) $sql");
+		my $loops = 0;
+		$loops += $_ for $plan =~ /Aggregate \(actual rows=\S+ loops=(\d+)\)/g;
+		return $loops;
+	};
+	for my $role (qw(postgres counts))
+	{
+		for my $order ('id', 'id DESC', 'ended_at')
+		{
+			cmp_ok($counts->($role, "SELECT * FROM delay_wheel.batches ORDER BY $order LIMIT 20"), '<=', 3 * 20, "$role: 20 rows by $order");
+		}
+		is($counts->($role, "SELECT * FROM delay_wheel.batches WHERE id = $first"), 3, "$role: one row");
+		is($counts->($role, "SELECT id, name, state FROM delay_wheel.batches"), 0, "$role: without numbers");
+		is(query("SET SESSION AUTHORIZATION $role; SELECT count(*), sum(total), sum(pending) FROM (SELECT * FROM delay_wheel.batches WHERE id >= $first ORDER BY id LIMIT 20) b"),
+			'20|20|20', "$role: what it counts");
+	}
+	is(query(q{
+		CREATE FUNCTION leak(text) RETURNS boolean LANGUAGE plpgsql COST 0.000001 AS $$BEGIN RAISE 'seen: %', $1; END$$;
+		SET SESSION AUTHORIZATION sees_none;
+		SELECT count(*) FROM (SELECT * FROM delay_wheel.batches WHERE leak(id::text) AND leak(total::text) ORDER BY id LIMIT 20) b}),
+		0, 'strangers see no row, also by a function in the condition');
+	query('SET SESSION AUTHORIZATION counts; SELECT count(delay_cancel_batch(id)) FROM delay_wheel.batches WHERE ended_at IS NULL');
+	wait_for($node, 'SELECT count(*) FROM delay_wheel.batches WHERE ended_at IS NULL', 'they end when they are cancelled', 120, expected => 0);
+	wait_for($node, 'SELECT count(*) FROM delay_wheel_data.task', 'and their callbacks', 120, expected => 0);
+	$callbacks += 2000;
+};
+
+#
 # Faults at random: executors, timer and sweeper are ended in every way, the server is stopped.
 #
 my @faults = (
@@ -618,8 +664,37 @@ group hostile => sub {
 	}
 	my @tries = log_since($node, $began) =~ /could not end batch $batch/g;
 	cmp_ok(scalar(@tries), '<=', 5, 'it is not tried with each of them');
-	query("UPDATE delay_wheel_data.batch SET total = 0 WHERE id = $batch; SELECT delay_close_batch($batch)");
-	ended($batch, '1,1,0,0,0', 1, 'it ends without the wrong number');
+	# nor does a pass over all batches wait for it
+	my $at_once = 0;
+	my $start = time;
+	$began = log_position($node);
+	for my $i (1 .. 5)
+	{
+		my $closed = query('SELECT make(true)');
+		query("BEGIN; SELECT delay_close_batch($closed); PREPARE TRANSACTION 'close'");
+		my $now = query("COMMIT PREPARED 'close'; SELECT clock_timestamp()");
+		ended($closed, '0,0,0,0,0', 0, "a batch that only a pass finds ends ($i)");
+		$at_once++ if query("SELECT ended_at < '$now'::timestamptz + interval '5 s' FROM delay_wheel.batches WHERE id = $closed") eq 't';
+	}
+	cmp_ok($at_once, '>=', 4, "at once ($at_once of 5)");
+	@tries = log_since($node, $began) =~ /could not end batch $batch/g;
+	cmp_ok(scalar(@tries), '<=', 2 + (time - $start) / 10, 'it is not tried in each pass');
+	# more of them than are remembered
+	my $many = 80;
+	query("CREATE TABLE unable AS SELECT make(true) AS batch FROM generate_series(1, $many)");
+	query('UPDATE delay_wheel_data.batch SET total = 9223372036854775807 WHERE id IN (TABLE unable)');
+	query('SELECT count(put(batch, mark(batch))) FROM unable');
+	wait_for($node, 'SELECT count(*) FROM member WHERE batch IN (TABLE unable)', 'members of batches that cannot end', $limit, expected => $many);
+	$began = log_position($node);
+	query('SELECT count(delay_close_batch(batch)) FROM unable');
+	ok(wait_until($limit, sub { my %ids = map { $_ => 1 } log_since($node, $began) =~ /could not end batch (\d+)/g; return keys %ids >= $many }), "$many batches cannot end");
+	my $other = query('SELECT b FROM make() b, put(b, mark(b))');
+	ended($other, '1,1,0,0,0', 1, 'another one ends');
+	query("UPDATE delay_wheel_data.batch SET total = 0 WHERE id = $batch OR id IN (TABLE unable)");
+	ended($batch, '1,1,0,0,0', 1, 'it ends without the wrong number', max => $max_retry);
+	wait_for($node, q{SELECT count(*), count(DISTINCT batch) FROM effect JOIN unable USING (batch) WHERE numbers = '{1,1,0,0,0}' AND seen = 1},
+		'so do the others', 120, expected => 2 * $many . "|$many");
+	$callbacks += 2 * $many;
 
 	# callbacks that are long
 	my $size = 500_000;
