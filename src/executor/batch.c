@@ -293,19 +293,18 @@ take_next_member(void)
 	DwDatabase *db = batch.db;
 	DwExecutor *me = batch.me;
 	DwEntry		before = me->current;
+	TimestampTz now = dw_now();
 	bool		few_left = false;
 	bool		found;
 
 	if (batch.n >= batch.size || dw_batch_is_closed || dw_control_is_touched() ||
 		(MyXactFlags & XACT_FLAGS_ACCESSEDTEMPNAMESPACE) != 0 ||
-		dw_now() - batch.started >= (int64) dw_batch_time * 1000)
+		now - batch.started >= (int64) dw_batch_time * 1000)
 		return false;
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	/* an owner without an executor waits for the whole batch, since batches are short */
 	found = !me->must_exit && pg_atomic_read_u32(&me->stale) == DW_FRESH &&
-		dw_ready_pop_next(db, me, batch.started, &few_left);
-	if (found)
-		me->since = dw_now();
+		dw_ready_pop_next(db, me, batch.started, now, &few_left);
 	/* the ends of members are counted at the end of the batch */
 	if (found && batch.current == CURRENT_FORGOTTEN)
 		dw_group_end(db, &before, true, false);
@@ -513,6 +512,15 @@ end_members(DwDatabase *db)
 	for (uint32 i = 0; i < batch.n; i++)
 		if (batch.current != CURRENT_MEMBER || i < batch.n - 1)
 			dw_group_end(db, &batch.members[i].entry, true, false);
+}
+
+/* Has the processor load the groups of the members, which dw_batch_end() needs. */
+void
+dw_batch_expect_end(void)
+{
+	for (uint32 i = 0; i < batch.n; i++)
+		if (dw_entry_has_group(&batch.members[i].entry))
+			dw_group_expect(&dw_lanes[batch.members[i].entry.lane], batch.members[i].entry.block);
 }
 
 /*

@@ -330,6 +330,8 @@ next_task(DwExecutor *me, int64 turn_began)
 	}
 	until = latest_due(me);
 	too_much = uses_too_much_memory(false);
+	if (me->in_batch)
+		dw_batch_expect_end();
 	LWLockAcquire(dw_ready_lock(executor_db), LW_EXCLUSIVE);
 	if (me->state == DW_EXECUTOR_BUSY)
 		was_full = finish_current(me, &stopped);

@@ -40,6 +40,7 @@ extern bool dw_autonomous_is_lost(DwExecutor *me);
 
 extern bool dw_batches_allowed(void);
 extern void dw_batch_begin(DwDatabase *db, DwExecutor *me);
+extern void dw_batch_expect_end(void);
 extern void dw_batch_end(DwDatabase *db, DwExecutor *me);
 extern bool dw_run_batch(DwDatabase *db, DwExecutor *me);
 

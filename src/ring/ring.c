@@ -307,6 +307,19 @@ dw_list_first(DwPool *pool, const DwPosition *position)
 }
 
 /*
+ * Has the processor load the list's first chunk, which is needed soon: its header, or its first
+ * entry, whose position is in the header.
+ */
+void
+dw_list_expect(DwPool *pool, const DwList *list, bool entry)
+{
+	DwChunk    *head = list->head == DW_NO_CHUNK ? NULL : get_chunk(pool, list->head);
+
+	if (head != NULL)
+		dw_prefetch(entry ? (void *) &head->entries[head->first] : (void *) head);
+}
+
+/*
  * Pops the first entry of the chunk at a position in this list.  Returns false if the position has
  * become invalid.  If the chunk becomes empty, frees it, and sets *position to the next chunk.
  */

@@ -17,6 +17,13 @@
 #include "storage/spin.h"
 #endif
 
+/* Has the processor load this address, which is needed soon. */
+#ifdef __GNUC__
+#define dw_prefetch(address)	__builtin_prefetch(address)
+#else
+#define dw_prefetch(address)	((void) (address))
+#endif
+
 /* Entries in a chunk */
 #define DW_CHUNK_ENTRIES	42
 
@@ -149,6 +156,7 @@ extern bool dw_list_put_back(DwPool *pool, DwAccount *acct, DwList *list, const 
 extern DwPosition dw_list_head(DwPool *pool, const DwList *list);
 extern DwPosition dw_list_ahead(DwPool *pool, const DwPosition *position, uint32 n);
 extern const DwEntry *dw_list_first(DwPool *pool, const DwPosition *position);
+extern void dw_list_expect(DwPool *pool, const DwList *list, bool entry);
 extern bool dw_list_pop(DwPool *pool, DwAccount *acct, DwList *list, DwPosition *position,
 						DwEntry *entry);
 extern void dw_list_append(DwPool *pool, DwList *list, DwList *more);

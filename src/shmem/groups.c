@@ -172,6 +172,22 @@ find_group(const DwLane *lane, uint32 hash)
 }
 
 /*
+ * Has the processor load the place of a group that is needed soon.  The place may be another one,
+ * since no lock is held.
+ */
+void
+dw_group_expect(const DwLane *lane, uint32 hash)
+{
+	int32		first = *bucket_of_group(lane, hash);
+
+	if (first != NO_PLACE)
+	{
+		dw_prefetch(&places[first]);
+		dw_prefetch((char *) &places[first] + PG_CACHE_LINE_SIZE / 2);
+	}
+}
+
+/*
  * Returns the next sibling after "after", or the first sibling if "after" is NULL.  A group counts
  * as one of its siblings.  Siblings change only under the ready lock, which the caller holds.
  */
@@ -829,6 +845,26 @@ dw_groups_cut(DwLane *lane, TimestampTz due, int64 id)
 }
 
 /*
+ * Has the processor load what the next turns of this list need.  The places of groups and their
+ * chunks are far apart, so each turn would wait for memory several times, under the ready lock.
+ */
+static void
+expect_turns(dlist_head *list)
+{
+	dlist_node *end = &list->head;
+	dlist_node *first = end->next;
+	dlist_node *second = first->next;
+	dlist_node *third = second->next;
+
+	if (first == end || second == end || third == end)
+		return;
+	dw_list_expect(dw_pool, &group_in_turn(first)->more, true);
+	dw_list_expect(dw_pool, &group_in_turn(second)->more, false);
+	dw_prefetch(group_in_turn(third));
+	dw_prefetch(&group_in_turn(third)->left);
+}
+
+/*
  * Takes the first task of an open group, and ends the group's turn.  Sets *tid to the row's TID, or
  * to an invalid TID.  A task counts as running until dw_group_end(), a message until
  * dw_group_end_taken().  Returns true if the timer must load more tasks of the group.
@@ -863,6 +899,7 @@ dw_group_take(DwDatabase *db, DwGroup *group, DwEntry *entry, ItemPointer tid, T
 		enter_state(group, DW_GROUP_OPEN, false);
 	else
 		(void) update_group(group, false, true, now, &wakes_at);
+	expect_turns(dlist_is_empty(&lane->groups.fresh) ? &lane->groups.open : &lane->groups.fresh);
 	return hungry;
 }
 

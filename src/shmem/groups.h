@@ -47,33 +47,34 @@ typedef struct DwGroupLeft
  */
 typedef struct DwGroup
 {
+	/* what each turn needs, in two cache lines */
 	int32		lane;			/* index in dw_lanes */
 	uint32		hash;			/* hash of the group's name; DW_NO_GROUP: tasks without a group */
-	DwGroupState state;
-	bool		is_new;			/* a newcomer; if the state is DW_GROUP_OPEN, in DwLaneGroups.fresh */
-	bool		is_hungry;		/* the group is in DwLaneGroups.hungry */
+	int32		next;			/* next place in the bucket or free list; protected by Table.lock */
+	uint32		count;			/* ready tasks */
 	uint32		running;		/* tasks that executors have taken and not ended, or messages that
 								 * open transactions have taken */
-	uint32		count;			/* ready tasks */
+	uint8		state;			/* a DwGroupState */
+	bool		is_new;			/* a newcomer; if the state is DW_GROUP_OPEN, in DwLaneGroups.fresh */
+	bool		is_hungry;		/* the group is in DwLaneGroups.hungry */
+	bool		has_siblings;	/* the group may also have places in other lanes */
+	dlist_node	turn;			/* link in DwLaneGroups.open, fresh or resting */
+	DwList		more;			/* the ready tasks after the first one */
 	DwEntry		first;			/* the first ready task; see groups.c, "Where rows are" */
-	DwList		more;			/* the other ready tasks */
 	DwGroupLeft left;			/* its other due tasks */
+	TimestampTz held_until;		/* no task may begin before this time: another task comes first in
+								 * order, or leases fill the group; 0: not held */
 	dlist_node	hunger;			/* link in DwLaneGroups.hungry */
 	DwRateUse	rate_use;		/* use of the group's rate; the latest value of all siblings is
 								 * valid */
 	TimestampTz wakes_at;		/* if asleep */
-	TimestampTz held_until;		/* no task may begin before this time: another task comes first in
-								 * order, or leases fill the group; 0: not held */
-	bool		held_full;		/* leases fill the group, so a new task does not end the hold */
-	uint32		changes;		/* incremented when a task or lease of the group ends, in any
-								 * lane */
 	int64		hold_us;		/* length of the next hold, if its end is not known */
 	int64		tried_id;		/* id of the last task tried because it comes first in order */
+	uint32		changes;		/* incremented when a task or lease of the group ends, in any
+								 * lane */
+	bool		held_full;		/* leases fill the group, so a new task does not end the hold */
 	dlist_node	of_lane;		/* in DwLaneGroups.all */
-	dlist_node	turn;			/* link in DwLaneGroups.open, fresh or resting */
-	bool		has_siblings;	/* the group may also have places in other lanes */
 	pairingheap_node sleeper;	/* if asleep: in DwLaneGroups.asleep */
-	int32		next;			/* next place in the bucket or free list; protected by Table.lock */
 } DwGroup;
 
 extern void dw_group_places_request(void);
@@ -130,6 +131,7 @@ extern DwGroupAdded dw_group_put_back(DwDatabase *db, DwLane *lane, const DwEntr
 extern bool dw_groups_are_hungry(const DwLane *lane);
 extern bool dw_groups_have_places(DwLane *lane);
 extern bool dw_groups_feed(DwDatabase *db, DwLane *lane, DwGroupLeft *left, uint32 *room);
+extern void dw_group_expect(const DwLane *lane, uint32 hash);
 extern bool dw_group_is_newcomer(const DwLane *lane, uint32 hash);
 extern void dw_group_leave_out(DwDatabase *db, DwLane *lane, const DwGroupLeft *left);
 extern void dw_groups_cut(DwLane *lane, TimestampTz due, int64 id);
@@ -197,7 +199,8 @@ typedef enum DwAlone
 } DwAlone;
 
 extern bool dw_ready_pop(DwDatabase *db, DwExecutor *me, TimestampTz until, DwPopped *popped);
-extern bool dw_ready_pop_next(DwDatabase *db, DwExecutor *me, TimestampTz until, bool *few_left);
+extern bool dw_ready_pop_next(DwDatabase *db, DwExecutor *me, TimestampTz until, TimestampTz now,
+							  bool *few_left);
 extern bool dw_ready_set_aside(DwDatabase *db, const DwEntry *entry);
 extern bool dw_ready_exchange(DwDatabase *db, DwEntry *current, TimestampTz due, int64 id);
 extern void dw_ready_ask_for_load(DwDatabase *db, const DwExecutor *me);

@@ -784,19 +784,17 @@ choose_position(const DwExecutor *me, const DwLane *lane)
 
 /*
  * Takes another task for the executor's batch from the same lane, at the position that the executor
- * has chosen.  Makes this task the current task.  Returns false if the batch must end.  *few_left:
- * see DwPopped.
+ * has chosen.  Makes this task the current task, since "now".  Returns false if the batch must end.
+ * *few_left: see DwPopped.
  *
  * The batch goes on if the next task is due by "until" and may share a transaction, the lane is not
  * paused, and no peer of the lane comes first.
  */
 bool
-dw_ready_pop_next(DwDatabase *db, DwExecutor *me, TimestampTz until, bool *few_left)
+dw_ready_pop_next(DwDatabase *db, DwExecutor *me, TimestampTz until, TimestampTz now, bool *few_left)
 {
 	DwLane	   *lane = &dw_lanes[me->current.lane];
 	bool		by_groups = lane->grouped || lane->groups.entries > 0;
-	/* the time is needed only for groups */
-	TimestampTz now = by_groups ? dw_now() : 0;
 	Place		place = {.position = me->position};
 	const DwEntry *first;
 
@@ -817,6 +815,7 @@ dw_ready_pop_next(DwDatabase *db, DwExecutor *me, TimestampTz until, bool *few_l
 		dw_database_is_disabled(db))
 		return false;
 	*few_left = take_current(db, me, lane, &place, now);
+	me->since = now;
 	me->position = place.position;
 	pass_over_peers(lane, now);
 	return true;

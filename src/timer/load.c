@@ -330,7 +330,61 @@ typedef struct Load
 	TimestampTz to;				/* end of the window */
 	TimestampTz first_left;		/* lower bound of the due times of the remaining rows; DW_NEVER:
 								 * no row remains */
+	/* overdue tasks that were read, in the order of their keys, and become ready together */
+	uint32		n;
+	DwTaskKey	keys[DW_PUSH_MAX];
+	DwEntry		entries[DW_PUSH_MAX];
+	ItemPointerData tids[DW_PUSH_MAX];
 } Load;
+
+/* Notes a task that was put into memory. */
+static void
+note_added(const DwTaskKey *key)
+{
+	dw_loaded_note(key);
+	added++;
+}
+
+/* Puts a task at the lane's cursor into memory.  Returns false if memory is full. */
+static bool
+add_at_cursor(DwLane *lane, const DwTaskKey *key, const DwEntry *entry, const ItemPointerData *tid)
+{
+	if (!dw_near_add_hard(lane, entry, tid))
+		return false;
+	note_added(key);
+	return true;
+}
+
+/*
+ * Puts the overdue tasks that were read into memory.  Returns false if memory is full: then the
+ * lane's cursor is at the first one that is not in memory, or before.
+ */
+static bool
+add_overdue(Load *load)
+{
+	DwLane	   *lane = load->lane;
+	TimestampTz due = lane->cursor_due;
+	int64		id = lane->cursor_id;
+	uint32		n = load->n;
+	uint32		i;
+
+	if (n == 0)
+		return true;
+	load->n = 0;
+	i = dw_near_add_due(load->entries, lane->grouped ? load->tids : NULL, n);
+	for (uint32 j = 0; j < i; j++)
+		note_added(&load->keys[j]);
+	for (; i < n; i++)
+	{
+		lane->cursor_due = load->keys[i].due;
+		lane->cursor_id = load->keys[i].id;
+		if (!add_at_cursor(lane, &load->keys[i], &load->entries[i], lane->grouped ? &load->tids[i] : NULL))
+			return false;
+	}
+	lane->cursor_due = due;
+	lane->cursor_id = id;
+	return true;
+}
 
 /*
  * For dw_read(), steps L4n and L5: loads rows that are due before "to", up to a limit, and moves the
@@ -345,6 +399,7 @@ load_rows(Relation rel, void *arg)
 	DwTaskKey	key = dw_lane_begin(lane);
 	DwRowScan *scan;
 	int64		began = dw_uptime();
+	TimestampTz now = dw_now();
 	bool		stopped = false;
 	bool		visible;
 
@@ -381,14 +436,17 @@ load_rows(Relation rel, void *arg)
 			dw_entry_set_group(&entry, dw_lane_scan_group(scan));
 		}
 		stopped = pause || dw_near_is_behind(lane, entry.due) ||
-			dw_lane_held(lane) >= Max(dw_near_limit() / 4 * 3, 1);
+			dw_lane_held(lane) + load->n >= Max(dw_near_limit() / 4 * 3, 1);
 		if (!stopped && !is_left_to_lease_watch(lane, scan, key.due))
 		{
-			stopped = !dw_near_add_hard(lane, &entry, tid);
-			if (!stopped)
+			if (key.due > now)
+				stopped = !add_overdue(load) || !add_at_cursor(lane, &key, &entry, tid);
+			else
 			{
-				dw_loaded_note(&key);
-				added++;
+				load->keys[load->n] = key;
+				load->entries[load->n] = entry;
+				load->tids[load->n++] = key.tid;
+				stopped = load->n == DW_PUSH_MAX && !add_overdue(load);
 			}
 		}
 		if (stopped)
@@ -400,6 +458,11 @@ load_rows(Relation rel, void *arg)
 		}
 	}
 	dw_row_scan_end(scan);
+	if (!add_overdue(load))
+	{
+		stopped = true;
+		load->first_left = lane->cursor_due;
+	}
 
 	/* all tasks up to the end of the window are in memory */
 	if (!stopped && lane->cursor_due < load->to)

@@ -25,8 +25,6 @@
 #define LEAD_US			50000
 /* Maximum number of lanes with tasks due soon that dw_near_hand_over() lists. */
 #define MAX_EXPECTED	8
-/* Maximum number of entries handed over while the ready lock is held once. */
-#define HAND_OVER_BATCH	32
 /* If a ready list has more entries, it is filtered without the ready lock. */
 #define FILTER_LOCKED	4096
 /* Maximum number of keys in a sample. */
@@ -565,19 +563,40 @@ dw_near_obey_quota(void)
 
 /*---- Placing ----*/
 
-/* Adds the entry to the lane's ready list.  Returns false if memory is full. */
-static bool
-push_ready(DwLane *lane, const DwEntry *entry, const ItemPointerData *tid)
+/*
+ * Adds n due entries to the ready lists of their lanes.  "tids": the TIDs of grouped tasks, or NULL.
+ * "waited": the entries count as waiting.  Returns how many were added before memory was full.
+ */
+static uint32
+push(const DwEntry *entries, const ItemPointerData *tids, uint32 n, bool waited)
 {
 	uint32		left = 0;
-	bool		pushed;
+	uint32		i;
 
+	for (i = 0; i < n; i++)
+		if (dw_entry_has_group(&entries[i]))
+			dw_group_expect(&dw_lanes[entries[i].lane], entries[i].block);
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	pushed = dw_ready_push(db, lane, entry, tid, &left);
-	if (pushed && left == 0)
-		pg_atomic_fetch_add_u64(&db->ready, 1);
+	for (i = 0; i < n; i++)
+	{
+		DwLane	   *lane = &dw_lanes[entries[i].lane];
+
+		if (!dw_ready_push(db, lane, &entries[i], tids ? &tids[i] : NULL, &left))
+			break;
+		lane->waiting -= waited;
+	}
+	if (waited)
+		pg_atomic_fetch_sub_u64(&db->near, i);
+	pg_atomic_fetch_add_u64(&db->ready, i - left);
 	LWLockRelease(dw_ready_lock(db));
-	return pushed;
+	return i;
+}
+
+/* Adds n due entries like dw_near_add_hard(), at most DW_PUSH_MAX, but drops no entries. */
+uint32
+dw_near_add_due(const DwEntry *entries, const ItemPointerData *tids, uint32 n)
+{
+	return push(entries, tids, n, false);
 }
 
 /*
@@ -592,7 +611,7 @@ add_near(DwLane *lane, const DwEntry *entry, const ItemPointerData *tid)
 	bool		inserted;
 
 	if (entry->due <= now)
-		return push_ready(lane, entry, tid);
+		return push(entry, tid, 1, false) == 1;
 
 	/* put the entry into the heap if the tick of its slot has begun */
 	if (heap_count < HEAP_SIZE && dw_ring_tick(ring, entry->due) <= dw_ring_tick(ring, now))
@@ -717,29 +736,16 @@ move_on(const DwEntry *entry)
 
 /*
  * Moves n due entries, which have left heap or ring, to the ready lists of their lanes.  Holds the
- * ready lock for at most HAND_OVER_BATCH entries, so that executors do not wait long for it.
+ * ready lock for at most DW_PUSH_MAX entries, so that executors do not wait long for it.
  */
 static void
 hand_over(const DwEntry *entries, uint32 n)
 {
 	for (uint32 i = 0; i < n;)
 	{
-		uint32		first = i;
-		uint32		stop = Min(n, i + HAND_OVER_BATCH);
-		uint32		left = 0;
+		uint32		stop = Min(n, i + DW_PUSH_MAX);
 
-		LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-		for (; i < stop; i++)
-		{
-			DwLane	   *lane = &dw_lanes[entries[i].lane];
-
-			if (!dw_ready_push(db, lane, &entries[i], NULL, &left))
-				break;
-			lane->waiting--;
-		}
-		pg_atomic_fetch_sub_u64(&db->near, i - first);
-		pg_atomic_fetch_add_u64(&db->ready, i - first - left);
-		LWLockRelease(dw_ready_lock(db));
+		i += push(&entries[i], NULL, stop - i, true);
 		/* memory has no room for this entry */
 		if (i < stop)
 			move_on(&entries[i++]);
@@ -750,18 +756,18 @@ hand_over(const DwEntry *entries, uint32 n)
 static uint32
 hand_over_heap(TimestampTz now)
 {
-	DwEntry		due[HAND_OVER_BATCH];
+	DwEntry		due[DW_PUSH_MAX];
 	uint32		handed_over = 0;
 	uint32		n;
 
 	do
 	{
-		for (n = 0; heap_count > 0 && heap[0].due <= now && n < HAND_OVER_BATCH; n++)
+		for (n = 0; heap_count > 0 && heap[0].due <= now && n < DW_PUSH_MAX; n++)
 			due[n] = heap_pop();
 		if (n > 0)
 			hand_over(due, n);
 		handed_over += n;
-	} while (n == HAND_OVER_BATCH && handed_over < SLICE);
+	} while (n == DW_PUSH_MAX && handed_over < SLICE);
 	return handed_over;
 }
 

@@ -84,9 +84,12 @@ extern void dw_lane_heap_remove(DwLaneHeap *lanes, int32 lane);
 extern bool dw_lane_heap_has(const DwLaneHeap *lanes, int32 lane);
 extern int32 dw_lane_heap_first(DwLaneHeap *lanes);
 extern TimestampTz dw_lane_heap_first_time(DwLaneHeap *lanes);
+/* Maximum number of entries that become ready while the ready lock is held once. */
+#define DW_PUSH_MAX		32
 extern void dw_near_reset(DwDatabase *database);
 extern void dw_near_leave_ready(uint32 keep);
 extern bool dw_near_add_hard(DwLane *lane, const DwEntry *entry, const ItemPointerData *tid);
+extern uint32 dw_near_add_due(const DwEntry *entries, const ItemPointerData *tids, uint32 n);
 extern void dw_near_take(const DwEntry *entry, const ItemPointerData *tid, bool whole);
 extern bool dw_near_is_before_cursor(const DwLane *lane, TimestampTz due, int64 id);
 extern bool dw_near_is_behind(const DwLane *lane, TimestampTz due);
