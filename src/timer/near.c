@@ -568,7 +568,7 @@ dw_near_obey_quota(void)
  * "waited": the entries count as waiting.  Returns how many were added before memory was full.
  */
 static uint32
-push(const DwEntry *entries, const ItemPointerData *tids, uint32 n, bool waited)
+push_due(const DwEntry *entries, const ItemPointerData *tids, uint32 n, bool waited)
 {
 	uint32		left = 0;
 	uint32		i;
@@ -596,7 +596,7 @@ push(const DwEntry *entries, const ItemPointerData *tids, uint32 n, bool waited)
 uint32
 dw_near_add_due(const DwEntry *entries, const ItemPointerData *tids, uint32 n)
 {
-	return push(entries, tids, n, false);
+	return push_due(entries, tids, n, false);
 }
 
 /*
@@ -611,7 +611,7 @@ add_near(DwLane *lane, const DwEntry *entry, const ItemPointerData *tid)
 	bool		inserted;
 
 	if (entry->due <= now)
-		return push(entry, tid, 1, false) == 1;
+		return push_due(entry, tid, 1, false) == 1;
 
 	/* put the entry into the heap if the tick of its slot has begun */
 	if (heap_count < HEAP_SIZE && dw_ring_tick(ring, entry->due) <= dw_ring_tick(ring, now))
@@ -745,7 +745,7 @@ hand_over(const DwEntry *entries, uint32 n)
 	{
 		uint32		stop = Min(n, i + DW_PUSH_MAX);
 
-		i += push(&entries[i], NULL, stop - i, true);
+		i += push_due(&entries[i], NULL, stop - i, true);
 		/* memory has no room for this entry */
 		if (i < stop)
 			move_on(&entries[i++]);
