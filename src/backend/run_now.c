@@ -167,7 +167,7 @@ have_taken(Relation rel, HeapTuple tuple, Taken *task)
 	task->result = (DwSpiResult) {0};
 	dw_claim_read(dw_my_database(), rel, tuple, &task->claim);
 	CommandCounterIncrement();
-	dw_committing_wait();
+	dw_committing_wait(HeapTupleHeaderGetXmin(tuple->t_data));
 	/* if the mark committed before the deletion, the task is not run; its row stays deleted */
 	if (!dw_task_is_cancelled(rel, tuple))
 		return true;

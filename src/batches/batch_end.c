@@ -481,6 +481,9 @@ look_at(Slice *slice)
 	ends.n = remove_with_members(ids, ends.n);
 	if (nlong > 0)
 		nlong = remove_with_members(long_ids, nlong);
+	/* the callbacks must see what the members wrote on other nodes */
+	if (ends.n + nlong > 0)
+		dw_elsewhere_wait();
 	/* an error must not keep other batches from ending */
 	if (ends.n > 0 && dw_try(end_batches, &ends) != NULL)
 		for (int i = 0; i < ends.n; i++)

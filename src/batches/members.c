@@ -328,6 +328,7 @@ tally_of(int64 id, Oid owner)
 								  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 		/* a note for the end of the transaction needs the pin */
 		(void) dw_my_database();
+		dw_touch(DW_WING_WRITTEN);
 	}
 	if (levels == NULL || levels->level < number)
 	{
@@ -416,7 +417,7 @@ raise_missing(int64 id, bool exists)
 	ereport(ERROR,
 			(errcode(ERRCODE_UNDEFINED_OBJECT),
 			 errmsg("batch %lld does not exist", (long long) id),
-			 errhint("Use the id that delay_batch() has returned.")));
+			 errhint("Use the id that delay_batch() has returned in this database.")));
 }
 
 /*

@@ -512,7 +512,7 @@ dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, DwTaskFinder *finder,
 		 * verdict, which has seen the end of the pause.  A batch gets catalog changes only here: no
 		 * invalidations come with a lock that the transaction already has.
 		 */
-		dw_committing_wait();
+		dw_committing_wait(HeapTupleHeaderGetXmin(claim->tuple->t_data));
 		if (me == NULL)
 			return result;		/* keep the statement's snapshot */
 		CommandCounterIncrement();

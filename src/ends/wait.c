@@ -357,7 +357,7 @@ wait_for_deleter(int64 id)
 	foreach(lc, deleters)
 		XactLockTableWait(lfirst_oid(lc), NULL, NULL, XLTW_None);
 	list_free(deleters);
-	dw_committing_wait();
+	dw_committing_wait(InvalidTransactionId);
 }
 
 /*

@@ -15,6 +15,11 @@
  * cannot replace this list.  If xmin is the xid of a subtransaction, it is not locked any more.  A
  * transaction can also keep or resume a task without a new row version.
  *
+ * Elsewhere: on Citus, a transaction is visible before other nodes have committed it.  So a process
+ * that has claimed a task waits for the transaction that wrote the task's row.  Before it ends
+ * batches, the sweeper waits for all these transactions, since one of them may have ended the last
+ * member.  Nobody else waits: another node may not answer for a long time.
+ *
  * Receiving: a session publishes its transaction before it deletes the first row of a message.  For
  * other sessions, received messages are running, like a task that an executor has claimed.  No
  * process waits for the end of a receiver's transaction, since it may be open for a long time.
@@ -37,6 +42,7 @@
 
 #include "access/subtrans.h"
 #include "access/transam.h"
+#include "access/xact.h"
 #include "catalog/namespace.h"
 #include "storage/lmgr.h"
 #include "storage/procarray.h"
@@ -56,9 +62,11 @@ typedef struct Process
 
 	pid_t		pid;			/* of a process that receives or waits */
 
-	/* data of a receiving transaction; stored before its xid, like "pid" */
+	/* stored before the xid, like "pid" */
 	Oid			served;			/* database of the transaction */
-	TimestampTz since;			/* when the transaction first received a message */
+	TransactionId last;			/* last xid of the transaction's subtransactions, or its own
+								 * (DW_ELSEWHERE) */
+	TimestampTz since;			/* when a receiving transaction first received a message */
 
 	/*
 	 * Upper half: a local transaction id.  Lower half: the owner of the transaction's tasks;
@@ -137,9 +145,9 @@ my_process(void)
 /*---- Transactions that are visible but hold locks, or that have received messages ----*/
 
 /*
- * Publishes a top-level transaction: before its commit is visible (DW_COMMITTING, step N1), or
- * before it deletes the row of a message (DW_RECEIVING).  A process publishes one transaction of
- * each kind at a time.
+ * Publishes a top-level transaction: before its commit is visible (DW_COMMITTING, step N1, and
+ * DW_ELSEWHERE), or before it deletes the row of a message (DW_RECEIVING).  A process publishes one
+ * transaction of each kind at a time.
  */
 void
 dw_xid_publish(DwPublished as, TransactionId xid)
@@ -149,13 +157,20 @@ dw_xid_publish(DwPublished as, TransactionId xid)
 	Assert(as == DW_RECEIVING || !is_published[as]);
 	if (is_published[as])
 		return;
+	mine->served = MyDatabaseId;
 	if (as == DW_RECEIVING)
 	{
-		mine->served = MyDatabaseId;
 		mine->pid = MyProcPid;
 		mine->since = dw_now();
-		pg_write_barrier();
 	}
+	if (as == DW_ELSEWHERE)
+	{
+		TransactionId *children;
+		int			n = xactGetCommittedChildren(&children);
+
+		mine->last = n > 0 ? children[n - 1] : xid;
+	}
+	pg_write_barrier();
 	pg_atomic_write_u32(&mine->xids[as], xid);
 	/* full barrier */
 	pg_atomic_fetch_add_u32(&published->n[as], 1);
@@ -178,30 +193,63 @@ dw_xid_withdraw(DwPublished as)
 }
 
 /*
- * Waits until all transactions that the caller has seen have finished their commits, and then
- * processes their catalog invalidations.  After the call, the slots of sessions in delay_wait() are
- * up to date, too.  Usually no transaction is published, and this costs one atomic read.
+ * Waits for the locks of transactions that are published in this way, and that the caller has seen.
+ * writer: InvalidTransactionId, or an xid (DW_ELSEWHERE): waits only for its transaction.  The xids
+ * between those of a transaction and its last subtransaction stand for this transaction, since
+ * pg_subtrans may not have them any more.
  */
-void
-dw_committing_wait(void)
+static void
+wait_for_visible(DwPublished as, TransactionId writer)
 {
 	/* each visible transaction was published before it became visible, see ProcArrayLock */
 	pg_memory_barrier();
-	if (pg_atomic_read_u32(&published->n[DW_COMMITTING]) > 0)
+	if (pg_atomic_read_u32(&published->n[as]) == 0)
+		return;
+	pg_read_barrier();
+	for (int i = 0; i < MaxBackends; i++)
 	{
-		pg_read_barrier();
-		for (int i = 0; i < MaxBackends; i++)
-		{
-			TransactionId xid = pg_atomic_read_u32(&published->processes[i].xids[DW_COMMITTING]);
+		Process    *process = &published->processes[i];
+		TransactionId xid = pg_atomic_read_u32(&process->xids[as]);
 
-			/* our own transaction is in progress, so we do not wait for it */
-			if (TransactionIdIsValid(xid) && !TransactionIdIsInProgress(xid))
-				XactLockTableWait(xid, NULL, NULL, XLTW_None);
-		}
+		pg_read_barrier();
+		if (!TransactionIdIsValid(xid) || (as == DW_ELSEWHERE && process->served != MyDatabaseId))
+			continue;
+		if (TransactionIdIsValid(writer) &&
+			(TransactionIdPrecedes(writer, xid) || TransactionIdFollows(writer, process->last)))
+			continue;
+		/* our own transaction is in progress, so we do not wait for it */
+		if (!TransactionIdIsInProgress(xid))
+			XactLockTableWait(xid, NULL, NULL, XLTW_None);
 	}
+}
+
+/*
+ * Waits until all transactions that the caller has seen have finished their commits, and then
+ * processes their catalog invalidations.  After the call, the slots of sessions in delay_wait() are
+ * up to date, too.  Usually no transaction is published, and this costs one atomic read.
+ *
+ * writer: the xmin of a row that the caller has claimed, or InvalidTransactionId.  This transaction
+ * has then committed on other nodes, too.
+ */
+void
+dw_committing_wait(TransactionId writer)
+{
+	wait_for_visible(DW_COMMITTING, InvalidTransactionId);
+	if (TransactionIdIsValid(writer))
+		wait_for_visible(DW_ELSEWHERE, writer);
 	/* AcceptInvalidationMessages() checks for new messages without a lock */
 	pg_memory_barrier();
 	AcceptInvalidationMessages();
+}
+
+/*
+ * Waits until all transactions of this database that the caller has seen have committed on other
+ * nodes.
+ */
+void
+dw_elsewhere_wait(void)
+{
+	wait_for_visible(DW_ELSEWHERE, InvalidTransactionId);
 }
 
 /*

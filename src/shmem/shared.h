@@ -541,6 +541,7 @@ typedef enum DwPublished
 {
 	DW_COMMITTING = 0,			/* it becomes visible while it holds locks */
 	DW_RECEIVING,				/* it has received messages */
+	DW_ELSEWHERE,				/* it becomes visible before other nodes have committed */
 	DW_PUBLISHED				/* number of kinds */
 } DwPublished;
 
@@ -548,7 +549,8 @@ extern void dw_published_request(void);
 extern void dw_published_init(void);
 extern void dw_xid_publish(DwPublished as, TransactionId xid);
 extern void dw_xid_withdraw(DwPublished as);
-extern void dw_committing_wait(void);
+extern void dw_committing_wait(TransactionId writer);
+extern void dw_elsewhere_wait(void);
 extern void dw_published_install(void);
 extern void dw_writes_for(Oid owner);
 extern bool dw_is_writer(VirtualTransactionId vxid, Oid *owner);

@@ -476,7 +476,8 @@ typedef enum DwEffect
 	DW_UNARMED_LEFT = 0x10,		/* rows of another origin were written, or left */
 	DW_NONE_UNARMED = 0x20,		/* delay_wheel.arm() has left no such rows */
 	DW_EXTENSION_CREATED = 0x40,	/* the commit starts a timer */
-	DW_ROLES_DROPPED = 0x80		/* the commit informs all timers */
+	DW_ROLES_DROPPED = 0x80,	/* the commit informs all timers */
+	DW_WING_WRITTEN = 0x100		/* a wing has written rows: Citus commits in two phases */
 } DwEffect;
 
 extern void dw_touched_install(void);

@@ -562,12 +562,12 @@ static bool
 has_touched(void)
 {
 	return ntouched > 0 || nlows > 0 || nended > 0 ||
-		(effects & (DW_ALL_TOUCHED | DW_CONTROL_CHANGED)) != 0;
+		(effects & (DW_ALL_TOUCHED | DW_CONTROL_CHANGED | DW_WING_WRITTEN)) != 0;
 }
 
 /*
- * Step N1, before the commit is visible: publishes the xid if a process that finds our tasks too
- * early could miss changes.
+ * Step N1, before the commit is visible: publishes the xid if a process that finds our tasks, or
+ * misses those that we have ended, too early could miss changes.
  */
 static void
 publish_committing(void)
@@ -578,6 +578,8 @@ publish_committing(void)
 		return;
 	if (ended_in_subtransaction() || has_catalog_news())
 		dw_xid_publish(DW_COMMITTING, xid);
+	if (dw_other_nodes_exist())
+		dw_xid_publish(DW_ELSEWHERE, xid);
 }
 
 /* Writes a lane and a due time to delay_wheel_data.prepared.  InvalidOid stands for all lanes. */
@@ -691,6 +693,7 @@ touched_xact_callback(XactEvent event, void *arg)
 			if (tell_at_once(false))
 				deliver_all(false);
 			dw_xid_withdraw(DW_COMMITTING);
+			dw_xid_withdraw(DW_ELSEWHERE);
 			forget_touched();
 			break;
 		case XACT_EVENT_PRE_PREPARE:
@@ -715,6 +718,7 @@ touched_release_callback(ResourceReleasePhase phase, bool committed, bool top_le
 		return;
 	/* step N4 */
 	dw_xid_withdraw(DW_COMMITTING);
+	dw_xid_withdraw(DW_ELSEWHERE);
 	if (!delivers)
 		return;
 	deliver_all(true);

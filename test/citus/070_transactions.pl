@@ -72,6 +72,8 @@ group phases => sub {
 	is($phases->("SAVEPOINT s; SELECT $later; ROLLBACK TO s"), 1, 'in one that is rolled back: nothing is left to be decided');
 	is($phases->(q{SELECT delay_reschedule(id, '2 hours') FROM delay_wheel.tasks WHERE tag = 'later'}), 2, 'one that moves tasks');
 	is($phases->(q{SELECT delay_cancel(id) FROM delay_wheel.tasks WHERE tag = 'later'}), 2, 'one that cancels');
+	is($phases->('SELECT delay_batch(open => true)'), 2, 'one that makes a batch');
+	is($phases->('SELECT delay_close_batch(id) FROM delay_wheel.batches'), 2, 'one that closes a batch');
 	is($phases->(q{SELECT delay_send('mail', '{}', tag => 'one')}), 2, 'one that sends');
 	wait_for($coordinator, q{SELECT ready FROM delay_wheel.queues WHERE name = 'mail'}, 'a message is due', 30, expected => 1);
 	is($phases->(q{SAVEPOINT s; SELECT count(*) FROM delay_receive('mail'); ROLLBACK TO s}), 1, 'one that has put back what it has received');
