@@ -46,10 +46,11 @@ static List *overs = NIL;
 /*
  * Deletes the row of a message that is leased with this token, and fills in *claim.  Returns false
  * if the lease has another token, or another receiver has the message now.  Waits for other
- * transactions that have locked or deleted the row.  extends: the call extends the lease.
+ * transactions that have locked or deleted the row.  extends: the call extends the lease.  *allowed:
+ * the queue of the call's last message, whose receivers were checked; 0 before the first message.
  */
 static bool
-take_leased(Relation rel, int64 id, int64 token, bool extends, DwClaim *claim)
+take_leased(Relation rel, int64 id, int64 token, bool extends, int16 *allowed, DwClaim *claim)
 {
 	HeapTuple	tuple;
 	TM_Result	result;
@@ -67,7 +68,9 @@ take_leased(Relation rel, int64 id, int64 token, bool extends, DwClaim *claim)
 		if (!key.is_leased || token != DatumGetInt64(dw_row_column(rel, tuple, Anum_task_token)))
 			return false;
 		/* the caller has the token, but may have lost the right in the meantime */
-		dw_queue_require_receiver(key.queue);
+		if (key.queue != *allowed)
+			dw_queue_require_receiver(key.queue);
+		*allowed = key.queue;
 		/* other messages of the group may have been received since the end of the lease */
 		if (extends && !dw_task_lease_lasts(&key) && dw_group_is_limited(&key))
 			return false;
@@ -129,14 +132,14 @@ dw_message_put_back(Relation rel, DwClaim *claim, TimestampTz due, DwTouchKind k
 
 /*
  * Concludes the message as done, with this result (jsonb as text) or NULL.  Returns false if the
- * token is not valid.
+ * token is not valid.  *allowed: see take_leased().
  */
 static bool
-finish_done(int64 id, int64 token, text *result)
+finish_done(int64 id, int64 token, text *result, int16 *allowed)
 {
 	Relation	rel = dw_tasks_open();
 	DwClaim		claim;
-	bool		held = take_leased(rel, id, token, false, &claim);
+	bool		held = take_leased(rel, id, token, false, allowed, &claim);
 
 	if (held)
 	{
@@ -168,7 +171,8 @@ dw_lease_fail(int64 id, int64 token, TimestampTz due, bool give_up, ErrorData *e
 {
 	Relation	rel = dw_tasks_open();
 	DwClaim		claim;
-	bool		held = take_leased(rel, id, token, false, &claim);
+	int16		allowed = 0;
+	bool		held = take_leased(rel, id, token, false, &allowed, &claim);
 
 	if (held)
 	{
@@ -200,6 +204,7 @@ dw_done(PG_FUNCTION_ARGS)
 	int64		id;
 	int64		token;
 	text	   *result = NULL;
+	int16		allowed = 0;
 
 	read_lease(fcinfo, "delay_done()", &id, &token);
 	if (!PG_ARGISNULL(2))
@@ -209,7 +214,7 @@ dw_done(PG_FUNCTION_ARGS)
 		dw_option_refuse_long_json(json, "result");
 		result = cstring_to_text(DatumGetCString(DirectFunctionCall1(jsonb_out, json)));
 	}
-	PG_RETURN_BOOL(finish_done(id, token, result));
+	PG_RETURN_BOOL(finish_done(id, token, result, &allowed));
 }
 
 /* Returns the elements of an array of bigint.  Raises an error if an element is null. */
@@ -234,6 +239,7 @@ dw_done_all(PG_FUNCTION_ARGS)
 	int			n;
 	int			ntokens;
 	int			done = 0;
+	int16		allowed = 0;
 
 	dw_require_right_to_write("delay_done_all()");
 	dw_refuse_null(PG_ARGISNULL(0), "array of ids");
@@ -250,7 +256,7 @@ dw_done_all(PG_FUNCTION_ARGS)
 	{
 		CHECK_FOR_INTERRUPTS();
 		MemoryContextReset(context);
-		if (finish_done(DatumGetInt64(ids[i]), DatumGetInt64(tokens[i]), NULL))
+		if (finish_done(DatumGetInt64(ids[i]), DatumGetInt64(tokens[i]), NULL, &allowed))
 			ids[done++] = ids[i];
 	}
 	MemoryContextSwitchTo(outer);
@@ -269,11 +275,12 @@ dw_extend(PG_FUNCTION_ARGS)
 	int64		token;
 	int64		lease;
 	bool		held;
+	int16		allowed = 0;
 
 	read_lease(fcinfo, "delay_extend()", &id, &token);
 	lease = dw_span_argument(fcinfo, 2, "lease", 1000);
 	rel = dw_tasks_open();
-	held = take_leased(rel, id, token, true, &claim);
+	held = take_leased(rel, id, token, true, &allowed, &claim);
 	if (held)
 	{
 		TimestampTz until = dw_time_add(dw_now(), lease > 0 ? lease :
@@ -300,11 +307,12 @@ dw_release(PG_FUNCTION_ARGS)
 	int64		token;
 	int64		delay;
 	bool		held;
+	int16		allowed = 0;
 
 	read_lease(fcinfo, "delay_release()", &id, &token);
 	delay = dw_span_argument(fcinfo, 2, "delay", 0);
 	rel = dw_tasks_open();
-	held = take_leased(rel, id, token, false, &claim);
+	held = take_leased(rel, id, token, false, &allowed, &claim);
 	if (held)
 	{
 		TimestampTz due = delay > 0 ? dw_time_add(dw_now(), delay) : dw_claim_first_due(&claim);

@@ -493,25 +493,38 @@ put_message(ReturnSetInfo *result, const DwClaim *claim, int64 token)
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
+/* Returns a random token, which is never 0.  Draws several at a time, since a call takes long. */
+static int64
+new_token(void)
+{
+	static int64 tokens[64];
+	static int	left = 0;
+
+	if (left == 0)
+	{
+		if (!pg_strong_random(tokens, sizeof(tokens)))
+			ereport(ERROR,
+					(errcode(ERRCODE_INTERNAL_ERROR),
+					 errmsg("could not generate a random token")));
+		left = lengthof(tokens);
+	}
+	return Max(tokens[--left] & PG_INT64_MAX, 1);
+}
+
 /*
  * Moves a claimed message to the end of a lease: inserts its row again with a random token.
- * Returns the token, which is never 0.
+ * Returns the token.
  */
 static int64
 lease_claimed(Relation rel, Taken *t, DwClaim *claim, const Wish *wish)
 {
 	TimestampTz until = dw_time_add(dw_now(), wish->lease);
-	int64		token;
+	int64		token = new_token();
 	int			attempts = claim->key.attempts + 1;
 	TimestampTz due = dw_claim_first_due(claim);
 	Datum	   *values = claim->values;
 	bool	   *nulls = claim->nulls;
 
-	if (!pg_strong_random(&token, sizeof(token)))
-		ereport(ERROR,
-				(errcode(ERRCODE_INTERNAL_ERROR),
-				 errmsg("could not generate a random token")));
-	token = Max(token & PG_INT64_MAX, 1);
 	values[Anum_task_first_due - 1] = TimestampTzGetDatum(due);
 	values[Anum_task_due - 1] = TimestampTzGetDatum(until);
 	values[Anum_task_token - 1] = Int64GetDatum(token);
