@@ -244,8 +244,8 @@ dw_executors_beyond(void)
  * Returns true if an idle executor is kept for its owner, although other owners have no executor.
  * Its last turn was short, and soon its owner may have a task, which should not wait for a new
  * process.  The executors that were used last are kept, dw_executors_beyond(), for a second.
- * None is kept if no other executor runs quick tasks, since then no turn may end soon.  Needs the
- * ready lock.
+ * None is kept if no other executor runs quick tasks, since then no turn may end soon.  Without
+ * the ready lock, the result may be out of date.
  */
 bool
 dw_executor_is_kept(const DwExecutor *e, TimestampTz now)

@@ -65,6 +65,7 @@ typedef struct Staff
 								 * counted in the fields below */
 	uint32		leaving;		/* of the database: told to end */
 	uint32		kept;			/* of the database: idle, and kept for their owners */
+	uint32		idle;			/* of the database: idle, and not kept */
 	uint32		of_owner;		/* of the owner */
 	uint32		held;			/* of the owner: stuck in a task */
 	uint32		arriving;		/* of the owner: not connected yet */
@@ -311,8 +312,10 @@ count_staff(DwDatabase *db, Oid owner)
 			continue;
 		if (e->must_exit)
 			staff.leaving++;
-		else if (e->state == DW_EXECUTOR_IDLE && e->kept_until > now)
+		else if (e->state == DW_EXECUTOR_IDLE && dw_executor_is_kept(e, now))
 			staff.kept++;
+		else if (e->state == DW_EXECUTOR_IDLE)
+			staff.idle++;
 		if (e->owner == owner)
 		{
 			staff.of_owner++;
@@ -409,7 +412,7 @@ dw_dispatch_end_surplus(DwDatabase *db)
  * Starts another executor for the owner, or ends an idle executor of another owner, if fewer
  * executors are already ending than this owner and the "waiting" owners before it need.  For an
  * owner with executors, only executors that have been idle for STUCK_US end.  "few": see
- * places_for().  Returns false if the owner has to wait.
+ * places_for(); if an executor is idle, it ends instead.  Returns false if the owner has to wait.
  */
 static bool
 provide_executor(DwDatabase *db, Oid owner, uint32 waiting, bool few)
@@ -419,7 +422,7 @@ provide_executor(DwDatabase *db, Oid owner, uint32 waiting, bool few)
 	if (staff.total < places_for(&staff, false) &&
 		start_executor(db, owner, lacks_executor(&staff)))
 		return true;
-	if (few && staff.total < places_for(&staff, true) && !dw_workers_are_few() &&
+	if (few && staff.idle == 0 && staff.total < places_for(&staff, true) && !dw_workers_are_few() &&
 		start_executor(db, owner, false))
 		return true;
 	/* the owner has as many executors as one owner may have */
