@@ -626,6 +626,35 @@ leave_out(DwGroup *group, TimestampTz due, int64 id, TimestampTz until)
 	group->left.id = id;
 }
 
+/* Adds "by" to the number of the group's ready tasks. */
+static void
+count_ready(DwGroup *group, int by)
+{
+	DwLaneGroups *groups = &dw_lanes[group->lane].groups;
+
+	group->count += by;
+	groups->entries += by;
+	if (group->is_early)
+		groups->early += by;
+}
+
+/*
+ * Notes whether the group's tasks are in memory before their turn: its first task came beyond the
+ * lane's cursor, and no load has reached the group since.
+ */
+static void
+note_early(DwGroup *group, const DwEntry *entry)
+{
+	DwLane	   *lane = &dw_lanes[group->lane];
+	bool		beyond = !dw_entry_is_before(entry, lane->cursor_due, lane->cursor_id) &&
+		!(entry->due == lane->cursor_due && entry->id == lane->cursor_id);
+	bool		early = beyond && (group->count == 0 || group->is_early);
+
+	if (group->is_early && !early)
+		lane->groups.early -= group->count;
+	group->is_early = early;
+}
+
 /* Returns a copy of the group's first entry, with the group's hash. */
 static DwEntry
 first_with_group(const DwGroup *group)
@@ -677,6 +706,7 @@ dw_group_add(DwDatabase *db, DwLane *lane, const DwEntry *entry, const ItemPoint
 		own.block = ItemPointerGetBlockNumber(tid);
 		own.offset = ItemPointerGetOffsetNumber(tid);
 	}
+	note_early(group, entry);
 	if (group->count == 0)
 	{
 		group->first = own;
@@ -685,8 +715,7 @@ dw_group_add(DwDatabase *db, DwLane *lane, const DwEntry *entry, const ItemPoint
 	}
 	else if (!dw_list_push(dw_pool, &db->account, &group->more, &own))
 		return DW_GROUP_NO_MEMORY;
-	group->count++;
-	lane->groups.entries++;
+	count_ready(group, 1);
 	if (group->count == 1 || group->held_until != 0)
 		may_come_first(group);
 	return DW_GROUP_ADDED;
@@ -703,8 +732,7 @@ dw_group_put_back(DwDatabase *db, DwLane *lane, const DwEntry *entry)
 	if (group->count > 0 && !dw_list_put_back(dw_pool, &db->account, &group->more, &group->first))
 		return DW_GROUP_NO_MEMORY;
 	group->first = *entry;
-	group->count++;
-	lane->groups.entries++;
+	count_ready(group, 1);
 	if (group->count == 1)
 		update_state(group, dw_now());
 	return DW_GROUP_ADDED;
@@ -717,8 +745,7 @@ pop_first(DwDatabase *db, DwGroup *group)
 	DwPosition	head = dw_list_head(dw_pool, &group->more);
 
 	(void) dw_list_pop(dw_pool, &db->account, &group->more, &head, &group->first);
-	group->count--;
-	dw_lanes[group->lane].groups.entries--;
+	count_ready(group, -1);
 }
 
 /*
@@ -1184,8 +1211,7 @@ dw_groups_filter(DwDatabase *db, DwLane *lane, DwKeep keep, void *arg)
 			continue;
 		dw_list_filter(dw_pool, &db->account, &group->more, keep, arg);
 		count -= group->more.count;
-		group->count -= count;
-		lane->groups.entries -= count;
+		count_ready(group, -(int) count);
 		if (!keep(&group->first, arg))
 			pop_first(db, group);
 		if (feel_hunger(db, group))
@@ -1206,13 +1232,14 @@ dw_groups_reset(DwLane *lane)
 	TimestampTz now = dw_now();
 	dlist_mutable_iter iter;
 
-	lane->groups.entries = 0;
+	lane->groups.entries = lane->groups.early = 0;
 	dlist_foreach_modify(iter, &lane->groups.all)
 	{
 		DwGroup    *group = group_of_lane(iter.cur);
 
 		dw_list_init(&group->more);
 		group->count = 0;
+		group->is_early = false;
 		forget_left(group);
 		still_hunger(group);
 		update_state(group, now);
@@ -1234,7 +1261,7 @@ dw_groups_leave(DwLane *lane)
 		group->running = group->count = 0;
 		give_place_back(group);
 	}
-	lane->groups.entries = 0;
+	lane->groups.entries = lane->groups.early = 0;
 }
 
 /* Updates the lane's groups, since the limits of its queue, or the clock, may have changed. */

@@ -56,6 +56,7 @@ typedef struct DwGroup
 								 * open transactions have taken */
 	uint8		state;			/* a DwGroupState */
 	bool		is_new;			/* a newcomer; if the state is DW_GROUP_OPEN, in DwLaneGroups.fresh */
+	bool		is_early;		/* its first task came as a newcomer, before the load of earlier tasks */
 	bool		is_hungry;		/* the group is in DwLaneGroups.hungry */
 	bool		has_siblings;	/* the group may also have places in other lanes */
 	dlist_node	turn;			/* link in DwLaneGroups.open, fresh or resting */

@@ -78,6 +78,7 @@ init_lane(DwLane *lane)
 	memset(behind, 0, (char *) lane + sizeof(DwLane) - behind);
 	pg_atomic_init_u64(&lane->horizon, (uint64) PG_INT64_MIN);
 	pg_atomic_init_u64(&lane->next_far, (uint64) DW_NEVER);
+	pg_atomic_init_u64(&lane->late_from, (uint64) DW_NEVER);
 	pg_atomic_init_u64(&lane->reload_from, (uint64) DW_NEVER);
 	lane->cursor_due = lane->cursor_id = PG_INT64_MIN;
 	lane->refill_at = PG_UINT32_MAX;

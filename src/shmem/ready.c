@@ -359,7 +359,7 @@ take_ready(DwDatabase *db, DwLane *lane, Place *place, TimestampTz now, DwEntry 
 	else
 		take_ungrouped(db, lane, &place->position, entry);
 	pg_atomic_fetch_sub_u64(&db->ready, 1);
-	if (lane->load_below == 0 || dw_lane_held(lane) >= lane->load_below)
+	if (lane->load_below == 0 || dw_lane_held_in_turn(lane) >= lane->load_below)
 		return few_left;
 	lane->load_below = 0;
 	return true;

@@ -105,6 +105,7 @@ typedef struct DwLaneGroups
 	TimestampTz rests_until;	/* no task is taken out of the ready list before this time */
 	int64		rest_us;		/* length of the next rest */
 	uint32		entries;		/* ready tasks of all groups */
+	uint32		early;			/* of these, tasks of groups whose first one came as a newcomer */
 } DwLaneGroups;
 
 /* Priorities of tasks.  Tasks of higher priority go first. */
@@ -130,6 +131,7 @@ typedef struct DwLane
 	 * Committing sessions lower these times.  The timer reads these times, and resets them to
 	 * DW_NEVER.
 	 */
+	pg_atomic_uint64 late_from;	/* due time of a task committed since, beyond the horizon */
 	pg_atomic_uint64 next_far;	/* earliest due time of a task that is not in memory */
 	pg_atomic_uint64 reload_from;	/* from this due time on, rows must be read again */
 
@@ -445,6 +447,16 @@ static inline uint32
 dw_lane_held(const DwLane *lane)
 {
 	return lane->waiting + dw_ready_count(lane);
+}
+
+/* Returns the number of these tasks that are loaded in turn, not as newcomers. */
+static inline uint32
+dw_lane_held_in_turn(const DwLane *lane)
+{
+	uint32		held = dw_lane_held(lane);
+
+	/* without the ready lock, the numbers may not fit together */
+	return held - Min(held, lane->groups.early);
 }
 
 extern void dw_database_init(DwDatabase *db);

@@ -304,6 +304,8 @@ store_hint(DwDatabase *db, const DwHint *hint, bool many)
 	}
 
 	DW_INJECT("commit-before-far");
+	if (lane->grouped)
+		(void) dw_atomic_lower(&lane->late_from, hint->due);
 	if (dw_atomic_lower(&lane->next_far, hint->due))
 	{
 		dw_lane_dirty(db, lane);

@@ -698,6 +698,42 @@ ask_for_newcomer(DwDatabase *db, bool late, TimestampTz now)
 	return DW_NEVER;
 }
 
+/*
+ * Returns how many executors must end their turn since more than max_executors have been busy for a
+ * second.  Executors beyond the limit are for owners with few tasks, but then such an owner may have
+ * got many.  Does not count if all are stuck, see places_for().  Lowers *look_again.
+ */
+static uint32
+count_surplus(DwDatabase *db, TimestampTz now, TimestampTz *look_again)
+{
+	static TimestampTz since = 0;
+	uint32		limit = dw_max_executors;
+	uint32		busy = 0;
+	uint32		stuck = 0;
+
+	dw_each_executor(e)
+	{
+		if (!is_in_service(db, e) || e->state != DW_EXECUTOR_BUSY)
+			continue;
+		busy++;
+		stuck += counts_as_stuck(e, now);
+	}
+	if (busy <= limit || stuck >= limit)
+	{
+		since = 0;
+		return 0;
+	}
+	if (since == 0 || since > now)
+		since = now;
+	if (now - since < STUCK_US)
+	{
+		*look_again = Min(*look_again, since + STUCK_US);
+		return 0;
+	}
+	*look_again = Min(*look_again, now + STUCK_US);
+	return busy - limit;
+}
+
 /* Returns the next time at which an executor without an answer counts as late, stuck or silent. */
 static TimestampTz
 next_answer(DwDatabase *db, TimestampTz now)
@@ -787,7 +823,7 @@ dw_dispatch(DwDatabase *db)
 	look_again = Min(Min(look_again, db->blocked_until), next_answer(db, now));
 	lacking = note_lack(db) != NULL;
 	LWLockRelease(dw_ready_lock(db));
-	dw_starving_set(&db->timer_news, starving);
+	dw_starving_set(&db->timer_news, starving + count_surplus(db, now, &look_again));
 	look_again = Min(look_again, ask_for_newcomer(db, late, now));
 	if (lacking)
 		look_again = Min(look_again, dw_time_add(now, dw_start_wait(&db->executors_lack,

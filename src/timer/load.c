@@ -44,18 +44,20 @@
 /* Deleting rows of prepared transactions takes at most 1 / FORGETTING_SHARE of the time. */
 #define FORGETTING_SHARE	100
 /*
- * Microseconds between two looks for newcomers of a lane.  The time doubles while no task of the
- * lane begins.  Looks take at most 1 / NEWCOMERS_SHARE of the time, and read at most NEWCOMERS_ROWS
- * rows.
+ * Microseconds between two looks for newcomers of a lane, and before tasks of its groups are loaded
+ * again after memory had no room.  The time doubles while no task of the lane begins.  Looks take at
+ * most 1 / NEWCOMERS_SHARE of the time, and read at most NEWCOMERS_ROWS rows.
  */
-#define NEWCOMERS_US	(5 * 1000)
-#define NEWCOMERS_MAX_US	USECS_PER_SEC
+#define PAUSE_LEAST_US	(5 * 1000)
+#define PAUSE_MOST_US	USECS_PER_SEC
 #define NEWCOMERS_SHARE	20
 #define NEWCOMERS_ROWS	500
-/* A look finds at most so many newcomers, so that groups that have waited longer have their turns. */
+/*
+ * A look finds at most so many newcomers, so that groups that have waited longer have their turns.
+ * The next look goes on, but leaves out those that were due so many microseconds earlier.
+ */
 #define NEWCOMERS_MOST	16
-/* A look reads so many microseconds again, for rows that were committed after their due time. */
-#define NEWCOMERS_AGAIN_US	(20 * 1000)
+#define NEWCOMERS_LAG_US	USECS_PER_SEC
 
 static DwDatabase *db = NULL;
 
@@ -74,8 +76,9 @@ typedef struct Newcomers
 {
 	TimestampTz at;				/* the next look is not before this time */
 	TimestampTz from;			/* it reads tasks that are due from this time on */
-	int64		pause;			/* before the look after it, in us */
-	uint32		held;			/* number of the lane's entries at the last look */
+	TimestampTz feed_at;		/* tasks of groups are not loaded before this time */
+	int64		pause;			/* the last pause, in us */
+	uint32		held;			/* number of the lane's entries at that time */
 } Newcomers;
 
 /* By the number of the lane. */
@@ -436,7 +439,7 @@ load_rows(Relation rel, void *arg)
 			dw_entry_set_group(&entry, dw_lane_scan_group(scan));
 		}
 		stopped = pause || dw_near_is_behind(lane, entry.due) ||
-			dw_lane_held(lane) + load->n >= Max(dw_near_limit() / 4 * 3, 1);
+			dw_lane_held_in_turn(lane) + load->n >= Max(dw_near_limit() / 4 * 3, 1);
 		if (!stopped && !is_left_to_lease_watch(lane, scan, key.due))
 		{
 			if (key.due > now)
@@ -506,6 +509,9 @@ load_lane(DwLane *lane)
 		return;
 	}
 
+	/* newcomers fill the memory: executors do not wake the timer for room */
+	if (lane->refill_at == 0 && dw_lane_held_in_turn(lane) == 0)
+		lane->load_after = dw_now() + LOCKED_RETRY_US;
 	/* L6 */
 	dw_near_set_cursor(lane, lane->cursor_due, lane->cursor_id);
 	dw_atomic_lower(&lane->next_far, load.first_left);
@@ -548,7 +554,7 @@ load_time(DwLane *lane, TimestampTz now)
 		at = Max(at, now + BEHIND_US);
 
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	enough = at <= now && dw_lane_held(lane) > low;
+	enough = at <= now && dw_lane_held_in_turn(lane) > low;
 	lane->load_below = enough ? low + 1 : 0;
 	LWLockRelease(dw_ready_lock(db));
 	return enough ? DW_NEVER : at;
@@ -562,6 +568,7 @@ typedef struct Hungry
 	DwLane	   *lane;
 	DwGroupLeft left;
 	uint32		room;
+	bool		full;			/* set if memory has no room */
 } Hungry;
 
 /* Notes the first task of a group that remains in the table. */
@@ -581,7 +588,7 @@ leave_rest_out(DwLane *lane, const DwGroupLeft *left)
 static bool
 load_group(Relation rel, void *arg)
 {
-	const Hungry *hungry = arg;
+	Hungry	   *hungry = arg;
 	DwLane	   *lane = hungry->lane;
 	DwGroupLeft left = hungry->left;
 	uint32		room = hungry->room;
@@ -608,8 +615,8 @@ load_group(Relation rel, void *arg)
 		entry.id = key.id;
 		dw_entry_set_group(&entry, left.hash);
 		/* a slice can end at a task of another lane, too, since there may be many such tasks */
-		if ((n > 0 && dw_uptime() - began > SLICE_US) ||
-			(ours && (room == 0 || !dw_near_add_hard(lane, &entry, &key.tid))))
+		if ((n > 0 && dw_uptime() - began > SLICE_US) || (ours && room == 0) ||
+			(ours && (hungry->full = !dw_near_add_hard(lane, &entry, &key.tid))))
 		{
 			left.due = key.due;
 			left.id = key.id;
@@ -626,6 +633,25 @@ load_group(Relation rel, void *arg)
 	return true;
 }
 
+/* Returns the end of a pause that doubles while the lane has as many entries as before. */
+static TimestampTz
+pause_end(DwLane *lane)
+{
+	Newcomers  *look = &newcomers[lane - dw_lanes];
+	uint32		held = dw_lane_held(lane);
+
+	look->pause = held == look->held ? Min(Max(look->pause * 2, PAUSE_LEAST_US), PAUSE_MOST_US) : PAUSE_LEAST_US;
+	look->held = held;
+	return dw_now() + look->pause;
+}
+
+/* Returns the time before which no tasks of the lane's groups are loaded. */
+static TimestampTz
+feed_time(DwLane *lane)
+{
+	return Max(lane->load_after, newcomers[lane - dw_lanes].feed_at);
+}
+
 /* Loads tasks of the lane's hungry groups (few tasks in memory), for about SLICE_US. */
 static void
 feed_groups(DwLane *lane)
@@ -633,7 +659,7 @@ feed_groups(DwLane *lane)
 	int64		began = dw_uptime();
 	bool		more = true;
 
-	while (more && dw_uptime() - began <= SLICE_US && lane->load_after <= dw_now() &&
+	while (more && dw_uptime() - began <= SLICE_US && feed_time(lane) <= dw_now() &&
 		   !dw_extension_gone)
 	{
 		Hungry		hungry = {.lane = lane};
@@ -646,6 +672,8 @@ feed_groups(DwLane *lane)
 			leave_rest_out(lane, &hungry.left);
 			lane->load_after = dw_now() + LOCKED_RETRY_US;
 		}
+		if (hungry.full)
+			newcomers[lane - dw_lanes].feed_at = pause_end(lane);
 	}
 }
 
@@ -658,7 +686,7 @@ feed_groups(DwLane *lane)
 static TimestampTz
 newcomers_time(DwLane *lane)
 {
-	if (!lane->grouped || lane->load_below == 0 || lane->paused != DW_NOT_PAUSED)
+	if (!lane->grouped || lane->load_below == 0 || lane->paused != DW_NOT_PAUSED || lane->orphan)
 		return DW_NEVER;
 	return Max(dw_atomic_read(&lane->next_far), newcomers[lane - dw_lanes].at);
 }
@@ -683,8 +711,8 @@ find_newcomers(Relation rel, void *arg)
 	key.id = PG_INT64_MIN;
 	scan = dw_lane_scan_begin(rel, &key, GetActiveSnapshot());
 	dw_lane_scan_keys_only(scan, true);
-	while (rows < NEWCOMERS_ROWS && found < NEWCOMERS_MOST && dw_lane_scan_step(scan, &key, &visible) &&
-		   key.due <= now)
+	while (rows < NEWCOMERS_ROWS && found < NEWCOMERS_MOST && !dw_group_places_are_short() &&
+		   dw_lane_scan_step(scan, &key, &visible) && key.due <= now)
 	{
 		DwGroupLeft left = {.due = lane->cursor_due, .id = lane->cursor_id, .until = now};
 
@@ -702,29 +730,33 @@ find_newcomers(Relation rel, void *arg)
 	}
 	dw_row_scan_end(scan);
 	/* if there were more rows than a look may read, their groups wait until the lane is loaded */
-	look->from = rows < NEWCOMERS_ROWS ? now - NEWCOMERS_AGAIN_US : now;
+	look->from = found < NEWCOMERS_MOST ? now : Max(key.due, now - NEWCOMERS_LAG_US);
 	return true;
 }
 
 /*
  * Looks for newcomers of the lane.  A lane is loaded in the order of due times, so a group whose
  * first task is due now would wait for all tasks of other groups that are due earlier.
+ *
+ * Loads fill three quarters of the lane's share of memory, newcomers about the last quarter.  If
+ * newcomers could use more, those that wait for their limits would stop the loads.
  */
 static void
 look_for_newcomers(DwLane *lane)
 {
 	Newcomers  *look = &newcomers[lane - dw_lanes];
 	int64		began = dw_uptime();
-	uint32		held = dw_lane_held(lane);
+	TimestampTz at = pause_end(lane);
+	/* taken before the snapshot; Min() would call its argument twice */
+	TimestampTz late_from = dw_atomic_take(&lane->late_from);
 
-	look->pause = held == look->held ? Min(look->pause * 2, NEWCOMERS_MAX_US) : NEWCOMERS_US;
-	look->held = held;
+	look->from = Min(look->from, late_from);
 	/* tasks that are due with those at the cursor come soon, if they are few */
 	look->from = Max(look->from, lane->cursor_due + 1);
-	if (dw_group_places_are_short() ||
+	if (lane->groups.early >= dw_near_limit() / 4 || dw_group_places_are_short() ||
 		dw_read(db, "load tasks", find_newcomers, lane) != DW_READ_DONE)
-		look->pause = Max(look->pause, LOCKED_RETRY_US);
-	look->at = dw_now() + Max(look->pause, (dw_uptime() - began) * NEWCOMERS_SHARE);
+		at += LOCKED_RETRY_US;
+	look->at = Max(at, dw_now() + (dw_uptime() - began) * NEWCOMERS_SHARE);
 }
 
 /* Returns true if a group of the lane has few tasks left in memory, and more in the table. */
@@ -762,7 +794,7 @@ schedule_load(DwLane *lane, TimestampTz now)
 	}
 	dw_lane_heap_remove(&to_load, number);
 	if (lane->grouped && is_hungry(lane))
-		at = Min(at, lane->load_after);
+		at = Min(at, feed_time(lane));
 	newcomers_at = newcomers_time(lane);
 	if (newcomers_at <= now)
 	{

@@ -285,6 +285,19 @@ dw_near_is_before_cursor(const DwLane *lane, TimestampTz due, int64 id)
 	return due < lane->cursor_due || (due == lane->cursor_due && id < lane->cursor_id);
 }
 
+/* Makes dw_near_apply_cuts() drop the lane's entries from this key on. */
+static void
+drop_from(DwLane *lane, TimestampTz due, int64 id)
+{
+	Key		   *cut = &cuts[lane - dw_lanes];
+
+	if (cut->due == DW_NEVER)
+		cut_lanes[ncuts++] = lane - dw_lanes;
+	else if (cut->due < due || (cut->due == due && cut->id <= id))
+		return;
+	*cut = (Key) {due, id};
+}
+
 /*
  * Makes the timer load the lane again from (due, id) on, because its entries from this key on are
  * out of date, or their memory is needed.  If this moves the lane's cursor back, the caller must
@@ -293,23 +306,17 @@ dw_near_is_before_cursor(const DwLane *lane, TimestampTz due, int64 id)
 void
 dw_near_cut(DwLane *lane, TimestampTz due, int64 id)
 {
-	Key		   *cut = &cuts[lane - dw_lanes];
 	bool		cursor_moves = dw_near_is_before_cursor(lane, due, id);
 
 	if (cursor_moves)
+	{
 		dw_near_set_cursor(lane, due, id);
+		drop_from(lane, due, id);
+	}
 
 	/* tasks whose entries are dropped, or were never in memory, must be loaded */
 	dw_atomic_lower(&lane->next_far, due);
 	dw_lane_dirty(db, lane);
-
-	/* no entry from the cursor on is in memory, so no cut is needed */
-	if (!cursor_moves)
-		return;
-	if (cut->due == DW_NEVER)
-		cut_lanes[ncuts++] = lane - dw_lanes;
-	cut->due = lane->cursor_due;
-	cut->id = lane->cursor_id;
 }
 
 /* Filter that drops the entries from the cut of their lane on. */
@@ -502,6 +509,7 @@ cut_lanes_beyond(const DwEntry *entry, void *arg)
 	if (!dw_entry_is_before(entry, key->due, key->id) && cuts[entry->lane].due == DW_NEVER)
 	{
 		dw_near_cut(&dw_lanes[entry->lane], key->due, key->id);
+		drop_from(&dw_lanes[entry->lane], key->due, key->id);
 		dw_lanes[entry->lane].refill_at = 0;	/* make_room() sets refill_at after the cut */
 	}
 	return true;
@@ -515,7 +523,7 @@ cut_lanes_beyond(const DwEntry *entry, void *arg)
 static void
 wait_for_room(DwLane *lane)
 {
-	lane->refill_at = dw_lane_held(lane) / 2;
+	lane->refill_at = dw_lane_held_in_turn(lane) / 2;
 }
 
 /*
@@ -539,6 +547,8 @@ make_room(Key wanted)
 
 		key = sample.keys[Min(keep / 2, (uint64) sample.n - 1)];
 		dw_near_cut(lane, key.due, key.id);
+		/* newcomers are in memory although they are beyond the cursor */
+		drop_from(lane, key.due, key.id);
 	}
 	else
 	{

@@ -147,6 +147,24 @@ for my $try (1 .. 5)
 cmp_ok($processes, '<=', 5, "in few processes ($processes)");
 cmp_ok($most, '<=', 3, "and no more than three tasks run at a time ($most)");
 query(q{SELECT delay_cancel_all(due_from => '-infinity')});
+wait_for($node, 'SELECT count(*) FROM delay_wheel.tasks', 'nothing is left', 120, expected => 0);
+
+#
+# If this role then has a backlog, too, it keeps no executor beyond the limit.
+#
+$node->restart;
+query(qq{SET SESSION AUTHORIZATION busy$_; SELECT count(delay_schedule('0', 'SELECT pg_sleep(0.02)')) FROM generate_series(1, 4000)}) for 1, 2;
+wait_for($node, 'SELECT count(*) < 7850 FROM delay_wheel.tasks', 'two roles use both executors', 60);
+query(q{SET SESSION AUTHORIZATION rare; SELECT delay_schedule('0', 'SELECT pg_sleep(0.3)')});
+wait_for($node, q{SELECT count(*) FROM delay_wheel.running WHERE owner = 'rare'}, 'the third has one', 60, expected => 1);
+query(q{SET SESSION AUTHORIZATION rare; SELECT count(delay_schedule('0', 'SELECT pg_sleep(0.02)')) FROM generate_series(1, 4000)});
+my $within = 0;
+ok(wait_until(30, sub {
+	$within = query('SELECT count(*) FROM delay_wheel.running') <= 2 ? $within + 1 : 0;
+	return $within == 30;
+}), 'no more than two tasks run at a time for long');
+is(query('SELECT count(DISTINCT owner) FROM delay_wheel.tasks'), 3, 'while all three have a backlog');
+query(q{SELECT delay_cancel_all(due_from => '-infinity')});
 
 #
 # A backlog of many groups that does not fit into memory, as from the end of a pause: a group whose
@@ -170,6 +188,63 @@ is(query(q{SELECT count(*) FILTER (WHERE what = 'late') || ' ' || count(*) FILTE
 my ($first, $last) = split /\|/, query(q{SELECT min(n) - (SELECT min(n) FROM ran), max(n) - (SELECT min(n) FROM ran) FROM ran WHERE what = 'late'});
 cmp_ok($first, '<', 1000, "the late group's first task comes after $first of 20,000");
 cmp_ok($last, '<', 2000, "its last one after $last: the group has its turns");
+
+#
+# The same with a task that hangs: nothing of the queue can run.  Returns what is in memory.
+#
+sub hang_with_backlog
+{
+	query(q{SELECT delay_cancel_all(due_from => '-infinity')});
+	wait_for($node, 'SELECT count(*) FROM delay_wheel.tasks', 'nothing is left', 120, expected => 0);
+	query(q{TRUNCATE ran; SELECT delay_wheel.create_queue('grouped', max_running => 1);
+		SELECT delay_schedule_task('SELECT pg_sleep(1000)', delay => '0', queue => 'grouped', group_key => 'hangs')});
+	wait_for($node, 'SELECT count(*) FROM delay_wheel.running', 'a task hangs', 60, expected => 1);
+	query(q{SELECT put('old', 1, 'grouped', 'g' || n % 100) FROM generate_series(1, 20000) n});
+	wait_for($node, q{SELECT ready BETWEEN 100 AND 15000 FROM delay_wheel.lanes WHERE queue = 'grouped'}, 'a part of the backlog is in memory', 60);
+	return;
+}
+sub timer_cpu
+{
+	my $pid = query(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'delay_wheel timer' AND datname = 'postgres'});
+
+	my @stat = split / /, slurp_file("/proc/$pid/stat");
+	return $stat[13] + $stat[14];
+}
+my $late_groups = q{SELECT count(*) FROM delay_wheel.groups WHERE group_key LIKE 'late%' AND ready > 0};
+
+hang_with_backlog();
+query(q{SELECT put('late', 1, 'grouped', 'late' || n) FROM generate_series(1, 40) n});
+wait_for($node, $late_groups, 'many groups that come at a time are in memory', 60, expected => 40);
+# longer than between two looks
+my $slow = $node->background_psql('postgres');
+$slow->query_safe(q{BEGIN; SELECT put('late', 1, 'grouped', 'late 41'), pg_sleep(1.5)});
+query(q{SELECT put('late', 1, 'grouped', 'late 42')});
+wait_for($node, $late_groups, 'one more is', 60, expected => 41);
+$slow->query_safe('COMMIT');
+$slow->quit;
+wait_for($node, $late_groups, 'and one that was committed after its due time', 60, expected => 42);
+
+# 400 groups fill the memory, which cannot become free
+query(qq{SELECT put('new', 60, 'grouped', 'new $_')}) for 1 .. 400;
+ok(wait_until(60, sub {
+	my $before = timer_cpu();
+	query('SELECT pg_sleep(2)');
+	return timer_cpu() - $before < 40;
+}), 'the timer comes to rest');
+query(q{SELECT delay_cancel_all(due_from => '-infinity'); SELECT delay_cancel(task, stop_running => true) FROM delay_wheel.running});
+
+#
+# Groups that came late and have reached their limits do not keep the others from being loaded, even
+# if a second database takes half of the memory.
+#
+wait_for($node, 'SELECT count(*) FROM delay_wheel.tasks', 'nothing is left', 120, expected => 0);
+query(q{TRUNCATE ran; SELECT delay_wheel.create_queue('grouped', max_running => 0, options => '{"group_rate": 1, "group_per": "1 hour", "group_burst": 1}');
+	SELECT count(delay_schedule_task('INSERT INTO ran (what) SELECT ''old'' FROM pg_sleep(0.002)', delay => '0', queue => 'grouped', group_key => 'o' || n)) FROM generate_series(1, 9000) n});
+wait_for($node, 'SELECT count(*) > 10 FROM ran', 'the backlog runs', 60);
+query(qq{SELECT put('new', 300, 'grouped', 'new $_'), pg_sleep(0.02)}) for 1 .. 100;
+query('CREATE DATABASE second');
+$node->safe_psql('second', 'CREATE EXTENSION delay_wheel');
+wait_for($node, q{SELECT count(*) FROM ran WHERE what = 'old'}, 'all that may run run', 180, expected => 9000);
 $node->stop('immediate');
 
 done_testing();
