@@ -96,13 +96,28 @@ DROP FUNCTION pg_temp.tell;
 RESET SESSION AUTHORIZATION;
 SELECT oid AS tasks FROM pg_class WHERE oid = 'delay_wheel_data.task'::regclass \gset
 SELECT reltoastrelid AS toast FROM pg_class WHERE oid = 'delay_wheel_data.failed_task'::regclass \gset
--- a cursor has the rights of who reads it first, as always with row level security that asks for the current user
+-- a cursor has the rights of who reads it first, as always with row level security that asks for the current user: rows that
+-- are sorted are all read then; for one that is read later its reader needs the right, too
 BEGIN;
 CREATE FUNCTION pg_temp.skip(c refcursor) RETURNS void LANGUAGE plpgsql SECURITY DEFINER AS 'BEGIN MOVE 1 FROM c; END';
 SET LOCAL SESSION AUTHORIZATION regress_dw_alice;
-DECLARE c CURSOR FOR SELECT owner, sql FROM delay_wheel.tasks ORDER BY id;
+DECLARE c CURSOR FOR SELECT owner, sql FROM delay_wheel.tasks ORDER BY sql;
 SELECT pg_temp.skip('c');
 FETCH ALL FROM c;
+CLOSE c;
+CREATE FUNCTION pg_temp.owners(c refcursor) RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+	t record;
+BEGIN
+	LOOP
+		FETCH c INTO t;
+		EXIT WHEN NOT FOUND;
+		RETURN NEXT t.owner;
+	END LOOP;
+END $$;
+DECLARE c CURSOR FOR SELECT owner, sql FROM delay_wheel.tasks;
+SELECT pg_temp.skip('c');
+SELECT count(*) AS of_bob FROM pg_temp.owners('c') WHERE owners = 'regress_dw_bob';
 ROLLBACK;
 SELECT owner, sql FROM delay_wheel.tasks WHERE id IN (:alice, :bob) ORDER BY id;
 GRANT pg_read_all_data TO regress_dw_alice;

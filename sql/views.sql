@@ -79,7 +79,7 @@ DECLARE
 	plan jsonb;
 BEGIN
 	EXECUTE format('EXPLAIN (COSTS OFF, FORMAT JSON) SELECT %s', query) INTO plan;
-	RETURN QUERY SELECT DISTINCT p ->> 'Index Name' FROM jsonb_path_query(plan, '$.** ? (exists (@."Index Name"))') p ORDER BY 1;
+	RETURN QUERY SELECT DISTINCT p ->> 'Index Name' FROM jsonb_path_query(plan, '$.** ? (@."Index Name" starts with "task_")') p ORDER BY 1;
 END $$;
 CREATE ROLE regress_dw_views_small;
 CREATE ROLE regress_dw_views_large;
@@ -92,6 +92,53 @@ SELECT query, access FROM unnest(ARRAY['* FROM delay_wheel.tasks', '* FROM delay
 	'* FROM (VALUES (1)) i JOIN delay_wheel.tasks t ON t.id = i.column1']) query, pg_temp.access(query) access;
 RESET ROLE;
 SELECT query, access FROM unnest(ARRAY['* FROM delay_wheel.tasks ORDER BY id LIMIT 1', '* FROM delay_wheel.tasks WHERE id = 1']) query, pg_temp.access(query) access;
+-- 20 rows of 3,000 are read by an index, and the others are not read at all
+CREATE FUNCTION pg_temp.rows_read(query text) RETURNS numeric LANGUAGE plpgsql AS $$
+DECLARE
+	plan jsonb;
+BEGIN
+	EXECUTE format('EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, FORMAT JSON) SELECT %s', query) INTO plan;
+	RETURN sum(((p -> 'Actual Rows')::numeric + COALESCE((p -> 'Rows Removed by Filter')::numeric, 0)) * (p -> 'Actual Loops')::numeric)
+		FROM jsonb_path_query(plan, 'strict $.** ? (exists (@."Relation Name"))') p;
+END $$;
+CREATE ROLE regress_dw_views_stranger;
+CREATE TEMP TABLE views_row AS SELECT i, CASE WHEN i % 1000 = 0 THEN 'regress_dw_views_small' ELSE 'regress_dw_views_large' END::regrole AS owner FROM generate_series(1, 3000) i;
+INSERT INTO delay_wheel_data.failed_task (id, failed_at, due, origin, owner, queue, priority, attempts, sqlstate, message, sql)
+	SELECT i, now() + i * interval '1 s', now(), delay_wheel_internal.origin(), owner, 0, 0, 1, '22012', 'division by zero', 'SELECT 1/0' FROM views_row;
+INSERT INTO delay_wheel_data.audit (id, at, owner, pid, action) SELECT i, now() + i * interval '1 s', owner, 1, 'schedule' FROM views_row;
+INSERT INTO delay_wheel_data.unique_key (id, until, owner, queue, key) SELECT i, now() + '1 day' + i * interval '1 s', owner, 0, i FROM views_row;
+INSERT INTO delay_wheel_data.recurring_task (starts, every, owner, name, timezone, sql) SELECT now(), '1 day', owner, i, 'UTC', 'SELECT 1' FROM views_row;
+INSERT INTO delay_wheel_data.batch (id, owner, closed, made_at, ended_at, queue) SELECT i, owner, true, now(), now() + i * interval '1 s', 0 FROM views_row;
+ANALYZE delay_wheel_data.failed_task, delay_wheel_data.audit, delay_wheel_data.unique_key, delay_wheel_data.recurring_task, delay_wheel_data.batch;
+CREATE VIEW pg_temp.reads AS
+	SELECT query, pg_temp.rows_read(query) FROM unnest(ARRAY['tasks ORDER BY id', 'tasks ORDER BY id DESC', 'tasks WHERE id > 0 ORDER BY id', 'failed ORDER BY id', 'failed ORDER BY failed_at DESC, id DESC',
+		'audit ORDER BY at DESC, id DESC', 'unique_keys ORDER BY id', 'unique_keys ORDER BY until', 'recurring ORDER BY id', 'batches ORDER BY id DESC', 'batches ORDER BY ended_at DESC']) v, format('* FROM delay_wheel.%s LIMIT 20', v) query;
+GRANT SELECT ON pg_temp.reads TO PUBLIC;
+SELECT query, rows_read FROM pg_temp.reads WHERE rows_read > 150;
+-- (rows of other roles come first)
+SET LOCAL ROLE regress_dw_views_large;
+SELECT query, rows_read FROM pg_temp.reads WHERE rows_read > 2000;
+SET LOCAL ROLE regress_dw_views_small;
+SELECT query, rows_read FROM pg_temp.reads WHERE rows_read > 150 AND query LIKE '% delay_wheel.tasks %';
+SET LOCAL ROLE regress_dw_views_stranger;
+SELECT query, rows_read FROM pg_temp.reads WHERE rows_read > 0 AND query LIKE '% delay_wheel.tasks %';
+RESET ROLE;
+-- views that PostgreSQL does not merge into a query: those with GROUP BY, DISTINCT, ORDER BY, LIMIT or WITH, and none for a volatile column
+CREATE FUNCTION pg_temp.is_merged(name regclass) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+	plan jsonb;
+BEGIN
+	EXECUTE format('EXPLAIN (FORMAT JSON) SELECT FROM %s probe WHERE random() < 2', name) INTO plan;
+	RETURN NOT plan @? 'strict $.** ? (@."Node Type" == "Subquery Scan" && @."Alias" == "probe")';
+END $$;
+SELECT oid::regclass AS not_merged FROM pg_class
+	WHERE relkind = 'v' AND relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_data'::regnamespace, 'delay_wheel_internal'::regnamespace) AND NOT pg_temp.is_merged(oid) ORDER BY oid::regclass::text COLLATE "C";
+-- a lease ends for a transaction that began before; then a newer message of the key supersedes the message
+INSERT INTO delay_wheel_data.task (due, payload, key, tag, token, first_due, leased_at, more) VALUES (clock_timestamp() + '1 s', '1', 'views_lease', 'views_lease', 1, now(), now(), '{"receiver": "views"}');
+SELECT pg_temp.wait_for($$leased_until IS NULL AND receiver IS NULL FROM delay_wheel.tasks WHERE tag = 'views_lease'$$);
+UPDATE delay_wheel_data.task SET due = clock_timestamp() + '1 s' WHERE tag = 'views_lease';
+INSERT INTO delay_wheel_data.task (due, payload, key) VALUES (now() + '1 day', '2', 'views_lease');
+SELECT pg_temp.wait_for($$NOT EXISTS (SELECT FROM delay_wheel.tasks WHERE tag = 'views_lease')$$);
 -- a newer one of the same key is the task; found by the key
 INSERT INTO delay_wheel_data.task (due, sql, key) SELECT now() + '1 day', 'SELECT ' || i, 'views_key' FROM generate_series(1, 3) i;
 SELECT sql FROM delay_wheel.tasks WHERE key = 'views_key';

@@ -50,8 +50,11 @@ typedef struct DwWing
 	void		(*task_scheduled) (Oid owner, const Datum *values, const bool *nulls, bool by_engine);
 	/* Called when a failed task with options in "more" has been put back. */
 	void		(*task_put_back) (const Datum *values, const bool *nulls);
-	/* Returns true if the id is of a thing of the wing that has not ended.  Sets *owner. */
-	bool		(*is_pending) (int64 id, Oid *owner);
+	/*
+	 * Returns true if the id is of a thing of the wing that has not ended.  first: raises an error if
+	 * the current user lacks the rights of its owner.
+	 */
+	bool		(*is_pending) (int64 id, bool first);
 	/* Called when a task or an attempt has ended, in the transaction that has deleted the row. */
 	void		(*task_ended) (const struct DwEnded *ended);
 	/* Returns true if task_ended() must be called for this outcome in this queue. */

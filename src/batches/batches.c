@@ -353,11 +353,15 @@ find_batch(int64 id, Oid *owner, const char **outcome)
 	return found;
 }
 
-/* Returns true if the batch has not ended.  Raises an error if the caller prevents the end. */
+/*
+ * Returns true if the batch has not ended.  Raises an error if the caller prevents the end, or, at
+ * first, lacks the rights of its owner.
+ */
 static bool
-has_not_ended(int64 id, Oid *owner)
+has_not_ended(int64 id, bool first)
 {
 	const char *outcome;
+	Oid			owner;
 
 	if (dw_batch_is_touched(id) || dw_batch_runs_here(id))
 		ereport(ERROR,
@@ -365,7 +369,14 @@ has_not_ended(int64 id, Oid *owner)
 				 errmsg("cannot wait for batch %lld", (long long) id),
 				 errdetail("This transaction has changed the batch, or runs one of its tasks, so the batch does not end before the transaction ends."),
 				 errhint("Commit first, then wait.")));
-	return find_batch(id, owner, &outcome) && outcome == NULL;
+	if (!find_batch(id, &owner, &outcome) || outcome != NULL)
+		return false;
+	if (first && !has_privs_of_role(GetUserId(), owner))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied for batch %lld", (long long) id),
+				 errdetail("Only members of the role that made the batch, and superusers, may wait for it.")));
+	return true;
 }
 
 static const char *

@@ -108,7 +108,7 @@ SELECT b.id, b.name, pg_catalog.pg_get_userbyid(b.owner::oid)::text AS owner,
 	   LEAST(GREATEST(c.cancelled, 0::numeric), 9223372036854775807::numeric)::bigint AS cancelled,
 	   LEAST(GREATEST(c.skipped, 0::numeric), 9223372036854775807::numeric)::bigint AS skipped,
 	   pg_catalog.round((c.total - p.pending::numeric - i.pending::numeric) /
-			GREATEST(EXTRACT(epoch FROM COALESCE(b.ended_at, pg_catalog.statement_timestamp())) - EXTRACT(epoch FROM b.made_at), 0.001), 1)::double precision AS rate,
+			GREATEST(EXTRACT(epoch FROM COALESCE(b.ended_at, delay_wheel_internal.clock())) - EXTRACT(epoch FROM b.made_at), 0.001), 1)::double precision AS rate,
 	   b.batch_id, COALESCE(q.name, CASE b.queue WHEN 0 THEN 'default' END) AS queue, b.on_done, b.on_failed, b.on_end
 FROM delay_wheel_data.readable_batch b
 	 LEFT JOIN delay_wheel_data.queue_name q ON q.id = b.queue

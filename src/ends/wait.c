@@ -205,12 +205,15 @@ stands_in_failed(Relation rel, int64 id, Snapshot snapshot)
 	return false;
 }
 
-/* Returns true if the id is of a thing of a wing, such as a batch, that has not ended. */
+/*
+ * Returns true if the id is of a thing of a wing, such as a batch, that has not ended.  For first,
+ * see look_once().
+ */
 static bool
-wings_know_pending(int64 id, Oid *owner)
+wings_know_pending(int64 id, bool first)
 {
 	dw_each_wing(wing, is_pending)
-		if (wing->is_pending(id, owner))
+		if (wing->is_pending(id, first))
 			return true;
 	return false;
 }
@@ -268,11 +271,8 @@ look_once(int64 id, bool first)
 		if (first)
 			dw_require_task_owner(id, owner);
 	}
-	else if (tuple == NULL && wings_know_pending(id, &owner))
-	{
-		if (first)
-			dw_require_task_owner(id, owner);
-	}
+	else if (tuple == NULL && wings_know_pending(id, first))
+		outcome = DW_NOT_ENDED;
 	else if (tuple == NULL)
 		outcome = stands_in_failed(failed, id, snapshot) ? DW_FAILED : DW_CANCELLED;
 	else

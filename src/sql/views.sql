@@ -15,6 +15,14 @@ AS 'MODULE_PATHNAME', 'dw_crashes' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION delay_wheel_internal.crashes(bigint) IS
 'Returns how often a process that ran this pending task has crashed; 0 for roles that may not read the task.';
 
+-- STABLE: with a volatile function in a column, PostgreSQL would not merge the view into a query, but
+-- compute all rows before LIMIT.  In LANGUAGE internal, since a function in SQL would be inlined.
+CREATE FUNCTION delay_wheel_internal.clock() RETURNS timestamptz
+AS 'clock_timestamp' LANGUAGE internal STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION delay_wheel_internal.clock() IS
+'Returns the current time, like clock_timestamp(), for the views.';
+GRANT EXECUTE ON FUNCTION delay_wheel_internal.clock() TO PUBLIC;
+
 CREATE VIEW delay_wheel.tasks WITH (security_invoker) AS
 SELECT t.id, COALESCE(t.first_due, t.due) AS due, pg_catalog.pg_get_userbyid(t.owner::oid)::text AS owner, COALESCE(q.name, CASE t.queue WHEN 0 THEN 'default' END) AS queue, t.priority, t.key, t.tag, t.sql, t.args,
 	   delay_wheel_internal.slot(t.due) AS slot, delay_wheel_internal.cycle_num(t.due) AS cycle_num, COALESCE(t.attempts, 0::smallint) AS attempts,
@@ -31,8 +39,8 @@ SELECT t.id, COALESCE(t.first_due, t.due) AS due, pg_catalog.pg_get_userbyid(t.o
 	   t.more OPERATOR(pg_catalog.->>) 'notify'::text AS notify,
 	   t.more OPERATOR(pg_catalog.->>) 'on_success'::text AS on_success,
 	   t.more OPERATOR(pg_catalog.->>) 'on_failure'::text AS on_failure, t.payload, t.group_key,
-	   CASE WHEN t.token IS NOT NULL AND t.due > pg_catalog.clock_timestamp() THEN t.due END AS leased_until,
-	   CASE WHEN t.token IS NOT NULL AND t.due > pg_catalog.clock_timestamp() THEN t.more OPERATOR(pg_catalog.->>) 'receiver'::text END AS receiver,
+	   CASE WHEN t.token IS NOT NULL AND t.due > delay_wheel_internal.clock() THEN t.due END AS leased_until,
+	   CASE WHEN t.token IS NOT NULL AND t.due > delay_wheel_internal.clock() THEN t.more OPERATOR(pg_catalog.->>) 'receiver'::text END AS receiver,
 	   t.more OPERATOR(pg_catalog.->>) 'retry_backoff'::text AS retry_backoff,
 	   CASE WHEN pg_catalog.jsonb_typeof(t.more OPERATOR(pg_catalog.->) 'retry_max_delay'::text) = 'number' THEN
 			pg_catalog.make_interval(secs => LEAST(GREATEST((t.more OPERATOR(pg_catalog.->) 'retry_max_delay'::text)::numeric, 0::numeric), 1e15::numeric)::double precision / 1000000::double precision)::text
@@ -58,7 +66,7 @@ FROM delay_wheel_data.readable_task t
 WHERE NOT EXISTS (
 		SELECT FROM delay_wheel_data.readable_task n
 		WHERE n.key IS NOT NULL AND n.owner OPERATOR(pg_catalog.=) t.owner AND n.queue = t.queue AND n.key = t.key AND n.id > t.id
-			AND (t.token IS NULL OR t.due <= pg_catalog.now())
+			AND (t.token IS NULL OR t.due <= delay_wheel_internal.clock())
 			AND (n.origin = t.origin OR n.origin = delay_wheel_internal.origin()))
 	-- no cancelled tasks, as in marks.c: first cancellations for all roles, then cancellations for
 	-- single owners.  A cancellation for an owner is compared only with the tasks of this owner.

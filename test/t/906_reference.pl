@@ -249,4 +249,16 @@ is(join("\n", wrong_functions()), "delay_wheel.quietly has no section\ndelay_sno
 like(join("\n", wrong_views()), qr/^delay_wheel.tasks lacks due \| timestamptz \| $/m, 'and a column whose COMMENT is another one');
 
 $node->stop;
+
+# The library takes as much shared memory as the documents have (PostgreSQL rounds both sizes up).
+my ($with, $without) = map {
+	my ($size, $error) = run_command([ 'postgres', '-D', $node->data_dir, '-c', "shared_preload_libraries=$_", '-C', 'shared_memory_size' ]);
+	$size || die $error } 'delay_wheel', '';
+for my $file (qw(README.md README.zh-CN.md doc/README.md doc/dba.md doc/scaling.md doc/promises.md))
+{
+	my ($size) = slurp_file("$root/$file") =~ /(\d+) MB (?:of shared memory|with the default settings, for any|by default \(|\xe5\x85\xb1\xe4\xba\xab)/;
+
+	cmp_ok(abs(($size // 0) - ($with - $without)), '<=', 1, "$file: " . ($size // 'no') . ' MB of shared memory');
+}
+
 done_testing();
