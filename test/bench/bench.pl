@@ -1146,7 +1146,7 @@ sub measure
 
 if ($opt{pass} ne 'pending')
 {
-	measure($_) for qw(schedule clients bulk trigger drain burst batches million snapshot midnight isolation history groups wal day lateness beside poller cron idle start databases memory messages citus);
+	measure($_) for qw(schedule clients bulk trigger drain burst batches million snapshot midnight history groups wal day lateness beside poller cron idle start databases memory messages isolation citus);
 }
 if ($opt{pass} ne 'empty' && grep { !%only || $only{$_} } split(/,/, $opt{pending_rows}), 'scale')
 {
