@@ -653,7 +653,7 @@ schedule_for_row(const Template *template, TupleTableSlot *row)
 		DwKey		pending = {.owner = task.owner, .queue = task.queue, .key = key};
 
 		/* the row gets no task: cancel the task that a new task would have replaced */
-		if (key != NULL && (task.if_exists == DW_REPLACE || task.if_exists == DW_REPLACE_KEEP_DUE))
+		if (key != NULL && dw_replaces(task.if_exists))
 			(void) dw_schedule_cancel(&pending);
 		return;
 	}

@@ -66,7 +66,7 @@
  */
 #define STAY_US			(USECS_PER_SEC / 2)
 
-/* Pause of a batch whose row is locked, and after a slice that could not be done, since a table is locked. */
+/* Pause of a batch whose row is locked, and after a slice that failed since a table is locked. */
 #define RETRY_US		USECS_PER_SEC
 
 /* Pause of a batch that could not be ended, because of an error. */

@@ -67,7 +67,7 @@ outcome_of(Relation rel, const DwNewTask *new, const DwKeyRow *row)
 {
 	TimestampTz due = dw_new_task_due(new, row->task.id);
 
-	if (new->if_exists == DW_REPLACE || new->if_exists == DW_REPLACE_KEEP_DUE)
+	if (dw_replaces(new->if_exists))
 		return DW_REPLACED;
 	if ((new->if_exists == DW_EARLIER && due < begins_at(rel, row)) ||
 		(new->if_exists == DW_LATER && due > begins_at(rel, row)))

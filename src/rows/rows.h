@@ -188,6 +188,13 @@ typedef enum DwIfExists
 	DW_RAISE					/* raise an error */
 } DwIfExists;
 
+/* Returns true if the new task replaces a pending task of the key. */
+static inline bool
+dw_replaces(DwIfExists if_exists)
+{
+	return if_exists == DW_REPLACE || if_exists == DW_REPLACE_KEEP_DUE;
+}
+
 /* Limit for the length of a key, in bytes: an entry of the index has no room for a longer key. */
 #define DW_MAX_KEY	1000
 

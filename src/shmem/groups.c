@@ -171,6 +171,14 @@ find_group(const DwLane *lane, uint32 hash)
 	return found;
 }
 
+/* Has the processor load what a turn of the group needs: two cache lines. */
+static void
+expect(const DwGroup *group)
+{
+	dw_prefetch(group);
+	dw_prefetch(&group->left);
+}
+
 /*
  * Has the processor load the place of a group that is needed soon.  The place may be another one,
  * since no lock is held.
@@ -181,10 +189,7 @@ dw_group_expect(const DwLane *lane, uint32 hash)
 	int32		first = *bucket_of_group(lane, hash);
 
 	if (first != NO_PLACE)
-	{
-		dw_prefetch(&places[first]);
-		dw_prefetch((char *) &places[first] + PG_CACHE_LINE_SIZE / 2);
-	}
+		expect(&places[first]);
 }
 
 /*
@@ -887,8 +892,7 @@ expect_turns(dlist_head *list)
 		return;
 	dw_list_expect(dw_pool, &group_in_turn(first)->more, true);
 	dw_list_expect(dw_pool, &group_in_turn(second)->more, false);
-	dw_prefetch(group_in_turn(third));
-	dw_prefetch(&group_in_turn(third)->left);
+	expect(group_in_turn(third));
 }
 
 /*

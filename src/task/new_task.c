@@ -308,10 +308,8 @@ dw_new_task_keep(DwNewTask *task)
 	before = dw_more_object(task->values, task->nulls, Anum_task_more, DW_MORE_SETTINGS);
 	login = dw_login(task->owner);
 	if (dw_login_differs(login, DW_SEARCH_PATH))
-	{
-		task->values[Anum_task_search_path - 1] = CStringGetTextDatum(namespace_search_path);
-		task->nulls[Anum_task_search_path - 1] = false;
-	}
+		dw_new_task_set(task, Anum_task_search_path, CStringGetTextDatum(namespace_search_path),
+						false);
 	if (!has_text)
 		return;
 	for (int i = DW_SEARCH_PATH + 1; i < DW_LOGIN_SETTINGS; i++)
@@ -384,8 +382,7 @@ dw_new_task_check(DwNewTask *task, int nargs)
 		dw_check_plan(DatumGetTextPP(task->values[Anum_task_sql - 1]),
 					  task->values[Anum_task_args - 1], task->nulls[Anum_task_args - 1],
 					  task->values[Anum_task_arg_types - 1], task->nulls[Anum_task_arg_types - 1]);
-	latest = dw_time_add(task->due, task->spread);
-	(void) dw_finite_due(latest);
+	latest = dw_finite_due(dw_time_add(task->due, task->spread));
 	if (!task->nulls[Anum_task_expires - 1])
 		dw_check_expires(latest, task->values[Anum_task_expires - 1]);
 }

@@ -614,9 +614,8 @@ insert_newcomer(List *missing, const DwOwner *owner, uint64 *backlogs, uint32 n,
  * without executors, then other owners, each part in the order of turns, but newcomers by their
  * backlog.  Sets *newcomers to the number of newcomers, which are the first in *missing, and *few to
  * the number of those with few tasks, which are the first of them.  Sets *left_out to true if more
- * owners without executors exist than could get a place.  Lowers
- * *look_again to the time when limits allow more tasks.  Returns the number of owners that lack a
- * background worker.
+ * owners without executors exist than could get a place.  Lowers *look_again to the time when limits
+ * allow more tasks.  Returns the number of owners that lack a background worker.
  */
 static uint32
 find_missing(DwDatabase *db, TimestampTz now, List **missing, uint32 *newcomers, uint32 *few,

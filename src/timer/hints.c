@@ -134,7 +134,6 @@ dw_hint_take(const DwHint *hint)
 {
 	DwLane	   *lane = &dw_lanes[hint->lane.index];
 	DwEntry		entry = {.due = hint->due, .id = hint->id, .lane = hint->lane.index};
-	bool		is_known = was_loaded(hint);
 	bool		before_cursor;
 
 	if (pg_atomic_read_u32(&lane->generation) != hint->lane.generation ||
@@ -145,7 +144,7 @@ dw_hint_take(const DwHint *hint)
 		return;
 	}
 	before_cursor = dw_near_is_before_cursor(lane, hint->due, hint->id);
-	if (before_cursor && is_known)
+	if (before_cursor && was_loaded(hint))
 		return;
 	entry.block = ItemPointerGetBlockNumberNoCheck(&hint->tid);
 	entry.offset = ItemPointerGetOffsetNumberNoCheck(&hint->tid);

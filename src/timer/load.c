@@ -747,7 +747,7 @@ look_for_newcomers(DwLane *lane)
 	Newcomers  *look = &newcomers[lane - dw_lanes];
 	int64		began = dw_uptime();
 	TimestampTz at = pause_end(lane);
-	/* taken before the snapshot; Min() would call its argument twice */
+	/* taken before the snapshot, which then sees these tasks */
 	TimestampTz late_from = dw_atomic_take(&lane->late_from);
 
 	look->from = Min(look->from, late_from);
