@@ -188,7 +188,8 @@ SELECT queue, count(*), min(substr(group_key, 9)::int) FILTER (WHERE queue = 'gr
 SELECT count(*) AS cancelled FROM (SELECT delay_cancel(id) FROM delay_wheel.tasks WHERE queue = 'grouped' AND group_key LIKE 'of many%') c;
 SELECT delay_wheel.resume_queue('grouped');
 SELECT pg_advisory_unlock(5);
-SELECT pg_temp.wait_for($$NOT EXISTS (SELECT FROM delay_wheel.groups WHERE queue = 'grouped')$$);
+SELECT pg_temp.wait_for($$NOT EXISTS (SELECT FROM delay_wheel.tasks WHERE queue = 'grouped')
+	AND NOT EXISTS (SELECT FROM delay_wheel.groups WHERE queue = 'grouped')$$);
 SELECT outcome, group_key, count(*) FROM delay_wheel.history WHERE queue = 'grouped' AND outcome = 'done' AND sql LIKE '%(5)' GROUP BY 1, 2;
 SELECT count(*) AS cancelled FROM (SELECT delay_cancel(id) FROM delay_wheel.tasks WHERE queue = 'turns') c;
 -- one that is to be tried again comes first, and holds the group

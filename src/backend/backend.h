@@ -82,6 +82,22 @@ extern const char *dw_take_answer(DwTakeResult result, const char *taken);
 extern const char *dw_cancel_by_id(int64 id, bool stop_running, bool no_retry, bool tell_end);
 extern int64 dw_schedule_new(DwNewTask *task, int nargs);
 extern int64 dw_schedule_row(DwNewTask *task, bool limited);
+
+/* Limits for tasks that are collected: about three pages of ordinary rows, and bytes of long rows. */
+#define DW_MANY_TASKS	128
+#define DW_MANY_BYTES	(1024 * 1024)
+
+/* New tasks whose rows will be written together. */
+typedef struct DwManyTasks
+{
+	MemoryContext context;		/* memory of the tasks, which may be reset if n is 0 */
+	int			n;
+	DwNewTask	tasks[DW_MANY_TASKS];
+} DwManyTasks;
+
+extern DwManyTasks *dw_schedule_many_begin(void);
+extern void dw_schedule_many_add(DwManyTasks *many, DwNewTask *task);
+extern void dw_schedule_many_end(DwManyTasks *many);
 extern DwTakeResult dw_schedule_cancel(const DwKey *key);
 
 #endif							/* DW_BACKEND_H */

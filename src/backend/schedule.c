@@ -137,9 +137,10 @@ dw_schedule_row(DwNewTask *task, bool limited)
 {
 	DwKeyRow   *pending = NULL;
 	bool		has_key = !task->nulls[Anum_task_key - 1];
-	DwLaneRef	lane = dw_require_lane(task->owner, task->queue, task->priority);
 	Relation	rel;
 	int64		id;
+
+	task->lane = dw_require_lane(task->owner, task->queue, task->priority);
 
 	/*
 	 * Lock the task table before an id is drawn.  So the sweeper sees each transaction that may
@@ -167,7 +168,7 @@ dw_schedule_row(DwNewTask *task, bool limited)
 		if (limited && dw_max_pending >= 0)
 			dw_require_room(task->owner);
 		dw_writes_for(task->owner);
-		id = dw_new_task_insert(rel, task, lane);
+		id = dw_new_task_insert(rel, task);
 		if (task->unique_for > 0)
 			dw_period_begin(task, id);
 	}
@@ -214,19 +215,12 @@ forget_subtransaction(SubXactEvent event, SubTransactionId mine, SubTransactionI
 		last_scheduled.level--;
 }
 
-/*
- * Schedules a new task in the current transaction: judges it, calls dw_schedule_row(), notes the
- * outcome, and returns the result.  nargs is as for dw_new_task_check().
- */
-int64
-dw_schedule_new(DwNewTask *task, int nargs)
+/* Notes the outcome of the task that was scheduled last. */
+static void
+note_outcome(int64 id, const DwNewTask *task)
 {
 	static bool registered = false;
-	int64		id;
 
-	dw_new_task_check(task, nargs);
-	dw_new_task_keep(task);
-	id = dw_schedule_row(task, true);
 	if (!registered)
 	{
 		RegisterXactCallback(forget_transaction, NULL);
@@ -237,8 +231,95 @@ dw_schedule_new(DwNewTask *task, int nargs)
 	last_scheduled.id = id;
 	last_scheduled.outcome = task->outcome;
 	last_scheduled.due = task->due;
+}
+
+/*
+ * Schedules a new task in the current transaction: judges it, calls dw_schedule_row(), notes the
+ * outcome, and returns the result.  nargs is as for dw_new_task_check().
+ */
+int64
+dw_schedule_new(DwNewTask *task, int nargs)
+{
+	int64		id;
+
+	dw_new_task_check(task, nargs);
+	dw_new_task_keep(task);
+	id = dw_schedule_row(task, true);
+	note_outcome(id, task);
 	return id;
 }
+
+/*---- Scheduling many tasks in one call ----*/
+
+/*
+ * Prepares for scheduling many tasks, whose rows are written together.  The tasks are allocated in
+ * many->context.  The same call of a function must write them, since the next call may look for
+ * them.
+ */
+DwManyTasks *
+dw_schedule_many_begin(void)
+{
+	DwManyTasks *many = palloc(sizeof(DwManyTasks));
+
+	many->context = AllocSetContextCreate(CurrentMemoryContext, "delay_wheel new tasks",
+										  ALLOCSET_DEFAULT_SIZES);
+	many->n = 0;
+	return many;
+}
+
+/* Writes the tasks that were collected.  The caller may then reset their memory. */
+static void
+write_collected(DwManyTasks *many)
+{
+	DwNewTask  *tasks = many->tasks;
+	int			n = many->n;
+	Relation	rel;
+
+	if (n == 0)
+		return;
+	/* lock the table before ids are drawn, as in dw_schedule_row() */
+	rel = dw_tasks_open();
+	for (int i = 0; i < n; i++)
+		dw_writes_for(tasks[i].owner);
+	note_outcome(dw_new_tasks_insert(rel, tasks, n), &tasks[n - 1]);
+	for (int i = 0; i < n && dw_audits(DW_AUDIT_ALL); i++)
+		dw_audit_task("schedule", tasks[i].values, tasks[i].nulls, tasks[i].due, NULL);
+	table_close(rel, NoLock);
+	many->n = 0;
+}
+
+/*
+ * Schedules a task, whose SQL was checked, as dw_schedule_new() does.  Writes the row together with
+ * others, perhaps later.
+ */
+void
+dw_schedule_many_add(DwManyTasks *many, DwNewTask *task)
+{
+	/* the search for the key, and the count, must find all earlier tasks in the table */
+	if (!task->nulls[Anum_task_key - 1] || dw_max_pending >= 0)
+	{
+		write_collected(many);
+		(void) dw_schedule_new(task, DW_SQL_CHECKED);
+		return;
+	}
+	dw_new_task_check(task, DW_SQL_CHECKED);
+	dw_new_task_keep(task);
+	task->lane = dw_require_lane(task->owner, task->queue, task->priority);
+	many->tasks[many->n++] = *task;
+	if (many->n == DW_MANY_TASKS || MemoryContextMemAllocated(many->context, true) > DW_MANY_BYTES)
+		write_collected(many);
+}
+
+/* Writes the tasks that are left, and frees the memory of all. */
+void
+dw_schedule_many_end(DwManyTasks *many)
+{
+	write_collected(many);
+	MemoryContextDelete(many->context);
+	pfree(many);
+}
+
+/*---- Functions that schedule one task ----*/
 
 /*
  * Does the work of delay_schedule() and delay_schedule_at().  The SQL text is argument 1 (counted

@@ -7,6 +7,10 @@
  * Run by sessions, and by executors whose tasks write such rows.  The trigger runs at the end of
  * the statement.  A deferred trigger runs at the end of the transaction.
  *
+ * A trigger FOR EACH STATEMENT gets all rows in one call, and writes their tasks together.  A
+ * trigger FOR EACH ROW must write its task at once: the next trigger may look for the task, and may
+ * run in a subtransaction, which could not write the task for its parent.
+ *
  * The arguments of a trigger are parsed when it first fires in a session.  The result, a template,
  * is kept until the table changes, since columns may have been renamed, dropped or added.  A
  * partition has its own trigger, a clone of the parent's trigger, and so its own template, with the
@@ -21,9 +25,12 @@
 
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_trigger.h"
+#include "executor/executor.h"
 #include "funcapi.h"
+#include "utils/datum.h"
 #include "utils/fmgrprotos.h"
 #include "utils/inval.h"
+#include "utils/tuplestore.h"
 #include "backend.h"
 
 /* Limit for the number of templates; when it is reached, all templates are forgotten */
@@ -99,7 +106,7 @@ static HTAB *known_triggers = NULL;
 
 /*
  * Returns the data of the trigger that calls the function.  Raises an error unless the trigger is
- * an AFTER trigger FOR EACH ROW on INSERT or UPDATE.
+ * an AFTER trigger on INSERT or UPDATE, FOR EACH ROW or with a transition table of the new rows.
  */
 static TriggerData *
 require_trigger(FunctionCallInfo fcinfo, const Kind *kind)
@@ -112,11 +119,11 @@ require_trigger(FunctionCallInfo fcinfo, const Kind *kind)
 				 errmsg("function \"%s\" was not called by a trigger", kind->function),
 				 errhint("Use CREATE TRIGGER ... AFTER INSERT ... FOR EACH ROW EXECUTE FUNCTION %s(...), or call %s().",
 						 kind->function, kind->stands_for)));
-	if (!TRIGGER_FIRED_FOR_ROW(trigger->tg_event))
+	if (!TRIGGER_FIRED_FOR_ROW(trigger->tg_event) && trigger->tg_newtable == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("function \"%s\" must be fired for each row", kind->function),
-				 errhint("Create the trigger with FOR EACH ROW.")));
+				 errmsg("function \"%s\" must be fired for each row, or with a transition table", kind->function),
+				 errhint("Create the trigger with FOR EACH ROW, or with REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT.")));
 	if (!TRIGGER_FIRED_AFTER(trigger->tg_event))
 		ereport(ERROR,
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
@@ -546,7 +553,9 @@ get_text(const Source *source, DwOption option, TupleTableSlot *row)
 		argument.value = DirectFunctionCall1(rtrim1, argument.value);
 	value = DatumGetTextPP(dw_argument_text(&argument));
 	dw_option_check_text(value, dw_option_name(option));
-	return value;
+	/* the slot will have another row before the task is written, see schedule_for_rows() */
+	return value == (text *) DatumGetPointer(argument.value) ?
+		(text *) DatumGetPointer(datumCopy(argument.value, false, -1)) : value;
 }
 
 /* Sets *due.  Returns false if the delay's column is null: the row gets no task. */
@@ -627,11 +636,11 @@ set_options(const Template *template, bool has_key, DwNewTask *task)
 }
 
 /*
- * Schedules the task of a row, or sends its message.  If the row gets no task, cancels its pending
- * task.
+ * Schedules the task of a row, or sends its message: at once, or together with others if "many" is
+ * not NULL.  If the row gets no task, cancels its pending task.
  */
 static void
-schedule_for_row(const Template *template, TupleTableSlot *row)
+schedule_for_row(const Template *template, TupleTableSlot *row, DwManyTasks *many)
 {
 	text	   *key = get_text(&template->key, DW_OPT_KEY, row);
 	text	   *queue = get_text(&template->queue, DW_OPT_QUEUE, row);
@@ -668,7 +677,38 @@ schedule_for_row(const Template *template, TupleTableSlot *row)
 	dw_new_task_set(&task, Anum_task_tag, PointerGetDatum(tag), tag == NULL);
 	dw_new_task_set(&task, Anum_task_more, template->more, template->shard.id == 0);
 	set_options(template, key != NULL, &task);
-	(void) dw_schedule_new(&task, DW_SQL_CHECKED);
+	if (many != NULL)
+		dw_schedule_many_add(many, &task);
+	else
+		(void) dw_schedule_new(&task, DW_SQL_CHECKED);
+}
+
+/* Does the same for all rows of a transition table. */
+static void
+schedule_for_rows(const Template *template, const TriggerData *trigger)
+{
+	Tuplestorestate *rows = trigger->tg_newtable;
+	int			reader = tuplestore_alloc_read_pointer(rows, EXEC_FLAG_REWIND);
+	TupleTableSlot *row = MakeSingleTupleTableSlot(RelationGetDescr(trigger->tg_relation),
+												   &TTSOpsMinimalTuple);
+	DwManyTasks *many = dw_schedule_many_begin();
+
+	/* the table belongs to all triggers of the statement, which read it one after the other */
+	tuplestore_select_read_pointer(rows, reader);
+	tuplestore_rescan(rows);
+	/* a row that was on disk is allocated by the slot's user, here in the caller's context */
+	while (tuplestore_gettupleslot(rows, true, false, row))
+	{
+		MemoryContext caller = MemoryContextSwitchTo(many->context);
+
+		CHECK_FOR_INTERRUPTS();
+		schedule_for_row(template, row, many);
+		MemoryContextSwitchTo(caller);
+		if (many->n == 0)
+			MemoryContextReset(many->context);
+	}
+	dw_schedule_many_end(many);
+	ExecDropSingleTupleTableSlot(row);
 }
 
 /* Does the work of the trigger functions. */
@@ -693,9 +733,13 @@ fire(FunctionCallInfo fcinfo, const Kind *kind)
 	dw_require_writable(psprintf("%s()", kind->function));
 	template = template_of(trigger, kind);
 	begin_use(template);
-	if (!is_of_other_node(template, trigger->tg_relation))
+	if (is_of_other_node(template, trigger->tg_relation))
+		;
+	else if (!TRIGGER_FIRED_FOR_ROW(trigger->tg_event))
+		schedule_for_rows(template, trigger);
+	else
 		schedule_for_row(template, TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ?
-						 trigger->tg_newslot : trigger->tg_trigslot);
+						 trigger->tg_newslot : trigger->tg_trigslot, NULL);
 	error_context_stack = callback.previous;
 	PG_RETURN_POINTER(NULL);
 }

@@ -149,6 +149,14 @@ typedef struct DwHistoryRow
 	bool		nulls[Natts_history];
 } DwHistoryRow;
 
+/* A row of delay_wheel_data.task that will be written. */
+typedef struct DwTaskRow
+{
+	Datum	   *values;			/* the columns */
+	bool	   *nulls;
+	ItemPointerData tid;		/* set by the insertion */
+} DwTaskRow;
+
 /* The short columns of a task's row: enough to load the task, claim it or lock its row. */
 typedef struct DwTaskKey
 {
@@ -202,6 +210,7 @@ dw_replaces(DwIfExists if_exists)
 #define DW_SUPERSEDED_MESSAGE	"a newer task of the same key is pending or running"
 
 extern ItemPointerData dw_task_insert(Relation rel, Datum *values, bool *nulls);
+extern void dw_tasks_insert(Relation rel, DwTaskRow *tasks, int n);
 extern Datum dw_clipped_text(const char *text, int length, int max);
 extern const char *dw_error_message(const ErrorData *error);
 extern void dw_failed_write(const Datum *task, const bool *task_nulls, int attempts,

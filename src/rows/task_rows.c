@@ -126,14 +126,25 @@ insert_into_any_index(Relation heap, Relation index, HeapTuple tuple)
 	SetUserIdAndSecContext(userid, context);
 }
 
-/* An index of the table of tasks.  The code need not read the condition of a partial index. */
+/* The indexes of the table of tasks; the code need not read the conditions of partial indexes. */
+#define TASK_INDEXES	8
+
 typedef struct TaskIndex
 {
 	Oid			oid;
-	bool		has_entry;		/* false: no entry for this row */
 	LOCKMODE	lockmode;		/* lock mode for opening the index */
-	Datum		expression;		/* the value of the expression, if the index has one */
+	bool		has_entries;	/* any of the new rows has an entry */
 } TaskIndex;
+
+/* A row that is inserted */
+typedef struct NewRow
+{
+	Datum	   *values;
+	bool	   *nulls;
+	bool		has_entry[TASK_INDEXES];	/* has an entry in this index of the table of tasks */
+	Datum		expression;		/* the value of an index's expression, if the index has one */
+	HeapTuple	tuple;
+} NewRow;
 
 /* Returns true if the OID is in DwCatalog, whose indexes on other tables are not partial. */
 static bool
@@ -146,15 +157,16 @@ is_in_catalog(const DwCatalog *cat, Oid oid)
 }
 
 /*
- * Adds entries for a new row to all indexes of a table: our indexes, their transient copies while
- * REINDEX CONCURRENTLY runs, and indexes of administrators.  ours: n indexes of the table of tasks.
+ * Adds entries for n new rows to all indexes of a table, one index after the other: our indexes,
+ * their transient copies while REINDEX CONCURRENTLY runs, and indexes of administrators.
+ * ours: the TASK_INDEXES indexes of the table of tasks; NULL for another table.
  *
  * summarizing_only: adds entries only to summarizing indexes (BRIN), after an update that needs no
  * other new entries.
  */
 static void
-insert_into_indexes(Relation heap, HeapTuple tuple, const Datum *values, const bool *nulls,
-					const TaskIndex *ours, int n, bool summarizing_only)
+insert_into_indexes(Relation heap, const NewRow *rows, int n, const TaskIndex *ours,
+					bool summarizing_only)
 {
 	const DwCatalog *cat = dw_catalog();
 	List	   *indexes = RelationGetIndexList(heap);
@@ -162,44 +174,74 @@ insert_into_indexes(Relation heap, HeapTuple tuple, const Datum *values, const b
 
 	foreach(lc, indexes)
 	{
-		const TaskIndex *task = NULL;
+		int			at = 0;
+		bool		is_known;
 		Relation	index;
 
-		for (int i = 0; i < n; i++)
-			if (ours[i].oid == lfirst_oid(lc))
-				task = &ours[i];
-		if (task != NULL && !task->has_entry)
+		while (ours != NULL && at < TASK_INDEXES && ours[at].oid != lfirst_oid(lc))
+			at++;
+		if (ours == NULL)
+			at = TASK_INDEXES;
+		if (at < TASK_INDEXES && !ours[at].has_entries)
 			continue;
-		index = index_open(lfirst_oid(lc), task != NULL ? task->lockmode : RowExclusiveLock);
-		if (!index->rd_index->indisready ||
-			(summarizing_only && !dw_index_is_summarizing(index)))
-			;
-		else if (task != NULL || is_in_catalog(cat, lfirst_oid(lc)))
-			insert_into_known_index(heap, index, values, nulls, task ? task->expression : (Datum) 0,
-									&tuple->t_self);
-		else
-			insert_into_any_index(heap, index, tuple);
+		is_known = at < TASK_INDEXES || is_in_catalog(cat, lfirst_oid(lc));
+		index = index_open(lfirst_oid(lc), at < TASK_INDEXES ? ours[at].lockmode : RowExclusiveLock);
+		for (int i = 0; i < n; i++)
+		{
+			if (!index->rd_index->indisready ||
+				(summarizing_only && !dw_index_is_summarizing(index)))
+				break;
+			if (at < TASK_INDEXES && !rows[i].has_entry[at])
+				continue;
+			if (is_known)
+				insert_into_known_index(heap, index, rows[i].values, rows[i].nulls,
+										rows[i].expression, &rows[i].tuple->t_self);
+			else
+				insert_into_any_index(heap, index, rows[i].tuple);
+		}
 		index_close(index, NoLock);
 	}
 	list_free(indexes);
 }
 
 /*
- * Inserts a row of n columns, and its index entries, into an open table.  Later commands of this
- * transaction see the row.  Returns the row's TID.
+ * Inserts n rows into a table, without index entries, and with one record of WAL for each page.
+ * Sets the TIDs of the rows.
  */
-static ItemPointerData
-insert_row(Relation rel, Datum *values, bool *nulls, int n, const TaskIndex *ours, int nours)
+static void
+insert_tuples(Relation rel, NewRow *rows, int n, int options)
 {
-	HeapTuple	tuple = form_tuple(rel, values, nulls, n);
-	ItemPointerData tid;
+	TupleTableSlot **slots = palloc(n * sizeof(TupleTableSlot *));
+	/* slots need not count how often they use the copy */
+	TupleDesc	desc = CreateTupleDescCopy(RelationGetDescr(rel));
 
-	heap_insert(rel, tuple, GetCurrentCommandId(true), 0, NULL);
-	insert_into_indexes(rel, tuple, values, nulls, ours, nours, false);
-	tid = tuple->t_self;
-	heap_freetuple(tuple);
-	CommandCounterIncrement();
-	return tid;
+	for (int i = 0; i < n; i++)
+	{
+		slots[i] = MakeSingleTupleTableSlot(desc, &TTSOpsHeapTuple);
+		/* the slot would copy a tuple that it must not free; slots are freed with the context */
+		ExecStoreHeapTuple(rows[i].tuple, slots[i], true);
+	}
+	heap_multi_insert(rel, slots, n, GetCurrentCommandId(true), options, NULL);
+	for (int i = 0; i < n; i++)
+		rows[i].tuple->t_self = slots[i]->tts_tid;
+}
+
+/*
+ * Inserts n rows with this number of columns, and their index entries, into an open table.  Sets
+ * the tuples of the rows.  Only later commands of this transaction see the rows.  Allocates in the
+ * current memory context.
+ */
+static void
+insert_rows(Relation rel, NewRow *rows, int n, int columns, int options, const TaskIndex *ours)
+{
+	for (int i = 0; i < n; i++)
+		rows[i].tuple = form_tuple(rel, rows[i].values, rows[i].nulls, columns);
+	if (n == 1)
+		heap_insert(rel, rows[0].tuple, GetCurrentCommandId(true), options, NULL);
+	else
+		insert_tuples(rel, rows, n, options);
+	if (rel->rd_rel->relhasindex)
+		insert_into_indexes(rel, rows, n, ours, false);
 }
 
 /*
@@ -214,34 +256,96 @@ group_hash(const text *group)
 	return hash == DW_NO_GROUP ? 1 : hash;
 }
 
-/* Inserts a row into delay_wheel_data.task (rel).  Returns the row's TID. */
-ItemPointerData
-dw_task_insert(Relation rel, Datum *values, bool *nulls)
+/*
+ * Sets the hash of the row's group, and which indexes of the table of tasks have an entry for the
+ * row, in the order of task_indexes().
+ */
+static void
+judge_row(NewRow *row)
 {
-	const DwCatalog *cat = dw_catalog();
-	LOCKMODE	lockmode = dw_tables_being_written ? NoLock : RowExclusiveLock;
-	bool		has_key = !nulls[Anum_task_key - 1];
+	Datum	   *values = row->values;
+	bool	   *nulls = row->nulls;
 	bool		has_lease = !nulls[Anum_task_token - 1];
 	bool		has_group = !nulls[Anum_task_group_key - 1];
-	bool		is_local = !nulls[Anum_task_more - 1] &&
-		dw_more_has(values, nulls, Anum_task_more, DW_MORE_LOCAL);
+	bool		has_more = !nulls[Anum_task_more - 1];
 	int64		batch = 0;
-	bool		is_member = dw_more_number(values, nulls, Anum_task_more, DW_MORE_BATCH_ID, &batch);
-	const TaskIndex indexes[] = {
-		{cat->task_pkey, true, lockmode, 0},
-		{cat->task_lane_index, true, lockmode, 0},
-		{cat->task_key_index, has_key, RowExclusiveLock, 0},
-		{cat->task_lease_index, has_lease, RowExclusiveLock, 0},
-		{cat->task_group_index, has_group, RowExclusiveLock, 0},
-		{cat->task_group_lease_index, has_lease && has_group, RowExclusiveLock, 0},
-		{cat->task_local_index, is_local, RowExclusiveLock, 0},
-		{cat->task_batch_index, is_member, RowExclusiveLock, Int64GetDatum(batch)}
+	const bool	has_entry[TASK_INDEXES] = {
+		true,
+		true,
+		!nulls[Anum_task_key - 1],
+		has_lease,
+		has_group,
+		has_lease && has_group,
+		has_more && dw_more_has(values, nulls, Anum_task_more, DW_MORE_LOCAL),
+		has_more && dw_more_number(values, nulls, Anum_task_more, DW_MORE_BATCH_ID, &batch)
 	};
 
+	memcpy(row->has_entry, has_entry, sizeof(has_entry));
+	row->expression = Int64GetDatum(batch);
 	nulls[Anum_task_group_hash - 1] = !has_group;
 	if (has_group)
 		values[Anum_task_group_hash - 1] = UInt32GetDatum(group_hash(DatumGetTextPP(values[Anum_task_group_key - 1])));
-	return insert_row(rel, values, nulls, Natts_task, indexes, lengthof(indexes));
+}
+
+/* Inserts n judged rows into delay_wheel_data.task (rel). */
+static void
+insert_tasks(Relation rel, NewRow *rows, int n)
+{
+	const DwCatalog *cat = dw_catalog();
+	LOCKMODE	lockmode = dw_tables_being_written ? NoLock : RowExclusiveLock;
+	TaskIndex	indexes[TASK_INDEXES] = {
+		{cat->task_pkey, lockmode, false},
+		{cat->task_lane_index, lockmode, false},
+		{cat->task_key_index, RowExclusiveLock, false},
+		{cat->task_lease_index, RowExclusiveLock, false},
+		{cat->task_group_index, RowExclusiveLock, false},
+		{cat->task_group_lease_index, RowExclusiveLock, false},
+		{cat->task_local_index, RowExclusiveLock, false},
+		{cat->task_batch_index, RowExclusiveLock, false}
+	};
+
+	for (int i = 0; i < n; i++)
+		for (int k = 0; k < TASK_INDEXES; k++)
+			indexes[k].has_entries |= rows[i].has_entry[k];
+	insert_rows(rel, rows, n, Natts_task, 0, indexes);
+	CommandCounterIncrement();
+}
+
+/*
+ * Inserts a row into delay_wheel_data.task (rel).  Later commands of this transaction see the row.
+ * Returns the row's TID.
+ */
+ItemPointerData
+dw_task_insert(Relation rel, Datum *values, bool *nulls)
+{
+	NewRow		row = {.values = values, .nulls = nulls};
+	ItemPointerData tid;
+
+	judge_row(&row);
+	insert_tasks(rel, &row, 1);
+	tid = row.tuple->t_self;
+	heap_freetuple(row.tuple);
+	return tid;
+}
+
+/*
+ * Inserts n rows into delay_wheel_data.task (rel), and sets their TIDs.  Later commands of this
+ * transaction see the rows.  Allocates in the current memory context.
+ */
+void
+dw_tasks_insert(Relation rel, DwTaskRow *tasks, int n)
+{
+	NewRow	   *rows = palloc0(n * sizeof(NewRow));
+
+	for (int i = 0; i < n; i++)
+	{
+		rows[i].values = tasks[i].values;
+		rows[i].nulls = tasks[i].nulls;
+		judge_row(&rows[i]);
+	}
+	insert_tasks(rel, rows, n);
+	for (int i = 0; i < n; i++)
+		tasks[i].tid = rows[i].tuple->t_self;
 }
 
 /*
@@ -250,35 +354,20 @@ dw_task_insert(Relation rel, Datum *values, bool *nulls)
  * pages, since the newest rows must be in the last pages.
  */
 BlockNumber
-dw_history_insert(Relation rel, List *rows)
+dw_history_insert(Relation rel, List *list)
 {
-	int			n = list_length(rows);
-	TupleTableSlot **slots = palloc(n * sizeof(TupleTableSlot *));
-	BlockNumber page;
+	int			n = list_length(list);
+	NewRow	   *rows = palloc0(n * sizeof(NewRow));
 
 	for (int i = 0; i < n; i++)
 	{
-		DwHistoryRow *row = list_nth(rows, i);
+		DwHistoryRow *row = list_nth(list, i);
 
-		slots[i] = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsHeapTuple);
-		ExecStoreHeapTuple(form_tuple(rel, row->values, row->nulls, Natts_history), slots[i], true);
+		rows[i].values = row->values;
+		rows[i].nulls = row->nulls;
 	}
-	heap_multi_insert(rel, slots, n, GetCurrentCommandId(true), HEAP_INSERT_SKIP_FSM, NULL);
-	page = ItemPointerGetBlockNumber(&slots[n - 1]->tts_tid);
-	for (int i = 0; i < n; i++)
-	{
-		DwHistoryRow *row = list_nth(rows, i);
-
-		if (rel->rd_rel->relhasindex)
-		{
-			HeapTuple	tuple = ExecFetchSlotHeapTuple(slots[i], false, NULL);
-
-			tuple->t_self = slots[i]->tts_tid;
-			insert_into_indexes(rel, tuple, row->values, row->nulls, NULL, 0, false);
-		}
-		ExecDropSingleTupleTableSlot(slots[i]);
-	}
-	return page;
+	insert_rows(rel, rows, n, Natts_history, HEAP_INSERT_SKIP_FSM, NULL);
+	return ItemPointerGetBlockNumber(&rows[n - 1].tuple->t_self);
 }
 
 /*---- Failed tasks ----*/
@@ -418,8 +507,11 @@ void
 dw_table_insert(Oid table, Datum *values, bool *nulls, int n)
 {
 	Relation	rel = table_open(table, RowExclusiveLock);
+	NewRow		row = {.values = values, .nulls = nulls};
 
-	(void) insert_row(rel, values, nulls, n, NULL, 0);
+	insert_rows(rel, &row, 1, n, 0, NULL);
+	heap_freetuple(row.tuple);
+	CommandCounterIncrement();
 	table_close(rel, NoLock);
 }
 
@@ -464,14 +556,15 @@ dw_prepared_is_open(const char *gid)
 void
 dw_recurring_update(Relation rel, ItemPointer tid, Datum *values, bool *nulls)
 {
-	HeapTuple	tuple = heap_form_tuple(RelationGetDescr(rel), values, nulls);
+	NewRow		row = {.values = values, .nulls = nulls};
 	TU_UpdateIndexes indexes;
 
-	if (dw_heap_update(rel, tid, tuple, &indexes) != TM_Ok)
+	row.tuple = heap_form_tuple(RelationGetDescr(rel), values, nulls);
+	if (dw_heap_update(rel, tid, row.tuple, &indexes) != TM_Ok)
 		elog(ERROR, "could not update a recurring task that is locked");
 	if (indexes != TU_None)
-		insert_into_indexes(rel, tuple, values, nulls, NULL, 0, indexes == TU_Summarizing);
-	heap_freetuple(tuple);
+		insert_into_indexes(rel, &row, 1, NULL, indexes == TU_Summarizing);
+	heap_freetuple(row.tuple);
 	CommandCounterIncrement();
 }
 

@@ -400,16 +400,14 @@ dw_new_task_due(const DwNewTask *task, int64 id)
 }
 
 /*
- * Draws an id, writes the row, and returns the id.  After the commit, the timer gets a hint.  rel
- * is delay_wheel_data.task, locked for writing; lane is the task's lane, or no lane.  The caller
- * has called dw_writes_for().
+ * Draws the id of a task, and fills in the columns that every row has.  Returns the timer's hint,
+ * still without the TID.
  */
-int64
-dw_new_task_insert(Relation rel, DwNewTask *task, DwLaneRef lane)
+static DwHint
+number_task(DwNewTask *task)
 {
 	Datum	   *values = task->values;
-	bool	   *nulls = task->nulls;
-	DwHint		hint = {.lane = lane};
+	DwHint		hint = {.lane = task->lane};
 
 	hint.id = nextval_internal(dw_catalog()->task_id_seq, false);
 	task->due = hint.due = dw_new_task_due(task, hint.id);
@@ -421,16 +419,59 @@ dw_new_task_insert(Relation rel, DwNewTask *task, DwLaneRef lane)
 	values[Anum_task_queue - 1] = Int16GetDatum(task->queue);
 	values[Anum_task_priority - 1] = Int16GetDatum(task->priority);
 	for (int i = Anum_task_id; i <= Anum_task_priority; i++)
-		nulls[i - 1] = false;
+		task->nulls[i - 1] = false;
+	return hint;
+}
+
+/* Notes a row that was written, and tells the wings about the task. */
+static void
+note_written(DwNewTask *task, const DwHint *hint)
+{
+	dw_touch_row(hint, DW_TOUCH_WRITTEN);
+	if (!task->nulls[Anum_task_more - 1])
+		dw_each_wing(wing, task_scheduled)
+			wing->task_scheduled(task->owner, task->values, task->nulls, task->by_engine);
+}
+
+/*
+ * Draws an id, writes the row, and returns the id.  After the commit, the timer gets a hint.  rel
+ * is delay_wheel_data.task, locked for writing; task->lane is the task's lane, or no lane.  The
+ * caller has called dw_writes_for().
+ */
+int64
+dw_new_task_insert(Relation rel, DwNewTask *task)
+{
+	DwHint		hint = number_task(task);
 
 	DW_INJECT("schedule-before-insert");
-	hint.tid = dw_task_insert(rel, values, nulls);
-	dw_touch_row(&hint, DW_TOUCH_WRITTEN);
-	if (!nulls[Anum_task_more - 1])
-		dw_each_wing(wing, task_scheduled)
-			wing->task_scheduled(task->owner, values, nulls, task->by_engine);
+	hint.tid = dw_task_insert(rel, task->values, task->nulls);
+	note_written(task, &hint);
 	DW_INJECT("schedule-after-insert");
 	return hint.id;
+}
+
+/* Does the same for n tasks, whose rows are written together.  Returns the id of the last task. */
+int64
+dw_new_tasks_insert(Relation rel, DwNewTask *tasks, int n)
+{
+	DwHint	   *hints = palloc(n * sizeof(DwHint));
+	DwTaskRow  *rows = palloc(n * sizeof(DwTaskRow));
+
+	for (int i = 0; i < n; i++)
+	{
+		hints[i] = number_task(&tasks[i]);
+		rows[i].values = tasks[i].values;
+		rows[i].nulls = tasks[i].nulls;
+	}
+	DW_INJECT("schedule-before-insert");
+	dw_tasks_insert(rel, rows, n);
+	for (int i = 0; i < n; i++)
+	{
+		hints[i].tid = rows[i].tid;
+		note_written(&tasks[i], &hints[i]);
+	}
+	DW_INJECT("schedule-after-insert");
+	return hints[n - 1].id;
 }
 
 /*
@@ -441,14 +482,13 @@ dw_new_task_insert(Relation rel, DwNewTask *task, DwLaneRef lane)
 int64
 dw_schedule_successor(DwNewTask *task)
 {
-	DwLaneRef	lane = dw_lane_if_any(task->owner, task->queue, task->priority);
 	Relation	rel = dw_tasks_open();
 	int64		id;
 
+	task->lane = dw_lane_if_any(task->owner, task->queue, task->priority);
 	task->by_engine = true;
 	dw_writes_for(task->owner);
-	id = dw_new_task_insert(rel, task, lane);
-
+	id = dw_new_task_insert(rel, task);
 	table_close(rel, NoLock);
 	return id;
 }

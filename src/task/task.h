@@ -63,6 +63,7 @@ typedef struct DwNewTask
 								 * delay_wheel.keep_settings */
 	int64		unique_for;		/* no other task of the key for this time, in us; 0: not given */
 	bool		by_engine;		/* a callback, or the successor of a task that ends */
+	DwLaneRef	lane;			/* set when the row is written */
 	DwScheduled outcome;		/* set when the task is scheduled; due is then the due time of the
 								 * pending task */
 	Datum		values[Natts_task];
@@ -80,7 +81,8 @@ extern void dw_new_task_keep(DwNewTask *task);
 extern void dw_new_task_set_settings(DwNewTask *task, Jsonb *settings);
 extern void dw_new_task_forget_trace(DwNewTask *task);
 extern const char *dw_new_task_reads_otherwise(const DwNewTask *task);
-extern int64 dw_new_task_insert(Relation rel, DwNewTask *task, DwLaneRef lane);
+extern int64 dw_new_task_insert(Relation rel, DwNewTask *task);
+extern int64 dw_new_tasks_insert(Relation rel, DwNewTask *tasks, int n);
 extern int64 dw_schedule_successor(DwNewTask *task);
 extern TimestampTz dw_schedule_now(void);
 extern TimestampTz dw_due_after(const Interval *delay);

@@ -316,16 +316,17 @@ sub row_bulk
 #
 sub trigger_rate
 {
-	my ($variant) = @_;
+	my ($variant, $file) = @_;
 	my $n = $opt{bulk};
 
 	clean();
 	run("TRUNCATE ride_$variant; VACUUM rider; CHECKPOINT");
 	my $begun = time();
-	shop()->query("INSERT INTO ride_$variant (oid, few, many) SELECT oid, 1 + oid % 1000, oid FROM generate_series(1, $n) oid");
+	shop()->query($file ? "COPY ride_$variant (oid, few, many) FROM '$file'" :
+		"INSERT INTO ride_$variant (oid, few, many) SELECT oid, 1 + oid % 1000, oid FROM generate_series(1, $n) oid");
 	my $rate = $n / (time() - $begun);
 	my $there = value('SELECT count(*) FROM delay_wheel_data.task');
-	my $wanted = $variant =~ /wheel|plpgsql/ ? $n : 0;
+	my $wanted = $variant =~ /wheel|statement|plpgsql/ ? $n : 0;
 	die "$there tasks of $wanted\n" if $there != $wanted;
 	return $rate;
 }
@@ -333,26 +334,35 @@ sub trigger_rate
 sub row_trigger
 {
 	my $n = $opt{bulk};
+	my $file = value('SHOW data_directory') . '/rides';
 	my %others = (
 		few => "$n rows; a foreign key to 1,000", many => "$n rows; a foreign key to as many",
 		plpgsql => "$n rows; a trigger in PL/pgSQL that calls delay_schedule", plain => "$n rows; no trigger");
 
 	shop()->query("TRUNCATE rider CASCADE; INSERT INTO rider SELECT generate_series(1, greatest($n, 1000))");
 	run('VACUUM ANALYZE rider');
+	run("GRANT pg_read_server_files TO shop");
+	run("COPY (SELECT oid, 1 + oid % 1000, oid FROM generate_series(1, $n) oid) TO '$file'");
 	for my $sync (split /,/, $opt{syncs})
 	{
 		sync_commit($sync);
-		my @variants = qw(plain few wheel many plpgsql);
+		my @variants = qw(plain few wheel statement many plpgsql);
 		my %figures = rounds($opt{rounds}, \@variants,
 			{ map { my $variant = $_; $variant => sub { trigger_rate($variant) } } @variants });
-		for my $other (qw(few many plpgsql plain))
-		{
-			record('trigger', place => 25, variant => $others{$other}, sync => $sync, unit => 'rows/s',
-				ours => $figures{wheel}, floor => $figures{$other},
-				$other =~ /few|many/ ? (reach => [ '>=', 0.90 ]) : ());
-		}
+		my @copies = qw(plain wheel statement);
+		my %copied = rounds($opt{rounds}, \@copies,
+			{ map { my $variant = $_; $variant => sub { trigger_rate($variant, $file) } } @copies });
+		my $row = sub {
+			my ($name, $ours, $floor, $least) = @_;
+			record('trigger', place => 25, variant => $name, sync => $sync, unit => 'rows/s',
+				ours => $ours, floor => $floor, $least ? (reach => [ '>=', $least ]) : ());
+		};
+		$row->($others{$_}, @figures{'wheel', $_}, /few|many/ ? 0.90 : undef) for qw(few many plpgsql plain);
+		$row->("$n rows, FOR EACH STATEMENT; no trigger", @figures{qw(statement plain)}, 0.45);
+		$row->("$n rows, COPY; no trigger", @copied{qw(wheel plain)});
+		$row->("$n rows, COPY, FOR EACH STATEMENT; no trigger", @copied{qw(statement plain)}, 0.45);
 	}
-	run("TRUNCATE ride_$_") for qw(plain few wheel many plpgsql);
+	run("TRUNCATE ride_$_") for qw(plain few wheel statement many plpgsql);
 	clean();
 	return;
 }

@@ -46,10 +46,13 @@ CREATE TABLE t_order (
 CREATE TABLE rider (id bigint PRIMARY KEY) WITH (vacuum_truncate = off);
 CREATE TABLE ride_plain (LIKE t_order INCLUDING ALL, few bigint NOT NULL, many bigint NOT NULL);
 CREATE TABLE ride_wheel (LIKE ride_plain INCLUDING ALL);
+CREATE TABLE ride_statement (LIKE ride_plain INCLUDING ALL);
 CREATE TABLE ride_plpgsql (LIKE ride_plain INCLUDING ALL);
 CREATE TABLE ride_few (LIKE ride_plain INCLUDING ALL, FOREIGN KEY (few) REFERENCES rider);
 CREATE TABLE ride_many (LIKE ride_plain INCLUDING ALL, FOREIGN KEY (many) REFERENCES rider);
 CREATE TRIGGER rate_later AFTER INSERT ON ride_wheel FOR EACH ROW EXECUTE FUNCTION delay_schedule_trigger(
+	'48 hours', 'update ride_wheel set stars = 5, status = 1 where oid = $1 and status = 0', 'oid');
+CREATE TRIGGER rate_later AFTER INSERT ON ride_statement REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION delay_schedule_trigger(
 	'48 hours', 'update ride_wheel set stars = 5, status = 1 where oid = $1 and status = 0', 'oid');
 CREATE FUNCTION rate_later() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
