@@ -158,6 +158,11 @@ COMMIT;
 SELECT pg_temp.wait_until_done();
 SELECT count(*), count(DISTINCT id), min(id), max(id), sum(id) FROM statement_done;
 TRUNCATE statement_done;
+-- few tasks, which the commit tells one by one
+INSERT INTO statement_all SELECT id FROM generate_series(4001, 4100) id;
+SELECT pg_temp.wait_until_done();
+SELECT count(*), count(DISTINCT id), min(id), max(id) FROM statement_done;
+TRUNCATE statement_done;
 -- an error in one row: no task
 DO $$
 BEGIN
