@@ -20,6 +20,7 @@
 	_(task, owner, REGROLEOID) \
 	_(task, queue, INT2OID) \
 	_(task, priority, INT2OID) \
+	_(task, group_hash, INT4OID) \
 	_(task, attempts, INT2OID) \
 	_(task, max_attempts, INT2OID) \
 	_(task, timeout, INT4OID) \
@@ -37,8 +38,7 @@
 	_(task, tag, TEXTOID) \
 	_(task, more, JSONBOID) \
 	_(task, payload, JSONBOID) \
-	_(task, group_key, TEXTOID) \
-	_(task, group_hash, INT4OID)
+	_(task, group_key, TEXTOID)
 
 #define DW_FAILED_COLUMNS(_) \
 	_(failed, id, INT8OID) \

@@ -39,6 +39,13 @@ typedef enum DwExecutorState
 	DW_EXECUTOR_BUSY			/* it runs tasks */
 } DwExecutorState;
 
+/* A turn of an open group, see groups.c. */
+typedef struct DwTurn
+{
+	struct DwGroup *group;		/* NULL: no turn */
+	uint32		number;			/* its turn_number */
+} DwTurn;
+
 /* A place for an executor, which runs the tasks of one owner in one database. */
 typedef struct DwExecutor
 {
@@ -66,6 +73,7 @@ typedef struct DwExecutor
 	bool		in_batch;		/* current shares its transaction with other tasks; the
 								 * transaction ends soon, see batch.c */
 	DwPosition	position;		/* in a batch: position of the next task in the ready list */
+	DwTurn		turn;			/* after a batch of a lane with groups: the next turn to take */
 	bool		is_last;		/* current is not run again if this attempt fails */
 	bool		unstoppable;	/* the executor puts current back: do not stop it, see stop.c */
 	bool		blameless;		/* the task is not the reason for the end of the process; set in

@@ -12,7 +12,9 @@
  *
  * Turns: a group with ready tasks is open.  Executors take one task of each open group, in turn,
  * newcomers first (DW_JUMPS_MAX).  So even a group with 100,000 tasks delays another group by only
- * one task in each round.  A group that is at a limit opens again when one of its tasks ends, or
+ * one task in each round.  An executor with a batch goes round the list on its own (choose_turn()),
+ * so it need not take the first turn: other turns keep their places in the list, and the first one
+ * becomes the last.  So groups that are neighbours stay neighbours.  A group that is at a limit opens again when one of its tasks ends, or
  * when its rate allows another task.
  *
  * Limits hold for a whole group of a queue, even if its tasks belong to several lanes, with
@@ -58,6 +60,7 @@
 #include "port/pg_bitutils.h"
 
 #include "../base/compat.h"
+#include "../base/inject.h"
 #include "../base/settings.h"
 #include "groups.h"
 
@@ -82,6 +85,9 @@
 /* Length of a first hold whose end is not known, in us.  The length doubles with each hold. */
 #define HOLD_LEAST		(10 * 1000)
 #define HOLD_MOST		(10 * USECS_PER_SEC)
+
+/* Executors with batches of the same lane begin at turns that are at least so far apart. */
+#define APART_TURNS		64
 
 /* If a process finds no place to give back, no process searches again within this time, in us. */
 #define TIDY_PAUSE_US	(100 * 1000)
@@ -372,6 +378,7 @@ enter_state(DwGroup *group, DwGroupState state, bool newcomer)
 	if (state == DW_GROUP_OPEN)
 	{
 		group->is_new = newcomer;
+		group->turn_number++;
 		dlist_push_tail(newcomer ? &groups->fresh : &groups->open, &group->turn);
 		groups->nopen++;
 	}
@@ -777,6 +784,66 @@ dw_groups_next(DwLane *lane, TimestampTz now)
 	return dlist_is_empty(&groups->open) ? NULL : group_in_turn(dlist_head_node(&groups->open));
 }
 
+/* Returns the turn after the turn of an open group that is no newcomer.  The last one is before the first. */
+DwTurn
+dw_group_turn_after(DwGroup *group)
+{
+	dlist_head *open = &dw_lanes[group->lane].groups.open;
+	DwGroup    *next = group_in_turn(dlist_has_next(open, &group->turn) ? group->turn.next :
+								   dlist_head_node(open));
+
+	return (DwTurn) {next, next->turn_number};
+}
+
+/* Returns the group of a turn; NULL if there is no turn, or it was taken. */
+DwGroup *
+dw_group_of_turn(const DwTurn *turn, const DwLane *lane)
+{
+	DwGroup    *group = turn->group;
+
+	/* the place may be another group's now */
+	return group != NULL && group->state == DW_GROUP_OPEN && !group->is_new &&
+		group->lane == lane - dw_lanes && group->turn_number == turn->number ? group : NULL;
+}
+
+/*
+ * Returns the first open group of the lane that has APART_TURNS turns before the next turn of one
+ * of n others.  Returns the first open group if there is none.
+ */
+DwGroup *
+dw_groups_apart(DwLane *lane, const DwTurn *others, int n)
+{
+	DwGroup    *found = NULL;
+	int			met = 0;
+	int			skip = 0;
+	int			free = 0;
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &lane->groups.open)
+	{
+		DwGroup    *group = group_in_turn(iter.cur);
+
+		for (int i = 0; i < n; i++)
+			if (others[i].group == group)
+			{
+				met++;
+				skip = APART_TURNS;
+				free = 0;
+			}
+		if (skip-- > 0)
+			continue;
+		if (free++ == 0)
+			found = group;
+		if (free == APART_TURNS || met == n)
+		{
+			if (met > 0)
+				DW_COUNT("turns-apart");
+			return found;
+		}
+	}
+	return group_in_turn(dlist_head_node(&lane->groups.open));
+}
+
 /*
  * Returns true if a group has a place in the lane, even if it is needed only for the group's rate.
  * A lane with places of groups must not be given back.
@@ -877,14 +944,14 @@ dw_groups_cut(DwLane *lane, TimestampTz due, int64 id)
 }
 
 /*
- * Has the processor load what the next turns of this list need.  The places of groups and their
- * chunks are far apart, so each turn would wait for memory several times, under the ready lock.
+ * Has the processor load what the turns of this list need, from the first one on.  The places of
+ * groups and their chunks are far apart, so each turn would wait for memory several times, under
+ * the ready lock.
  */
 static void
-expect_turns(dlist_head *list)
+expect_turns(dlist_head *list, dlist_node *first)
 {
 	dlist_node *end = &list->head;
-	dlist_node *first = end->next;
 	dlist_node *second = first->next;
 	dlist_node *third = second->next;
 
@@ -906,6 +973,9 @@ dw_group_take(DwDatabase *db, DwGroup *group, DwEntry *entry, ItemPointer tid, T
 	DwLane	   *lane = &dw_lanes[group->lane];
 	const DwQueue *queue = limits_of(lane, group->hash);
 	TimestampTz wakes_at = DW_NEVER;
+	dlist_head *turns = group->is_new ? &lane->groups.fresh : &lane->groups.open;
+	dlist_node *after = group->turn.next;
+	bool		is_first = group->is_new || dlist_head_node(turns) == &group->turn;
 	bool		hungry;
 
 	Assert(group->state == DW_GROUP_OPEN);
@@ -924,13 +994,20 @@ dw_group_take(DwDatabase *db, DwGroup *group, DwEntry *entry, ItemPointer tid, T
 	}
 	hungry = feel_hunger(db, group);
 	lane->groups.jumps = group->is_new ? lane->groups.jumps + 1 : 0;
-	leave_state(group);
 	/* usually no limit of the group is reached */
-	if (group->count > 0 && state_by_limits(group, now, &group->wakes_at) == DW_GROUP_OPEN)
-		enter_state(group, DW_GROUP_OPEN, false);
-	else
+	if (group->count == 0 || state_by_limits(group, now, &group->wakes_at) != DW_GROUP_OPEN)
+	{
+		leave_state(group);
 		(void) update_group(group, false, true, now, &wakes_at);
-	expect_turns(dlist_is_empty(&lane->groups.fresh) ? &lane->groups.open : &lane->groups.fresh);
+	}
+	else if (is_first)
+	{
+		leave_state(group);
+		enter_state(group, DW_GROUP_OPEN, false);
+	}
+	else
+		group->turn_number++;
+	expect_turns(turns, after);
 	return hungry;
 }
 

@@ -59,6 +59,7 @@ typedef struct DwGroup
 	bool		is_early;		/* its first task came as a newcomer, before the load of earlier tasks */
 	bool		is_hungry;		/* the group is in DwLaneGroups.hungry */
 	bool		has_siblings;	/* the group may also have places in other lanes */
+	uint32		turn_number;	/* if open: changes with each turn that the group gets */
 	dlist_node	turn;			/* link in DwLaneGroups.open, fresh or resting */
 	DwList		more;			/* the ready tasks after the first one */
 	DwEntry		first;			/* the first ready task; see groups.c, "Where rows are" */
@@ -137,6 +138,9 @@ extern bool dw_group_is_newcomer(const DwLane *lane, uint32 hash);
 extern void dw_group_leave_out(DwDatabase *db, DwLane *lane, const DwGroupLeft *left);
 extern void dw_groups_cut(DwLane *lane, TimestampTz due, int64 id);
 extern DwGroup *dw_groups_next(DwLane *lane, TimestampTz now);
+extern DwTurn dw_group_turn_after(DwGroup *group);
+extern DwGroup *dw_group_of_turn(const DwTurn *turn, const DwLane *lane);
+extern DwGroup *dw_groups_apart(DwLane *lane, const DwTurn *others, int n);
 extern bool dw_group_take(DwDatabase *db, DwGroup *group, DwEntry *entry, ItemPointer tid,
 						  TimestampTz now);
 extern void dw_group_end(DwDatabase *db, const DwEntry *entry, bool begun, bool settled);

@@ -29,6 +29,8 @@
  */
 #define APART_CHUNKS	16
 #define QUICK_US	100
+/* In a lane with groups, executors keep apart from at most so many others. */
+#define APART_MOST	8
 
 /* Maximum number of tasks that are moved at a time from a ready list to their groups. */
 #define SORT_MAX		64
@@ -494,6 +496,53 @@ queue_allows_batch(const DwLane *lane)
 							 queue->group_rate.starts == 0 && !queue->group_order);
 }
 
+/* Returns true if another executor runs quick tasks of the lane in a batch. */
+static bool
+is_quick_in(const DwExecutor *me, const DwExecutor *e, const DwLane *lane, TimestampTz now)
+{
+	return e != me && e->database == me->database && e->in_batch &&
+		e->current.lane == lane - dw_lanes && now - e->since < QUICK_US;
+}
+
+/*
+ * Chooses the group, among the open groups of the lane that are no newcomers, of the next task of a
+ * batch.
+ *
+ * As in choose_position(), executors keep apart.  Each goes round the list of turns on its own, and
+ * so visits all groups equally often.  If another executor has taken its next turn, or the group is
+ * not open any more, it chooses another place.
+ */
+static DwGroup *
+choose_turn(const DwExecutor *me, DwLane *lane, TimestampTz now)
+{
+	DwGroup    *group = dw_group_of_turn(&me->turn, lane);
+	DwTurn		others[APART_MOST];
+	int			n = 0;
+
+	if (group != NULL)
+		return group;
+	if (lane->running > 1)
+		dw_each_executor(e)
+			if (n < APART_MOST && is_quick_in(me, e, lane, now) && dw_group_of_turn(&e->turn, lane) != NULL)
+				others[n++] = e->turn;
+	return dw_groups_apart(lane, others, n);
+}
+
+/*
+ * Replaces the group of *place, which has the first turn, by the group that the executor's batch
+ * chooses, if its first task is due by "until".  Returns the task.
+ */
+static const DwEntry *
+take_turn(DwExecutor *me, DwLane *lane, TimestampTz until, TimestampTz now, Place *place)
+{
+	DwGroup    *group = choose_turn(me, lane, now);
+
+	if (group->first.due <= until)
+		place->group = group;
+	me->turn = dw_group_turn_after(place->group);
+	return &place->group->first;
+}
+
 /* Takes the next task of the executor's owner that is due by until_due, if one exists. */
 static bool
 pop_until(DwDatabase *db, DwExecutor *me, TimestampTz until_due, TimestampTz now, DwPopped *popped)
@@ -535,6 +584,9 @@ pop_until(DwDatabase *db, DwExecutor *me, TimestampTz until_due, TimestampTz now
 			lane = peer;
 			place = place_of_peer;
 		}
+		/* the next batch goes on where the last one has ended */
+		if (place.group != NULL && !place.group->is_new && dw_group_of_turn(&me->turn, lane) != NULL)
+			(void) take_turn(me, lane, until_due, now, &place);
 		popped->few_left = take_current(db, me, lane, &place, now);
 		popped->may_batch = lane->alone == 0 && !(me->current.offset & DW_ENTRY_ALONE) &&
 			dw_ready_count(lane) > 0 && queue_allows_batch(lane);
@@ -745,14 +797,13 @@ dw_ready_pop_message(DwDatabase *db, DwQueue *queue, DwAlone *alone, DwEntry *en
 
 /*---- Batches ----*/
 
-/* Returns true if another executor in a batch takes quick tasks at this position. */
+/* Returns true if another executor in a batch takes quick tasks at this position of the lane. */
 static bool
-is_busy_at(const DwExecutor *me, const DwPosition *position, TimestampTz now)
+is_busy_at(const DwExecutor *me, const DwLane *lane, const DwPosition *position, TimestampTz now)
 {
 	dw_each_executor(e)
-		if (e != me && e->database == me->database && e->in_batch &&
-			e->position.chunk == position->chunk && e->position.serial == position->serial &&
-			now - e->since < QUICK_US)
+		if (is_quick_in(me, e, lane, now) &&
+			e->position.chunk == position->chunk && e->position.serial == position->serial)
 			return true;
 	return false;
 }
@@ -773,7 +824,7 @@ choose_position(const DwExecutor *me, const DwLane *lane)
 	DwPosition	head = dw_list_head(dw_pool, &lane->ready);
 	DwPosition	position = head;
 
-	while (position.chunk != DW_NO_CHUNK && is_busy_at(me, &position, now))
+	while (position.chunk != DW_NO_CHUNK && is_busy_at(me, lane, &position, now))
 		position = dw_list_ahead(dw_pool, &position, APART_CHUNKS);
 	if (position.chunk == DW_NO_CHUNK)
 		return head;
@@ -799,7 +850,11 @@ dw_ready_pop_next(DwDatabase *db, DwExecutor *me, TimestampTz until, TimestampTz
 	const DwEntry *first;
 
 	if (by_groups)
+	{
 		first = find_first(db, lane, now, &place);
+		if (place.group != NULL && !place.group->is_new)
+			first = take_turn(me, lane, until, now, &place);
+	}
 	else
 	{
 		first = dw_list_first(dw_pool, &place.position);

@@ -18,6 +18,8 @@ CREATE TABLE delay_wheel_data.task
 	owner regrole NOT NULL DEFAULT pg_catalog.to_regrole(pg_catalog.quote_ident(CURRENT_USER)),
 	queue smallint NOT NULL DEFAULT 0,
 	priority smallint NOT NULL DEFAULT 0,
+	-- before the columns of any length: loads read it from each row
+	group_hash integer GENERATED ALWAYS AS (CASE pg_catalog.hashtext(group_key) WHEN 0 THEN 1 ELSE pg_catalog.hashtext(group_key) END) STORED,
 	attempts smallint,
 	max_attempts smallint,
 	timeout integer,
@@ -36,7 +38,6 @@ CREATE TABLE delay_wheel_data.task
 	more jsonb,
 	payload jsonb,
 	group_key text COLLATE "C",
-	group_hash integer GENERATED ALWAYS AS (CASE pg_catalog.hashtext(group_key) WHEN 0 THEN 1 ELSE pg_catalog.hashtext(group_key) END) STORED,
 	CONSTRAINT task_pkey PRIMARY KEY (id),
 	CONSTRAINT task_priority_check CHECK (priority BETWEEN -9 AND 9),
 	CONSTRAINT task_attempts_check CHECK (attempts >= 0),

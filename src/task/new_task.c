@@ -425,7 +425,7 @@ number_task(DwNewTask *task)
 
 /* Notes a row that was written, and tells the wings about the task. */
 static void
-note_written(DwNewTask *task, const DwHint *hint)
+tell_written(DwNewTask *task, const DwHint *hint)
 {
 	dw_touch_row(hint, DW_TOUCH_WRITTEN);
 	if (!task->nulls[Anum_task_more - 1])
@@ -445,7 +445,7 @@ dw_new_task_insert(Relation rel, DwNewTask *task)
 
 	DW_INJECT("schedule-before-insert");
 	hint.tid = dw_task_insert(rel, task->values, task->nulls);
-	note_written(task, &hint);
+	tell_written(task, &hint);
 	DW_INJECT("schedule-after-insert");
 	return hint.id;
 }
@@ -468,7 +468,7 @@ dw_new_tasks_insert(Relation rel, DwNewTask *tasks, int n)
 	for (int i = 0; i < n; i++)
 	{
 		hints[i].tid = rows[i].tid;
-		note_written(&tasks[i], &hints[i]);
+		tell_written(&tasks[i], &hints[i]);
 	}
 	DW_INJECT("schedule-after-insert");
 	return hints[n - 1].id;

@@ -165,6 +165,24 @@ for (1 .. 5)
 cmp_ok(counted($node, 'positions-apart'), '>', $apart, 'who keep apart');
 clean();
 
+# In a queue with groups they do not take the turns of neighbours, and each group has as many turns as the others.
+$node->safe_psql('postgres', q{SELECT delay_wheel.create_queue('grouped', groups => true, users => '{worker}')});
+$apart = counted($node, 'turns-apart');
+for (1 .. 5)
+{
+	clean();
+	backlog(q{SELECT count(delay_schedule_task('INSERT INTO done VALUES ($1, $2::int)', args => ARRAY['group', g::text],
+		queue => 'grouped', group_key => (g % 400)::text)) FROM generate_series(1, 20000) g;});
+	all_over('two executors with groups');
+	query_is($once, '20000 of 20000', 'each task of a group ran once, by two executors');
+	query_is(q{SELECT max(turns) - min(turns) < 20 FROM (SELECT n % 400, count(*) FILTER (WHERE place <= 10000) AS turns
+		FROM (SELECT n, row_number() OVER (ORDER BY at) AS place FROM done) p GROUP BY 1) t}, 't',
+		'and half of the time each group has had half of its turns');
+	last if counted($node, 'turns-apart') > $apart;
+}
+cmp_ok(counted($node, 'turns-apart'), '>', $apart, 'whose turns are apart');
+clean();
+
 # Where tasks are slow they run in order.
 backlog(q{SELECT count(delay_schedule('0', 'INSERT INTO done SELECT $1, $2 FROM pg_sleep(0.001)', 'slow'::text, g))
 	FROM generate_series(1, 1000) g;});
