@@ -230,6 +230,54 @@ SELECT action, count(*), count(DISTINCT task) FROM delay_wheel.audit WHERE at >=
 ROLLBACK;
 
 --
+-- Rows without a delay after a task that was collected: their memory is freed
+--
+SELECT statement_triggers($$delay_schedule_trigger('pause', 'SELECT $1', 'id', 'tag=big')$$);
+CREATE FUNCTION statement_memory(text) RETURNS text IMMUTABLE LANGUAGE plpgsql AS $$
+BEGIN
+	RAISE NOTICE 'collected tasks are small: %', (SELECT sum(total_bytes) < 3000000 FROM pg_backend_memory_contexts WHERE name = 'delay_wheel new tasks');
+	RETURN $1;
+END $$;
+BEGIN;
+CREATE INDEX statement_index ON delay_wheel_data.task (statement_memory(tag));
+INSERT INTO statement_all (id, pause, big) SELECT id, CASE id WHEN 20001 THEN interval '1 hour' END, repeat('x', 900) FROM generate_series(20001, 40000) id;
+ROLLBACK;
+DROP FUNCTION statement_memory;
+
+--
+-- A cast to json, which the payload calls, runs user code: it finds the tasks of earlier rows, and
+-- the role that it sets needs the right
+--
+CREATE TYPE statement_mood AS ENUM ('plain', 'count', 'drop', 'role');
+CREATE ROLE regress_dw_nobody;
+SELECT delay_wheel.create_queue('statement_users', external => true, users => '{public}');
+CREATE FUNCTION statement_mood_json(statement_mood) RETURNS json LANGUAGE plpgsql AS $$
+BEGIN
+	CASE $1
+		WHEN 'count' THEN RETURN (SELECT to_json(count(*)) FROM delay_wheel_data.task);
+		WHEN 'drop' THEN PERFORM delay_wheel.drop_queue('statement_users');
+		WHEN 'role' THEN SET LOCAL ROLE regress_dw_nobody;
+		ELSE NULL;
+	END CASE;
+	RETURN '"mood"';
+END $$;
+CREATE CAST (statement_mood AS json) WITH FUNCTION statement_mood_json;
+CREATE TABLE statement_cast (id int, mood statement_mood);
+GRANT ALL ON statement_cast TO regress_dw_nobody;
+CREATE TRIGGER t AFTER INSERT ON statement_cast REFERENCING NEW TABLE AS n FOR EACH STATEMENT EXECUTE FUNCTION delay_send_trigger('1 hour', 'statement_users');
+BEGIN;
+INSERT INTO statement_cast VALUES (1, 'plain'), (2, 'count'), (3, 'plain'), (4, 'count');
+SELECT payload FROM delay_wheel_data.task ORDER BY id;
+ROLLBACK;
+INSERT INTO statement_cast VALUES (1, 'plain'), (2, 'drop');
+INSERT INTO statement_cast VALUES (1, 'plain'), (2, 'role'), (3, 'plain');
+SELECT count(*) FROM delay_wheel_data.task;
+DROP TABLE statement_cast;
+DROP TYPE statement_mood CASCADE;
+DROP ROLE regress_dw_nobody;
+SELECT delay_wheel.drop_queue('statement_users');
+
+--
 -- What is refused
 --
 CREATE TRIGGER wrong AFTER INSERT ON statement_row FOR EACH STATEMENT EXECUTE FUNCTION delay_schedule_trigger('1 h', 'SELECT 1');

@@ -90,13 +90,14 @@ extern int64 dw_schedule_row(DwNewTask *task, bool limited);
 /* New tasks whose rows will be written together. */
 typedef struct DwManyTasks
 {
-	MemoryContext context;		/* memory of the tasks, which may be reset if n is 0 */
+	MemoryContext context;		/* memory of the tasks; dw_schedule_many_next() resets it */
 	int			n;
 	DwNewTask	tasks[DW_MANY_TASKS];
 } DwManyTasks;
 
 extern DwManyTasks *dw_schedule_many_begin(void);
 extern void dw_schedule_many_add(DwManyTasks *many, DwNewTask *task);
+extern void dw_schedule_many_next(DwManyTasks *many);
 extern void dw_schedule_many_end(DwManyTasks *many);
 extern DwTakeResult dw_schedule_cancel(const DwKey *key);
 

@@ -306,8 +306,19 @@ dw_schedule_many_add(DwManyTasks *many, DwNewTask *task)
 	dw_new_task_keep(task);
 	task->lane = dw_require_lane(task->owner, task->queue, task->priority);
 	many->tasks[many->n++] = *task;
+}
+
+/*
+ * Called after each source of a task, also if it had no task: writes the tasks if they are many or
+ * long, and frees memory that is not needed any more.
+ */
+void
+dw_schedule_many_next(DwManyTasks *many)
+{
 	if (many->n == DW_MANY_TASKS || MemoryContextMemAllocated(many->context, true) > DW_MANY_BYTES)
 		write_collected(many);
+	if (many->n == 0)
+		MemoryContextReset(many->context);
 }
 
 /* Writes the tasks that are left, and frees the memory of all. */

@@ -23,10 +23,12 @@
  */
 #include "postgres.h"
 
+#include "access/transam.h"
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_trigger.h"
 #include "executor/executor.h"
 #include "funcapi.h"
+#include "parser/parse_coerce.h"
 #include "utils/datum.h"
 #include "utils/fmgrprotos.h"
 #include "utils/inval.h"
@@ -158,6 +160,17 @@ writer_callback(void *arg)
 		errdetail("The task would belong to role \"%s\", which writes the row.",
 				  GetUserNameFromId(GetUserId(), false));
 	trigger_callback(arg);
+}
+
+/* Raises an error unless the current user, who writes the row, has the right to schedule. */
+static void
+require_right(const TriggerData *trigger)
+{
+	ErrorContextCallback callback;
+
+	dw_push_context(&callback, writer_callback, unconstify(TriggerData *, trigger));
+	dw_require_right();
+	error_context_stack = callback.previous;
 }
 
 /*---- Parsing the arguments of a trigger ----*/
@@ -683,6 +696,32 @@ schedule_for_row(const Template *template, TupleTableSlot *row, DwManyTasks *man
 		(void) dw_schedule_new(&task, DW_SQL_CHECKED);
 }
 
+/*
+ * Returns true if the payload may run user code: row_to_json() calls casts of user-defined types to
+ * json.  This code may look for the tasks of earlier rows.  Not cached, since creating a cast does
+ * not change the table.
+ */
+static bool
+runs_user_code(const Template *template)
+{
+	if (template->payload == NULL)
+		return false;
+	for (int i = 0; i < template->nargs; i++)
+	{
+		Oid			type = template->args[i].type;
+		Oid			function;
+
+		/* row_to_json() ignores casts of PostgreSQL's own types */
+		if (type < FirstNormalObjectId)
+			continue;
+		/* the types of elements or columns may have casts */
+		if (type_is_array(type) || type_is_rowtype(type) ||
+			find_coercion_pathway(JSONOID, type, COERCION_EXPLICIT, &function) == COERCION_PATH_FUNC)
+			return true;
+	}
+	return false;
+}
+
 /* Does the same for all rows of a transition table. */
 static void
 schedule_for_rows(const Template *template, const TriggerData *trigger)
@@ -692,6 +731,7 @@ schedule_for_rows(const Template *template, const TriggerData *trigger)
 	TupleTableSlot *row = MakeSingleTupleTableSlot(RelationGetDescr(trigger->tg_relation),
 												   &TTSOpsMinimalTuple);
 	DwManyTasks *many = dw_schedule_many_begin();
+	bool		at_once = runs_user_code(template);
 
 	/* the table belongs to all triggers of the statement, which read it one after the other */
 	tuplestore_select_read_pointer(rows, reader);
@@ -702,10 +742,12 @@ schedule_for_rows(const Template *template, const TriggerData *trigger)
 		MemoryContext caller = MemoryContextSwitchTo(many->context);
 
 		CHECK_FOR_INTERRUPTS();
-		schedule_for_row(template, row, many);
+		/* user code may have changed the role */
+		if (at_once)
+			require_right(trigger);
+		schedule_for_row(template, row, at_once ? NULL : many);
 		MemoryContextSwitchTo(caller);
-		if (many->n == 0)
-			MemoryContextReset(many->context);
+		dw_schedule_many_next(many);
 	}
 	dw_schedule_many_end(many);
 	ExecDropSingleTupleTableSlot(row);
@@ -719,13 +761,8 @@ fire(FunctionCallInfo fcinfo, const Kind *kind)
 	Template   *template;
 	ErrorContextCallback callback;
 
-	/* the current user, who writes the row, needs the right */
 	if (CALLED_AS_TRIGGER(fcinfo))
-	{
-		dw_push_context(&callback, writer_callback, fcinfo->context);
-		dw_require_right();
-		error_context_stack = callback.previous;
-	}
+		require_right((TriggerData *) fcinfo->context);
 	else
 		dw_require_right();
 	trigger = require_trigger(fcinfo, kind);

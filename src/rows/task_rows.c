@@ -184,7 +184,8 @@ insert_into_indexes(Relation heap, const NewRow *rows, int n, const TaskIndex *o
 			at = TASK_INDEXES;
 		if (at < TASK_INDEXES && !ours[at].has_entries)
 			continue;
-		is_known = at < TASK_INDEXES || is_in_catalog(cat, lfirst_oid(lc));
+		/* an index of ours that REINDEX CONCURRENTLY has swapped meanwhile is not known */
+		is_known = ours != NULL ? at < TASK_INDEXES : is_in_catalog(cat, lfirst_oid(lc));
 		index = index_open(lfirst_oid(lc), at < TASK_INDEXES ? ours[at].lockmode : RowExclusiveLock);
 		for (int i = 0; i < n; i++)
 		{
