@@ -44,6 +44,7 @@ typedef struct DwTurn
 {
 	struct DwGroup *group;		/* NULL: no turn */
 	uint32		number;			/* its turn_number */
+	uint32		left;			/* number of turns, from this one on, in the executor's round */
 } DwTurn;
 
 /* A place for an executor, which runs the tasks of one owner in one database. */

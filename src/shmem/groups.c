@@ -256,7 +256,9 @@ new_place(DwLane *lane, uint32 hash, bool by_reserve)
 		table->free = group->next;
 		table->nfree--;
 		*group = (DwGroup) {
-			.lane = lane - dw_lanes, .hash = hash, .hold_us = HOLD_LEAST, .next = *bucket
+			.lane = lane - dw_lanes, .hash = hash, .hold_us = HOLD_LEAST, .next = *bucket,
+			/* an executor may still remember a turn of the group that had the place before */
+			.turn_number = group->turn_number + 1
 		};
 		for (int32 i = *bucket; i != NO_PLACE; i = places[i].next)
 			if (is_of_group(&places[i], lane, hash))
@@ -784,15 +786,37 @@ dw_groups_next(DwLane *lane, TimestampTz now)
 	return dlist_is_empty(&groups->open) ? NULL : group_in_turn(dlist_head_node(&groups->open));
 }
 
-/* Returns the turn after the turn of an open group that is no newcomer.  The last one is before the first. */
+/*
+ * Returns the turn of an open group that is no newcomer, for an executor whose turn was "before".
+ *
+ * A new round of the executor has as many turns as the list has now.  Groups that open again get
+ * the last turn, so without an end of the round the executor might never come to the first turn.
+ */
 DwTurn
-dw_group_turn_after(DwGroup *group)
+dw_group_turn(DwGroup *group, const DwTurn *before)
+{
+	DwLane	   *lane = &dw_lanes[group->lane];
+
+	return (DwTurn) {
+		group, group->turn_number,
+		dw_group_of_turn(before, lane) == group ? before->left : lane->groups.nopen
+	};
+}
+
+/*
+ * Returns the turn after "turn", which is valid.  The last one in the list is before the first, and
+ * the last one of a round is before no turn.
+ */
+DwTurn
+dw_group_turn_after(DwGroup *group, const DwTurn *turn)
 {
 	dlist_head *open = &dw_lanes[group->lane].groups.open;
 	DwGroup    *next = group_in_turn(dlist_has_next(open, &group->turn) ? group->turn.next :
 								   dlist_head_node(open));
 
-	return (DwTurn) {next, next->turn_number};
+	if (turn->left <= 1)
+		return (DwTurn) {NULL};
+	return (DwTurn) {next, next->turn_number, turn->left - 1};
 }
 
 /* Returns the group of a turn; NULL if there is no turn, or it was taken. */

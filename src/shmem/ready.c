@@ -531,6 +531,9 @@ choose_turn(const DwExecutor *me, DwLane *lane, TimestampTz now)
 /*
  * Replaces the group of *place, which has the first turn, by the group that the executor's batch
  * chooses, if its first task is due by "until".  Returns the task.
+ *
+ * The executor remembers this turn until pass_turn(): if the task cannot join the batch, it is the
+ * first task after the batch.  Otherwise a task that must run alone would be passed over in each round.
  */
 static const DwEntry *
 take_turn(DwExecutor *me, DwLane *lane, TimestampTz until, TimestampTz now, Place *place)
@@ -539,8 +542,16 @@ take_turn(DwExecutor *me, DwLane *lane, TimestampTz until, TimestampTz now, Plac
 
 	if (group->first.due <= until)
 		place->group = group;
-	me->turn = dw_group_turn_after(place->group);
+	me->turn = dw_group_turn(place->group, &me->turn);
 	return &place->group->first;
+}
+
+/* Called before the task of *place is taken: if this is the executor's turn, goes on to the next turn. */
+static void
+pass_turn(DwExecutor *me, DwLane *lane, const Place *place)
+{
+	if (place->group != NULL && dw_group_of_turn(&me->turn, lane) == place->group)
+		me->turn = dw_group_turn_after(place->group, &me->turn);
 }
 
 /* Takes the next task of the executor's owner that is due by until_due, if one exists. */
@@ -587,6 +598,7 @@ pop_until(DwDatabase *db, DwExecutor *me, TimestampTz until_due, TimestampTz now
 		/* the next batch goes on where the last one has ended */
 		if (place.group != NULL && !place.group->is_new && dw_group_of_turn(&me->turn, lane) != NULL)
 			(void) take_turn(me, lane, until_due, now, &place);
+		pass_turn(me, lane, &place);
 		popped->few_left = take_current(db, me, lane, &place, now);
 		popped->may_batch = lane->alone == 0 && !(me->current.offset & DW_ENTRY_ALONE) &&
 			dw_ready_count(lane) > 0 && queue_allows_batch(lane);
@@ -869,6 +881,7 @@ dw_ready_pop_next(DwDatabase *db, DwExecutor *me, TimestampTz until, TimestampTz
 		lane->paused || !queue_allows_batch(lane) || choose_peer(lane, now) != lane ||
 		dw_database_is_disabled(db))
 		return false;
+	pass_turn(me, lane, &place);
 	*few_left = take_current(db, me, lane, &place, now);
 	me->since = now;
 	me->position = place.position;

@@ -183,6 +183,17 @@ for (1 .. 5)
 cmp_ok(counted($node, 'turns-apart'), '>', $apart, 'whose turns are apart');
 clean();
 
+# A task that must run alone ends the batch, and is the first task after it, so its group is not passed over.
+$node->safe_psql('postgres', 'CREATE SEQUENCE alone; GRANT ALL ON alone TO worker');
+setting('delay_wheel.max_executors' => 1);
+backlog(q{SELECT count(delay_schedule_task(CASE WHEN g = 27 THEN 'SELECT 1 / (1 - n) FROM nextval(''alone'') n' ELSE 'INSERT INTO done VALUES ($1, $2::int)' END,
+	args => CASE WHEN g <> 27 THEN ARRAY['alone', g::text] END, queue => 'grouped', group_key => (g % 20)::text)) FROM generate_series(1, 10000) g;});
+all_over('a task that must run alone');
+query_is(q{SELECT count(*) > 200 FROM (SELECT n FROM done ORDER BY at LIMIT 5000) d WHERE n % 20 = 7}, 't',
+	'the group of a task that must run alone has its turns');
+setting('delay_wheel.max_executors' => 4);
+clean();
+
 # Where tasks are slow they run in order.
 backlog(q{SELECT count(delay_schedule('0', 'INSERT INTO done SELECT $1, $2 FROM pg_sleep(0.001)', 'slow'::text, g))
 	FROM generate_series(1, 1000) g;});
