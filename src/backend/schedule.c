@@ -273,10 +273,12 @@ write_collected(DwManyTasks *many)
 {
 	DwNewTask  *tasks = many->tasks;
 	int			n = many->n;
+	MemoryContext caller;
 	Relation	rel;
 
 	if (n == 0)
 		return;
+	caller = MemoryContextSwitchTo(many->context);
 	/* lock the table before ids are drawn, as in dw_schedule_row() */
 	rel = dw_tasks_open();
 	for (int i = 0; i < n; i++)
@@ -286,6 +288,7 @@ write_collected(DwManyTasks *many)
 		dw_audit_task("schedule", tasks[i].values, tasks[i].nulls, tasks[i].due, NULL);
 	table_close(rel, NoLock);
 	many->n = 0;
+	MemoryContextSwitchTo(caller);
 }
 
 /*

@@ -21,7 +21,7 @@ COMMENT ON FUNCTION delay_send(text, jsonb, interval, timestamptz, text, text, t
 CREATE FUNCTION delay_send_trigger() RETURNS trigger
 AS 'MODULE_PATHNAME', 'dw_send_trigger' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_send_trigger() IS
-'Sends a message for each row that is inserted or updated. For CREATE TRIGGER ... AFTER ... FOR EACH ROW.';
+'Sends a message for each row that is inserted or updated. For CREATE TRIGGER ... AFTER ... FOR EACH ROW, or FOR EACH STATEMENT with a transition table.';
 
 CREATE FUNCTION delay_receive(queue text, messages integer DEFAULT 1, autocommit boolean DEFAULT false,
 	OUT id bigint, OUT payload jsonb, OUT attempt integer, OUT due timestamptz, OUT headers jsonb, OUT key text)

@@ -65,7 +65,7 @@ COMMENT ON FUNCTION delay_scheduled(bigint) IS
 CREATE FUNCTION delay_schedule_trigger() RETURNS trigger
 AS 'MODULE_PATHNAME', 'dw_schedule_trigger' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_schedule_trigger() IS
-'Schedules a task of the current user for each row that is inserted or updated. For CREATE TRIGGER ... AFTER ... FOR EACH ROW.';
+'Schedules a task of the current user for each row that is inserted or updated. For CREATE TRIGGER ... AFTER ... FOR EACH ROW, or FOR EACH STATEMENT with a transition table.';
 
 CREATE FUNCTION delay_cancel(id bigint DEFAULT NULL, stop_running boolean DEFAULT false, tell_end boolean DEFAULT false,
 	key text DEFAULT NULL, queue text DEFAULT NULL, no_retry boolean DEFAULT false) RETURNS text
