@@ -86,8 +86,12 @@
 #define HOLD_LEAST		(10 * 1000)
 #define HOLD_MOST		(10 * USECS_PER_SEC)
 
-/* Executors with batches of the same lane begin at turns that are at least so far apart. */
+/*
+ * Executors with batches of the same lane begin at turns that are at least APART_TURNS apart, and
+ * choose again after ROUND_TURNS turns.
+ */
 #define APART_TURNS		64
+#define ROUND_TURNS		256
 
 /* If a process finds no place to give back, no process searches again within this time, in us. */
 #define TIDY_PAUSE_US	(100 * 1000)
@@ -789,17 +793,15 @@ dw_groups_next(DwLane *lane, TimestampTz now)
 /*
  * Returns the turn of an open group that is no newcomer, for an executor whose turn was "before".
  *
- * A new round of the executor has as many turns as the list has now.  Groups that open again get
- * the last turn, so without an end of the round the executor might never come to the first turn.
+ * A round of the executor has ROUND_TURNS turns.  Groups that open again get the last turn, so
+ * without an end of the round the executor might never come to the first turn.
  */
 DwTurn
 dw_group_turn(DwGroup *group, const DwTurn *before)
 {
-	DwLane	   *lane = &dw_lanes[group->lane];
-
 	return (DwTurn) {
 		group, group->turn_number,
-		dw_group_of_turn(before, lane) == group ? before->left : lane->groups.nopen
+		dw_group_of_turn(before, &dw_lanes[group->lane]) == group ? before->left : ROUND_TURNS
 	};
 }
 
