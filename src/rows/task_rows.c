@@ -174,25 +174,24 @@ insert_into_indexes(Relation heap, const NewRow *rows, int n, const TaskIndex *o
 
 	foreach(lc, indexes)
 	{
-		int			at = 0;
+		const TaskIndex *task = NULL;
 		bool		is_known;
 		Relation	index;
 
-		while (ours != NULL && at < TASK_INDEXES && ours[at].oid != lfirst_oid(lc))
-			at++;
-		if (ours == NULL)
-			at = TASK_INDEXES;
-		if (at < TASK_INDEXES && !ours[at].has_entries)
+		for (int i = 0; ours != NULL && i < TASK_INDEXES; i++)
+			if (ours[i].oid == lfirst_oid(lc))
+				task = &ours[i];
+		if (task != NULL && !task->has_entries)
 			continue;
 		/* an index of ours that REINDEX CONCURRENTLY has swapped meanwhile is not known */
-		is_known = ours != NULL ? at < TASK_INDEXES : is_in_catalog(cat, lfirst_oid(lc));
-		index = index_open(lfirst_oid(lc), at < TASK_INDEXES ? ours[at].lockmode : RowExclusiveLock);
+		is_known = ours != NULL ? task != NULL : is_in_catalog(cat, lfirst_oid(lc));
+		index = index_open(lfirst_oid(lc), task != NULL ? task->lockmode : RowExclusiveLock);
 		for (int i = 0; i < n; i++)
 		{
 			if (!index->rd_index->indisready ||
 				(summarizing_only && !dw_index_is_summarizing(index)))
 				break;
-			if (at < TASK_INDEXES && !rows[i].has_entry[at])
+			if (task != NULL && !rows[i].has_entry[task - ours])
 				continue;
 			if (is_known)
 				insert_into_known_index(heap, index, rows[i].values, rows[i].nulls,
