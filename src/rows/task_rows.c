@@ -258,7 +258,7 @@ group_hash(const text *group)
 
 /*
  * Sets the hash of the row's group, and which indexes of the table of tasks have an entry for the
- * row, in the order of task_indexes().
+ * row, in the order of insert_tasks().
  */
 static void
 judge_row(NewRow *row)

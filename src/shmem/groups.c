@@ -810,8 +810,9 @@ dw_group_turn(DwGroup *group, const DwTurn *before)
  * the last one of a round is before no turn.
  */
 DwTurn
-dw_group_turn_after(DwGroup *group, const DwTurn *turn)
+dw_group_turn_after(const DwTurn *turn)
 {
+	DwGroup    *group = turn->group;
 	dlist_head *open = &dw_lanes[group->lane].groups.open;
 	DwGroup    *next = group_in_turn(dlist_has_next(open, &group->turn) ? group->turn.next :
 								   dlist_head_node(open));

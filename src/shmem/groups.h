@@ -139,7 +139,7 @@ extern void dw_group_leave_out(DwDatabase *db, DwLane *lane, const DwGroupLeft *
 extern void dw_groups_cut(DwLane *lane, TimestampTz due, int64 id);
 extern DwGroup *dw_groups_next(DwLane *lane, TimestampTz now);
 extern DwTurn dw_group_turn(DwGroup *group, const DwTurn *before);
-extern DwTurn dw_group_turn_after(DwGroup *group, const DwTurn *turn);
+extern DwTurn dw_group_turn_after(const DwTurn *turn);
 extern DwGroup *dw_group_of_turn(const DwTurn *turn, const DwLane *lane);
 extern DwGroup *dw_groups_apart(DwLane *lane, const DwTurn *others, int n);
 extern bool dw_group_take(DwDatabase *db, DwGroup *group, DwEntry *entry, ItemPointer tid,

@@ -551,7 +551,7 @@ static void
 pass_turn(DwExecutor *me, DwLane *lane, const Place *place)
 {
 	if (place->group != NULL && dw_group_of_turn(&me->turn, lane) == place->group)
-		me->turn = dw_group_turn_after(place->group, &me->turn);
+		me->turn = dw_group_turn_after(&me->turn);
 }
 
 /* Takes the next task of the executor's owner that is due by until_due, if one exists. */
