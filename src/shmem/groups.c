@@ -14,8 +14,8 @@
  * newcomers first (DW_JUMPS_MAX).  So even a group with 100,000 tasks delays another group by only
  * one task in each round.  An executor with a batch goes round the list on its own (choose_turn()),
  * so it need not take the first turn: other turns keep their places in the list, and the first one
- * becomes the last.  So groups that are neighbours stay neighbours.  A group that is at a limit opens again when one of its tasks ends, or
- * when its rate allows another task.
+ * becomes the last.  So groups that are neighbours stay neighbours.  A group that is at a limit opens
+ * again when one of its tasks ends, or when its rate allows another task.
  *
  * Limits hold for a whole group of a queue, even if its tasks belong to several lanes, with
  * different owners or priorities.  The group's places in these lanes, the siblings, are in one
