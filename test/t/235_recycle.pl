@@ -253,7 +253,8 @@ if (has_injection())
 		CREATE TABLE effect (name text, pid int DEFAULT pg_backend_pid(), value text DEFAULT current_setting('work_mem'));
 		GRANT ALL ON effect TO app});
 
-	# An executor waits at the end of its login when the command is executed; its pid.
+	# An executor waits at the end of its login when the command is executed; its pid.  If this takes
+	# a second, the timer calls it stuck, and starts another one, which is kept from logging in.
 	my $login_beside = sub {
 		my ($tasks, $sql) = @_;
 		local $Test::Builder::Level = $Test::Builder::Level + 1;
@@ -265,28 +266,40 @@ if (has_injection())
 		$node->safe_psql('postgres', 'SET SESSION AUTHORIZATION app; SELECT ' . join(', ', map { "delay_schedule_task(\$\$INSERT INTO effect VALUES ('$_')\$\$, queue => 'first')" } @$tasks));
 		wait_until_waiting($node, 'executor-after-connect', "$sql: an executor logs in");
 		my $pid = $node->safe_psql('postgres', "SELECT min(pid) $executor");
+		attach($node, 'executor-before-connect', 'wait', 0, 0);
 		$node->safe_psql('postgres', $sql);
 		return $pid;
 	};
-	my $effects = "SELECT string_agg(name || CASE pid WHEN %d THEN ' first ' ELSE ' other ' END || value, ', ' ORDER BY name) FROM effect";
-	for my $sql (q{ALTER DATABASE postgres SET work_mem = '1MB'}, q{ALTER ROLE app SET work_mem = '1MB'})
+	# The login ends: what the executor has run when it has ended, and what others run then.
+	my $login_ends = sub {
+		my ($pid, $of_first, $in_the_end, $what) = @_;
+		local $Test::Builder::Level = $Test::Builder::Level + 1;
+		my $effects = "SELECT coalesce(string_agg(name || CASE pid WHEN $pid THEN ' first ' ELSE ' other ' END || value, ', ' ORDER BY name), '') FROM effect";
+
+		detach($node, 'executor-after-connect');
+		wait_for($node, "SELECT count(*) FROM pg_stat_activity WHERE pid = $pid", "$what: the executor ends", 60, expected => 0);
+		is($node->safe_psql('postgres', $effects), $of_first, $what);
+		detach($node, 'executor-before-connect');
+		wait_for($node, $effects, 'the other one is for another executor', 60, expected => $in_the_end);
+		return $effects;
+	};
+	# no ALTER DATABASE: it restarts the timer, too, and in between an executor finds no task
+	for my $sql (q{ALTER ROLE app IN DATABASE postgres SET work_mem = '1MB'}, q{ALTER ROLE app SET work_mem = '1MB'})
 	{
 		my $pid = $login_beside->([ 1, 2 ], $sql);
-		detach($node, 'executor-after-connect');
-		wait_for($node, sprintf($effects, $pid), "$sql: it runs one task", 60, expected => '1 first 4MB, 2 other 1MB');
+		$login_ends->($pid, '1 first 4MB', '1 first 4MB, 2 other 1MB', "$sql: it runs one task");
 
 		$pid = $login_beside->([1], $sql =~ s/SET/RESET/r =~ s/ = .*//r);
 		$node->safe_psql('postgres', q{SELECT delay_wheel.pause_queue('first'); SET SESSION AUTHORIZATION app; SELECT delay_schedule('0', 'INSERT INTO effect VALUES (2)')});
-		detach($node, 'executor-after-connect');
-		wait_for($node, sprintf($effects, $pid), 'but none that is due since', 60, expected => '2 other 4MB');
+		my $effects = $login_ends->($pid, '', '2 other 4MB', 'but none that is due since');
 		$node->safe_psql('postgres', q{SELECT delay_wheel.resume_queue('first')});
-		wait_for($node, sprintf($effects, $pid), 'the other one is for another executor, too', 60, expected => '1 other 4MB, 2 other 4MB');
+		wait_for($node, $effects, 'nor the paused one', 60, expected => '1 other 4MB, 2 other 4MB');
 	}
 	my $pid = $login_beside->([ 1, 2 ], 'GRANT TEMPORARY ON DATABASE postgres TO app');
-	detach($node, 'executor-after-connect');
-	wait_for($node, sprintf($effects, $pid), 'rights: it runs one task', 60, expected => '1 first 4MB, 2 other 4MB');
+	$login_ends->($pid, '1 first 4MB', '1 first 4MB, 2 other 4MB', 'rights: it runs one task');
 	$login_beside->([ 1, 2 ], 'REVOKE CONNECT ON DATABASE postgres FROM PUBLIC');
 	detach($node, 'executor-after-connect');
+	detach($node, 'executor-before-connect');
 	wait_for($node, q{SELECT parked FROM delay_wheel.status WHERE database = 'postgres'}, 'no task, if it has lost the right to log in', 60, expected => 1);
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM effect'), 0, 'the tasks wait');
 	$node->stop;
