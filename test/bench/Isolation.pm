@@ -15,33 +15,59 @@ our @EXPORT_OK = qw(measure_isolation);
 
 my $many = 10;
 my $groups = 1000;
-# Seconds between two of the single tasks.
-my $between = 0.05;
+# Seconds between two of the single tasks, and how many tasks of the burst run in a second at least.
+my %free = (fraction => 1, between => 0.05, rate => 50_000);
+# With limits, each queue or group runs one task at a time, and so many tasks a second may begin in
+# all: one of 1,000 groups five.  The single tasks must be fewer, or they wait for their share.
+my %limited = (fraction => 1 / 4, between => 0.5, rate => 5_000);
+# The first single task comes when all groups are new.  With the rate, these take 200 ms.
+my $first_round = 1000 * $groups / $limited{rate};
 
 # Who has the burst's tasks: for each kind the statements' sessions and arguments, the part of the
 # tasks that each gets, and the same for the single tasks.
-my %kinds = (
-	"$many roles" => {
-		burst => [ map { { user => "role$_", part => "i % $many = $_ - 1" } } 1 .. $many ], single => { user => 'role0' } },
-	"$many queues" => {
-		burst => [ { options => ", queue => 'isolated' || i % $many + 1" } ], single => { options => ", queue => 'isolated0'" } },
-	"$groups groups" => {
-		burst => [ { options => ", queue => 'isolated', group_key => 'group' || i % $groups" } ],
-		single => { options => ", queue => 'isolated', group_key => 'single'" } });
+my @kinds = (
+	[ "$many roles", {
+		burst => [ map { { user => "role$_", part => "i % $many = $_ - 1" } } 1 .. $many ], single => { user => 'role0' }, %free } ],
+	[ "$many queues", in_queues('isolated', %free) ],
+	[ "$groups groups", in_groups('isolated', %free) ],
+	[ "$many queues with limits", in_queues('limited', %limited) ],
+	[ "$groups groups with limits", in_groups('limited', %limited, p99 => $first_round) ]);
+
+sub in_queues
+{
+	my ($name, %pace) = @_;
+
+	return { %pace, burst => [ { options => ", queue => '$name' || i % $many + 1" } ], single => { options => ", queue => '${name}0'" } };
+}
+
+sub in_groups
+{
+	my ($name, %pace) = @_;
+
+	return {
+		%pace,
+		burst => [ { options => ", queue => '$name', group_key => 'group' || i % $groups" } ],
+		single => { options => ", queue => '$name', group_key => 'single'" } };
+}
 
 sub set_up
 {
 	run("CREATE TABLE single_order (LIKE t_order INCLUDING ALL, due timestamptz NOT NULL); GRANT ALL ON t_order, single_order TO PUBLIC");
 	run("CREATE ROLE role$_ LOGIN; SELECT delay_wheel.allow('role$_')") for 0 .. $many;
-	run("SELECT delay_wheel.create_queue('isolated$_', users => '{shop}')") for 0 .. $many;
-	run(q{SELECT delay_wheel.create_queue('isolated', groups => true, users => '{shop}')});
+	my %limits = (isolated => [ '', '' ], limited => [ "max_running => 1, rate => $limited{rate} / $many,", qq{rate => $limited{rate}, options => '{"group_max_running": 1}',} ]);
+	for my $name (sort keys %limits)
+	{
+		my ($of_queues, $of_groups) = @{ $limits{$name} };
+		run("SELECT delay_wheel.create_queue('$name$_', $of_queues users => '{shop}')") for 0 .. $many;
+		run("SELECT delay_wheel.create_queue('$name', $of_groups groups => true, users => '{shop}')");
+	}
 	return;
 }
 
 sub clean_up
 {
 	run('TRUNCATE delay_wheel_data.task; DROP TABLE single_order; REVOKE ALL ON t_order FROM PUBLIC');
-	run("SELECT delay_wheel.drop_queue('isolated$_')") for '', 0 .. $many;
+	run("SELECT delay_wheel.drop_queue('isolated$_'), delay_wheel.drop_queue('limited$_')") for '', 0 .. $many;
 	return;
 }
 
@@ -68,7 +94,8 @@ sub burst_beside
 {
 	my ($n, $kind) = @_;
 	my $text = 'update single_order set stars=stars+5, status=status+1, at=clock_timestamp() where oid=$1';
-	my $count = 1 + int($n / 50_000 / $between);
+	my $between = $kind->{between};
+	my $count = 1 + int($n / $kind->{rate} / $between);
 	my %sessions = map { $_->{name} => $_ } map { session_of($_) } @{ $kind->{burst} }, $kind->{single};
 
 	shop()->query("SELECT new_orders($n)");
@@ -91,7 +118,6 @@ sub burst_beside
 sub measure_isolation
 {
 	my ($opt, undef, $record, $sync_commit) = @_;
-	my $n = $opt->{isolation};
 
 	$sync_commit->('on');
 	shop()->query('SELECT new_orders(1)');
@@ -99,14 +125,16 @@ sub measure_isolation
 	for my $executors (2, 4)
 	{
 		set_conf('delay_wheel.max_executors' => $executors);
-		for my $name ("$many roles", "$many queues", "$groups groups")
+		for (@kinds)
 		{
-			my @results = map { burst_beside($n, $kinds{$name}) } 1 .. $opt->{isolation_rounds};
+			my ($name, $kind) = @$_;
+			my $n = $opt->{isolation} * $kind->{fraction};
+			my @results = map { burst_beside($n, $kind) } 1 .. $opt->{isolation_rounds};
 			my @late = map { $_->{late} } @results;
 			my %row = (place => 53, sync => 'on', unit => 'ms', note => sprintf('of %d tasks, beside %.0f tasks/s', scalar(map { @$_ } @late), median(map { $_->{rate} } @results)));
 
 			$record->('isolation', %row, variant => "$n of $name, $executors executors, p50", ours => [ map { quantiles($_, 0.5) } @late ], reach => [ '<=', 5 ]);
-			$record->('isolation', %row, variant => "$n of $name, $executors executors, p99", ours => [ map { quantiles($_, 0.99) } @late ], reach => [ '<=', 20 ]);
+			$record->('isolation', %row, variant => "$n of $name, $executors executors, p99", ours => [ map { quantiles($_, 0.99) } @late ], reach => [ '<=', $kind->{p99} // 20 ]);
 		}
 	}
 	set_conf('delay_wheel.max_executors' => undef);
