@@ -197,8 +197,11 @@ sub origin
 	my @at = sort { $a <=> $b } map { $_->{at} } @rows;
 	my @commits = uniq(map { $_->{commit} } sort { $a->{at} <=> $b->{at} } @rows);
 
-	return 'Measured ' . strftime('%Y-%m-%d %H:%M', gmtime $at[0]) . ' to ' . strftime('%H:%M UTC', gmtime $at[-1])
-	  . ', revision ' . join(', ', @commits) . ".\n";
+	my ($day, $last_day) = map { strftime('%Y-%m-%d ', gmtime $_) } @at[0, -1];
+	my ($from, $to) = map { strftime('%H:%M', gmtime $_) } @at[0, -1];
+
+	$to = $last_day . $to if $last_day ne $day;
+	return "Measured $day$from to $to UTC, revision " . join(', ', @commits) . ".\n";
 }
 
 #
