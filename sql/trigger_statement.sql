@@ -129,7 +129,7 @@ UPDATE statement_all SET k = 'y' WHERE id <= 200;
 UPDATE statement_all SET k = 'z' WHERE id <= 3;
 UPDATE statement_all SET k = 'z' WHERE id < 0;
 SELECT due - now() AS delay, count(*) FROM delay_wheel_data.task GROUP BY 1 ORDER BY 1;
-SELECT args FROM delay_wheel_data.task WHERE key <= '3' AND key ~ '^.$' ORDER BY id;
+SELECT args FROM delay_wheel_data.task WHERE key <= '3' AND key ~ '^.$' ORDER BY key;
 INSERT INTO statement_all SELECT * FROM statement_rows WHERE id BETWEEN 200 AND 400
 	ON CONFLICT (id) DO UPDATE SET k = 'again';
 SELECT due - now() AS delay, count(*) FROM delay_wheel_data.task GROUP BY 1 ORDER BY 1;
@@ -277,6 +277,12 @@ ROLLBACK;
 INSERT INTO statement_cast VALUES (1, 'plain'), (2, 'drop');
 INSERT INTO statement_cast VALUES (1, 'plain'), (2, 'role'), (3, 'plain');
 SELECT count(*) FROM delay_wheel_data.task;
+-- without rows nobody needs a right, as no trigger FOR EACH ROW would be called
+TRUNCATE statement_cast;
+SET ROLE regress_dw_nobody;
+INSERT INTO statement_cast SELECT 1, 'plain' WHERE false;
+INSERT INTO statement_cast VALUES (1, 'plain');
+RESET ROLE;
 DROP TABLE statement_cast;
 DROP TYPE statement_mood CASCADE;
 DROP ROLE regress_dw_nobody;

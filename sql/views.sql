@@ -110,7 +110,7 @@ INSERT INTO delay_wheel_data.unique_key (id, until, owner, queue, key) SELECT i,
 INSERT INTO delay_wheel_data.recurring_task (starts, every, owner, name, timezone, sql) SELECT now(), '1 day', owner, i, 'UTC', 'SELECT 1' FROM views_row;
 INSERT INTO delay_wheel_data.batch (id, owner, closed, made_at, ended_at, queue) SELECT i, owner, true, now(), now() + i * interval '1 s', 0 FROM views_row;
 ANALYZE delay_wheel_data.failed_task, delay_wheel_data.audit, delay_wheel_data.unique_key, delay_wheel_data.recurring_task, delay_wheel_data.batch;
-CREATE VIEW pg_temp.reads AS
+CREATE TEMP VIEW reads AS
 	SELECT query, pg_temp.rows_read(query) FROM unnest(ARRAY['tasks ORDER BY id', 'tasks ORDER BY id DESC', 'tasks WHERE id > 0 ORDER BY id', 'failed ORDER BY id', 'failed ORDER BY failed_at DESC, id DESC',
 		'audit ORDER BY at DESC, id DESC', 'unique_keys ORDER BY id', 'unique_keys ORDER BY until', 'recurring ORDER BY id', 'batches ORDER BY id DESC', 'batches ORDER BY ended_at DESC']) v, format('* FROM delay_wheel.%s LIMIT 20', v) query;
 GRANT SELECT ON pg_temp.reads TO PUBLIC;

@@ -124,7 +124,7 @@ require_trigger(FunctionCallInfo fcinfo, const Kind *kind)
 	if (!TRIGGER_FIRED_FOR_ROW(trigger->tg_event) && trigger->tg_newtable == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("function \"%s\" must be fired for each row, or with a transition table", kind->function),
+				 errmsg("function \"%s\" must be fired for each row, or with a transition table of new rows", kind->function),
 				 errhint("Create the trigger with FOR EACH ROW, or with REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT.")));
 	if (!TRIGGER_FIRED_AFTER(trigger->tg_event))
 		ereport(ERROR,
@@ -753,6 +753,14 @@ schedule_for_rows(const Template *template, const TriggerData *trigger)
 	ExecDropSingleTupleTableSlot(row);
 }
 
+/* Returns true if the trigger is fired for a statement that has written no rows. */
+static bool
+is_without_rows(const TriggerData *trigger)
+{
+	return !TRIGGER_FIRED_FOR_ROW(trigger->tg_event) && trigger->tg_newtable != NULL &&
+		tuplestore_tuple_count(trigger->tg_newtable) == 0;
+}
+
 /* Does the work of the trigger functions. */
 static Datum
 fire(FunctionCallInfo fcinfo, const Kind *kind)
@@ -761,6 +769,9 @@ fire(FunctionCallInfo fcinfo, const Kind *kind)
 	Template   *template;
 	ErrorContextCallback callback;
 
+	/* a trigger FOR EACH ROW would not be called, so this one needs no right either */
+	if (CALLED_AS_TRIGGER(fcinfo) && is_without_rows((TriggerData *) fcinfo->context))
+		PG_RETURN_POINTER(NULL);
 	if (CALLED_AS_TRIGGER(fcinfo))
 		require_right((TriggerData *) fcinfo->context);
 	else

@@ -493,8 +493,9 @@ waits_for_turn(const DwLane *lane, TimestampTz now)
 }
 
 /*
- * If another owner has waited too long, reserves the turn of the lane's queue for this owner, and
- * returns true.  Called when an executor is about to take a task of the lane.
+ * If another owner has waited too long, and longer than the lane's owner, reserves the turn of the
+ * lane's queue for this owner, and returns true.  Called when an executor is about to take a task of
+ * the lane.
  */
 bool
 dw_limits_keep_for_other(DwDatabase *db, const DwLane *lane, TimestampTz now)
@@ -517,7 +518,7 @@ dw_limits_keep_for_other(DwDatabase *db, const DwLane *lane, TimestampTz now)
 			DwLane	   *other = &dw_lanes[i];
 
 			if (other->queue == lane->queue && waits_for_turn(other, now) &&
-				(longest == NULL || other->waits_since < longest->waits_since))
+				other->waits_since < (longest == NULL ? lane : longest)->waits_since)
 				longest = other;
 		}
 	}

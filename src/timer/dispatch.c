@@ -518,20 +518,46 @@ lane_in_need(DwDatabase *db, DwOwner *owner, int32 from, TimestampTz now, Timest
 	return NULL;
 }
 
-/* Wakes idle executors of all owners, even of blocked owners, which get no further executor. */
+/* Compares two owners by the time when their first lanes began to wait for a turn. */
+static int
+compare_waits(const ListCell *a, const ListCell *b)
+{
+	const DwOwner *first = lfirst(a);
+	const DwOwner *second = lfirst(b);
+	TimestampTz waits = dw_lanes[first->turns.first].waits_since;
+	TimestampTz others = dw_lanes[second->turns.first].waits_since;
+
+	return (waits > others) - (waits < others);
+}
+
+/*
+ * Wakes idle executors of all owners, even of blocked owners, which get no further executor.  Begins
+ * with the owner that has waited longest, since a limited queue may have room for one task only.
+ */
 static void
 wake_idle(DwDatabase *db, TimestampTz now, TimestampTz *look_again)
 {
+	List	   *idle = NIL;
+	ListCell   *lc;
+
 	dw_each_executor(e)
 	{
 		DwOwner    *owner = &dw_owners[e->owner_place];
 
 		if (e->database != db->oid || e->state != DW_EXECUTOR_IDLE ||
-			!owner->is_listed || owner->round == this_round)
+			!owner->is_listed || owner->round == this_round || owner->turns.first == DW_NO_LANE)
 			continue;
-		owner->in_need = lane_in_need(db, owner, owner->turns.first, now, look_again);
+		idle = lappend(idle, owner);
 		owner->round = this_round;
 	}
+	list_sort(idle, compare_waits);
+	foreach(lc, idle)
+	{
+		DwOwner    *owner = lfirst(lc);
+
+		owner->in_need = lane_in_need(db, owner, owner->turns.first, now, look_again);
+	}
+	list_free(idle);
 }
 
 /* Returns how many background workers of this timer have ended since the last call. */

@@ -133,6 +133,22 @@ set_queue('rated');
 wait_for($node, q{SELECT count(*) FROM ran WHERE label = 'rated'}, 'without it the rest runs', 120, expected => 10000);
 is(query(q{SELECT done, failed, retried, cancelled, running FROM delay_wheel.queues WHERE name = 'rated'}), '10000|0|0|0|0', 'the queue has counted all');
 is(query(q{SELECT sum(done), sum(failed) FROM delay_wheel.lanes WHERE queue = 'rated'}), '10000|0', 'the lanes have counted all');
+
+# Between two starts of a slow rate both roles come to wait, and a fast one leaves no time to wait.
+set_executors(2);
+for my $try ([ 8, 40 ], [ 200, 600 ], [ 1000, 2000 ])
+{
+	my ($rate, $tasks) = @$try;
+
+	set_queue("fair$rate", rate => $rate);
+	query("SELECT put('fair$rate', '$_', $tasks, 'INSERT INTO ran (label) VALUES (''fair$rate'')')") for @roles[0, 1];
+	wait_for_count("fair$rate", $tasks, "two roles share $rate starts a second");
+	cmp_ok(query(qq{SELECT min(count) FROM (SELECT count(*) FILTER (WHERE f.role = r.role)
+			FROM unnest('{anna, berta}'::name[]) r(role), (SELECT role FROM ran WHERE label = 'fair$rate' ORDER BY n LIMIT $tasks) f GROUP BY r.role) c}),
+		'>=', $tasks / 5, 'each has a fifth of them at least');
+	query("SELECT delay_cancel_all(queue => 'fair$rate')");
+}
+set_executors(8);
 is(query(q{SELECT count(*) FROM delay_wheel.lanes WHERE queue = 'rated' AND lateness_p50 > 1000 AND lateness_p50 <= lateness_p95 AND lateness_p95 <= lateness_p99 AND lateness_p99 <= lateness_max}), 3,
 	'each with its lateness');
 is(query(q{SELECT lateness_p50 > 1000 AND lateness_p50 <= lateness_p95 AND lateness_p95 <= lateness_p99 AND lateness_p99 <= lateness_max AND
