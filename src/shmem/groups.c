@@ -261,6 +261,7 @@ new_place(DwLane *lane, uint32 hash, bool by_reserve)
 		table->nfree--;
 		*group = (DwGroup) {
 			.lane = lane - dw_lanes, .hash = hash, .hold_us = HOLD_LEAST, .next = *bucket,
+			.waits_since = dw_now(),
 			/* an executor may still remember a turn of the group that had the place before */
 			.turn_number = group->turn_number + 1
 		};
@@ -727,6 +728,8 @@ dw_group_add(DwDatabase *db, DwLane *lane, const DwEntry *entry, const ItemPoint
 	note_early(group, entry);
 	if (group->count == 0)
 	{
+		if (group->has_siblings)
+			group->waits_since = dw_now();
 		group->first = own;
 		/* otherwise it has had a turn */
 		group->is_new = group->running == 0 && group->left.due == DW_NEVER;
@@ -1014,6 +1017,8 @@ dw_group_take(DwDatabase *db, DwGroup *group, DwEntry *entry, ItemPointer tid, T
 	pop_first(db, group);
 	if (!lane->external || group->hash != DW_NO_GROUP)
 		group->running++;
+	if (group->has_siblings)
+		group->waits_since = now;
 	if (queue != NULL && queue->group_rate.starts > 0)
 	{
 		group->rate_use = *rate_use_of(group);
@@ -1039,6 +1044,51 @@ dw_group_take(DwDatabase *db, DwGroup *group, DwEntry *entry, ItemPointer tid, T
 }
 
 /*
+ * Returns the sibling whose owner has waited longest for a task of this group to end: DW_TURN_US or
+ * more, and longer than the owner of this lane.  Returns NULL if there is none.
+ */
+static DwGroup *
+waiting_sibling(const DwGroup *group, TimestampTz now)
+{
+	const DwLane *lane = &dw_lanes[group->lane];
+	DwGroup    *longest = NULL;
+	TimestampTz least = Min(group->waits_since, now - DW_TURN_US + 1);
+
+	for (DwGroup *s = first_sibling(group); s != NULL; s = next_sibling(lane, s))
+	{
+		const DwLane *its = &dw_lanes[s->lane];
+
+		if (s->count == 0 || s->waits_since >= least || its->owner == lane->owner || its->paused ||
+			dw_lane_owner(its)->retry_at > now)
+			continue;
+		longest = s;
+		least = s->waits_since;
+	}
+	return longest;
+}
+
+/*
+ * Lets another owner have the next turn in a group that has just opened, if the owner has waited too
+ * long: an executor takes the next task at once, so one owner could occupy the group.  The hold ends
+ * when a task of the other owner ends.
+ */
+static void
+give_turn(DwGroup *group, TimestampTz now, TimestampTz *wakes_at)
+{
+	DwGroup    *other = group->has_siblings && group->state == DW_GROUP_OPEN ? waiting_sibling(group, now) : NULL;
+
+	if (other == NULL)
+		return;
+	/* if the turn is not used, the next one comes later */
+	other->waits_since = now + DW_UNUSED_TURN_US - DW_TURN_US;
+	group->held_until = now + DW_TURN_US;
+	leave_state(group);
+	group->wakes_at = group->held_until;
+	enter_state(group, DW_GROUP_ASLEEP, false);
+	*wakes_at = Min(*wakes_at, group->wakes_at);
+}
+
+/*
  * Counts the end of a task of the group.  "begun" is true if the task had begun.  If "release" is
  * true, ends the holds of the group and its siblings.  Returns the result of update_group().
  */
@@ -1047,6 +1097,9 @@ end_in_group(DwGroup *group, bool begun, bool release, TimestampTz *wakes_at)
 {
 	DwLane	   *lane = &dw_lanes[group->lane];
 	const DwQueue *queue = limits_of(lane, group->hash);
+	bool		has_task = group->count > 0;
+	TimestampTz now;
+	int32		opened;
 
 	Assert(group->running > 0);
 	group->running--;
@@ -1063,7 +1116,15 @@ end_in_group(DwGroup *group, bool begun, bool release, TimestampTz *wakes_at)
 	if (group->state == DW_GROUP_OPEN && (queue == NULL || (!queue->group_order && !lane->external)))
 		return DW_NO_LANE;
 	/* another task may come first now */
-	return update_group(group, release, !lane->external, dw_now(), wakes_at);
+	now = dw_now();
+	opened = update_group(group, release, !lane->external, now, wakes_at);
+	/*
+	 * The place of a group without a task may belong to another group now.  In an ordered group the
+	 * order tells which task is next.
+	 */
+	if (has_task && !lane->external && queue != NULL && !queue->group_order)
+		give_turn(group, now, wakes_at);
+	return opened;
 }
 
 /*

@@ -70,6 +70,8 @@ typedef struct DwGroup
 	DwRateUse	rate_use;		/* use of the group's rate; the latest value of all siblings is
 								 * valid */
 	TimestampTz wakes_at;		/* if asleep */
+	TimestampTz waits_since;	/* when its lane's owner began to wait for a turn in the group; not
+								 * brought up to date without siblings */
 	int64		hold_us;		/* length of the next hold, if its end is not known */
 	int64		tried_id;		/* id of the last task tried because it comes first in order */
 	uint32		changes;		/* incremented when a task or lease of the group ends, in any

@@ -26,15 +26,6 @@
 #include "../base/settings.h"
 #include "queue_limits.h"
 
-/*
- * An owner must wait for this time, in us, before a turn is reserved for it.  The reservation lasts
- * for this time.  Two reservations begin at least this time apart.
- */
-#define TURN_US			(100 * 1000)
-
-/* Time before the next reservation, if the last reserved turn was not used. */
-#define UNUSED_TURN_US	USECS_PER_SEC
-
 DwQueue    *dw_queues = NULL;
 
 const char *const dw_limit_texts[] = {
@@ -232,7 +223,7 @@ dw_queue_limit(const DwLane *lane, TimestampTz now, uint32 *room, TimestampTz *u
 			return DW_LIMIT_RATE;
 	}
 	/* the queue's turn is reserved for another owner */
-	if (queue->kept_for != lane->owner && dw_is_ahead(queue->kept_until, now, TURN_US) &&
+	if (queue->kept_for != lane->owner && dw_is_ahead(queue->kept_until, now, DW_TURN_US) &&
 		--*room == 0)
 	{
 		*until = queue->kept_until;
@@ -260,7 +251,7 @@ dw_limits_take(DwLane *lane, TimestampTz now)
 	if (queue->kept_for == lane->owner && queue->kept_until != 0)
 	{
 		queue->kept_until = 0;
-		queue->next_turn = now + TURN_US;
+		queue->next_turn = now + DW_TURN_US;
 	}
 }
 
@@ -489,7 +480,7 @@ waits_for_turn(const DwLane *lane, TimestampTz now)
 {
 	return (dw_ready_ungrouped(lane) > 0 || lane->groups.nopen > 0) &&
 		!lane->paused && dw_lane_owner(lane)->retry_at <= now &&
-		lane->running < dw_lane_executors() && now - lane->waits_since >= TURN_US;
+		lane->running < dw_lane_executors() && now - lane->waits_since >= DW_TURN_US;
 }
 
 /*
@@ -504,9 +495,9 @@ dw_limits_keep_for_other(DwDatabase *db, const DwLane *lane, TimestampTz now)
 	DwLane	   *longest = NULL;
 	dlist_iter	iter;
 
-	if (!is_limited(queue) || dw_is_ahead(queue->next_turn, now, UNUSED_TURN_US))
+	if (!is_limited(queue) || dw_is_ahead(queue->next_turn, now, DW_UNUSED_TURN_US))
 		return false;
-	queue->next_turn = now + TURN_US;
+	queue->next_turn = now + DW_TURN_US;
 	dlist_foreach(iter, &db->ready_owners)
 	{
 		DwOwner    *owner = dw_linked_owner(iter.cur);
@@ -526,9 +517,9 @@ dw_limits_keep_for_other(DwDatabase *db, const DwLane *lane, TimestampTz now)
 		return false;
 	/* if this owner does not use its turn, another owner is next */
 	longest->waits_since = now;
-	queue->next_turn = now + UNUSED_TURN_US;
+	queue->next_turn = now + DW_UNUSED_TURN_US;
 	queue->kept_for = longest->owner;
-	queue->kept_until = now + TURN_US;
+	queue->kept_until = now + DW_TURN_US;
 	return true;
 }
 
@@ -547,14 +538,14 @@ dw_limits_is_turn(const DwLane *lane, TimestampTz now, TimestampTz *until)
 		return true;
 	if (queue->kept_for == lane->owner && queue->kept_until > now)
 		return true;
-	if (dw_is_ahead(queue->next_turn, now, UNUSED_TURN_US))
+	if (dw_is_ahead(queue->next_turn, now, DW_UNUSED_TURN_US))
 	{
 		*until = queue->next_turn;
 		return false;
 	}
-	queue->next_turn = now + TURN_US;
+	queue->next_turn = now + DW_TURN_US;
 	queue->kept_for = lane->owner;
-	queue->kept_until = now + TURN_US;
+	queue->kept_until = now + DW_TURN_US;
 	return true;
 }
 

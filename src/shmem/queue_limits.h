@@ -12,6 +12,15 @@
 
 #include "shared.h"
 
+/*
+ * An owner must wait for this time, in us, before a turn in a queue or a group is reserved for it.
+ * The reservation lasts for this time.  Two reservations begin at least this time apart.
+ */
+#define DW_TURN_US			(100 * 1000)
+
+/* Time before the next reservation, if the last reserved turn was not used. */
+#define DW_UNUSED_TURN_US	USECS_PER_SEC
+
 /*---- queue_limits.c: rates, which limit how many tasks start in a period ----*/
 
 /* A rate, as declared. */

@@ -473,6 +473,15 @@ is(query(q{SELECT count(*) < 10000 FROM ran WHERE label = 'crowd' AND of = 'big'
 	'a small one, all of whose tasks are due later, has its turns meanwhile');
 is(query(q{SELECT count(DISTINCT n) FROM ran WHERE label = 'crowd'}), 20010, 'each once');
 
+# two roles share a group that runs one task at a time: neither occupies it
+query(q{SELECT delay_wheel.create_queue('shared', groups => true, users => '{public}', options => '{"group_max_running": 1, "batch": false}')});
+query(qq{SELECT put('shared', '$_', '{tenant}', 3000, 'SELECT take(''shared'', \$of, 1)')}) for qw(anna berta);
+wait_for($node, q{SELECT count(*) >= 2000 FROM ran WHERE label = 'shared'}, 'tasks of two roles in one group run');
+cmp_ok(query(q{SELECT min(count) FROM (SELECT count(*) FILTER (WHERE f.role = r.role) FROM unnest('{anna,berta}'::name[]) r(role),
+	(SELECT role FROM ran WHERE label = 'shared' ORDER BY n LIMIT 2000) f GROUP BY r.role) c}), '>=', 400, 'each has a fifth of them at least');
+is(query(q{SELECT overlap('shared')}), 1, 'one at a time');
+query(q{SELECT delay_wheel.pause_queue('shared'); DELETE FROM delay_wheel_data.task WHERE queue = (SELECT id FROM delay_wheel_data.queue WHERE name = 'shared')});
+
 # those of a large group that become due while it is loaded are loaded, too
 query(q{SELECT delay_wheel.create_queue('stream', groups => true);
 	SELECT put('stream', 'anna', '{a}', 4, 'INSERT INTO ran (label, of) VALUES (''stream'', $of)', 0, now() + interval '2 s' + i * interval '60 us')
