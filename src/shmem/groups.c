@@ -252,6 +252,7 @@ new_place(DwLane *lane, uint32 hash, bool by_reserve)
 {
 	int32	   *bucket = bucket_of_group(lane, hash);
 	DwGroup    *group = NULL;
+	TimestampTz now = dw_now();
 
 	SpinLockAcquire(&table->lock);
 	if (table->nfree > (by_reserve ? 0 : RESERVED_PLACES))
@@ -261,7 +262,7 @@ new_place(DwLane *lane, uint32 hash, bool by_reserve)
 		table->nfree--;
 		*group = (DwGroup) {
 			.lane = lane - dw_lanes, .hash = hash, .hold_us = HOLD_LEAST, .next = *bucket,
-			.waits_since = dw_now(),
+			.waits_since = now,
 			/* an executor may still remember a turn of the group that had the place before */
 			.turn_number = group->turn_number + 1
 		};
@@ -1075,8 +1076,10 @@ waiting_sibling(const DwGroup *group, TimestampTz now)
 static void
 give_turn(DwGroup *group, TimestampTz now, TimestampTz *wakes_at)
 {
-	DwGroup    *other = group->has_siblings && group->state == DW_GROUP_OPEN ? waiting_sibling(group, now) : NULL;
+	DwGroup    *other = NULL;
 
+	if (group->has_siblings && group->state == DW_GROUP_OPEN)
+		other = waiting_sibling(group, now);
 	if (other == NULL)
 		return;
 	/* if the turn is not used, the next one comes later */
