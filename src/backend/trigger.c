@@ -769,11 +769,14 @@ fire(FunctionCallInfo fcinfo, const Kind *kind)
 	Template   *template;
 	ErrorContextCallback callback;
 
-	/* a trigger FOR EACH ROW would not be called, so this one needs no right either */
-	if (CALLED_AS_TRIGGER(fcinfo) && is_without_rows((TriggerData *) fcinfo->context))
-		PG_RETURN_POINTER(NULL);
 	if (CALLED_AS_TRIGGER(fcinfo))
-		require_right((TriggerData *) fcinfo->context);
+	{
+		trigger = (TriggerData *) fcinfo->context;
+		/* a trigger FOR EACH ROW would not be called, so this one needs no right either */
+		if (is_without_rows(trigger))
+			PG_RETURN_POINTER(NULL);
+		require_right(trigger);
+	}
 	else
 		dw_require_right();
 	trigger = require_trigger(fcinfo, kind);
