@@ -408,20 +408,6 @@ put_lane(FunctionCallInfo fcinfo, DwDatabase *db, int32 number)
 			   lateness_column(dw_lane_lateness_percentile(&lane.lateness, 0.99)));
 }
 
-/*
- * Returns the next lane of the database after a number; DW_NO_LANE if there is none.  Takes no
- * lock, see README.md: a lane that is entered or released at this moment may be missed, or seen in
- * its old state.
- */
-int32
-dw_lane_after(const DwDatabase *db, int32 place)
-{
-	for (place++; place < dw_max_lanes; place++)
-		if (dw_lanes[place].database == db->oid)
-			return place;
-	return DW_NO_LANE;
-}
-
 /* The view "lanes": the lanes of this database. */
 Datum
 dw_get_lanes(PG_FUNCTION_ARGS)
@@ -435,17 +421,13 @@ dw_get_lanes(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* Returns the due time of the lane's first due task.  Under the ready lock. */
+/* Returns the due time of the lane's first due task, or DW_NEVER.  Under the ready lock. */
 TimestampTz
 dw_lane_first_due(const DwLane *lane)
 {
-	DwPosition	head = dw_list_head(dw_pool, &lane->ready);
-	const DwEntry *first = dw_list_first(dw_pool, &head);
-	TimestampTz due = dw_groups_first_due(lane);
+	const DwEntry *first = dw_ready_first(lane);
 
-	if (first != NULL)
-		return Min(first->due, due);
-	return lane->spare_state == DW_SPARE_READY ? Min(lane->spare.due, due) : due;
+	return first != NULL ? first->due : DW_NEVER;
 }
 
 /* A queue, the sums over its lanes, and its leases. */

@@ -16,7 +16,6 @@
 
 extern bool dw_may_watch(Oid owner);
 extern DwDatabase *dw_view_begin(FunctionCallInfo fcinfo);
-extern int32 dw_lane_after(const DwDatabase *db, int32 place);
 extern TimestampTz dw_lane_first_due(const DwLane *lane);
 extern const char *dw_lane_state(const DwDatabase *db, const DwLane *lane, const DwOwner *owner,
 								 DwLimit limit, TimestampTz now, const char **reason);

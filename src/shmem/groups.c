@@ -1511,19 +1511,19 @@ dw_groups_room(const DwLane *lane, TimestampTz now)
 	return of_each == 0 ? ready : Min(ready, dw_ready_ungrouped(lane) + lane->groups.nopen * of_each);
 }
 
-/* Returns the earliest due time of ready tasks of the lane's groups, or DW_NEVER. */
-TimestampTz
-dw_groups_first_due(const DwLane *lane)
+/* Returns the ready task of the lane's groups that was due first, or NULL. */
+const DwEntry *
+dw_groups_first(const DwLane *lane)
 {
-	TimestampTz first = DW_NEVER;
+	const DwEntry *first = NULL;
 	dlist_iter	iter;
 
 	dlist_foreach(iter, unconstify(dlist_head *, &lane->groups.all))
 	{
 		const DwGroup *group = group_of_lane(iter.cur);
 
-		if (group->count > 0)
-			first = Min(first, group->first.due);
+		if (group->count > 0 && (first == NULL || group->first.due < first->due))
+			first = &group->first;
 	}
 	return first;
 }

@@ -161,7 +161,7 @@ extern TimestampTz dw_groups_take_news(DwDatabase *db);
 extern bool dw_groups_any_open(const DwLane *lane, TimestampTz now);
 extern uint32 dw_groups_room(const DwLane *lane, TimestampTz now);
 extern DwLimit dw_lane_limit(const DwLane *lane, TimestampTz now, uint32 *room, TimestampTz *until);
-extern TimestampTz dw_groups_first_due(const DwLane *lane);
+extern const DwEntry *dw_groups_first(const DwLane *lane);
 extern int	dw_groups_copy(const DwLane *lane, DwGroupCopy *copies, int most);
 
 /* Stores the group's hash in the entry, in place of the row's TID. */
@@ -213,6 +213,7 @@ extern bool dw_ready_set_aside(DwDatabase *db, const DwEntry *entry);
 extern bool dw_ready_exchange(DwDatabase *db, DwEntry *current, TimestampTz due, int64 id);
 extern void dw_ready_ask_for_load(DwDatabase *db, const DwExecutor *me);
 extern bool dw_ready_put_back(DwDatabase *db, const DwEntry *entry, bool alone);
+extern const DwEntry *dw_ready_first(const DwLane *lane);
 extern DwList dw_ready_take_away(DwDatabase *db, DwLane *lane);
 
 extern bool dw_ready_has_message(DwDatabase *db, DwQueue *queue, TimestampTz *look_again);

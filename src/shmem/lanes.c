@@ -397,6 +397,19 @@ dw_lane_leave(DwDatabase *db, DwLane *lane)
 	return is_empty;
 }
 
+/*
+ * Returns the next lane of the database after a number; DW_NO_LANE if there is none.  Takes no
+ * lock: a lane that is entered or released at this moment may be missed, or seen in its old state.
+ */
+int32
+dw_lane_after(const DwDatabase *db, int32 place)
+{
+	for (place++; place < dw_max_lanes; place++)
+		if (dw_lanes[place].database == db->oid)
+			return place;
+	return DW_NO_LANE;
+}
+
 /* Gives back all lanes of a database that loses its place.  Needs the table lock exclusively. */
 void
 dw_lanes_leave(DwDatabase *db)

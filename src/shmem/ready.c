@@ -280,6 +280,20 @@ first_ready(const DwLane *lane, const DwPosition *position)
 	return first;
 }
 
+/*
+ * Returns the ready task of the lane that was due first, or NULL.  A shared ready lock is enough.
+ * Tasks in the ready list are in the order of their due times, except for those that came late.
+ */
+const DwEntry *
+dw_ready_first(const DwLane *lane)
+{
+	DwPosition	head = dw_list_head(dw_pool, &lane->ready);
+	const DwEntry *first = first_ready(lane, &head);
+	const DwEntry *grouped = dw_groups_first(lane);
+
+	return first == NULL || (grouped != NULL && grouped->due < first->due) ? grouped : first;
+}
+
 /* Removes the task that first_ready() has returned. */
 static void
 take_ungrouped(DwDatabase *db, DwLane *lane, DwPosition *position, DwEntry *entry)

@@ -494,6 +494,7 @@ extern void dw_lanes_leave(DwDatabase *db);
 extern bool dw_lane_enter(DwDatabase *db, Oid owner, int16 queue, int16 priority, DwLaneRef *ref);
 extern bool dw_lane_leave(DwDatabase *db, DwLane *lane);
 extern DwLaneRef dw_lane_ref(DwLane *lane);
+extern int32 dw_lane_after(const DwDatabase *db, int32 place);
 
 extern int	dw_owner_places(void);
 extern DwOwner *dw_owner_find(DwDatabase *db, Oid role);

@@ -179,6 +179,13 @@ dw_touch_group(int16 queue, uint32 hash)
 	groups[ngroups++] = (TouchedGroup) {queue, hash, subid};
 }
 
+/* Returns true if the row is a message under a lease, for which the timer gets no hint. */
+static bool
+has_lease(const Touched *t)
+{
+	return t->kind == DW_TOUCH_LEASED || t->kind == DW_TOUCH_LEASE_LOCKED;
+}
+
 /* Returns true if the timer needs a hint of the row at the end of the (sub)transaction. */
 static bool
 is_news(const Touched *t, bool committed)
@@ -339,7 +346,7 @@ tell_row(DwDatabase *db, Touched *t, bool committed, uint32 loads)
 {
 	if (!is_news(t, committed))
 		return DW_NEVER;
-	if (t->kind == DW_TOUCH_LEASED || t->kind == DW_TOUCH_LEASE_LOCKED)
+	if (has_lease(t))
 		return dw_lease_end_ask(&db->timer_news, t->hint.due) ? t->hint.due : DW_NEVER;
 	t->hint.loads = (uint16) loads;
 	return store_hint(db, &t->hint, false);
@@ -445,6 +452,21 @@ tell_at_once(bool committed)
 	return true;
 }
 
+/*
+ * Returns true if the timer reads the row of a hint anyway, since it reads the lane again.  With a
+ * hint, the task could be in memory twice, because the timer remembers only some of the rows that
+ * a load has read.
+ */
+static bool
+will_be_read(const Touched *t)
+{
+	for (int i = 0; i < nlows && !has_lease(t); i++)
+		if (lows[i].lane.index == t->hint.lane.index &&
+			lows[i].lane.generation == t->hint.lane.generation)
+			return lows[i].due <= t->hint.due;
+	return false;
+}
+
 /* Hands all news to the timer, at the last moment, when the locks are released. */
 static void
 deliver_all(bool committed)
@@ -456,9 +478,11 @@ deliver_all(bool committed)
 	for (int i = 0; i < ntouched; i++)
 	{
 		bool		is_row = i < ntouched_in_time && touched[i].kind == DW_TOUCH_WRITTEN;
-		TimestampTz at = tell_row(db, &touched[i], committed,
-								  is_row ? loads_before : dw_loads_read(&db->timer_news));
+		TimestampTz at;
 
+		if (will_be_read(&touched[i]))
+			continue;
+		at = tell_row(db, &touched[i], committed, is_row ? loads_before : dw_loads_read(&db->timer_news));
 		needed = Min(needed, at);
 	}
 	for (int i = 0; i < nlows; i++)

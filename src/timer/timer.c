@@ -25,8 +25,6 @@
 
 /* A timer with more tasks in memory does not rest, since reading them again would cost too much. */
 #define MANY_TASKS		1000
-/* Shortest interval between two checks while messages or receivers wait, in us. */
-#define MESSAGES_US		(10 * USECS_PER_SEC)
 
 static DwDatabase *db = NULL;
 
@@ -47,9 +45,6 @@ static uint32 quota_seen = 0;
 
 /* Since when this timer has had no work, by dw_uptime(). */
 static int64 idle_since = 0;
-
-/* When the lanes with messages were last read again, by dw_uptime(). */
-static int64 reread_at = 0;
 
 static uint32 wait_event = 0;
 
@@ -311,8 +306,6 @@ static void
 note_work(void)
 {
 	idle_since = dw_uptime();
-	if (reread_at == 0)
-		reread_at = idle_since;
 }
 
 /*
@@ -350,42 +343,13 @@ how_to_rest(TimestampTz next, TimestampTz *until)
 		DW_CAN_REST : DW_CAN_GIVE_WAY;
 }
 
-/*
- * Reads lanes with messages again, since nobody has received the messages for a long time.  If
- * entries without rows were left, the timer could never rest.
- */
-static void
-reread_messages(void)
-{
-	dw_each_lane(lane, db)
-		if (lane->external)
-			dw_near_cut(lane, PG_INT64_MIN, PG_INT64_MIN);
-	dw_near_apply_cuts();
-}
-
-/* From time to time reads waiting messages again, since they prevent a rest.  Lowers *look_at. */
-static void
-look_at_messages(TimestampTz *look_at)
-{
-	int64		interval = Max((int64) dw_timer_idle_timeout * 1000, MESSAGES_US);
-	int64		left = reread_at + interval - dw_uptime();
-
-	if (left <= 0)
-	{
-		reread_at = dw_uptime();
-		left = interval;
-		if (db->awaiting == 0)
-			reread_messages();
-	}
-	*look_at = Min(*look_at, dw_now() + left);
-}
-
 /* Returns true if the timer must rest now.  Otherwise lowers *look_at to the next check. */
 static bool
 rest_is_due(DwCanRest how, TimestampTz *look_at)
 {
 	int64		timeout = (int64) dw_timer_idle_timeout * 1000;
 	bool		asked = dw_news_take(&db->timer_news, DW_NEWS_REST);
+	TimestampTz look_at_messages;
 	int64		left;
 
 	if (how == DW_CAN_GIVE_WAY && asked)
@@ -393,8 +357,9 @@ rest_is_due(DwCanRest how, TimestampTz *look_at)
 	if (how != DW_CAN_REST)
 	{
 		note_work();
-		if (timeout >= 0 && (db->awaiting > 0 || pg_atomic_read_u64(&db->ready) > 0))
-			look_at_messages(look_at);
+		/* messages without rows must not prevent a rest for ever */
+		look_at_messages = dw_unreceived_look(db);
+		*look_at = Min(*look_at, look_at_messages);
 		return false;
 	}
 	left = asked || dw_workers_are_few() ? 0 : idle_since + timeout - dw_uptime();

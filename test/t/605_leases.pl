@@ -569,5 +569,26 @@ is(outcome('INSERT INTO matter VALUES (9)'), '55000', 'a queue of SQL tasks');
 query(q{DROP TRIGGER wrong ON matter; GRANT ALL ON matter TO stranger; SELECT delay_wheel.disallow('public')});
 is(outcome('INSERT INTO matter VALUES (9)', role => 'stranger'), '42501', 'the writer needs the right to send');
 
+#
+# Due messages that end while nobody receives: they are not counted for long.
+#
+query(q{SELECT delay_wheel.create_queue(q, external => true, groups => q = 'grouped') FROM unnest('{plain,grouped,kept}'::text[]) q});
+put('plain', 1 .. 4);
+query(q{SELECT delay_send('grouped', to_jsonb(i), group_key => (i % 2)::text) FROM generate_series(1, 4) i});
+put('kept', 1);
+wait_for($node, q{SELECT ready FROM delay_wheel.queues WHERE name = 'grouped'}, 'messages with groups are due', 60, expected => 4);
+my $canceller = $node->background_psql('postgres');
+$canceller->query_safe(q{BEGIN; SELECT delay_cancel(id) FROM delay_wheel.tasks WHERE queue = 'kept'});
+query(q{SELECT delay_cancel(min(id)) FROM delay_wheel.tasks WHERE queue = 'plain'});
+query(q{SELECT delay_reschedule(min(id), '1 hour') FROM delay_wheel.tasks WHERE queue = 'plain'});
+query(q{SELECT delay_cancel(id) FROM delay_wheel.tasks WHERE queue = 'grouped'});
+is(query(q{SELECT count(*) FROM delay_wheel.tasks WHERE queue IN ('plain', 'grouped', 'kept') AND due <= now()}), '3', 'some messages have ended');
+wait_for($node, q{SELECT string_agg(name || ' ' || ready || CASE WHEN first_due IS NULL THEN '' ELSE ' due' END, ', ' ORDER BY name) FROM delay_wheel.queues WHERE name IN ('plain', 'grouped', 'kept')},
+	'they are not counted as ready any more', 60, expected => 'grouped 0, kept 1 due, plain 2 due');
+$canceller->query_safe('ROLLBACK');
+$canceller->quit;
+is(texts(lease('plain', 9, '1 min')), '3 4', 'the others are received');
+is(texts(lease('kept', 9, '1 min')), '1', 'so is one whose cancellation was rolled back');
+
 $node->stop;
 done_testing();
