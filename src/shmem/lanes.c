@@ -80,6 +80,7 @@ init_lane(DwLane *lane)
 	pg_atomic_init_u64(&lane->next_far, (uint64) DW_NEVER);
 	pg_atomic_init_u64(&lane->late_from, (uint64) DW_NEVER);
 	pg_atomic_init_u64(&lane->reload_from, (uint64) DW_NEVER);
+	pg_atomic_init_u32(&lane->in_doubt, 0);
 	lane->cursor_due = lane->cursor_id = PG_INT64_MIN;
 	lane->refill_at = PG_UINT32_MAX;
 	dw_list_init(&lane->ready);

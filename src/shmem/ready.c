@@ -437,7 +437,10 @@ choose_peer(DwLane *lane, TimestampTz now)
 	return best;
 }
 
-/* Updates passed_over after a task of this lane was taken before ready tasks of lower priority. */
+/*
+ * Updates passed_over, since a task of this lane is taken now before ready tasks of lower priority.
+ * Called before the task is taken: afterwards the limit of its group may block the peers.
+ */
 static void
 pass_over_peers(DwLane *taken, TimestampTz now)
 {
@@ -613,11 +616,11 @@ pop_until(DwDatabase *db, DwExecutor *me, TimestampTz until_due, TimestampTz now
 		if (place.group != NULL && !place.group->is_new && dw_group_of_turn(&me->turn, lane) != NULL)
 			(void) take_turn(me, lane, until_due, now, &place);
 		pass_turn(me, lane, &place);
+		pass_over_peers(lane, now);
 		popped->few_left = take_current(db, me, lane, &place, now);
 		popped->may_batch = lane->alone == 0 && !(me->current.offset & DW_ENTRY_ALONE) &&
 			dw_ready_count(lane) > 0 && queue_allows_batch(lane);
 		dw_limits_take(lane, now);
-		pass_over_peers(lane, now);
 		end_turn(db, lane, now);
 		/* if a rate is used up, the timer must look when the rate allows the next task */
 		limit = dw_lane_limit(lane, now, &room, &until);
@@ -810,13 +813,13 @@ dw_ready_pop_message(DwDatabase *db, DwQueue *queue, DwAlone *alone, DwEntry *en
 	first = lane == NULL ? NULL : place.group != NULL ? &place.group->first : first_ready(lane, &place.position);
 	if (first == NULL || !may_be_next(db, first, alone))
 		return false;
+	pass_over_peers(lane, now);
 	if (take_ready(db, lane, &place, now, entry))
 	{
 		dw_lane_dirty(db, lane);
 		*few_left = true;
 	}
 	dw_limits_take(lane, now);
-	pass_over_peers(lane, now);
 	end_turn(db, lane, now);
 	return true;
 }
@@ -896,10 +899,10 @@ dw_ready_pop_next(DwDatabase *db, DwExecutor *me, TimestampTz until, TimestampTz
 		dw_database_is_disabled(db))
 		return false;
 	pass_turn(me, lane, &place);
+	pass_over_peers(lane, now);
 	*few_left = take_current(db, me, lane, &place, now);
 	me->since = now;
 	me->position = place.position;
-	pass_over_peers(lane, now);
 	return true;
 }
 

@@ -13,9 +13,10 @@
  * reload_from of the lane: the due time from which the timer reads the lane again.
  *
  * Locked rows get their hint after an abort, when the lock has been released, since an executor may
- * have failed to claim the task and have forgotten it.  A message whose lease lasts gets no hint,
- * since its entry would stay in memory even if the lease is extended again, or ends.  Instead the
- * timer looks at leases when this lease ends (step V1, timer/lease_watch.c).
+ * have failed to claim the task and have forgotten it.  Receivers forget no message whose row is
+ * locked.  A message whose lease lasts gets no hint, since its entry would stay in memory even if
+ * the lease is extended again, or ends.  Instead the timer looks at leases when this lease ends
+ * (step V1, timer/lease_watch.c).
  *
  * The groups of locked and kept rows are noted, too.  An ordered group is held while its first task
  * cannot begin.  A group of messages is held while leases use up its limit (shmem/groups.c).  A
@@ -186,10 +187,27 @@ has_lease(const Touched *t)
 	return t->kind == DW_TOUCH_LEASED || t->kind == DW_TOUCH_LEASE_LOCKED;
 }
 
+/*
+ * Returns true if the row belongs to an external queue.  The lane may be given back at this moment,
+ * so the generation is compared after the lane was read.
+ */
+static bool
+is_message(const Touched *t)
+{
+	DwLane	   *lane = &dw_lanes[t->hint.lane.index];
+	bool		external = lane->external;
+
+	pg_read_barrier();
+	return external && pg_atomic_read_u32(&lane->generation) == t->hint.lane.generation;
+}
+
 /* Returns true if the timer needs a hint of the row at the end of the (sub)transaction. */
 static bool
 is_news(const Touched *t, bool committed)
 {
+	/* a receiver puts a message back if its row is locked, so the entry is still there */
+	if ((t->kind == DW_TOUCH_KEPT || t->kind == DW_TOUCH_LOCKED) && is_message(t))
+		return false;
 	if (t->kind == DW_TOUCH_KEPT)
 		return t->hint.due <= dw_now();
 	return committed == is_written(t->kind);
@@ -338,12 +356,27 @@ dw_deliver(DwDatabase *db, const DwHint *hint)
 }
 
 /*
+ * If a due task was, or was nearly, cancelled or moved, notes that its lane may have an entry
+ * without a row, or two entries for one row.
+ */
+static void
+doubt_entry(const Touched *t)
+{
+	DwLane	   *lane = &dw_lanes[t->hint.lane.index];
+
+	if (t->kind == DW_TOUCH_LOCKED && t->hint.due <= dw_now() &&
+		pg_atomic_read_u32(&lane->generation) == t->hint.lane.generation)
+		pg_atomic_write_u32(&lane->in_doubt, 1);
+}
+
+/*
  * Gives the timer a hint of a row at the end of the (sub)transaction, if the timer needs a hint.
  * loads: the value for hint->loads.  Returns the result of store_hint().
  */
 static TimestampTz
 tell_row(DwDatabase *db, Touched *t, bool committed, uint32 loads)
 {
+	doubt_entry(t);
 	if (!is_news(t, committed))
 		return DW_NEVER;
 	if (has_lease(t))

@@ -437,6 +437,14 @@ is(query(q{SELECT delay_wheel.pause_queue('hints'); SELECT delay_retry(id) IS NO
 query(q{DELETE FROM delay_wheel_data.task; SELECT delay_wheel.resume_queue('hints')});
 nothing_left_over('hints', 'hints again', qw(a));
 
+# a lower priority has one task in 16 also where a group's limit lets only one run at a time
+query(q{SELECT delay_wheel.create_queue('ranked', groups => true, options => '{"group_max_running": 1}'); SELECT delay_wheel.pause_queue('ranked')});
+query("SELECT put('ranked', 'anna', '{tenant}', 60, 'SELECT take(''ranked'', ''$_'', 0)', $_)") for 0, 3;
+wait_for($node, q{SELECT ready FROM delay_wheel.queues WHERE name = 'ranked'}, 'tasks of two priorities in one group are due', 60, expected => 120);
+query(q{SELECT delay_wheel.resume_queue('ranked')});
+wait_for_count('ranked', 120, 'all of them run');
+is(query(q{SELECT count(*) FROM (SELECT of FROM ran WHERE label = 'ranked' ORDER BY n LIMIT 48) f WHERE of = '0'}), 3, 'of the first 48 three have the lower priority');
+
 $node->stop;
 
 #

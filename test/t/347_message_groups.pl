@@ -753,5 +753,13 @@ group(campaign => sub {
 	}
 });
 
+# a lower priority has one message in 16 also where a group's limit lets only one be received at a time
+query(q{SELECT delay_wheel.create_queue('ranked', external => true, groups => true, options => '{"group_max_running": 1}')});
+query(q{SELECT count(delay_send('ranked', to_jsonb(p), group_key => 'tenant', priority => p)) FROM generate_series(1, 60), unnest('{0,3}'::int[]) p});
+ready('ranked', 120);
+query(join(';', (q{SELECT FROM delay_receive('ranked', autocommit => true)}) x 48));
+is(query(q{SELECT string_agg(priority || ' ' || n, ', ' ORDER BY priority) FROM (SELECT priority, 60 - count(*) AS n FROM delay_wheel.tasks WHERE queue = 'ranked' GROUP BY 1) s}),
+	'0 3, 3 45', 'of 48 messages three have the lower priority');
+
 $node->stop;
 done_testing();

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
- * unreceived.c
- *	  Drops entries of messages that are gone, if nobody receives from their queue.
+ * untaken.c
+ *	  Drops entries of tasks that are gone from lanes that nobody takes tasks from.
  *
- * Run by the timer.  If a due message is cancelled or moved, its entry stays in the ready list until
- * a receiver takes it.  Without receivers the views would go on counting the message as due, and
- * the timer could never rest.
+ * Run by the timer.  If a due task is cancelled or moved, its entry stays in memory until an executor
+ * or a receiver takes it.  If a queue is paused or has no receivers, the views would go on counting
+ * the task as due, and the timer could never rest.  So the timer loads such lanes again.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,12 +13,12 @@
 
 #include "timer.h"
 
-/* A queue from which nobody has received for so many microseconds is looked at, at this interval. */
+/* The interval between two looks; also how long nobody has received from a queue, in microseconds. */
 #define INTERVAL_US		(10 * USECS_PER_SEC)
 /* Maximum number of lanes in one look. */
 #define LANES_MOST		100
 
-/* The first due messages of some lanes. */
+/* The first due tasks of some lanes. */
 typedef struct Firsts
 {
 	int			n;
@@ -26,7 +26,7 @@ typedef struct Firsts
 	bool		gone[LANES_MOST];
 } Firsts;
 
-/* The time of the next look; DW_NEVER if no message waits. */
+/* The time of the next look; DW_NEVER if there is nothing to look at. */
 static TimestampTz next_look = DW_NEVER;
 /* The number of the lane at which the last look has ended; DW_NO_LANE: at the last lane. */
 static int32 last_lane = DW_NO_LANE;
@@ -43,27 +43,30 @@ is_row_of(Relation rel, HeapTuple tuple, const DwEntry *entry)
 		key.priority == lane->priority;
 }
 
-/* Returns true if the database has external queues. */
+/* Returns true if the database has queues that may have no receivers, or that are paused. */
 static bool
-any_external(DwDatabase *db)
+any_queue(DwDatabase *db)
 {
 	for (int i = 0; i < db->queue_places; i++)
-		if (dw_queues[i].database == db->oid && dw_queues[i].external)
+		if (dw_queues[i].database == db->oid &&
+			(dw_queues[i].external || dw_queues[i].pause != DW_NOT_PAUSED))
 			return true;
 	return false;
 }
 
-/* Returns true if nobody has looked for the lane's due messages lately.  Needs the ready lock. */
+/* Returns true if nobody takes the lane's due tasks.  Needs the ready lock. */
 static bool
-is_unreceived(const DwLane *lane, TimestampTz now)
+is_untaken(const DwLane *lane, TimestampTz now)
 {
 	const DwQueue *queue = dw_lane_queue(lane);
 
-	return queue != NULL && lane->external && dw_ready_count(lane) > 0 && queue->waiting == 0 &&
-		now - queue->looked_at >= INTERVAL_US;
+	if (queue == NULL || dw_ready_count(lane) == 0)
+		return false;
+	return lane->paused != DW_NOT_PAUSED ||
+		(lane->external && queue->waiting == 0 && now - queue->looked_at >= INTERVAL_US);
 }
 
-/* Collects the first messages of lanes that nobody receives from, beginning after last_lane. */
+/* Collects the first tasks of lanes that nobody takes tasks from, beginning after last_lane. */
 static void
 collect_firsts(DwDatabase *db, Firsts *firsts)
 {
@@ -76,7 +79,7 @@ collect_firsts(DwDatabase *db, Firsts *firsts)
 		const DwEntry *first;
 
 		last_lane = dw_lane_after(db, last_lane);
-		if (last_lane == DW_NO_LANE || !is_unreceived(&dw_lanes[last_lane], now))
+		if (last_lane == DW_NO_LANE || !is_untaken(&dw_lanes[last_lane], now))
 			continue;
 		first = dw_ready_first(&dw_lanes[last_lane]);
 		if (first != NULL)
@@ -86,8 +89,8 @@ collect_firsts(DwDatabase *db, Firsts *firsts)
 }
 
 /*
- * For dw_read(): finds out which of the messages are gone.  A snapshot that is newer than an entry
- * sees the entry's row, until a transaction that has deleted or moved the message is committed.
+ * For dw_read(): finds out which of the tasks are gone.  A snapshot that is newer than an entry sees
+ * the entry's row, until a transaction that has deleted or moved the task is committed.
  */
 static bool
 find_gone(Relation rel, void *arg)
@@ -104,17 +107,28 @@ find_gone(Relation rel, void *arg)
 	return true;
 }
 
+/* Returns true if the lane of a first task may have entries of tasks that are gone. */
+static bool
+must_be_read(const Firsts *firsts, int i)
+{
+	/* before the load, so that the load sees what a session reports later */
+	bool		in_doubt = pg_atomic_exchange_u32(&dw_lanes[firsts->entries[i].lane].in_doubt, 0) != 0;
+
+	return in_doubt || firsts->gone[i];
+}
+
 /*
- * If messages wait in queues that nobody receives from, checks the first message of each lane from
- * time to time.  If it is gone, drops all entries of the lane, and has the lane loaded again.
+ * From time to time looks at lanes that nobody takes tasks from.  If the first task of a lane is
+ * gone, or a session has cancelled or moved any of its due tasks, drops all entries of the lane,
+ * and has the lane loaded again.
  */
 TimestampTz
-dw_unreceived_look(DwDatabase *db)
+dw_untaken_look(DwDatabase *db)
 {
 	TimestampTz now = dw_now();
 	Firsts	   *firsts;
 
-	if (pg_atomic_read_u64(&db->ready) == 0 || !any_external(db))
+	if (pg_atomic_read_u64(&db->ready) == 0 || !any_queue(db))
 		return next_look = DW_NEVER;
 	if (next_look == DW_NEVER)
 		next_look = now + INTERVAL_US;
@@ -124,10 +138,10 @@ dw_unreceived_look(DwDatabase *db)
 	firsts = palloc(sizeof(Firsts));
 	collect_firsts(db, firsts);
 	if (firsts->n > 0 &&
-		dw_read(db, "look for messages that are gone", find_gone, firsts) == DW_READ_DONE)
+		dw_read(db, "look for tasks that are gone", find_gone, firsts) == DW_READ_DONE)
 	{
 		for (int i = 0; i < firsts->n; i++)
-			if (firsts->gone[i])
+			if (must_be_read(firsts, i))
 				dw_near_cut(&dw_lanes[firsts->entries[i].lane], PG_INT64_MIN, PG_INT64_MIN);
 		dw_near_apply_cuts();
 	}
