@@ -495,13 +495,15 @@ sub check_batches
 	{
 		my @members = @{ $batches{$batch} };
 		my $pending = grep { @{ $self->{pending}{ $_->{token} } // [] } } @members;
-		my $back = grep { $self->{put_back}{ $_->{token} } } @members;
+		my $members_back = grep { $self->{put_back}{ $_->{token} } } @members;
 		my ($last) = sort { $b <=> $a } map { $_->{written} } map { @{ $self->{effect}{ $_->{token} } // [] } } @members;
 
 		for my $level ('e', $members[0]{outer} ? 'o' : ())
 		{
 			my @ends = @{ $ends{"$batch.$level"} // [] };
 			my @ran = grep { $_->{where} eq 'effect' } @ends;
+			# the callback of the inner batch is a member of the outer one
+			my $back = $members_back + ($level eq 'o' && $self->{put_back}{"$batch.e"} ? 1 : 0);
 			# an inner batch, and its callback for each of its ends
 			my ($least, $most) = $level eq 'e' ? ($members[0]{members}) x 2 : (2, 2 + $back);
 
