@@ -244,26 +244,29 @@ dw_executors_beyond(void)
  * Returns true if an idle executor is kept for its owner, although other owners have no executor.
  * Its last turn was short, and soon its owner may have a task, which should not wait for a new
  * process.  The executors that were used last are kept, dw_executors_beyond(), for a second.
- * None is kept if no other executor runs quick tasks, since then no turn may end soon.  Without
+ * None is kept if all other executors run long tasks, since then no turn may end soon.  Without
  * the ready lock, the result may be out of date.
  */
 bool
 dw_executor_is_kept(const DwExecutor *e, TimestampTz now)
 {
 	uint32		kept = 0;
-	bool		quick = false;
+	uint32		others = 0;
+	uint32		long_turns = 0;
 
 	if (e->kept_until <= now)
 		return false;
 	dw_each_executor(other)
 	{
-		if (other->database != e->database)
+		if (other == e || other->database != e->database || other->state == DW_EXECUTOR_FREE)
 			continue;
 		if (other->state == DW_EXECUTOR_IDLE && other->kept_until > e->kept_until)
 			kept++;
-		quick |= other->state == DW_EXECUTOR_BUSY && now - other->since < DW_QUICK_US;
+		others++;
+		/* at the end of a turn all others may be about to start */
+		long_turns += other->state == DW_EXECUTOR_BUSY && now - other->since >= DW_QUICK_US;
 	}
-	return quick && kept < dw_executors_beyond();
+	return (others == 0 || long_turns < others) && kept < dw_executors_beyond();
 }
 
 /*

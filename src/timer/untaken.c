@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * untaken.c
- *	  Drops entries of tasks that are gone from lanes that nobody takes tasks from.
+ *	  Drops entries of messages that are gone, if nobody receives from their queue.
  *
- * Run by the timer.  If a due task is cancelled or moved, its entry stays in memory until an executor
- * or a receiver takes it.  If a queue is paused or has no receivers, the views would go on counting
- * the task as due, and the timer could never rest.  So the timer loads such lanes again.
+ * Run by the timer.  If a due message is cancelled or moved, its entry stays in memory until a
+ * receiver takes it.  Without receivers the views would go on counting the message as due, and the
+ * timer could never rest.  So the timer loads such lanes again.  A paused queue causes no wake-up.
  *
  *-------------------------------------------------------------------------
  */
@@ -43,13 +43,12 @@ is_row_of(Relation rel, HeapTuple tuple, const DwEntry *entry)
 		key.priority == lane->priority;
 }
 
-/* Returns true if the database has queues that may have no receivers, or that are paused. */
+/* Returns true if the database has an external queue with due messages that is not paused. */
 static bool
-any_queue(DwDatabase *db)
+any_waits(DwDatabase *db)
 {
 	for (int i = 0; i < db->queue_places; i++)
-		if (dw_queues[i].database == db->oid &&
-			(dw_queues[i].external || dw_queues[i].pause != DW_NOT_PAUSED))
+		if (dw_queues[i].database == db->oid && dw_queues[i].external && dw_queues[i].turns.n > 0)
 			return true;
 	return false;
 }
@@ -60,10 +59,8 @@ is_untaken(const DwLane *lane, TimestampTz now)
 {
 	const DwQueue *queue = dw_lane_queue(lane);
 
-	if (queue == NULL || dw_ready_count(lane) == 0)
-		return false;
-	return lane->paused != DW_NOT_PAUSED ||
-		(lane->external && queue->waiting == 0 && now - queue->looked_at >= INTERVAL_US);
+	return queue != NULL && lane->external && lane->paused == DW_NOT_PAUSED &&
+		dw_ready_count(lane) > 0 && queue->waiting == 0 && now - queue->looked_at >= INTERVAL_US;
 }
 
 /* Collects the first tasks of lanes that nobody takes tasks from, beginning after last_lane. */
@@ -128,7 +125,7 @@ dw_untaken_look(DwDatabase *db)
 	TimestampTz now = dw_now();
 	Firsts	   *firsts;
 
-	if (pg_atomic_read_u64(&db->ready) == 0 || !any_queue(db))
+	if (pg_atomic_read_u64(&db->ready) == 0 || !any_waits(db))
 		return next_look = DW_NEVER;
 	if (next_look == DW_NEVER)
 		next_look = now + INTERVAL_US;
