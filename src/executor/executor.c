@@ -37,7 +37,7 @@
 /* The same if this owner is a newcomer (see DW_JUMPS_MAX), in us. */
 #define NEWCOMER_TURN_US	(3 * 1000)
 
-/* If an executor runs out of tasks before its turn is over, it is kept for this time, in us. */
+/* After a quick turn an executor is kept for this time, in us. */
 #define KEPT_US			USECS_PER_SEC
 
 /* The database of this executor. */
@@ -363,7 +363,7 @@ next_task(DwExecutor *me, int64 turn_began)
 		popped.look_again = DW_AWAKE;
 	me->state = found ? DW_EXECUTOR_BUSY : DW_EXECUTOR_IDLE;
 	me->since = now;
-	me->kept_until = !found && turn < TURN_US ? now + KEPT_US : 0;
+	me->kept_until = !found && turn < DW_QUICK_US ? now + KEPT_US : 0;
 	/* this answers a call, except a request to end */
 	me->called = me->must_exit && !found ? now : 0;
 	/* another executor may run a task that the queue's max_running has blocked */
