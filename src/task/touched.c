@@ -13,9 +13,9 @@
  * reload_from of the lane: the due time from which the timer reads the lane again.
  *
  * Locked rows get their hint after an abort, when the lock has been released, since an executor may
- * have failed to claim the task and have forgotten it.  Receivers forget no message whose row is
- * locked.  A message whose lease lasts gets no hint, since its entry would stay in memory even if
- * the lease is extended again, or ends.  Instead the timer looks at leases when this lease ends
+ * have failed to claim the task and have forgotten it; so may a receiver in this transaction, which
+ * finds no row.  A message whose lease lasts gets no hint, since its entry would stay in memory even
+ * if the lease is extended again, or ends.  Instead the timer looks at leases when this lease ends
  * (step V1, timer/lease_watch.c).
  *
  * The groups of locked and kept rows are noted, too.  An ordered group is held while its first task
@@ -205,9 +205,6 @@ is_message(const Touched *t)
 static bool
 is_news(const Touched *t, bool committed)
 {
-	/* a receiver puts a message back if its row is locked, so the entry is still there */
-	if ((t->kind == DW_TOUCH_KEPT || t->kind == DW_TOUCH_LOCKED) && is_message(t))
-		return false;
 	if (t->kind == DW_TOUCH_KEPT)
 		return t->hint.due <= dw_now();
 	return committed == is_written(t->kind);
@@ -356,17 +353,15 @@ dw_deliver(DwDatabase *db, const DwHint *hint)
 }
 
 /*
- * If a due task was, or was nearly, cancelled or moved, notes that its lane may have an entry
- * without a row, or two entries for one row.
+ * If a due message was locked, to be cancelled or moved, notes that its lane may have an entry
+ * without a row after a commit, or two entries for one row after an abort.
  */
 static void
 doubt_entry(const Touched *t)
 {
-	DwLane	   *lane = &dw_lanes[t->hint.lane.index];
-
-	if (t->kind == DW_TOUCH_LOCKED && t->hint.due <= dw_now() &&
-		pg_atomic_read_u32(&lane->generation) == t->hint.lane.generation)
-		pg_atomic_write_u32(&lane->in_doubt, 1);
+	if ((t->kind == DW_TOUCH_LOCKED || t->kind == DW_TOUCH_KEPT) && t->hint.due <= dw_now() &&
+		is_message(t))
+		pg_atomic_write_u32(&dw_lanes[t->hint.lane.index].in_doubt, 1);
 }
 
 /*

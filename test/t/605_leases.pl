@@ -570,6 +570,22 @@ query(q{DROP TRIGGER wrong ON matter; GRANT ALL ON matter TO stranger; SELECT de
 is(outcome('INSERT INTO matter VALUES (9)', role => 'stranger'), '42501', 'the writer needs the right to send');
 
 #
+# A transaction that cancels or moves due messages, and then receives: a rollback brings them back.
+#
+query(q{SELECT delay_wheel.create_queue('own', external => true)});
+put('own', 1 .. 4);
+my $own = q{(SELECT id FROM delay_wheel.tasks WHERE queue = 'own' ORDER BY id OFFSET %d LIMIT 1)};
+query(sprintf "BEGIN; SELECT delay_cancel($own); SELECT FROM delay_receive('own'); ROLLBACK", 0);
+query(sprintf "BEGIN; SELECT delay_reschedule($own, '1 hour'); SELECT FROM delay_receive('own'); ROLLBACK", 1);
+query(sprintf "BEGIN; SAVEPOINT s; SELECT delay_cancel($own); SELECT FROM delay_receive('own', 9); ROLLBACK TO s; COMMIT", 2);
+my %own;
+while (keys %own < 4 && query(q{CALL delay_await('own', '60 s')}) eq 't')
+{
+	$own{$_}++ for split /\n/, query(q{SELECT payload #>> '{}' FROM delay_receive('own', 9, autocommit => true)});
+}
+is(join(' ', map { "$_ $own{$_}" } sort keys %own), '1 1 2 1 3 1 4 1', 'each is received once');
+
+#
 # Due messages that are cancelled or moved while nobody receives are not counted for long, and none twice.
 #
 query(q{SELECT delay_wheel.create_queue(q, external => true, groups => q = 'grouped') FROM unnest('{plain,grouped,kept}'::text[]) q});
