@@ -134,7 +134,7 @@ typedef struct DwLane
 	pg_atomic_uint64 late_from;	/* due time of a task committed since, beyond the horizon */
 	pg_atomic_uint64 next_far;	/* earliest due time of a task that is not in memory */
 	pg_atomic_uint64 reload_from;	/* from this due time on, rows must be read again */
-	pg_atomic_uint32 in_doubt;	/* 1: a due message was cancelled or moved, see timer/untaken.c */
+	pg_atomic_uint32 in_doubt;	/* 1: a due message was cancelled or moved, see timer/unreceived.c */
 
 	/* timer only */
 	TimestampTz cursor_due;		/* cursor: the first key that is not in memory */

@@ -349,7 +349,7 @@ rest_is_due(DwCanRest how, TimestampTz *look_at)
 {
 	int64		timeout = (int64) dw_timer_idle_timeout * 1000;
 	bool		asked = dw_news_take(&db->timer_news, DW_NEWS_REST);
-	TimestampTz untaken_at;
+	TimestampTz unreceived_at;
 	int64		left;
 
 	if (how == DW_CAN_GIVE_WAY && asked)
@@ -358,8 +358,8 @@ rest_is_due(DwCanRest how, TimestampTz *look_at)
 	{
 		note_work();
 		/* entries without rows must not prevent a rest for ever */
-		untaken_at = dw_untaken_look(db);
-		*look_at = Min(*look_at, untaken_at);
+		unreceived_at = dw_unreceived_look(db);
+		*look_at = Min(*look_at, unreceived_at);
 		return false;
 	}
 	left = asked || dw_workers_are_few() ? 0 : idle_since + timeout - dw_uptime();

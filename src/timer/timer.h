@@ -116,8 +116,8 @@ extern bool dw_orphans_holds(const DwLane *lane);
 extern TimestampTz dw_queues_look(DwDatabase *db, bool changed);
 extern void dw_queues_attach_new_lane(DwDatabase *db, DwLane *lane);
 
-/*---- untaken.c: drops entries of tasks that are gone and that nobody takes ----*/
+/*---- unreceived.c: drops entries of messages that are gone and that nobody receives ----*/
 
-extern TimestampTz dw_untaken_look(DwDatabase *db);
+extern TimestampTz dw_unreceived_look(DwDatabase *db);
 
 #endif							/* DW_TIMER_H */

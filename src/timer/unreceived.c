@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * untaken.c
+ * unreceived.c
  *	  Drops entries of messages that are gone, if nobody receives from their queue.
  *
  * Run by the timer.  If a due message is cancelled or moved, its entry stays in memory until a
@@ -18,7 +18,7 @@
 /* Maximum number of lanes in one look. */
 #define LANES_MOST		100
 
-/* The first due tasks of some lanes. */
+/* The first due messages of some lanes. */
 typedef struct Firsts
 {
 	int			n;
@@ -53,9 +53,9 @@ any_waits(DwDatabase *db)
 	return false;
 }
 
-/* Returns true if nobody takes the lane's due tasks.  Needs the ready lock. */
+/* Returns true if nobody has looked for the lane's due messages lately.  Needs the ready lock. */
 static bool
-is_untaken(const DwLane *lane, TimestampTz now)
+is_unreceived(const DwLane *lane, TimestampTz now)
 {
 	const DwQueue *queue = dw_lane_queue(lane);
 
@@ -63,7 +63,7 @@ is_untaken(const DwLane *lane, TimestampTz now)
 		dw_ready_count(lane) > 0 && queue->waiting == 0 && now - queue->looked_at >= INTERVAL_US;
 }
 
-/* Collects the first tasks of lanes that nobody takes tasks from, beginning after last_lane. */
+/* Collects the first messages of lanes that nobody receives from, beginning after last_lane. */
 static void
 collect_firsts(DwDatabase *db, Firsts *firsts)
 {
@@ -76,7 +76,7 @@ collect_firsts(DwDatabase *db, Firsts *firsts)
 		const DwEntry *first;
 
 		last_lane = dw_lane_after(db, last_lane);
-		if (last_lane == DW_NO_LANE || !is_untaken(&dw_lanes[last_lane], now))
+		if (last_lane == DW_NO_LANE || !is_unreceived(&dw_lanes[last_lane], now))
 			continue;
 		first = dw_ready_first(&dw_lanes[last_lane]);
 		if (first != NULL)
@@ -86,8 +86,8 @@ collect_firsts(DwDatabase *db, Firsts *firsts)
 }
 
 /*
- * For dw_read(): finds out which of the tasks are gone.  A snapshot that is newer than an entry sees
- * the entry's row, until a transaction that has deleted or moved the task is committed.
+ * For dw_read(): finds out which of the messages are gone.  A snapshot that is newer than an entry
+ * sees the entry's row, until a transaction that has deleted or moved the message is committed.
  */
 static bool
 find_gone(Relation rel, void *arg)
@@ -104,7 +104,7 @@ find_gone(Relation rel, void *arg)
 	return true;
 }
 
-/* Returns true if the lane of a first task may have entries of tasks that are gone. */
+/* Returns true if the lane of a first message may have entries that are gone, or twice there. */
 static bool
 must_be_read(const Firsts *firsts, int i)
 {
@@ -115,12 +115,12 @@ must_be_read(const Firsts *firsts, int i)
 }
 
 /*
- * From time to time looks at lanes that nobody takes tasks from.  If the first task of a lane is
- * gone, or a session has cancelled or moved any of its due tasks, drops all entries of the lane,
- * and has the lane loaded again.
+ * From time to time looks at lanes that nobody receives from.  If the first message of a lane is
+ * gone, or a session has locked any of its due messages to cancel or move it, drops all entries of
+ * the lane, and has the lane loaded again.
  */
 TimestampTz
-dw_untaken_look(DwDatabase *db)
+dw_unreceived_look(DwDatabase *db)
 {
 	TimestampTz now = dw_now();
 	Firsts	   *firsts;
@@ -135,7 +135,7 @@ dw_untaken_look(DwDatabase *db)
 	firsts = palloc(sizeof(Firsts));
 	collect_firsts(db, firsts);
 	if (firsts->n > 0 &&
-		dw_read(db, "look for tasks that are gone", find_gone, firsts) == DW_READ_DONE)
+		dw_read(db, "look for messages that are gone", find_gone, firsts) == DW_READ_DONE)
 	{
 		for (int i = 0; i < firsts->n; i++)
 			if (must_be_read(firsts, i))
