@@ -127,6 +127,9 @@ sub one_idle
 	put($role, $role);
 	wait_for($node, "DELETE FROM ran WHERE label = '$role' RETURNING 1", "$role has an executor", 60, expected => 1);
 	ok(wait_until(60, sub { idle_executors($role) == 1 }), 'the executor is idle');
+	# after a quick turn it is kept for a second, and another role would get one beyond the limit
+	wait_for($node, "SELECT bool_and(since < now() - interval '1 s') FROM delay_wheel_internal.get_running() WHERE owner::text = '$role'",
+		'and is not kept', 60, expected => 't');
 	return;
 }
 
