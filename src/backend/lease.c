@@ -61,7 +61,7 @@ take_leased(Relation rel, int64 id, int64 token, bool extends, int16 *allowed, D
 
 		CHECK_FOR_INTERRUPTS();
 		/* K1 */
-		tuple = dw_task_find(rel, id, NULL);
+		tuple = dw_task_find_noted(rel, id);
 		if (tuple == NULL)
 			return false;
 		dw_task_key(rel, tuple, &key);
@@ -125,6 +125,8 @@ dw_message_put_back(Relation rel, DwClaim *claim, TimestampTz due, DwTouchKind k
 	claim->values[Anum_task_due - 1] = TimestampTzGetDatum(due);
 	hint.lane = dw_lane_if_any(claim->key.owner, claim->key.queue, claim->key.priority);
 	hint.tid = dw_task_insert_again(rel, claim->values, claim->nulls);
+	if (kind == DW_TOUCH_LEASED)
+		dw_task_finder_note(hint.id, &hint.tid);
 	dw_touch_row(&hint, kind);
 }
 

@@ -524,6 +524,7 @@ lease_claimed(Relation rel, Taken *t, DwClaim *claim, const Wish *wish)
 	TimestampTz due = dw_claim_first_due(claim);
 	Datum	   *values = claim->values;
 	bool	   *nulls = claim->nulls;
+	ItemPointerData tid;
 
 	values[Anum_task_first_due - 1] = TimestampTzGetDatum(due);
 	values[Anum_task_due - 1] = TimestampTzGetDatum(until);
@@ -537,7 +538,8 @@ lease_claimed(Relation rel, Taken *t, DwClaim *claim, const Wish *wish)
 	else
 		dw_more_remove(values, nulls, Anum_task_more, DW_MORE_RECEIVER);
 	/* no hint: receivers end most leases, see timer/lease_watch.c */
-	(void) dw_task_insert_again(rel, values, nulls);
+	tid = dw_task_insert_again(rel, values, nulls);
+	dw_task_finder_note(claim->key.id, &tid);
 	t->state = TAKEN_LEASED;
 	t->until = until;
 	t->is_last = attempts >= claim->terms.max_attempts;

@@ -236,53 +236,23 @@ matches_entry(const DwTaskKey *key, const DwEntry *entry)
 }
 
 /*
- * Returns true if the table has this block; reading a block after the last block would raise an
- * error.  To save a system call, first checks the size that the storage manager has cached.  The
- * cached size is never too large: a process that truncates the table locks it exclusively and
- * invalidates the cache.
- */
-static bool
-has_block(Relation rel, BlockNumber block)
-{
-	BlockNumber known = RelationGetSmgr(rel)->smgr_cached_nblocks[MAIN_FORKNUM];
-
-	return (known != InvalidBlockNumber && block < known) ||
-		block < RelationGetNumberOfBlocks(rel);
-}
-
-/*
  * Reads the row of the entry's task by its TID.  Returns a copy of the row; NULL if the row is not
  * there, or the TID is unknown.
  */
 static HeapTuple
 fetch_by_tid(Relation rel, const DwExecutor *me, const DwEntry *entry)
 {
-	HeapTupleData tuple;
-	HeapTuple	copy;
-	Buffer		buffer;
-	bool		isnull;
+	ItemPointerData tid;
 
 	if (!dw_entry_has_group(entry))
-		ItemPointerSet(&tuple.t_self, entry->block, dw_entry_offset(entry));
+		ItemPointerSet(&tid, entry->block, dw_entry_offset(entry));
 	else if (me == NULL)
 		return NULL;
 	else if (me->current.id == entry->id && ItemPointerIsValid(&me->tid))
-		tuple.t_self = me->tid;
-	else if (!dw_task_finder_has_seen(entry->id, &tuple.t_self))
+		tid = me->tid;
+	else if (!dw_task_finder_has_seen(entry->id, &tid))
 		return NULL;
-	if (!ItemPointerIsValid(&tuple.t_self) ||
-		!has_block(rel, ItemPointerGetBlockNumber(&tuple.t_self)))
-		return NULL;
-	if (!heap_fetch(rel, GetActiveSnapshot(), &tuple, &buffer, false))
-		return NULL;
-	/* after a vacuum, another row may have the TID */
-	if (DatumGetInt64(heap_getattr(&tuple, Anum_task_id,
-								   RelationGetDescr(rel), &isnull)) == entry->id)
-		copy = heap_copytuple(&tuple);
-	else
-		copy = NULL;
-	ReleaseBuffer(buffer);
-	return copy;
+	return dw_task_fetch(rel, entry->id, &tid, GetActiveSnapshot());
 }
 
 /*

@@ -298,6 +298,10 @@ typedef struct DwTaskFinder
 } DwTaskFinder;
 
 extern bool dw_task_finder_has_seen(int64 id, ItemPointer tid);
+extern void dw_task_finder_note(int64 id, const ItemPointerData *tid);
+extern HeapTuple dw_task_fetch(Relation rel, int64 id, const ItemPointerData *tid,
+							   Snapshot snapshot);
+extern HeapTuple dw_task_find_noted(Relation rel, int64 id);
 extern HeapTuple dw_task_find_next(DwTaskFinder *finder, Relation rel, int64 id, Snapshot snapshot);
 extern void dw_task_find_end(DwTaskFinder *finder);
 

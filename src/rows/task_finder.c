@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * task_finder.c
- *	  Finding rows of many tasks by their ids.  Runs in executors.
+ *	  Finding rows of many tasks by their ids.  Runs in executors, and in receivers, which remember
+ *	  the rows of their leases.
  *
  * Entries in memory contain the TID of a task's row.  But the entries of most tasks with a group
  * have no room for a TID.  A search for an id in the index costs a tenth of a short task.  Tasks
@@ -19,8 +20,10 @@
 #include "access/itup.h"
 #include "access/relscan.h"
 #include "common/int.h"
+#include "storage/bufmgr.h"
 #include "utils/fmgroids.h"
 #include "utils/memutils.h"
+#include "utils/snapmgr.h"
 
 #include "../base/compat.h"
 #include "rows.h"
@@ -82,6 +85,68 @@ adapt_window(void)
 	hits = 0;
 }
 
+/*
+ * Returns true if the table has this block; reading a block after the last block would raise an
+ * error.  To save a system call, first checks the size that the storage manager has cached.  The
+ * cached size is never too large: a process that truncates the table locks it exclusively and
+ * invalidates the cache.
+ */
+static bool
+has_block(Relation rel, BlockNumber block)
+{
+	BlockNumber known = RelationGetSmgr(rel)->smgr_cached_nblocks[MAIN_FORKNUM];
+
+	return (known != InvalidBlockNumber && block < known) ||
+		block < RelationGetNumberOfBlocks(rel);
+}
+
+/*
+ * Returns a copy of the task's row if it is at this TID and the snapshot sees it, else NULL.  The
+ * TID may be stale or invalid.
+ */
+HeapTuple
+dw_task_fetch(Relation rel, int64 id, const ItemPointerData *tid, Snapshot snapshot)
+{
+	HeapTupleData tuple = {.t_self = *tid};
+	HeapTuple	copy = NULL;
+	Buffer		buffer;
+	bool		isnull;
+
+	if (!ItemPointerIsValid(tid) || !has_block(rel, ItemPointerGetBlockNumber(tid)) ||
+		!heap_fetch(rel, snapshot, &tuple, &buffer, false))
+		return NULL;
+	/* after a vacuum, another row may have the TID */
+	if (DatumGetInt64(heap_getattr(&tuple, Anum_task_id, RelationGetDescr(rel), &isnull)) == id)
+		copy = heap_copytuple(&tuple);
+	ReleaseBuffer(buffer);
+	return copy;
+}
+
+/* Remembers the TID of a row that this process will probably look for. */
+void
+dw_task_finder_note(int64 id, const ItemPointerData *tid)
+{
+	*seen_place(id) = (Seen) {.id = id, .tid = *tid};
+}
+
+/* Returns a copy of the task's current row, or NULL.  Searches the index if no TID is remembered. */
+HeapTuple
+dw_task_find_noted(Relation rel, int64 id)
+{
+	const Seen *place = seen_place(id);
+	HeapTuple	tuple = NULL;
+
+	if (place->id == id)
+	{
+		/* this is a new snapshot, since the table is no catalog */
+		Snapshot	snapshot = RegisterSnapshot(GetCatalogSnapshot(RelationGetRelid(rel)));
+
+		tuple = dw_task_fetch(rel, id, &place->tid, snapshot);
+		UnregisterSnapshot(snapshot);
+	}
+	return tuple != NULL ? tuple : dw_task_find(rel, id, NULL);
+}
+
 static void
 begin_scan(DwTaskFinder *finder, Relation rel, Snapshot snapshot)
 {
@@ -123,7 +188,7 @@ dw_task_find_next(DwTaskFinder *finder, Relation rel, int64 id, Snapshot snapsho
 														   finder->scan->xs_itupdesc, &isnull));
 
 		if (entry_id != id)
-			*seen_place(entry_id) = (Seen) {.id = entry_id, .tid = *tid};
+			dw_task_finder_note(entry_id, tid);
 		else if (tuple == NULL && index_fetch_heap(finder->scan, finder->slot))
 		{
 			MemoryContextSwitchTo(caller);

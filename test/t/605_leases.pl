@@ -113,6 +113,51 @@ is(query(sprintf "SELECT delay_done_all('{%s}', '{%s}')", join(',', map { $_->[0
 	'{' . join(',', map { $_->[0] } @five[ 0, 2, 3, 4 ]) . '}', 'delay_done_all() says which were done');
 is(call('delay_done', $five[1]), 't', 'the other one is left');
 
+# A receiver remembers where the rows of its leases are.  Then they are elsewhere, and other messages
+# are in their place.
+sub place_of { return $node->safe_psql('postgres', "SELECT ctid FROM delay_wheel_data.task WHERE id = $_[0]"); }
+
+my $receiver = $node->background_psql('postgres');
+my $leased = sub { return [ split /\|/, $receiver->query_safe("SELECT id, token FROM delay_lease('mail', 1, '1 hour')") ] };
+my $says = sub { return $receiver->query_safe($_[0]) };
+my $done = sub { my ($lease) = @_; return $says->("SELECT delay_done($lease->[0], $lease->[1])") };
+
+put('mail', 'moved');
+my $moved = $leased->();
+my $place = place_of($moved->[0]);
+is(call('delay_extend', $moved, q{'1 hour'}), 't', 'another session extends the lease');
+query('VACUUM (INDEX_CLEANUP ON) delay_wheel_data.task');
+my $other = 0;
+for (1 .. 500)
+{
+	$other = query(q{SELECT delay_send('mail', '"other"', due => now() + interval '1 hour')});
+	last if place_of($other) eq $place;
+}
+is(place_of($other), $place, 'another message is in the place where its row was');
+is($done->($moved), 't', 'the receiver finds the row');
+is($done->($moved), 'f', 'once');
+is(query("SELECT count(*) FROM delay_wheel.tasks WHERE id = $other"), 1, 'and not the other message');
+query(q{SELECT delay_cancel_all(due_from => '-infinity')});
+
+put('mail', 'lapsed');
+my $lapsed = $leased->();
+query("UPDATE delay_wheel_data.task SET due = now() WHERE id = $lapsed->[0]");
+my $next = lease_one('mail', '1 hour', 'a lease has ended, and another session has the message');
+is($done->($lapsed), 'f', 'the first receiver is refused');
+is(call('delay_done', $next), 't', 'the second is not');
+
+put('mail', 'undone');
+my $undone = $leased->();
+$says->("BEGIN; SAVEPOINT a; SELECT delay_extend($undone->[0], $undone->[1], '1 hour'); ROLLBACK TO a");
+is($done->($undone), 't', 'a savepoint with an extension is rolled back: the receiver finds the row');
+$says->('ROLLBACK');
+is($says->("SELECT delay_release($undone->[0], $undone->[1])"), 't', 'and again after a rollback');
+await('mail', 'the message is back');
+$undone = $leased->();
+is($says->("SELECT delay_done_all(ARRAY[$undone->[0], $undone->[0]], ARRAY[$undone->[1], $undone->[1]])"), "{$undone->[0]}", 'in one call a message is done once');
+is(pending(), 0, 'all are done');
+$receiver->quit;
+
 #
 # The end of a lease
 #
