@@ -115,7 +115,7 @@ note_over(const DwClaim *claim, DwOutcome outcome)
 
 /*
  * Inserts the row of a message again with this due time; the caller has changed the other columns
- * in claim.  DW_TOUCH_LEASED: the due time is the end of its lease.
+ * in claim.  DW_TOUCH_LEASED: the due time is the end of its lease; this process remembers the TID.
  */
 void
 dw_message_put_back(Relation rel, DwClaim *claim, TimestampTz due, DwTouchKind kind)

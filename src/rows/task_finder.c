@@ -1,17 +1,19 @@
 /*-------------------------------------------------------------------------
  *
  * task_finder.c
- *	  Finding rows of many tasks by their ids.  Runs in executors, and in receivers, which remember
- *	  the rows of their leases.
+ *	  Finding rows of tasks by their ids with few searches of the index.
  *
  * Entries in memory contain the TID of a task's row.  But the entries of most tasks with a group
  * have no room for a TID.  A search for an id in the index costs a tenth of a short task.  Tasks
- * that are due one after the other were mostly scheduled one after the other.  So a search also
- * reads the entries of the next ids, which are on the same page of the index, and remembers their
- * TIDs.
+ * that are due one after the other were mostly scheduled one after the other.  So a search of an
+ * executor also reads the entries of the next ids, which are on the same page of the index, and
+ * remembers their TIDs.
  *
- * A remembered TID is a hint, and stays remembered after the transaction.  So the process that
- * reads the row must check the row's id.
+ * A receiver that finishes a message has mostly leased it itself.  So a session that leases a
+ * message, or extends a lease, remembers the TID of the row that it inserts.
+ *
+ * A remembered TID is a hint, and stays remembered after the transaction.  If another row is there,
+ * or none, the row is searched in the index.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,6 +21,7 @@
 
 #include "access/itup.h"
 #include "access/relscan.h"
+#include "access/xact.h"
 #include "common/int.h"
 #include "storage/bufmgr.h"
 #include "utils/fmgroids.h"
@@ -61,7 +64,7 @@ seen_place(int64 id)
 	return &seen[(uint64) id % SEEN_PLACES];
 }
 
-/* Sets *tid to the TID that an earlier search has found for the id.  Returns false if none has. */
+/* Sets *tid to the TID that is remembered for the id.  Returns false if there is none. */
 bool
 dw_task_finder_has_seen(int64 id, ItemPointer tid)
 {
@@ -115,7 +118,7 @@ dw_task_fetch(Relation rel, int64 id, const ItemPointerData *tid, Snapshot snaps
 	if (!ItemPointerIsValid(tid) || !has_block(rel, ItemPointerGetBlockNumber(tid)) ||
 		!heap_fetch(rel, snapshot, &tuple, &buffer, false))
 		return NULL;
-	/* after a vacuum, another row may have the TID */
+	/* the TID may belong to another row, for example after a vacuum */
 	if (DatumGetInt64(heap_getattr(&tuple, Anum_task_id, RelationGetDescr(rel), &isnull)) == id)
 		copy = heap_copytuple(&tuple);
 	ReleaseBuffer(buffer);
@@ -129,14 +132,18 @@ dw_task_finder_note(int64 id, const ItemPointerData *tid)
 	*seen_place(id) = (Seen) {.id = id, .tid = *tid};
 }
 
-/* Returns a copy of the task's current row, or NULL.  Searches the index if no TID is remembered. */
+/*
+ * Returns a copy of the task's current row, or NULL.  Searches the index if the row is not at the
+ * TID that is remembered.
+ */
 HeapTuple
 dw_task_find_noted(Relation rel, int64 id)
 {
 	const Seen *place = seen_place(id);
 	HeapTuple	tuple = NULL;
 
-	if (place->id == id)
+	/* in a serializable transaction, a row of another task would count as read */
+	if (place->id == id && !IsolationIsSerializable())
 	{
 		/* this is a new snapshot, since the table is no catalog */
 		Snapshot	snapshot = RegisterSnapshot(GetCatalogSnapshot(RelationGetRelid(rel)));

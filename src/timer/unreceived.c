@@ -53,14 +53,18 @@ any_waits(DwDatabase *db)
 	return false;
 }
 
-/* Returns true if nobody has looked for the lane's due messages lately.  Needs the ready lock. */
+/*
+ * Returns true if nobody has looked for the lane's due messages lately, and no open transaction has
+ * received any of the queue: a load would read their rows again.  Needs the ready lock.
+ */
 static bool
 is_unreceived(const DwLane *lane, TimestampTz now)
 {
 	const DwQueue *queue = dw_lane_queue(lane);
 
 	return queue != NULL && lane->external && lane->paused == DW_NOT_PAUSED &&
-		dw_ready_count(lane) > 0 && queue->waiting == 0 && now - queue->looked_at >= INTERVAL_US;
+		dw_ready_count(lane) > 0 && queue->waiting == 0 && now - queue->looked_at >= INTERVAL_US &&
+		pg_atomic_read_u32((pg_atomic_uint32 *) &queue->received) == 0;
 }
 
 /* Collects the first messages of lanes that nobody receives from, beginning after last_lane. */

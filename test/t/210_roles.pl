@@ -332,7 +332,7 @@ cmp_ok($most, '<=', 5, 'never by more executors than max_executors, and one more
 my $processes = sql('SELECT count(DISTINCT pid) FROM seen');
 cmp_ok($processes, '<=', 1100, 'hardly more than one process for each role');
 note("$processes processes, " . sql('SELECT max(at) - min(at) FROM seen') . " from the first task to the last");
-wait_for($node, q{SELECT count(*) <= 4 FROM pg_stat_activity WHERE backend_type = 'delay_wheel executor' AND datname = 'postgres'}, 'few remain');
+wait_for($node, q{SELECT count(*) <= 5 FROM pg_stat_activity WHERE backend_type = 'delay_wheel executor' AND datname = 'postgres'}, 'no more remain');
 
 # one of them has ten thousand: the others need not wait for these
 sql(q{TRUNCATE seen;

@@ -150,6 +150,23 @@ query(q{SELECT delay_cancel_all(due_from => '-infinity')});
 wait_for($node, 'SELECT count(*) FROM delay_wheel.tasks', 'nothing is left', 120, expected => 0);
 
 #
+# An executor that has just become idle is kept, too, while no other runs a task, as between the turns
+# of others: the next role gets one beyond the limit.  The best of some tries, since a turn must be quick.
+#
+sub executors { return query(q{SELECT string_agg(owner::text, ' ' ORDER BY owner::text) FROM delay_wheel_internal.get_running()}); }
+my $executors = '';
+for my $try (1 .. 10)
+{
+	query(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'delay_wheel executor'});
+	ok(wait_until(60, sub { executors() eq '' }), 'there is no executor');
+	query(qq{SET SESSION AUTHORIZATION $_; SELECT delay_schedule('0', 'SELECT 1') AS id \\gset
+		SELECT delay_wait(:id);}) for 'busy1', 'rare', 'busy1', 'rare', 'busy2';
+	$executors = executors();
+	last if $executors eq 'busy1 busy2 rare';
+}
+is($executors, 'busy1 busy2 rare', 'none ends for the third role while one is kept');
+
+#
 # If this role then has a backlog, too, it keeps no executor beyond the limit.
 #
 $node->restart;

@@ -122,21 +122,39 @@ my $leased = sub { return [ split /\|/, $receiver->query_safe("SELECT id, token 
 my $says = sub { return $receiver->query_safe($_[0]) };
 my $done = sub { my ($lease) = @_; return $says->("SELECT delay_done($lease->[0], $lease->[1])") };
 
-put('mail', 'moved');
-my $moved = $leased->();
-my $place = place_of($moved->[0]);
-is(call('delay_extend', $moved, q{'1 hour'}), 't', 'another session extends the lease');
-query('VACUUM (INDEX_CLEANUP ON) delay_wheel_data.task');
-my $other = 0;
-for (1 .. 500)
+# A lease whose row has moved, and the message that is in its place.
+sub move_row
 {
-	$other = query(q{SELECT delay_send('mail', '"other"', due => now() + interval '1 hour')});
-	last if place_of($other) eq $place;
+	put('mail', 'moved');
+	my $lease = $leased->();
+	my $place = place_of($lease->[0]);
+	my $other = 0;
+
+	is(call('delay_extend', $lease, q{'1 hour'}), 't', 'another session extends the lease');
+	query('VACUUM (INDEX_CLEANUP ON) delay_wheel_data.task');
+	for (1 .. 500)
+	{
+		$other = query(q{SELECT delay_send('mail', '"other"', due => now() + interval '1 hour')});
+		last if place_of($other) eq $place;
+	}
+	is(place_of($other), $place, 'another message is in the place where its row was');
+	return ($lease, $other);
 }
-is(place_of($other), $place, 'another message is in the place where its row was');
+
+my ($moved, $other) = move_row();
 is($done->($moved), 't', 'the receiver finds the row');
 is($done->($moved), 'f', 'once');
 is(query("SELECT count(*) FROM delay_wheel.tasks WHERE id = $other"), 1, 'and not the other message');
+# it has not read the other message, for PostgreSQL neither
+($moved, $other) = move_row();
+$says->('BEGIN ISOLATION LEVEL SERIALIZABLE');
+is($done->($moved), 't', 'done in a serializable transaction');
+my $beside = $node->background_psql('postgres', on_error_stop => 0);
+$beside->query("BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT count(*) FROM delay_wheel_data.task; SELECT delay_cancel($other)");
+$says->('COMMIT');
+$beside->query('COMMIT');
+$beside->quit;
+is(query("SELECT count(*) FROM delay_wheel.tasks WHERE id = $other"), 0, 'beside it a transaction that cancels the other message is not refused');
 query(q{SELECT delay_cancel_all(due_from => '-infinity')});
 
 put('mail', 'lapsed');
@@ -633,13 +651,20 @@ is(join(' ', map { "$_ $own{$_}" } sort keys %own), '1 1 2 1 3 1 4 1', 'each is 
 #
 # Due messages that are cancelled or moved while nobody receives are not counted for long, and none twice.
 #
-query(q{SELECT delay_wheel.create_queue(q, external => true, groups => q = 'grouped') FROM unnest('{plain,grouped,kept}'::text[]) q});
+query(q{SELECT delay_wheel.create_queue(q, external => true, groups => q = 'grouped') FROM unnest('{plain,grouped,kept,held,free}'::text[]) q});
 put('plain', 1 .. 5);
+put('held', 1 .. 4);
+put('free', 1 .. 2);
 put('kept', 1);
 query(q{SELECT delay_send('grouped', to_jsonb(i), group_key => (i % 2)::text) FROM generate_series(1, 4) i});
 wait_for($node, q{SELECT ready FROM delay_wheel.queues WHERE name = 'grouped'}, 'messages with groups are due', 60, expected => 4);
 my $canceller = $node->background_psql('postgres');
 $canceller->query_safe(q{BEGIN; SELECT delay_cancel(id) FROM delay_wheel.tasks WHERE queue = 'kept'});
+# a receiver that hangs has two messages of the queue
+my $holder = $node->background_psql('postgres');
+is($holder->query_safe(q{BEGIN; SELECT string_agg(payload #>> '{}', ' ' ORDER BY id) FROM delay_receive('held', 2)}), '1 2', 'a receiver holds two messages');
+# later than that, so a look at this queue is one at the other, too
+query(q{BEGIN; SELECT FROM delay_receive('free', 1); ROLLBACK});
 my $nth = q{(SELECT id FROM delay_wheel.tasks WHERE queue = '%s' ORDER BY id OFFSET %d LIMIT 1)};
 query(sprintf "SELECT delay_cancel($nth)", plain => 3);
 query(sprintf "SELECT delay_reschedule($nth, '1 hour')", plain => 1);
@@ -647,10 +672,18 @@ query(sprintf "SELECT delay_reschedule($nth, '0')", plain => 2);
 query(q{BEGIN; SELECT delay_cancel(id) FROM delay_wheel.tasks WHERE queue = 'plain'; ROLLBACK});
 query(q{BEGIN; SAVEPOINT s; SELECT delay_reschedule(id, '1 hour') FROM delay_wheel.tasks WHERE queue = 'plain'; ROLLBACK TO s; COMMIT});
 query(q{SELECT delay_cancel(id) FROM delay_wheel.tasks WHERE queue = 'grouped'});
+query(sprintf "SELECT delay_cancel($nth)", held => 3);
+query(sprintf "SELECT delay_cancel($nth)", free => 1);
 wait_for($node, q{SELECT string_agg(name || ' ' || ready || CASE WHEN first_due IS NULL THEN '' ELSE ' due' END, ', ' ORDER BY name)
-	FROM delay_wheel.queues WHERE name IN ('plain', 'grouped', 'kept')},
-	'as many are ready as are due', 60, expected => 'grouped 0, kept 1 due, plain 3 due');
+	FROM delay_wheel.queues WHERE name IN ('plain', 'grouped', 'kept', 'free')},
+	'as many are ready as are due', 60, expected => 'free 1 due, grouped 0, kept 1 due, plain 3 due');
 is(query(q{SELECT count(*) FROM delay_wheel.tasks WHERE queue IN ('plain', 'grouped', 'kept') AND due <= now()}), '4', 'as the table has');
+# what a receiver holds is not loaded again, so the one that was cancelled is counted until it ends
+is(query(q{SELECT ready FROM delay_wheel.queues WHERE name = 'held'}), 2, 'messages that a receiver holds are not ready');
+$holder->query_safe('ROLLBACK');
+$holder->quit;
+wait_for($node, q{SELECT ready FROM delay_wheel.queues WHERE name = 'held'}, 'what a receiver that hung has rolled back is ready, without the one that was cancelled', 60, expected => 3);
+is(texts(lease('held', 9, '1 min')), '1 2 3', 'and is received once');
 $canceller->query_safe('ROLLBACK');
 $canceller->quit;
 is(texts(lease('plain', 9, '1 min')), '1 5 3', 'the others are received');

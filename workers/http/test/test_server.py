@@ -61,6 +61,17 @@ class Server(Case):
             names = "".join(f", {name} => %({name})s" for name in options)
             self.db.execute(f"SELECT delay_wheel.create_queue('hooks'{names})", options)
 
+        def drop():
+            """The program's transactions may be using the queue."""
+            end = time.monotonic() + 30
+            while True:
+                try:
+                    return self.db.execute("SELECT delay_wheel.drop_queue('hooks')")
+                except psycopg.errors.ObjectInUse:
+                    if time.monotonic() > end:
+                        raise
+                    time.sleep(0.01)
+
         def send(name):
             return self.value("SELECT delay_send('hooks', %s::jsonb, options => %s)",
                               json.dumps({"id": "m", "method": "GET", "url": f"{self.sink.url}/200?{name}"}), self.OPTIONS)
@@ -74,14 +85,14 @@ class Server(Case):
         self.assertEqual(self.sink.lines(target="/200?hooks-paused"), [])
         self.db.execute("SELECT delay_wheel.resume_queue('hooks')")
         self.assertEqual(self.result(paused, 5)[0], "done")
-        self.db.execute("SELECT delay_wheel.drop_queue('hooks')")
+        drop()
         program.wait_for("does not exist", 2)
         create()
         program.wait_for("is not external")
-        self.db.execute("SELECT delay_wheel.drop_queue('hooks')")
+        drop()
         create(external=True, receivers=["delay_http_worker"])
         self.assertEqual(self.result(send("hooks-again"))[0], "done")
-        self.db.execute("SELECT delay_wheel.drop_queue('hooks')")
+        drop()
         self.assertIsNone(program.process.poll())
 
 
